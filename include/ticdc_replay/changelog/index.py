@@ -1,0 +1,129 @@
+"""The index of a changelog: which files make it up, and the counts that account for every consumed message.
+
+``index.json`` is written once, last: a changelog without it does not exist for any reader. Data files lie in a layout that
+Hive and Spark understand, ``data/schema=<schema>/table=<table>/version=<version>/<file>.parquet`` (names percent-encoded).
+"""
+
+import msgspec
+
+from ticdc_replay.domain.messages import OffsetRange
+from ticdc_replay.domain.tables import TableName, TableSchema
+from ticdc_replay.domain.window import Window
+
+
+class DataFile(msgspec.Struct, frozen=True):
+    """One Parquet file. ``name`` is relative to the changelog's root; commit timestamps are TSO, sizes bytes."""
+
+    name: str
+    rows: int
+    bytes: int
+    min_commit_ts: int
+    max_commit_ts: int
+
+
+class TableVersion(msgspec.Struct, frozen=True):
+    """The files of one table that share one schema. ``version`` is the first 16 hex digits of the schema's hash.
+
+    ``declared`` tells whether every column type came from a table definition.
+    """
+
+    schema: TableSchema
+    version: str
+    declared: bool
+    files: tuple[DataFile, ...]
+    rows: int
+
+
+class Ddl(msgspec.Struct, frozen=True, order=True):
+    """One DDL of the window, counted once however many partitions carried it."""
+
+    commit_ts: int
+    schema: str
+    table: str
+    query: str
+    type: int | str
+    topic: str
+    partition: int
+    offset: int
+
+
+class MessageCounts(msgspec.Struct, kw_only=True):
+    """Where the consumed messages went; ``consumed`` is the sum of all others. Sizes in bytes of key and value."""
+
+    consumed: int = 0
+    bytes: int = 0
+    decoded: int = 0
+    quarantined: int = 0
+
+
+class EventCounts(msgspec.Struct, kw_only=True):
+    """Where the events of the decoded messages went.
+
+    ``rows`` = ``outside_window`` + ``filtered`` + ``quarantined`` + ``split_updates`` (the extra half of each raw update that
+    changed its key, counted negative) + ``duplicates`` + ``written``; that is
+    ``rows + split_updates == outside_window + filtered + quarantined + duplicates + written``.
+    """
+
+    rows: int = 0
+    ddl: int = 0
+    watermarks: int = 0
+    bootstraps: int = 0
+    outside_window: int = 0
+    filtered: int = 0
+    quarantined: int = 0
+    split_updates: int = 0
+    duplicates: int = 0
+    conflicts: int = 0
+    """Duplicates whose copies differed in content; a subset of ``duplicates``."""
+    written: int = 0
+    claim_checks_resolved: int = 0
+    claim_check_bytes: int = 0
+    handle_key_only: int = 0
+    unkeyed: int = 0
+    """Rows of tables without any key: history only, never deduplicated; a subset of ``written``."""
+
+
+class DecodeReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a decode did, in counts that add up."""
+
+    messages: MessageCounts
+    events: EventCounts
+    quarantine_reasons: dict[str, int]
+    watermark: int | None
+    """The smallest resolved-ts, over live partitions, that the range reached (TSO)."""
+    undeclared_tables: tuple[str, ...]
+    """Tables with at least one column whose type only the wire told."""
+
+
+class ChangelogIndex(msgspec.Struct, frozen=True, kw_only=True):
+    """A complete changelog of one run: immutable, named by ``run_hash``."""
+
+    format: int = 1
+    pipeline: str
+    run_hash: str
+    input_hash: str
+    library_version: str
+    window: Window
+    ranges: tuple[OffsetRange, ...]
+    tables: tuple[TableVersion, ...]
+    ddl: tuple[Ddl, ...]
+    quarantine_files: tuple[str, ...]
+    reference_files: tuple[str, ...]
+    sparse_index_files: tuple[str, ...]
+    report: DecodeReport
+
+    def versions_of(self, name: TableName) -> list[TableVersion]:
+        """The versions of the table *name*, oldest schema first."""
+        found = [version for version in self.tables if version.schema.name == name]
+        return sorted(found, key=lambda version: (version.schema.valid_from, version.version))
+
+    def table_names(self) -> list[TableName]:
+        """Every table with rows or DDL in the window, sorted."""
+        names = {version.schema.name for version in self.tables}
+        names |= {TableName(ddl.schema, ddl.table) for ddl in self.ddl if ddl.table}
+        return sorted(names)
+
+
+def decode(content: bytes) -> ChangelogIndex:
+    """An index from its JSON. Raises msgspec.ValidationError with the path inside the document."""
+    return msgspec.json.decode(content, type=ChangelogIndex)

@@ -1,0 +1,43 @@
+"""What a changefeed's own configuration means for reading its messages."""
+
+from typing import Literal
+
+import msgspec
+
+from ticdc_replay.domain import canonical
+
+Compression = Literal["none", "snappy", "lz4"]
+LargeMessageOption = Literal["none", "handle-key-only", "claim-check"]
+Dispatcher = Literal["table", "index-value", "columns", "ts"]
+
+
+class Changefeed(msgspec.Struct, frozen=True, kw_only=True):
+    """A changefeed as a reader sees it: all that decoding and pinning depend on, and no secret.
+
+    Made by ``from_sink_uri`` from the owner's sink-uri and TOML; captures and tests may make it directly. Sizes in bytes.
+    """
+
+    protocol: str
+    topic: str
+    """The default topic, from the sink-uri's path."""
+    timezone: str
+    """The IANA zone of the TiCDC server: TIMESTAMP cells are text in it."""
+    partition_num: int | None = None
+    compression: Compression = "none"
+    large_message: LargeMessageOption = "none"
+    claim_check_uri: str | None = None
+    claim_check_raw_value: bool = False
+    max_message_bytes: int = 10 * 1024 * 1024
+    max_batch_size: int = 16
+    required_acks: int = -1
+    output_old_value: bool = True
+    only_output_updated_columns: bool = False
+    output_raw_change_event: bool = False
+    delete_only_output_handle_key_columns: bool = False
+    force_replicate: bool = False
+    dispatcher: Dispatcher = "table"
+
+    @property
+    def hash(self) -> str:
+        """Names this configuration in manifests."""
+        return canonical.hash_of(self)

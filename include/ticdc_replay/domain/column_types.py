@@ -1,0 +1,52 @@
+"""MySQL column types as every protocol, the changelog and the targets understand them."""
+
+from typing import Literal
+
+import msgspec
+
+BaseType = Literal[
+    "tinyint", "smallint", "mediumint", "int", "bigint",
+    "float", "double", "decimal",
+    "bit", "year",
+    "date", "time", "datetime", "timestamp",
+    "char", "varchar", "tinytext", "text", "mediumtext", "longtext",
+    "binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob",
+    "enum", "set", "json", "vector",
+]  # fmt: skip
+
+INTEGER_TYPES = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
+TEMPORAL_TYPES = frozenset({"date", "time", "datetime", "timestamp"})
+CHARACTER_TYPES = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
+BINARY_TYPES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
+
+
+class ColumnType(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The type of one column.
+
+    ``declared`` tells whether a table definition gave it (DDL, bootstrap, registry, YAML) or only the wire did. Types
+    known from the wire alone lack what the protocol does not carry: precision and scale of a decimal, fraction digits
+    of a temporal type, the width of a bit, the names of an enum or set.
+    """
+
+    base: BaseType
+    unsigned: bool = False
+    length: int | None = None
+    """Precision of a decimal, width of a bit (bits), characters or bytes of a string or binary type."""
+    scale: int | None = None
+    """Digits after the point of a decimal, fraction digits of a temporal type."""
+    elements: tuple[str, ...] | None = None
+    """Names of an enum or set, in order."""
+    declared: bool = False
+
+    def __str__(self) -> str:
+        """The type as MySQL would print it."""
+        text: str = self.base
+        if self.elements is not None:
+            text += "(" + ",".join("'" + name.replace("'", "''") + "'" for name in self.elements) + ")"
+        elif self.base == "decimal" and self.length is not None:
+            text += f"({self.length},{self.scale or 0})"
+        elif self.base in ("time", "datetime", "timestamp"):
+            text += f"({self.scale})" if self.scale else ""
+        elif self.length is not None:
+            text += f"({self.length})"
+        return text + (" unsigned" if self.unsigned else "")

@@ -1,0 +1,44 @@
+"""Connections: the one home of addresses and secrets. Named in configuration, resolved at run time only."""
+
+from typing import Any
+
+import msgspec
+
+
+class Connection(msgspec.Struct, frozen=True):
+    """One connection, in the fields Airflow uses. Never written to an artefact; its repr hides what is secret."""
+
+    conn_id: str
+    conn_type: str
+    host: str | None = None
+    port: int | None = None
+    login: str | None = None
+    password: str | None = None
+    schema: str | None = None
+    extra: dict[str, Any] = {}
+
+    def __repr__(self) -> str:
+        return f"Connection({self.conn_id!r}, {self.conn_type!r}, host={self.host!r}, port={self.port!r})"
+
+    __str__ = __repr__
+
+
+class Connections(msgspec.Struct, frozen=True):
+    """The connections of one run, by id."""
+
+    by_id: dict[str, Connection] = {}
+
+    def __repr__(self) -> str:
+        return f"Connections({', '.join(sorted(self.by_id))})"
+
+    __str__ = __repr__
+
+    def __getitem__(self, conn_id: str) -> Connection:
+        """The connection called *conn_id*. Raises ConfigError when there is none."""
+        from ticdc_replay.domain.errors import ConfigError
+
+        try:
+            return self.by_id[conn_id]
+        except KeyError:
+            known = ", ".join(sorted(self.by_id)) or "none"
+            raise ConfigError(f"connection {conn_id!r} is not defined; known connections: {known}") from None

@@ -1,0 +1,81 @@
+"""The errors of the library: one root, and below it what a retry can mend and what it can't.
+
+Every message says what went wrong, where, and what to do. All errors survive pickling, because Spark and Airflow carry
+them between processes: an error takes exactly one positional argument, its message.
+"""
+
+
+class TicdcReplayError(Exception):
+    """Root of every error this library raises on purpose."""
+
+
+class PermanentError(TicdcReplayError):
+    """Trying again without changing something gives the same error."""
+
+
+class TransientError(TicdcReplayError):
+    """The same call may succeed later: a server was away, a lock was held, a request was throttled."""
+
+
+class ConfigError(PermanentError):
+    """A configuration value is wrong; the message names file, key and allowed values."""
+
+
+class SecretInConfigError(ConfigError):
+    """A secret stands where others can read it; the message names the connection field it belongs to."""
+
+
+class ExpiredRangeError(PermanentError):
+    """Kafka no longer holds a part of the range; the message names the oldest time that can be replayed."""
+
+
+class TopicChangedError(PermanentError):
+    """A topic vanished, was recreated, or lost partitions since it was pinned."""
+
+
+class UnprovenWindowError(PermanentError):
+    """The completeness of a window can't be shown, and the policy asks for proof."""
+
+
+class WatermarkNotReachedError(TransientError):
+    """A live partition has not carried a resolved-ts at or after the end of the window yet."""
+
+
+class PinConflictError(TransientError):
+    """Another run is pinning the same window right now."""
+
+
+class ArtifactExistsError(PermanentError):
+    """A create-once artefact exists already with other content."""
+
+
+class ArtifactNotFoundError(PermanentError):
+    """An artefact, or an object of the claim-check store, does not exist."""
+
+
+class ArtifactCorruptError(PermanentError):
+    """An artefact's content does not have the hash in its name."""
+
+
+class ObjectTooLargeError(PermanentError):
+    """An object is larger than the cap that the caller set."""
+
+
+class AuthenticationError(PermanentError):
+    """A server refused the credentials; the message names the connection."""
+
+
+class PolicyStopError(PermanentError):
+    """A policy of the pipeline stops the run; the message lists what was found and how to go on."""
+
+
+class TargetMismatchError(PermanentError):
+    """A target table does not have the columns or types the changelog needs."""
+
+
+class UnrepresentableValueError(PermanentError):
+    """A value can't be held by the target without altering it."""
+
+
+class CommitStateUnknownError(TransientError):
+    """The connection broke during a commit: it may or may not have happened. A repeat is safe and finds out."""

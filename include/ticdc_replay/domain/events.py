@@ -1,0 +1,157 @@
+"""What a message says: rows, DDL, watermarks, bootstraps, and what could not be understood.
+
+A row's cells stay as they came off the wire until a whole column of them is converted at once: an ``Image`` is a tuple of
+wire values next to a ``Shape`` that says, per column, its type and how the wire writes it. Shapes are interned by the
+codec, so that rows of one shape share one object and can be grouped by identity.
+"""
+
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ticdc_replay.domain.column_types import ColumnType
+
+
+class Operation(StrEnum):
+    """What happened to a row. ``UPSERT`` where the wire can't tell an insert from an update."""
+
+    INSERT = "insert"
+    UPDATE = "update"
+    DELETE = "delete"
+    UPSERT = "upsert"
+
+
+class WireColumn(NamedTuple):
+    """One column as a protocol writes it.
+
+    ``neutral`` turns a list of wire values (None for NULL) into the protocol-independent form, None kept as None:
+
+    * integers, year, bit, enum (1-based index) and set (bit mask): int;
+    * float, double: float; decimal: exact text; date, time, datetime, timestamp: MySQL's text;
+    * character types, json, vector: str, or bytes where the text is not valid UTF-8; binary types: bytes.
+    * enum and set of protocols that carry names: str.
+
+    It raises ``ValueError`` when a value can't be of the column's type; the caller then finds the row by halving.
+    """
+
+    name: str
+    type: ColumnType
+    is_handle_key: bool
+    neutral: Callable[[Sequence[Any]], Sequence[Any]]
+
+
+class Shape:
+    """The columns of an image, in wire order. Compared by identity; codecs intern equal ones."""
+
+    __slots__ = ("columns", "handle_key", "handle_key_positions", "names")
+
+    def __init__(self, columns: tuple[WireColumn, ...]) -> None:
+        self.columns = columns
+        self.names = tuple(column.name for column in columns)
+        positions = [at for at, column in enumerate(columns) if column.is_handle_key]
+        positions.sort(key=lambda at: columns[at].name)
+        self.handle_key_positions = tuple(positions)
+        """Positions of the handle-key columns, ordered by column name: the order of a row key's parts."""
+        self.handle_key = tuple(columns[at].name for at in positions)
+
+    def __repr__(self) -> str:
+        return f"Shape({', '.join(f'{column.name} {column.type}' for column in self.columns)})"
+
+
+class Image(NamedTuple):
+    """One state of a row: wire values in the order of the shape's columns. A column not in the shape was not sent."""
+
+    shape: Shape
+    values: tuple[Any, ...]
+
+    def key(self) -> tuple[Any, ...]:
+        """The neutral values of the handle-key columns, in the order of their names; empty without handle key."""
+        columns = self.shape.columns
+        return tuple(columns[at].neutral((self.values[at],))[0] for at in self.shape.handle_key_positions)
+
+
+class LargeMessage(StrEnum):
+    """How TiCDC reduced a row event that was too large for Kafka."""
+
+    CLAIM_CHECK = "claim_check"
+    HANDLE_KEY_ONLY = "handle_key_only"
+
+
+class Reference(msgspec.Struct, frozen=True):
+    """A claim-check reference of a row event, taken from the small message. ``location`` is untrusted text."""
+
+    location: str
+    object_name: str
+    """The base name of the location; empty when it does not match ``<uuid>.json``."""
+
+
+class RowEvent(NamedTuple):
+    """One change of one row.
+
+    ``after`` is None for a delete, ``before`` None for an insert or where the wire has no old image. ``partial`` marks images
+    that lack columns of the row (handle-key-only, unresolved claim check, key-only delete). ``large`` tells why, when TiCDC
+    reduced the message; after the claim-check object was fetched, ``partial`` is False and ``reference`` stays.
+    ``before_unknown`` names columns whose old value the wire garbled (Open of the new architecture, updated-columns mode).
+    ``fingerprint`` is a 128-bit hash of the event's own bytes: equal for byte-equal copies.
+    """
+
+    index: int
+    commit_ts: int | None
+    schema: str
+    table: str
+    physical_table_id: int | None
+    operation: Operation
+    after: Image | None
+    before: Image | None
+    partial: bool
+    large: LargeMessage | None
+    reference: Reference | None
+    before_unknown: tuple[str, ...]
+    fingerprint: bytes
+
+
+class DdlEvent(NamedTuple):
+    """One schema change. ``type`` is the wire's own code or text; ``table`` is "" for a database-level statement."""
+
+    index: int
+    commit_ts: int
+    schema: str
+    table: str
+    query: str
+    type: int | str
+
+
+class WatermarkEvent(NamedTuple):
+    """Every row with a commitTs at or below ``commit_ts`` (TSO) was sent to this partition at least once before."""
+
+    index: int
+    commit_ts: int
+
+
+class BootstrapEvent(NamedTuple):
+    """A table's schema, sent without a change (Simple)."""
+
+    index: int
+    schema: str
+    table: str
+
+
+class Undecodable(NamedTuple):
+    """A message, or one event of it, that can't be understood: it goes to quarantine, never away.
+
+    ``index`` is the position of the event in its message, or None for the whole message. ``reason`` is a stable code for
+    grouping, ``detail`` says where in the bytes and why. ``commit_ts``, ``schema`` and ``table`` are filled as far as the
+    message could be read.
+    """
+
+    index: int | None
+    reason: str
+    detail: str
+    commit_ts: int | None = None
+    schema: str | None = None
+    table: str | None = None
+
+
+Event = RowEvent | DdlEvent | WatermarkEvent | BootstrapEvent | Undecodable

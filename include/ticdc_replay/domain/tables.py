@@ -1,0 +1,45 @@
+"""Names and schemas of tables."""
+
+import msgspec
+
+from ticdc_replay.domain.column_types import ColumnType
+
+
+class TableName(msgspec.Struct, frozen=True, order=True):
+    """A logical table of the upstream, in the upstream's spelling. ``table`` is empty for a database-level DDL."""
+
+    schema: str
+    table: str
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.table}" if self.table else self.schema
+
+
+class Column(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One column of a table schema."""
+
+    name: str
+    type: ColumnType
+    nullable: bool = True
+    default: str | None = None
+    """The default as text, None where there is none or where it is NULL."""
+    generated: bool = False
+
+
+class TableSchema(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is known of a table at a moment of its history.
+
+    ``columns`` are in table order where a definition is known, else sorted by name. ``handle_key`` names the columns
+    that identify a row (primary key, else the chosen NOT NULL unique key), sorted by name; empty for a table without
+    identity. ``valid_from`` is the commitTs (TSO) of the DDL that made it, 0 when it was declared or derived.
+    """
+
+    name: TableName
+    columns: tuple[Column, ...]
+    handle_key: tuple[str, ...] = ()
+    unique_keys: tuple[tuple[str, ...], ...] = ()
+    valid_from: int = 0
+
+    def column(self, name: str) -> Column | None:
+        """The column called *name* (exact spelling), or None."""
+        return next((column for column in self.columns if column.name == name), None)

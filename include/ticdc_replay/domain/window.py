@@ -1,0 +1,25 @@
+"""A window: the half-open range of commit timestamps that one run replays."""
+
+import msgspec
+
+from ticdc_replay.domain import tso
+
+
+class Window(msgspec.Struct, frozen=True, order=True):
+    """``[from_ts, to_ts)`` in TSO. An event belongs to it by its commitTs alone.
+
+    Raises ValueError for an empty or negative range.
+    """
+
+    from_ts: int
+    to_ts: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.from_ts < self.to_ts <= tso.MAX_TSO:
+            raise ValueError(f"from_ts {self.from_ts} must be below to_ts {self.to_ts}, both in 0..{tso.MAX_TSO}")
+
+    def __contains__(self, commit_ts: int) -> bool:
+        return self.from_ts <= commit_ts < self.to_ts
+
+    def __str__(self) -> str:
+        return f"[{tso.describe(self.from_ts)}, {tso.describe(self.to_ts)})"

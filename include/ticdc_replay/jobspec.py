@@ -1,0 +1,87 @@
+"""The job spec: all that a Spark job is told, in one immutable file. The only thing Airflow and Spark share.
+
+A spec holds no secret and no address that needs one: connections are named by id, and reach the driver through the private
+file named by the environment variable ``CONNECTIONS_FILE_VARIABLE``.
+"""
+
+import msgspec
+
+from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.domain import canonical
+from ticdc_replay.domain.window import Window
+
+CONNECTIONS_FILE_VARIABLE = "TICDC_REPLAY_CONNECTIONS_FILE"
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds on what one worker holds; see ``config.pipeline.LimitsSection``. Sizes in bytes."""
+
+    split_bytes: int
+    claim_check_max_bytes: int
+    claim_check_in_flight_bytes: int
+    claim_check_connections: int
+    decompressed_max_bytes: int
+    file_rows: int
+
+
+class DecodeJob(msgspec.Struct, frozen=True, kw_only=True, tag="decode"):
+    """Decode the ranges of one manifest into the changelog ``<artifacts>/runs/<run_hash>/``."""
+
+    library_version: str
+    pipeline: str
+    artifacts: str
+    """Root URI of the pipeline's artefacts (``<artifacts>/<pipeline>``)."""
+    artifacts_connection: str | None
+    kafka_connection: str
+    claim_check_connection: str | None
+    manifest: str
+    """Name of the manifest below the root."""
+    input_hash: str
+    changefeed: Changefeed
+    tables: tuple[str, ...]
+    limits: Limits
+    handle_key_only: str
+    """``stop`` or ``quarantine``: both quarantine at decode; ``check`` acts on the difference."""
+
+    @property
+    def run_hash(self) -> str:
+        """Names the changelog: input, what decoding depends on, and the library's version; not how work is divided."""
+        return canonical.hash_of(
+            {
+                "input": self.input_hash,
+                "changefeed": self.changefeed.hash,
+                "tables": sorted(self.tables),
+                "claim_check_max_bytes": self.limits.claim_check_max_bytes,
+                "decompressed_max_bytes": self.limits.decompressed_max_bytes,
+                "library": self.library_version,
+            }
+        )
+
+
+class LoadJob(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
+    """Load one changelog into one target."""
+
+    library_version: str
+    pipeline: str
+    artifacts: str
+    artifacts_connection: str | None
+    index: str
+    """Name of the changelog's index below the root."""
+    run_hash: str
+    window: Window
+    target: dict[str, object]
+    """The target's section of the pipeline, as configured."""
+    tables: tuple[str, ...]
+    """Patterns; only tables that match are loaded."""
+    target_value: str
+    ddl: str
+    reload: bool = False
+    """Apply again although the ledger says that this window is done."""
+
+
+JobSpec = DecodeJob | LoadJob
+
+
+def decode(content: bytes) -> JobSpec:
+    """A job spec from its JSON. Raises msgspec.ValidationError with the path inside the document."""
+    return msgspec.json.decode(content, type=DecodeJob | LoadJob)

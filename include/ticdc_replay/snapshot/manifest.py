@@ -1,0 +1,77 @@
+"""The manifest: what exactly a window's replay reads, fixed before anything is read."""
+
+from typing import Literal
+
+import msgspec
+
+from ticdc_replay.domain import canonical
+from ticdc_replay.domain.messages import OffsetRange
+from ticdc_replay.domain.window import Window
+
+Grade = Literal["proven", "unproven"]
+
+
+class PartitionPin(msgspec.Struct, frozen=True):
+    """The pinned range of one partition and the evidence for it."""
+
+    range: OffsetRange
+    live: bool
+    """Whether TiCDC writes to this partition at all (it carried a watermark)."""
+    resolved_ts: int | None
+    """The first resolved-ts at or after the window's end (TSO), found at ``range.end - 1``; None where not live."""
+    start_margin_ms: int | None
+    """Smallest (record time − physical(commitTs)) seen in the examined head of the range, in ms; None if nothing to measure."""
+
+
+class TopicPin(msgspec.Struct, frozen=True):
+    """One topic. ``topic_id`` is Kafka's own id: another one later means the topic was recreated."""
+
+    topic: str
+    topic_id: str
+    partitions: tuple[PartitionPin, ...]
+
+
+class PinnedFile(msgspec.Struct, frozen=True):
+    """A file beside the manifest, named by its SHA-256 (hex)."""
+
+    uri: str
+    sha256: str
+    count: int
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """The immutable input of one window. Written once as canonical JSON, named by ``input_hash``."""
+
+    format: int = 1
+    pipeline: str
+    changefeed_hash: str
+    """Hash of what the changefeed's configuration means for reading (protocol, options, zone)."""
+    window: Window
+    grade: Grade
+    reasons: tuple[str, ...] = ()
+    """Why the window is not proven; empty when it is."""
+    topics: tuple[TopicPin, ...]
+    inventory: PinnedFile | None = None
+    """Objects of the claim-check store: Parquet of name, size (bytes), etag, last_modified. None where listing is off."""
+    schemas: PinnedFile | None = None
+    """The table schemas known before the range (canonical JSON list of TableSchema); None where none was known."""
+    pinned_at_ms: int
+
+    @property
+    def input_hash(self) -> str:
+        """Names the pinned input: the hash of all but the moment of pinning and the places of files."""
+        content = msgspec.to_builtins(self)
+        del content["pinned_at_ms"]
+        for member in ("inventory", "schemas"):
+            if content[member] is not None:
+                del content[member]["uri"]
+        return canonical.hash_of(content)
+
+    def ranges(self) -> list[OffsetRange]:
+        """The non-empty ranges to read, in (topic, partition) order."""
+        return sorted(pin.range for topic in self.topics for pin in topic.partitions if pin.range.length > 0)
+
+
+def decode(content: bytes) -> Manifest:
+    """A manifest from its JSON. Raises msgspec.ValidationError with the path inside the document."""
+    return msgspec.json.decode(content, type=Manifest)
