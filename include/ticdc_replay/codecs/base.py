@@ -28,7 +28,7 @@ class Codec(ABC):
     def decode_claim_check(self, small: RowEvent, content: bytes) -> Event:
         """The whole row that *content*, the bytes of the claim-check object, holds instead of *small*.
 
-        The result has the index and reference of *small*. An ``Undecodable`` when the object can't be read or is not of the
+        The result has the ordinal and reference of *small*. An ``Undecodable`` when the object can't be read or is not of the
         same schema, table, commitTs and handle key (reason ``claim_check_mismatch``).
         """
 

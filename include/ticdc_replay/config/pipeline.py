@@ -30,7 +30,9 @@ class ConnectionsSection(Section):
 
     kafka: str = Field(description="Brokers and their credentials (type kafka)")
     claim_check: str | None = Field(None, description="Object store of the claim-check objects (type aws)")
-    artifacts: str | None = Field(None, description="Object store of manifests and changelogs (type aws); none for file:")
+    artifacts: str | None = Field(
+        None, description="Object store of manifests and changelogs (type aws); none for file:"
+    )
     state: str | None = Field(None, description="Database of the state store; SQLite below `artifacts` if absent")
     spark: str = Field("spark_default", description="Where Spark jobs are submitted")
 

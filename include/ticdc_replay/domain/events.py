@@ -90,14 +90,14 @@ class Reference(msgspec.Struct, frozen=True):
 class RowEvent(NamedTuple):
     """One change of one row.
 
-    ``after`` is None for a delete, ``before`` None for an insert or where the wire has no old image. ``partial`` marks images
-    that lack columns of the row (handle-key-only, unresolved claim check, key-only delete). ``large`` tells why, when TiCDC
-    reduced the message; after the claim-check object was fetched, ``partial`` is False and ``reference`` stays.
+    ``ordinal`` counts the events of a message from 0. ``after`` is None for a delete, ``before`` None for an insert or where
+    the wire has no old image. ``partial`` marks images that lack columns of the row (handle-key-only, unresolved claim check,
+    key-only delete). ``large`` tells why, when TiCDC reduced the message; after the claim-check object was fetched, ``partial`` is False and ``reference`` stays.
     ``before_unknown`` names columns whose old value the wire garbled (Open of the new architecture, updated-columns mode).
     ``fingerprint`` is a 128-bit hash of the event's own bytes: equal for byte-equal copies.
     """
 
-    index: int
+    ordinal: int
     commit_ts: int | None
     schema: str
     table: str
@@ -115,7 +115,7 @@ class RowEvent(NamedTuple):
 class DdlEvent(NamedTuple):
     """One schema change. ``type`` is the wire's own code or text; ``table`` is "" for a database-level statement."""
 
-    index: int
+    ordinal: int
     commit_ts: int
     schema: str
     table: str
@@ -126,14 +126,14 @@ class DdlEvent(NamedTuple):
 class WatermarkEvent(NamedTuple):
     """Every row with a commitTs at or below ``commit_ts`` (TSO) was sent to this partition at least once before."""
 
-    index: int
+    ordinal: int
     commit_ts: int
 
 
 class BootstrapEvent(NamedTuple):
     """A table's schema, sent without a change (Simple)."""
 
-    index: int
+    ordinal: int
     schema: str
     table: str
 
@@ -141,12 +141,12 @@ class BootstrapEvent(NamedTuple):
 class Undecodable(NamedTuple):
     """A message, or one event of it, that can't be understood: it goes to quarantine, never away.
 
-    ``index`` is the position of the event in its message, or None for the whole message. ``reason`` is a stable code for
+    ``ordinal`` is the position of the event in its message, or None for the whole message. ``reason`` is a stable code for
     grouping, ``detail`` says where in the bytes and why. ``commit_ts``, ``schema`` and ``table`` are filled as far as the
     message could be read.
     """
 
-    index: int | None
+    ordinal: int | None
     reason: str
     detail: str
     commit_ts: int | None = None

@@ -20,7 +20,7 @@ class PartitionPin(msgspec.Struct, frozen=True):
     resolved_ts: int | None
     """The first resolved-ts at or after the window's end (TSO), found at ``range.end - 1``; None where not live."""
     start_margin_ms: int | None
-    """Smallest (record time − physical(commitTs)) seen in the examined head of the range, in ms; None if nothing to measure."""
+    """Smallest (record time − physical(commitTs)) in the examined head of the range, in ms; None if nothing to measure."""
 
 
 class TopicPin(msgspec.Struct, frozen=True):

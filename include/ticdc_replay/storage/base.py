@@ -34,7 +34,7 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def get(self, name: str, max_bytes: int | None = None) -> bytes:
-        """The content of *name*. Raises ArtifactNotFoundError, and ObjectTooLargeError before more than *max_bytes* are read."""
+        """The content of *name*. Raises ArtifactNotFoundError, and ObjectTooLargeError before reading over *max_bytes*."""
 
     @abstractmethod
     def info(self, name: str) -> ObjectInfo | None:
