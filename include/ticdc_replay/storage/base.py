@@ -52,8 +52,8 @@ class ObjectStore(ABC):
         """
 
     @abstractmethod
-    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        """The objects whose name starts with *prefix*, in order of name."""
+    def list(self, prefix: str = "", after: str = "") -> Iterator[ObjectInfo]:
+        """The objects whose name starts with *prefix* and sorts behind *after*, in order of name (by code point)."""
 
     @abstractmethod
     def delete(self, name: str) -> None:

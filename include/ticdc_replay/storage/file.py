@@ -1,0 +1,164 @@
+"""Objects as files below a folder of this machine (or one that all machines mount)."""
+
+import contextlib
+import errno
+import os
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import unquote, urlsplit
+
+from ticdc_replay.domain.connections import Connection
+from ticdc_replay.domain.errors import (
+    ArtifactExistsError,
+    ArtifactNotFoundError,
+    ConfigError,
+    ObjectTooLargeError,
+    PermanentError,
+    TransientError,
+)
+from ticdc_replay.storage.base import ObjectInfo, ObjectStore
+from ticdc_replay.storage.names import check_name
+
+_TEMPORARY_PREFIX = ".ticdc-replay-"
+_TRANSIENT_ERRNO = frozenset(
+    {errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT}
+    | {errno.ESTALE, errno.ETIMEDOUT}
+)
+
+
+class FileStore(ObjectStore):
+    """A folder. Writes go to a temporary file beside the target, then appear under their name in one step."""
+
+    scheme: ClassVar[str] = "file"
+
+    def __init__(self, folder: Path) -> None:
+        if not folder.is_absolute():
+            raise ConfigError(f"{folder} must be an absolute path")
+        self._folder = folder
+        self.root = folder.as_uri().rstrip("/")
+
+    @classmethod
+    def open(cls, uri: str, connection: Connection | None) -> "FileStore":
+        """The store of ``file:///folder``; *connection* must be None."""
+        if connection is not None:
+            raise ConfigError(f"{uri!r} is a local folder and takes no connection, but {connection.conn_id!r} is given")
+        parts = urlsplit(uri)
+        if parts.netloc not in ("", "localhost") or not parts.path.startswith("/") or parts.query or parts.fragment:
+            raise ConfigError(f"{uri!r} must look like file:///absolute/folder")
+        return cls(Path(unquote(parts.path)))
+
+    def get(self, name: str, max_bytes: int | None = None) -> bytes:
+        with self._errors("read", name):
+            try:
+                with self._path(name).open("rb") as file:
+                    size = os.fstat(file.fileno()).st_size
+                    if max_bytes is not None and size > max_bytes:
+                        raise ObjectTooLargeError(f"{self.uri(name)} has {size} bytes; at most {max_bytes} are allowed")
+                    return file.read()
+            except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+                raise ArtifactNotFoundError(f"{self.uri(name)} does not exist") from None
+
+    def info(self, name: str) -> ObjectInfo | None:
+        path = self._path(name)
+        with self._errors("look up", name):
+            try:
+                return _info(name, path.stat()) if path.is_file() else None
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+
+    def put(self, name: str, content: bytes) -> None:
+        with self._errors("write", name):
+            target = self._path(name)
+            temporary = self._write_temporary(target, content)
+            try:
+                temporary.replace(target)
+            except BaseException:
+                temporary.unlink(missing_ok=True)
+                raise
+            _sync_folder(target.parent)
+
+    def put_once(self, name: str, content: bytes) -> bool:
+        with self._errors("write", name):
+            target = self._path(name)
+            temporary = self._write_temporary(target, content)
+            try:
+                os.link(temporary, target)
+            except FileExistsError:
+                if self.get(name) == content:
+                    return False
+                raise ArtifactExistsError(f"{self.uri(name)} exists with other content; it is never replaced") from None
+            finally:
+                temporary.unlink(missing_ok=True)
+            _sync_folder(target.parent)
+            return True
+
+    def list(self, prefix: str = "", after: str = "") -> Iterator[ObjectInfo]:
+        with self._errors("list", prefix):
+            yield from self._walk(self._folder, "", prefix, after)
+
+    def delete(self, name: str) -> None:
+        with self._errors("delete", name), contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            self._path(name).unlink()
+
+    def arrow_filesystem(self) -> tuple[Any, str]:
+        from pyarrow.fs import LocalFileSystem
+
+        return LocalFileSystem(), str(self._folder)
+
+    def _path(self, name: str) -> Path:
+        return self._folder / check_name(name)
+
+    def _write_temporary(self, target: Path, content: bytes) -> Path:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.parent / f"{_TEMPORARY_PREFIX}{uuid.uuid4().hex}"
+        try:
+            with temporary.open("xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        return temporary
+
+    def _walk(self, folder: Path, folder_name: str, prefix: str, after: str) -> Iterator[ObjectInfo]:
+        """Files below *folder* in the byte order of their whole names: a folder sorts as its name with a slash."""
+        try:
+            entries = [(entry.name + "/" if entry.is_dir() else entry.name, entry) for entry in os.scandir(folder)]
+        except FileNotFoundError:
+            return
+        for entry_name, entry in sorted(entries, key=lambda pair: pair[0]):
+            name = folder_name + entry_name
+            if entry_name.endswith("/"):
+                if name.startswith(prefix) or prefix.startswith(name):
+                    yield from self._walk(Path(entry.path), name, prefix, after)
+            elif name.startswith(prefix) and name > after and not entry_name.startswith(_TEMPORARY_PREFIX):
+                try:
+                    yield _info(name, entry.stat())
+                except FileNotFoundError:
+                    continue  # deleted since the folder was read
+
+    @contextlib.contextmanager
+    def _errors(self, doing: str, name: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            kind = TransientError if error.errno in _TRANSIENT_ERRNO else PermanentError
+            raise kind(f"cannot {doing} {self.uri(name)}: {error.strerror or error}") from error
+
+
+def _info(name: str, status: os.stat_result) -> ObjectInfo:
+    etag = f"{status.st_mtime_ns:x}-{status.st_size:x}"
+    return ObjectInfo(name, status.st_size, etag, datetime.fromtimestamp(status.st_mtime, UTC))
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a new name in *folder* survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,205 @@
+"""Objects in S3 or a compatible server, through boto3."""
+
+import contextlib
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import urlsplit
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+from pyarrow import fs
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from ticdc_replay.domain.connections import Connection
+from ticdc_replay.domain.errors import (
+    ArtifactExistsError,
+    ArtifactNotFoundError,
+    ConfigError,
+    ObjectTooLargeError,
+)
+from ticdc_replay.storage.base import ObjectInfo, ObjectStore
+from ticdc_replay.storage.names import check_name
+from ticdc_replay.storage.s3_errors import BROKEN_TRANSFERS, NOT_FOUND, PRECONDITION_FAILED, error_code, translate
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_EXTRA = ("endpoint_url", "region_name", "aws_session_token")
+_CONNECT_TIMEOUT_S = 10
+_READ_TIMEOUT_S = 60
+_ATTEMPTS = 6
+_BODY_ATTEMPTS = 3
+_POOL_CONNECTIONS = 64
+"""Above the largest number of threads that share one store: inventory listing and claim-check fetches."""
+
+
+class S3Store(ObjectStore):
+    """A bucket, or the part of it below a prefix. boto3 retries what is worth retrying (adaptive mode) before an error shows.
+
+    The connection is Airflow's of type ``aws``: login and password are the key id and its secret; ``extra`` may hold
+    ``endpoint_url`` (then addresses are path-style), ``region_name`` and ``aws_session_token``.
+    """
+
+    scheme: ClassVar[str] = "s3"
+
+    def __init__(self, bucket: str, prefix: str, connection: Connection | None) -> None:
+        self._bucket = bucket
+        self._prefix = f"{prefix}/" if prefix else ""
+        self._connection = connection
+        self._where = f"connection {connection.conn_id!r}" if connection else "no connection, default credentials"
+        self.root = f"s3://{bucket}/{prefix}".rstrip("/")
+        extra = connection.extra if connection else {}
+        unknown = sorted(set(extra) - set(_EXTRA))
+        if unknown:
+            raise ConfigError(f"{self._where}: extra {', '.join(unknown)} not supported; allowed: {', '.join(_EXTRA)}")
+        self._endpoint: str | None = extra.get("endpoint_url") or None
+        self._session_token: str | None = extra.get("aws_session_token") or None
+        self._region: str | None = extra.get("region_name") or None
+        self._client = self._connect()
+
+    @classmethod
+    def open(cls, uri: str, connection: Connection | None) -> "S3Store":
+        """The store of ``s3://bucket/prefix``."""
+        parts = urlsplit(uri)
+        if not _BUCKET.fullmatch(parts.netloc) or parts.query or parts.fragment:
+            raise ConfigError(f"{uri!r} must look like s3://bucket/prefix, without key, query or fragment")
+        prefix = parts.path.strip("/")
+        return cls(parts.netloc, check_name(prefix) if prefix else "", connection)
+
+    def get(self, name: str, max_bytes: int | None = None) -> bytes:
+        with self._errors("read", name):
+            # boto3 repeats requests, but not the reading of a body that broke off.
+            for attempt in Retrying(
+                retry=retry_if_exception_type(BROKEN_TRANSFERS),
+                stop=stop_after_attempt(_BODY_ATTEMPTS),
+                wait=wait_random_exponential(multiplier=0.2, max=5),
+                reraise=True,
+            ):
+                with attempt:
+                    return self._read(name, max_bytes)
+        raise AssertionError("a retry loop ends by return or raise")
+
+    def info(self, name: str) -> ObjectInfo | None:
+        with self._errors("look up", name):
+            try:
+                answer = self._client.head_object(Bucket=self._bucket, Key=self._key(name))
+            except ClientError as error:
+                if error_code(error) not in NOT_FOUND:
+                    raise
+                self._client.head_bucket(Bucket=self._bucket)  # a missing bucket looks the same, and must not pass
+                return None
+            return ObjectInfo(name, answer["ContentLength"], answer["ETag"].strip('"'), answer["LastModified"])
+
+    def put(self, name: str, content: bytes) -> None:
+        with self._errors("write", name):
+            self._client.put_object(Bucket=self._bucket, Key=self._key(name), Body=content)
+
+    def put_once(self, name: str, content: bytes) -> bool:
+        with self._errors("write", name):
+            try:
+                self._client.put_object(Bucket=self._bucket, Key=self._key(name), Body=content, IfNoneMatch="*")
+            except ClientError as error:
+                if error_code(error) not in PRECONDITION_FAILED:
+                    raise
+            else:
+                return True
+        # Also where an attempt of ours succeeded and its answer was lost: then the content is equal.
+        if self.get(name) == content:
+            return False
+        raise ArtifactExistsError(f"{self.uri(name)} exists with other content; it is never replaced")
+
+    def list(self, prefix: str = "", after: str = "") -> Iterator[ObjectInfo]:
+        pages = self._client.get_paginator("list_objects_v2")
+        start = {"StartAfter": self._prefix + after} if after else {}
+        with self._errors("list", prefix):
+            for page in pages.paginate(Bucket=self._bucket, Prefix=self._prefix + prefix, **start):  # type: ignore[arg-type]
+                for found in page.get("Contents", ()):
+                    name = found["Key"][len(self._prefix) :]
+                    if name:  # the prefix itself may exist as an empty object, made by a console
+                        yield ObjectInfo(name, found["Size"], found["ETag"].strip('"'), found["LastModified"])
+
+    def delete(self, name: str) -> None:
+        with self._errors("delete", name):
+            self._client.delete_object(Bucket=self._bucket, Key=self._key(name))
+
+    def arrow_filesystem(self) -> tuple[Any, str]:
+        options: dict[str, Any] = {}
+        if self._connection and self._connection.login:
+            options["access_key"] = self._connection.login
+            options["secret_key"] = self._connection.password
+            options["session_token"] = self._session_token
+        if self._endpoint:
+            endpoint = urlsplit(self._endpoint)
+            options["scheme"] = endpoint.scheme
+            options["endpoint_override"] = endpoint.netloc + endpoint.path.rstrip("/")
+        filesystem = fs.S3FileSystem(
+            region=self._bucket_region(),
+            connect_timeout=_CONNECT_TIMEOUT_S,
+            request_timeout=_READ_TIMEOUT_S,
+            retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS),
+            **options,
+        )
+        return filesystem, f"{self._bucket}/{self._prefix}".rstrip("/")
+
+    def _read(self, name: str, max_bytes: int | None) -> bytes:
+        try:
+            answer = self._client.get_object(Bucket=self._bucket, Key=self._key(name))
+        except self._client.exceptions.NoSuchKey:
+            raise ArtifactNotFoundError(f"{self.uri(name)} does not exist") from None
+        with contextlib.closing(answer["Body"]) as body:
+            size = answer["ContentLength"]
+            if max_bytes is not None and size > max_bytes:
+                raise ObjectTooLargeError(f"{self.uri(name)} has {size} bytes; at most {max_bytes} are allowed")
+            return body.read()
+
+    def _key(self, name: str) -> str:
+        return self._prefix + check_name(name)
+
+    def _connect(self) -> "S3Client":
+        config = Config(
+            connect_timeout=_CONNECT_TIMEOUT_S,
+            read_timeout=_READ_TIMEOUT_S,
+            retries={"mode": "adaptive", "total_max_attempts": _ATTEMPTS},
+            max_pool_connections=_POOL_CONNECTIONS,
+        )
+        if self._endpoint:
+            # Compatible servers often know neither virtual hosts nor the newer trailing checksums.
+            config = config.merge(
+                Config(
+                    s3={"addressing_style": "path"},
+                    request_checksum_calculation="when_required",
+                    response_checksum_validation="when_required",
+                )
+            )
+        connection = self._connection
+        try:
+            return boto3.session.Session().client(
+                "s3",
+                endpoint_url=self._endpoint,
+                region_name=self._region or ("us-east-1" if self._endpoint else None),
+                aws_access_key_id=(connection.login or None) if connection else None,
+                aws_secret_access_key=(connection.password or None) if connection else None,
+                aws_session_token=self._session_token,
+                config=config,
+            )
+        except (BotoCoreError, ValueError) as error:
+            raise ConfigError(f"{self.root} ({self._where}): {error}") from error
+
+    def _bucket_region(self) -> str:
+        """Arrow follows no redirect to another region, so it has to be told the bucket's own."""
+        if self._region:
+            return self._region
+        if self._endpoint:
+            return "us-east-1"
+        with self._errors("look up", ""):
+            return self._client.head_bucket(Bucket=self._bucket).get("BucketRegion", "us-east-1")
+
+    @contextlib.contextmanager
+    def _errors(self, doing: str, name: str) -> Iterator[None]:
+        try:
+            yield
+        except (BotoCoreError, ClientError) as error:
+            raise translate(error, f"cannot {doing} {self.uri(name)} ({self._where})") from error

@@ -1,0 +1,72 @@
+"""What boto3's errors mean for a retry."""
+
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectionError,
+    CredentialRetrievalError,
+    HTTPClientError,
+    IncompleteReadError,
+    NoCredentialsError,
+    PartialCredentialsError,
+    ReadTimeoutError,
+    ResponseStreamingError,
+    SSLError,
+    TokenRetrievalError,
+)
+
+from ticdc_replay.domain.errors import AuthenticationError, PermanentError, TicdcReplayError, TransientError
+
+NOT_FOUND = frozenset({"404", "NoSuchKey", "NotFound"})
+PRECONDITION_FAILED = frozenset({"412", "PreconditionFailed"})
+
+_REFUSED_CREDENTIALS = frozenset(
+    {"ExpiredToken", "ExpiredTokenException", "InvalidAccessKeyId", "InvalidClientTokenId", "InvalidSecurity"}
+    | {
+        "InvalidToken",
+        "RequestTimeTooSkewed",
+        "SignatureDoesNotMatch",
+        "TokenRefreshRequired",
+        "UnrecognizedClientException",
+    }
+    | {"AuthFailure", "AuthorizationHeaderMalformed", "XAdminUserNotFound"}
+)
+_WORTH_A_RETRY = frozenset(
+    {"ConditionalRequestConflict", "InternalError", "OperationAborted", "RequestLimitExceeded", "RequestTimeout"}
+    | {"ServiceUnavailable", "SlowDown", "Throttling", "ThrottlingException", "TooManyRequests"}
+)
+_WITHOUT_CREDENTIALS = (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError, TokenRetrievalError)
+BROKEN_TRANSFERS = (ReadTimeoutError, ResponseStreamingError, IncompleteReadError)
+"""A body that broke off while it was read."""
+_BROKEN_CONNECTIONS = (ConnectionError, HTTPClientError, *BROKEN_TRANSFERS)
+
+
+def error_code(error: ClientError) -> str:
+    """S3's code of *error*; a HEAD has no body, so there it is the HTTP status."""
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def translate(error: BotoCoreError | ClientError, what: str) -> TicdcReplayError:
+    """*error* as one of the library's. *what* tells the operation, the object and the connection."""
+    message = f"{what}: {error}"
+    if isinstance(error, ClientError):
+        code = error_code(error)
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        if code in _REFUSED_CREDENTIALS or status == 401:
+            return AuthenticationError(f"{message}; check key id, secret and session token")
+        if code == "NoSuchBucket" or (code in NOT_FOUND and error.operation_name == "HeadBucket"):
+            return PermanentError(f"{message}; the bucket does not exist")
+        if status == 403:
+            return PermanentError(
+                f"{message}; the credentials are good but lack the permission, or the secret is wrong"
+            )
+        if code in _WORTH_A_RETRY or status >= 500 or status == 429:
+            return TransientError(message)
+        return PermanentError(message)
+    if isinstance(error, _WITHOUT_CREDENTIALS):
+        return AuthenticationError(f"{message}; set login and password of the connection")
+    if isinstance(error, SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return PermanentError(f"{message}; the server's certificate is not trusted")
+    if isinstance(error, _BROKEN_CONNECTIONS):
+        return TransientError(message)
+    return PermanentError(message)
