@@ -1,0 +1,165 @@
+"""The contract of a target, and what a load tells about itself."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
+
+import msgspec
+
+from ticdc_replay.changelog.index import ChangelogIndex, TableVersion
+from ticdc_replay.changelog.layout import changelog_root
+from ticdc_replay.domain.connections import Connection, Connections
+from ticdc_replay.domain.tables import TableName
+from ticdc_replay.domain.window import Window
+from ticdc_replay.storage import ObjectStore, open_store
+from ticdc_replay.targets.config import TargetSection
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+Config = TypeVar("Config", bound=TargetSection)
+
+Outcome = Literal["loaded", "done_before", "without_key"]
+"""``done_before``: the ledger knows this run and window; ``without_key``: history only, a mirror can't hold it."""
+
+
+class Execute(Protocol):
+    """Runs independent tasks, on executors or in the calling process.
+
+    ``work`` and each task survive pickling; a task may run more than once, also at the same time. Results come in the order
+    of the tasks. Errors of the library come back with their own type.
+    """
+
+    def __call__(self, work: Callable[[Task], Result], tasks: Sequence[Task], name: str) -> list[Result]: ...
+
+
+class StoreAddress(msgspec.Struct, frozen=True):
+    """Where a store is, in a form that workers can open. Holds the connection: never written to an artefact."""
+
+    uri: str
+    connection: Connection | None
+
+    def open(self) -> ObjectStore:
+        """The store."""
+        return open_store(self.uri, self.connection)
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt to load one changelog into one target."""
+
+    index: ChangelogIndex
+    tables: tuple[TableName, ...]
+    """The tables that are wanted, sorted."""
+    named: frozenset[TableName]
+    """Those of ``tables`` that the pipeline names in full, without wildcard."""
+    artifacts: StoreAddress
+    target: str
+    """The target's name in the pipeline."""
+    attempt: str
+    """Unique per attempt: scopes whatever is written before the commit."""
+    quarantine_values: bool
+    """Whether rows with values that the target can't hold are set aside; otherwise they stop the load."""
+    apply_ddl: bool
+    """Whether additive schema changes are applied; otherwise they stop the load."""
+    reload: bool
+
+    @property
+    def changelog_root(self) -> str:
+        """The folder of the changelog, relative to the artefacts."""
+        return changelog_root(self.index.run_hash)
+
+    @property
+    def folder(self) -> str:
+        """The folder of this attempt's own artefacts, relative to the artefacts."""
+        return f"loads/{self.index.run_hash}/{self.target}/{self.attempt}"
+
+    def versions(self, table: TableName) -> list[TableVersion]:
+        """The versions of *table* in the changelog, oldest schema first."""
+        return self.index.versions_of(table)
+
+
+class Field(msgspec.Struct, frozen=True):
+    """One column of a target's table, with the type as the target spells it."""
+
+    name: str
+    type: str
+
+
+class TableReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a load did to one table. Counts of ``done_before`` are those of the load that did it."""
+
+    table: TableName
+    outcome: Outcome
+    destination: str
+    """The table or folder in the target."""
+    fields: tuple[Field, ...] = ()
+    events: int = 0
+    """Row versions read from the changelog: the sum of ``folded``, ``quarantined`` and ``keys``."""
+    keys: int = 0
+    """Rows whose last version was applied or lost against a newer one: the sum of ``upserted``, ``tombstones`` and
+    ``superseded``. Where nothing is folded, each row version counts as one."""
+    folded: int = 0
+    """Row versions that a later one of the same key in the same window replaces."""
+    upserted: int = 0
+    deleted: int = 0
+    """Rows of the target that a delete removed."""
+    tombstones: int = 0
+    """Deletes that were applied; more than ``deleted`` where the row was not there."""
+    superseded: int = 0
+    """Keys left alone because the target has a newer version, or because they lie below its floor."""
+    quarantined: int = 0
+    """Row versions with a value that the target can't hold: set aside, an older version of the row may stay visible."""
+    ddl: tuple[str, ...] = ()
+    """The schema changes that were applied to the target."""
+
+
+class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What one attempt to load did. The caller keeps it as ``loads/<run_hash>/<target>/<attempt>.json``."""
+
+    pipeline: str
+    run_hash: str
+    input_hash: str
+    window: Window
+    target: str
+    type: str
+    attempt: str
+    tables: tuple[TableReport, ...]
+    quarantine_files: tuple[str, ...] = ()
+    """Parquet below the artefacts: the rows that were set aside, with column and reason."""
+
+    @property
+    def name(self) -> str:
+        """The report's name below the artefacts."""
+        return f"loads/{self.run_hash}/{self.target}/{self.attempt}.json"
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """What a target returns: a report for each wanted table, and the quarantine files, relative to the artefacts."""
+
+    tables: tuple[TableReport, ...]
+    quarantine_files: tuple[str, ...] = ()
+
+
+class Target(ABC, Generic[Config]):
+    """One kind of target. Lives in the driver; what runs elsewhere are the tasks it hands to ``Execute``."""
+
+    type: ClassVar[str]
+    """The ``type`` of its configuration."""
+
+    def __init__(self, config: Config, connections: Connections) -> None:
+        self.config = config
+        self.connections = connections
+
+    @abstractmethod
+    def load(self, load: Load, execute: Execute) -> Loaded:
+        """Bring the target to the state in which every row version of the changelog was applied once.
+
+        Applying twice, after an attempt that broke anywhere, or after a newer window gives the same end state. Each table
+        is committed on its own: an error leaves tables before it loaded, the table itself untouched.
+
+        Raises TargetMismatchError where a table of the target can't take the rows, PolicyStopError for a schema change
+        that is not additive, UnrepresentableValueError for a value that the target can't hold (where policy stops),
+        CommitStateUnknownError when the connection broke in a commit, TransientError when the target is away.
+        """
+
+
+AnyTarget = Target[Any]

@@ -1,0 +1,68 @@
+"""Loads one changelog into one target, whatever engine runs the work."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+from uuid import uuid4
+
+from ticdc_replay.changelog import index as changelog_index
+from ticdc_replay.decode.filter import TableFilter
+from ticdc_replay.domain.connections import Connections
+from ticdc_replay.domain.errors import ArtifactCorruptError
+from ticdc_replay.domain.tables import TableName
+from ticdc_replay.jobspec import LoadJob
+from ticdc_replay.targets.base import Execute, Load, LoadReport, StoreAddress
+from ticdc_replay.targets.registry import open_target
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+def load(job: LoadJob, connections: Connections, execute: Execute) -> LoadReport:
+    """Load the changelog of *job* into its target; *execute* runs the parts that can run anywhere.
+
+    Safe to repeat. Raises what ``base.Target.load`` raises, ArtifactNotFoundError where there is no complete changelog, and
+    ConfigError for a target section that is not understood.
+    """
+    target = open_target(job.target, connections)
+    artifacts = StoreAddress(job.artifacts, connections.get(job.artifacts_connection))
+    index = changelog_index.decode(artifacts.open().get(job.index))
+    if index.run_hash != job.run_hash or index.window != job.window:
+        raise ArtifactCorruptError(
+            f"{artifacts.uri}/{job.index} is the changelog of run {index.run_hash} and window {index.window}; "
+            f"the job asks for run {job.run_hash} and window {job.window}"
+        )
+    wanted = TableFilter(job.tables)
+    tables = tuple(name for name in index.table_names() if wanted.wants(name.schema, name.table))
+    plan = Load(
+        index=index,
+        tables=tables,
+        named=_named(tables, job.tables),
+        artifacts=artifacts,
+        target=target.config.name,
+        attempt=uuid4().hex[:16],
+        quarantine_values=job.target_value == "quarantine",
+        apply_ddl=job.ddl == "apply",
+        reload=job.reload,
+    )
+    loaded = target.load(plan, execute)
+    return LoadReport(
+        pipeline=job.pipeline,
+        run_hash=job.run_hash,
+        input_hash=index.input_hash,
+        window=job.window,
+        target=plan.target,
+        type=target.type,
+        attempt=plan.attempt,
+        tables=loaded.tables,
+        quarantine_files=loaded.quarantine_files,
+    )
+
+
+def in_process(work: Callable[[Task], Result], tasks: Sequence[Task], name: str) -> list[Result]:
+    """An ``Execute`` for a load without an engine: one task after the other, in this process."""
+    return [work(task) for task in tasks]
+
+
+def _named(tables: tuple[TableName, ...], patterns: tuple[str, ...]) -> frozenset[TableName]:
+    full = {pattern.lower() for pattern in patterns}
+    return frozenset(table for table in tables if str(table).lower() in full)
