@@ -1,0 +1,92 @@
+"""A table as its DDL defines it: more than a ``TableSchema``, since later DDL refers to index names and virtual columns."""
+
+from typing import Literal
+
+import msgspec
+
+from ticdc_replay.domain.column_types import ColumnType
+from ticdc_replay.domain.tables import Column, TableName, TableSchema
+
+
+class DefinedColumn(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One column of a definition, in the spelling of the DDL."""
+
+    name: str
+    type: ColumnType
+    nullable: bool = True
+    default: str | None = None
+    """The default as text; None where there is none, where it is NULL, or where it is not a literal."""
+    computed_default: bool = False
+    """Whether the default is computed by the server (CURRENT_TIMESTAMP, an expression, AUTO_INCREMENT)."""
+    generated: Literal["stored", "virtual"] | None = None
+
+
+class Index(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One index. Parts that are expressions are left out of ``columns`` and make ``plain`` false.
+
+    The primary key is called PRIMARY. ``columns`` are in the spelling of the column definitions.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    unique: bool = False
+    plain: bool = True
+
+
+PRIMARY = "PRIMARY"
+
+
+class TableDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A table's definition from ``valid_from`` (commitTs of the DDL that made it, TSO; 0 when it was declared) on.
+
+    ``indexes`` are in order of creation, which is the order of TiDB's index ids. ``binary`` tells that the table's
+    default charset is binary: character columns without a charset of their own then hold bytes.
+    """
+
+    name: TableName
+    columns: tuple[DefinedColumn, ...]
+    indexes: tuple[Index, ...] = ()
+    binary: bool = False
+    valid_from: int = 0
+
+    def column(self, name: str) -> DefinedColumn | None:
+        """The column called *name*, in any letter case (MySQL's rule for column names), or None."""
+        folded = name.casefold()
+        return next((column for column in self.columns if column.name.casefold() == folded), None)
+
+    def virtual(self) -> tuple[str, ...]:
+        """The virtual generated columns: known, but not sent by TiCDC."""
+        return tuple(column.name for column in self.columns if column.generated == "virtual")
+
+    def handle_key(self) -> tuple[str, ...]:
+        """The columns that identify a row, sorted by name (protocols: type mapping, section 6).
+
+        The primary key; else of the unique indexes whose columns are all NOT NULL and not virtual the one with the
+        fewest columns, the oldest where several have as few; else none.
+        """
+        candidates = []
+        for index in self.indexes:
+            if index.name == PRIMARY:
+                return tuple(sorted(index.columns))
+            if index.unique and index.plain and all(self._identifies(name) for name in index.columns):
+                candidates.append(index.columns)
+        return tuple(sorted(min(candidates, key=len))) if candidates else ()
+
+    def _identifies(self, name: str) -> bool:
+        column = self.column(name)
+        return column is not None and not column.nullable and column.generated != "virtual"
+
+    def schema(self) -> TableSchema:
+        """What rows of the table look like: all columns but the virtual ones."""
+        columns = tuple(
+            Column(column.name, column.type, column.nullable, column.default, column.generated is not None)
+            for column in self.columns
+            if column.generated != "virtual"
+        )
+        virtual = set(self.virtual())
+        unique_keys = tuple(
+            tuple(sorted(index.columns))
+            for index in self.indexes
+            if index.unique and index.plain and virtual.isdisjoint(index.columns)
+        )
+        return TableSchema(self.name, columns, self.handle_key(), unique_keys, self.valid_from)

@@ -1,0 +1,121 @@
+"""Which schema the rows of a changelog file have: the history's word where the wire agrees, else the wire's.
+
+The wire of Open and Canal-JSON lacks precision, fraction digits, widths and names; the history of table definitions has
+them, but may be wrong (a DDL that was filtered away, a definition out of date). So each column's declared type counts only
+where it is of the family the wire shows, and everything the wire alone told is flagged.
+"""
+
+from dataclasses import dataclass
+
+from ticdc_replay.domain import canonical
+from ticdc_replay.domain.column_types import INTEGER_TYPES, ColumnType
+from ticdc_replay.domain.events import RowEvent, Shape, WireColumn
+from ticdc_replay.domain.tables import Column, TableName, TableSchema
+from ticdc_replay.schemas.history import Known, SchemaHistory
+
+_FAMILIES = {
+    **dict.fromkeys(("char", "varchar"), "characters"),
+    **dict.fromkeys(("tinytext", "text", "mediumtext", "longtext"), "text"),
+    **dict.fromkeys(("binary", "varbinary"), "bytes"),
+    **dict.fromkeys(("tinyblob", "blob", "mediumblob", "longblob"), "blob"),
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ResolvedSchema:
+    """The schema that rows are typed with. Interned by its resolver: compare by identity or by ``version``."""
+
+    schema: TableSchema
+    """Columns as the changelog has them: no defaults, no virtual columns."""
+    version: str
+    """The first 16 hex digits of the schema's canonical hash, ``valid_from`` left out."""
+    declared: bool
+    """Whether every column's type came from a table definition."""
+    virtual: frozenset[str]
+    """Virtual generated columns: left out even where a protocol sends them."""
+
+
+def version_of(schema: TableSchema) -> str:
+    """Names *schema* by its table, columns, types and keys, whenever it became valid: 16 hex digits."""
+    stable = TableSchema(schema.name, schema.columns, schema.handle_key, schema.unique_keys)
+    return canonical.hash_of(stable)[:16]
+
+
+class SchemaResolver:
+    """Resolves rows against one history. Cheap per row: answers are kept by shape and by moment of the history."""
+
+    def __init__(self, history: SchemaHistory) -> None:
+        self._history = history
+        self._answers: dict[tuple[str, str, Shape | None, Shape | None, int], ResolvedSchema] = {}
+        self._interned: dict[tuple[str, int], ResolvedSchema] = {}
+
+    def resolve(self, row: RowEvent) -> ResolvedSchema:
+        """The schema of *row*.
+
+        Where the history knows the table, all its columns belong to the schema, sent or not, so that key-only deletes
+        and updated-columns images share the version of whole rows. Where it does not, the columns of the row's images
+        do. A row without commitTs has no place in the history and is typed by the wire alone.
+        """
+        known = None
+        if row.commit_ts is not None:
+            known = self._history.known_at(row.schema, row.table, row.commit_ts)
+        after = row.after.shape if row.after is not None else None
+        before = row.before.shape if row.before is not None else None
+        key = (row.schema, row.table, after, before, id(known))
+        answer = self._answers.get(key)
+        if answer is None:
+            answer = self._intern(resolve_shapes(TableName(row.schema, row.table), after, before, known))
+            self._answers[key] = answer
+        return answer
+
+    def _intern(self, resolved: ResolvedSchema) -> ResolvedSchema:
+        return self._interned.setdefault((resolved.version, resolved.schema.valid_from), resolved)
+
+
+def resolve_shapes(name: TableName, after: Shape | None, before: Shape | None, known: Known | None) -> ResolvedSchema:
+    """The schema of rows of the table *name* whose images have the given shapes, with what the history knows of it."""
+    virtual = frozenset(known.virtual) if known is not None else frozenset()
+    wire: dict[str, WireColumn] = {}
+    for shape in (after, before):
+        for column in shape.columns if shape is not None else ():
+            if column.name not in virtual:
+                wire.setdefault(column.name, column)
+    whole = after or before
+    handle_key = tuple(sorted(whole.handle_key)) if whole is not None else ()
+    if known is None:
+        columns = tuple(_from_wire(wire[column]) for column in sorted(wire))
+        unique_keys: tuple[tuple[str, ...], ...] = ()
+        valid_from = 0
+    else:
+        columns = _reconciled(known.schema, wire)
+        unique_keys = known.schema.unique_keys
+        valid_from = known.schema.valid_from
+    schema = TableSchema(name, columns, handle_key, unique_keys, valid_from)
+    declared = all(column.type.declared for column in columns)
+    return ResolvedSchema(schema, version_of(schema), declared, virtual)
+
+
+def _reconciled(declared: TableSchema, wire: dict[str, WireColumn]) -> tuple[Column, ...]:
+    unmatched = {name.casefold(): column for name, column in wire.items()}
+    columns = []
+    for column in declared.columns:
+        sent = unmatched.pop(column.name.casefold(), None)
+        if sent is None:
+            columns.append(Column(column.name, column.type, column.nullable, generated=column.generated))
+        elif sent.type.declared or not agree(column.type, sent.type):
+            columns.append(Column(sent.name, sent.type, column.nullable, generated=column.generated))
+        else:
+            columns.append(Column(sent.name, column.type, column.nullable, generated=column.generated))
+    columns += [_from_wire(unmatched[name]) for name in sorted(unmatched)]
+    return tuple(columns)
+
+
+def _from_wire(column: WireColumn) -> Column:
+    return Column(column.name, column.type, nullable=not column.is_handle_key)
+
+
+def agree(declared: ColumnType, wire: ColumnType) -> bool:
+    """Whether values of the wire type *wire* can be of the type *declared*, as far as the wire tells types apart."""
+    if _FAMILIES.get(declared.base, declared.base) != _FAMILIES.get(wire.base, wire.base):
+        return False
+    return declared.base not in INTEGER_TYPES or declared.unsigned == wire.unsigned
