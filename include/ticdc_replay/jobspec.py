@@ -6,11 +6,17 @@ file named by the environment variable ``CONNECTIONS_FILE_VARIABLE``.
 
 import msgspec
 
+from ticdc_replay.changelog.layout import changelog_root
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.window import Window
 
 CONNECTIONS_FILE_VARIABLE = "TICDC_REPLAY_CONNECTIONS_FILE"
+
+EXIT_PERMANENT = 3
+"""Exit code of a job that failed for good: a retry can't mend it."""
+EXIT_TRANSIENT = 4
+"""Exit code of a job that may succeed when it is tried again."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +62,11 @@ class DecodeJob(msgspec.Struct, frozen=True, kw_only=True, tag="decode"):
                 "library": self.library_version,
             }
         )
+
+    @property
+    def changelog_root(self) -> str:
+        """The folder of the changelog, below the root of the artefacts."""
+        return changelog_root(self.run_hash)
 
 
 class LoadJob(msgspec.Struct, frozen=True, kw_only=True, tag="load"):

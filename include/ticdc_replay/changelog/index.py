@@ -59,8 +59,7 @@ class MessageCounts(msgspec.Struct, kw_only=True):
 class EventCounts(msgspec.Struct, kw_only=True):
     """Where the events of the decoded messages went.
 
-    ``rows`` = ``outside_window`` + ``filtered`` + ``quarantined`` + ``split_updates`` (the extra half of each raw update that
-    changed its key, counted negative) + ``duplicates`` + ``written``; that is
+    Every row is accounted for:
     ``rows + split_updates == outside_window + filtered + quarantined + duplicates + written``.
     """
 
@@ -68,10 +67,14 @@ class EventCounts(msgspec.Struct, kw_only=True):
     ddl: int = 0
     watermarks: int = 0
     bootstraps: int = 0
+    undecodable: int = 0
+    """Events that could not be read at all, and stand in quarantine."""
+    split_updates: int = 0
+    """Raw updates that changed their key: each became a delete and a put."""
     outside_window: int = 0
     filtered: int = 0
     quarantined: int = 0
-    split_updates: int = 0
+    """Rows that were read but can't be used: partial without a whole copy, or cells of another type than the column's."""
     duplicates: int = 0
     conflicts: int = 0
     """Duplicates whose copies differed in content; a subset of ``duplicates``."""

@@ -1,0 +1,28 @@
+"""Where the files of a changelog lie, relative to its root ``runs/<run_hash>``."""
+
+from urllib.parse import quote, unquote
+
+from ticdc_replay.domain.tables import TableName
+
+INDEX = "index.json"
+USED = "used.json"
+
+
+def changelog_root(run_hash: str) -> str:
+    """The folder of the changelog of *run_hash*, below the pipeline's artefacts."""
+    return f"runs/{run_hash}"
+
+
+def escape(name: str) -> str:
+    """*name* as one part of a path: percent-encoded so that any name of a table is safe and can be told back."""
+    return quote(name, safe="").replace(".", "%2E")
+
+
+def unescape(part: str) -> str:
+    """The name that ``escape`` made *part* from."""
+    return unquote(part)
+
+
+def data_folder(table: TableName, version: str) -> str:
+    """Folder of the rows of *table* with the schema *version*: Hive's layout, so that any engine finds the columns."""
+    return f"data/schema={escape(table.schema)}/table={escape(table.table)}/version={version}"

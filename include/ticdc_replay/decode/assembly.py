@@ -1,0 +1,111 @@
+"""Puts the results of the splits together: the index of the changelog and its report."""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+from ticdc_replay.changelog.index import (
+    ChangelogIndex,
+    DataFile,
+    Ddl,
+    DecodeReport,
+    TableVersion,
+)
+from ticdc_replay.decode.deduplicate import Rewritten
+from ticdc_replay.decode.tasks import SplitResult, VersionFile, add_events, add_messages
+from ticdc_replay.jobspec import DecodeJob
+from ticdc_replay.snapshot.manifest import Manifest
+
+
+def assemble(
+    job: DecodeJob, manifest: Manifest, results: Sequence[SplitResult], rewritten: Sequence[Rewritten]
+) -> ChangelogIndex:
+    """The index of the files that *results* left, after those in *rewritten* were written anew."""
+    by_old = {entry.old: entry for entry in rewritten}
+    events = add_events(result.events for result in results)
+    reasons: Counter[str] = Counter()
+    for result in results:
+        reasons.update(result.quarantine_reasons)
+    quarantine_files = []
+    for result in results:
+        name = result.quarantine_file
+        entry = by_old.pop(name, None) if name is not None else None
+        if entry is not None:
+            # A whole copy was found elsewhere: what was quarantined was a surplus copy.
+            events.quarantined -= entry.dropped
+            events.duplicates += entry.dropped
+            reasons.subtract(entry.dropped_reasons)
+            name = entry.file.name if entry.file is not None else None
+        if name is not None:
+            quarantine_files.append(name)
+    tables = _table_versions([file for result in results for file in result.files], by_old)
+    data_dropped = sum(entry.dropped for entry in by_old.values())
+    events.duplicates += data_dropped
+    events.written -= data_dropped
+    events.conflicts += sum(entry.conflicts for entry in by_old.values())
+    return ChangelogIndex(
+        pipeline=job.pipeline,
+        run_hash=job.run_hash,
+        input_hash=job.input_hash,
+        library_version=job.library_version,
+        window=manifest.window,
+        ranges=tuple(manifest.ranges()),
+        tables=tables,
+        ddl=_distinct_ddl(results),
+        quarantine_files=tuple(quarantine_files),
+        reference_files=tuple(result.references_file for result in results if result.references_file is not None),
+        sparse_index_files=tuple(
+            result.sparse_index_file for result in results if result.sparse_index_file is not None
+        ),
+        report=DecodeReport(
+            messages=add_messages(result.messages for result in results),
+            events=events,
+            quarantine_reasons={reason: number for reason, number in sorted(reasons.items()) if number},
+            watermark=_watermark(manifest),
+            undeclared_tables=tuple(sorted({str(table.schema.name) for table in tables if not table.declared})),
+        ),
+    )
+
+
+def _table_versions(files: Sequence[VersionFile], rewritten: dict[str, Rewritten]) -> tuple[TableVersion, ...]:
+    groups: defaultdict[tuple[str, str, str], list[VersionFile]] = defaultdict(list)
+    for file in files:
+        groups[(file.schema.name.schema, file.schema.name.table, file.version)].append(file)
+    versions = []
+    for key in sorted(groups):
+        members = groups[key]
+        kept: list[DataFile] = []
+        for member in members:
+            entry = rewritten.get(member.file.name)
+            if entry is None:
+                kept.append(member.file)
+            elif entry.file is not None:
+                kept.append(entry.file)
+        if kept:
+            # Rows of one version may have been typed by schemas that differ only in their moment: the oldest names it.
+            schema = min((member.schema for member in members), key=lambda schema: schema.valid_from)
+            kept.sort(key=lambda file: file.name)
+            versions.append(
+                TableVersion(
+                    schema, members[0].version, members[0].declared, tuple(kept), sum(file.rows for file in kept)
+                )
+            )
+    return tuple(versions)
+
+
+def _distinct_ddl(results: Sequence[SplitResult]) -> tuple[Ddl, ...]:
+    """Each DDL once: one statement can give several messages of one commitTs, so the query is part of what it is."""
+    first: dict[tuple[int, str, str, str], Ddl] = {}
+    for result in results:
+        for ddl in result.ddl:
+            first.setdefault((ddl.commit_ts, ddl.schema, ddl.table, ddl.query), ddl)
+    return tuple(sorted(first.values(), key=lambda ddl: (ddl.commit_ts, ddl.topic, ddl.partition, ddl.offset)))
+
+
+def _watermark(manifest: Manifest) -> int | None:
+    reached = [
+        pin.resolved_ts
+        for topic in manifest.topics
+        for pin in topic.partitions
+        if pin.live and pin.resolved_ts is not None
+    ]
+    return min(reached, default=None)

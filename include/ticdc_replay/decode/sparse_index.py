@@ -1,0 +1,42 @@
+"""Which commit timestamps lie in which stretch of offsets: what lets a later window start further on."""
+
+from ticdc_replay.changelog.side_files import SideFile
+from ticdc_replay.domain.messages import RawMessage
+
+STRETCH_MESSAGES = 1024
+
+
+class SparseIndex:
+    """Collects, for one partition in offset order, the commitTs range of every ``STRETCH_MESSAGES`` messages."""
+
+    def __init__(self, file: SideFile) -> None:
+        self._file = file
+        self._place: tuple[str, int] | None = None
+        self._start = 0
+        self._end = 0
+        self._messages = 0
+        self._first: int | None = None
+        self._last: int | None = None
+
+    def add(self, message: RawMessage, first: int | None, last: int) -> None:
+        """Note *message*, whose rows have commit timestamps from *first* to *last* (TSO); *first* is None without rows."""
+        if self._messages == 0:
+            self._place, self._start = (message.topic, message.partition), message.offset
+        self._end = message.offset + 1
+        self._messages += 1
+        if first is not None:
+            self._first = first if self._first is None else min(self._first, first)
+            self._last = last if self._last is None else max(self._last, last)
+        if self._messages == STRETCH_MESSAGES:
+            self._write()
+
+    def close(self) -> str | None:
+        """Finish the file; its name, or None where there was no message."""
+        if self._messages:
+            self._write()
+        return self._file.close()
+
+    def _write(self) -> None:
+        assert self._place is not None
+        self._file.add((*self._place, self._start, self._end, self._first, self._last))
+        self._messages, self._first, self._last = 0, None, None

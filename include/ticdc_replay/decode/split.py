@@ -1,0 +1,248 @@
+"""Decodes one split: from Kafka to the files of a changelog.
+
+Every consumed message and event ends in exactly one of the counts of the result; see ``changelog.index.EventCounts``.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import count
+from uuid import uuid4
+
+from ticdc_replay.changelog import side_files
+from ticdc_replay.changelog.index import Ddl, EventCounts, MessageCounts
+from ticdc_replay.changelog.side_files import SideFile
+from ticdc_replay.changelog.writer import ChangelogWriter, Located
+from ticdc_replay.codecs.registry import codec_for
+from ticdc_replay.decode.filter import TableFilter
+from ticdc_replay.decode.quarantine import Quarantine, about_row
+from ticdc_replay.decode.sparse_index import SparseIndex
+from ticdc_replay.decode.tasks import Split, SplitResult, VersionFile
+from ticdc_replay.domain.connections import Connections
+from ticdc_replay.domain.events import (
+    BootstrapEvent,
+    DdlEvent,
+    LargeMessage,
+    Operation,
+    Reference,
+    RowEvent,
+    Undecodable,
+    WatermarkEvent,
+)
+from ticdc_replay.domain.messages import RawMessage
+from ticdc_replay.domain.window import Window
+from ticdc_replay.jobspec import DecodeJob
+from ticdc_replay.kafka.reader import read_range
+from ticdc_replay.kafka.settings import KafkaSettings
+from ticdc_replay.large_messages.claim_check import ClaimCheckResolver, Fetched
+from ticdc_replay.schemas.history import SchemaHistory
+from ticdc_replay.storage import open_store
+
+BATCH_ROWS = 20_000
+"""Rows that are converted to Arrow at a time."""
+
+
+def decode_split(
+    split: Split, job: DecodeJob, window: Window, history: SchemaHistory, connections: Connections, buckets: int
+) -> SplitResult:
+    """Read the range of *split*, decode it and write its files below the changelog's root, the keys in *buckets* buckets.
+
+    Raises TransientError when Kafka or a store is away, ExpiredRangeError when retention has passed the range.
+    """
+    decoder = SplitDecoder(split, job, window, history, connections)
+    settings = KafkaSettings.from_connection(connections[job.kafka_connection])
+    for messages in read_range(settings, split.range):
+        decoder.add(messages)
+    return decoder.finish(buckets)
+
+
+class SplitDecoder:
+    """The state of one split while it is decoded."""
+
+    def __init__(
+        self, split: Split, job: DecodeJob, window: Window, history: SchemaHistory, connections: Connections
+    ) -> None:
+        artifacts = open_store(job.artifacts, connections.get(job.artifacts_connection))
+        filesystem, base = artifacts.arrow_filesystem()
+        root = f"{base}/{job.changelog_root}"
+        stem = f"{split.number:05d}-{uuid4().hex[:12]}"
+        self._split = split
+        self._window = window
+        self._filter = TableFilter(job.tables)
+        self._codec = codec_for(job.changefeed, job.limits.decompressed_max_bytes)
+        self._messages = MessageCounts()
+        self._events = EventCounts()
+        self._ddl: list[Ddl] = []
+        self._resolved_ts: int | None = None
+        self._pending: list[Located] = []
+        self._quarantine = Quarantine(
+            SideFile(filesystem, root, f"quarantine/{stem}.parquet", side_files.QUARANTINE, 64)
+        )
+        self._references = SideFile(filesystem, root, f"references/{stem}.parquet", side_files.REFERENCES)
+        self._sparse_index = SparseIndex(
+            SideFile(filesystem, root, f"sparse_index/{stem}.parquet", side_files.SPARSE_INDEX)
+        )
+        self._writer = ChangelogWriter(filesystem, root, stem, history, job.changefeed.timezone, job.limits.file_rows)
+        self._resolver: ClaimCheckResolver | None = None
+        if job.changefeed.claim_check_uri is not None:
+            self._resolver = ClaimCheckResolver(
+                open_store(job.changefeed.claim_check_uri, connections.get(job.claim_check_connection)),
+                max_bytes=job.limits.claim_check_max_bytes,
+                in_flight_bytes=job.limits.claim_check_in_flight_bytes,
+                connections=job.limits.claim_check_connections,
+            )
+
+    def add(self, messages: Iterable[RawMessage]) -> None:
+        """Decode *messages*, which follow those added before."""
+        counts, events = self._messages, self._events
+        for message in messages:
+            counts.consumed += 1
+            counts.bytes += len(message.key or b"") + len(message.value or b"")
+            decoded = self._codec.decode(message)
+            if len(decoded) == 1 and isinstance(decoded[0], Undecodable) and decoded[0].ordinal is None:
+                counts.quarantined += 1
+                self._quarantine.add(message, decoded[0])
+                self._sparse_index.add(message, None, 0)
+                continue
+            counts.decoded += 1
+            first: int | None = None
+            last = 0
+            for event in decoded:
+                if isinstance(event, RowEvent):
+                    self._add_row(message, event)
+                    if event.commit_ts is not None:
+                        first = event.commit_ts if first is None else min(first, event.commit_ts)
+                        last = max(last, event.commit_ts)
+                elif isinstance(event, WatermarkEvent):
+                    events.watermarks += 1
+                    self._resolved_ts = max(self._resolved_ts or 0, event.commit_ts)
+                elif isinstance(event, DdlEvent):
+                    self._add_ddl(message, event)
+                elif isinstance(event, BootstrapEvent):
+                    events.bootstraps += 1
+                else:
+                    events.undecodable += 1
+                    self._quarantine.add(message, event)
+            self._sparse_index.add(message, first, last)
+        if len(self._pending) >= BATCH_ROWS:
+            self._flush()
+
+    def finish(self, buckets: int) -> SplitResult:
+        """Write what is left and close the files."""
+        self._flush()
+        files, keys_file = self._writer.close(buckets)
+        self._events.written = sum(file.file.rows for file in files)
+        self._events.duplicates = self._writer.duplicates
+        self._events.split_updates = self._writer.split_updates
+        self._events.unkeyed = self._writer.unkeyed
+        return SplitResult(
+            number=self._split.number,
+            files=tuple(
+                VersionFile(written.resolved.schema, written.resolved.version, written.resolved.declared, written.file)
+                for written in files
+            ),
+            keys_file=keys_file,
+            quarantine_file=self._quarantine.close(),
+            references_file=self._references.close(),
+            sparse_index_file=self._sparse_index.close(),
+            ddl=tuple(self._ddl),
+            messages=self._messages,
+            events=self._events,
+            quarantine_reasons=dict(self._quarantine.reasons),
+            resolved_ts=self._resolved_ts,
+        )
+
+    def _add_row(self, message: RawMessage, row: RowEvent) -> None:
+        events = self._events
+        events.rows += 1
+        if row.commit_ts is not None and row.commit_ts not in self._window:
+            events.outside_window += 1
+        elif not self._filter.wants(row.schema, row.table):
+            events.filtered += 1
+        else:
+            self._pending.append(Located(message, row))
+            return
+        if row.reference is not None:
+            self._add_reference(message, row, row.reference, "not_needed")
+
+    def _add_ddl(self, message: RawMessage, event: DdlEvent) -> None:
+        self._events.ddl += 1
+        if event.commit_ts in self._window and self._filter.wants_ddl(event.schema, event.table):
+            place = (message.topic, message.partition, message.offset)
+            self._ddl.append(Ddl(event.commit_ts, event.schema, event.table, event.query, event.type, *place))
+
+    def _flush(self) -> None:
+        pending, self._pending = self._pending, []
+        for rejected in self._writer.write(self._whole_rows(pending)):
+            self._events.quarantined += 1
+            self._quarantine.add(
+                rejected.located.message, about_row(rejected.located.row, rejected.reason, rejected.detail)
+            )
+
+    def _whole_rows(self, pending: list[Located]) -> Iterator[Located]:
+        """The rows of *pending* that are whole, claim checks replaced by their objects; the others go to quarantine."""
+        fetched = self._fetch(pending)
+        for located in pending:
+            message, row = located.message, located.row
+            if row.reference is not None:
+                whole = self._resolve(message, row, row.reference, next(fetched))
+                if whole is not None:
+                    yield Located(message, whole)
+            elif row.large is LargeMessage.HANDLE_KEY_ONLY and row.operation is not Operation.DELETE:
+                self._events.handle_key_only += 1
+                self._set_aside(message, row, "handle_key_only", "TiCDC sent only the handle key of this row")
+            else:
+                yield located
+
+    def _fetch(self, pending: list[Located]) -> Iterator[Fetched]:
+        names = [located.row.reference.object_name for located in pending if located.row.reference is not None]
+        if not names:
+            return iter(())
+        if self._resolver is None:
+            return (
+                Fetched.failed("claim_check_store_unknown", "the changefeed names no claim-check store")
+                for _ in count()
+            )
+        return self._resolver.fetch(names)
+
+    def _resolve(self, message: RawMessage, row: RowEvent, reference: Reference, fetched: Fetched) -> RowEvent | None:
+        content = fetched.content
+        if content is None:
+            self._add_reference(message, row, reference, fetched.reason, fetched)
+            self._set_aside(message, row, fetched.reason, fetched.detail)
+            return None
+        whole = self._codec.decode_claim_check(row, content)
+        if isinstance(whole, RowEvent):
+            self._add_reference(message, row, reference, "used", fetched)
+            self._events.claim_checks_resolved += 1
+            self._events.claim_check_bytes += len(content)
+            return whole
+        assert isinstance(whole, Undecodable)
+        self._add_reference(message, row, reference, whole.reason, fetched)
+        self._set_aside(message, row, whole.reason, f"object {reference.object_name}: {whole.detail}")
+        return None
+
+    def _set_aside(self, message: RawMessage, row: RowEvent, reason: str, detail: str) -> None:
+        """Quarantine a partial row, and leave its key so that a whole copy in another split can clear it."""
+        self._events.quarantined += 1
+        position = self._quarantine.add(message, about_row(row, reason, detail))
+        self._writer.add_partial_copy(Located(message, row), self._quarantine.name, position)
+
+    def _add_reference(
+        self, message: RawMessage, row: RowEvent, reference: Reference, status: str, fetched: Fetched | None = None
+    ) -> None:
+        self._references.add(
+            (
+                message.topic,
+                message.partition,
+                message.offset,
+                row.ordinal,
+                row.commit_ts,
+                row.schema,
+                row.table,
+                reference.location,
+                reference.object_name,
+                status,
+                fetched.etag if fetched else None,
+                fetched.size if fetched else None,
+                fetched.sha256 if fetched else None,
+            )
+        )

@@ -1,0 +1,62 @@
+"""What crosses the seam between the driver of a decode and its workers: plain values that survive pickling."""
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+import msgspec
+
+from ticdc_replay.changelog.index import DataFile, Ddl, EventCounts, MessageCounts
+from ticdc_replay.domain.messages import OffsetRange
+from ticdc_replay.domain.tables import TableSchema
+
+Counts = TypeVar("Counts", MessageCounts, EventCounts)
+
+
+class Split(msgspec.Struct, frozen=True):
+    """A part of one partition's range, the unit that is retried. ``number`` counts over the whole run."""
+
+    number: int
+    range: OffsetRange
+
+
+class VersionFile(msgspec.Struct, frozen=True):
+    """A data file that a split wrote, with the schema of its rows."""
+
+    schema: TableSchema
+    version: str
+    declared: bool
+    file: DataFile
+
+
+class SplitResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What one split left behind. File names are relative to the changelog's root."""
+
+    number: int
+    files: tuple[VersionFile, ...]
+    keys_file: str | None
+    quarantine_file: str | None
+    references_file: str | None
+    sparse_index_file: str | None
+    ddl: tuple[Ddl, ...]
+    messages: MessageCounts
+    events: EventCounts
+    quarantine_reasons: dict[str, int]
+    resolved_ts: int | None
+    """The largest resolved-ts of the split (TSO)."""
+
+
+def add_messages(parts: Iterable[MessageCounts]) -> MessageCounts:
+    """The sum of *parts*, member by member."""
+    return _add(MessageCounts(), parts)
+
+
+def add_events(parts: Iterable[EventCounts]) -> EventCounts:
+    """The sum of *parts*, member by member."""
+    return _add(EventCounts(), parts)
+
+
+def _add(total: Counts, parts: Iterable[Counts]) -> Counts:
+    for part in parts:
+        for field in part.__struct_fields__:
+            setattr(total, field, getattr(total, field) + getattr(part, field))
+    return total

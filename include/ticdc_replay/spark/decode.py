@@ -1,0 +1,74 @@
+"""The driver of a decode: from a manifest to a complete changelog."""
+
+import logging
+from functools import partial
+
+from pyspark.sql import SparkSession
+
+from ticdc_replay.changelog.index import ChangelogIndex
+from ticdc_replay.decode.assembly import assemble
+from ticdc_replay.decode.changelog_store import ChangelogStore
+from ticdc_replay.decode.deduplicate import Rewritten, Surplus, find_surplus, rewrite
+from ticdc_replay.decode.planning import plan_splits, schema_ranges
+from ticdc_replay.decode.sampling import messages_per_split
+from ticdc_replay.decode.schema_pass import find_ddl
+from ticdc_replay.decode.split import decode_split
+from ticdc_replay.decode.tasks import SplitResult
+from ticdc_replay.domain.connections import Connections
+from ticdc_replay.jobspec import DecodeJob
+from ticdc_replay.spark.tasks import run_tasks
+
+log = logging.getLogger(__name__)
+
+MAX_BUCKETS = 64
+
+
+def run_decode(spark: SparkSession, job: DecodeJob, connections: Connections) -> ChangelogIndex:
+    """Write the changelog of *job*, or return the one that is there.
+
+    Raises what a split raises (see ``decode.split``), and ArtifactCorruptError where the manifest was edited.
+    """
+    store = ChangelogStore.open(job, connections)
+    found = store.index()
+    if found is not None:
+        log.info("changelog %s is there already: %d rows", job.run_hash, found.report.events.written)
+        return found
+    manifest = store.manifest()
+    ranges = manifest.ranges()
+    parallelism = spark.sparkContext.defaultParallelism
+
+    ddl = run_tasks(spark, partial(find_ddl, job=job, connections=connections), schema_ranges(ranges), "find DDL")
+    history = store.known_schemas(manifest).with_ddls([event for part in ddl for event in part])
+
+    splits = plan_splits(ranges, messages_per_split(ranges, job, connections), parallelism)
+    buckets = max(1, min(MAX_BUCKETS, len(splits)))
+    log.info("decoding %s: %d offsets in %d splits", manifest.window, sum(part.length for part in ranges), len(splits))
+    decode = partial(
+        decode_split, job=job, window=manifest.window, history=history, connections=connections, buckets=buckets
+    )
+    results = run_tasks(spark, decode, splits, "decode")
+    rewritten = _drop_duplicates(spark, job, connections, results, buckets)
+    index = store.commit(assemble(job, manifest, results, rewritten))
+    log.info("changelog %s: %s", job.run_hash, index.report.events)
+    return index
+
+
+def _drop_duplicates(
+    spark: SparkSession, job: DecodeJob, connections: Connections, results: list[SplitResult], buckets: int
+) -> list[Rewritten]:
+    keys_files = [result.keys_file for result in results if result.keys_file is not None]
+    if not keys_files:
+        return []
+
+    def find(number: int) -> Surplus | None:
+        filesystem, root = ChangelogStore.open(job, connections).arrow_root()
+        return find_surplus(filesystem, root, keys_files, number, buckets)
+
+    found = [surplus for surplus in run_tasks(spark, find, range(buckets), "find duplicates") if surplus is not None]
+
+    def rewrite_file(file: str) -> Rewritten:
+        filesystem, root = ChangelogStore.open(job, connections).arrow_root()
+        return rewrite(filesystem, root, file, [surplus.name for surplus in found if file in surplus.files])
+
+    files = sorted({file for surplus in found for file in surplus.files})
+    return run_tasks(spark, rewrite_file, files, "drop duplicates")

@@ -1,0 +1,35 @@
+"""The driver of a load: from a changelog to one target."""
+
+import logging
+from functools import partial
+
+from pyspark.sql import SparkSession
+
+from ticdc_replay.domain import canonical
+from ticdc_replay.domain.connections import Connections
+from ticdc_replay.jobspec import LoadJob
+from ticdc_replay.spark.tasks import run_tasks
+from ticdc_replay.storage import open_store
+from ticdc_replay.targets.base import LoadReport
+from ticdc_replay.targets.load import load
+
+log = logging.getLogger(__name__)
+
+
+def run_load(spark: SparkSession, job: LoadJob, connections: Connections) -> LoadReport:
+    """Load the changelog of *job* and keep the report. Raises what ``targets.load.load`` raises."""
+    report = load(job, connections, partial(run_tasks, spark))
+    store = open_store(job.artifacts, connections.get(job.artifacts_connection))
+    store.put_once(report.name, canonical.encode(report))
+    for table in report.tables:
+        log.info(
+            "%s: %s, %d events, %d upserted, %d deleted, %d superseded, %d quarantined",
+            table.destination,
+            table.outcome,
+            table.events,
+            table.upserted,
+            table.deleted,
+            table.superseded,
+            table.quarantined,
+        )
+    return report

@@ -1,0 +1,52 @@
+"""Runs one function over many tasks on the executors, and brings its errors back as what they are."""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+
+from ticdc_replay.domain.errors import PermanentError, TicdcReplayError, TransientError
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+def run_tasks(spark: SparkSession, work: Callable[[Task], Result], tasks: Sequence[Task], name: str) -> list[Result]:
+    """*work* of each of *tasks*, one Spark task each, results in the order of *tasks*.
+
+    A TransientError is tried again by Spark as often as the cluster allows, a PermanentError is not. Raises the first
+    PermanentError of the library, else the first TransientError, with its own type.
+    """
+    if not tasks:
+        return []
+    context = spark.sparkContext
+    last_attempt = _attempts(spark) - 1
+
+    def guarded(task: Task) -> Result | TicdcReplayError:
+        try:
+            return work(task)
+        except TransientError as error:
+            running = TaskContext.get()
+            if running is not None and running.attemptNumber() < last_attempt:
+                raise
+            return error
+        except PermanentError as error:
+            return error
+
+    context.setJobDescription(name)
+    outcomes = context.parallelize(tasks, len(tasks)).map(guarded).collect()
+    errors = [outcome for outcome in outcomes if isinstance(outcome, TicdcReplayError)]
+    if errors:
+        raise next((error for error in errors if isinstance(error, PermanentError)), errors[0])
+    return outcomes
+
+
+def _attempts(spark: SparkSession) -> int:
+    """How often Spark starts one task: local masters have their own number, ``local[N,F]``, and 1 without it."""
+    master = spark.sparkContext.master
+    if master.startswith("local"):
+        found = re.fullmatch(r"local\[[^,]+,\s*(\d+)\]", master)
+        return int(found.group(1)) if found else 1
+    return int(spark.sparkContext.getConf().get("spark.task.maxFailures", "4") or "4")
