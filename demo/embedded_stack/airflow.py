@@ -1,0 +1,1 @@
+"""Airflow standalone: scheduler, DAG processor, API server with the UI, and triggerer."""

@@ -1,0 +1,99 @@
+"""Jars from Maven Central without Maven: Apache Ivy comes with pyspark."""
+
+import hashlib
+import importlib.util
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from demo.embedded_stack import cache, java
+from demo.embedded_stack.errors import MissingToolError, StackError
+
+FETCH_SECONDS = 900
+
+
+class JarSet(NamedTuple):
+    """Jars that belong together: (organisation, module, version) of each root, and what must come out, to the byte."""
+
+    name: str
+    roots: tuple[tuple[str, str, str], ...]
+    checksums: Path
+    """Lines of ``<sha256>  <file name>``, as sha256sum writes them."""
+
+
+KAFKA_VERSION = "4.3.1"
+KAFKA = JarSet(
+    f"kafka-{KAFKA_VERSION}",
+    (("org.apache.kafka", "kafka_2.13", KAFKA_VERSION), ("org.slf4j", "slf4j-simple", "1.7.36")),
+    Path(__file__).with_name(f"kafka-{KAFKA_VERSION}.sha256"),
+)
+
+
+def fetch(jars: JarSet, report: Callable[[str], None] = lambda _: None) -> Path:
+    """The folder with exactly the files of *jars*, from the cache or fetched into it; *report* gets a line of progress.
+
+    Every call checks every file against its checksum. Raises StackError when a download fails or gives other bytes.
+    """
+    folder = cache.folder("jars") / jars.name
+    if folder.exists():
+        _verify(folder, jars)
+        return folder
+    report(f"fetching the jars of {jars.name} into {folder} (once, about a minute)")
+    with tempfile.TemporaryDirectory(dir=folder.parent) as workshop:
+        fetched = Path(workshop) / "jars"
+        for organisation, module, version in jars.roots:
+            _resolve(organisation, module, version, fetched, Path(workshop))
+        _verify(fetched, jars)
+        try:
+            fetched.rename(folder)
+        except OSError:
+            if not folder.exists():
+                raise
+            _verify(folder, jars)  # another run was faster
+    return folder
+
+
+def _resolve(organisation: str, module: str, version: str, into: Path, workshop: Path) -> None:
+    ivy = _ivy()
+    command = [
+        *(str(java.find_home() / "bin" / "java"), "-jar", str(ivy), "-warn", "-cache", str(workshop / "ivy")),
+        *("-dependency", organisation, module, version, "-confs", "default", "-types", "jar", "bundle"),
+        *("-retrieve", f"{into}/[artifact]-[revision](-[classifier]).[ext]"),
+    ]
+    try:
+        subprocess.run(
+            command,
+            check=True,
+            timeout=FETCH_SECONDS,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "HOME": str(workshop)},
+        )
+    except subprocess.CalledProcessError as error:
+        tail = error.output.decode(errors="replace")[-3000:]
+        raise StackError(f"{organisation}:{module}:{version} can't be fetched from Maven Central:\n{tail}") from None
+    except subprocess.TimeoutExpired:
+        raise StackError(
+            f"{organisation}:{module}:{version}: no answer from Maven Central in {FETCH_SECONDS} s; try again"
+        ) from None
+
+
+def _ivy() -> Path:
+    spec = importlib.util.find_spec("pyspark")  # not imported: it is slow, and only its files are wanted
+    if spec is None or spec.origin is None:
+        raise MissingToolError("pyspark is not installed; run `make setup`")
+    return next(Path(spec.origin).parent.glob("jars/ivy-*.jar"))
+
+
+def _verify(folder: Path, jars: JarSet) -> None:
+    wanted = {name: sha256 for sha256, name in (line.split() for line in jars.checksums.read_text().splitlines())}
+    found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.glob("*.jar")}
+    if found != wanted:
+        wrong = sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
+        raise StackError(
+            f"{folder}: not the files of {jars.checksums.name}: {', '.join(wrong)}. Delete {folder} and try again"
+        )

@@ -1,0 +1,157 @@
+"""Fixtures that all tests share: real servers, started when the first test asks for one and stopped at the end.
+
+The servers are those of ``demo.embedded_stack``. They are shared by a whole run: a test takes topics, buckets and databases
+of its own from the factories here and leaves alone what it did not make.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import pytest
+
+if TYPE_CHECKING:  # imported where they are used, so that a run of unit tests alone starts fast
+    from mypy_boto3_s3 import S3Client
+
+    from demo.embedded_stack.kafka import Kafka
+    from demo.embedded_stack.postgres import Postgres
+    from demo.embedded_stack.s3 import MotoServer, S3Server, VersityGateway
+
+
+class MakeTopic(Protocol):
+    def __call__(
+        self, partitions: int = 1, config: Mapping[str, str] | None = None, name: str | None = None
+    ) -> str: ...
+
+
+@pytest.fixture(scope="session")
+def servers_folder() -> Iterator[Path]:
+    """Where the servers of this run keep data and logs."""
+    from demo.embedded_stack.stack import temporary_folder
+
+    folder = temporary_folder()
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def java_home() -> Path:
+    """A JAVA_HOME, exported for Spark too."""
+    from demo.embedded_stack import java
+
+    home = java.find_home()
+    os.environ["JAVA_HOME"] = str(home)
+    return home
+
+
+@pytest.fixture(scope="session")
+def kafka(servers_folder: Path) -> Iterator[Kafka]:
+    """A Kafka broker: ``.bootstrap``; asking for SCRAM: ``.sasl_bootstrap`` (with mechanism, username, password)."""
+    from demo.embedded_stack.kafka import Kafka
+
+    with Kafka(servers_folder / "kafka") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def s3(servers_folder: Path) -> Iterator[MotoServer]:
+    """An S3 server: ``.endpoint``, ``.access_key``, ``.secret_key``, ``.region``. It checks no signatures."""
+    from demo.embedded_stack.s3 import MotoServer
+
+    with MotoServer(servers_folder / "s3") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def versitygw(servers_folder: Path) -> Iterator[VersityGateway]:
+    """An S3 server that checks signatures and whose objects can be made old; skips where it can't be had."""
+    from demo.embedded_stack.errors import MissingToolError
+    from demo.embedded_stack.s3 import VersityGateway
+
+    server = VersityGateway(servers_folder / "versitygw")
+    try:
+        server.start()
+    except MissingToolError as error:
+        pytest.skip(str(error))
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres(servers_folder: Path) -> Iterator[Postgres]:
+    """A PostgreSQL server: ``.host``, ``.port``, ``.user``, ``.password``, ``.database``, ``.dsn``, ``.dsn_of(database)``."""
+    from demo.embedded_stack.postgres import Postgres
+
+    with Postgres(servers_folder / "postgres") as server:
+        yield server
+
+
+@pytest.fixture
+def make_topic(kafka: Kafka) -> MakeTopic:
+    """Makes a topic in ``kafka`` and returns its name."""
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+
+    def make(partitions: int = 1, config: Mapping[str, str] | None = None, name: str | None = None) -> str:
+        topic = name or f"topic-{uuid.uuid4().hex[:12]}"
+        created = admin.create_topics([NewTopic(topic, partitions, 1, config=dict(config or {}))])
+        created[topic].result(30)
+        return topic
+
+    return make
+
+
+def s3_client_of(server: S3Server) -> S3Client:
+    """A boto3 client of *server*."""
+    import boto3
+    from botocore.config import Config
+
+    return boto3.client(
+        "s3",
+        endpoint_url=server.endpoint,
+        aws_access_key_id=server.access_key,
+        aws_secret_access_key=server.secret_key,
+        region_name=server.region,
+        config=Config(s3={"addressing_style": "path"}, retries={"max_attempts": 2}),
+    )
+
+
+@pytest.fixture
+def s3_client(s3: MotoServer) -> S3Client:
+    """A boto3 client of ``s3``."""
+    return s3_client_of(s3)
+
+
+@pytest.fixture
+def make_bucket(s3_client: S3Client) -> Callable[[], str]:
+    """Makes an empty bucket in ``s3`` and returns its name."""
+
+    def make() -> str:
+        bucket = f"bucket-{uuid.uuid4().hex[:12]}"
+        s3_client.create_bucket(Bucket=bucket)
+        return bucket
+
+    return make
+
+
+@pytest.fixture
+def make_database(postgres: Postgres) -> Iterator[Callable[[], str]]:
+    """Makes an empty database in ``postgres``, dropped after the test, and returns its DSN (``postgresql://…``)."""
+    made: list[str] = []
+
+    def make() -> str:
+        name = f"test_{uuid.uuid4().hex[:12]}"
+        made.append(name)
+        return postgres.create_database(name)
+
+    yield make
+    for name in made:
+        postgres.drop_database(name)
