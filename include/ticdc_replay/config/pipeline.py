@@ -1,11 +1,12 @@
 """A pipeline: what a user writes in one YAML file."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from ticdc_replay.targets.config import TargetConfig
+from ticdc_replay.config.types import ConnectionId, Cron, FolderUri, Moment, TablePattern, Zone
+from ticdc_replay.targets.config import ParquetTarget, TargetConfig
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
 
@@ -22,36 +23,51 @@ class ChangefeedSection(Section):
     sink_uri: str = Field(description="The --sink-uri of `cdc cli changefeed create`, without any secret")
     config: str | None = Field(None, description="The changefeed's TOML, inline")
     config_file: Path | None = Field(None, description="The changefeed's TOML, by path relative to this file")
-    timezone: str = Field(description="IANA zone of the TiCDC server (its `tz` option): TIMESTAMP cells are text in it")
+    timezone: Zone = Field(
+        description="IANA zone of the TiCDC server (its `tz` option): TIMESTAMP cells are text in it"
+    )
+
+    @model_validator(mode="after")
+    def _one_config(self) -> Self:
+        if self.config is not None and self.config_file is not None:
+            raise ValueError("`config` and `config_file` exclude each other: give the TOML inline or by path")
+        return self
 
 
 class ConnectionsSection(Section):
     """Airflow connection ids. Addresses and secrets live there and nowhere else."""
 
-    kafka: str = Field(description="Brokers and their credentials (type kafka)")
-    claim_check: str | None = Field(None, description="Object store of the claim-check objects (type aws)")
-    artifacts: str | None = Field(
+    kafka: ConnectionId = Field(description="Brokers and their credentials (type kafka)")
+    claim_check: ConnectionId | None = Field(None, description="Object store of the claim-check objects (type aws)")
+    artifacts: ConnectionId | None = Field(
         None, description="Object store of manifests and changelogs (type aws); none for file:"
     )
-    state: str | None = Field(None, description="Database of the state store; SQLite below `artifacts` if absent")
-    spark: str = Field("spark_default", description="Where Spark jobs are submitted")
+    state: ConnectionId | None = Field(
+        None, description="Database of the state store; SQLite below `artifacts` if absent"
+    )
+    spark: ConnectionId = Field("spark_default", description="Where Spark jobs are submitted")
 
 
 class TableDefinition(Section):
     """A table whose definition is given here, for histories whose CREATE TABLE is not in Kafka any more."""
 
-    name: str = Field(description="schema.table")
-    create_table: str = Field(description="As SHOW CREATE TABLE prints it")
+    name: str = Field(pattern=r"^[^.]+\..+$", description="schema.table")
+    create_table: str = Field(min_length=1, description="As SHOW CREATE TABLE prints it")
 
 
 class ScheduleSection(Section):
     """When windows are replayed: each run loads the interval of the schedule that has just ended."""
 
-    cron: str = "0 * * * *"
-    timezone: str = "UTC"
-    start: str = Field(description="ISO 8601 moment of the first interval")
-    max_active_runs: int = Field(3, ge=1)
-    paused: bool = True
+    cron: Cron = Field(
+        "0 * * * *", description="Five fields, or a preset such as @daily; its intervals are the windows"
+    )
+    timezone: Zone = Field("UTC", description="IANA zone in which the cron expression is read")
+    start: Moment = Field(description="First interval: an ISO 8601 moment with zone, such as 2026-03-01T00:00:00Z")
+    catchup: bool = Field(
+        False, description="Run every interval since `start`; else only from the time of unpausing on"
+    )
+    max_active_runs: int = Field(3, ge=1, le=64, description="Windows replayed at the same time")
+    paused: bool = Field(True, description="Whether the DAG is paused when Airflow sees it for the first time")
 
 
 class WindowSection(Section):
@@ -68,12 +84,21 @@ class WindowSection(Section):
 class PoliciesSection(Section):
     """What happens when input is not as it should be. `stop` fails the run before a target is touched."""
 
-    quarantine: Literal["stop", "continue"] = "stop"
-    unproven: Literal["stop", "allow"] = "stop"
-    handle_key_only: Literal["stop", "quarantine"] = "stop"
-    claim_check_missing: Literal["stop", "quarantine"] = "stop"
-    target_value: Literal["stop", "quarantine"] = "stop"
+    quarantine: Literal["stop", "continue"] = Field("stop", description="Messages that can't be decoded")
+    unproven: Literal["stop", "allow"] = Field("stop", description="Windows whose completeness can't be shown")
+    handle_key_only: Literal["stop", "quarantine"] = Field("stop", description="Rows without a whole copy")
+    claim_check_missing: Literal["stop", "quarantine"] = Field("stop", description="Claim-check objects not found")
+    target_value: Literal["stop", "quarantine"] = Field("stop", description="Values that a target can't hold")
     ddl: Literal["apply", "stop"] = Field("apply", description="Additive DDL; each other kind always stops")
+
+
+class RetriesSection(Section):
+    """How tasks are tried again after errors that may pass, such as a server that is away. Others fail at once."""
+
+    attempts: int = Field(3, ge=0, le=20, description="Further attempts after the first")
+    delay_seconds: int = Field(
+        30, ge=1, description="Pause before the first further attempt; doubled for each next one"
+    )
 
 
 class LimitsSection(Section):
@@ -87,18 +112,52 @@ class LimitsSection(Section):
     file_rows: int = Field(1_000_000, ge=1, description="Rows per Parquet file, at most")
 
 
+class SparkSection(Section):
+    """How Spark jobs are submitted, beside what the connection says."""
+
+    conf: dict[str, str] = Field({}, description="Spark properties, such as spark.executor.memory: 4g; never a secret")
+
+
 class Pipeline(Section):
     """One pipeline: a changefeed, the tables of it that are wanted, and where they go."""
 
-    name: Name
-    description: str = ""
+    name: Name = Field(description="Names the DAG (ticdc_replay_<name>) and the folder of the artefacts")
+    description: str = Field("", description="For people; shown in Airflow")
     changefeed: ChangefeedSection
     connections: ConnectionsSection
-    artifacts: str = Field(description="URI of the folder for manifests, changelogs and reports: s3://… or file:///…")
-    tables: tuple[str, ...] = Field(("*.*",), min_length=1, description="schema.table patterns with * and ?")
-    definitions: tuple[TableDefinition, ...] = ()
+    artifacts: FolderUri = Field(
+        description="URI of the folder for manifests, changelogs and reports: s3://… or file:///…"
+    )
+    tables: tuple[TablePattern, ...] = Field(("*.*",), min_length=1, description="schema.table patterns with * and ?")
+    definitions: tuple[TableDefinition, ...] = Field((), description="Definitions of tables whose DDL Kafka lost")
     schedule: ScheduleSection
     window: WindowSection = WindowSection()
     policies: PoliciesSection = PoliciesSection()
+    retries: RetriesSection = RetriesSection()
     limits: LimitsSection = LimitsSection()
+    spark: SparkSection = SparkSection()
     targets: tuple[TargetConfig, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        _unique("targets", [target.name for target in self.targets])
+        _unique("definitions", [definition.name for definition in self.definitions])
+        _store("artifacts", self.artifacts, "connections.artifacts", self.connections.artifacts)
+        for at, target in enumerate(self.targets):
+            if isinstance(target, ParquetTarget):
+                _store(f"targets[{at}].uri", target.uri, f"targets[{at}].connection", target.connection)
+        return self
+
+
+def _unique(section: str, names: list[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"{section}: the name {name!r} stands more than once; names must differ")
+
+
+def _store(key: str, uri: str, connection_key: str, connection: str | None) -> None:
+    """A local folder takes no connection; an object store's is named, so that nobody's own credentials are used."""
+    if uri.startswith("file:") and connection is not None:
+        raise ValueError(f"{connection_key}: remove it; {key} is a local folder, which takes no connection")
+    if not uri.startswith("file:") and connection is None:
+        raise ValueError(f"{connection_key}: missing; name the Airflow connection (type aws) for {key}")

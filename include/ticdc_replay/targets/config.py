@@ -4,7 +4,10 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ticdc_replay.config.types import ConnectionId, FolderUri
+
 TargetName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,40}$")]
+Identifier = Annotated[str, Field(min_length=1, max_length=63)]
 
 
 class TargetSection(BaseModel):
@@ -12,27 +15,29 @@ class TargetSection(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: TargetName
+    name: TargetName = Field(description="Name of the target: its task is called load_<name>")
 
 
 class PostgresTarget(TargetSection):
     """A mirror of each table in PostgreSQL: the row's last version, guarded by its commitTs."""
 
     type: Literal["postgres"]
-    connection: str = Field(description="Airflow connection id (type postgres)")
-    db_schema: str | None = Field(None, alias="schema", description="Target schema; the upstream's name if absent")
-    commit_ts_column: str = "_commit_ts"
-    writers: int = Field(4, ge=1, description="Connections that load at the same time")
+    connection: ConnectionId = Field(description="Airflow connection id (type postgres)")
+    db_schema: Identifier | None = Field(
+        None, alias="schema", description="Target schema; the upstream's name if absent"
+    )
+    commit_ts_column: Identifier = Field("_commit_ts", description="Column that holds the commitTs of the row")
+    writers: int = Field(4, ge=1, le=64, description="Connections that load at the same time")
 
 
 class ParquetTarget(TargetSection):
     """The window's changelog and its fold (last version per key) as Parquet below a URI."""
 
     type: Literal["parquet"]
-    uri: str = Field(description="s3://… or file:///… folder")
-    connection: str | None = Field(None, description="Airflow connection id (type aws); none for file:")
-    fold: bool = True
-    changelog: bool = True
+    uri: FolderUri = Field(description="s3://… or file:///… folder")
+    connection: ConnectionId | None = Field(None, description="Airflow connection id (type aws); none for file:")
+    fold: bool = Field(True, description="Write the last version per key of the window")
+    changelog: bool = Field(True, description="Write every change of the window")
 
 
 TargetConfig = Annotated[PostgresTarget | ParquetTarget, Field(discriminator="type")]

@@ -1,0 +1,116 @@
+"""Loading a pipeline file, with everything that can be known to be wrong before a run found."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.config.pipeline import ChangefeedSection, Pipeline
+from ticdc_replay.config.secrets import refuse_secrets
+from ticdc_replay.config.sink_uri import from_sink_uri
+from ticdc_replay.config.yaml_file import read_yaml
+from ticdc_replay.domain.errors import ConfigError
+
+
+class LoadedPipeline(NamedTuple):
+    """A pipeline file, read and checked. ``warnings`` are for people: options that have no effect."""
+
+    pipeline: Pipeline
+    changefeed: Changefeed
+    path: Path
+    warnings: tuple[str, ...]
+
+
+def load_pipeline(path: Path) -> LoadedPipeline:
+    """The pipeline in the YAML file *path*. Reads that file, and the changefeed's TOML where it is given by path.
+
+    Raises SecretInConfigError for a secret, and ConfigError for anything else that is wrong: the message names the file, the
+    key (``targets[0].schema``) and what is allowed, one line per finding.
+    """
+    path = Path(path)
+    document = read_yaml(path)
+    refuse_secrets(document, str(path))
+    try:
+        pipeline = Pipeline.model_validate(document)
+    except ValidationError as error:
+        raise _explained(error, document, path) from None
+    toml_text, toml_where = _toml(pipeline.changefeed, path)
+    parsed = from_sink_uri(
+        pipeline.changefeed.sink_uri,
+        toml_text,
+        pipeline.changefeed.timezone,
+        where=f"{path}: changefeed.sink_uri",
+        toml_where=toml_where,
+    )
+    _check_claim_check(pipeline, parsed.changefeed, path)
+    return LoadedPipeline(pipeline, parsed.changefeed, path, parsed.warnings)
+
+
+def _toml(section: ChangefeedSection, path: Path) -> tuple[str, str]:
+    if section.config_file is None:
+        return section.config or "", f"{path}: changefeed.config"
+    toml_path = path.parent / section.config_file
+    try:
+        return toml_path.read_text(encoding="utf-8"), str(toml_path)
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: changefeed.config_file: {toml_path} cannot be read: {error.strerror}; "
+            "the path is relative to the pipeline's file"
+        ) from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: changefeed.config_file: {toml_path} is not UTF-8 text") from None
+
+
+def _check_claim_check(pipeline: Pipeline, changefeed: Changefeed, path: Path) -> None:
+    uri, connection = changefeed.claim_check_uri, pipeline.connections.claim_check
+    if uri is None:
+        return
+    place = f"{path}: connections.claim_check"
+    if uri.startswith("file:"):
+        if connection is not None:
+            raise ConfigError(f"{place}: remove it; the claim-check store {uri} is a local folder")
+    elif connection is None and changefeed.large_message == "claim-check":
+        raise ConfigError(
+            f"{place}: missing; the changefeed writes large messages to {uri}: name the Airflow connection (type aws) for it"
+        )
+
+
+def _explained(error: ValidationError, document: dict[str, Any], path: Path) -> ConfigError:
+    findings = []
+    for detail in error.errors(include_url=False, include_input=False):
+        key, kind, context = _key_path(detail["loc"], document), detail["type"], detail.get("ctx", {})
+        match kind:
+            case "extra_forbidden":
+                message = "unknown key"
+            case "missing":
+                message = "missing"
+            case "string_pattern_mismatch":
+                message = f"not allowed; it must match {context['pattern']}"
+            case "literal_error":
+                message = f"not allowed; allowed: {context['expected']}"
+            case "union_tag_invalid":
+                key, message = f"{key}.type", f"not allowed; allowed: {context['expected_tags']}"
+            case "union_tag_not_found":
+                key, message = f"{key}.type", "missing"
+            case _:
+                message = detail["msg"].removeprefix("Value error, ")
+        findings.append(f"{path}: {key}: {message}" if key else f"{path}: {message}")
+    return ConfigError("\n".join(findings))
+
+
+def _key_path(location: tuple[int | str, ...], document: Any) -> str:
+    """*location* as a person writes it. pydantic puts a target's ``type`` between index and key: that is left out."""
+    text = ""
+    for part in location:
+        if isinstance(part, int):
+            text += f"[{part}]"
+            document = document[part] if isinstance(document, list) and part < len(document) else None
+        elif (
+            text.endswith("]") and isinstance(document, dict) and part == document.get("type") and part not in document
+        ):
+            continue
+        else:
+            text += f".{part}" if text else str(part)
+            document = document.get(part) if isinstance(document, dict) else None
+    return text

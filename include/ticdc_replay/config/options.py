@@ -1,0 +1,131 @@
+"""Typed look-up of a changefeed's options in its sink-uri and its TOML, the sink-uri first, as TiCDC does."""
+
+import re
+import tomllib
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import parse_qsl
+
+from ticdc_replay.domain.errors import ConfigError
+
+Choice = TypeVar("Choice", bound=str)
+Default = TypeVar("Default", int, None)
+
+# Go's strconv.ParseBool, by which TiCDC reads booleans of a sink-uri.
+_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+_FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
+_NUMBER = re.compile(r"[+-]?\d+")
+
+
+class _Found(NamedTuple):
+    value: Any
+    place: str
+    in_uri: bool
+    """Everything in a sink-uri is text; TOML has types."""
+
+
+class Options:
+    """Options of one changefeed. Every error names the file, the parameter or TOML key, and what is allowed.
+
+    *where* and *toml_where* are what errors call the places of sink-uri and TOML. Raises ConfigError for malformed TOML.
+    """
+
+    def __init__(self, query: str, where: str, toml_text: str, toml_where: str) -> None:
+        pairs = parse_qsl(query, keep_blank_values=True)
+        self.parameters: dict[str, str] = {}
+        self.repeated: list[str] = []
+        """Parameters that stand more than once: TiCDC takes the first."""
+        for name, value in pairs:
+            if name in self.parameters:
+                self.repeated.append(name)
+            else:
+                self.parameters[name] = value
+        try:
+            self.toml: dict[str, Any] = tomllib.loads(toml_text)
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"{toml_where}: not valid TOML: {error}") from None
+        self._where = where
+        self._toml_where = toml_where
+
+    def flag(self, default: bool, *, parameter: str | None = None, key: str | None = None) -> bool:
+        """A boolean."""
+        found = self._find(parameter, key)
+        if found is None:
+            return default
+        if found.in_uri and found.value in _TRUE | _FALSE:
+            return found.value in _TRUE
+        if isinstance(found.value, bool):
+            return found.value
+        raise ConfigError(f"{found.place}: {found.value!r} is not a boolean; allowed: true, false")
+
+    def number(
+        self, default: Default, *, parameter: str | None = None, key: str | None = None, minimum: int = 1
+    ) -> int | Default:
+        """A whole number of at least *minimum*."""
+        found = self._find(parameter, key)
+        if found is None:
+            return default
+        value = found.value
+        if found.in_uri and _NUMBER.fullmatch(value):
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+            raise ConfigError(f"{found.place}: {value!r} is not allowed; allowed: whole numbers from {minimum}")
+        return value
+
+    def choice(
+        self, default: Choice, allowed: Collection[Choice], *, parameter: str | None = None, key: str | None = None
+    ) -> Choice:
+        """One of *allowed*."""
+        found = self._find(parameter, key)
+        if found is None:
+            return default
+        for choice in allowed:
+            if choice == found.value:
+                return choice
+        raise ConfigError(f"{found.place}: {found.value!r} is not allowed; allowed: {', '.join(allowed)}")
+
+    def text(self, *, parameter: str | None = None, key: str | None = None) -> str | None:
+        """Any text, None where there is none."""
+        found = self._find(parameter, key)
+        if found is None:
+            return None
+        if not isinstance(found.value, str):
+            raise ConfigError(f"{found.place}: must be a text")
+        return found.value
+
+    def tables(self, key: str) -> list[Mapping[str, Any]]:
+        """The array of TOML tables at *key*, empty where there is none."""
+        value = self._in_toml(key)
+        if value is None:
+            return []
+        if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
+            raise ConfigError(f"{self.place(key)}: must be an array of tables")
+        return value
+
+    def place(self, key: str) -> str:
+        """What errors call the TOML key *key*."""
+        return f"{self._toml_where}: {key}"
+
+    def parameter_place(self, parameter: str) -> str:
+        """What errors call the parameter *parameter* of the sink-uri."""
+        return f"{self._where}: parameter {parameter}"
+
+    def _find(self, parameter: str | None, key: str | None) -> _Found | None:
+        """The value and its place; an empty value counts as absent."""
+        if parameter is not None and self.parameters.get(parameter, "") != "":
+            return _Found(self.parameters[parameter], self.parameter_place(parameter), in_uri=True)
+        if key is not None:
+            value = self._in_toml(key)
+            if value is not None and value != "":
+                return _Found(value, self.place(key), in_uri=False)
+        return None
+
+    def _in_toml(self, key: str) -> Any:
+        value: Any = self.toml
+        for part in key.split("."):
+            if not isinstance(value, Mapping):
+                raise ConfigError(f"{self.place(key)}: {part!r} stands below something that is not a TOML table")
+            value = value.get(part)
+            if value is None:
+                return None
+        return value

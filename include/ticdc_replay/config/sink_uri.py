@@ -1,0 +1,156 @@
+"""A changefeed's sink-uri and TOML, as given to ``cdc cli changefeed create``, turned into what a reader needs to know."""
+
+from typing import NamedTuple, get_args
+from urllib.parse import unquote, urlsplit, urlunsplit
+from zoneinfo import ZoneInfo
+
+from ticdc_replay.config import known_options
+from ticdc_replay.config.changefeed import Changefeed, Compression, LargeMessageOption
+from ticdc_replay.config.dispatchers import partition_dispatcher
+from ticdc_replay.config.options import Options
+from ticdc_replay.config.secrets import refuse_secret_in_uri, refuse_secrets
+from ticdc_replay.domain.errors import ConfigError
+
+_SCHEMES = ("kafka", "kafka+ssl")
+_PROTOCOLS = {
+    "default": "open-protocol",
+    "open-protocol": "open-protocol",
+    "canal-json": "canal-json",
+    "avro": "avro",
+    "flat-avro": "avro",
+    "simple": "simple",
+    "debezium": "debezium",
+    "debezium-avro": "debezium-avro",
+}
+"""Names in ``protocol=`` and what they mean. Which of them can be decoded is for the codecs to say."""
+
+_LARGE = "sink.kafka-config.large-message-handle"
+_REQUIRED_ACKS = (-1, 0, 1)
+# What TiCDC uses where nothing is configured.
+_MAX_MESSAGE_BYTES = 10 * 1024 * 1024
+_MAX_BATCH_SIZE = 16
+
+
+class ParsedChangefeed(NamedTuple):
+    """A changefeed, and what a person should know about its configuration though it is no error."""
+
+    changefeed: Changefeed
+    warnings: tuple[str, ...]
+
+
+def from_sink_uri(
+    sink_uri: str, toml_text: str, timezone: str, where: str, toml_where: str | None = None
+) -> ParsedChangefeed:
+    """The changefeed that *sink_uri* and *toml_text* (may be empty) configure; the sink-uri wins where both say something.
+
+    *timezone* is the IANA zone of the TiCDC server. *where* and *toml_where* are what messages call the two places. Options
+    that TiCDC does not know become warnings. Raises SecretInConfigError for a secret in either, ConfigError for a value that
+    is not allowed, a combination that TiCDC refuses, or a topic rule.
+    """
+    toml_where = toml_where or f"{where} (TOML)"
+    refuse_secret_in_uri(sink_uri, where)
+    parts = urlsplit(sink_uri.strip())
+    options = Options(parts.query, where, toml_text, toml_where)
+    refuse_secrets(options.toml, toml_where)
+    if parts.scheme not in _SCHEMES:
+        raise ConfigError(f"{where}: scheme {parts.scheme!r} is not allowed; allowed: {', '.join(_SCHEMES)}")
+    topic = unquote(parts.path).strip("/")
+    if not topic:
+        raise ConfigError(f"{where}: the path must name the default topic, as in kafka://broker:9092/topic?protocol=…")
+    _check_zone(timezone, where)
+
+    changefeed = Changefeed(
+        protocol=_protocol(options),
+        topic=topic,
+        timezone=timezone,
+        partition_num=options.number(None, parameter="partition-num", key="sink.kafka-config.partition-num"),
+        compression=options.choice("none", get_args(Compression), key=f"{_LARGE}.large-message-handle-compression"),
+        large_message=options.choice("none", get_args(LargeMessageOption), key=f"{_LARGE}.large-message-handle-option"),
+        claim_check_uri=_claim_check_uri(options),
+        claim_check_raw_value=options.flag(False, key=f"{_LARGE}.claim-check-raw-value"),
+        max_message_bytes=options.number(
+            _MAX_MESSAGE_BYTES, parameter="max-message-bytes", key="sink.kafka-config.max-message-bytes"
+        ),
+        max_batch_size=options.number(
+            _MAX_BATCH_SIZE, parameter="max-batch-size", key="sink.kafka-config.codec-config.max-batch-size"
+        ),
+        required_acks=_required_acks(options),
+        output_old_value=options.flag(True, key="sink.open.output-old-value"),
+        only_output_updated_columns=options.flag(
+            False, parameter="only-output-updated-columns", key="sink.only-output-updated-columns"
+        ),
+        output_raw_change_event=options.flag(False, key="sink.kafka-config.output-raw-change-event"),
+        delete_only_output_handle_key_columns=options.flag(False, key="sink.delete-only-output-handle-key-columns"),
+        force_replicate=options.flag(False, key="force-replicate"),
+        dispatcher=partition_dispatcher(options, topic),
+    )
+    _check_combinations(changefeed, options)
+    return ParsedChangefeed(changefeed, tuple(_warnings(options, where, toml_where)))
+
+
+def _protocol(options: Options) -> str:
+    value = options.text(parameter="protocol", key="sink.protocol")
+    place = options.parameter_place("protocol")
+    if value is None:
+        raise ConfigError(
+            f"{place}: missing, and no sink.protocol in the TOML either; allowed: {', '.join(_PROTOCOLS)}"
+        )
+    try:
+        return _PROTOCOLS[value.lower()]
+    except KeyError:
+        raise ConfigError(f"{place}: {value!r} is not allowed; allowed: {', '.join(_PROTOCOLS)}") from None
+
+
+def _required_acks(options: Options) -> int:
+    acks = options.number(-1, parameter="required-acks", key="sink.kafka-config.required-acks", minimum=-1)
+    if acks not in _REQUIRED_ACKS:
+        place = options.parameter_place("required-acks")
+        raise ConfigError(f"{place}: {acks} is not allowed; allowed: {', '.join(map(str, _REQUIRED_ACKS))}")
+    return acks
+
+
+def _claim_check_uri(options: Options) -> str | None:
+    """The store's URI without its query: endpoint and region are the connection's business."""
+    uri = options.text(key=f"{_LARGE}.claim-check-storage-uri")
+    if uri is None:
+        return None
+    if "://" not in uri:
+        raise ConfigError(f"{options.place(f'{_LARGE}.claim-check-storage-uri')}: not a URI such as s3://bucket/prefix")
+    parts = urlsplit(uri)
+    return urlunsplit(parts._replace(query="", fragment="")).rstrip("/")
+
+
+def _check_combinations(changefeed: Changefeed, options: Options) -> None:
+    """Refuse what TiCDC refuses (open protocol, section 7; large messages, section 1): such a changefeed can't exist."""
+    if changefeed.large_message == "claim-check" and not changefeed.claim_check_uri:
+        raise ConfigError(
+            f"{options.place(f'{_LARGE}.claim-check-storage-uri')}: missing, though the option is claim-check"
+        )
+    if changefeed.large_message != "none" and changefeed.protocol in ("avro", "debezium", "debezium-avro"):
+        raise ConfigError(
+            f"{options.place(f'{_LARGE}.large-message-handle-option')}: TiCDC refuses "
+            f"{changefeed.large_message!r} with protocol {changefeed.protocol}; allowed: none"
+        )
+    if changefeed.claim_check_raw_value and changefeed.protocol == "open-protocol":
+        raise ConfigError(f"{options.place(f'{_LARGE}.claim-check-raw-value')}: TiCDC refuses it with open-protocol")
+    if changefeed.force_replicate and changefeed.delete_only_output_handle_key_columns:
+        raise ConfigError(
+            f"{options.place('force-replicate')}: TiCDC refuses it with delete-only-output-handle-key-columns"
+        )
+
+
+def _check_zone(timezone: str, where: str) -> None:
+    try:
+        ZoneInfo(timezone)
+    except (KeyError, ValueError, OSError):
+        raise ConfigError(f"{where}: timezone {timezone!r} is not an IANA zone such as UTC or Asia/Shanghai") from None
+
+
+def _warnings(options: Options, where: str, toml_where: str) -> list[str]:
+    unknown = sorted(set(options.parameters) - known_options.PARAMETERS)
+    found = [f"{where}: parameter {name} is unknown to TiCDC and ignored" for name in unknown]
+    found += [f"{where}: parameter {name} stands more than once; the first counts" for name in options.repeated]
+    found += [
+        f"{toml_where}: {key} is unknown to TiCDC and ignored" for key in known_options.unknown_keys(options.toml)
+    ]
+    return found

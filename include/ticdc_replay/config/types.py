@@ -1,0 +1,47 @@
+"""Field types of the pipeline file that say what they allow."""
+
+import re
+from typing import Annotated
+from zoneinfo import ZoneInfo
+
+from croniter import croniter
+from pydantic import AfterValidator, AwareDatetime, Field
+
+_PRESETS = ("@hourly", "@daily", "@weekly", "@monthly", "@yearly")
+_URI = re.compile(r"(s3://[^/?#]+|file:///)[^?#]*")
+
+
+def _cron(text: str) -> str:
+    if text not in _PRESETS and (len(text.split()) != 5 or not croniter.is_valid(text)):
+        raise ValueError(f"must be a cron expression of five fields, or one of {', '.join(_PRESETS)}")
+    return text
+
+
+def _zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise ValueError("must be an IANA time zone such as UTC or Asia/Shanghai") from None
+    return name
+
+
+def _table_pattern(text: str) -> str:
+    schema, dot, table = text.partition(".")
+    if not (schema and dot and table):
+        raise ValueError("must be of the form schema.table, with * and ? as wildcards, such as shop.* or shop.orders")
+    return text
+
+
+def _folder(uri: str) -> str:
+    if not _URI.fullmatch(uri):
+        raise ValueError("must look like s3://bucket/prefix or file:///absolute/folder")
+    return uri.rstrip("/")
+
+
+ConnectionId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.\-]{1,200}$")]
+"""The id of an Airflow connection: never an address."""
+Cron = Annotated[str, AfterValidator(_cron)]
+FolderUri = Annotated[str, AfterValidator(_folder)]
+Moment = AwareDatetime
+TablePattern = Annotated[str, AfterValidator(_table_pattern)]
+Zone = Annotated[str, AfterValidator(_zone)]

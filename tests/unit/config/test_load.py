@@ -1,0 +1,207 @@
+"""Loading pipeline files."""
+
+import copy
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from ticdc_replay.config.json_schema import pipeline_schema, rendered
+from ticdc_replay.config.load import load_pipeline
+from ticdc_replay.domain.errors import ConfigError, SecretInConfigError
+
+COMMITTED_SCHEMA = Path(__file__).parents[3] / "include" / "pipelines" / "pipeline.schema.json"
+
+SHOP = yaml.safe_load("""
+name: shop
+changefeed:
+  sink_uri: kafka://broker:9092/shop?protocol=open-protocol
+  timezone: Asia/Shanghai
+connections: {kafka: shop_kafka, artifacts: lake}
+artifacts: s3://lake/replay
+tables: ["shop.*"]
+schedule: {cron: "0 * * * *", start: "2026-03-01T00:00:00Z"}
+targets:
+  - {name: warehouse, type: postgres, connection: warehouse, schema: shop}
+  - {name: lake, type: parquet, uri: "s3://lake/shop", connection: lake}
+""")
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(text):
+        path = tmp_path / "shop.yaml"
+        path.write_text(text if isinstance(text, str) else yaml.safe_dump(text))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def error_of(write):
+    def error_of(content, kind=ConfigError):
+        path = write(content)
+        with pytest.raises(kind) as caught:
+            load_pipeline(path)
+        assert str(path) in str(caught.value)
+        return str(caught.value).replace(f"{path}: ", "")
+
+    return error_of
+
+
+def changed(path, value):
+    document = copy.deepcopy(SHOP)
+    *parents, last = path
+    place = document
+    for part in parents:
+        place = place.setdefault(part, {}) if isinstance(place, dict) else place[part]
+    place[last] = value
+    return document
+
+
+def test_a_complete_file_loads(write):
+    loaded = load_pipeline(write(SHOP))
+    assert loaded.pipeline.name == "shop"
+    assert [target.name for target in loaded.pipeline.targets] == ["warehouse", "lake"]
+    assert loaded.pipeline.targets[0].db_schema == "shop"
+    assert loaded.changefeed.topic == "shop"
+    assert loaded.changefeed.timezone == "Asia/Shanghai"
+    assert loaded.warnings == ()
+
+
+def test_a_moment_may_stand_without_quotes(write):
+    text = yaml.safe_dump(SHOP).replace("'2026-03-01T00:00:00Z'", "2026-03-01T00:00:00Z")
+    assert "'2026" not in text
+    assert load_pipeline(write(text)).pipeline.schedule.start == datetime(2026, 3, 1, tzinfo=UTC)
+
+
+def test_the_toml_is_read_from_a_path_relative_to_the_file(write, tmp_path):
+    (tmp_path / "changefeed.toml").write_text("[sink.kafka-config]\nmax-message-bytes = 4000\nfoo = 1\n")
+    loaded = load_pipeline(write(changed(("changefeed", "config_file"), "changefeed.toml")))
+    assert loaded.changefeed.max_message_bytes == 4000
+    assert loaded.warnings == (f"{tmp_path}/changefeed.toml: sink.kafka-config.foo is unknown to TiCDC and ignored",)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("name",), "Shop", "name: not allowed; it must match"),
+        (("colour",), "red", "colour: unknown key"),
+        (("targets", 0, "schema"), 5, "targets[0].schema: Input should be a valid string"),
+        (("targets", 0, "shema"), "shop", "targets[0].shema: unknown key"),
+        (("targets", 0, "type"), "oracle", "targets[0].type: not allowed; allowed: 'postgres', 'parquet'"),
+        (("targets", 1), {"name": "lake"}, "targets[1].type: missing"),
+        (("targets", 1), {"name": "lake", "type": "parquet"}, "targets[1].uri: missing"),
+        (("targets", 1, "uri"), "gs://lake", "targets[1].uri: must look like s3://bucket/prefix or file:///"),
+        (("targets", 1, "connection"), None, "targets[1].connection: missing"),
+        (("targets", 1, "name"), "warehouse", "targets: the name 'warehouse' stands more than once"),
+        (("targets",), [], "targets: Tuple should have at least 1 item"),
+        (("schedule", "cron"), "0 0 * *", "schedule.cron: must be a cron expression"),
+        (("schedule", "cron"), "61 * * * *", "schedule.cron: must be a cron expression"),
+        (("schedule", "timezone"), "Mars/Olympus", "schedule.timezone: must be an IANA time zone"),
+        (("schedule", "start"), "2026-03-01T00:00:00", "schedule.start: Input should have timezone info"),
+        (("window", "poll_seconds"), 1, "window.poll_seconds: Input should be greater than or equal to 6"),
+        (("policies", "quarantine"), "ignore", "policies.quarantine: not allowed; allowed: 'stop' or 'continue'"),
+        (("tables",), ["orders"], "tables[0]: must be of the form schema.table"),
+        (("connections", "kafka"), "kafka://broker:9092", "connections.kafka: not allowed; it must match"),
+        (("connections", "artifacts"), None, "connections.artifacts: missing"),
+        (("artifacts",), "file:///var/replay", "connections.artifacts: remove it"),
+        (("changefeed", "timezone"), "China", "changefeed.timezone: must be an IANA time zone"),
+        (("changefeed", "sink_uri"), "kafka://b/t?protocol=x", "changefeed.sink_uri: parameter protocol: 'x' is not"),
+        (("changefeed", "config_file"), "missing.toml", "changefeed.config_file:"),
+        (("changefeed", "config"), "sink = [", "changefeed.config: not valid TOML"),
+    ],
+)
+def test_a_wrong_value_is_told_with_its_key_and_what_is_allowed(error_of, path, value, message):
+    assert message in error_of(changed(path, value))
+
+
+def test_all_findings_are_told_at_once(error_of):
+    document = changed(("policies",), {"quarantine": "no", "unproven": "no"})
+    assert len(error_of(document).splitlines()) == 2
+
+
+def test_toml_inline_and_by_path_exclude_each_other(error_of):
+    document = changed(("changefeed", "config"), "")
+    document["changefeed"]["config_file"] = "a.toml"
+    assert "`config` and `config_file` exclude each other" in error_of(document)
+
+
+CLAIM_CHECK = """
+[sink.kafka-config.large-message-handle]
+large-message-handle-option = "claim-check"
+claim-check-storage-uri = "{uri}"
+"""
+
+
+def test_a_claim_check_store_needs_a_connection_and_a_local_folder_must_not_have_one(error_of, write):
+    in_s3 = changed(("changefeed", "config"), CLAIM_CHECK.format(uri="s3://claims/shop"))
+    assert "connections.claim_check: missing" in error_of(in_s3)
+    in_s3["connections"]["claim_check"] = "claims"
+    assert load_pipeline(write(in_s3)).changefeed.claim_check_uri == "s3://claims/shop"
+    local = changed(("changefeed", "config"), CLAIM_CHECK.format(uri="file:///var/claims"))
+    assert load_pipeline(write(local)).changefeed.large_message == "claim-check"
+    local["connections"]["claim_check"] = "claims"
+    assert "connections.claim_check: remove it" in error_of(local)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name: a\nname: b\n", "line 2, column 1: the key 'name' stands more than once"),
+        ("targets:\n  - {name: a, name: b}\n", "line 2, column 15: the key 'name' stands more than once"),
+        ("name: [\n", "line 2, column 1:"),
+        ("- a\n- b\n", "must be a mapping of keys"),
+        ("", "must be a mapping of keys"),
+        ("!!python/object:os.system {}", "could not determine a constructor"),
+        ("name: \x07", "is not valid YAML"),
+    ],
+)
+def test_text_that_is_no_mapping_is_told_with_line_and_column(error_of, text, message):
+    assert message in error_of(text)
+
+
+def test_files_that_cannot_be_read_are_told(tmp_path):
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        load_pipeline(tmp_path / "absent.yaml")
+    (tmp_path / "latin.yaml").write_bytes(b"name: \xfc\n")
+    with pytest.raises(ConfigError, match="is not UTF-8"):
+        load_pipeline(tmp_path / "latin.yaml")
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "place"),
+    [
+        (("connections", "password"), "hunter2", "connections.password"),
+        (("targets", 0, "password"), "hunter2", "targets[0].password"),
+        (("artifacts",), "s3://key:hunter2@lake/replay", "artifacts: the URI holds a password"),
+        (
+            ("targets", 1, "uri"),
+            "s3://lake/shop?secret_access_key=hunter2",
+            "targets[1].uri: parameter secret_access_key",
+        ),
+        (("spark", "conf"), {"spark.hadoop.fs.s3a.secret.key": "hunter2"}, "spark.conf.spark.hadoop.fs.s3a.secret.key"),
+        (("changefeed", "sink_uri"), SHOP["changefeed"]["sink_uri"] + "&sasl-password=hunter2", "sasl-password"),
+        (("changefeed", "config"), '[sink.kafka-config]\nsasl-password = "hunter2"', "sink.kafka-config.sasl-password"),
+    ],
+)
+def test_a_secret_anywhere_is_refused_without_its_value(error_of, path, value, place):
+    message = error_of(changed(path, value), SecretInConfigError)
+    assert place in message
+    assert "Airflow connection" in message
+    assert "hunter2" not in message
+
+
+def test_broken_yaml_is_told_without_quoting_the_file(error_of):
+    assert "hunter2" not in error_of("password: hunter2: [\n")
+
+
+def test_the_committed_json_schema_is_current_and_accepts_what_loads():
+    assert COMMITTED_SCHEMA.read_text() == rendered(), "run: make schema"
+    jsonschema.Draft202012Validator.check_schema(pipeline_schema())
+    jsonschema.validate(SHOP, json.loads(rendered()))
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(changed(("targets", 0, "type"), "oracle"), json.loads(rendered()))
