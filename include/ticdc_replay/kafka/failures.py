@@ -1,0 +1,109 @@
+"""What librdkafka's errors mean for a retry.
+
+librdkafka reports a lost broker or refused credentials to a callback and goes on trying for ever. ``ClientHealth`` collects
+these reports and decides when to give up.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+
+from ticdc_replay.domain.errors import (
+    AuthenticationError,
+    ConfigError,
+    ExpiredRangeError,
+    PermanentError,
+    TicdcReplayError,
+    TopicChangedError,
+    TransientError,
+)
+from ticdc_replay.kafka.settings import KafkaSettings
+
+Client = TypeVar("Client")
+
+_LOGGER = logging.getLogger("ticdc_replay.kafka")
+
+CREDENTIALS_DEADLINE_S = 10.0
+"""How long refused credentials or TLS are retried: a broker that restarts may refuse for a moment."""
+
+_REFUSED = frozenset(
+    {KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError.SASL_AUTHENTICATION_FAILED}
+    | {KafkaError.UNSUPPORTED_SASL_MECHANISM, KafkaError.ILLEGAL_SASL_STATE}
+)
+_NOT_ALLOWED = frozenset(
+    {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
+    | {KafkaError.GROUP_AUTHORIZATION_FAILED}
+)
+_NO_TOPIC = frozenset(
+    {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
+    | {KafkaError.UNKNOWN_TOPIC_ID}
+)
+_OFFSET_GONE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
+_AWAY = frozenset(
+    {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE, KafkaError._TIMED_OUT}
+    | {KafkaError._TIMED_OUT_QUEUE, KafkaError._WAIT_COORD, KafkaError._NOENT, KafkaError._DESTROY}
+)
+
+
+def translate(error: KafkaError, what: str) -> TicdcReplayError:
+    """*error* as one of the library's. *what* tells the operation, the place and the connection."""
+    message = f"{what}: {error.str()}"
+    code = error.code()
+    if code in _REFUSED:
+        return AuthenticationError(f"{message}; check login, password, security.protocol and ssl.* of the connection")
+    if code in _NOT_ALLOWED:
+        return AuthenticationError(f"{message}; the user lacks an ACL (Describe and Read on the topic)")
+    if code in _NO_TOPIC:
+        return TopicChangedError(f"{message}; was the topic deleted or renamed?")
+    if code in _OFFSET_GONE:
+        return ExpiredRangeError(message)
+    if code in _AWAY or error.retriable():
+        return TransientError(message)
+    return PermanentError(message)
+
+
+class ClientHealth:
+    """What a client's error callback has reported since the last progress. One per client; thread-safe enough for flags."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self.settings = settings
+        self._refused_since: float | None = None
+        self._refused: KafkaError | None = None
+        self._last: KafkaError | None = None
+
+    def note(self, error: KafkaError) -> None:
+        """The ``error_cb`` of the client."""
+        if error.code() in _REFUSED:
+            self._refused = error
+            if self._refused_since is None:
+                self._refused_since = time.monotonic()
+        self._last = error
+
+    def progress(self) -> None:
+        """A broker has answered: what was reported before is over."""
+        self._refused_since = self._refused = self._last = None
+
+    def check(self) -> None:
+        """Raise AuthenticationError when credentials have been refused for longer than the deadline."""
+        if self._refused_since is None or self._refused is None:
+            return
+        if time.monotonic() - self._refused_since >= CREDENTIALS_DEADLINE_S:
+            raise translate(self._refused, f"Kafka {self.settings.where} refuses the client")
+
+    def explain(self, what: str) -> TicdcReplayError:
+        """The error for an operation that never ended: refused credentials, else a broker that is away."""
+        if self._refused is not None:
+            return translate(self._refused, f"{what} at Kafka {self.settings.where}")
+        reported = f"; the client reported: {self._last.str()}" if self._last is not None else ""
+        return TransientError(f"{what}: no answer from Kafka {self.settings.where}{reported}")
+
+
+def make_client(factory: Callable[..., Client], config: dict[str, Any], health: ClientHealth) -> Client:
+    """A client of *config* that reports to *health*. Raises ConfigError for an option that librdkafka refuses."""
+    try:
+        return factory({**config, "error_cb": health.note, "logger": _LOGGER})
+    except KafkaException as error:
+        raise ConfigError(f"connection {health.settings.conn_id!r}: {error.args[0].str()}") from None

@@ -1,0 +1,105 @@
+"""Kafka client settings, from a connection."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from ticdc_replay.domain.connections import Connection
+from ticdc_replay.domain.errors import ConfigError
+
+Option = str | int | float | bool
+
+_EXACT_READING: Final[dict[str, Option]] = {
+    "group.id": "ticdc-replay",  # demanded by the client; without subscribe or commit no broker ever hears of it
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "error",  # the default jumps to the end when an offset is gone: a silent gap
+    "enable.partition.eof": True,
+    "isolation.level": "read_committed",
+    "check.crcs": True,
+    "allow.auto.create.topics": False,
+}
+_THROUGHPUT: Final[dict[str, Option]] = {
+    # What is fetched behind the end of a range is wasted, so queues are smaller than librdkafka's 64 MiB; with a queue this
+    # size its back-off of one second would starve the reader.
+    "queued.max.messages.kbytes": 32 * 1024,
+    "fetch.max.bytes": 16 * 1024 * 1024,
+    "max.partition.fetch.bytes": 8 * 1024 * 1024,
+    "fetch.queue.backoff.ms": 10,
+    "receive.message.max.bytes": 512 * 1024 * 1024,  # a batch that is larger than a fetch comes whole
+}
+_CONNECTION: Final[dict[str, Option]] = {
+    "client.id": "ticdc-replay",
+    "socket.keepalive.enable": True,
+    "log_level": 2,  # a lost broker is logged twenty times a second; it reaches people through ClientHealth instead
+}
+_CONSUMER_ONLY: Final = frozenset(
+    {*_EXACT_READING, *_THROUGHPUT, "auto.commit.interval.ms", "max.poll.interval.ms", "session.timeout.ms"}
+    | {"heartbeat.interval.ms", "partition.assignment.strategy", "group.instance.id", "group.protocol"}
+    | {
+        "fetch.wait.max.ms",
+        "fetch.min.bytes",
+        "fetch.error.backoff.ms",
+        "fetch.message.max.bytes",
+        "queued.min.messages",
+    }
+)
+
+
+class KafkaSettings(msgspec.Struct, frozen=True):
+    """How to reach the brokers. ``options`` are librdkafka's own keys, secrets among them: the repr shows none of them."""
+
+    conn_id: str
+    options: dict[str, Option]
+
+    @classmethod
+    def from_connection(cls, connection: Connection) -> "KafkaSettings":
+        """The settings of an Airflow connection of type ``kafka``.
+
+        ``extra`` holds librdkafka keys, as for Airflow's own Kafka provider; ``bootstrap.servers`` may be given by host and port
+        instead, ``sasl.username`` and ``sasl.password`` by login and password. Keys that decide which messages are read
+        (``auto.offset.reset``, ``isolation.level``, group and commit settings) are replaced: reading a pinned range leaves no
+        choice. Raises ConfigError for a missing address or a value that is not plain.
+        """
+        options: dict[str, Option] = {}
+        for key, value in connection.extra.items():
+            if not isinstance(value, Option):
+                raise ConfigError(
+                    f"connection {connection.conn_id!r}: extra[{key!r}] must be a text, number or boolean"
+                )
+            options[key] = value
+        if connection.host:
+            port = f":{connection.port}" if connection.port else ""
+            options.setdefault("bootstrap.servers", f"{connection.host}{port}")
+        if connection.login:
+            options.setdefault("sasl.username", connection.login)
+        if connection.password:
+            options.setdefault("sasl.password", connection.password)
+        if not options.get("bootstrap.servers"):
+            raise ConfigError(
+                f"connection {connection.conn_id!r} names no broker: set extra['bootstrap.servers'], or host and port"
+            )
+        return cls(connection.conn_id, options)
+
+    @property
+    def where(self) -> str:
+        """The brokers and the connection, for messages to people."""
+        return f"{self.options['bootstrap.servers']} (connection {self.conn_id!r})"
+
+    def consumer(self) -> dict[str, Any]:
+        """Configuration of a consumer that reads assigned ranges and nothing else."""
+        return {**_CONNECTION, **_THROUGHPUT, **self.options, **_EXACT_READING}
+
+    def admin(self) -> dict[str, Any]:
+        """Configuration of an admin client."""
+        return {**_CONNECTION, **_without(self.options, _CONSUMER_ONLY)}
+
+    def __repr__(self) -> str:
+        return f"KafkaSettings({self.where})"
+
+    __str__ = __repr__
+
+
+def _without(options: Mapping[str, Option], names: frozenset[str]) -> dict[str, Option]:
+    return {key: value for key, value in options.items() if key not in names}
