@@ -46,8 +46,6 @@ class DecodeJob(msgspec.Struct, frozen=True, kw_only=True, tag="decode"):
     changefeed: Changefeed
     tables: tuple[str, ...]
     limits: Limits
-    handle_key_only: str
-    """``stop`` or ``quarantine``: both quarantine at decode; ``check`` acts on the difference."""
 
     @property
     def run_hash(self) -> str:

@@ -1,0 +1,71 @@
+"""The gate between decode and load: the report held against the pipeline's policies, before a target is touched."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from ticdc_replay.changelog.index import ChangelogIndex
+from ticdc_replay.changelog.reading import read_index
+from ticdc_replay.config.pipeline import PoliciesSection
+from ticdc_replay.domain.errors import PolicyStopError
+from ticdc_replay.stages.context import ReplayContext
+
+
+class CheckResult(msgspec.Struct, frozen=True):
+    """What the gate let through."""
+
+    run_hash: str
+    written: int
+    quarantined: int
+    reasons: dict[str, int]
+    undeclared_tables: tuple[str, ...]
+
+    @property
+    def summary(self) -> str:
+        """One line for a log."""
+        text = f"changelog {self.run_hash[:12]}: {self.written} rows"
+        if self.quarantined:
+            text += f", {self.quarantined} quarantined ({_listed(self.reasons)})"
+        if self.undeclared_tables:
+            text += f"; types known from the wire only: {', '.join(self.undeclared_tables)}"
+        return text
+
+
+def check(context: ReplayContext, run_hash: str) -> CheckResult:
+    """Let the changelog of *run_hash* through, or raise PolicyStopError that lists what is in quarantine and how to go on."""
+    index = read_index(context.artifacts, run_hash)
+    stopping = stopping_reasons(index, context.pipeline.policies)
+    if stopping:
+        files = "\n".join(f"  {context.artifacts.uri(f'runs/{run_hash}/{name}')}" for name in index.quarantine_files)
+        raise PolicyStopError(
+            f"{sum(stopping.values())} messages or events of window {index.window} are in quarantine: {_listed(stopping)}.\n"
+            f"No target was touched. They are kept with their bytes in\n{files}\n"
+            "Mend the cause and run the window again, or let the pipeline go on without them: "
+            + "; ".join(sorted({_policy(reason)[1] for reason in stopping}))
+        )
+    reasons = index.report.quarantine_reasons
+    return CheckResult(
+        run_hash, index.report.events.written, sum(reasons.values()), reasons, index.report.undeclared_tables
+    )
+
+
+def stopping_reasons(index: ChangelogIndex, policies: PoliciesSection) -> dict[str, int]:
+    """The quarantine reasons, with their counts, that *policies* say stop the run."""
+    stopping = {}
+    for reason, number in index.report.quarantine_reasons.items():
+        if getattr(policies, _policy(reason)[0]) == "stop":
+            stopping[reason] = number
+    return stopping
+
+
+def _policy(reason: str) -> tuple[str, str]:
+    """The policy that decides on *reason*, and how to set it so that the run goes on."""
+    if reason == "handle_key_only":
+        return "handle_key_only", "policies.handle_key_only: quarantine"
+    if reason.startswith("claim_check_"):
+        return "claim_check_missing", "policies.claim_check_missing: quarantine"
+    return "quarantine", "policies.quarantine: continue"
+
+
+def _listed(reasons: Mapping[str, int]) -> str:
+    return ", ".join(f"{number} × {reason}" for reason, number in sorted(reasons.items()))

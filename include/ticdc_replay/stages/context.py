@@ -1,0 +1,109 @@
+"""What every stage of one run needs, opened when it is first used."""
+
+from functools import cached_property
+
+from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.config.load import LoadedPipeline
+from ticdc_replay.config.pipeline import Pipeline
+from ticdc_replay.domain.connections import Connection, Connections
+from ticdc_replay.domain.errors import ConfigError
+from ticdc_replay.kafka.settings import KafkaSettings
+from ticdc_replay.state import StateStore, open_state
+from ticdc_replay.storage import ObjectStore, open_store
+
+
+class ReplayContext:
+    """One pipeline with its connections resolved. Use as a context manager: leaving it closes what was opened."""
+
+    def __init__(self, loaded: LoadedPipeline, connections: Connections) -> None:
+        self.loaded = loaded
+        self.connections = connections
+
+    def __enter__(self) -> "ReplayContext":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if "state" in self.__dict__:
+            self.state.close()
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The pipeline as its file says."""
+        return self.loaded.pipeline
+
+    @property
+    def changefeed(self) -> Changefeed:
+        """What the changefeed's configuration means for reading."""
+        return self.loaded.changefeed
+
+    @property
+    def artifacts_uri(self) -> str:
+        """The root of the pipeline's artefacts."""
+        return f"{self.pipeline.artifacts.rstrip('/')}/{self.pipeline.name}"
+
+    @cached_property
+    def artifacts(self) -> ObjectStore:
+        """The store of the pipeline's artefacts."""
+        return open_store(self.artifacts_uri, self.connections.get(self.pipeline.connections.artifacts))
+
+    @cached_property
+    def claim_check(self) -> ObjectStore | None:
+        """The store of the claim-check objects, None where the changefeed has none."""
+        if self.changefeed.claim_check_uri is None:
+            return None
+        return open_store(self.changefeed.claim_check_uri, self.connections.get(self.pipeline.connections.claim_check))
+
+    @cached_property
+    def kafka(self) -> KafkaSettings:
+        """How Kafka is reached."""
+        return KafkaSettings.from_connection(self.connections[self.pipeline.connections.kafka])
+
+    @cached_property
+    def state(self) -> StateStore:
+        """The state store, brought to the newest schema. Raises ConfigError where none is configured."""
+        return open_state(state_url(self.pipeline, self.connections))
+
+
+def connection_ids(pipeline: Pipeline) -> tuple[str, ...]:
+    """Every connection that a run of *pipeline* resolves: all it names but Spark's, which only the submitting task needs."""
+    named = pipeline.connections
+    ids = [named.kafka, named.claim_check, named.artifacts, named.state]
+    ids += [getattr(target, "connection", None) for target in pipeline.targets]
+    return tuple(sorted({conn_id for conn_id in ids if conn_id is not None}))
+
+
+def state_url(pipeline: Pipeline, connections: Connections) -> str:
+    """The SQLAlchemy URL of the state store: the connection's database, else a SQLite file beside the artefacts.
+
+    Raises ConfigError where artefacts are not in a folder of this machine and no connection is named.
+    """
+    connection = connections.get(pipeline.connections.state)
+    if connection is not None:
+        return _database_url(connection)
+    root = pipeline.artifacts.rstrip("/")
+    if not root.startswith("file://"):
+        raise ConfigError(
+            f"pipeline {pipeline.name}: artifacts are at {root}, so the state store needs a database: "
+            "set connections.state to a connection of type postgres"
+        )
+    return f"sqlite:///{root.removeprefix('file://')}/state.db"
+
+
+def _database_url(connection: Connection) -> str:
+    from sqlalchemy import URL
+
+    if connection.conn_type == "sqlite":
+        return f"sqlite:///{connection.host or ''}"
+    if connection.conn_type in ("postgres", "postgresql"):
+        url = URL.create(
+            "postgresql+psycopg",
+            connection.login,
+            connection.password,
+            connection.host,
+            connection.port,
+            connection.schema,
+        )
+        return url.render_as_string(hide_password=False)
+    raise ConfigError(
+        f"connection {connection.conn_id!r} has type {connection.conn_type!r}; the state store takes postgres or sqlite"
+    )

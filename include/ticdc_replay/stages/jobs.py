@@ -1,0 +1,82 @@
+"""Writes the job specs that Spark jobs are given."""
+
+import msgspec
+
+from ticdc_replay import __version__
+from ticdc_replay.changelog.layout import INDEX, changelog_root
+from ticdc_replay.changelog.reading import read_index
+from ticdc_replay.domain import canonical
+from ticdc_replay.domain.errors import ConfigError
+from ticdc_replay.jobspec import DecodeJob, JobSpec, Limits, LoadJob
+from ticdc_replay.snapshot.pin import PinnedManifest
+from ticdc_replay.stages.context import ReplayContext
+
+
+class WrittenJob(msgspec.Struct, frozen=True):
+    """A job spec in the artefact store. ``uri`` is the one argument of the Spark job."""
+
+    uri: str
+    run_hash: str
+
+
+def write_decode_job(
+    context: ReplayContext, pinned: PinnedManifest, tables: tuple[str, ...] | None = None
+) -> WrittenJob:
+    """The spec that decodes the pinned range; *tables* narrows the pipeline's patterns down."""
+    pipeline = context.pipeline
+    limits = pipeline.limits
+    job = DecodeJob(
+        library_version=__version__,
+        pipeline=pipeline.name,
+        artifacts=context.artifacts_uri,
+        artifacts_connection=pipeline.connections.artifacts,
+        kafka_connection=pipeline.connections.kafka,
+        claim_check_connection=pipeline.connections.claim_check,
+        manifest=pinned.name,
+        input_hash=pinned.manifest.input_hash,
+        changefeed=context.changefeed,
+        tables=tables or pipeline.tables,
+        limits=Limits(**limits.model_dump()),
+    )
+    return WrittenJob(_write(context, job), job.run_hash)
+
+
+def write_load_job(
+    context: ReplayContext,
+    run_hash: str,
+    target_name: str,
+    tables: tuple[str, ...] | None = None,
+    *,
+    reload: bool = False,
+) -> WrittenJob:
+    """The spec that loads the changelog of *run_hash* into the target called *target_name*.
+
+    Raises ConfigError for an unknown target, ArtifactNotFoundError where the changelog is not complete.
+    """
+    pipeline = context.pipeline
+    target = next((target for target in pipeline.targets if target.name == target_name), None)
+    if target is None:
+        known = ", ".join(target.name for target in pipeline.targets)
+        raise ConfigError(f"pipeline {pipeline.name} has no target {target_name!r}; its targets: {known}")
+    job = LoadJob(
+        library_version=__version__,
+        pipeline=pipeline.name,
+        artifacts=context.artifacts_uri,
+        artifacts_connection=pipeline.connections.artifacts,
+        index=f"{changelog_root(run_hash)}/{INDEX}",
+        run_hash=run_hash,
+        window=read_index(context.artifacts, run_hash).window,
+        target=target.model_dump(mode="json", by_alias=True),
+        tables=tables or pipeline.tables,
+        target_value=pipeline.policies.target_value,
+        ddl=pipeline.policies.ddl,
+        reload=reload,
+    )
+    return WrittenJob(_write(context, job), run_hash)
+
+
+def _write(context: ReplayContext, job: JobSpec) -> str:
+    content = canonical.encode(job)
+    name = f"jobs/{canonical.digest(content)}.json"
+    context.artifacts.put_once(name, content)
+    return context.artifacts.uri(name)

@@ -1,0 +1,257 @@
+"""Each row version counts once, however often, wherever and in whichever shape it was sent."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.open_protocol import columns, message, row
+from ticdc_replay.changelog.index import ChangelogIndex
+from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.decode.assembly import assemble
+from ticdc_replay.decode.deduplicate import find_surplus, rewrite
+from ticdc_replay.decode.split import SplitDecoder
+from ticdc_replay.decode.tasks import Split
+from ticdc_replay.domain.connections import Connections
+from ticdc_replay.domain.messages import OffsetRange, RawMessage
+from ticdc_replay.domain.window import Window
+from ticdc_replay.jobspec import DecodeJob, Limits
+from ticdc_replay.schemas.history import SchemaHistory
+from ticdc_replay.snapshot.manifest import Manifest
+from ticdc_replay.storage import open_store
+
+WINDOW = Window(100, 200)
+LIMITS = Limits(
+    split_bytes=1 << 20,
+    claim_check_max_bytes=1 << 20,
+    claim_check_in_flight_bytes=1 << 20,
+    claim_check_connections=2,
+    decompressed_max_bytes=1 << 20,
+    file_rows=1000,
+)
+
+
+def decode(
+    folder: Path, splits: Sequence[Sequence[RawMessage]], buckets: int = 2, **changefeed: Any
+) -> tuple[ChangelogIndex, list[dict[str, Any]]]:
+    """The index and the rows that come out when *splits* are decoded apart and then deduplicated."""
+    job = DecodeJob(
+        library_version="test",
+        pipeline="p",
+        artifacts=f"file://{folder}",
+        artifacts_connection=None,
+        kafka_connection="kafka",
+        claim_check_connection=None,
+        manifest="manifests/m.json",
+        input_hash="i" * 64,
+        changefeed=Changefeed(protocol="open-protocol", topic="topic", timezone="UTC", **changefeed),
+        tables=("s.*",),
+        limits=LIMITS,
+    )
+    results = []
+    for number, messages in enumerate(splits):
+        split = Split(number, OffsetRange("topic", 0, 0, 1))
+        decoder = SplitDecoder(split, job, WINDOW, SchemaHistory(), Connections())
+        decoder.add(messages)
+        results.append(decoder.finish(buckets))
+    filesystem, base = open_store(job.artifacts).arrow_filesystem()
+    root = f"{base}/{job.changelog_root}"
+    keys_files = [result.keys_file for result in results if result.keys_file is not None]
+    found = [
+        surplus
+        for number in range(buckets)
+        if (surplus := find_surplus(filesystem, root, keys_files, number, buckets)) is not None
+    ]
+    files = sorted({file for surplus in found for file in surplus.files})
+    rewritten = [
+        rewrite(filesystem, root, file, [surplus.name for surplus in found if file in surplus.files]) for file in files
+    ]
+    manifest = Manifest(pipeline="p", changefeed_hash="", window=WINDOW, grade="proven", topics=(), pinned_at_ms=0)
+    index = assemble(job, manifest, results, rewritten)
+    rows = []
+    for table in index.tables:
+        for file in table.files:
+            rows += pq.read_table(f"{root}/{file.name}", filesystem=filesystem, partitioning=None).to_pylist()
+    assert_accounts_add_up(index, rows)
+    return index, rows
+
+
+def assert_accounts_add_up(index: ChangelogIndex, rows: list[dict[str, Any]]) -> None:
+    events, messages = index.report.events, index.report.messages
+    assert events.rows + events.split_updates == (
+        events.outside_window + events.filtered + events.quarantined + events.duplicates + events.written
+    )
+    assert messages.consumed == messages.decoded + messages.quarantined
+    assert events.written == len(rows) == sum(table.rows for table in index.tables)
+
+
+def versions(rows: list[dict[str, Any]]) -> list[tuple[int, int, str | None]]:
+    """(commitTs, id, value or None for a delete) of each row, sorted."""
+    return sorted(
+        (line["_commit_ts"], (line["after"] or line["before"])["id"], line["after"] and line["after"]["v"])
+        for line in rows
+    )
+
+
+def insert(ts: int, key: int, value: str = "a") -> tuple[bytes, bytes]:
+    return row(ts, new=columns(key, value))
+
+
+def delete(ts: int, key: int, value: str = "a") -> tuple[bytes, bytes]:
+    return row(ts, old=columns(key, value))
+
+
+def test_a_redelivered_row_is_written_once_within_a_split(tmp_path: Path) -> None:
+    index, rows = decode(tmp_path, [[message([insert(150, 1)], 0), message([insert(150, 1)], 1)]])
+    assert versions(rows) == [(150, 1, "a")]
+    assert (index.report.events.duplicates, index.report.events.conflicts) == (1, 0)
+    assert rows[0]["_offset"] == 0
+
+
+def test_a_redelivered_row_is_written_once_across_splits(tmp_path: Path) -> None:
+    index, rows = decode(tmp_path, [[message([insert(150, 1), insert(150, 2)], 0)], [message([insert(150, 1)], 7)]])
+    assert versions(rows) == [(150, 1, "a"), (150, 2, "a")]
+    assert index.report.events.duplicates == 1
+
+
+def test_rows_of_one_commit_ts_with_different_keys_all_stay(tmp_path: Path) -> None:
+    _, rows = decode(tmp_path, [[message([insert(150, key) for key in range(5)], 0)]])
+    assert len(rows) == 5
+
+
+def test_delete_and_put_of_one_key_at_one_commit_ts_are_two_versions(tmp_path: Path) -> None:
+    _, rows = decode(tmp_path, [[message([delete(150, 1), insert(150, 1, "b")], 0)]])
+    assert sorted(line["_op"] for line in rows) == ["delete", "insert"]
+
+
+def test_the_same_put_as_insert_and_as_update_is_one_version_without_conflict(tmp_path: Path) -> None:
+    update = row(150, new=columns(1, "b"), old=columns(1, "a"))
+    index, rows = decode(tmp_path, [[message([insert(150, 1, "b")], 0)], [message([update], 1)]])
+    assert versions(rows) == [(150, 1, "b")]
+    assert (index.report.events.duplicates, index.report.events.conflicts) == (1, 0)
+
+
+def test_copies_with_other_content_are_a_counted_conflict_and_the_first_place_wins(tmp_path: Path) -> None:
+    index, rows = decode(tmp_path, [[message([insert(150, 1, "x")], 5)], [message([insert(150, 1, "y")], 2)]])
+    assert versions(rows) == [(150, 1, "y")]
+    assert (index.report.events.duplicates, index.report.events.conflicts) == (1, 1)
+
+
+def test_a_raw_update_that_changes_the_key_is_a_delete_and_a_put(tmp_path: Path) -> None:
+    update = row(150, new=columns(2, "b"), old=columns(1, "a"))
+    index, rows = decode(tmp_path, [[message([update], 0)]])
+    assert versions(rows) == [(150, 1, None), (150, 2, "b")]
+    assert index.report.events.split_updates == 1
+    assert all(line["_split"] for line in rows)
+
+
+def test_a_raw_update_and_its_split_form_are_the_same_versions(tmp_path: Path) -> None:
+    update = row(150, new=columns(2, "b"), old=columns(1, "a"))
+    index, rows = decode(tmp_path, [[message([update], 0)], [message([delete(150, 1, "a"), insert(150, 2, "b")], 1)]])
+    assert versions(rows) == [(150, 1, None), (150, 2, "b")]
+    assert index.report.events.conflicts == 0
+
+
+def test_the_window_is_half_open_and_by_commit_ts_alone(tmp_path: Path) -> None:
+    index, rows = decode(tmp_path, [[message([insert(ts, ts) for ts in (99, 100, 199, 200)], 0)]])
+    assert [line["_commit_ts"] for line in rows] == [100, 199]
+    assert index.report.events.outside_window == 2
+
+
+def test_tables_that_are_not_wanted_are_counted(tmp_path: Path) -> None:
+    index, rows = decode(tmp_path, [[message([row(150, new=columns(1), schema="other")], 0)]])
+    assert rows == []
+    assert index.report.events.filtered == 1
+
+
+def test_a_table_without_key_keeps_every_copy(tmp_path: Path) -> None:
+    keyless = row(150, new={"v": {"t": 15, "f": 64, "v": "a"}})
+    index, rows = decode(tmp_path, [[message([keyless, keyless], 0)], [message([keyless], 1)]])
+    assert len(rows) == 3
+    assert index.report.events.unkeyed == 3
+    assert rows[0]["_key"] is None
+
+
+def test_a_handle_key_only_row_goes_to_quarantine(tmp_path: Path) -> None:
+    partial = row(150, new={"id": columns(1)["id"]}, ohk=True)
+    index, rows = decode(tmp_path, [[message([partial], 0)]])
+    assert rows == []
+    assert index.report.quarantine_reasons == {"handle_key_only": 1}
+
+
+@pytest.mark.parametrize("first", ["whole", "partial"])
+def test_a_whole_copy_anywhere_in_the_range_replaces_a_partial_one(tmp_path: Path, first: str) -> None:
+    partial = row(150, new={"id": columns(1)["id"]}, ohk=True)
+    whole = insert(150, 1, "whole")
+    order = [whole, partial] if first == "whole" else [partial, whole]
+    index, rows = decode(tmp_path, [[message([event], at)] for at, event in enumerate(order)])
+    assert versions(rows) == [(150, 1, "whole")]
+    assert index.report.quarantine_reasons == {}
+    assert index.quarantine_files == ()
+    assert index.report.events.conflicts == 0
+
+
+def test_two_partial_copies_leave_one_quarantine_entry(tmp_path: Path) -> None:
+    partial = row(150, new={"id": columns(1)["id"]}, ohk=True)
+    index, _ = decode(tmp_path, [[message([partial], 0)], [message([partial], 1)]])
+    assert index.report.quarantine_reasons == {"handle_key_only": 1}
+    assert index.report.events.duplicates == 1
+
+
+def test_a_broken_message_is_kept_with_its_bytes_and_the_others_go_on(tmp_path: Path) -> None:
+    broken = RawMessage("topic", 0, 1, 0, b"\0" * 7, b"xyz")
+    index, rows = decode(tmp_path, [[message([insert(150, 1)], 0), broken, message([insert(150, 2)], 2)]])
+    assert len(rows) == 2
+    assert index.report.messages.quarantined == 1
+    (name,) = index.quarantine_files
+    job_root = next(tmp_path.glob("runs/*"))
+    (entry,) = pq.read_table(job_root / name, partitioning=None).to_pylist()
+    assert (entry["offset"], entry["key"], entry["value"], entry["ordinal"]) == (1, b"\0" * 7, b"xyz", None)
+
+
+history = st.lists(
+    st.tuples(st.integers(95, 205), st.integers(1, 6), st.sampled_from(["insert", "update", "delete", "move"])),
+    max_size=25,
+)
+
+
+def event(ts: int, key: int, kind: str) -> tuple[bytes, bytes]:
+    """One change; its content follows from its identity, as TiCDC's copies do."""
+    if kind == "insert":
+        return insert(ts, key, f"put{ts}")
+    if kind == "update":
+        return row(ts, new=columns(key, f"put{ts}"), old=columns(key, "before"))
+    if kind == "delete":
+        return delete(ts, key, "before")
+    return row(ts, new=columns(key + 10, f"put{ts}"), old=columns(key, "before"))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(changes=history, data=st.data())
+def test_any_order_duplication_and_splitting_gives_the_same_rows(
+    tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[int, int, str]], data: st.DataObject
+) -> None:
+    expected = set()
+    for ts, key, kind in changes:
+        if ts not in WINDOW:
+            continue
+        if kind in ("delete", "move"):
+            expected.add((ts, key, None))
+        if kind != "delete":
+            expected.add((ts, key + 10 if kind == "move" else key, f"put{ts}"))
+    sent = [event(*change) for change in changes]
+    again = data.draw(st.lists(st.sampled_from(sent), max_size=20)) if sent else []
+    stream = data.draw(st.permutations(sent + again))
+    splits: list[list[RawMessage]] = [[] for _ in range(data.draw(st.integers(1, 4)))]
+    at = 0
+    while at < len(stream):
+        size = data.draw(st.integers(1, 5))
+        splits[data.draw(st.integers(0, len(splits) - 1))].append(message(stream[at : at + size], at))
+        at += size
+    index, rows = decode(tmp_path_factory.mktemp("run"), splits, buckets=data.draw(st.integers(1, 3)))
+    assert sorted(versions(rows), key=str) == sorted(expected, key=str)
+    assert index.report.events.conflicts == 0
