@@ -1,0 +1,43 @@
+# One command for each thing. `make help` lists them.
+
+PYTHON ?= python3
+BIN := .venv/bin
+PYTEST := $(BIN)/pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo demo-stop test test-unit lint format bench clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## .venv with the ticdc-replay command, and the Kafka jars; fast when nothing changed
+	@$(PYTHON) scripts/setup
+
+demo: setup ## the embedded stack, the sample changefeed and a backfill; EXIT=1 ends by itself
+	@$(BIN)/python -m demo $(if $(EXIT),--exit)
+
+demo-stop: ## stop a demo that runs elsewhere
+	@$(BIN)/python -m demo.stop
+
+test: setup ## all tests, with real servers
+	@$(PYTEST) $(ARGS)
+
+test-unit: setup ## the fast ones
+	@$(PYTEST) tests/unit $(ARGS)
+
+lint: setup ## format, lint and types, as CI asks
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+
+format: setup ## make `lint` content where a machine can
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: setup ## measure; results go to benchmarks/RESULTS.md
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+clean: ## remove the environment, the cache and all that tools left
+	@rm -rf .venv .cache .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	@rm -rf include/ticdc_replay.egg-info

@@ -1,0 +1,131 @@
+"""Rooms of the library import inward only, and what must stay light stays light."""
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+LIBRARY = CHECKOUT / "include" / "ticdc_replay"
+
+# From the inside out: a room may import those before it. docs/architecture.md says what lives where.
+ROOMS = [
+    "domain",
+    "storage",
+    "config",
+    "schemas",
+    "large_messages",
+    "codecs",
+    "kafka",
+    "snapshot",
+    "changelog",
+    "jobspec",
+    "decode",
+    "targets",
+    "state",
+    "lineage",
+    "stages",
+    "spark",
+    "airflow",
+    "cli",
+]
+OUTER = {"spark", "airflow", "cli"}
+ROOM_OF_MODULE = {"ticdc_replay.targets.config": "config"}
+"""Modules that belong to another room than their folder says."""
+ENGINES = {"pyspark": {"spark"}, "airflow": {"airflow"}}
+"""Packages that only these rooms may import, even inside a function."""
+
+MODULES = {
+    ".".join(("ticdc_replay", *path.relative_to(LIBRARY).with_suffix("").parts)).removesuffix(".__init__"): path
+    for path in sorted(LIBRARY.rglob("*.py"))
+}
+
+
+def room_of(module: str) -> str | None:
+    """The room of *module*; None for the package itself, which everybody may import."""
+    if module in ROOM_OF_MODULE:
+        return ROOM_OF_MODULE[module]
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else None
+
+
+def imported_by(path: Path) -> Iterator[str]:
+    """Full names of the modules that the file imports, anywhere in it."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: relative import"
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                yield whole if whole in MODULES else str(node.module)
+
+
+def python_prints(code: str, **environment: str) -> str:
+    """What a new interpreter prints for *code*."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+        cwd=CHECKOUT,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_every_folder_and_file_of_the_library_is_a_known_room():
+    found = {path.stem for path in LIBRARY.iterdir() if path.is_dir() or path.suffix == ".py"}
+    assert found - {"__init__", "__pycache__", "py"} <= set(ROOMS)
+
+
+def test_the_architecture_document_lists_the_rooms_in_this_order():
+    lines = (CHECKOUT / "docs" / "architecture.md").read_text(encoding="utf-8").splitlines()
+    table = [line.split("|")[1] for line in lines if line.startswith("| `")]
+    documented = [
+        name.strip(" `").removesuffix(".py")
+        for cell in table
+        for name in cell.split(",")
+        if name.strip().startswith("`")
+    ]
+    assert [name for name in documented if name in ROOMS] == ROOMS
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_imports_only_rooms_inside_its_own(module):
+    room = room_of(module)
+    outward = []
+    for name in imported_by(MODULES[module]):
+        if not name.startswith("ticdc_replay.") or room is None:
+            continue
+        other = room_of(name)
+        if other == room or other is None:
+            continue
+        if ROOMS.index(other) > ROOMS.index(room) or {other, room} <= OUTER:
+            outward.append(name)
+    assert outward == []
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_an_engine_is_imported_in_its_own_room_only(module):
+    roots = {name.split(".")[0] for name in imported_by(MODULES[module])}
+    assert [engine for engine, rooms in ENGINES.items() if engine in roots and room_of(module) not in rooms] == []
+
+
+def test_importing_all_of_the_core_and_the_command_loads_no_engine():
+    modules = [name for name in MODULES if room_of(name) not in {"spark", "airflow"}]
+    code = f"import sys, importlib\nfor name in {modules!r}: importlib.import_module(name)\n"
+    loaded = python_prints(code + "print([engine for engine in ('pyspark', 'airflow') if engine in sys.modules])")
+    assert loaded.strip() == "[]"
+
+
+def test_importing_all_that_a_dag_file_may_import_loads_no_pyspark(tmp_path):
+    modules = [name for name in MODULES if room_of(name) == "airflow"]
+    code = f"import sys, importlib\nfor name in {modules!r}: importlib.import_module(name)\n"
+    loaded = python_prints(code + "print('pyspark loaded:', 'pyspark' in sys.modules)", AIRFLOW_HOME=str(tmp_path))
+    assert loaded.splitlines()[-1] == "pyspark loaded: False"
