@@ -3,11 +3,12 @@
 import time
 from collections.abc import Iterator
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from ticdc_replay.domain.errors import ExpiredRangeError, TicdcReplayError, TopicChangedError, TransientError
 from ticdc_replay.domain.messages import OffsetRange, RawMessage
 from ticdc_replay.kafka.failures import ClientHealth, make_client, translate
+from ticdc_replay.kafka.offsets import Bounds, Offsets, Partition
 from ticdc_replay.kafka.settings import KafkaSettings
 
 DEFAULT_IDLE_TIMEOUT_S = 60.0
@@ -61,7 +62,7 @@ def _read(
         if batch:
             yield batch
         if len(batch) < len(polled):
-            reached = max(reached, _end_of_log(consumer, health, polled, wanted, reached))
+            reached = max(reached, _end_of_log(health, polled, wanted, reached))
         if reached > position:
             position = reached
             size = sum(map(len, polled)) // len(polled)
@@ -71,12 +72,10 @@ def _read(
             continue
         health.check()
         if time.monotonic() - heard >= idle_timeout_s:
-            raise _diagnose(consumer, health, wanted, position, idle_timeout_s)
+            raise _diagnose(health, wanted, position, idle_timeout_s)
 
 
-def _end_of_log(
-    consumer: Consumer, health: ClientHealth, polled: list[Message], wanted: OffsetRange, position: int
-) -> int:
+def _end_of_log(health: ClientHealth, polled: list[Message], wanted: OffsetRange, position: int) -> int:
     """The largest offset at which *polled* tells the end of the log, or *position*; raises for any other error in it."""
     for message in polled:
         error = message.error()
@@ -88,7 +87,7 @@ def _end_of_log(
             if offset is not None:
                 position = max(position, offset)
         elif code == KafkaError._AUTO_OFFSET_RESET:
-            raise _offset_refused(consumer, health, wanted, position)
+            raise _offset_refused(health, wanted, position)
         else:
             failure = translate(error, f"reading {_place(wanted, position)} from Kafka {health.settings.where}")
             if not isinstance(failure, TransientError):
@@ -97,52 +96,47 @@ def _end_of_log(
     return position
 
 
-def _offset_refused(consumer: Consumer, health: ClientHealth, wanted: OffsetRange, position: int) -> TicdcReplayError:
+def _offset_refused(health: ClientHealth, wanted: OffsetRange, position: int) -> TicdcReplayError:
     """The broker has no offset *position*: either it was removed, or the log never came so far."""
-    bounds = _bounds(consumer, wanted)
-    if bounds is None:
-        return health.explain(f"reading {_place(wanted, position)}")
-    low, high = bounds
-    if position < low:
+    held = _bounds(health, wanted)
+    if position < held.low:
         return ExpiredRangeError(
-            f"Kafka no longer holds {wanted.topic}[{wanted.partition}] offsets {position} to {min(low, wanted.end) - 1} of the "
-            f"range {wanted.start} to {wanted.end - 1}: the oldest offset is {low}. They were removed after they were pinned; "
-            "replay a later window, or raise retention.ms of the topic"
+            f"Kafka no longer holds {wanted.topic}[{wanted.partition}] offsets {position} to {min(held.low, wanted.end) - 1} of "
+            f"the range {wanted.start} to {wanted.end - 1}: the oldest offset is {held.low}. They were removed after they were "
+            "pinned; replay a later window, or raise retention.ms of the topic"
         )
-    return _truncated(wanted, high)
+    return _truncated(wanted, held)
 
 
-def _truncated(wanted: OffsetRange, high: int) -> TopicChangedError:
+def _truncated(wanted: OffsetRange, held: Bounds) -> TopicChangedError:
     return TopicChangedError(
-        f"{wanted.topic}[{wanted.partition}] ends at offset {high}, before the end {wanted.end} of the pinned range: the topic "
-        "was recreated, or an unclean leader election lost messages. Check the topic, then pin the window again"
+        f"{wanted.topic}[{wanted.partition}] ends at offset {held.high}, before the end {wanted.end} of the pinned range: the "
+        "topic was recreated, or an unclean leader election lost messages. Check the topic, then pin the window again"
     )
 
 
-def _diagnose(
-    consumer: Consumer, health: ClientHealth, wanted: OffsetRange, position: int, idle_timeout_s: float
-) -> TicdcReplayError:
+def _diagnose(health: ClientHealth, wanted: OffsetRange, position: int, idle_timeout_s: float) -> TicdcReplayError:
     """Why nothing came for the whole idle time."""
     what = f"reading {_place(wanted, position)}, nothing came for {idle_timeout_s:g} s"
-    bounds = _bounds(consumer, wanted)
-    if bounds is None:
-        return health.explain(what)
-    if bounds[1] < wanted.end:
-        return _truncated(wanted, bounds[1])
-    return TransientError(
-        f"{what} from Kafka {health.settings.where} although the partition holds {bounds[0]} to {bounds[1]}"
-    )
-
-
-def _bounds(consumer: Consumer, wanted: OffsetRange) -> tuple[int, int] | None:
-    """Oldest offset and end of the log, None where no broker answers."""
     try:
-        return consumer.get_watermark_offsets(TopicPartition(wanted.topic, wanted.partition), _BOUNDS_TIMEOUT_S)  # type: ignore[no-any-return]
-    except KafkaException as error:
-        failure = translate(error.args[0], f"looking up {wanted.topic}[{wanted.partition}]")
-        if isinstance(failure, TransientError):
-            return None
-        raise failure from None
+        held = _bounds(health, wanted)
+    except TransientError:
+        return health.explain(what)
+    if held.high < wanted.end:
+        return _truncated(wanted, held)
+    return TransientError(f"{what} from Kafka {health.settings.where} although it holds {held.low} to {held.high}")
+
+
+def _bounds(health: ClientHealth, wanted: OffsetRange) -> Bounds:
+    """What the partition holds. Asked of a client of its own: a consumer that lost its brokers may give wrong answers."""
+    partition = Partition(wanted.topic, wanted.partition)
+    with Offsets(health.settings, request_timeout_s=_BOUNDS_TIMEOUT_S) as offsets:
+        topic = offsets.topics([wanted.topic]).get(wanted.topic)
+        if topic is None or partition not in topic.partitions:
+            raise TopicChangedError(
+                f"{partition} does not exist at Kafka {health.settings.where}; was the topic deleted or renamed?"
+            )
+        return offsets.bounds([partition])[partition]
 
 
 def _place(wanted: OffsetRange, position: int) -> str:

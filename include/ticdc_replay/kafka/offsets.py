@@ -1,0 +1,142 @@
+"""Looking up topics, bounds and offsets by time: batched, and never by reading messages."""
+
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, TypeVar
+
+import msgspec
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
+
+from ticdc_replay.domain.errors import TransientError
+from ticdc_replay.kafka.failures import ClientHealth, make_client, translate
+from ticdc_replay.kafka.settings import KafkaSettings
+
+Answer = TypeVar("Answer")
+
+REQUEST_TIMEOUT_S = 30.0
+_POLL_S = 0.05
+
+
+class Partition(msgspec.Struct, frozen=True, order=True):
+    """One partition of a topic."""
+
+    topic: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}[{self.number}]"
+
+
+class Topic(msgspec.Struct, frozen=True):
+    """A topic as it is now. ``topic_id`` is Kafka's own: a recreated topic has another."""
+
+    name: str
+    topic_id: str
+    partitions: tuple[Partition, ...]
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """``[low, high)`` is what a partition holds; ``high`` is the end of what committed transactions let be read."""
+
+    low: int
+    high: int
+
+
+class Offsets:
+    """Look-ups at one cluster. A context manager: leaving it ends the client.
+
+    Every method may raise AuthenticationError (within seconds), and TransientError when no broker answers in time or a
+    partition has no leader, which is also what a partition that does not exist looks like: ask for the topic first.
+    """
+
+    def __init__(self, settings: KafkaSettings, *, request_timeout_s: float = REQUEST_TIMEOUT_S) -> None:
+        self._settings = settings
+        self._health = ClientHealth(settings)
+        self._admin = make_client(AdminClient, settings.admin(), self._health)
+        self._timeout_s = request_timeout_s
+
+    def __enter__(self) -> "Offsets":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        del self._admin
+
+    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        """The topics of *names* that exist, by name."""
+        wanted = list(names)
+        found = {}
+        asked = self._admin.describe_topics(TopicCollection(wanted), request_timeout=self._timeout_s)
+        for name, future in asked.items():
+            try:
+                answer = self._await(future, f"describing topic {name}")
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise self._translated(error, f"describing topic {name}") from None
+                continue
+            partitions = tuple(Partition(name, part.id) for part in answer.partitions)
+            # librdkafka prints the plain base-64 alphabet, Kafka's own tools the one for URLs.
+            topic_id = str(answer.topic_id).replace("+", "-").replace("/", "_")
+            found[name] = Topic(name, topic_id, tuple(sorted(partitions)))
+        return found
+
+    def bounds(self, partitions: Iterable[Partition]) -> dict[Partition, Bounds]:
+        """What each partition holds now."""
+        wanted = list(partitions)
+        low = self._list_offsets({partition: OffsetSpec.earliest() for partition in wanted})
+        high = self._list_offsets({partition: OffsetSpec.latest() for partition in wanted})
+        return {partition: Bounds(low[partition], high[partition]) for partition in wanted}
+
+    def at_or_after(self, times: Mapping[Partition, int]) -> dict[Partition, int | None]:
+        """Per partition, the first offset whose record has at least the given time (ms); None where every record is older."""
+        found = self._list_offsets({partition: OffsetSpec.for_timestamp(ms) for partition, ms in times.items()})
+        return {partition: offset if offset >= 0 else None for partition, offset in found.items()}
+
+    def retention_ms(self, topic: str) -> int:
+        """How long *topic* keeps records (ms); -1 for ever."""
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        future = self._admin.describe_configs([resource], request_timeout=self._timeout_s)[resource]
+        what = f"reading the configuration of topic {topic}"
+        try:
+            return int(self._await(future, what)["retention.ms"].value)
+        except KafkaException as error:
+            raise self._translated(error, what) from None
+
+    def _list_offsets(self, specs: Mapping[Partition, Any]) -> dict[Partition, int]:
+        if not specs:
+            return {}
+        request = {TopicPartition(partition.topic, partition.number): spec for partition, spec in specs.items()}
+        futures = self._admin.list_offsets(
+            request, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._timeout_s
+        )
+        found = {}
+        for asked, future in futures.items():
+            partition = Partition(asked.topic, asked.partition)
+            what = f"looking up offsets of {partition}"
+            try:
+                found[partition] = self._await(future, what).offset
+            except KafkaException as error:
+                raise self._translated(error, what) from None
+        return found
+
+    def _await(self, future: "Future[Answer]", what: str) -> Answer:
+        """The future's answer; error callbacks are served meanwhile, so that refused credentials end it early."""
+        deadline = time.monotonic() + self._timeout_s + 1
+        while not future.done():
+            self._admin.poll(_POLL_S)
+            self._health.check()
+            if time.monotonic() > deadline:
+                raise self._health.explain(what)
+        answer = future.result()
+        self._health.progress()
+        return answer
+
+    def _translated(self, error: KafkaException, what: str) -> Exception:
+        failure = translate(error.args[0], f"{what} at Kafka {self._settings.where}")
+        return (
+            self._health.explain(f"{what}: {error.args[0].str()}") if isinstance(failure, TransientError) else failure
+        )

@@ -1,0 +1,97 @@
+"""Looking up topics, bounds and offsets by time at a real broker."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from demo.embedded_stack.kafka import Kafka
+from ticdc_replay.domain.connections import Connection
+from ticdc_replay.domain.errors import AuthenticationError, TransientError
+from ticdc_replay.kafka.offsets import Bounds, Offsets, Partition
+from ticdc_replay.kafka.settings import KafkaSettings
+
+pytestmark = pytest.mark.integration
+
+FIRST_MS = 1_700_000_000_000
+MakeTopic = Callable[..., str]
+
+
+@pytest.fixture
+def settings(kafka: Kafka) -> KafkaSettings:
+    return KafkaSettings.from_connection(
+        Connection(conn_id="kafka_test", conn_type="kafka", extra={"bootstrap.servers": kafka.bootstrap})
+    )
+
+
+@pytest.fixture
+def admin(kafka: Kafka) -> AdminClient:
+    return AdminClient({"bootstrap.servers": kafka.bootstrap})
+
+
+@pytest.fixture
+def topic(kafka: Kafka, make_topic: MakeTopic) -> str:
+    """Partition 0 holds ten records, a second apart; partition 1 holds none."""
+    name = make_topic(partitions=2, config={"retention.ms": "-1"})
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    for number in range(10):
+        producer.produce(name, b"v", partition=0, timestamp=FIRST_MS + number * 1000)
+    assert producer.flush(30) == 0
+    return name
+
+
+def test_offsets_by_time_are_the_first_at_or_after_it(settings: KafkaSettings, topic: str) -> None:
+    full, empty = Partition(topic, 0), Partition(topic, 1)
+    with Offsets(settings) as offsets:
+        assert offsets.at_or_after({full: FIRST_MS + 2000, empty: FIRST_MS}) == {full: 2, empty: None}
+        assert offsets.at_or_after({full: FIRST_MS + 2001}) == {full: 3}
+        assert offsets.at_or_after({full: FIRST_MS - 1}) == {full: 0}
+        assert offsets.at_or_after({full: FIRST_MS + 9001}) == {full: None}
+        assert offsets.at_or_after({}) == {}
+
+
+def test_bounds_follow_removed_records(settings: KafkaSettings, admin: AdminClient, topic: str) -> None:
+    removed = TopicPartition(topic, 0, 4)
+    admin.delete_records([removed])[removed].result(30)
+    with Offsets(settings) as offsets:
+        assert offsets.bounds([Partition(topic, 0), Partition(topic, 1)]) == {
+            Partition(topic, 0): Bounds(4, 10),
+            Partition(topic, 1): Bounds(0, 0),
+        }
+
+
+def test_only_topics_that_exist_are_found_and_a_recreated_one_has_another_id(
+    settings: KafkaSettings, admin: AdminClient, topic: str, make_topic: MakeTopic
+) -> None:
+    with Offsets(settings) as offsets:
+        before = offsets.topics([topic, "no-such-topic"])
+        assert list(before) == [topic]
+        assert before[topic].partitions == (Partition(topic, 0), Partition(topic, 1))
+        admin.delete_topics([topic])[topic].result(30)
+        deadline = time.monotonic() + 30
+        while offsets.topics([topic]) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        make_topic(name=topic)
+        after = offsets.topics([topic])
+        assert after[topic].topic_id != before[topic].topic_id
+
+
+def test_retention_is_that_of_the_topic(settings: KafkaSettings, topic: str) -> None:
+    with Offsets(settings) as offsets:
+        assert offsets.retention_ms(topic) == -1
+
+
+def test_a_broker_that_is_away_is_transient_and_wrong_credentials_are_not(kafka: Kafka) -> None:
+    away = KafkaSettings.from_connection(Connection(conn_id="kafka_away", conn_type="kafka", host="127.0.0.1", port=9))
+    with Offsets(away, request_timeout_s=2) as offsets, pytest.raises(TransientError, match="kafka_away"):
+        offsets.topics(["t"])
+    extra = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": kafka.sasl_mechanism}
+    extra["bootstrap.servers"] = kafka.sasl_bootstrap
+    wrong = Connection(conn_id="kafka_wrong", conn_type="kafka", login="replay", password="wrong", extra=extra)
+    with (
+        Offsets(KafkaSettings.from_connection(wrong)) as offsets,
+        pytest.raises(AuthenticationError, match="kafka_wrong"),
+    ):
+        offsets.topics(["t"])
