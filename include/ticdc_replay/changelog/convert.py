@@ -81,7 +81,7 @@ def _images(images: Sequence[Image | None], resolved: ResolvedSchema, zone: str)
         return pa.nulls(len(images), arrow), {}, {}
     shapes = {image.shape for image in present}
     cells, bad = _one_shape(present, resolved) if len(shapes) == 1 else _many_shapes(present, resolved)
-    arrays = []
+    arrays: list[pa.Array] = []
     exact: dict[int, list[tuple[str, bytes]]] = {}
     for column, values in zip(resolved.schema.columns, cells, strict=True):
         if values is None:

@@ -64,13 +64,16 @@ class TableDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
         The primary key; else of the unique indexes whose columns are all NOT NULL and not virtual the one with the
         fewest columns, the oldest where several have as few; else none.
         """
-        candidates = []
+        candidates: list[tuple[str, ...]] = []
         for index in self.indexes:
             if index.name == PRIMARY:
                 return tuple(sorted(index.columns))
             if index.unique and index.plain and all(self._identifies(name) for name in index.columns):
                 candidates.append(index.columns)
-        return tuple(sorted(min(candidates, key=len))) if candidates else ()
+        if not candidates:
+            return ()
+        fewest = min(candidates, key=len)
+        return tuple(sorted(fewest))
 
     def _identifies(self, name: str) -> bool:
         column = self.column(name)

@@ -5,56 +5,178 @@ from collections.abc import Iterable
 
 import msgspec
 
+from ticdc_replay.domain import canonical
+from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import TableName, TableSchema
+from ticdc_replay.schemas.ddl import AppliedDdl, TableKey, UnparsedDdl, apply_ddl, key_of
 from ticdc_replay.schemas.definition import TableDefinition
+from ticdc_replay.schemas.statements import RenameTables
 
 
 class Known(msgspec.Struct, frozen=True):
-    """What is known of a table for a span of its history. ``virtual`` names the columns TiCDC does not send."""
+    """What is known of a table for a span of its history. ``virtual`` names the columns TiCDC does not send.
+
+    ``schema.valid_from`` is the commitTs of the DDL that gave rows this form: comments, plain indexes and the like leave
+    it alone.
+    """
 
     schema: TableSchema
     virtual: tuple[str, ...] = ()
 
 
-class Epoch(msgspec.Struct, frozen=True):
-    """From ``after`` (TSO, exclusive) on *known* holds for the table; None where the table is dropped or unknown."""
+class Epoch(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A span of a table's history: *definition* holds for rows with commitTs > ``after`` (TSO) until the next epoch.
 
+    Without a definition nothing is known of the table from there on: it was dropped, or ``unparsed`` says which DDL
+    could not be understood and why.
+    """
+
+    name: TableName
     after: int
-    known: Known | None
+    definition: TableDefinition | None = None
+    unparsed: str | None = None
 
 
 class SchemaHistory:
-    """Definitions of tables over time. A DDL of commitTs T holds for rows with commitTs > T (delivery semantics, 6).
+    """Definitions of tables over time; immutable. Names are matched in any letter case, as TiDB does.
 
-    Names are matched in any letter case, as TiDB does.
+    A DDL of commitTs T holds for rows with commitTs > T: rows of T itself were sent before it (delivery semantics,
+    section 6). The same epochs and DDLs give the same history in whatever order and how often they come.
     """
 
-    def __init__(self, definitions: Iterable[TableDefinition] = ()) -> None:
-        self._epochs: dict[tuple[str, str], list[Epoch]] = {}
-        for definition in sorted(definitions, key=lambda definition: (definition.valid_from, definition.name)):
-            known = Known(definition.schema(), definition.virtual())
-            self._epochs.setdefault(_fold(definition.name), []).append(Epoch(definition.valid_from, known))
-        self._spelled: dict[tuple[str, str], list[Epoch]] = {}
+    def __init__(self, base: Iterable[Epoch] = (), ddls: Iterable[DdlEvent] = ()) -> None:
+        """*base* are epochs known from elsewhere: they win over a DDL of the same commitTs, which made them."""
+        self._base = {(key_of(epoch.name), epoch.after): epoch for epoch in base}
+        self._ddls = {(ddl.commit_ts, ddl.schema, ddl.table, ddl.query): ddl for ddl in ddls}
+        self.epochs: tuple[Epoch, ...] = _replay(self._base, self._ddls)
+        """The whole history, by time: what to keep for later windows and to ship to executors."""
+        self._spans: dict[TableKey, list[tuple[int, Known | None]]] = {}
+        for epoch in self.epochs:
+            spans = self._spans.setdefault(key_of(epoch.name), [])
+            spans.append((epoch.after, _known(epoch.definition, spans[-1][1] if spans else None)))
+        self._spelled: dict[tuple[str, str], list[tuple[int, Known | None]]] = {}
 
     @classmethod
     def from_definitions(cls, definitions: Iterable[TableDefinition]) -> "SchemaHistory":
-        """A history that starts with *definitions*."""
-        return cls(definitions)
+        """A history in which each of *definitions* holds after its ``valid_from``."""
+        return cls(Epoch(definition.name, definition.valid_from, definition) for definition in definitions)
+
+    def with_epochs(self, epochs: Iterable[Epoch]) -> "SchemaHistory":
+        """This history and *epochs*, for instance those of earlier windows."""
+        return SchemaHistory([*self._base.values(), *epochs], self._ddls.values())
+
+    def with_ddls(self, ddls: Iterable[DdlEvent]) -> "SchemaHistory":
+        """This history and *ddls*, copies included."""
+        return SchemaHistory(self._base.values(), [*self._ddls.values(), *ddls])
+
+    def since(self, commit_ts: int) -> "SchemaHistory":
+        """What of this history rows of *commit_ts* (TSO) and later ones need."""
+        needed: dict[TableKey, list[Epoch]] = {}
+        for epoch in self.epochs:
+            epochs = needed.setdefault(key_of(epoch.name), [])
+            if epoch.after < commit_ts:
+                epochs.clear()
+            epochs.append(epoch)
+        return SchemaHistory(epoch for epochs in needed.values() for epoch in epochs)
 
     def known_at(self, schema: str, table: str, commit_ts: int) -> Known | None:
         """What is known of a table for a row of *commit_ts* (TSO); the same object for the same span. Cheap per row."""
-        epochs = self._spelled.get((schema, table))
-        if epochs is None:
-            epochs = self._epochs.get((schema.casefold(), table.casefold()), [])
-            self._spelled[schema, table] = epochs
-        at = bisect_left(epochs, commit_ts, key=lambda epoch: epoch.after)
-        return epochs[at - 1].known if at else None
+        spans = self._spelled.get((schema, table))
+        if spans is None:
+            spans = self._spans.get((schema.casefold(), table.casefold()), [])
+            self._spelled[schema, table] = spans
+        at = bisect_left(spans, commit_ts, key=_start)
+        return spans[at - 1][1] if at else None
 
     def schema_at(self, name: TableName, commit_ts: int) -> TableSchema | None:
         """The schema of the table *name* for rows of *commit_ts* (TSO); None where it is not known."""
         known = self.known_at(name.schema, name.table, commit_ts)
         return known.schema if known is not None else None
 
+    def encode(self) -> bytes:
+        """The epochs as canonical JSON: equal histories give equal bytes."""
+        return canonical.encode(self.epochs)
 
-def _fold(name: TableName) -> tuple[str, str]:
-    return name.schema.casefold(), name.table.casefold()
+    @classmethod
+    def decode(cls, content: bytes) -> "SchemaHistory":
+        """A history from what ``encode`` made. Raises msgspec.ValidationError with the path inside the document."""
+        return cls(msgspec.json.decode(content, type=tuple[Epoch, ...]))
+
+    def __reduce__(self) -> tuple[type["SchemaHistory"], tuple[tuple[Epoch, ...]]]:
+        return SchemaHistory, (self.epochs,)
+
+
+def _known(definition: TableDefinition | None, before: Known | None) -> Known | None:
+    if definition is None:
+        return None
+    known = Known(definition.schema(), definition.virtual())
+    if before is None:
+        return known
+    same_form = Known(msgspec.structs.replace(known.schema, valid_from=before.schema.valid_from), known.virtual)
+    return before if same_form == before else known
+
+
+def _start(span: tuple[int, Known | None]) -> int:
+    return span[0]
+
+
+def _replay(
+    base: dict[tuple[TableKey, int], Epoch], ddls: dict[tuple[int, str, str, str], DdlEvent]
+) -> tuple[Epoch, ...]:
+    given: dict[int, list[Epoch]] = {}
+    for epoch in base.values():
+        given.setdefault(epoch.after, []).append(epoch)
+    executed: dict[int, list[DdlEvent]] = {}
+    for identity in sorted(ddls):
+        executed.setdefault(identity[0], []).append(ddls[identity])
+    tables: dict[TableKey, TableDefinition] = {}
+    seen: set[TableKey] = set()
+    epochs: list[Epoch] = []
+    for moment in sorted({*given, *executed}):
+        changed = {key_of(epoch.name): epoch for epoch in _execute(executed.get(moment, []), tables)}
+        changed = {key: epoch for key, epoch in changed.items() if key in seen or epoch.definition or epoch.unparsed}
+        changed |= {key_of(epoch.name): epoch for epoch in given.get(moment, [])}
+        for key, epoch in changed.items():
+            if epoch.definition is not None:
+                tables[key] = epoch.definition
+            else:
+                tables.pop(key, None)
+        seen |= changed.keys()
+        epochs += [changed[key] for key in sorted(changed)]
+    return tuple(epochs)
+
+
+def _execute(ddls: list[DdlEvent], before: dict[TableKey, TableDefinition]) -> list[Epoch]:
+    """The epochs that *ddls*, all of one commitTs, begin.
+
+    One RENAME TABLE a TO c, b TO a comes as two DDLs of one commitTs, in an order the wire does not keep. A rename can
+    only have been run when its source existed and its target did not, which gives the order back.
+    """
+    tables = dict(before)
+    changed: dict[TableKey, Epoch] = {}
+    pending = list(ddls)
+    while pending:
+        outcomes = [(ddl, apply_ddl(tables, ddl)) for ddl in pending]
+        ddl, outcome = next(
+            ((ddl, outcome) for ddl, outcome in outcomes if _can_run(outcome, tables)),
+            outcomes[0],
+        )
+        pending.remove(ddl)
+        if isinstance(outcome, UnparsedDdl):
+            reason = f"{ddl.query[:500]}: {outcome.reason}"
+            tables.pop(key_of(outcome.table), None)
+            changed[key_of(outcome.table)] = Epoch(outcome.table, ddl.commit_ts, unparsed=reason)
+            continue
+        for name in outcome.gone:
+            tables.pop(key_of(name), None)
+            changed[key_of(name)] = Epoch(name, ddl.commit_ts)
+        for definition in outcome.defined:
+            tables[key_of(definition.name)] = definition
+            changed[key_of(definition.name)] = Epoch(definition.name, ddl.commit_ts, definition)
+    return list(changed.values())
+
+
+def _can_run(outcome: AppliedDdl | UnparsedDdl, tables: dict[TableKey, TableDefinition]) -> bool:
+    if isinstance(outcome, UnparsedDdl) or not isinstance(outcome.statement, RenameTables):
+        return True
+    return bool(outcome.defined) and all(key_of(definition.name) not in tables for definition in outcome.defined)

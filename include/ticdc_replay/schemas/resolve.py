@@ -47,7 +47,7 @@ class SchemaResolver:
     def __init__(self, history: SchemaHistory) -> None:
         self._history = history
         self._answers: dict[tuple[str, str, Shape | None, Shape | None, int], ResolvedSchema] = {}
-        self._interned: dict[tuple[str, int], ResolvedSchema] = {}
+        self._interned: dict[tuple[str, int, frozenset[str]], ResolvedSchema] = {}
 
     def resolve(self, row: RowEvent) -> ResolvedSchema:
         """The schema of *row*.
@@ -69,7 +69,8 @@ class SchemaResolver:
         return answer
 
     def _intern(self, resolved: ResolvedSchema) -> ResolvedSchema:
-        return self._interned.setdefault((resolved.version, resolved.schema.valid_from), resolved)
+        identity = (resolved.version, resolved.schema.valid_from, resolved.virtual)
+        return self._interned.setdefault(identity, resolved)
 
 
 def resolve_shapes(name: TableName, after: Shape | None, before: Shape | None, known: Known | None) -> ResolvedSchema:

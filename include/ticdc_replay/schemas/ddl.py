@@ -1,0 +1,145 @@
+"""Applies a DDL of the changefeed to the known table definitions. Never raises for a text."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from ticdc_replay.domain.errors import ConfigError
+from ticdc_replay.domain.events import DdlEvent
+from ticdc_replay.domain.tables import TableName
+from ticdc_replay.schemas import alter, parser
+from ticdc_replay.schemas.definition import TableDefinition
+from ticdc_replay.schemas.statements import (
+    AlterTable,
+    CreateTable,
+    CreateTableLike,
+    DropDatabase,
+    DropTables,
+    QualifiedName,
+    RenameTables,
+    RenameTo,
+    Statement,
+)
+from ticdc_replay.schemas.tokens import DdlSyntaxError, sql_tokens, wire_tokens
+
+TableKey = tuple[str, str]
+"""Schema and table in one letter case: TiDB compares both without regard to case."""
+
+
+class AppliedDdl(NamedTuple):
+    """What a DDL did: tables it *defined* anew, and tables that are *gone* or of which nothing is known any more.
+
+    A table that was renamed is gone under its old name and defined under the new one.
+    """
+
+    statement: Statement
+    defined: tuple[TableDefinition, ...] = ()
+    gone: tuple[TableName, ...] = ()
+
+
+class UnparsedDdl(NamedTuple):
+    """A DDL that could not be understood: from its commitTs on nothing is known of *table*."""
+
+    table: TableName
+    reason: str
+
+
+Tables = Mapping[TableKey, TableDefinition]
+
+
+def key_of(name: TableName) -> TableKey:
+    """The name by which a table is found."""
+    return name.schema.casefold(), name.table.casefold()
+
+
+def apply_ddl(tables: Tables, ddl: DdlEvent) -> AppliedDdl | UnparsedDdl:
+    """What *ddl* does to *tables*, the definitions that hold just before it. *tables* is not changed.
+
+    A DDL on a table that is not among *tables* defines nothing, unless it creates it.
+    """
+    try:
+        statement = parser.parse(wire_tokens(ddl.query))
+        defined, gone = _effect(statement, tables, ddl)
+    except (DdlSyntaxError, alter.InconsistentDdlError) as error:
+        return UnparsedDdl(TableName(ddl.schema, ddl.table), str(error))
+    return AppliedDdl(statement, tuple(defined), tuple(gone))
+
+
+def definition_from_sql(name: TableName, sql: str) -> TableDefinition:
+    """The definition of the table *name* from its CREATE TABLE as SHOW CREATE TABLE prints it, valid from the start.
+
+    Raises ConfigError when *sql* is not such a statement, or is of another table.
+    """
+    try:
+        statement = parser.parse_create_table(sql_tokens(sql))
+        if statement.name[1].casefold() != name.table.casefold():
+            raise DdlSyntaxError(f"it creates the table {statement.name[1]!r}")
+        return alter.create(statement, name, commit_ts=0)
+    except (DdlSyntaxError, alter.InconsistentDdlError) as error:
+        raise ConfigError(
+            f"definitions: create_table of {name}: {error}; give the output of SHOW CREATE TABLE {name}"
+        ) from None
+
+
+def _effect(statement: Statement, tables: Tables, ddl: DdlEvent) -> tuple[list[TableDefinition], list[TableName]]:
+    match statement:
+        case CreateTable():
+            return [alter.create(statement, _full(statement.name, ddl), ddl.commit_ts)], []
+        case CreateTableLike(name, source):
+            _refuse_half_qualified(source, name)
+            return _moved(tables.get(key_of(_full(source, ddl))), _full(name, ddl), ddl)
+        case AlterTable():
+            return _altered(statement, tables, ddl)
+        case RenameTables(pairs):
+            defined: list[TableDefinition] = []
+            gone: list[TableName] = []
+            for old, new in pairs:
+                _refuse_half_qualified(old, new)
+                before = _full(old, ddl)
+                moved, unknown = _moved(tables.get(key_of(before)), _full(new, ddl), ddl)
+                defined += moved
+                gone += [before, *unknown]
+            return defined, gone
+        case DropTables(names):
+            return [], [_full(name, ddl) for name in names]
+        case DropDatabase(database):
+            return [], [table.name for key, table in tables.items() if key[0] == database.casefold()]
+    return [], []
+
+
+def _altered(statement: AlterTable, tables: Tables, ddl: DdlEvent) -> tuple[list[TableDefinition], list[TableName]]:
+    name = _full(statement.name, ddl)
+    target = next((action.to for action in statement.actions if isinstance(action, RenameTo)), None)
+    before = tables.get(key_of(name))
+    after = alter.alter(before, statement.actions, ddl.commit_ts) if before is not None else None
+    if target is not None:
+        _refuse_half_qualified(statement.name, target)
+        defined, gone = _moved(after, _full(target, ddl), ddl)
+        return defined, [name, *gone]
+    return ([after], []) if after is not None and not _same(before, after) else ([], [])
+
+
+def _same(before: TableDefinition | None, after: TableDefinition) -> bool:
+    return before is not None and msgspec.structs.replace(after, valid_from=before.valid_from) == before
+
+
+def _moved(
+    definition: TableDefinition | None, name: TableName, ddl: DdlEvent
+) -> tuple[list[TableDefinition], list[TableName]]:
+    """*definition* under another name; when it is not known, nothing is known of *name* any more."""
+    if definition is None:
+        return [], [name]
+    return [msgspec.structs.replace(definition, name=name, valid_from=ddl.commit_ts)], []
+
+
+def _full(name: QualifiedName, ddl: DdlEvent) -> TableName:
+    schema, table = name
+    return TableName(ddl.schema if schema is None else schema, table)
+
+
+def _refuse_half_qualified(source: QualifiedName, target: QualifiedName) -> None:
+    # The wire names the schema of the result; where only the result is qualified in the text, the source's schema was
+    # the session's, which nobody tells.
+    if source[0] is None and target[0] is not None:
+        raise DdlSyntaxError(f"the schema of {source[1]!r} can't be told")
