@@ -1,4 +1,4 @@
-"""Codecs: bytes of one Kafka message in, events out. One protocol a file (with helpers named after it), all behind ``base.Codec``.
+"""Codecs: bytes of one Kafka message in, events out. One protocol a file, its helpers named after it, behind ``base.Codec``.
 
 A codec reads bytes and nothing else. ``registry.codec_for`` finds the one for a changefeed.
 

@@ -73,7 +73,7 @@ class OpenCodec(Codec):
 
     Reasons of an ``Undecodable``: ``foreign_message``, ``unknown_version``, ``bad_framing`` (the message); ``bad_key``,
     ``unknown_event_type``, ``bad_compression``, ``too_large``, ``bad_value``, ``bad_cell``, ``unknown_column_type``,
-    ``incomplete_old_image`` (an event); ``bad_claim_check``, ``claim_check_mismatch`` and those of an event (an object).
+    ``incomplete_old_image`` (an event); ``claim_check_unreadable``, ``claim_check_mismatch`` and those of an event (an object).
     """
 
     protocol = "open-protocol"
@@ -178,14 +178,14 @@ class OpenCodec(Codec):
             file = _FILE.decode(content)
             parts = split(file.key, file.value)
         except (ValueError, RecursionError) as error:
-            raise EventError("bad_claim_check", str(error)) from None
+            raise EventError("claim_check_unreadable", str(error)) from None
         if len(parts) != 1:
-            raise EventError("bad_claim_check", f"{len(parts)} events instead of one")
+            raise EventError("claim_check_unreadable", f"{len(parts)} events instead of one")
         event = self._event(ordinal, *parts[0])
         if not isinstance(event, RowEvent):
-            raise EventError("bad_claim_check", f"a {type(event).__name__} instead of a row")
+            raise EventError("claim_check_unreadable", f"a {type(event).__name__} instead of a row")
         if event.large is not None:
-            raise EventError("bad_claim_check", "a reduced row instead of a whole one")
+            raise EventError("claim_check_unreadable", "a reduced row instead of a whole one")
         return event
 
 

@@ -1,0 +1,118 @@
+"""Captures: Kafka messages that TiCDC's own encoders made, kept in a folder with what is needed to read them.
+
+    messages.jsonl[.gz]  one message a line: topic, partition, offset, timestamp_ms, key_b64, value_b64 (null allowed)
+    meta.json            sink_uri, replica_config (settings of the changefeed), ticdc_timezone
+    objects/             claim-check objects, by name
+
+This is a thin adapter for tests, the demo and ``decode --capture``: the settings are handed to ``config.sink_uri`` as the TOML
+they stand for, so that there is no second dialect.
+"""
+
+import gzip
+import json
+import tarfile
+from binascii import a2b_base64
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.config.sink_uri import from_sink_uri
+from ticdc_replay.domain.errors import ConfigError
+from ticdc_replay.domain.messages import RawMessage
+
+_TOML_KEYS = {
+    "delete-only-output-handle-key-columns": "sink.delete-only-output-handle-key-columns",
+    "force-replicate": "force-replicate",
+    "integrity-check-level": "integrity.integrity-check-level",
+    "output-raw-change-event": "sink.kafka-config.output-raw-change-event",
+    "sink.open.output-old-value": "sink.open.output-old-value",
+}
+_LARGE_MESSAGE_KEY = "sink.kafka-config.large-message-handle"
+
+
+class _Meta(msgspec.Struct):
+    sink_uri: str
+    replica_config: dict[str, Any]
+    ticdc_timezone: str
+
+
+class _Line(msgspec.Struct):
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key_b64: str | None
+    value_b64: str | None
+
+
+class Capture:
+    """One capture. Raises ConfigError for a folder that holds none."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._messages = next(
+            (folder / name for name in ("messages.jsonl.gz", "messages.jsonl") if (folder / name).is_file()), None
+        )
+        if self._messages is None or not (folder / "meta.json").is_file():
+            raise ConfigError(
+                f"{folder} is not a capture: it must hold meta.json and messages.jsonl or messages.jsonl.gz"
+            )
+
+    @property
+    def objects(self) -> str:
+        """URI of the folder with the claim-check objects; it exists only where there are some."""
+        return (self.folder.resolve() / "objects").as_uri()
+
+    def changefeed(self) -> Changefeed:
+        """The changefeed's configuration. Raises ConfigError when ``meta.json`` is not understood."""
+        path = self.folder / "meta.json"
+        try:
+            meta = msgspec.json.decode(path.read_bytes(), type=_Meta)
+        except msgspec.DecodeError as error:
+            raise ConfigError(f"{path}: {error}") from None
+        toml = _toml(meta.replica_config, str(path))
+        return from_sink_uri(meta.sink_uri, toml, meta.ticdc_timezone, f"{path} sink_uri").changefeed
+
+    def messages(self) -> Iterator[RawMessage]:
+        """The messages, in (topic, partition, offset) order. Raises ConfigError with the line that can't be read."""
+        found = []
+        decode = msgspec.json.Decoder(_Line).decode
+        for number, line in enumerate(self._lines(), start=1):
+            try:
+                raw = decode(line)
+                key = None if raw.key_b64 is None else a2b_base64(raw.key_b64, strict_mode=True)
+                value = None if raw.value_b64 is None else a2b_base64(raw.value_b64, strict_mode=True)
+            except ValueError as error:
+                raise ConfigError(f"{self._messages}, line {number}: {error}") from None
+            found.append(RawMessage(raw.topic, raw.partition, raw.offset, raw.timestamp_ms, key, value))
+        found.sort(key=lambda message: (message.topic, message.partition, message.offset))
+        return iter(found)
+
+    def _lines(self) -> Iterator[bytes]:
+        assert self._messages is not None
+        opened = gzip.open(self._messages) if self._messages.suffix == ".gz" else self._messages.open("rb")
+        with opened as lines:
+            yield from lines
+
+
+def unpack(archive: Path, folder: Path) -> Path:
+    """Unpack *archive*, a tar of captures, into *folder*, and return *folder*."""
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder, filter="data")
+    return folder
+
+
+def _toml(settings: dict[str, Any], where: str) -> str:
+    """The TOML of a changefeed with *settings*."""
+    lines = [f"{_TOML_KEYS[name]} = {json.dumps(value)}" for name, value in settings.items() if name in _TOML_KEYS]
+    large = settings.get("large-message-handle", {})
+    lines += [f"{_LARGE_MESSAGE_KEY}.{name} = {json.dumps(value)}" for name, value in large.items()]
+    rules = {"partition": settings.get("partition-rule", ""), "topic": settings.get("topic-rule", "")}
+    unknown = settings.keys() - _TOML_KEYS.keys() - {"large-message-handle", "partition-rule", "topic-rule"}
+    if unknown:
+        raise ConfigError(f"{where}: replica_config has unknown settings {', '.join(sorted(unknown))}")
+    rule = ", ".join(f"{name} = {json.dumps(value)}" for name, value in rules.items() if value)
+    return "\n".join([*lines, f'sink.dispatchers = [{{matcher = ["*.*"], {rule}}}]' if rule else ""])

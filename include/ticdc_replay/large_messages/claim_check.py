@@ -1,0 +1,175 @@
+"""Fetching claim-check objects: many at a time, with bounds on their number and their bytes.
+
+What is wrong with one object is a value that goes with its message; what is wrong with the store is an error, as it says
+nothing about any message.
+"""
+
+import hashlib
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from typing import NamedTuple
+
+from tenacity import Retrying, retry_if_exception_type, retry_if_result, stop_after_attempt, wait_exponential_jitter
+
+from ticdc_replay.domain.errors import ArtifactNotFoundError, ObjectTooLargeError, TransientError
+from ticdc_replay.storage.base import ObjectInfo, ObjectStore
+
+_ATTEMPTS = 3
+_FIRST_WAIT_S = 0.1
+
+
+class Fetched(NamedTuple):
+    """What came of one reference: ``content``, or the reason why there is none (``claim_check_…``, with a text for people).
+
+    ``etag``, ``size`` (bytes) and ``sha256`` (hex) are of the object that was really read.
+    """
+
+    content: bytes | None
+    reason: str = ""
+    detail: str = ""
+    etag: str | None = None
+    size: int | None = None
+    sha256: str | None = None
+
+    @classmethod
+    def failed(cls, reason: str, detail: str, info: ObjectInfo | None = None) -> "Fetched":
+        """No content, because of *reason*."""
+        if info is None:
+            return cls(None, reason, detail)
+        return cls(None, reason, detail, info.etag, info.size)
+
+
+class ClaimCheckResolver:
+    """Fetches objects of the configured store, and of no other.
+
+    At most *connections* objects are fetched at a time; what was fetched and not taken yet stays below *in_flight_bytes*
+    together (a single larger object is let through alone). Objects over *max_bytes* are not fetched.
+    """
+
+    def __init__(self, store: ObjectStore, *, max_bytes: int, in_flight_bytes: int, connections: int) -> None:
+        self._store = store
+        self._max_bytes = max_bytes
+        self._in_flight_bytes = in_flight_bytes
+        self._connections = connections
+
+    def fetch(self, names: Sequence[str]) -> Iterator[Fetched]:
+        """What came of each of *names*, in their order, while later ones are being fetched.
+
+        A name is what ``locations.object_name`` made of a location, empty for a location that names no object. An object that
+        is missing is looked for again for a short while. Raises TransientError when the store is away, AuthenticationError
+        when it refuses the credentials, PermanentError when it can't be read at all.
+        """
+        if not names:
+            return
+        budget = _Budget(self._in_flight_bytes)
+        executor = ThreadPoolExecutor(min(self._connections, len(names)), "claim-check")
+        try:
+            futures: deque[Future[Fetched]] = deque(
+                executor.submit(self._fetch_one, ticket, name, budget) for ticket, name in enumerate(names)
+            )
+            while futures:
+                fetched = futures.popleft().result()
+                yield fetched
+                budget.give_back(len(fetched.content or b""))
+        finally:
+            budget.close()
+            executor.shutdown(cancel_futures=True)
+
+    def _fetch_one(self, ticket: int, name: str, budget: "_Budget") -> Fetched:
+        """Runs in a thread of the pool. Every ticket passes the budget exactly once, or those behind it would wait for ever."""
+        reserved = 0
+        passed = False
+        try:
+            if not name:
+                return Fetched.failed("claim_check_bad_name", "the location does not end in <uuid>.json")
+            info = self._info(name)
+            if info is None:
+                return Fetched.failed("claim_check_missing", f"{self._store.uri(name)} does not exist")
+            if info.size > self._max_bytes:
+                return self._too_large(name, info)
+            passed = True
+            budget.reserve(ticket, info.size)
+            reserved = info.size
+            if budget.closed:
+                raise CancelledError
+            try:
+                content = self._content(name, info)
+            except ArtifactNotFoundError:
+                return Fetched.failed("claim_check_missing", f"{self._store.uri(name)} vanished", info)
+            except ObjectTooLargeError:
+                return self._too_large(name, info)
+            reserved = 0  # given back by the taker
+            return Fetched(content, "", "", info.etag, len(content), hashlib.sha256(content).hexdigest())
+        finally:
+            if not passed:
+                budget.reserve(ticket, 0)
+            budget.give_back(reserved)
+
+    def _info(self, name: str) -> ObjectInfo | None:
+        """What the store says of *name*; asked again where it is missing or the store stumbles."""
+        retrying = Retrying(
+            retry=retry_if_result(lambda info: info is None) | retry_if_exception_type(TransientError),
+            stop=stop_after_attempt(_ATTEMPTS),
+            wait=wait_exponential_jitter(_FIRST_WAIT_S, jitter=_FIRST_WAIT_S),
+            retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
+        )
+        info: ObjectInfo | None = retrying(self._store.info, name)
+        return info
+
+    def _content(self, name: str, info: ObjectInfo) -> bytes:
+        def read() -> bytes:
+            content = self._store.get(name, self._max_bytes)
+            if len(content) != info.size:
+                raise TransientError(f"{self._store.uri(name)} changed while it was read")
+            return content
+
+        retrying = Retrying(
+            retry=retry_if_exception_type(TransientError),
+            stop=stop_after_attempt(_ATTEMPTS),
+            wait=wait_exponential_jitter(_FIRST_WAIT_S, jitter=_FIRST_WAIT_S),
+            reraise=True,
+        )
+        return retrying(read)
+
+    def _too_large(self, name: str, info: ObjectInfo) -> Fetched:
+        uri = self._store.uri(name)
+        return Fetched.failed("claim_check_too_large", f"{uri}: {info.size} bytes, {self._max_bytes} allowed", info)
+
+
+class _Budget:
+    """Bytes in flight, handed out in the order of tickets: what is taken first is fetched first, so nothing blocks for ever."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._used = 0
+        self._next = 0
+        self.closed = False
+        self._changed = threading.Condition()
+
+    def reserve(self, ticket: int, size: int) -> None:
+        """Wait until it is *ticket*'s turn and *size* bytes fit; after ``close``, wait for nothing."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: (
+                    self._closed
+                    or (self._next == ticket and (size == 0 or self._used == 0 or self._used + size <= self._limit))
+                )
+            )
+            self._used += size
+            self._next = max(self._next, ticket + 1)
+            self._changed.notify_all()
+
+    def give_back(self, size: int) -> None:
+        """Return *size* bytes."""
+        if size:
+            with self._changed:
+                self._used -= size
+                self._changed.notify_all()
+
+    def close(self) -> None:
+        """Let every waiting ticket through: nobody takes the results any more."""
+        with self._changed:
+            self.closed = True
+            self._changed.notify_all()
