@@ -3,7 +3,6 @@
 import logging
 from typing import Any
 
-import msgspec
 import pyarrow.parquet as pq
 
 from ticdc_replay.changelog import index as changelog_index
@@ -12,7 +11,6 @@ from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import ArtifactCorruptError, ArtifactExistsError, ArtifactNotFoundError
-from ticdc_replay.domain.tables import TableSchema
 from ticdc_replay.jobspec import DecodeJob
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.snapshot import manifest as manifests
@@ -54,14 +52,14 @@ class ChangelogStore:
     def known_schemas(self, manifest: Manifest) -> SchemaHistory:
         """The table schemas that were known when the window was pinned."""
         if manifest.schemas is None:
-            return SchemaHistory.empty()
+            return SchemaHistory()
         folder, _, name = manifest.schemas.uri.rpartition("/")
         content = self._store.get(f"{folder.rpartition('/')[2]}/{name}")
         if canonical.digest(content) != manifest.schemas.sha256:
             raise ArtifactCorruptError(
                 f"{manifest.schemas.uri} does not have the hash in its name; pin the window anew (repin)"
             )
-        return SchemaHistory.from_schemas(msgspec.json.decode(content, type=tuple[TableSchema, ...]))
+        return SchemaHistory.decode(content)
 
     def index(self) -> ChangelogIndex | None:
         """The index of the changelog, None where it is not complete yet."""

@@ -40,7 +40,7 @@ def run_tasks(spark: SparkSession, work: Callable[[Task], Result], tasks: Sequen
     errors = [outcome for outcome in outcomes if isinstance(outcome, TicdcReplayError)]
     if errors:
         raise next((error for error in errors if isinstance(error, PermanentError)), errors[0])
-    return outcomes
+    return [outcome for outcome in outcomes if not isinstance(outcome, TicdcReplayError)]
 
 
 def _attempts(spark: SparkSession) -> int:

@@ -1,0 +1,59 @@
+"""Submits a Spark job from the command line, its connections in a private file."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+import msgspec
+
+from ticdc_replay.domain.connections import Connections
+from ticdc_replay.domain.errors import ConfigError, PermanentError, TransientError
+from ticdc_replay.jobspec import CONNECTIONS_FILE_VARIABLE, EXIT_PERMANENT, EXIT_TRANSIENT
+
+JOBS = ("decode", "load")
+
+
+def submit(job: str, uri: str, connections: Connections, master: str) -> None:
+    """Run the Spark job *job* (one of ``JOBS``) on the spec at *uri* and wait for its end; its log goes to stderr.
+
+    Raises PermanentError or TransientError as the job's exit code says, ConfigError where Spark is not installed.
+    """
+    binary = shutil.which("spark-submit", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
+    if binary is None or find_spec("pyspark") is None:
+        raise ConfigError("spark-submit is not installed here: pip install 'ticdc-replay[spark]'")
+    with _private_file(connections) as private, tempfile.NamedTemporaryFile("w", suffix=f"_{job}.py") as script:
+        # The entry scripts live beside the DAGs of a deployment, not in the wheel: this is all that they do.
+        script.write(f"from ticdc_replay.spark.main import run_{job}_job\n\nrun_{job}_job()\n")
+        script.flush()
+        environment = {
+            **os.environ,
+            CONNECTIONS_FILE_VARIABLE: str(private),
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": os.environ.get("SPARK_LOCAL_IP", "127.0.0.1"),
+        }
+        command = [binary, "--master", master, "--conf", "spark.ui.enabled=false", script.name, uri]
+        code = subprocess.run(command, env=environment, stdout=sys.stderr, check=False).returncode
+    if code == EXIT_PERMANENT:
+        raise PermanentError(f"the {job} job failed for good; its last lines above say why")
+    if code == EXIT_TRANSIENT:
+        raise TransientError(
+            f"the {job} job failed but may succeed when it is tried again; its last lines above say why"
+        )
+    if code != 0:
+        raise TransientError(f"the {job} job ended with exit code {code}; its log is above")
+
+
+@contextmanager
+def _private_file(connections: Connections) -> Iterator[Path]:
+    """A file with *connections* that only this user can read, removed afterwards."""
+    with tempfile.TemporaryDirectory(prefix="ticdc-replay-") as folder:
+        path = Path(folder) / "connections.json"
+        path.touch(mode=0o600)
+        path.write_bytes(msgspec.json.encode(connections))
+        yield path
