@@ -93,9 +93,8 @@ class Capture:
 
     def _lines(self) -> Iterator[bytes]:
         assert self._messages is not None
-        opened = gzip.open(self._messages) if self._messages.suffix == ".gz" else self._messages.open("rb")
-        with opened as lines:
-            yield from lines
+        with self._messages.open("rb") as file:
+            yield from gzip.open(file) if self._messages.suffix == ".gz" else file
 
 
 def unpack(archive: Path, folder: Path) -> Path:

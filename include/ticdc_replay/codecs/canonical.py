@@ -6,8 +6,8 @@
     {"kind":"watermark",…,"commit_ts":…}
     {"kind":"bootstrap",…,"schema":…,"table":…}
 
-A cell is ``{"value":text|null,"is_binary":true?,"index":text?}``: numbers as text without exponent, bytes as base64, the number of
-an enum or set as ``index``. Text that is not UTF-8 has ``is_binary`` too, as it can't be shown otherwise.
+A cell is ``{"value":text|null,"is_binary":true?,"index":text?}``: numbers as text without exponent, bytes as base64, the number
+of an enum or set as ``index``. Text that is not UTF-8 has ``is_binary`` too, as it can't be shown otherwise.
 """
 
 from binascii import b2a_base64

@@ -153,7 +153,7 @@ class _Budget:
         with self._changed:
             self._changed.wait_for(
                 lambda: (
-                    self._closed
+                    self.closed
                     or (self._next == ticket and (size == 0 or self._used == 0 or self._used + size <= self._limit))
                 )
             )
