@@ -16,9 +16,11 @@ from ticdc_replay.schemas.statements import (
     CreateTable,
     DropColumn,
     DropIndex,
+    ExchangePartition,
     ModifyColumn,
     NoEffect,
     Position,
+    RemovePartitions,
     RenameColumn,
     RenameIndex,
     RenameTo,
@@ -67,7 +69,7 @@ def alter(definition: TableDefinition, actions: Sequence[Action], commit_ts: int
                 table.rename_index(name, to)
             case SetCharset(binary, convert):
                 table.set_charset(binary, convert)
-            case RenameTo() | NoEffect():
+            case RenameTo() | RemovePartitions() | ExchangePartition() | NoEffect():
                 pass
     return table.definition(commit_ts)
 

@@ -54,6 +54,9 @@ class SchemaHistory:
         for epoch in self.epochs:
             spans = self._spans.setdefault(key_of(epoch.name), [])
             spans.append((epoch.after, _known(epoch.definition, spans[-1][1] if spans else None)))
+        self._definitions: dict[TableKey, list[Epoch]] = {}
+        for epoch in self.epochs:
+            self._definitions.setdefault(key_of(epoch.name), []).append(epoch)
         self._spelled: dict[tuple[str, str], list[tuple[int, Known | None]]] = {}
 
     @classmethod
@@ -92,6 +95,15 @@ class SchemaHistory:
         """The schema of the table *name* for rows of *commit_ts* (TSO); None where it is not known."""
         known = self.known_at(name.schema, name.table, commit_ts)
         return known.schema if known is not None else None
+
+    def definitions_at(self, commit_ts: int) -> dict[TableKey, TableDefinition]:
+        """The definitions that hold for rows of *commit_ts* (TSO), by folded name: what a DDL of it starts from."""
+        found = {}
+        for key, epochs in self._definitions.items():
+            at = bisect_left(epochs, commit_ts, key=lambda epoch: epoch.after)
+            if at and (definition := epochs[at - 1].definition) is not None:
+                found[key] = definition
+        return found
 
     def encode(self) -> bytes:
         """The epochs as canonical JSON: equal histories give equal bytes."""

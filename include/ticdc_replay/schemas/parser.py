@@ -17,9 +17,11 @@ from ticdc_replay.schemas.statements import (
     DropDatabase,
     DropIndex,
     DropTables,
+    ExchangePartition,
     ModifyColumn,
     NoEffect,
     Position,
+    RemovePartitions,
     RenameColumn,
     RenameIndex,
     RenameTables,
@@ -42,7 +44,7 @@ _OPTIONS = {
     "SECONDARY_UNLOAD", "TABLESPACE", "UNION", "REMOVE",
 }  # fmt: skip
 _PARTITION_WORDS = {
-    "PARTITION", "TRUNCATE", "COALESCE", "REORGANIZE", "EXCHANGE", "ANALYZE", "CHECK", "OPTIMIZE", "REBUILD",
+    "PARTITION", "COALESCE", "REORGANIZE", "ANALYZE", "CHECK", "OPTIMIZE", "REBUILD",
     "REPAIR", "IMPORT", "DISCARD", "SPLIT", "MERGE", "FIRST", "LAST",
 }  # fmt: skip
 
@@ -232,27 +234,38 @@ def _alter_action(cursor: Cursor) -> list[Action]:
     if cursor.sees("DEFAULT") or cursor.sees("CHARACTER", "SET") or cursor.sees("CHARSET") or cursor.sees("COLLATE"):
         return [_charset(cursor, convert=False)]
     if cursor.take("SET", "TIFLASH", "REPLICA") or cursor.take("SET", "HYPO", "TIFLASH", "REPLICA"):
-        return [_rest(cursor, "tiflash replica")]
+        cursor.skip_item()
+        return [NoEffect("tiflash replica")]
     token = cursor.peek()
     word = token.text.upper() if token.kind == "word" else ""
+    if word == "TRUNCATE":
+        return [RemovePartitions(_rest(cursor))]
+    if cursor.take("EXCHANGE", "PARTITION"):
+        cursor.name()
+        cursor.expect("WITH", "TABLE")
+        table = cursor.dotted_name()
+        _rest(cursor)
+        return [ExchangePartition(table)]
     if word in _PARTITION_WORDS:
-        return [_rest(cursor, f"{word.lower()} partition")]
+        return [NoEffect(_rest(cursor))]
     if word not in _OPTIONS:
         raise DdlSyntaxError(f"unknown ALTER TABLE action {token.text!r}")
     cursor.skip_item()
     return [NoEffect(word.lower())]
 
 
-def _rest(cursor: Cursor, what: str) -> NoEffect:
-    # Partition clauses hold commas of their own, and MySQL allows no other action behind them.
+def _rest(cursor: Cursor) -> str:
+    """Reads to the end: partition clauses hold commas of their own, and MySQL allows no other action behind them."""
+    words = []
     while not cursor.at_end:
-        cursor.next()
-    return NoEffect(what)
+        token = cursor.next()
+        words.append(token.text.lower() if token.kind == "word" else token.text)
+    return " ".join(words[:8])
 
 
 def _add(cursor: Cursor) -> list[Action]:
     if cursor.sees("PARTITION") or cursor.sees("STATS_EXTENDED"):
-        return [_rest(cursor, "add partition")]
+        return [NoEffect(f"add {_rest(cursor)}")]
     index = _table_constraint(cursor)
     if index is _NO_INDEX:
         return [NoEffect("add constraint")]
@@ -281,7 +294,7 @@ def _drop(cursor: Cursor) -> Action:
         cursor.take("IF", "EXISTS")
         return DropIndex(cursor.name())
     if cursor.sees("PARTITION"):
-        return _rest(cursor, "drop partition")
+        return RemovePartitions(f"drop {_rest(cursor)}")
     if cursor.take("FOREIGN", "KEY") or cursor.take("CHECK"):
         cursor.take("IF", "EXISTS")
         cursor.name()

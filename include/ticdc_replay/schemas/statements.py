@@ -113,6 +113,18 @@ class SetCharset(NamedTuple):
     convert: bool
 
 
+class RemovePartitions(NamedTuple):
+    """Partitions are dropped or truncated: rows go, the definition stays."""
+
+    what: str
+
+
+class ExchangePartition(NamedTuple):
+    """A partition and a table of the same definition change places."""
+
+    table: QualifiedName
+
+
 class NoEffect(NamedTuple):
     """An action that leaves rows and keys as they are: ``what`` names it."""
 
@@ -121,7 +133,7 @@ class NoEffect(NamedTuple):
 
 Action = (
     AddColumn | DropColumn | ModifyColumn | RenameColumn | SetDefault
-    | AddIndex | DropIndex | RenameIndex | RenameTo | SetCharset | NoEffect
+    | AddIndex | DropIndex | RenameIndex | RenameTo | SetCharset | RemovePartitions | ExchangePartition | NoEffect
 )  # fmt: skip
 
 

@@ -1,0 +1,280 @@
+"""What a DDL means for a table that mirrors the upstream's: nothing, an additive change, or one that needs a person.
+
+TiCDC sends no row events for what a DDL does to rows: a new column's default in old rows, truncated or exchanged partitions,
+dropped tables (delivery semantics, section 6). So each DDL is told apart by what it does to rows that exist already.
+"""
+
+import msgspec
+
+from ticdc_replay.domain.column_types import BINARY_TYPES, INTEGER_TYPES, ColumnType
+from ticdc_replay.domain.events import DdlEvent
+from ticdc_replay.domain.tables import Column, TableName, TableSchema
+from ticdc_replay.schemas.ddl import Tables, UnparsedDdl, apply_ddl, key_of
+from ticdc_replay.schemas.definition import PRIMARY, DefinedColumn, TableDefinition
+from ticdc_replay.schemas.history import SchemaHistory
+from ticdc_replay.schemas.statements import (
+    Action,
+    AddColumn,
+    AddIndex,
+    AlterTable,
+    CreateTable,
+    CreateTableLike,
+    DropColumn,
+    DropDatabase,
+    DropIndex,
+    DropTables,
+    ExchangePartition,
+    ModifyColumn,
+    NoEffect,
+    QualifiedName,
+    RemovePartitions,
+    RenameColumn,
+    RenameTables,
+    RenameTo,
+    SetCharset,
+    Statement,
+    TruncateTable,
+)
+
+
+class NoRowChange(msgspec.Struct, frozen=True, tag=True):
+    """Rows and keys stay as they are; ``what`` names the change."""
+
+    what: str
+
+
+class TableCreated(msgspec.Struct, frozen=True, tag=True):
+    """A table that is new and empty; ``schema`` is None where its definition could not be told."""
+
+    schema: TableSchema | None
+
+
+class ColumnAdded(msgspec.Struct, frozen=True, tag=True):
+    """A new column. Old rows have ``fill`` in it, where ``fill_known``; a fill of None is NULL.
+
+    The fill is text in the neutral form: numbers, dates and times as MySQL prints them (bit: an unsigned decimal number),
+    enum and set by name, binary types as characters U+0000 to U+00FF. It is not known where the server computed it, or
+    where its stored form depends on the session that ran the DDL.
+    """
+
+    column: Column
+    fill: str | None
+    fill_known: bool
+
+
+class ColumnWidened(msgspec.Struct, frozen=True, tag=True):
+    """A column that now holds more values, or NULL; the old rows' values did not change."""
+
+    before: Column
+    after: Column
+
+
+class BreakingChange(msgspec.Struct, frozen=True, tag=True):
+    """Anything else: rows, names or keys change in a way that row events don't carry; ``what`` says it to a person."""
+
+    what: str
+
+
+Change = NoRowChange | TableCreated | ColumnAdded | ColumnWidened | BreakingChange
+
+
+class TableChanges(msgspec.Struct, frozen=True):
+    """What one DDL does to one table, in the order of its actions. A rename has one for each of its two names."""
+
+    table: TableName
+    commit_ts: int
+    changes: tuple[Change, ...]
+
+
+def changes_of(ddl: DdlEvent, history: SchemaHistory) -> list[TableChanges]:
+    """What *ddl* does to the tables it touches; *history* tells their definitions just before it. Never raises."""
+    tables = history.definitions_at(ddl.commit_ts)
+    outcome = apply_ddl(tables, ddl)
+    if isinstance(outcome, UnparsedDdl):
+        changes: dict[TableName, list[Change]] = {
+            outcome.table: [BreakingChange(f"a DDL that is not understood ({outcome.reason}): {ddl.query[:500]}")]
+        }
+    else:
+        changes = _changes(outcome.statement, outcome.defined, tables, ddl)
+    return [TableChanges(table, ddl.commit_ts, tuple(found)) for table, found in changes.items()]
+
+
+def _changes(
+    statement: Statement, defined: tuple[TableDefinition, ...], tables: Tables, ddl: DdlEvent
+) -> dict[TableName, list[Change]]:
+    match statement:
+        case CreateTable(name) | CreateTableLike(name):
+            return {_full(name, ddl): [TableCreated(defined[0].schema() if defined else None)]}
+        case AlterTable(name):
+            return _altered(statement, _full(name, ddl), defined, tables, ddl)
+        case RenameTables(pairs):
+            changes: dict[TableName, list[Change]] = {}
+            for old, new in pairs:
+                _add_rename(changes, _full(old, ddl), _full(new, ddl))
+            return changes
+        case DropTables(names):
+            return {_full(name, ddl): [BreakingChange("the table was dropped")] for name in names}
+        case TruncateTable(name):
+            return {_full(name, ddl): [BreakingChange("the table was truncated")]}
+        case DropDatabase(database):
+            folded = database.casefold()
+            return {
+                table.name: [BreakingChange("the table was dropped with its database")]
+                for (schema, _), table in tables.items()
+                if schema == folded
+            }
+        case NoEffect(what):
+            return {TableName(ddl.schema, ddl.table): [NoRowChange(what)]}
+
+
+def _altered(
+    statement: AlterTable, name: TableName, defined: tuple[TableDefinition, ...], tables: Tables, ddl: DdlEvent
+) -> dict[TableName, list[Change]]:
+    before = tables.get(key_of(name))
+    after = defined[0] if defined else before
+    changes: dict[TableName, list[Change]] = {name: []}
+    for action in statement.actions:
+        if isinstance(action, RenameTo):
+            _add_rename(changes, name, _full(action.to, ddl))
+            continue
+        if isinstance(action, ExchangePartition):
+            changes[_full(action.table, ddl)] = [BreakingChange(f"its rows were exchanged with a partition of {name}")]
+        changes[name].extend(_change(action, before, after))
+    if before is not None and after is not None and before.handle_key() != after.handle_key():
+        key = ", ".join(after.handle_key()) or "no column"
+        changes[name].append(BreakingChange(f"rows are now identified by {key}"))
+    return changes
+
+
+def _add_rename(changes: dict[TableName, list[Change]], old: TableName, new: TableName) -> None:
+    changes.setdefault(old, []).append(BreakingChange(f"the table was renamed to {new}"))
+    changes.setdefault(new, []).append(BreakingChange(f"the table was renamed from {old}"))
+
+
+def _change(action: Action, before: TableDefinition | None, after: TableDefinition | None) -> list[Change]:
+    match action:
+        case AddColumn(spec):
+            return [_added(after.column(spec.column.name) if after is not None else None, spec.column)]
+        case DropColumn(name):
+            column = before.column(name) if before is not None else None
+            if column is not None and column.generated == "virtual":
+                return [NoRowChange(f"drop virtual column {name}")]
+            return [BreakingChange(f"the column {name} was dropped")]
+        case ModifyColumn(name, spec):
+            new = after.column(spec.column.name) if after is not None else None
+            return [_modified(name, before.column(name) if before is not None else None, new or spec.column)]
+        case RenameColumn(name, to):
+            return [BreakingChange(f"the column {name} was renamed to {to}")]
+        case SetCharset() if before is not None and after is not None:
+            changed = [
+                BreakingChange(f"the column {old.name} changed from {old.type} to {new.type}")
+                for old in before.columns
+                if (new := after.column(old.name)) is not None and new.type != old.type
+            ]
+            return [*changed] or [NoRowChange("default charset")]
+        case AddIndex(index) if index.name == PRIMARY and before is None:
+            return [BreakingChange("a primary key was added")]
+        case DropIndex(name) if name == PRIMARY and before is None:
+            return [BreakingChange("the primary key was dropped")]
+        case RemovePartitions(what):
+            return [BreakingChange(f"rows went without events: {what}")]
+        case ExchangePartition(table):
+            return [BreakingChange(f"rows were exchanged with the table {table[1]}")]
+        case NoEffect(what):
+            return [NoRowChange(what)]
+    return [NoRowChange(_words(type(action).__name__))]
+
+
+def _added(known: DefinedColumn | None, defined: DefinedColumn) -> Change:
+    column = known or defined
+    if column.generated == "virtual":
+        return NoRowChange(f"add virtual column {column.name}")
+    fill, fill_known = _fill(column)
+    return ColumnAdded(_column(column), fill, fill_known)
+
+
+def _fill(column: DefinedColumn) -> tuple[str | None, bool]:
+    """What old rows get in a new column: the default, else NULL, else the zero value of a NOT NULL column's type."""
+    if column.generated is not None or column.computed_default:
+        return None, False
+    if column.default is not None or column.nullable:
+        return column.default, True
+    base = column.type.base
+    if base in INTEGER_TYPES or base in ("float", "double", "decimal", "bit"):
+        return "0", True
+    if base in ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "set"):
+        return "", True
+    if base in BINARY_TYPES:
+        return "\0" * (column.type.length or 0) if base == "binary" else "", True
+    if base == "enum" and column.type.elements:
+        return column.type.elements[0], True
+    if base == "time":
+        return "00:00:00", True
+    return None, False
+
+
+def _modified(name: str, before: DefinedColumn | None, after: DefinedColumn) -> Change:
+    if before is None:
+        return BreakingChange(f"the column {name}, of unknown type before, became {after.name} {after.type}")
+    if before.name != after.name:
+        return BreakingChange(f"the column {before.name} was renamed to {after.name}")
+    if before.generated != after.generated:
+        return BreakingChange(f"the column {name} is generated in another way")
+    if before.type == after.type and not (after.nullable and not before.nullable):
+        return NoRowChange(f"modify column {name}")
+    if widens(before.type, after.type):
+        return ColumnWidened(_column(before), _column(after))
+    return BreakingChange(f"the column {name} changed from {before.type} to {after.type}")
+
+
+_SIZES = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "bigint": 8}
+_CAPACITY = {"tinytext": 1 << 8, "text": 1 << 16, "mediumtext": 1 << 24, "longtext": 1 << 32}
+_BYTES_CAPACITY = {"tinyblob": 1 << 8, "blob": 1 << 16, "mediumblob": 1 << 24, "longblob": 1 << 32}
+
+
+def widens(before: ColumnType, after: ColumnType) -> bool:
+    """Whether every value of *before* is the same value in *after*, or the types are equal."""
+    if before == after:
+        return True
+    if before.base in INTEGER_TYPES and after.base in INTEGER_TYPES:
+        gained = _SIZES[after.base] - _SIZES[before.base]
+        if before.unsigned == after.unsigned:
+            return gained >= 0
+        return before.unsigned and gained > 0
+    if before.base in ("char", "varchar", *_CAPACITY) and after.base in ("char", "varchar", *_CAPACITY):
+        # CHAR drops trailing spaces, so only CHAR itself goes to CHAR.
+        return _capacity(after) >= _capacity(before) and (after.base != "char" or before.base == "char")
+    if before.base in ("varbinary", *_BYTES_CAPACITY) and after.base in ("varbinary", *_BYTES_CAPACITY):
+        return _capacity(after) >= _capacity(before)
+    if before.base != after.base:
+        return (before.base, after.base) == ("float", "double") and before.unsigned >= after.unsigned
+    if before.base == "decimal" and before.unsigned >= after.unsigned:
+        whole = [(column.length or 0) - (column.scale or 0) for column in (before, after)]
+        return whole[1] >= whole[0] and (after.scale or 0) >= (before.scale or 0)
+    if before.base in ("float", "double"):
+        return before.unsigned >= after.unsigned
+    if before.base in ("time", "datetime", "timestamp"):
+        return (after.scale or 0) >= (before.scale or 0)
+    if before.base == "bit":
+        return (after.length or 0) >= (before.length or 0)
+    if before.base in ("enum", "set") and before.elements is not None and after.elements is not None:
+        return after.elements[: len(before.elements)] == before.elements
+    return before.base == "vector" and after.length is None
+
+
+def _capacity(column_type: ColumnType) -> int:
+    """Characters or bytes that fit, about: enough to compare."""
+    known = {**_CAPACITY, **_BYTES_CAPACITY}.get(column_type.base)
+    return known if known is not None else column_type.length or 0
+
+
+def _column(column: DefinedColumn) -> Column:
+    return Column(column.name, column.type, column.nullable, column.default, column.generated is not None)
+
+
+def _words(name: str) -> str:
+    return "".join(" " + letter.lower() if letter.isupper() else letter for letter in name).strip()
+
+
+def _full(name: QualifiedName, ddl: DdlEvent) -> TableName:
+    return TableName(ddl.schema if name[0] is None else name[0], name[1])
