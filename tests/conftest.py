@@ -155,3 +155,11 @@ def make_database(postgres: Postgres) -> Iterator[Callable[[], str]]:
     yield make
     for name in made:
         postgres.drop_database(name)
+
+
+@pytest.fixture(scope="session")
+def open_captures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Open Protocol captures: ``<classic|new>/<variant>`` and ``expected`` (see tests/captures/README.md)."""
+    from ticdc_replay.captures import unpack
+
+    return unpack(Path(__file__).parent / "captures" / "open.tar.xz", tmp_path_factory.mktemp("captures"))

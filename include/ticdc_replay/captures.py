@@ -93,8 +93,12 @@ class Capture:
 
     def _lines(self) -> Iterator[bytes]:
         assert self._messages is not None
-        with self._messages.open("rb") as file:
-            yield from gzip.open(file) if self._messages.suffix == ".gz" else file
+        if self._messages.suffix == ".gz":
+            with gzip.open(self._messages) as lines:
+                yield from lines
+        else:
+            with self._messages.open("rb") as lines:
+                yield from lines
 
 
 def unpack(archive: Path, folder: Path) -> Path:
