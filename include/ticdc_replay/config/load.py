@@ -22,7 +22,7 @@ class LoadedPipeline(NamedTuple):
     warnings: tuple[str, ...]
 
 
-def load_pipeline(path: Path) -> LoadedPipeline:
+def load_pipeline(path: str | Path) -> LoadedPipeline:
     """The pipeline in the YAML file *path*. Reads that file, and the changefeed's TOML where it is given by path.
 
     Raises SecretInConfigError for a secret, and ConfigError for anything else that is wrong: the message names the file, the

@@ -1,0 +1,76 @@
+"""Connections out of Airflow, for the engine in this process and, by a private file, for the driver of a Spark job."""
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import AirflowNotFoundException
+
+from ticdc_replay.config.pipeline import Pipeline
+from ticdc_replay.domain.connections import Connection, Connections
+from ticdc_replay.domain.errors import ConfigError
+from ticdc_replay.jobspec import CONNECTIONS_FILE_VARIABLE
+
+
+def resolve(conn_ids: Sequence[str], pipeline: Pipeline) -> Connections:
+    """The connections called *conn_ids*. Raises ConfigError for one that Airflow does not know."""
+    found = {}
+    for conn_id in conn_ids:
+        try:
+            found[conn_id] = _converted(BaseHook.get_connection(conn_id))
+        except AirflowNotFoundException:
+            raise _missing(conn_id, pipeline) from None
+    return Connections(found, artifacts=pipeline.connections.artifacts)
+
+
+async def resolve_in_trigger(conn_ids: Sequence[str], pipeline: Pipeline) -> Connections:
+    """``resolve`` for the triggerer's event loop."""
+    found = {}
+    for conn_id in conn_ids:
+        try:
+            found[conn_id] = _converted(await BaseHook.aget_connection(conn_id))
+        except AirflowNotFoundException:
+            raise _missing(conn_id, pipeline) from None
+    return Connections(found, artifacts=pipeline.connections.artifacts)
+
+
+@contextmanager
+def private_file(connections: Connections) -> Iterator[Path]:
+    """A file with *connections* that only this user can read, in a folder of its own; gone afterwards.
+
+    While it exists, ``jobspec.CONNECTIONS_FILE_VARIABLE`` names it to the processes that this one starts.
+    """
+    with tempfile.TemporaryDirectory(prefix="ticdc-replay-") as folder:
+        path = Path(folder) / "connections.json"
+        with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
+            file.write(msgspec.json.encode(connections))
+        os.environ[CONNECTIONS_FILE_VARIABLE] = str(path)
+        try:
+            yield path
+        finally:
+            del os.environ[CONNECTIONS_FILE_VARIABLE]
+
+
+def _converted(connection: Any) -> Connection:
+    return Connection(
+        conn_id=connection.conn_id,
+        conn_type=connection.conn_type,
+        host=connection.host,
+        port=connection.port,
+        login=connection.login,
+        password=connection.password,
+        schema=connection.schema,
+        extra=connection.extra_dejson,
+    )
+
+
+def _missing(conn_id: str, pipeline: Pipeline) -> ConfigError:
+    return ConfigError(
+        f"pipeline {pipeline.name}: connection {conn_id!r} is not defined in Airflow; "
+        "add it under Admin > Connections or with `airflow connections add`"
+    )

@@ -1,0 +1,93 @@
+"""The texts that Airflow shows beside a DAG and its tasks: what a person on call wants to know."""
+
+from ticdc_replay.airflow.naming import asset_name, pool_name
+from ticdc_replay.config.load import LoadedPipeline
+from ticdc_replay.targets.config import PostgresTarget, TargetConfig
+
+AWAIT_WATERMARK = """
+Waits, without a worker slot, until **every live partition has carried a resolved-ts at or after the window's end**: before
+that, the window is not complete in Kafka.
+
+*It stays deferred:* TiCDC lags or its changefeed is stopped. The triggerer's log tells which partitions are behind.
+"""
+
+SNAPSHOT = """
+Pins the window: which offsets of which partitions are read, and which claim-check objects exist. The **manifest** is
+written once; a repeat of the run reads exactly the same. The XCom names it and its counts.
+
+*It fails with ExpiredRangeError:* Kafka's retention has removed a part; the message tells the oldest time that is left.
+"""
+
+DECODE = """
+A Spark job: reads the pinned offsets, decodes them, fetches large messages and drops duplicates. Its result is a
+**changelog** of Parquet files, a report in which every message is accounted for, and a quarantine of what can't be decoded.
+Skipped in a dry run.
+"""
+
+CHECK = """
+Holds the report against the pipeline's **policies** before a target is touched.
+
+*It fails with PolicyStopError:* the message lists what is in quarantine, where to look at it, and how to go on.
+"""
+
+PUBLISH = """
+Records which window is loaded in which target, keeps the run's report beside the changelog, and emits lineage.
+"""
+
+_LOAD = """
+A Spark job: loads the changelog into target **{target}** ({kind}). Repeating it is harmless: a ledger knows what is loaded,
+and no row is replaced by an older version of itself.
+
+Loads of this target run one at a time, in the pool `{pool}`. Each updates the asset `{asset}`.
+"""
+
+_DAG = """
+### {name}
+
+{description}
+
+| | |
+|---|---|
+| topic | `{topic}` |
+| protocol | `{protocol}` |
+| tables | {tables} |
+| targets | {targets} |
+| artefacts | `{artifacts}` |
+| file | `{file}` |
+
+A run replays one **window** of commit time: the schedule's interval, or From and To of the trigger form. To load a stretch of
+the past, use **Backfill**. All artefacts of a run are kept; running a window again reads what was pinned the first time.
+{warnings}"""
+
+
+def dag(loaded: LoadedPipeline) -> str:
+    """The page of the DAG."""
+    pipeline = loaded.pipeline
+    warnings = "".join(f"\n* {warning}" for warning in loaded.warnings)
+    return _DAG.format(
+        name=pipeline.name,
+        description=pipeline.description,
+        topic=loaded.changefeed.topic,
+        protocol=loaded.changefeed.protocol,
+        tables=", ".join(f"`{pattern}`" for pattern in pipeline.tables),
+        targets=", ".join(f"{target.name} ({_kind(target)})" for target in pipeline.targets),
+        artifacts=pipeline.artifacts,
+        file=loaded.path,
+        warnings=f"\n**Notes on the configuration**\n{warnings}\n" if warnings else "",
+    )
+
+
+def load(pipeline: str, target: TargetConfig) -> str:
+    """The page of the task that loads *target*."""
+    return _LOAD.format(
+        target=target.name,
+        kind=_kind(target),
+        pool=pool_name(pipeline, target.name),
+        asset=asset_name(pipeline, target.name),
+    )
+
+
+def _kind(target: TargetConfig) -> str:
+    if isinstance(target, PostgresTarget):
+        return f"PostgreSQL by connection {target.connection}"
+    return f"Parquet below {target.uri}"

@@ -1,0 +1,81 @@
+"""Makes the DAG of a pipeline."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import DAG, Asset, CronDataIntervalTimetable
+
+from ticdc_replay.airflow import docs, naming
+from ticdc_replay.airflow.form import params
+from ticdc_replay.airflow.operators.await_watermark import AwaitWatermarkOperator
+from ticdc_replay.airflow.operators.check import CheckOperator
+from ticdc_replay.airflow.operators.publish import PublishOperator
+from ticdc_replay.airflow.operators.snapshot import SnapshotOperator
+from ticdc_replay.airflow.operators.spark_job import DecodeOperator, LoadOperator
+from ticdc_replay.airflow.retries import retry_policy
+from ticdc_replay.config.load import load_pipeline
+from ticdc_replay.config.pipeline import Pipeline
+
+
+def build_dag(path: str | Path) -> DAG:
+    """The DAG ``ticdc_replay_<name>`` of the pipeline in *path*.
+
+    Reads that file, and the changefeed's TOML where it is given by path, and nothing else. Raises ConfigError.
+    """
+    loaded = load_pipeline(path)
+    pipeline, schedule = loaded.pipeline, loaded.pipeline.schedule
+    file = str(loaded.path)
+    with DAG(
+        dag_id=naming.dag_id(pipeline.name),
+        description=pipeline.description or f"Replays the changefeed of topic {loaded.changefeed.topic}",
+        doc_md=docs.dag(loaded),
+        schedule=CronDataIntervalTimetable(schedule.cron, timezone=schedule.timezone),
+        start_date=schedule.start,
+        catchup=schedule.catchup,
+        max_active_runs=schedule.max_active_runs,
+        is_paused_upon_creation=schedule.paused,
+        params=params(pipeline),
+        tags={"ticdc-replay", *(target.type for target in pipeline.targets)},
+        default_args=_default_args(pipeline),
+    ) as dag:
+        await_watermark = AwaitWatermarkOperator(
+            task_id=naming.AWAIT_WATERMARK,
+            pipeline_file=file,
+            # A task that defers can be failed by Airflow itself (apache/airflow issues 71580, 72716): always try again.
+            retries=max(1, pipeline.retries.attempts),
+            doc_md=docs.AWAIT_WATERMARK,
+        )
+        snapshot = SnapshotOperator(task_id=naming.SNAPSHOT, pipeline_file=file, doc_md=docs.SNAPSHOT)
+        decode = DecodeOperator(pipeline_file=file, pipeline=pipeline, doc_md=docs.DECODE)
+        check = CheckOperator(task_id=naming.CHECK, pipeline_file=file, doc_md=docs.CHECK)
+        loads = [
+            LoadOperator(
+                target=target.name,
+                pipeline_file=file,
+                pipeline=pipeline,
+                pool=naming.pool_name(pipeline.name, target.name),
+                outlets=[Asset(name=naming.asset_name(pipeline.name, target.name))],
+                doc_md=docs.load(pipeline.name, target),
+            )
+            for target in pipeline.targets
+        ]
+        publish = PublishOperator(
+            task_id=naming.PUBLISH,
+            pipeline_file=file,
+            trigger_rule="none_failed_min_one_success",
+            doc_md=docs.PUBLISH,
+        )
+        await_watermark >> snapshot >> decode >> check >> loads >> publish
+    return dag
+
+
+def _default_args(pipeline: Pipeline) -> dict[str, Any]:
+    return {
+        "owner": "ticdc-replay",
+        "retries": pipeline.retries.attempts,
+        "retry_delay": timedelta(seconds=pipeline.retries.delay_seconds),
+        "retry_exponential_backoff": True,
+        "max_retry_delay": timedelta(minutes=30),
+        "retry_policy": retry_policy(pipeline.retries),
+    }

@@ -1,0 +1,119 @@
+"""The form of a manual run, and what a run's answers mean."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from airflow.sdk import Param
+
+from ticdc_replay.config.pipeline import Pipeline
+from ticdc_replay.domain import tso
+from ticdc_replay.domain.errors import ConfigError
+from ticdc_replay.domain.window import Window
+
+_HOW = "Trigger with From and To, or let the schedule or a backfill start the run"
+
+
+class RunOptions(msgspec.Struct, frozen=True):
+    """What one run does beside its window."""
+
+    tables: tuple[str, ...]
+    targets: tuple[str, ...]
+    dry_run: bool
+    repin: bool
+    reload: bool
+
+
+def params(pipeline: Pipeline) -> dict[str, Param]:
+    """The fields of the trigger form; a backfill takes the same names in its JSON configuration."""
+    targets = [target.name for target in pipeline.targets]
+    return {
+        "from": Param(
+            None,
+            type=["null", "string"],
+            format="date-time",
+            title="From",
+            description="Start of the window, included. Empty: the interval of the schedule",
+        ),
+        "to": Param(
+            None,
+            type=["null", "string"],
+            format="date-time",
+            title="To",
+            description="End of the window, not included",
+        ),
+        "tables": Param(
+            list(pipeline.tables),
+            type="array",
+            items={"type": "string", "pattern": r"^[^.]+\..+$"},
+            minItems=1,
+            title="Tables",
+            description="schema.table patterns, one a line, with * and ?",
+        ),
+        "targets": Param(
+            targets,
+            type="array",
+            items={"type": "string", "enum": targets},
+            minItems=1,
+            uniqueItems=True,
+            examples=targets,
+            title="Targets",
+            description="Where to load",
+        ),
+        "dry_run": Param(
+            False,
+            type="boolean",
+            title="Dry run",
+            description="Pin the window and tell what would be read; nothing is decoded or loaded",
+        ),
+        "repin": Param(
+            False,
+            type="boolean",
+            title="Pin anew",
+            description="Look for the window's offsets again instead of reading what an earlier run pinned",
+        ),
+        "reload": Param(
+            False,
+            type="boolean",
+            title="Reload",
+            description="Load again though the target's ledger says that the window is loaded",
+        ),
+    }
+
+
+def run_window(context: Mapping[str, Any]) -> Window:
+    """The window of a run: From and To of the form, else the run's data interval.
+
+    Raises ConfigError where the run has neither, or they are no window.
+    """
+    answers = context["params"]
+    start, end = answers["from"], answers["to"]
+    source = "the form's From and To"
+    if (start is None) != (end is None):
+        raise ConfigError(f"of From and To only one is given; {_HOW}")
+    if start is None:
+        source = "the run's data interval"
+        start, end = context.get("data_interval_start"), context.get("data_interval_end")
+    if start is None or end is None:
+        raise ConfigError(f"this run has neither From and To nor a data interval, so it has no window. {_HOW}")
+    try:
+        return Window(_moment(start), _moment(end))
+    except ValueError as error:
+        raise ConfigError(f"{source} ({start} to {end}) is no window: {error}. {_HOW}") from None
+
+
+def run_options(context: Mapping[str, Any]) -> RunOptions:
+    """The other answers of the form."""
+    answers = context["params"]
+    return RunOptions(
+        tables=tuple(answers["tables"]),
+        targets=tuple(answers["targets"]),
+        dry_run=answers["dry_run"],
+        repin=answers["repin"],
+        reload=answers["reload"],
+    )
+
+
+def _moment(value: str | datetime) -> int:
+    return tso.from_datetime(datetime.fromisoformat(value) if isinstance(value, str) else value)

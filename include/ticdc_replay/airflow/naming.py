@@ -1,0 +1,27 @@
+"""What things are called in Airflow."""
+
+AWAIT_WATERMARK = "await_watermark"
+SNAPSHOT = "snapshot"
+DECODE = "decode"
+CHECK = "check"
+PUBLISH = "publish"
+
+
+def dag_id(pipeline: str) -> str:
+    """The DAG of *pipeline*."""
+    return f"ticdc_replay_{pipeline}"
+
+
+def load_task_id(target: str) -> str:
+    """The task that loads *target*."""
+    return f"load_{target}"
+
+
+def pool_name(pipeline: str, target: str) -> str:
+    """The pool in which *target* of *pipeline* is loaded: one slot, so that loads of two runs don't collide."""
+    return f"ticdc_replay_{pipeline}_{target}"
+
+
+def asset_name(pipeline: str, target: str) -> str:
+    """The asset that each load of *target* updates, for DAGs that want to run after it."""
+    return f"ticdc_replay/{pipeline}/{target}"

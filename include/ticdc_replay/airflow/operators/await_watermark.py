@@ -1,0 +1,50 @@
+"""Waits until a window is complete in Kafka."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from ticdc_replay.airflow.form import run_window
+from ticdc_replay.airflow.operators.base import ReplayOperator
+from ticdc_replay.airflow.trigger import WatermarkTrigger
+from ticdc_replay.domain import errors
+
+
+class AwaitWatermarkOperator(ReplayOperator):
+    """Succeeds once every live partition has carried a resolved-ts at or after the end of the window.
+
+    Looks first, and waits in the triggerer only if need be. Raises WatermarkNotReachedError after the pipeline's
+    ``window.timeout_minutes``.
+    """
+
+    def execute(self, context: Mapping[str, Any]) -> str:
+        from ticdc_replay.stages.watermark import watermark_status
+
+        window = run_window(context)
+        self.log.info("Window %s", window)
+        with self.replay_context() as replay:
+            status = watermark_status(replay, window)
+            if status.reached:
+                return str(status)
+            settings = replay.pipeline.window
+        self.log.info("Not yet: %s", status)
+        deadline = datetime.now(UTC) + timedelta(minutes=settings.timeout_minutes)
+        self.defer(
+            trigger=WatermarkTrigger(
+                self.pipeline_file, window.from_ts, window.to_ts, settings.poll_seconds, deadline.isoformat()
+            ),
+            method_name="resume",
+        )
+        raise AssertionError("defer does not return")
+
+    def resume(self, context: Mapping[str, Any], event: Mapping[str, str]) -> str:
+        """Go on with what the trigger saw."""
+        message = event["message"]
+        if event["outcome"] == "reached":
+            return message
+        if event["outcome"] == "late":
+            raise errors.WatermarkNotReachedError(
+                f"window {run_window(context)}: {message}. It was waited for as long as window.timeout_minutes says; "
+                "see whether the changefeed is running, then clear this task"
+            )
+        raise getattr(errors, event["error"], errors.PermanentError)(message)

@@ -1,0 +1,39 @@
+"""Pins what a run reads."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ticdc_replay.airflow.form import run_options, run_window
+from ticdc_replay.airflow.operators.base import ReplayOperator
+
+
+class SnapshotOperator(ReplayOperator):
+    """Fixes the window's input in a manifest, and writes the job spec of the decode (not in a dry run)."""
+
+    def execute(self, context: Mapping[str, Any]) -> dict[str, Any]:
+        from ticdc_replay.stages.jobs import write_decode_job
+        from ticdc_replay.stages.pin import pin
+
+        window, options = run_window(context), run_options(context)
+        with self.replay_context() as replay:
+            pinned = pin(replay, window, repin=options.repin)
+            manifest = pinned.manifest
+            ranges = manifest.ranges()
+            summary: dict[str, Any] = {
+                "window": str(window),
+                "grade": manifest.grade,
+                "manifest": pinned.uri,
+                "input_hash": manifest.input_hash,
+                "partitions": len(ranges),
+                "messages": sum(part.length for part in ranges),
+                "claim_check_objects": manifest.inventory.count if manifest.inventory else None,
+            }
+            for part in ranges:
+                self.log.info("%s[%d]: offsets %d to %d", part.topic, part.partition, part.start, part.end)
+            for reason in manifest.reasons:
+                self.log.warning("Not proven: %s", reason)
+            if options.dry_run:
+                self.log.info("Dry run: nothing is decoded or loaded")
+                return summary
+            job = write_decode_job(replay, pinned, options.tables)
+        return summary | {"run_hash": job.run_hash, "decode_job": job.uri}

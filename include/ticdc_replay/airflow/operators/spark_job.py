@@ -1,0 +1,121 @@
+"""Runs one of the scripts in ``spark_jobs/`` on a job spec."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from airflow.exceptions import AirflowException
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk.exceptions import AirflowSkipException
+
+from ticdc_replay.airflow.connections import private_file, resolve
+from ticdc_replay.airflow.form import RunOptions, run_options
+from ticdc_replay.airflow.naming import CHECK, DECODE, SNAPSHOT, load_task_id
+from ticdc_replay.airflow.operators.base import load
+from ticdc_replay.airflow.settings import spark_jobs_folder
+from ticdc_replay.config.pipeline import Pipeline
+from ticdc_replay.domain.errors import ConfigError, PermanentError, TransientError
+from ticdc_replay.jobspec import EXIT_PERMANENT, EXIT_TRANSIENT
+
+# SparkSubmitHook tells the exit code, and the end of the driver's output, in its error's text only.
+_EXIT_CODE = re.compile(r"Error code is: (\d+)\.")
+_DRIVER_ERROR = re.compile(r"ERROR ticdc_replay\.spark: (.*?)(?=\n\d\d\d?\d?[-/]\d\d[-/]|\Z)", re.DOTALL)
+
+
+class SparkJobOperator(SparkSubmitOperator):
+    """Submits *script* with one argument, *job*: the URI of a job spec.
+
+    The driver runs here (client mode) and gets its connections from a private file, whose path reaches it through the
+    environment: no secret in a command line, a Spark property, a log or a template. Raises PermanentError or TransientError
+    with the driver's own message, by its exit code.
+    """
+
+    template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "job")
+    ui_color = "#fdf0d5"
+
+    def __init__(self, *, pipeline_file: str, pipeline: Pipeline, script: str, job: str, **kwargs: Any) -> None:
+        super().__init__(
+            conn_id=pipeline.connections.spark,
+            name=f"{pipeline.name} {kwargs['task_id']}",
+            conf={"spark.ui.enabled": "false", **pipeline.spark.conf},
+            application_args=[job],
+            **kwargs,
+        )
+        self.pipeline_file = pipeline_file
+        self.script = script
+        self.job = job
+
+    def execute(self, context: Mapping[str, Any]) -> None:
+        self._skip_unless_wanted(run_options(context))
+        if not self.job:
+            raise ConfigError(f"{self.task_id}: the task before left no job spec; clear the run from there on")
+        pipeline = load(self.pipeline_file).pipeline
+        self._refuse_cluster_mode(pipeline)
+        self.application = str(spark_jobs_folder() / self.script)
+        with private_file(resolve(self._connection_ids(pipeline), pipeline)):
+            try:
+                super().execute(context)
+            except AirflowException as error:
+                raise _explained(error, self.task_id) from error
+
+    def _skip_unless_wanted(self, options: RunOptions) -> None:
+        raise NotImplementedError
+
+    def _connection_ids(self, pipeline: Pipeline) -> list[str]:
+        """The connections that the job needs, and no more."""
+        raise NotImplementedError
+
+    def _refuse_cluster_mode(self, pipeline: Pipeline) -> None:
+        conn_id = pipeline.connections.spark
+        extra = resolve([conn_id], pipeline)[conn_id].extra
+        if extra.get("deploy-mode") == "cluster":
+            raise ConfigError(
+                f"connection {conn_id!r}: deploy-mode cluster is not supported: the driver would run on another machine, "
+                "where the private file with its connections does not exist; set deploy-mode to client"
+            )
+
+
+class DecodeOperator(SparkJobOperator):
+    """Decodes the pinned range into a changelog. Skipped in a dry run."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        job = f"{{{{ (ti.xcom_pull(task_ids='{SNAPSHOT}') or {{}}).get('decode_job', '') }}}}"
+        super().__init__(task_id=DECODE, script="decode.py", job=job, **kwargs)
+
+    def _skip_unless_wanted(self, options: RunOptions) -> None:
+        if options.dry_run:
+            raise AirflowSkipException("Dry run: the window is pinned; nothing is decoded or loaded")
+
+    def _connection_ids(self, pipeline: Pipeline) -> list[str]:
+        named = pipeline.connections
+        return [conn_id for conn_id in (named.kafka, named.claim_check, named.artifacts) if conn_id]
+
+
+class LoadOperator(SparkJobOperator):
+    """Loads the changelog into one target. Skipped where the run's form leaves the target out."""
+
+    def __init__(self, *, target: str, **kwargs: Any) -> None:
+        job = f"{{{{ ((ti.xcom_pull(task_ids='{CHECK}') or {{}}).get('load_jobs') or {{}}).get('{target}', '') }}}}"
+        super().__init__(task_id=load_task_id(target), script="load.py", job=job, **kwargs)
+        self.target = target
+
+    def _skip_unless_wanted(self, options: RunOptions) -> None:
+        if self.target not in options.targets:
+            raise AirflowSkipException(f"Target {self.target} is not among the targets of this run")
+
+    def _connection_ids(self, pipeline: Pipeline) -> list[str]:
+        target = next(target for target in pipeline.targets if target.name == self.target)
+        return [conn_id for conn_id in (pipeline.connections.artifacts, target.connection) if conn_id]
+
+
+def _explained(error: Exception, task: str) -> Exception:
+    """*error* of SparkSubmitHook as what the driver's exit code says it is."""
+    text = str(error)
+    code = _EXIT_CODE.search(text)
+    kinds = {str(EXIT_PERMANENT): PermanentError, str(EXIT_TRANSIENT): TransientError}
+    kind = kinds.get(code[1]) if code else None
+    if kind is None:
+        return error
+    told = _DRIVER_ERROR.findall(text)
+    message = told[-1].strip() if told else "the driver's message stands in this task's log"
+    return kind(f"{task}: {message}")
