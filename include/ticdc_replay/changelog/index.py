@@ -9,6 +9,7 @@ import msgspec
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.tables import TableName, TableSchema
 from ticdc_replay.domain.window import Window
+from ticdc_replay.schemas.changes import TableChanges
 
 
 class DataFile(msgspec.Struct, frozen=True):
@@ -110,6 +111,9 @@ class ChangelogIndex(msgspec.Struct, frozen=True, kw_only=True):
     ranges: tuple[OffsetRange, ...]
     tables: tuple[TableVersion, ...]
     ddl: tuple[Ddl, ...]
+    changes: tuple[TableChanges, ...]
+    """What each DDL of the window does to the tables it touches, in order of commitTs: told here because only decode knows
+    the definitions just before it."""
     quarantine_files: tuple[str, ...]
     reference_files: tuple[str, ...]
     sparse_index_files: tuple[str, ...]
@@ -123,6 +127,7 @@ class ChangelogIndex(msgspec.Struct, frozen=True, kw_only=True):
     def table_names(self) -> list[TableName]:
         """Every table with rows or DDL in the window, sorted."""
         names = {version.schema.name for version in self.tables}
+        names |= {change.table for change in self.changes if change.table.table}
         names |= {TableName(ddl.schema, ddl.table) for ddl in self.ddl if ddl.table}
         return sorted(names)
 

@@ -12,14 +12,24 @@ from ticdc_replay.changelog.index import (
 )
 from ticdc_replay.decode.deduplicate import Rewritten
 from ticdc_replay.decode.tasks import SplitResult, VersionFile, add_events, add_messages
+from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.jobspec import DecodeJob
+from ticdc_replay.schemas.changes import changes_of
+from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.snapshot.manifest import Manifest
 
 
 def assemble(
-    job: DecodeJob, manifest: Manifest, results: Sequence[SplitResult], rewritten: Sequence[Rewritten]
+    job: DecodeJob,
+    manifest: Manifest,
+    history: SchemaHistory,
+    results: Sequence[SplitResult],
+    rewritten: Sequence[Rewritten],
 ) -> ChangelogIndex:
-    """The index of the files that *results* left, after those in *rewritten* were written anew."""
+    """The index of the files that *results* left, after those in *rewritten* were written anew.
+
+    *history* is the one that the rows were typed with.
+    """
     by_old = {entry.old: entry for entry in rewritten}
     events = add_events(result.events for result in results)
     reasons: Counter[str] = Counter()
@@ -42,6 +52,7 @@ def assemble(
     events.duplicates += data_dropped
     events.written -= data_dropped
     events.conflicts += sum(entry.conflicts for entry in by_old.values())
+    ddl = _distinct_ddl(results)
     return ChangelogIndex(
         pipeline=job.pipeline,
         run_hash=job.run_hash,
@@ -50,7 +61,8 @@ def assemble(
         window=manifest.window,
         ranges=tuple(manifest.ranges()),
         tables=tables,
-        ddl=_distinct_ddl(results),
+        ddl=ddl,
+        changes=tuple(change for entry in ddl for change in changes_of(_event(entry), history)),
         quarantine_files=tuple(quarantine_files),
         reference_files=tuple(result.references_file for result in results if result.references_file is not None),
         sparse_index_files=tuple(
@@ -99,6 +111,10 @@ def _distinct_ddl(results: Sequence[SplitResult]) -> tuple[Ddl, ...]:
         for ddl in result.ddl:
             first.setdefault((ddl.commit_ts, ddl.schema, ddl.table, ddl.query), ddl)
     return tuple(sorted(first.values(), key=lambda ddl: (ddl.commit_ts, ddl.topic, ddl.partition, ddl.offset)))
+
+
+def _event(ddl: Ddl) -> DdlEvent:
+    return DdlEvent(0, ddl.commit_ts, ddl.schema, ddl.table, ddl.query, ddl.type)
 
 
 def _watermark(manifest: Manifest) -> int | None:

@@ -48,7 +48,7 @@ def run_decode(spark: SparkSession, job: DecodeJob, connections: Connections) ->
     )
     results = run_tasks(spark, decode, splits, "decode")
     rewritten = _drop_duplicates(spark, job, connections, results, buckets)
-    index = store.commit(assemble(job, manifest, results, rewritten))
+    index = store.commit(assemble(job, manifest, history, results, rewritten))
     log.info("changelog %s: %s", job.run_hash, index.report.events)
     return index
 

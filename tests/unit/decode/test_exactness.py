@@ -71,7 +71,7 @@ def decode(
         rewrite(filesystem, root, file, [surplus.name for surplus in found if file in surplus.files]) for file in files
     ]
     manifest = Manifest(pipeline="p", changefeed_hash="", window=WINDOW, grade="proven", topics=(), pinned_at_ms=0)
-    index = assemble(job, manifest, results, rewritten)
+    index = assemble(job, manifest, SchemaHistory(), results, rewritten)
     rows = []
     for table in index.tables:
         for file in table.files:
