@@ -1,0 +1,177 @@
+"""Connecting to the state store's database and bringing it to the newest schema."""
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from alembic.util.exc import CommandError
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
+from tenacity import retry, retry_if_exception, stop_after_delay, wait_random
+
+from ticdc_replay.domain.errors import (
+    AuthenticationError,
+    ConfigError,
+    PermanentError,
+    TicdcReplayError,
+    TransientError,
+)
+
+_LOCK_TIMEOUT_S = 30
+_CONNECT_TIMEOUT_S = 10
+_MIGRATION_LOCK = 0x7469_6364_635F_7270  # any number that only this library uses: "ticdc_rp"
+_REFUSED = ("password authentication failed", "no pg_hba.conf entry", 'role "', "no password supplied")
+
+_migrating = threading.Lock()
+"""Alembic keeps what it works on in module variables, so one migration at a time in a process."""
+
+
+class Database:
+    """One database of a URL, thread-safe."""
+
+    def __init__(self, url: str) -> None:
+        self._url = _parse(url)
+        self.dialect = self._url.get_backend_name()
+        self.name = self._url.render_as_string(hide_password=True)
+        self._engine = _engine(self._url)
+
+    def close(self) -> None:
+        """Close the pooled connections."""
+        self._engine.dispose()
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A transaction that only reads."""
+        with self._errors(), self._engine.connect() as connection, connection.begin():
+            yield connection
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A transaction that writes: committed at the end, rolled back on any error."""
+        with self._errors(), self._engine.connect() as connection:
+            connection = connection.execution_options(writes=True)
+            with connection.begin():
+                yield connection
+
+    def migrate(self) -> None:
+        """Bring the schema to the newest version, once, however many processes start at the same time.
+
+        Raises PermanentError where a newer library has been here.
+        """
+        config = Config()
+        config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+        scripts = ScriptDirectory.from_config(config)
+        with self._errors():
+            if self.dialect == "sqlite":
+                self._prepare_file()
+            with self.reading() as connection:
+                if self._revision(connection, scripts) == scripts.get_current_head():
+                    return
+            with _migrating, self.writing() as connection:
+                if self.dialect == "postgresql":
+                    connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
+                if self._revision(connection, scripts) != scripts.get_current_head():
+                    config.attributes["connection"] = connection
+                    command.upgrade(config, "head")
+
+    def _revision(self, connection: Connection, scripts: ScriptDirectory) -> str | None:
+        revision = MigrationContext.configure(connection).get_current_revision()
+        if revision is not None:
+            try:
+                scripts.get_revision(revision)
+            except CommandError:
+                raise PermanentError(
+                    f"the state store {self.name} has schema {revision}, which this version does not know: a newer ticdc-replay "
+                    "has migrated it; upgrade this installation"
+                ) from None
+        return revision
+
+    def _prepare_file(self) -> None:
+        if self._url.database:
+            Path(self._url.database).parent.mkdir(parents=True, exist_ok=True)
+        _use_write_ahead_log(self._engine)
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except SQLAlchemyError as error:
+            raise self._translated(error) from error
+        except OSError as error:
+            raise PermanentError(f"the state store {self.name} can't be opened: {error}") from error
+
+    def _translated(self, error: SQLAlchemyError) -> TicdcReplayError:
+        reason = str(error.orig) if isinstance(error, DBAPIError) else str(error)
+        message = f"state store {self.name}: {reason.strip()}"
+        if any(sign in reason for sign in _REFUSED) and "FATAL" in reason:
+            return AuthenticationError(f"{message}; check login and password of the state connection")
+        if "FATAL" in reason and "does not exist" in reason:
+            return ConfigError(f"{message}; create it, or correct the schema field of the state connection")
+        if "unable to open database file" in reason or "readonly database" in reason:
+            return PermanentError(f"{message}; the folder must exist and be writable")
+        if isinstance(error, OperationalError | InterfaceError):
+            return TransientError(message)
+        return PermanentError(message)
+
+
+def _parse(url: str) -> URL:
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise ConfigError(
+            "the URL of the state store can't be read; it looks like sqlite:////folder/state.db or "
+            "postgresql+psycopg://user@host:5432/database"
+        ) from None
+    if parsed.get_backend_name() == "postgresql":
+        return parsed.set(drivername="postgresql+psycopg")
+    if parsed.get_backend_name() == "sqlite" and parsed.database not in (None, "", ":memory:"):
+        return parsed
+    raise ConfigError(
+        f"no state store at {parsed.render_as_string()}: a SQLite file or a PostgreSQL database is needed"
+    )
+
+
+def _engine(url: URL) -> Engine:
+    if url.get_backend_name() == "postgresql":
+        options: dict[str, Any] = {"connect_timeout": _CONNECT_TIMEOUT_S, "application_name": "ticdc-replay"}
+        return create_engine(url, pool_pre_ping=True, connect_args=options)
+    engine = create_engine(url, connect_args={"timeout": _LOCK_TIMEOUT_S})
+
+    @event.listens_for(engine, "connect")
+    def _leave_transactions_to_us(connection: Any, _: Any) -> None:
+        connection.isolation_level = None  # the driver would begin them too late: not before DDL, not before a read
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        # A transaction that read first and then writes could fail at once instead of waiting for the lock.
+        writes = connection.get_execution_options().get("writes", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+def _is_locked(error: BaseException) -> bool:
+    return isinstance(error, OperationalError) and "locked" in str(error)
+
+
+@retry(
+    retry=retry_if_exception(_is_locked),
+    stop=stop_after_delay(_LOCK_TIMEOUT_S),
+    wait=wait_random(0.01, 0.1),
+    reraise=True,
+)
+def _use_write_ahead_log(engine: Engine) -> None:
+    """Let readers and a writer work at the same time. Kept in the file; SQLite's own waiting does not cover the change."""
+    connection = engine.raw_connection()
+    try:
+        connection.cursor().execute("PRAGMA journal_mode=WAL")
+    except Exception as error:
+        raise OperationalError("PRAGMA journal_mode=WAL", None, error) from error
+    finally:
+        connection.close()

@@ -1,0 +1,1 @@
+"""Alembic migrations of the state store. ``database.Database.migrate`` runs them; there is no alembic.ini."""

@@ -1,0 +1,1 @@
+"""One module per schema version, in order of their numbers. A released one never changes."""

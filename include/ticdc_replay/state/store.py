@@ -1,0 +1,254 @@
+"""Reading and writing the state store."""
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, Row, Select, Table, func, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from ticdc_replay.domain.tables import TableName
+from ticdc_replay.domain.window import Window
+from ticdc_replay.schemas.history import Epoch
+from ticdc_replay.state import tables
+from ticdc_replay.state.database import Database
+from ticdc_replay.state.records import Coverage, KnownSchema, ReferenceFile, Run, SchemaSource, Stretch, WindowManifest
+
+_ROWS_PER_STATEMENT = 1_000
+
+
+def open_state(url: str) -> "StateStore":
+    """The state store at the SQLAlchemy URL *url*: a SQLite file (made if absent) or a PostgreSQL database.
+
+    Brings the schema to the newest version. Raises ConfigError for another kind of URL or a missing database,
+    AuthenticationError, TransientError when the server is away, PermanentError where a newer library has migrated it.
+    """
+    database = Database(url)
+    database.migrate()
+    return StateStore(database)
+
+
+class StateStore:
+    """What is known across runs. Thread-safe; every method is one transaction.
+
+    Writing a record again replaces it, so a retry does no harm. Every method may raise TransientError (locked, server away).
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._insert = postgresql.insert if database.dialect == "postgresql" else sqlite.insert
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._database.close()
+
+    def manifest_of(self, pipeline: str, window: Window) -> WindowManifest | None:
+        """The manifest that *window* has, None where it is not pinned yet."""
+        with self._database.reading() as connection:
+            return _active_manifest(connection, pipeline, window)
+
+    def last_manifest(self, pipeline: str) -> WindowManifest | None:
+        """The manifest of *pipeline* that was pinned last, of any window."""
+        wanted = _manifests(pipeline).order_by(tables.window_manifest.c.pinned_at_ms.desc()).limit(1)
+        with self._database.reading() as connection:
+            row = connection.execute(wanted).one_or_none()
+        return _window_manifest(row) if row else None
+
+    def register_manifest(self, made: WindowManifest, *, replaces: WindowManifest | None = None) -> WindowManifest:
+        """Give the window the manifest *made*, and return the one that it has from now on.
+
+        That is another than *made* where a run that pinned the same window at the same time was faster. An existing
+        manifest is replaced only if it is still *replaces*.
+        """
+        table = tables.window_manifest
+        with self._database.writing() as connection:
+            if replaces is not None:
+                connection.execute(
+                    update(table)
+                    .where(*_is_window(made.pipeline, made.window), table.c.superseded_at_ms.is_(None))
+                    .where(table.c.input_hash == replaces.input_hash, table.c.pinned_at_ms == replaces.pinned_at_ms)
+                    .values(superseded_at_ms=int(time.time() * 1000))
+                )
+            values = {
+                "pipeline": made.pipeline,
+                "from_ts": made.window.from_ts,
+                "to_ts": made.window.to_ts,
+                "input_hash": made.input_hash,
+                "name": made.name,
+                "pinned_at_ms": made.pinned_at_ms,
+            }
+            connection.execute(self._insert(table).values(values).on_conflict_do_nothing())
+            winner = _active_manifest(connection, made.pipeline, made.window)
+        assert winner is not None
+        return winner
+
+    def record_run(self, run: Run) -> None:
+        """Keep what is known of *run* now."""
+        values = msgspec.structs.asdict(run)
+        window = values.pop("window")
+        self._replace(tables.run, [{**values, "from_ts": window.from_ts, "to_ts": window.to_ts}])
+
+    def run(self, pipeline: str, run_hash: str) -> Run | None:
+        """The run called *run_hash*."""
+        wanted = select(tables.run).where(tables.run.c.pipeline == pipeline, tables.run.c.run_hash == run_hash)
+        with self._database.reading() as connection:
+            row = connection.execute(wanted).one_or_none()
+        return _run(row) if row else None
+
+    def runs(self, pipeline: str) -> list[Run]:
+        """The runs of *pipeline*, latest window first."""
+        columns = tables.run.c
+        wanted = select(tables.run).where(columns.pipeline == pipeline)
+        with self._database.reading() as connection:
+            rows = connection.execute(wanted.order_by(columns.from_ts.desc(), columns.started_at_ms.desc())).all()
+        return [_run(row) for row in rows]
+
+    def record_coverage(self, records: Iterable[Coverage]) -> None:
+        """Note that targets hold these windows."""
+        self._replace(
+            tables.coverage,
+            [
+                {
+                    "pipeline": record.pipeline,
+                    "target": record.target,
+                    "schema": record.table.schema,
+                    "table": record.table.table,
+                    "from_ts": record.window.from_ts,
+                    "to_ts": record.window.to_ts,
+                    "run_hash": record.run_hash,
+                    "quality": record.quality,
+                    "loaded_at_ms": record.loaded_at_ms,
+                }
+                for record in records
+            ],
+        )
+
+    def coverage(self, pipeline: str) -> list[Coverage]:
+        """What the targets of *pipeline* hold, by target, table and window."""
+        with self._database.reading() as connection:
+            rows = connection.execute(select(tables.coverage).where(tables.coverage.c.pipeline == pipeline)).all()
+        return sorted(
+            Coverage(
+                row.pipeline,
+                row.target,
+                TableName(row.schema, row.table),
+                Window(row.from_ts, row.to_ts),
+                row.run_hash,
+                row.quality,
+                row.loaded_at_ms,
+            )
+            for row in rows
+        )
+
+    def record_schemas(self, pipeline: str, epochs: Iterable[Epoch], source: SchemaSource) -> None:
+        """Keep spans of the schema history; one that is known already is replaced."""
+        self._replace(
+            tables.schema_history,
+            [
+                {
+                    "pipeline": pipeline,
+                    "schema": epoch.name.schema,
+                    "table": epoch.name.table,
+                    "after": epoch.after,
+                    "epoch": msgspec.json.encode(epoch).decode(),
+                    "source": source,
+                }
+                for epoch in epochs
+            ],
+        )
+
+    def schemas(self, pipeline: str) -> list[KnownSchema]:
+        """The schema history of *pipeline*, oldest first."""
+        columns = tables.schema_history.c
+        wanted = select(columns.epoch, columns.source).where(columns.pipeline == pipeline)
+        with self._database.reading() as connection:
+            rows = connection.execute(wanted.order_by(columns.after, columns.schema, columns.table)).all()
+        return [KnownSchema(msgspec.json.decode(row.epoch, type=Epoch), row.source) for row in rows]
+
+    def record_stretches(self, pipeline: str, stretches: Iterable[Stretch]) -> None:
+        """Keep the sparse index of a decoded range."""
+        self._replace(
+            tables.sparse_index,
+            [
+                {
+                    "pipeline": pipeline,
+                    "topic_id": stretch.topic_id,
+                    "partition": stretch.partition,
+                    "start_offset": stretch.start,
+                    "end_offset": stretch.end,
+                    "min_commit_ts": stretch.min_commit_ts,
+                    "max_commit_ts": stretch.max_commit_ts,
+                }
+                for stretch in stretches
+            ],
+        )
+
+    def stretches_before(
+        self, pipeline: str, topic_id: str, partition: int, offset: int, commit_ts: int
+    ) -> list[Stretch]:
+        """Known stretches from *offset* on, in order, up to the first with an event of *commit_ts* (TSO) or later."""
+        columns = tables.sparse_index.c
+        known = (
+            columns.pipeline == pipeline,
+            columns.topic_id == topic_id,
+            columns.partition == partition,
+            columns.end_offset > offset,
+        )
+        first_needed = select(func.min(columns.start_offset)).where(*known, columns.max_commit_ts >= commit_ts)
+        with self._database.reading() as connection:
+            end = connection.execute(first_needed).scalar_one()
+            wanted = select(tables.sparse_index).where(*known).order_by(columns.start_offset, columns.end_offset)
+            rows = connection.execute(wanted if end is None else wanted.where(columns.start_offset < end)).all()
+        return [
+            Stretch(row.topic_id, row.partition, row.start_offset, row.end_offset, row.min_commit_ts, row.max_commit_ts)
+            for row in rows
+        ]
+
+    def record_reference_files(self, files: Iterable[ReferenceFile]) -> None:
+        """Note the claim-check references that runs left."""
+        self._replace(tables.reference_file, [msgspec.structs.asdict(file) for file in files])
+
+    def reference_files(self, pipeline: str) -> list[ReferenceFile]:
+        """Every file of claim-check references of *pipeline*."""
+        with self._database.reading() as connection:
+            wanted = select(tables.reference_file).where(tables.reference_file.c.pipeline == pipeline)
+            return sorted(ReferenceFile(**row._mapping) for row in connection.execute(wanted).all())
+
+    def _replace(self, table: Table, rows: Sequence[dict[str, Any]]) -> None:
+        """Insert *rows*, replacing those with the same primary key."""
+        keys = [column.name for column in table.primary_key]
+        statement = self._insert(table)
+        others = {column.name: statement.excluded[column.name] for column in table.columns if column.name not in keys}
+        if others:
+            statement = statement.on_conflict_do_update(index_elements=keys, set_=others)
+        else:
+            statement = statement.on_conflict_do_nothing()
+        with self._database.writing() as connection:
+            for at in range(0, len(rows), _ROWS_PER_STATEMENT):
+                connection.execute(statement, rows[at : at + _ROWS_PER_STATEMENT])
+
+
+def _is_window(pipeline: str, window: Window) -> tuple[Any, ...]:
+    columns = tables.window_manifest.c
+    return columns.pipeline == pipeline, columns.from_ts == window.from_ts, columns.to_ts == window.to_ts
+
+
+def _manifests(pipeline: str) -> Select[Any]:
+    return select(tables.window_manifest).where(tables.window_manifest.c.pipeline == pipeline)
+
+
+def _active_manifest(connection: Connection, pipeline: str, window: Window) -> WindowManifest | None:
+    columns = tables.window_manifest.c
+    wanted = select(tables.window_manifest).where(*_is_window(pipeline, window), columns.superseded_at_ms.is_(None))
+    row = connection.execute(wanted).one_or_none()
+    return _window_manifest(row) if row else None
+
+
+def _window_manifest(row: Row[Any]) -> WindowManifest:
+    return WindowManifest(row.pipeline, Window(row.from_ts, row.to_ts), row.input_hash, row.name, row.pinned_at_ms)
+
+
+def _run(row: Row[Any]) -> Run:
+    values = dict(row._mapping)
+    return Run(window=Window(values.pop("from_ts"), values.pop("to_ts")), **values)

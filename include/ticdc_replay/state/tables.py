@@ -1,0 +1,95 @@
+"""The tables of the state store, as the newest migration leaves them. A test holds the two together."""
+
+from sqlalchemy import JSON, BigInteger, Column, Index, Integer, MetaData, Table, Text, text
+
+metadata = MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_name)s",
+        "uq": "uq_%(table_name)s",
+    }
+)
+
+_ACTIVE = text("superseded_at_ms IS NULL")
+
+window_manifest = Table(
+    "window_manifest",
+    metadata,
+    Column("pipeline", Text, primary_key=True),
+    Column("from_ts", BigInteger, primary_key=True),
+    Column("to_ts", BigInteger, primary_key=True),
+    Column("input_hash", Text, primary_key=True),
+    Column("pinned_at_ms", BigInteger, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("superseded_at_ms", BigInteger),
+    # Two runs that pin one window at once: the second insert of an active manifest fails.
+    Index(
+        "uq_window_manifest_active",
+        "pipeline",
+        "from_ts",
+        "to_ts",
+        unique=True,
+        sqlite_where=_ACTIVE,
+        postgresql_where=_ACTIVE,
+    ),
+)
+
+run = Table(
+    "run",
+    metadata,
+    Column("pipeline", Text, primary_key=True),
+    Column("run_hash", Text, primary_key=True),
+    Column("from_ts", BigInteger, nullable=False),
+    Column("to_ts", BigInteger, nullable=False),
+    Column("input_hash", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("started_at_ms", BigInteger, nullable=False),
+    Column("finished_at_ms", BigInteger),
+    Column("index", Text),
+    Column("counts", JSON, nullable=False),
+)
+
+coverage = Table(
+    "coverage",
+    metadata,
+    Column("pipeline", Text, primary_key=True),
+    Column("target", Text, primary_key=True),
+    Column("schema", Text, primary_key=True),
+    Column("table", Text, primary_key=True),
+    Column("from_ts", BigInteger, primary_key=True),
+    Column("to_ts", BigInteger, primary_key=True),
+    Column("run_hash", Text, nullable=False),
+    Column("quality", Text, nullable=False),
+    Column("loaded_at_ms", BigInteger, nullable=False),
+)
+
+schema_history = Table(
+    "schema_history",
+    metadata,
+    Column("pipeline", Text, primary_key=True),
+    Column("schema", Text, primary_key=True),
+    Column("table", Text, primary_key=True),
+    Column("after", BigInteger, primary_key=True),
+    Column("epoch", Text, nullable=False),
+    Column("source", Text, nullable=False),
+)
+
+sparse_index = Table(
+    "sparse_index",
+    metadata,
+    Column("pipeline", Text, primary_key=True),
+    Column("topic_id", Text, primary_key=True),
+    Column("partition", Integer, primary_key=True),
+    Column("start_offset", BigInteger, primary_key=True),
+    Column("end_offset", BigInteger, primary_key=True),
+    Column("min_commit_ts", BigInteger),
+    Column("max_commit_ts", BigInteger),
+)
+
+reference_file = Table(
+    "reference_file",
+    metadata,
+    Column("pipeline", Text, primary_key=True),
+    Column("run_hash", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+)

@@ -1,0 +1,241 @@
+"""The state store, on SQLite and on PostgreSQL."""
+
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import text
+
+from ticdc_replay.domain.errors import AuthenticationError, ConfigError, PermanentError, TransientError
+from ticdc_replay.domain.tables import TableName
+from ticdc_replay.domain.window import Window
+from ticdc_replay.schemas.history import Epoch
+from ticdc_replay.state import (
+    Coverage,
+    KnownSchema,
+    ReferenceFile,
+    Run,
+    StateStore,
+    Stretch,
+    WindowManifest,
+    open_state,
+)
+from ticdc_replay.state.database import Database
+from ticdc_replay.state.tables import metadata
+
+NOON = Window(1000, 2000)
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.integration)])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty database."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/new/folder/state.db"
+    made: str = request.getfixturevalue("make_database")()
+    return made
+
+
+@pytest.fixture
+def state(url: str) -> Iterator[StateStore]:
+    store = open_state(url)
+    yield store
+    store.close()
+
+
+def pinned(input_hash: str, at_ms: int = 1, window: Window = NOON, pipeline: str = "shop") -> WindowManifest:
+    return WindowManifest(pipeline, window, input_hash, f"manifests/{input_hash}.json", at_ms)
+
+
+def test_a_window_keeps_the_manifest_that_came_first(state: StateStore) -> None:
+    assert state.manifest_of("shop", NOON) is None
+    assert state.register_manifest(pinned("a")) == pinned("a")
+    assert state.register_manifest(pinned("b", at_ms=2)) == pinned("a")
+    assert state.manifest_of("shop", NOON) == pinned("a")
+
+
+def test_windows_and_pipelines_are_told_apart(state: StateStore) -> None:
+    later, other = pinned("b", window=Window(2000, 3000)), pinned("c", pipeline="other")
+    for manifest in (pinned("a"), later, other):
+        assert state.register_manifest(manifest) == manifest
+    assert state.manifest_of("shop", NOON) == pinned("a")
+    assert state.manifest_of("other", NOON) == other
+
+
+def test_pinning_anew_replaces_the_manifest_only_if_nobody_else_has(state: StateStore) -> None:
+    state.register_manifest(pinned("a", at_ms=1))
+    assert state.register_manifest(pinned("b", at_ms=2), replaces=pinned("a", at_ms=1)) == pinned("b", at_ms=2)
+    assert state.register_manifest(pinned("c", at_ms=3), replaces=pinned("a", at_ms=1)) == pinned("b", at_ms=2)
+    assert state.register_manifest(pinned("a", at_ms=4), replaces=pinned("b", at_ms=2)) == pinned("a", at_ms=4)
+
+
+def test_the_last_manifest_is_the_one_pinned_last_of_any_window(state: StateStore) -> None:
+    assert state.last_manifest("shop") is None
+    state.register_manifest(pinned("a", at_ms=5))
+    state.register_manifest(pinned("b", at_ms=4, window=Window(2000, 3000)))
+    assert state.last_manifest("shop") == pinned("a", at_ms=5)
+
+
+def test_of_runs_that_register_at_the_same_time_all_see_one_winner(url: str) -> None:
+    open_state(url).close()
+
+    def register(number: int) -> WindowManifest:
+        store = open_state(url)
+        try:
+            return store.register_manifest(pinned(f"hash{number}", at_ms=number))
+        finally:
+            store.close()
+
+    with ThreadPoolExecutor(8) as pool:
+        winners = set(pool.map(register, range(16)))
+    assert len(winners) == 1
+
+
+def test_processes_that_open_a_new_store_at_the_same_time_migrate_it_once(url: str) -> None:
+    program = "import sys; from ticdc_replay.state import open_state; open_state(sys.argv[1]).runs('shop')"
+    running = [
+        subprocess.Popen([sys.executable, "-c", program, url], stderr=subprocess.PIPE, text=True) for _ in range(4)
+    ]
+    assert [(process.communicate()[1], process.returncode) for process in running] == [("", 0)] * 4
+
+
+def test_migrations_and_tables_agree(url: str) -> None:
+    database = Database(url)
+    database.migrate()
+    with database.reading() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+    database.close()
+
+
+def test_a_store_that_a_newer_version_has_migrated_is_left_alone(url: str) -> None:
+    database = Database(url)
+    database.migrate()
+    with database.writing() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    database.close()
+    with pytest.raises(PermanentError, match=r"9999.*newer"):
+        open_state(url)
+
+
+def test_a_run_is_recorded_again_as_it_goes_on(state: StateStore) -> None:
+    run = Run(
+        pipeline="shop",
+        run_hash="r",
+        window=NOON,
+        input_hash="a",
+        status="running",
+        started_at_ms=1,
+        counts={"rows": 1},
+    )
+    done = Run(
+        pipeline="shop", run_hash="r", window=NOON, input_hash="a", status="done", started_at_ms=1, finished_at_ms=9,
+        index="runs/r/index.json", counts={"rows": 2**40},
+    )  # fmt: skip
+    state.record_run(run)
+    assert state.run("shop", "r") == run
+    state.record_run(done)
+    assert state.run("shop", "r") == done
+    assert state.runs("shop") == [done]
+    assert state.run("shop", "other") is None
+
+
+def test_coverage_is_kept_per_target_table_and_window(state: StateStore) -> None:
+    first = Coverage("shop", "pg", TableName("s", "t"), NOON, "r1", "quarantine", 1)
+    again = Coverage("shop", "pg", TableName("s", "t"), NOON, "r2", "complete", 2)
+    other = Coverage("shop", "pg", TableName("s", "u"), Window(2000, 3000), "r3", "complete", 3)
+    state.record_coverage([first, other])
+    state.record_coverage([again])
+    assert state.coverage("shop") == [again, other]
+    assert state.coverage("nothing") == []
+
+
+def test_schema_history_comes_back_oldest_first(state: StateStore) -> None:
+    name = TableName("s", "t")
+    old, new = Epoch(name, 0), Epoch(name, 2**62, unparsed="ALTER … ☃")
+    state.record_schemas("shop", [new], "ddl")
+    state.record_schemas("shop", [old], "declared")
+    state.record_schemas("shop", [new], "ddl")
+    assert state.schemas("shop") == [KnownSchema(old, "declared"), KnownSchema(new, "ddl")]
+
+
+def test_known_stretches_end_where_an_event_is_needed(state: StateStore) -> None:
+    def stretch(start: int, newest: int | None, topic_id: str = "id") -> Stretch:
+        return Stretch(topic_id, 0, start, start + 10, newest, newest)
+
+    state.record_stretches("shop", [stretch(start, newest) for start, newest in ((0, 5), (10, None), (20, 7), (30, 9))])
+    state.record_stretches("shop", [stretch(0, 99, topic_id="recreated")])
+    assert state.stretches_before("shop", "id", 0, 5, commit_ts=9) == [stretch(0, 5), stretch(10, None), stretch(20, 7)]
+    assert state.stretches_before("shop", "id", 0, 20, commit_ts=100) == [stretch(20, 7), stretch(30, 9)]
+    assert state.stretches_before("shop", "id", 0, 0, commit_ts=5) == []
+    assert state.stretches_before("shop", "id", 1, 0, commit_ts=5) == []
+
+
+def test_many_records_are_kept_in_one_go(state: StateStore) -> None:
+    state.record_stretches("shop", [Stretch("id", 0, at, at + 1, at, at) for at in range(2_500)])
+    assert len(state.stretches_before("shop", "id", 0, 0, commit_ts=2_500)) == 2_500
+
+
+def test_reference_files_are_noted_once(state: StateStore) -> None:
+    files = [
+        ReferenceFile("shop", "r", "runs/r/references/1.parquet"),
+        ReferenceFile("shop", "r", "runs/r/references/2.parquet"),
+    ]
+    state.record_reference_files(files)
+    state.record_reference_files(files)
+    assert state.reference_files("shop") == files
+
+
+def test_a_locked_file_is_a_transient_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ticdc_replay.state.database._LOCK_TIMEOUT_S", 0.1)
+    path = tmp_path / "state.db"
+    store = open_state(f"sqlite:///{path}")
+    with sqlite3.connect(path, isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(TransientError, match="locked"):
+            store.register_manifest(pinned("a"))
+        assert store.manifest_of("shop", NOON) is None
+        other.execute("ROLLBACK")
+    assert store.register_manifest(pinned("a")) == pinned("a")
+    store.close()
+
+
+@pytest.mark.parametrize("url", ["mysql://u:hidden@h/d", "sqlite://", "not a url", "sqlite:///:memory:"])
+def test_another_kind_of_database_is_refused_without_showing_its_password(url: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        open_state(url)
+    assert "hidden" not in str(caught.value)
+
+
+def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(PermanentError, match=r"file/state\.db"):
+        open_state(f"sqlite:///{tmp_path}/file/state.db")
+
+
+def test_a_server_that_is_away_is_transient() -> None:
+    with pytest.raises(TransientError) as caught:
+        open_state("postgresql://u:hidden@127.0.0.1:9/d")
+    assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.integration
+def test_a_missing_database_is_a_configuration_error(make_database) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(ConfigError, match=r"no_such_database.*does not exist"):
+        open_state(make_database().rpartition("/")[0] + "/no_such_database")
+
+
+@pytest.mark.integration
+def test_a_wrong_password_is_an_authentication_error(make_database) -> None:  # type: ignore[no-untyped-def]
+    url: str = make_database()
+    with pytest.raises(AuthenticationError) as caught:
+        open_state(
+            url.replace("://", "://nobody:hidden@", 1)
+            if "@" not in url
+            else "postgresql://nobody:hidden@" + url.split("@")[1]
+        )
+    assert "hidden" not in str(caught.value)
