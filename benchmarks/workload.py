@@ -42,7 +42,14 @@ def publish(bootstrap: str, topic: str, messages: Sequence[RawMessage], partitio
     """Send *messages* to a new *topic*: rows in turn to each partition, DDL and resolved events to all, as TiCDC does."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50, "batch.size": 1 << 20, "queue.buffering.max.messages": 100_000})
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "linger.ms": 50,
+            "batch.size": 1 << 20,
+            "queue.buffering.max.messages": 100_000,
+        }
+    )
     for at, message in enumerate(messages):
         row = b'"t":1}' in (message.key or b"")
         for partition in [at % partitions] if row else range(partitions):

@@ -9,6 +9,7 @@ from ticdc_replay.changelog.reading import read_index
 from ticdc_replay.config.pipeline import PoliciesSection
 from ticdc_replay.domain.errors import PolicyStopError
 from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.recording import record_decode
 
 
 class CheckResult(msgspec.Struct, frozen=True):
@@ -32,8 +33,12 @@ class CheckResult(msgspec.Struct, frozen=True):
 
 
 def check(context: ReplayContext, run_hash: str) -> CheckResult:
-    """Let the changelog of *run_hash* through, or raise PolicyStopError that lists what is in quarantine and how to go on."""
+    """Let the changelog of *run_hash* through, or raise PolicyStopError that lists what is in quarantine and how to go on.
+
+    Either way what the decode found is recorded for later windows.
+    """
     index = read_index(context.artifacts, run_hash)
+    record_decode(context, index)
     stopping = stopping_reasons(index, context.pipeline.policies)
     if stopping:
         files = "\n".join(f"  {context.artifacts.uri(f'runs/{run_hash}/{name}')}" for name in index.quarantine_files)

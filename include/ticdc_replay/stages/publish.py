@@ -12,6 +12,8 @@ from ticdc_replay.domain.errors import ArtifactNotFoundError
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.window import Window
 from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.recording import finish_run
+from ticdc_replay.state.records import Coverage, Quality
 from ticdc_replay.targets.base import LoadReport, TableReport
 
 
@@ -51,8 +53,7 @@ def publish(context: ReplayContext, run_hash: str, targets: Sequence[str]) -> Ru
     """
     index = read_index(context.artifacts, run_hash)
     loads = [last_load(context, run_hash, target) for target in targets]
-    for load in loads:
-        context.state.record_coverage(_coverage(context, index, load))
+    context.state.record_coverage([record for load in loads for record in _coverage(context, index, load)])
     report = RunReport(
         pipeline=context.pipeline.name,
         window=index.window,
@@ -67,6 +68,7 @@ def publish(context: ReplayContext, run_hash: str, targets: Sequence[str]) -> Ru
         published_at=datetime.now(UTC),
     )
     context.artifacts.put(f"reports/{run_hash}.json", canonical.encode(report))
+    finish_run(context, run_hash)
     return report
 
 
@@ -80,3 +82,25 @@ def last_load(context: ReplayContext, run_hash: str, target: str) -> LoadReport:
         )
     newest = max(found, key=lambda entry: (entry.last_modified, entry.name))
     return msgspec.json.decode(context.artifacts.get(newest.name), type=LoadReport)
+
+
+def _coverage(context: ReplayContext, index: ChangelogIndex, load: LoadReport) -> list[Coverage]:
+    """A table without rows in the window is covered too: the next window must not see a gap."""
+    set_aside = bool(index.report.quarantine_reasons)
+    records = []
+    for table in load.tables:
+        if table.outcome == "without_key":
+            continue
+        quality: Quality = "quarantine" if set_aside or table.quarantined else "complete"
+        records.append(
+            Coverage(
+                context.pipeline.name,
+                load.target,
+                table.table,
+                index.window,
+                index.run_hash,
+                quality,
+                int(datetime.now(UTC).timestamp() * 1000),
+            )
+        )
+    return records

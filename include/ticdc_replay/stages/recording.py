@@ -1,0 +1,78 @@
+"""Brings what a decode found into the state store, where later windows use it."""
+
+import time
+from collections.abc import Iterator
+
+import msgspec
+import pyarrow.parquet as pq
+
+from ticdc_replay.changelog.index import ChangelogIndex
+from ticdc_replay.changelog.layout import INDEX, changelog_root
+from ticdc_replay.domain.events import DdlEvent
+from ticdc_replay.schemas.history import SchemaHistory
+from ticdc_replay.snapshot import manifest as manifests
+from ticdc_replay.snapshot.manifest import Manifest
+from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.state.records import ReferenceFile, Run, Stretch
+
+
+def record_decode(context: ReplayContext, index: ChangelogIndex) -> None:
+    """Keep the run, its DDL as schema history, its sparse index and the names of its reference files. Safe to repeat."""
+    state, pipeline = context.state, context.pipeline.name
+    manifest = manifests.decode(context.artifacts.get(f"manifests/{index.input_hash}.json"))
+    now = int(time.time() * 1000)
+    before = state.run(pipeline, index.run_hash)
+    state.record_run(
+        Run(
+            pipeline=pipeline,
+            run_hash=index.run_hash,
+            window=index.window,
+            input_hash=index.input_hash,
+            status="running",
+            started_at_ms=before.started_at_ms if before is not None else now,
+            index=f"{changelog_root(index.run_hash)}/{INDEX}",
+            counts=_counts(index),
+        )
+    )
+    ddl = [DdlEvent(at, ddl.commit_ts, ddl.schema, ddl.table, ddl.query, ddl.type) for at, ddl in enumerate(index.ddl)]
+    known = SchemaHistory(record.epoch for record in state.schemas(pipeline))
+    found = {epoch.after for epoch in known.epochs}
+    epochs = [
+        epoch for epoch in known.with_ddls(ddl).epochs if epoch.after in index.window and epoch.after not in found
+    ]
+    state.record_schemas(pipeline, epochs, "ddl")
+    state.record_stretches(pipeline, list(_stretches(context, index, manifest)))
+    state.record_reference_files(
+        ReferenceFile(pipeline, index.run_hash, f"{changelog_root(index.run_hash)}/{name}")
+        for name in index.reference_files
+    )
+
+
+def finish_run(context: ReplayContext, run_hash: str) -> None:
+    """Note that the run's targets are loaded."""
+    run = context.state.run(context.pipeline.name, run_hash)
+    if run is not None:
+        finished = msgspec.structs.replace(run, status="done", finished_at_ms=int(time.time() * 1000))
+        context.state.record_run(finished)
+
+
+def _counts(index: ChangelogIndex) -> dict[str, int]:
+    counts = {f"messages_{name}": number for name, number in msgspec.structs.asdict(index.report.messages).items()}
+    counts |= {f"events_{name}": number for name, number in msgspec.structs.asdict(index.report.events).items()}
+    return counts
+
+
+def _stretches(context: ReplayContext, index: ChangelogIndex, manifest: Manifest) -> Iterator[Stretch]:
+    topic_ids = {topic.topic: topic.topic_id for topic in manifest.topics}
+    filesystem, base = context.artifacts.arrow_filesystem()
+    for name in index.sparse_index_files:
+        path = f"{base}/{changelog_root(index.run_hash)}/{name}"
+        for row in pq.read_table(path, filesystem=filesystem, partitioning=None).to_pylist():
+            yield Stretch(
+                topic_ids[row["topic"]],
+                row["partition"],
+                row["start_offset"],
+                row["end_offset"],
+                row["min_commit_ts"],
+                row["max_commit_ts"],
+            )
