@@ -1,0 +1,144 @@
+"""``ticdc-replay decode``: the events of a capture as canonical JSON lines."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from ticdc_replay.captures import Capture
+from ticdc_replay.codecs.base import Codec
+from ticdc_replay.codecs.canonical import line
+from ticdc_replay.codecs.registry import codec_for
+from ticdc_replay.config.pipeline import LimitsSection
+from ticdc_replay.domain.errors import ConfigError
+from ticdc_replay.domain.events import DdlEvent, Event, RowEvent, Undecodable, WatermarkEvent
+from ticdc_replay.domain.messages import RawMessage
+from ticdc_replay.large_messages.claim_check import ClaimCheckResolver, Fetched
+from ticdc_replay.storage import open_store
+
+_MESSAGES_AT_A_TIME = 256
+
+
+class Decoded(NamedTuple):
+    """One event of one message, with its line where it has one."""
+
+    message: RawMessage
+    event: Event
+    line: bytes
+
+
+def decode(
+    capture: Annotated[Path, typer.Option(help="Folder with messages.jsonl[.gz], meta.json and objects/")],
+    dedupe: Annotated[
+        bool, typer.Option("--dedupe", help="One line per row version and DDL, no watermarks: redelivery undone")
+    ] = False,
+) -> None:
+    """Write every event of a capture as canonical JSON lines, in (topic, partition, offset, index) order.
+
+    Claim-check objects are read from the capture's objects/. Exit code 1, and a list on stderr, when anything could not be
+    decoded.
+    """
+    quarantined: list[Decoded] = []
+    decoded = _good(_decoded(Capture(capture)), quarantined)
+    for item in _deduplicated(decoded) if dedupe else decoded:
+        sys.stdout.buffer.write(item.line + b"\n")
+    sys.stdout.buffer.flush()
+    if quarantined:
+        for item in quarantined:
+            assert isinstance(item.event, Undecodable)
+            typer.echo(f"{item.message.place} {item.event.reason}: {item.event.detail}", err=True)
+        typer.echo(f"{len(quarantined)} messages or events could not be decoded", err=True)
+        raise typer.Exit(1)
+
+
+def _decoded(capture: Capture) -> Iterator[Decoded]:
+    """Every event of *capture*, large messages resolved."""
+    changefeed = capture.changefeed()
+    limits = LimitsSection()
+    codec = codec_for(changefeed, limits.decompressed_max_bytes)
+    resolver = ClaimCheckResolver(
+        open_store(capture.objects),
+        max_bytes=limits.claim_check_max_bytes,
+        in_flight_bytes=limits.claim_check_in_flight_bytes,
+        connections=limits.claim_check_connections,
+    )
+    messages = capture.messages()
+    while batch := [(message, codec.decode(message)) for message in islice(messages, _MESSAGES_AT_A_TIME)]:
+        rows = (event for _, events in batch for event in events if isinstance(event, RowEvent))
+        names = [row.reference.object_name for row in rows if row.reference is not None]
+        fetched = resolver.fetch(names)
+        for message, events in batch:
+            for event in events:
+                if isinstance(event, RowEvent) and event.reference is not None:
+                    event = _resolved(codec, event, next(fetched))
+                yield _with_line(message, event)
+
+
+def _resolved(codec: Codec, small: RowEvent, fetched: Fetched) -> Event:
+    if fetched.content is None:
+        return Undecodable(small.ordinal, fetched.reason, fetched.detail, small.commit_ts, small.schema, small.table)
+    return codec.decode_claim_check(small, fetched.content)
+
+
+def _with_line(message: RawMessage, event: Event) -> Decoded:
+    if isinstance(event, Undecodable):
+        return Decoded(message, event, b"")
+    try:
+        return Decoded(message, event, line(message, event))
+    except ValueError as error:
+        return Decoded(message, Undecodable(event.ordinal, "bad_cell", f"event {event.ordinal}: {error}"), b"")
+
+
+def _good(decoded: Iterable[Decoded], quarantined: list[Decoded]) -> Iterator[Decoded]:
+    """*decoded* without what could not be decoded, which goes to *quarantined*."""
+    for item in decoded:
+        if isinstance(item.event, Undecodable):
+            quarantined.append(item)
+        else:
+            yield item
+
+
+def _deduplicated(decoded: Iterable[Decoded]) -> Iterator[Decoded]:
+    """One of *decoded* for each row version and DDL: the first whole copy, else the first. Watermarks are left out.
+
+    Rows of tables without a key can't be told apart; all of them stay. Raises ConfigError for rows without commitTs.
+    """
+    kept: dict[tuple[Any, ...], Decoded] = {}
+    for number, item in enumerate(decoded):
+        event = item.event
+        if isinstance(event, WatermarkEvent):
+            continue
+        identity = _identity(event) or (number,)
+        other = kept.get(identity)
+        if other is None or _partial(other.event) > _partial(event):
+            kept[identity] = item
+    yield from sorted(kept.values(), key=_place)
+
+
+def _identity(event: Event) -> tuple[Any, ...] | None:
+    """What equal events share; None for an event that is equal to no other."""
+    if isinstance(event, DdlEvent):
+        return (event.commit_ts, event.schema, event.table, event.query)
+    if not isinstance(event, RowEvent):
+        return None
+    if event.commit_ts is None:
+        raise ConfigError(
+            f"--dedupe needs a commitTs in every row, but rows of {event.schema}.{event.table} have none: "
+            "this protocol's deletes or all its rows carry none; decode without --dedupe"
+        )
+    image = event.after or event.before
+    if image is None or not image.shape.handle_key:
+        return None
+    return (event.schema, event.table, event.commit_ts, event.after is None, image.key())
+
+
+def _partial(event: Event) -> bool:
+    return isinstance(event, RowEvent) and event.partial
+
+
+def _place(item: Decoded) -> tuple[str, int, int, int]:
+    message = item.message
+    return (message.topic, message.partition, message.offset, item.event.ordinal or 0)

@@ -1,0 +1,37 @@
+"""The ``ticdc-replay`` command. Each verb lives in a file of its own and is only registered here."""
+
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from typer.core import TyperGroup
+
+from ticdc_replay.cli.decode import decode
+from ticdc_replay.cli.inspect import inspect
+from ticdc_replay.domain.errors import TicdcReplayError
+
+EXIT_ERROR = 2
+"""The command could not do its work; 1 is for a command that did, and found something wrong."""
+
+
+class _Group(TyperGroup):
+    """Shows errors of the library as their message."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except TicdcReplayError as error:
+            Console(stderr=True, highlight=False).print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+            raise typer.Exit(EXIT_ERROR) from None
+
+
+app = typer.Typer(
+    cls=_Group,
+    no_args_is_help=True,
+    add_completion=False,
+    help="Exact batch replay of TiCDC changefeeds.",
+    pretty_exceptions_show_locals=False,
+)
+app.command()(decode)
+app.command()(inspect)
