@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from ticdc_replay.changelog.cells import Converted, typed_array
+from ticdc_replay.changelog.cells import typed_array
+from ticdc_replay.changelog.judging import Converted
 from ticdc_replay.changelog.types import ABSENT_TYPE, EXACT_TYPE, image_type
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.events import Image, RowEvent, Shape, WireColumn
