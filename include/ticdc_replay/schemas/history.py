@@ -84,12 +84,21 @@ class SchemaHistory:
 
     def known_at(self, schema: str, table: str, commit_ts: int) -> Known | None:
         """What is known of a table for a row of *commit_ts* (TSO); the same object for the same span. Cheap per row."""
+        spans = self._spans_of(schema, table)
+        at = bisect_left(spans, commit_ts, key=_start)
+        return spans[at - 1][1] if at else None
+
+    def is_one_span(self, schema: str, table: str, first_ts: int, last_ts: int) -> bool:
+        """Whether the same is known of a table for all rows from *first_ts* to *last_ts* (TSO)."""
+        spans = self._spans_of(schema, table)
+        return bisect_left(spans, first_ts, key=_start) == bisect_left(spans, last_ts, key=_start)
+
+    def _spans_of(self, schema: str, table: str) -> list[tuple[int, Known | None]]:
         spans = self._spelled.get((schema, table))
         if spans is None:
             spans = self._spans.get((schema.casefold(), table.casefold()), [])
             self._spelled[schema, table] = spans
-        at = bisect_left(spans, commit_ts, key=_start)
-        return spans[at - 1][1] if at else None
+        return spans
 
     def schema_at(self, name: TableName, commit_ts: int) -> TableSchema | None:
         """The schema of the table *name* for rows of *commit_ts* (TSO); None where it is not known."""
