@@ -1,0 +1,51 @@
+# One image for Airflow, for Spark's master and workers, and for the sample: driver and executors then have the same
+# Python, the same native wheels and the same library.
+
+FROM python:3.11.14-slim-bookworm AS build
+
+WORKDIR /build
+COPY requirements/bootstrap.txt requirements/
+RUN pip install --no-cache-dir --disable-pip-version-check --require-hashes -r requirements/bootstrap.txt \
+    && uv venv /opt/venv
+
+# Packages change seldom: this layer is rebuilt only when the lock file changes. Packages that come as source are built with the
+# locked setuptools.
+COPY requirements/runtime.txt requirements/
+RUN --mount=type=cache,target=/root/.cache/uv \
+    UV_LINK_MODE=copy uv pip install --python /opt/venv/bin/python --compile-bytecode \
+        --require-hashes --build-constraints requirements/runtime.txt -r requirements/runtime.txt
+
+COPY pyproject.toml README.md LICENSE ./
+COPY include/ticdc_replay include/ticdc_replay
+RUN uv pip install --python /opt/venv/bin/python --compile-bytecode --no-cache --no-deps --no-build-isolation .
+
+
+FROM python:3.11.14-slim-bookworm
+
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends openjdk-17-jre-headless \
+    && rm -rf /var/lib/apt/lists/* \
+    && groupadd --gid 50000 replay \
+    && useradd --uid 50000 --gid replay --home-dir /opt/airflow --create-home replay \
+    && install --directory --owner=replay --group=replay /opt/airflow/logs /opt/airflow/lineage /opt/spark-work
+
+COPY --from=build /opt/venv /opt/venv
+WORKDIR /opt/ticdc-replay
+COPY docker/entrypoint.py docker/init.py docker/spark-defaults.conf docker/
+COPY dags dags
+COPY plugins plugins
+COPY spark_jobs spark_jobs
+COPY demo demo
+
+# The Spark provider finds spark-submit by PATH; executors are started with the driver's PYSPARK_PYTHON.
+ENV PATH=/opt/venv/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    PYSPARK_PYTHON=/opt/venv/bin/python \
+    SPARK_CONF_DIR=/run/ticdc-replay/spark \
+    AIRFLOW_HOME=/opt/airflow \
+    AIRFLOW__CORE__DAGS_FOLDER=/opt/ticdc-replay/dags \
+    AIRFLOW__CORE__PLUGINS_FOLDER=/opt/ticdc-replay/plugins \
+    AIRFLOW__CORE__LOAD_EXAMPLES=False
+
+USER replay
+ENTRYPOINT ["python", "/opt/ticdc-replay/docker/entrypoint.py"]

@@ -1,0 +1,86 @@
+"""One-shot set-up of the composed system: Airflow's database and connections, and the buckets. Safe to repeat.
+
+Pools need no set-up: the pipeline bundle makes those of the targets it finds.
+"""
+
+import json
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+import boto3
+
+SECRETS = Path("/run/secrets")
+S3_ENDPOINT = "http://s3:7070"
+BUCKETS = ("ticdc-replay", "shop-changefeed")
+
+
+def main() -> None:
+    airflow("db", "migrate")
+    import_connections(connections())
+    create_buckets()
+
+
+def connections() -> dict[str, dict[str, object]]:
+    """What the pipeline files of this system name."""
+    store = {
+        "conn_type": "aws",
+        "login": secret("s3_access_key"),
+        "password": secret("s3_secret_key"),
+        "extra": {"endpoint_url": S3_ENDPOINT, "region_name": "us-east-1"},
+    }
+    return {
+        "kafka_sample": {"conn_type": "kafka", "extra": {"bootstrap.servers": "kafka:9092"}},
+        "s3_claim_check": store,
+        "s3_artifacts": store,
+        "replay_state": database("metadata-db", "replay_state", "state_db_password"),
+        "target_postgres": database("target-db", "replay", "target_db_password"),
+        "spark_default": {"conn_type": "spark", "host": "spark://spark-master", "port": 7077},
+    }
+
+
+def database(host: str, name: str, password: str) -> dict[str, object]:
+    """A PostgreSQL connection; user and database have the same *name*."""
+    return {
+        "conn_type": "postgres",
+        "host": host,
+        "port": 5432,
+        "login": name,
+        "password": secret(password),
+        "schema": name,
+    }
+
+
+def import_connections(definitions: dict[str, dict[str, object]]) -> None:
+    """Through a private file: a command line can be read by everybody."""
+    with tempfile.NamedTemporaryFile("w", suffix=".json", dir="/run/ticdc-replay") as file:
+        json.dump(definitions, file)
+        file.flush()
+        airflow("connections", "import", "--overwrite", file.name)
+
+
+def create_buckets() -> None:
+    client = boto3.client(
+        "s3",
+        endpoint_url=S3_ENDPOINT,
+        region_name="us-east-1",
+        aws_access_key_id=secret("s3_access_key"),
+        aws_secret_access_key=secret("s3_secret_key"),
+    )
+    existing = {bucket["Name"] for bucket in client.list_buckets()["Buckets"]}
+    for bucket in BUCKETS:
+        if bucket not in existing:
+            client.create_bucket(Bucket=bucket)
+
+
+def airflow(*arguments: str) -> None:
+    subprocess.run(["airflow", *arguments], check=True, env=os.environ)
+
+
+def secret(name: str) -> str:
+    return (SECRETS / name).read_text().strip()
+
+
+if __name__ == "__main__":
+    main()

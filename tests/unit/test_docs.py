@@ -1,0 +1,124 @@
+"""What the documents say about names is what the code has."""
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from pydantic import BaseModel
+from typer.main import get_command
+
+from ticdc_replay.cli.main import app
+from ticdc_replay.config.load import load_pipeline
+from ticdc_replay.config.pipeline import Pipeline
+from ticdc_replay.domain import errors
+from ticdc_replay.targets.config import ParquetTarget, PostgresTarget
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+DOCUMENTS = sorted([*CHECKOUT.glob("*.md"), *(CHECKOUT / "docs").glob("*.md")])
+USER_GUIDE = (CHECKOUT / "docs/user-guide.md").read_text(encoding="utf-8")
+OPERATIONS = (CHECKOUT / "docs/operations.md").read_text(encoding="utf-8")
+README = (CHECKOUT / "README.md").read_text(encoding="utf-8")
+
+
+def yaml_blocks(text: str) -> list[str]:
+    return re.findall(r"^```yaml\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def sections_of(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
+    """The nested sections of a pipeline, by key."""
+    found = {}
+    for name, field in model.model_fields.items():
+        candidates = [field.annotation, *getattr(field.annotation, "__args__", ())]
+        for kind in candidates:
+            if inspect.isclass(kind) and issubclass(kind, BaseModel):
+                found[name] = kind
+    return {**found, "targets: postgres": PostgresTarget, "targets: parquet": ParquetTarget}
+
+
+def keys_of(model: type[BaseModel]) -> set[str]:
+    return {field.alias or name for name, field in model.model_fields.items()}
+
+
+def anchors(text: str) -> set[str]:
+    titles = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("text", [*yaml_blocks(USER_GUIDE), *yaml_blocks(README)])
+def test_a_pipeline_in_the_documents_loads(text, tmp_path):
+    file = tmp_path / "shop.yaml"
+    file.write_text(text, encoding="utf-8")
+    assert load_pipeline(file).warnings == ()
+
+
+def test_the_complete_example_shows_every_section():
+    assert set(yaml.safe_load(yaml_blocks(USER_GUIDE)[0])) == keys_of(Pipeline)
+
+
+@pytest.mark.parametrize(("section", "model"), [("Top level", Pipeline), *sections_of(Pipeline).items()])
+def test_every_key_of_a_pipeline_is_in_the_user_guide(section, model):
+    missing = {key for key in keys_of(model) if f"`{key}`" not in USER_GUIDE}
+    assert missing == set(), section
+
+
+@pytest.mark.parametrize("model", sections_of(Pipeline).values())
+def test_defaults_in_the_user_guide_are_those_of_the_code(model):
+    for name, field in model.model_fields.items():
+        default = field.default
+        if isinstance(default, bool):
+            default = str(default).lower()
+        if not isinstance(default, str | int) or default == "" or default in (128 * 2**20, 64 * 2**20, 256 * 2**20):
+            continue
+        rows = re.findall(rf"^\| `{field.alias or name}` \| `([^`]*)` \|", USER_GUIDE, flags=re.MULTILINE)
+        assert str(default) in rows, f"{name}: {default}, documented as {rows}"
+
+
+def test_every_error_is_explained():
+    named = {
+        name
+        for name, kind in vars(errors).items()
+        if inspect.isclass(kind) and issubclass(kind, errors.TicdcReplayError) and kind is not errors.TicdcReplayError
+    }
+    explained = set(re.findall(r"`(\w+Error)`", OPERATIONS))
+    assert named == explained
+
+
+def test_every_quarantine_reason_of_the_code_is_explained():
+    code = "".join(
+        path.read_text(encoding="utf-8")
+        for room in ("codecs", "large_messages", "decode")
+        for path in (CHECKOUT / "include/ticdc_replay" / room).glob("*.py")
+    )
+    reasons = set(
+        re.findall(r"(?:EventError|FramingError|Fetched\.failed|about_row)\(\s*(?:\w+, )?\"([a-z_]+)\"", code)
+    )
+    reasons |= set(re.findall(r"reason(?:, detail)? = \"([a-z_]+)\"", code))
+    assert reasons
+    assert {reason for reason in reasons if f"`{reason}`" not in OPERATIONS} == set()
+
+
+def test_every_verb_of_the_command_is_in_the_user_guide():
+    verbs = get_command(app).commands  # type: ignore[attr-defined]
+    assert {verb for verb in verbs if f"ticdc-replay {verb}" not in USER_GUIDE} == set()
+
+
+def test_make_targets_that_documents_name_exist():
+    targets = set(re.findall(r"^([a-z-]+):", (CHECKOUT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE))
+    for document in DOCUMENTS:
+        named = set(re.findall(r"(?:^|`)make ([a-z-]+)", document.read_text(encoding="utf-8"), flags=re.MULTILINE))
+        assert named <= targets, document.name
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(document):
+    text = document.read_text(encoding="utf-8")
+    for link in re.findall(r"\]\(([^)#\s]*(?:#[^)\s]*)?)\)", text):
+        path, _, anchor = link.partition("#")
+        if "://" in path:
+            continue
+        there = document.parent / path if path else document
+        assert there.exists(), f"{document.name} links to {link}"
+        if anchor:
+            assert anchor in anchors(there.read_text(encoding="utf-8")), f"{document.name} links to {link}"
