@@ -79,6 +79,9 @@ class WindowSection(Section):
     timeout_minutes: int = Field(240, ge=1, description="How long the watermark is waited for")
     claim_check_margin_hours: int = Field(24, ge=1, description="How long an object may be older than the window")
     list_claim_check_store: bool = Field(True, description="Pin the inventory of the store; off for huge stores")
+    schema_look_back_hours: int = Field(
+        168, ge=0, description="How far before a window DDL is looked for; each stretch of a topic is read once only"
+    )
 
 
 class PoliciesSection(Section):

@@ -1,4 +1,7 @@
-"""Which commit timestamps lie in which stretch of offsets: what lets a later window start further on."""
+"""Which commit timestamps lie in which stretch of offsets: what lets a later window start further on.
+
+Watermarks don't count. A message that can't be read could be of any time, so its stretch reaches to the end of time.
+"""
 
 from ticdc_replay.changelog.side_files import SideFile
 from ticdc_replay.domain.messages import RawMessage
@@ -19,7 +22,7 @@ class SparseIndex:
         self._last: int | None = None
 
     def add(self, message: RawMessage, first: int | None, last: int) -> None:
-        """Note *message*, whose rows have commit timestamps from *first* to *last* (TSO); *first* is None without rows."""
+        """Note *message*, whose rows and DDL have commit timestamps from *first* to *last* (TSO); *first* is None without any."""
         if self._messages == 0:
             self._place, self._start = (message.topic, message.partition), message.offset
         self._end = message.offset + 1

@@ -28,6 +28,7 @@ from ticdc_replay.domain.events import (
     WatermarkEvent,
 )
 from ticdc_replay.domain.messages import RawMessage
+from ticdc_replay.domain.tso import MAX_TSO
 from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import DecodeJob
 from ticdc_replay.kafka.reader import read_range
@@ -100,7 +101,7 @@ class SplitDecoder:
             if len(decoded) == 1 and isinstance(decoded[0], Undecodable) and decoded[0].ordinal is None:
                 counts.quarantined += 1
                 self._quarantine.add(message, decoded[0])
-                self._sparse_index.add(message, None, 0)
+                self._sparse_index.add(message, 0, MAX_TSO)
                 continue
             counts.decoded += 1
             first: int | None = None
@@ -116,11 +117,14 @@ class SplitDecoder:
                     self._resolved_ts = max(self._resolved_ts or 0, event.commit_ts)
                 elif isinstance(event, DdlEvent):
                     self._add_ddl(message, event)
+                    first = event.commit_ts if first is None else min(first, event.commit_ts)
+                    last = max(last, event.commit_ts)
                 elif isinstance(event, BootstrapEvent):
                     events.bootstraps += 1
                 else:
                     events.undecodable += 1
                     self._quarantine.add(message, event)
+                    first, last = first or 0, MAX_TSO
             self._sparse_index.add(message, first, last)
         if len(self._pending) >= BATCH_ROWS:
             self._flush()

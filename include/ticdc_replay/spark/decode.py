@@ -16,6 +16,7 @@ from ticdc_replay.decode.split import decode_split
 from ticdc_replay.decode.tasks import SplitResult
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.jobspec import DecodeJob
+from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.spark.tasks import run_tasks
 
 log = logging.getLogger(__name__)
@@ -37,7 +38,9 @@ def run_decode(spark: SparkSession, job: DecodeJob, connections: Connections) ->
     ranges = manifest.ranges()
     parallelism = spark.sparkContext.defaultParallelism
 
-    ddl = run_tasks(spark, partial(find_ddl, job=job, connections=connections), schema_ranges(ranges), "find DDL")
+    settings = KafkaSettings.from_connection(connections[job.kafka_connection])
+    find = partial(find_ddl, changefeed=job.changefeed, settings=settings, max_bytes=job.limits.decompressed_max_bytes)
+    ddl = run_tasks(spark, find, schema_ranges(ranges), "find DDL")
     history = store.known_schemas(manifest).with_ddls([event for part in ddl for event in part])
 
     splits = plan_splits(ranges, messages_per_split(ranges, job, connections), parallelism)

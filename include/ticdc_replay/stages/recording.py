@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.changelog.layout import INDEX, changelog_root
 from ticdc_replay.domain.events import DdlEvent
-from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.snapshot import manifest as manifests
 from ticdc_replay.snapshot.manifest import Manifest
 from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.schemas import record_ddl
 from ticdc_replay.state.records import ReferenceFile, Run, Stretch
 
 
@@ -35,12 +35,7 @@ def record_decode(context: ReplayContext, index: ChangelogIndex) -> None:
         )
     )
     ddl = [DdlEvent(at, ddl.commit_ts, ddl.schema, ddl.table, ddl.query, ddl.type) for at, ddl in enumerate(index.ddl)]
-    known = SchemaHistory(record.epoch for record in state.schemas(pipeline))
-    found = {epoch.after for epoch in known.epochs}
-    epochs = [
-        epoch for epoch in known.with_ddls(ddl).epochs if epoch.after in index.window and epoch.after not in found
-    ]
-    state.record_schemas(pipeline, epochs, "ddl")
+    record_ddl(context, ddl)
     state.record_stretches(pipeline, list(_stretches(context, index, manifest)))
     state.record_reference_files(
         ReferenceFile(pipeline, index.run_hash, f"{changelog_root(index.run_hash)}/{name}")

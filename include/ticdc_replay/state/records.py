@@ -57,6 +57,15 @@ class KnownSchema(msgspec.Struct, frozen=True):
     source: SchemaSource
 
 
+class SchemaScan(msgspec.Struct, frozen=True, order=True):
+    """Offsets ``[start, end)`` of one partition whose DDL is in the schema history."""
+
+    topic_id: str
+    partition: int
+    start: int
+    end: int
+
+
 class Stretch(msgspec.Struct, frozen=True, order=True):
     """Offsets ``[start, end)`` of one partition and the commitTs range (TSO) of all events in them.
 

@@ -13,7 +13,16 @@ from ticdc_replay.domain.window import Window
 from ticdc_replay.schemas.history import Epoch
 from ticdc_replay.state import tables
 from ticdc_replay.state.database import Database
-from ticdc_replay.state.records import Coverage, KnownSchema, ReferenceFile, Run, SchemaSource, Stretch, WindowManifest
+from ticdc_replay.state.records import (
+    Coverage,
+    KnownSchema,
+    ReferenceFile,
+    Run,
+    SchemaScan,
+    SchemaSource,
+    Stretch,
+    WindowManifest,
+)
 
 _ROWS_PER_STATEMENT = 1_000
 
@@ -165,6 +174,21 @@ class StateStore:
         with self._database.reading() as connection:
             rows = connection.execute(wanted.order_by(columns.after, columns.schema, columns.table)).all()
         return [KnownSchema(msgspec.json.decode(row.epoch, type=Epoch), row.source) for row in rows]
+
+    def record_schema_scan(self, pipeline: str, scan: SchemaScan) -> None:
+        """Note that the DDL of these offsets is in the schema history; record that first."""
+        values = {"pipeline": pipeline, "topic_id": scan.topic_id, "partition": scan.partition}
+        self._replace(tables.schema_scan, [{**values, "start_offset": scan.start, "end_offset": scan.end}])
+
+    def schema_scans(self, pipeline: str, topic_id: str, partition: int) -> list[SchemaScan]:
+        """The offsets of a partition whose DDL is in the schema history, in order."""
+        columns = tables.schema_scan.c
+        wanted = select(tables.schema_scan).where(
+            columns.pipeline == pipeline, columns.topic_id == topic_id, columns.partition == partition
+        )
+        with self._database.reading() as connection:
+            rows = connection.execute(wanted.order_by(columns.start_offset)).all()
+        return [SchemaScan(row.topic_id, row.partition, row.start_offset, row.end_offset) for row in rows]
 
     def record_stretches(self, pipeline: str, stretches: Iterable[Stretch]) -> None:
         """Keep the sparse index of a decoded range."""

@@ -74,6 +74,16 @@ schema_history = Table(
     Column("source", Text, nullable=False),
 )
 
+schema_scan = Table(
+    "schema_scan",
+    metadata,
+    Column("pipeline", Text, primary_key=True),
+    Column("topic_id", Text, primary_key=True),
+    Column("partition", Integer, primary_key=True),
+    Column("start_offset", BigInteger, primary_key=True),
+    Column("end_offset", BigInteger, nullable=False),
+)
+
 sparse_index = Table(
     "sparse_index",
     metadata,

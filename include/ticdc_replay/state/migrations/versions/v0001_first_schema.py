@@ -71,6 +71,15 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("pipeline", "schema", "table", "after", name="pk_schema_history"),
     )
     op.create_table(
+        "schema_scan",
+        sa.Column("pipeline", sa.Text, nullable=False),
+        sa.Column("topic_id", sa.Text, nullable=False),
+        sa.Column("partition", sa.Integer, nullable=False),
+        sa.Column("start_offset", sa.BigInteger, nullable=False),
+        sa.Column("end_offset", sa.BigInteger, nullable=False),
+        sa.PrimaryKeyConstraint("pipeline", "topic_id", "partition", "start_offset", name="pk_schema_scan"),
+    )
+    op.create_table(
         "sparse_index",
         sa.Column("pipeline", sa.Text, nullable=False),
         sa.Column("topic_id", sa.Text, nullable=False),

@@ -1,0 +1,127 @@
+"""``ticdc-replay snapshot`` and ``ticdc-replay run``: a window without Airflow, through the same stages."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from ticdc_replay.cli.connections import load_connections
+from ticdc_replay.cli.submit import submit
+from ticdc_replay.config.load import load_pipeline
+from ticdc_replay.domain import tso
+from ticdc_replay.domain.errors import ConfigError
+from ticdc_replay.domain.window import Window
+from ticdc_replay.snapshot.pin import PinnedManifest
+from ticdc_replay.stages.check import check
+from ticdc_replay.stages.context import ReplayContext, connection_ids
+from ticdc_replay.stages.jobs import write_decode_job, write_load_job
+from ticdc_replay.stages.pin import pin
+from ticdc_replay.stages.publish import RunReport, publish
+from ticdc_replay.stages.watermark import require_watermark
+
+PipelineFile = Annotated[Path, typer.Argument(help="The pipeline's YAML file", exists=True, dir_okay=False)]
+From = Annotated[str, typer.Option("--from", help="Start of the window: a TSO, or an ISO 8601 time with a zone")]
+To = Annotated[str, typer.Option("--to", help="End of the window, exclusive")]
+ConnectionsFile = Annotated[
+    Path | None,
+    typer.Option("--connections", help="Private YAML file of connections by id; else AIRFLOW_CONN_<ID> variables"),
+]
+Repin = Annotated[bool, typer.Option("--repin", help="Pin anew even if the window has a manifest")]
+
+
+def snapshot(
+    pipeline: PipelineFile, from_: From, to: To, connections: ConnectionsFile = None, repin: Repin = False
+) -> None:
+    """Pin a window: find its offsets, prove that they are complete, write the manifest."""
+    with _context(pipeline, connections) as context:
+        window = _window(from_, to)
+        require_watermark(context, window)
+        _show_pinned(context, pin(context, window, repin=repin))
+
+
+def run(
+    pipeline: PipelineFile,
+    from_: From,
+    to: To,
+    connections: ConnectionsFile = None,
+    repin: Repin = False,
+    reload: Annotated[bool, typer.Option("--reload", help="Load again what the targets' ledgers say is done")] = False,
+    tables: Annotated[list[str] | None, typer.Option("--table", help="Only tables of this pattern; repeatable")] = None,
+    targets: Annotated[list[str] | None, typer.Option("--target", help="Only this target; repeatable")] = None,
+    master: Annotated[str, typer.Option(help="Spark master URL")] = "local[*]",
+) -> None:
+    """Replay a window into the pipeline's targets: pin, decode, check, load, publish."""
+    with _context(pipeline, connections) as context:
+        window = _window(from_, to)
+        wanted = tuple(tables) if tables else None
+        names = targets or [target.name for target in context.pipeline.targets]
+        require_watermark(context, window)
+        pinned = pin(context, window, repin=repin)
+        _show_pinned(context, pinned)
+        job = write_decode_job(context, pinned, wanted)
+        submit("decode", job.uri, context.connections, master)
+        Console().print(check(context, job.run_hash).summary, markup=False)
+        for name in names:
+            load = write_load_job(context, job.run_hash, name, wanted, reload=reload)
+            submit("load", load.uri, context.connections, master)
+        _show_report(publish(context, job.run_hash, names))
+
+
+@contextmanager
+def _context(pipeline: Path, file: Path | None) -> Iterator[ReplayContext]:
+    loaded = load_pipeline(pipeline)
+    for warning in loaded.warnings:
+        Console(stderr=True).print(f"warning: {warning}", markup=False)
+    ids = connection_ids(loaded.pipeline)
+    connections = load_connections(file, ids, loaded.pipeline.connections.artifacts)
+    with ReplayContext(loaded, connections) as context:
+        yield context
+
+
+def _window(from_: str, to: str) -> Window:
+    try:
+        return Window(tso.parse(from_), tso.parse(to))
+    except ValueError as error:
+        raise ConfigError(f"--from and --to: {error}") from None
+
+
+def _show_pinned(context: ReplayContext, pinned: PinnedManifest) -> None:
+    manifest = pinned.manifest
+    table = Table(title=f"{manifest.pipeline} {manifest.window}", caption=context.artifacts.uri(pinned.name))
+    for heading in ("topic", "partition", "start", "end", "messages", "resolved-ts"):
+        table.add_column(heading, justify="left" if heading == "topic" else "right")
+    for topic in manifest.topics:
+        for partition in topic.partitions:
+            part = partition.range
+            resolved = "not live" if partition.resolved_ts is None else str(partition.resolved_ts)
+            cells = (part.partition, part.start, part.end, part.length, resolved)
+            table.add_row(topic.topic, *[str(cell) for cell in cells])
+    console = Console()
+    console.print(table)
+    console.print(f"{manifest.grade}, input {manifest.input_hash}", markup=False)
+    for reason in manifest.reasons:
+        console.print(f"not proven: {reason}", markup=False)
+
+
+def _show_report(report: RunReport) -> None:
+    events = report.events
+    console = Console()
+    console.print(
+        f"run {report.run_hash}\n{report.messages.consumed} messages, {events.rows} row events, "
+        f"{events.outside_window} outside the window, {events.duplicates} duplicates, "
+        f"{events.claim_checks_resolved} claim checks resolved, {events.written} row versions, "
+        f"{sum(report.quarantine_reasons.values())} quarantined",
+        markup=False,
+    )
+    table = Table()
+    for heading in ("target", "table", "outcome", "upserted", "deleted", "superseded", "quarantined"):
+        table.add_column(heading)
+    for target in report.targets:
+        for line in target.tables:
+            counts = (line.upserted, line.deleted, line.superseded, line.quarantined)
+            table.add_row(target.target, line.destination, line.outcome, *[str(count) for count in counts])
+    console.print(table)

@@ -1,0 +1,16 @@
+"""Fixes what a window's replay reads."""
+
+from ticdc_replay.domain.window import Window
+from ticdc_replay.snapshot.pin import PinnedManifest, pin_window
+from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.schemas import known_schemas
+from ticdc_replay.stages.watermark import pin_request
+
+
+def pin(context: ReplayContext, window: Window, *, repin: bool = False) -> PinnedManifest:
+    """The manifest of *window*: the one it has, or a new one where it has none or *repin* asks for it.
+
+    Raises what ``snapshot.pin.pin_window`` raises.
+    """
+    request = pin_request(context, window, known_schemas(context, window))
+    return pin_window(request, context.kafka, context.artifacts, context.claim_check, context.state, repin=repin)

@@ -1,0 +1,95 @@
+"""What is known of the tables before a window: declared definitions, earlier DDL, and a look back into Kafka for more.
+
+Without it the first window after a CREATE TABLE would type its rows by the definition and every other one by the wire alone, and
+windows of a backfill that run side by side would depend on which is faster. So the look back comes before pinning, reads
+each stretch of a topic once, and what it finds is pinned with the window.
+"""
+
+import logging
+from collections.abc import Iterable
+
+from ticdc_replay.decode.schema_pass import find_ddl
+from ticdc_replay.domain import tso
+from ticdc_replay.domain.events import DdlEvent
+from ticdc_replay.domain.messages import OffsetRange
+from ticdc_replay.domain.tables import TableName
+from ticdc_replay.domain.window import Window
+from ticdc_replay.kafka.offsets import Offsets, Partition, Topic
+from ticdc_replay.schemas.ddl import definition_from_sql
+from ticdc_replay.schemas.history import Epoch, SchemaHistory
+from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.state.records import SchemaScan
+
+log = logging.getLogger(__name__)
+
+_HOUR_MS = 3_600_000
+
+
+def known_schemas(context: ReplayContext, window: Window) -> SchemaHistory:
+    """The table definitions that rows of *window* start from.
+
+    Reads Kafka as far back as ``window.schema_look_back_hours`` says, once per stretch, in the first partition of each topic:
+    Open sends every DDL to every partition (protocol notes, open-protocol 4). Raises what reading a range raises.
+    """
+    with Offsets(context.kafka) as offsets:
+        for topic in offsets.topics([context.changefeed.topic]).values():
+            _look_back(context, offsets, topic, window)
+    name = context.pipeline.name
+    recorded = [record.epoch for record in context.state.schemas(name) if record.epoch.after < window.from_ts]
+    return _declared(context).with_epochs(recorded).since(window.from_ts)
+
+
+def record_ddl(context: ReplayContext, ddl: Iterable[DdlEvent]) -> None:
+    """Add *ddl*, which must be complete from its first commitTs to its last, to the pipeline's schema history."""
+    events = sorted(ddl, key=lambda event: event.commit_ts)
+    if not events:
+        return
+    name = context.pipeline.name
+    first, last = events[0].commit_ts, events[-1].commit_ts
+    # What was recorded within the stretch came from less knowledge of what was before: it is worked out anew.
+    earlier = [record.epoch for record in context.state.schemas(name) if record.epoch.after < first]
+    history = _declared(context).with_epochs(earlier).with_ddls(events)
+    context.state.record_schemas(name, [epoch for epoch in history.epochs if first <= epoch.after <= last], "ddl")
+
+
+def _declared(context: ReplayContext) -> SchemaHistory:
+    definitions = []
+    for declared in context.pipeline.definitions:
+        schema, _, table = declared.name.partition(".")
+        definitions.append(definition_from_sql(TableName(schema, table), declared.create_table))
+    return SchemaHistory(Epoch(definition.name, 0, definition) for definition in definitions)
+
+
+def _look_back(context: ReplayContext, offsets: Offsets, topic: Topic, window: Window) -> None:
+    partition = min(topic.partitions)
+    wanted = _wanted(context, offsets, partition, window)
+    if wanted.length <= 0:
+        return
+    name = context.pipeline.name
+    scans = context.state.schema_scans(name, topic.topic_id, partition.number)
+    known = next((scan for scan in scans if scan.start <= wanted.start <= scan.end), None)
+    start = wanted.start if known is None else known.end
+    if start >= wanted.end:
+        return
+    log.info("looking for DDL in %s, offsets %d to %d", partition, start, wanted.end - 1)
+    part = OffsetRange(topic.name, partition.number, start, wanted.end)
+    record_ddl(
+        context, find_ddl(part, context.changefeed, context.kafka, context.pipeline.limits.decompressed_max_bytes)
+    )
+    first = wanted.start if known is None else known.start
+    context.state.record_schema_scan(name, SchemaScan(topic.topic_id, partition.number, first, wanted.end))
+
+
+def _wanted(context: ReplayContext, offsets: Offsets, partition: Partition, window: Window) -> OffsetRange:
+    """From as far back as configured to where rows of the window begin: the ranges of all partitions start before that."""
+    held = offsets.bounds([partition])[partition]
+    begin_ms = tso.physical_ms(window.from_ts)
+    far_ms = max(0, begin_ms - context.pipeline.window.schema_look_back_hours * _HOUR_MS)
+    start = offsets.at_or_after({partition: far_ms})[partition]
+    end = offsets.at_or_after({partition: begin_ms})[partition]
+    return OffsetRange(
+        partition.topic,
+        partition.number,
+        held.high if start is None else max(start.offset, held.low),
+        held.high if end is None else end.offset,
+    )

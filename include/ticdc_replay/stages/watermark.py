@@ -1,0 +1,40 @@
+"""Whether a window is complete in Kafka."""
+
+from ticdc_replay.domain.errors import WatermarkNotReachedError
+from ticdc_replay.domain.window import Window
+from ticdc_replay.schemas.history import SchemaHistory
+from ticdc_replay.snapshot import watermark
+from ticdc_replay.snapshot.request import PinRequest
+from ticdc_replay.snapshot.watermark import WatermarkStatus
+from ticdc_replay.stages.context import ReplayContext
+
+
+def watermark_status(context: ReplayContext, window: Window) -> WatermarkStatus:
+    """How far each partition of the changefeed has come. Raises what reading Kafka raises."""
+    return watermark.watermark_status(pin_request(context, window, SchemaHistory()), context.kafka)
+
+
+def require_watermark(context: ReplayContext, window: Window) -> WatermarkStatus:
+    """The status of a window that is complete. Raises WatermarkNotReachedError where it is not yet."""
+    status = watermark_status(context, window)
+    if not status.reached:
+        raise WatermarkNotReachedError(f"window {window} is not complete in Kafka yet: {status}")
+    return status
+
+
+def pin_request(context: ReplayContext, window: Window, schemas: SchemaHistory) -> PinRequest:
+    """What the pipeline asks for when *window* is waited for or pinned."""
+    settings = context.pipeline.window
+    return PinRequest(
+        pipeline=context.pipeline.name,
+        changefeed=context.changefeed,
+        window=window,
+        topics=(context.changefeed.topic,),
+        pre_roll_ms=settings.pre_roll_seconds * 1000,
+        clock_skew_ms=settings.clock_skew_seconds * 1000,
+        claim_check_margin_ms=settings.claim_check_margin_hours * 3_600_000,
+        list_store=settings.list_claim_check_store,
+        unproven=context.pipeline.policies.unproven,
+        decompressed_max_bytes=context.pipeline.limits.decompressed_max_bytes,
+        schemas=schemas,
+    )
