@@ -1,0 +1,192 @@
+"""What a DDL means for a mirror of the table."""
+
+import msgspec
+import pytest
+
+from ticdc_replay.domain.column_types import ColumnType
+from ticdc_replay.domain.events import DdlEvent
+from ticdc_replay.domain.tables import TableName
+from ticdc_replay.schemas.changes import (
+    BreakingChange,
+    ColumnAdded,
+    ColumnWidened,
+    NoRowChange,
+    TableChanges,
+    TableCreated,
+    changes_of,
+    widens,
+)
+from ticdc_replay.schemas.history import SchemaHistory
+
+T = TableName("shop", "t")
+BASE = (
+    "CREATE TABLE `t` (`id` INT PRIMARY KEY, `a` INT, `u` INT UNSIGNED, `d` DECIMAL(10,2), `s` VARCHAR(10) NOT NULL, "
+    "`b` VARBINARY(5), `bf` BINARY(5), `dt` DATETIME(3), `bt` BIT(3), `e` ENUM('x','y'), `f` FLOAT, `c` CHAR(5), "
+    "`g` INT AS (`a`+1) VIRTUAL, UNIQUE KEY `us` (`s`))"
+)
+
+
+def ddl(query, commit_ts=20, schema="shop", table="t"):
+    return DdlEvent(0, commit_ts, schema, table, query, 0)
+
+
+HISTORY = SchemaHistory().with_ddls([ddl(BASE, 10)])
+
+
+def changes(query, history=HISTORY):
+    """The changes of the one table that *query* touches."""
+    (found,) = changes_of(ddl(query), history)
+    assert (found.table, found.commit_ts) == (T, 20)
+    return list(found.changes)
+
+
+@pytest.mark.parametrize(
+    ("definition", "fill", "known"),
+    [
+        ("INT", None, True),
+        ("INT DEFAULT 7", "7", True),
+        ("INT NOT NULL DEFAULT 7", "7", True),
+        ("INT NOT NULL", "0", True),
+        ("DECIMAL(8,3) NOT NULL", "0", True),
+        ("VARCHAR(9) NOT NULL", "", True),
+        ("BINARY(3) NOT NULL", "\0\0\0", True),
+        ("ENUM('p','q') NOT NULL", "p", True),
+        ("SET('p','q') NOT NULL", "", True),
+        ("TIME NOT NULL", "00:00:00", True),
+        ("DATETIME NOT NULL", None, False),
+        ("JSON NOT NULL", None, False),
+        ("DATETIME DEFAULT CURRENT_TIMESTAMP", None, False),
+        ("TIMESTAMP DEFAULT '2020-01-01 00:00:00'", None, False),
+        ("INT AS (`a` * 2) STORED", None, False),
+        ("VARBINARY(3) DEFAULT x'00ff'", "\x00\xff", True),
+    ],
+)
+def test_an_added_column_tells_what_old_rows_have_in_it(definition, fill, known):
+    (change,) = changes(f"ALTER TABLE `t` ADD COLUMN `n` {definition}")
+    assert isinstance(change, ColumnAdded)
+    assert (change.column.name, change.fill, change.fill_known) == ("n", fill, known)
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        "MODIFY `a` BIGINT",
+        "MODIFY `u` BIGINT",
+        "MODIFY `d` DECIMAL(14,4)",
+        "MODIFY `s` VARCHAR(11) NOT NULL",
+        "MODIFY `s` TEXT NOT NULL",
+        "MODIFY `s` VARCHAR(10)",
+        "MODIFY `b` BLOB",
+        "MODIFY `dt` DATETIME(6)",
+        "MODIFY `bt` BIT(4)",
+        "MODIFY `e` ENUM('x','y','z')",
+        "MODIFY `f` DOUBLE",
+        "MODIFY `c` VARCHAR(5)",
+    ],
+)
+def test_a_wider_type_keeps_every_value(action):
+    (change,) = changes(f"ALTER TABLE `t` {action}")
+    assert isinstance(change, ColumnWidened)
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        "MODIFY `a` SMALLINT",
+        "MODIFY `a` INT UNSIGNED",
+        "MODIFY `u` INT",
+        "MODIFY `a` VARCHAR(30)",
+        "MODIFY `d` DECIMAL(10,3)",
+        "MODIFY `d` DECIMAL(9,2)",
+        "MODIFY `s` VARCHAR(9) NOT NULL",
+        "MODIFY `s` VARCHAR(10) CHARACTER SET binary NOT NULL",
+        "MODIFY `bf` BINARY(6)",
+        "MODIFY `dt` DATETIME",
+        "MODIFY `dt` TIMESTAMP(3)",
+        "MODIFY `e` ENUM('y','x')",
+        "MODIFY `g` INT",
+        "CHANGE `a` `a2` INT",
+        "RENAME COLUMN `a` TO `a2`",
+        "DROP COLUMN `a`",
+        "DROP PRIMARY KEY",
+        "CONVERT TO CHARACTER SET binary",
+        "TRUNCATE PARTITION `p0`",
+        "DROP PARTITION `p0`",
+        "MODIFY `nowhere` INT",
+        "FROBNICATE",
+    ],
+)
+def test_what_row_events_do_not_carry_is_a_breaking_change(action):
+    assert any(isinstance(change, BreakingChange) for change in changes(f"ALTER TABLE `t` {action}"))
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        "ADD INDEX `i`(`a`)",
+        "DROP INDEX `us`",
+        "COMMENT = 'x'",
+        "MODIFY `a` INT COMMENT 'x' FIRST",
+        "MODIFY `a` INT NOT NULL",
+        "ALTER COLUMN `a` SET DEFAULT 5",
+        "ADD COLUMN `v` INT AS (`a`) VIRTUAL",
+        "DROP COLUMN `g`",
+        "ADD PARTITION (PARTITION `p` VALUES LESS THAN (5))",
+        "REMOVE PARTITIONING",
+        "CONVERT TO CHARACTER SET utf8mb4",
+    ],
+)
+def test_what_leaves_rows_alone_is_no_change(action):
+    assert all(isinstance(change, NoRowChange) for change in changes(f"ALTER TABLE `t` {action}"))
+
+
+def test_each_action_of_a_statement_is_one_change_in_order():
+    found = changes("ALTER TABLE `t` ADD COLUMN `n` INT, MODIFY `a` BIGINT, ADD INDEX `i`(`n`), DROP COLUMN `f`")
+    assert [type(change) for change in found] == [ColumnAdded, ColumnWidened, NoRowChange, BreakingChange]
+
+
+def test_another_handle_key_is_a_breaking_change():
+    (index, key) = changes("ALTER TABLE `t` DROP PRIMARY KEY")
+    assert index == NoRowChange("drop index")
+    assert key == BreakingChange("rows are now identified by s")
+
+
+def test_without_the_definition_only_what_the_text_alone_tells_is_additive():
+    unknown = SchemaHistory()
+    (added,) = changes("ALTER TABLE `t` ADD COLUMN `n` INT DEFAULT 7", unknown)
+    assert isinstance(added, ColumnAdded)
+    (modified,) = changes("ALTER TABLE `t` MODIFY `a` BIGINT", unknown)
+    assert isinstance(modified, BreakingChange)
+
+
+def test_new_and_gone_tables():
+    (created,) = changes(BASE.replace("`g` INT AS (`a`+1) VIRTUAL, ", ""))
+    assert isinstance(created, TableCreated)
+    assert created.schema.handle_key == ("id",)
+    for query in ("DROP TABLE `shop`.`t`", "TRUNCATE TABLE `t`", "DROP DATABASE `shop`"):
+        (change,) = changes(query)
+        assert isinstance(change, BreakingChange)
+
+
+def test_a_rename_and_an_exchange_concern_both_tables():
+    renamed = changes_of(ddl("RENAME TABLE `t` TO `u`", table="u"), HISTORY)
+    assert [str(change.table) for change in renamed] == ["shop.t", "shop.u"]
+    exchanged = changes_of(ddl("ALTER TABLE `t` EXCHANGE PARTITION `p` WITH TABLE `x`.`u`"), HISTORY)
+    assert [str(change.table) for change in exchanged] == ["shop.t", "x.u"]
+    assert all(isinstance(change, BreakingChange) for found in renamed + exchanged for change in found.changes)
+
+
+def test_changes_travel():
+    found = changes_of(
+        ddl("ALTER TABLE `t` ADD COLUMN `n` INT, MODIFY `a` BIGINT, DROP COLUMN `f`, COMMENT 'x'"), HISTORY
+    )
+    found += changes_of(ddl("CREATE TABLE `t` (`a` INT)"), HISTORY)
+    assert msgspec.json.decode(msgspec.json.encode(found), type=list[TableChanges]) == found
+
+
+def test_a_type_is_never_wider_than_one_with_values_it_lacks():
+    assert not widens(ColumnType("varchar", length=300), ColumnType("tinytext"))
+    assert not widens(ColumnType("varchar", length=5), ColumnType("char", length=9))  # loses trailing spaces
+    assert not widens(ColumnType("set", elements=("a", "b")), ColumnType("set", elements=("a",)))
+    assert not widens(ColumnType("float", unsigned=False), ColumnType("float", unsigned=True))
+    assert not widens(ColumnType("decimal", length=5, scale=2), ColumnType("decimal", unsigned=True, length=5, scale=2))
