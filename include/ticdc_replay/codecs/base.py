@@ -35,3 +35,7 @@ class Codec(ABC):
     @abstractmethod
     def is_schema_change(self, message: RawMessage) -> bool:
         """Whether *message* may hold a DDL or bootstrap; cheap, may say yes too often, never no wrongly."""
+
+    @abstractmethod
+    def is_watermark(self, message: RawMessage) -> bool:
+        """Whether *message* may hold a watermark; cheap, may say yes too often, never no wrongly."""

@@ -31,6 +31,7 @@ from ticdc_replay.large_messages.locations import object_name
 _ROW, _DDL, _RESOLVED = 1, 2, 3
 
 _MAY_BE_DDL = re.compile(rb'"t"\s*:\s*2|\\')
+_MAY_BE_RESOLVED = re.compile(rb'"t"\s*:\s*3|\\')
 
 _new_event = tuple.__new__
 
@@ -119,6 +120,9 @@ class OpenCodec(Codec):
 
     def is_schema_change(self, message: RawMessage) -> bool:
         return message.key is not None and _MAY_BE_DDL.search(message.key) is not None
+
+    def is_watermark(self, message: RawMessage) -> bool:
+        return message.key is not None and _MAY_BE_RESOLVED.search(message.key) is not None
 
     def _event(self, ordinal: int, key: bytes, value: bytes) -> Event:
         """One event. Hot for rows: 5 µs for 770 bytes with 10 columns and 1.3 images, 3.6 µs of it the value."""

@@ -45,6 +45,13 @@ class Bounds(msgspec.Struct, frozen=True):
     high: int
 
 
+class Record(msgspec.Struct, frozen=True):
+    """Where a record is and which time it has (ms)."""
+
+    offset: int
+    timestamp_ms: int
+
+
 class Offsets:
     """Look-ups at one cluster. A context manager: leaving it ends the client.
 
@@ -89,12 +96,12 @@ class Offsets:
         wanted = list(partitions)
         low = self._list_offsets({partition: OffsetSpec.earliest() for partition in wanted})
         high = self._list_offsets({partition: OffsetSpec.latest() for partition in wanted})
-        return {partition: Bounds(low[partition], high[partition]) for partition in wanted}
+        return {partition: Bounds(low[partition].offset, high[partition].offset) for partition in wanted}
 
-    def at_or_after(self, times: Mapping[Partition, int]) -> dict[Partition, int | None]:
-        """Per partition, the first offset whose record has at least the given time (ms); None where every record is older."""
+    def at_or_after(self, times: Mapping[Partition, int]) -> dict[Partition, Record | None]:
+        """Per partition, the first record that has at least the given time (ms); None where every record is older."""
         found = self._list_offsets({partition: OffsetSpec.for_timestamp(ms) for partition, ms in times.items()})
-        return {partition: offset if offset >= 0 else None for partition, offset in found.items()}
+        return {partition: record if record.offset >= 0 else None for partition, record in found.items()}
 
     def retention_ms(self, topic: str) -> int:
         """How long *topic* keeps records (ms); -1 for ever."""
@@ -106,7 +113,7 @@ class Offsets:
         except KafkaException as error:
             raise self._translated(error, what) from None
 
-    def _list_offsets(self, specs: Mapping[Partition, Any]) -> dict[Partition, int]:
+    def _list_offsets(self, specs: Mapping[Partition, Any]) -> dict[Partition, Record]:
         if not specs:
             return {}
         request = {TopicPartition(partition.topic, partition.number): spec for partition, spec in specs.items()}
@@ -118,9 +125,10 @@ class Offsets:
             partition = Partition(asked.topic, asked.partition)
             what = f"looking up offsets of {partition}"
             try:
-                found[partition] = self._await(future, what).offset
+                answer = self._await(future, what)
             except KafkaException as error:
                 raise self._translated(error, what) from None
+            found[partition] = Record(answer.offset, answer.timestamp)
         return found
 
     def _await(self, future: "Future[Answer]", what: str) -> Answer:

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 from demo.embedded_stack.kafka import Kafka
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import AuthenticationError, TransientError
-from ticdc_replay.kafka.offsets import Bounds, Offsets, Partition
+from ticdc_replay.kafka.offsets import Bounds, Offsets, Partition, Record
 from ticdc_replay.kafka.settings import KafkaSettings
 
 pytestmark = pytest.mark.integration
@@ -45,9 +45,10 @@ def topic(kafka: Kafka, make_topic: MakeTopic) -> str:
 def test_offsets_by_time_are_the_first_at_or_after_it(settings: KafkaSettings, topic: str) -> None:
     full, empty = Partition(topic, 0), Partition(topic, 1)
     with Offsets(settings) as offsets:
-        assert offsets.at_or_after({full: FIRST_MS + 2000, empty: FIRST_MS}) == {full: 2, empty: None}
-        assert offsets.at_or_after({full: FIRST_MS + 2001}) == {full: 3}
-        assert offsets.at_or_after({full: FIRST_MS - 1}) == {full: 0}
+        third = Record(2, FIRST_MS + 2000)
+        assert offsets.at_or_after({full: FIRST_MS + 2000, empty: FIRST_MS}) == {full: third, empty: None}
+        assert offsets.at_or_after({full: FIRST_MS + 2001}) == {full: Record(3, FIRST_MS + 3000)}
+        assert offsets.at_or_after({full: 0}) == {full: Record(0, FIRST_MS)}
         assert offsets.at_or_after({full: FIRST_MS + 9001}) == {full: None}
         assert offsets.at_or_after({}) == {}
 

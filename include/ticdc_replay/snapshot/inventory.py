@@ -1,0 +1,58 @@
+"""The inventory of the claim-check store at pin time."""
+
+import io
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import islice
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ticdc_replay.domain import canonical, tso
+from ticdc_replay.snapshot.manifest import PinnedFile
+from ticdc_replay.snapshot.request import PinRequest
+from ticdc_replay.storage.base import ObjectInfo, ObjectStore
+from ticdc_replay.storage.listing import list_parallel
+
+SCHEMA = pa.schema(
+    [
+        pa.field("name", pa.string(), nullable=False),
+        pa.field("size", pa.int64(), nullable=False),
+        pa.field("etag", pa.string(), nullable=False),
+        pa.field("last_modified", pa.timestamp("ms", "UTC"), nullable=False),
+    ]
+)
+
+_ROW_GROUP = 100_000
+
+
+def pin_inventory(request: PinRequest, store: ObjectStore, artifacts: ObjectStore) -> PinnedFile:
+    """List the objects that rows of the window may refer to, as ``inventories/<sha256>.parquet``.
+
+    These are all that were last modified after the window's start less the margin: TiCDC writes an object before the message
+    that refers to it, and a resend of old rows writes new ones. Memory: the file, about 60 bytes an object, and the kept part
+    of the listing.
+    """
+    oldest_ms = tso.physical_ms(request.window.from_ts) - request.claim_check_margin_ms
+    oldest = datetime.fromtimestamp(max(0, oldest_ms) / 1000, UTC)
+    content, count = _write(list_parallel(store, lambda found: found.last_modified >= oldest))
+    digest = canonical.digest(content)
+    name = f"inventories/{digest}.parquet"
+    artifacts.put_once(name, content)
+    return PinnedFile(artifacts.uri(name), digest, count)
+
+
+def _write(objects: Iterator[ObjectInfo]) -> tuple[bytes, int]:
+    buffer = io.BytesIO()
+    count = 0
+    with pq.ParquetWriter(buffer, SCHEMA, compression="zstd") as writer:
+        while group := list(islice(objects, _ROW_GROUP)):
+            columns = [
+                [found.name for found in group],
+                [found.size for found in group],
+                [found.etag for found in group],
+                [found.last_modified for found in group],
+            ]
+            writer.write_table(pa.table(columns, schema=SCHEMA))
+            count += len(group)
+    return buffer.getvalue(), count

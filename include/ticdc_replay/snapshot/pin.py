@@ -1,0 +1,251 @@
+"""Pinning: a window becomes an immutable manifest, once."""
+
+import contextlib
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+
+from ticdc_replay.domain import canonical, tso
+from ticdc_replay.domain.errors import (
+    ArtifactCorruptError,
+    ArtifactExistsError,
+    ArtifactNotFoundError,
+    UnprovenWindowError,
+    WatermarkNotReachedError,
+)
+from ticdc_replay.domain.messages import OffsetRange
+from ticdc_replay.kafka.offsets import Bounds, Offsets, Partition, Record, Topic
+from ticdc_replay.kafka.settings import KafkaSettings
+from ticdc_replay.snapshot import manifest as manifests
+from ticdc_replay.snapshot.inventory import pin_inventory
+from ticdc_replay.snapshot.manifest import Manifest, PartitionPin, PinnedFile, TopicPin
+from ticdc_replay.snapshot.request import PinRequest
+from ticdc_replay.snapshot.start import HEAD_MESSAGES, check_retention, margin_doubt, measure_margin, skip_known
+from ticdc_replay.snapshot.topics import check_same_topics, require_topics
+from ticdc_replay.snapshot.watermark import (
+    THREADS,
+    PartitionWatermark,
+    Watermark,
+    WatermarkStatus,
+    first_watermark,
+    partition_watermark,
+)
+from ticdc_replay.state.records import WindowManifest
+from ticdc_replay.state.store import StateStore
+from ticdc_replay.storage.base import ObjectStore
+
+
+class PinnedManifest(msgspec.Struct, frozen=True):
+    """The manifest of a window. ``name`` is relative to the artefact store; ``reused`` where it was pinned before."""
+
+    manifest: Manifest
+    name: str
+    uri: str
+    reused: bool
+
+
+class _End(msgspec.Struct, frozen=True):
+    """Where a window ends in a partition: at a resolved-ts, or why not."""
+
+    watermark: Watermark | None
+    state: PartitionWatermark
+
+
+class _Look(msgspec.Struct, frozen=True):
+    """What was looked up of every partition. Bounds were asked for last, so what a record look-up found may be gone by then."""
+
+    topics: list[Topic]
+    since: Mapping[Partition, Record | None]
+    needed: Mapping[Partition, Record | None]
+    complete: Mapping[Partition, Record | None]
+    bounds: Mapping[Partition, Bounds]
+
+
+def pin_window(
+    request: PinRequest,
+    kafka: KafkaSettings,
+    artifacts: ObjectStore,
+    claim_check: ObjectStore | None,
+    state: StateStore,
+    *,
+    repin: bool = False,
+) -> PinnedManifest:
+    """The manifest of the window: the one it has, or a new one where it has none or *repin* asks for it.
+
+    Of runs that pin one window at the same time all get the same manifest. Raises WatermarkNotReachedError where a live
+    partition is behind, ExpiredRangeError where retention took a part of the range, TopicChangedError where a topic is gone or
+    is not the one pinned last (unless *repin*), UnprovenWindowError where completeness can't be shown and the policy stops,
+    and ArtifactNotFoundError where the window's manifest was deleted.
+    """
+    existing = state.manifest_of(request.pipeline, request.window)
+    if existing is not None and not repin:
+        return _load(artifacts, existing)
+    with Offsets(kafka) as offsets:
+        look = _look_up(request, kafka, offsets)
+        if not repin:
+            last = state.last_manifest(request.pipeline)
+            if last is not None:
+                check_same_topics(look.topics, _load(artifacts, last).manifest)
+        ends = _find_ends(request, kafka, look)
+        used = {partition for partition, end in ends.items() if end.state.state != "unused"}
+        check_retention(request, offsets, {partition: look.needed[partition] for partition in used}, look.bounds)
+    topics, reasons = _pin_topics(request, kafka, look, ends, state)
+    if reasons and request.unproven == "stop":
+        raise UnprovenWindowError(
+            f"window {request.window} can't be proven complete:\n"
+            + "\n".join(f"  {reason}" for reason in reasons)
+            + "\n"
+            "Mend it, or accept unproven windows with policies.unproven: allow"
+        )
+    inventory = pin_inventory(request, claim_check, artifacts) if claim_check and request.list_store else None
+    manifest = Manifest(
+        pipeline=request.pipeline,
+        changefeed_hash=request.changefeed.hash,
+        window=request.window,
+        grade="unproven" if reasons else "proven",
+        reasons=tuple(reasons),
+        topics=topics,
+        inventory=inventory,
+        schemas=_pin_schemas(request, artifacts),
+        pinned_at_ms=int(time.time() * 1000),
+    )
+    return _register(manifest, artifacts, state, existing)
+
+
+def _look_up(request: PinRequest, kafka: KafkaSettings, offsets: Offsets) -> _Look:
+    topics = require_topics(offsets, request.topics, kafka)
+    partitions = [partition for topic in topics for partition in topic.partitions]
+    times = (request.read_from_ms, request.needed_from_ms, request.complete_from_ms)
+    since, needed, complete = (offsets.at_or_after(dict.fromkeys(partitions, ms)) for ms in times)
+    return _Look(topics, since, needed, complete, offsets.bounds(partitions))
+
+
+def _find_ends(request: PinRequest, kafka: KafkaSettings, look: _Look) -> dict[Partition, _End]:
+    """Where the window ends in every partition. Raises WatermarkNotReachedError where it has not ended in one that is live."""
+
+    def find(partition: Partition) -> _End:
+        bounds = look.bounds[partition]
+        complete, since = look.complete[partition], look.since[partition]
+        found = None
+        if complete is not None:
+            found = first_watermark(request, kafka, partition, max(complete.offset, bounds.low), bounds.high)
+        if found is None:
+            status = partition_watermark(request, kafka, partition, since, bounds)
+            if status.state != "reached" or since is None:
+                return _End(None, status)
+            # Recorded before it can have been: clocks differ by more than was allowed, which the margin will show.
+            found = first_watermark(request, kafka, partition, max(since.offset, bounds.low), bounds.high)
+        return _End(found, PartitionWatermark(partition, "reached", found.resolved_ts if found else None))
+
+    with ThreadPoolExecutor(THREADS, thread_name_prefix="pin") as pool:
+        ends = dict(zip(look.bounds, pool.map(find, look.bounds), strict=True))
+    status = WatermarkStatus(request.window.to_ts, tuple(end.state for end in ends.values()))
+    if not status.reached:
+        raise WatermarkNotReachedError(
+            f"window {request.window} is not complete in Kafka {kafka.where} yet: {status}. Is the changefeed running? A "
+            "partition that TiCDC does not write to is left out where the sink-uri gives partition-num"
+        )
+    return ends
+
+
+def _pin_topics(
+    request: PinRequest, kafka: KafkaSettings, look: _Look, ends: Mapping[Partition, _End], state: StateStore
+) -> tuple[tuple[TopicPin, ...], list[str]]:
+    """The pinned ranges with their evidence, and why they don't prove the window, if so."""
+    topic_ids = {topic.name: topic.topic_id for topic in look.topics}
+
+    def pin(partition: Partition) -> PartitionPin:
+        end, bounds, since = ends[partition], look.bounds[partition], look.since[partition]
+        stop = bounds.high if end.watermark is None else end.watermark.offset + 1
+        if end.state.state == "unused" or since is None:
+            empty = OffsetRange(partition.topic, partition.number, bounds.high, bounds.high)
+            return PartitionPin(empty, live=False, resolved_ts=None, start_margin_ms=None)
+        first = max(since.offset, bounds.low)
+        head = OffsetRange(partition.topic, partition.number, first, min(stop, first + HEAD_MESSAGES))
+        margin = measure_margin(request, kafka, head)
+        known = state.stretches_before(
+            request.pipeline, topic_ids[partition.topic], partition.number, first, request.window.from_ts
+        )
+        start = skip_known(known, first, stop, request.window.from_ts)
+        return PartitionPin(
+            OffsetRange(partition.topic, partition.number, start, stop),
+            live=end.watermark is not None,
+            resolved_ts=end.watermark.resolved_ts if end.watermark else None,
+            start_margin_ms=margin,
+        )
+
+    with ThreadPoolExecutor(THREADS, thread_name_prefix="pin") as pool:
+        pins = dict(zip(ends, pool.map(pin, ends), strict=True))
+    topics = tuple(
+        TopicPin(topic.name, topic.topic_id, tuple(pins[partition] for partition in topic.partitions))
+        for topic in look.topics
+    )
+    return topics, _doubts(request, ends, pins)
+
+
+def _doubts(request: PinRequest, ends: Mapping[Partition, _End], pins: Mapping[Partition, PartitionPin]) -> list[str]:
+    """Every reason why the window is not proven."""
+    doubts = []
+    if request.changefeed.required_acks != -1:
+        doubts.append(
+            f"required-acks is {request.changefeed.required_acks}, not all (-1): brokers may have lost messages that TiCDC "
+            "counts as sent"
+        )
+    for partition, end in ends.items():
+        if end.state.state == "silent":
+            doubts.append(
+                f"{partition}: holds messages since the window's start but no resolved-ts; TiCDC sends one every second to each "
+                "partition it uses. Does another writer use the topic, or is partition-num of the sink-uri wrong?"
+            )
+        doubt = margin_doubt(request, partition, pins[partition].start_margin_ms)
+        if doubt is not None:
+            doubts.append(doubt)
+    return doubts
+
+
+def _pin_schemas(request: PinRequest, artifacts: ObjectStore) -> PinnedFile | None:
+    needed = request.schemas.since(request.window.from_ts)
+    if not needed.epochs:
+        return None
+    content = needed.encode()
+    digest = canonical.digest(content)
+    name = f"schemas/{digest}.json"
+    artifacts.put_once(name, content)
+    return PinnedFile(artifacts.uri(name), digest, len(needed.epochs))
+
+
+def _register(
+    manifest: Manifest, artifacts: ObjectStore, state: StateStore, replaces: WindowManifest | None
+) -> PinnedManifest:
+    """Write *manifest* and give it to its window, unless another run was faster: then that one's counts."""
+    input_hash = manifest.input_hash
+    name = f"manifests/{input_hash}.json"
+    with contextlib.suppress(ArtifactExistsError):  # equal but for the moment of pinning, which is not part of the hash
+        artifacts.put_once(name, canonical.encode(manifest))
+    made = WindowManifest(manifest.pipeline, manifest.window, input_hash, name, manifest.pinned_at_ms)
+    if replaces is not None and replaces.input_hash == input_hash:
+        return _load(artifacts, replaces)
+    winner = state.register_manifest(made, replaces=replaces)
+    pinned = _load(artifacts, winner)
+    return msgspec.structs.replace(pinned, reused=winner != made)
+
+
+def _load(artifacts: ObjectStore, entry: WindowManifest) -> PinnedManifest:
+    """The manifest that the state store names. Raises ArtifactCorruptError where its content is not what its name says."""
+    uri = artifacts.uri(entry.name)
+    try:
+        manifest = manifests.decode(artifacts.get(entry.name))
+    except ArtifactNotFoundError:
+        raise ArtifactNotFoundError(
+            f"{uri}, the manifest of window {entry.window} pinned {tso.to_datetime(tso.from_ms(entry.pinned_at_ms))}, was "
+            "deleted; pin with repin"
+        ) from None
+    except msgspec.DecodeError as error:
+        raise ArtifactCorruptError(f"{uri} is not a manifest: {error}; pin with repin") from None
+    if manifest.input_hash != entry.input_hash:
+        raise ArtifactCorruptError(
+            f"{uri} was changed after pinning: its hash is {manifest.input_hash}; pin with repin"
+        )
+    return PinnedManifest(manifest, entry.name, uri, reused=True)

@@ -1,0 +1,56 @@
+"""What is asked for when a window is pinned or waited for."""
+
+from typing import Literal
+
+import msgspec
+
+from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.domain import tso
+from ticdc_replay.domain.window import Window
+from ticdc_replay.kafka.offsets import Partition
+from ticdc_replay.schemas.history import SchemaHistory
+
+
+class PinRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One window of one pipeline. ``topics`` are all topics of the changefeed, the default one among them."""
+
+    pipeline: str
+    changefeed: Changefeed
+    window: Window
+    topics: tuple[str, ...]
+    pre_roll_ms: int
+    """How much is read before the window's start, to measure clocks by."""
+    clock_skew_ms: int
+    """Clocks of TiDB, TiCDC and the brokers differ by at most this."""
+    claim_check_margin_ms: int
+    """How long an object may be older than the window that refers to it."""
+    list_store: bool
+    unproven: Literal["stop", "allow"]
+    decompressed_max_bytes: int
+    schemas: SchemaHistory
+    """The table schemas that are known before the range is read."""
+
+    @property
+    def needed_from_ms(self) -> int:
+        """No row of the window has a record time before this: it is produced after it commits, up to clock skew."""
+        return max(0, tso.physical_ms(self.window.from_ts) - self.clock_skew_ms)
+
+    @property
+    def read_from_ms(self) -> int:
+        """Record time at which reading starts."""
+        return max(0, self.needed_from_ms - self.pre_roll_ms)
+
+    @property
+    def complete_from_ms(self) -> int:
+        """No resolved-ts at or after the window's end has a record time before this."""
+        return max(0, tso.physical_ms(self.window.to_ts) - self.clock_skew_ms)
+
+    def is_surplus(self, partition: Partition) -> bool:
+        """Whether the sink-uri's partition-num says that TiCDC never writes to *partition*."""
+        number = self.changefeed.partition_num
+        return number is not None and partition.topic == self.changefeed.topic and partition.number >= number
+
+    def is_used(self, partition: Partition) -> bool:
+        """Whether the sink-uri's partition-num says that TiCDC does write to *partition*."""
+        number = self.changefeed.partition_num
+        return number is not None and partition.topic == self.changefeed.topic and partition.number < number

@@ -1,0 +1,160 @@
+"""Finding resolved-ts in partitions: how far each has come, and where a window ends.
+
+A resolved-ts W says that every row with commitTs ≤ W was sent to the partition before it (protocols: delivery semantics,
+section 1). TiCDC sends one about every second to every partition it uses, so the tail of a partition tells how far it is. After
+a restart it may step back for a while; then the tail says less than has been proven before, never more.
+"""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Literal
+
+import msgspec
+
+from ticdc_replay.codecs.base import Codec
+from ticdc_replay.codecs.registry import codec_for
+from ticdc_replay.domain import tso
+from ticdc_replay.domain.events import WatermarkEvent
+from ticdc_replay.domain.messages import OffsetRange
+from ticdc_replay.kafka.offsets import Bounds, Offsets, Partition, Record
+from ticdc_replay.kafka.reader import read_range
+from ticdc_replay.kafka.settings import KafkaSettings
+from ticdc_replay.snapshot.request import PinRequest
+from ticdc_replay.snapshot.topics import require_topics
+
+PartitionState = Literal["reached", "lagging", "silent", "unused"]
+
+THREADS = 8
+_FIRST_TAIL = 256
+_TAIL_GROWTH = 16
+
+
+class PartitionWatermark(msgspec.Struct, frozen=True):
+    """How far one partition has come.
+
+    ``reached``: it carried a resolved-ts at or after the window's end. ``lagging``: not yet. ``silent``: it holds messages
+    since the window's start, but no resolved-ts among them. ``unused``: TiCDC does not write to it, because partition-num
+    says so and nothing came since the window's start, or because it never held a message. ``resolved_ts`` is the last one
+    seen (TSO).
+    """
+
+    partition: Partition
+    state: PartitionState
+    resolved_ts: int | None
+
+
+class WatermarkStatus(msgspec.Struct, frozen=True):
+    """How far the changefeed has come, as its topics show it. ``to_ts`` is the end of the window (TSO)."""
+
+    to_ts: int
+    partitions: tuple[PartitionWatermark, ...]
+
+    @property
+    def reached(self) -> bool:
+        """Whether the window is complete in every partition that carries resolved-ts."""
+        return not self.lagging and any(each.state == "reached" for each in self.partitions)
+
+    @property
+    def lagging(self) -> tuple[PartitionWatermark, ...]:
+        """The partitions that are waited for."""
+        return tuple(each for each in self.partitions if each.state == "lagging")
+
+    @property
+    def resolved_ts(self) -> int | None:
+        """The smallest last resolved-ts of all live partitions (TSO); None where one of them has none yet."""
+        live = [each.resolved_ts for each in self.partitions if each.state in ("reached", "lagging")]
+        if not live or None in live:
+            return None
+        return min(found for found in live if found is not None)
+
+    def __str__(self) -> str:
+        by_state = {state: sum(each.state == state for each in self.partitions) for state in _STATES}
+        counts = ", ".join(f"{number} {state}" for state, number in by_state.items() if number)
+        text = f"resolved-ts to reach: {tso.describe(self.to_ts)}; partitions: {counts or 'none'}"
+        for each in self.lagging[:_SHOWN]:
+            seen = (
+                "no resolved-ts since the window's start"
+                if each.resolved_ts is None
+                else tso.describe(each.resolved_ts)
+            )
+            text += f"; {each.partition} at {seen}"
+        if len(self.lagging) > _SHOWN:
+            text += f" and {len(self.lagging) - _SHOWN} more"
+        return text
+
+
+_STATES: tuple[PartitionState, ...] = ("reached", "lagging", "silent", "unused")
+_SHOWN = 5
+
+
+class Watermark(msgspec.Struct, frozen=True):
+    """A resolved-ts (TSO) and the offset of its message."""
+
+    offset: int
+    resolved_ts: int
+
+
+def watermark_status(request: PinRequest, kafka: KafkaSettings) -> WatermarkStatus:
+    """How far every partition of *request* has come. Reads tails of partitions only, so that asking often is cheap.
+
+    Raises TopicChangedError where a topic is missing, and what reading Kafka raises.
+    """
+    with Offsets(kafka) as offsets:
+        topics = require_topics(offsets, request.topics, kafka)
+        partitions = [partition for topic in topics for partition in topic.partitions]
+        since = offsets.at_or_after(dict.fromkeys(partitions, request.read_from_ms))
+        bounds = offsets.bounds(partitions)
+
+    def examine(partition: Partition) -> PartitionWatermark:
+        return partition_watermark(request, kafka, partition, since[partition], bounds[partition])
+
+    with ThreadPoolExecutor(THREADS, thread_name_prefix="watermark") as pool:
+        return WatermarkStatus(request.window.to_ts, tuple(pool.map(examine, partitions)))
+
+
+def partition_watermark(
+    request: PinRequest, kafka: KafkaSettings, partition: Partition, since: Record | None, bounds: Bounds
+) -> PartitionWatermark:
+    """How far *partition* has come. *since* is its first record since the window's start."""
+    if since is None:
+        never_written = bounds.high == 0 and not request.is_used(partition)
+        unused = never_written or request.is_surplus(partition)
+        return PartitionWatermark(partition, "unused" if unused else "lagging", None)
+    codec = codec_for(request.changefeed, request.decompressed_max_bytes)
+    last = _last_watermark(codec, kafka, partition, max(since.offset, bounds.low), bounds.high)
+    if last is None:
+        return PartitionWatermark(partition, "silent", None)
+    return PartitionWatermark(partition, "reached" if last >= request.window.to_ts else "lagging", last)
+
+
+def first_watermark(
+    request: PinRequest, kafka: KafkaSettings, partition: Partition, start: int, end: int
+) -> Watermark | None:
+    """The first resolved-ts at or after the window's end, among the offsets ``[start, end)``."""
+    codec = codec_for(request.changefeed, request.decompressed_max_bytes)
+    for found in _watermarks(codec, kafka, OffsetRange(partition.topic, partition.number, start, end)):
+        if found.resolved_ts >= request.window.to_ts:
+            return found
+    return None
+
+
+def _last_watermark(codec: Codec, kafka: KafkaSettings, partition: Partition, start: int, end: int) -> int | None:
+    """The largest resolved-ts in the last stretch of ``[start, end)`` that holds one; stretches grow towards the start."""
+    size = _FIRST_TAIL
+    while end > start:
+        tail = max(start, end - size)
+        part = OffsetRange(partition.topic, partition.number, tail, end)
+        last = max((found.resolved_ts for found in _watermarks(codec, kafka, part)), default=None)
+        if last is not None:
+            return last
+        end, size = tail, size * _TAIL_GROWTH
+    return None
+
+
+def _watermarks(codec: Codec, kafka: KafkaSettings, part: OffsetRange) -> Iterator[Watermark]:
+    for messages in read_range(kafka, part):
+        for message in messages:
+            if codec.is_watermark(message):
+                for event in codec.decode(message):
+                    if isinstance(event, WatermarkEvent):
+                        yield Watermark(message.offset, event.commit_ts)
