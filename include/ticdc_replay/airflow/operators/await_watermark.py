@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ticdc_replay.airflow.form import run_window
-from ticdc_replay.airflow.operators.base import ReplayOperator
+from ticdc_replay.airflow.operators.base import ReplayOperator, open_replay
 from ticdc_replay.airflow.trigger import WatermarkTrigger
 from ticdc_replay.domain import errors
 
@@ -22,7 +22,7 @@ class AwaitWatermarkOperator(ReplayOperator):
 
         window = run_window(context)
         self.log.info("Window %s", window)
-        with self.replay_context() as replay:
+        with open_replay(self.pipeline_file) as replay:
             status = watermark_status(replay, window)
             if status.reached:
                 return str(status)

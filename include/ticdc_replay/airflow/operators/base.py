@@ -7,8 +7,34 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 if TYPE_CHECKING:
-    from ticdc_replay.config.load import LoadedPipeline
+    from airflow.providers.openlineage.extractors import OperatorLineage
+
+    from ticdc_replay.lineage.datasets import Lineage
     from ticdc_replay.stages.context import ReplayContext
+
+
+@contextmanager
+def open_replay(pipeline_file: str) -> Iterator["ReplayContext"]:
+    """The engine's context for the pipeline in *pipeline_file*, its connections resolved; closed afterwards."""
+    from ticdc_replay.airflow.connections import resolve
+    from ticdc_replay.config.load import load_pipeline
+    from ticdc_replay.stages.context import ReplayContext, connection_ids
+
+    loaded = load_pipeline(pipeline_file)
+    with ReplayContext(loaded, resolve(connection_ids(loaded.pipeline), loaded.pipeline)) as context:
+        yield context
+
+
+class EmitsLineage:
+    """Gives OpenLineage what ``execute`` put into ``self.lineage``: read there, since a listener has no connections."""
+
+    lineage: "Lineage | None" = None
+
+    def get_openlineage_facets_on_complete(self, _task_instance: Any) -> "OperatorLineage | None":
+        """What the task read and wrote; None where it did nothing."""
+        from ticdc_replay.airflow.lineage import operator_lineage
+
+        return None if self.lineage is None else operator_lineage(self.lineage)
 
 
 class ReplayOperator(BaseOperator):
@@ -20,22 +46,3 @@ class ReplayOperator(BaseOperator):
     def __init__(self, *, pipeline_file: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.pipeline_file = pipeline_file
-
-    @contextmanager
-    def replay_context(self) -> Iterator["ReplayContext"]:
-        """The engine's context, with the pipeline's connections resolved; closed afterwards."""
-        from ticdc_replay.airflow.connections import resolve
-        from ticdc_replay.stages.context import ReplayContext, connection_ids
-
-        loaded = load(self.pipeline_file)
-        for warning in loaded.warnings:
-            self.log.warning("%s", warning)
-        with ReplayContext(loaded, resolve(connection_ids(loaded.pipeline), loaded.pipeline)) as context:
-            yield context
-
-
-def load(pipeline_file: str) -> "LoadedPipeline":
-    """The pipeline of *pipeline_file*."""
-    from ticdc_replay.config.load import load_pipeline
-
-    return load_pipeline(pipeline_file)

@@ -5,7 +5,7 @@ from typing import Any
 
 from ticdc_replay.airflow.form import run_options
 from ticdc_replay.airflow.naming import SNAPSHOT
-from ticdc_replay.airflow.operators.base import ReplayOperator
+from ticdc_replay.airflow.operators.base import ReplayOperator, open_replay
 
 
 class CheckOperator(ReplayOperator):
@@ -20,7 +20,7 @@ class CheckOperator(ReplayOperator):
 
         options = run_options(context)
         run_hash = context["ti"].xcom_pull(task_ids=SNAPSHOT)["run_hash"]
-        with self.replay_context() as replay:
+        with open_replay(self.pipeline_file) as replay:
             result = check(replay, run_hash)
             self.log.info("%s", result.summary)
             jobs = {

@@ -5,18 +5,21 @@ from typing import Any
 
 from ticdc_replay.airflow.form import run_options
 from ticdc_replay.airflow.naming import CHECK
-from ticdc_replay.airflow.operators.base import ReplayOperator
+from ticdc_replay.airflow.operators.base import EmitsLineage, ReplayOperator, open_replay
 
 
-class PublishOperator(ReplayOperator):
-    """Records the coverage, keeps the run's report and tells it in the log."""
+class PublishOperator(EmitsLineage, ReplayOperator):
+    """Records the coverage, keeps the run's report, tells it in the log, and gives lineage from Kafka to the targets."""
 
     def execute(self, context: Mapping[str, Any]) -> dict[str, Any]:
+        from ticdc_replay.stages import lineage
         from ticdc_replay.stages.publish import publish
 
         run_hash = context["ti"].xcom_pull(task_ids=CHECK)["run_hash"]
-        with self.replay_context() as replay:
-            report = publish(replay, run_hash, run_options(context).targets)
+        with open_replay(self.pipeline_file) as replay:
+            targets = run_options(context).targets
+            report = publish(replay, run_hash, targets)
+            self.lineage = lineage.published(replay, run_hash, targets)
         events = report.events
         summary = {
             "window": str(report.window),

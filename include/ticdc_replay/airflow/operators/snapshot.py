@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ticdc_replay.airflow.form import run_options, run_window
-from ticdc_replay.airflow.operators.base import ReplayOperator
+from ticdc_replay.airflow.operators.base import ReplayOperator, open_replay
 
 
 class SnapshotOperator(ReplayOperator):
@@ -15,7 +15,7 @@ class SnapshotOperator(ReplayOperator):
         from ticdc_replay.stages.pin import pin
 
         window, options = run_window(context), run_options(context)
-        with self.replay_context() as replay:
+        with open_replay(self.pipeline_file) as replay:
             pinned = pin(replay, window, repin=options.repin)
             manifest = pinned.manifest
             ranges = manifest.ranges()

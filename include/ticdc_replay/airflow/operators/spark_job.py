@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.exceptions import AirflowException
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -11,18 +11,22 @@ from airflow.sdk.exceptions import AirflowSkipException
 from ticdc_replay.airflow.connections import private_file, resolve
 from ticdc_replay.airflow.form import RunOptions, run_options
 from ticdc_replay.airflow.naming import CHECK, DECODE, SNAPSHOT, load_task_id
-from ticdc_replay.airflow.operators.base import load
+from ticdc_replay.airflow.operators.base import EmitsLineage, open_replay
 from ticdc_replay.airflow.settings import spark_jobs_folder
+from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.config.pipeline import Pipeline
 from ticdc_replay.domain.errors import ConfigError, PermanentError, TransientError
 from ticdc_replay.jobspec import EXIT_PERMANENT, EXIT_TRANSIENT
+
+if TYPE_CHECKING:
+    from ticdc_replay.stages.context import ReplayContext
 
 # SparkSubmitHook tells the exit code, and the end of the driver's output, in its error's text only.
 _EXIT_CODE = re.compile(r"Error code is: (\d+)\.")
 _DRIVER_ERROR = re.compile(r"ERROR ticdc_replay\.spark: (.*?)(?=\n\d\d\d?\d?[-/]\d\d[-/]|\Z)", re.DOTALL)
 
 
-class SparkJobOperator(SparkSubmitOperator):
+class SparkJobOperator(EmitsLineage, SparkSubmitOperator):
     """Submits *script* with one argument, *job*: the URI of a job spec.
 
     The driver runs here (client mode) and gets its connections from a private file, whose path reaches it through the
@@ -45,11 +49,11 @@ class SparkJobOperator(SparkSubmitOperator):
         self.script = script
         self.job = job
 
-    def execute(self, context: Mapping[str, Any]) -> None:
+    def execute(self, context: Mapping[str, Any]) -> dict[str, Any]:
         self._skip_unless_wanted(run_options(context))
         if not self.job:
             raise ConfigError(f"{self.task_id}: the task before left no job spec; clear the run from there on")
-        pipeline = load(self.pipeline_file).pipeline
+        pipeline = load_pipeline(self.pipeline_file).pipeline
         self._refuse_cluster_mode(pipeline)
         self.application = str(spark_jobs_folder() / self.script)
         with private_file(resolve(self._connection_ids(pipeline), pipeline)):
@@ -57,12 +61,21 @@ class SparkJobOperator(SparkSubmitOperator):
                 super().execute(context)
             except AirflowException as error:
                 raise _explained(error, self.task_id) from error
+        with open_replay(self.pipeline_file) as replay:
+            summary = self._summarise(replay, context["ti"])
+        for name, value in summary.items():
+            self.log.info("%s: %s", name.replace("_", " "), value)
+        return summary
 
     def _skip_unless_wanted(self, options: RunOptions) -> None:
         raise NotImplementedError
 
     def _connection_ids(self, pipeline: Pipeline) -> list[str]:
         """The connections that the job needs, and no more."""
+        raise NotImplementedError
+
+    def _summarise(self, replay: "ReplayContext", task_instance: Any) -> dict[str, Any]:
+        """What the job did, in a few numbers, from what it left behind; and its lineage."""
         raise NotImplementedError
 
     def _refuse_cluster_mode(self, pipeline: Pipeline) -> None:
@@ -90,6 +103,25 @@ class DecodeOperator(SparkJobOperator):
         named = pipeline.connections
         return [conn_id for conn_id in (named.kafka, named.claim_check, named.artifacts) if conn_id]
 
+    def _summarise(self, replay: "ReplayContext", task_instance: Any) -> dict[str, Any]:
+        from ticdc_replay.changelog.reading import read_index
+        from ticdc_replay.stages import lineage
+
+        run_hash = task_instance.xcom_pull(task_ids=SNAPSHOT)["run_hash"]
+        self.lineage = lineage.decoded(replay, run_hash)
+        index = read_index(replay.artifacts, run_hash)
+        events = index.report.events
+        return {
+            "messages": index.report.messages.consumed,
+            "events": events.rows,
+            "outside_window": events.outside_window,
+            "duplicates": events.duplicates,
+            "claim_checks": events.claim_checks_resolved,
+            "quarantined": sum(index.report.quarantine_reasons.values()),
+            "written": events.written,
+            "tables": [str(name) for name in index.table_names()],
+        }
+
 
 class LoadOperator(SparkJobOperator):
     """Loads the changelog into one target. Skipped where the run's form leaves the target out."""
@@ -106,6 +138,24 @@ class LoadOperator(SparkJobOperator):
     def _connection_ids(self, pipeline: Pipeline) -> list[str]:
         target = next(target for target in pipeline.targets if target.name == self.target)
         return [conn_id for conn_id in (pipeline.connections.artifacts, target.connection) if conn_id]
+
+    def _summarise(self, replay: "ReplayContext", task_instance: Any) -> dict[str, Any]:
+        from ticdc_replay.stages import lineage
+        from ticdc_replay.stages.publish import last_load
+
+        run_hash = task_instance.xcom_pull(task_ids=CHECK)["run_hash"]
+        self.lineage = lineage.loaded(replay, run_hash, self.target)
+        report = last_load(replay, run_hash, self.target)
+        return {
+            str(table.table): {
+                "outcome": table.outcome,
+                "upserted": table.upserted,
+                "deleted": table.deleted,
+                "superseded": table.superseded,
+                "quarantined": table.quarantined,
+            }
+            for table in report.tables
+        }
 
 
 def _explained(error: Exception, task: str) -> Exception:

@@ -1,0 +1,128 @@
+"""Lineage of each stage, made from what the stage left behind."""
+
+from collections.abc import Iterable
+
+from ticdc_replay.changelog.index import ChangelogIndex
+from ticdc_replay.domain.connections import Connection
+from ticdc_replay.lineage.datasets import (
+    ClaimChecks,
+    Dataset,
+    Field,
+    Lineage,
+    PartitionRange,
+    ReplayRun,
+    Rows,
+    TopicRanges,
+    kafka_namespace,
+    table_name,
+    uri_name,
+)
+from ticdc_replay.snapshot.manifest import Manifest
+from ticdc_replay.targets.base import LoadReport
+
+
+class Source:
+    """One decoded run: what it read, and its changelog.
+
+    *artifacts_uri* is the root of the pipeline's artefacts, *bootstrap_servers* Kafka's address as the connection has it,
+    *claim_check_uri* the changefeed's store.
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        index: ChangelogIndex,
+        *,
+        artifacts_uri: str,
+        bootstrap_servers: str,
+        claim_check_uri: str | None,
+    ) -> None:
+        self._manifest = manifest
+        self._index = index
+        self._artifacts_uri = artifacts_uri
+        self._kafka = kafka_namespace(bootstrap_servers)
+        self._claim_check_uri = claim_check_uri
+
+    def decoded(self) -> Lineage:
+        """From topics and claim-check store to the changelog."""
+        return Lineage(self._run(), self._inputs(), (self._changelog(written=True),))
+
+    def loaded(self, report: LoadReport, connection: Connection | None) -> Lineage:
+        """From the changelog to the tables of one target; *connection* is the target's."""
+        return Lineage(self._run(), (self._changelog(written=False),), tuple(_tables(report, connection)))
+
+    def published(self, loads: Iterable[tuple[LoadReport, Connection | None]]) -> Lineage:
+        """From topics and claim-check store to the tables of every target, as if in one step."""
+        outputs = [table for report, connection in loads for table in _tables(report, connection)]
+        return Lineage(self._run(), self._inputs(), tuple(outputs))
+
+    def _run(self) -> ReplayRun:
+        manifest, index = self._manifest, self._index
+        return ReplayRun(
+            pipeline=manifest.pipeline,
+            from_ts=manifest.window.from_ts,
+            to_ts=manifest.window.to_ts,
+            window=str(manifest.window),
+            grade=manifest.grade,
+            manifest=f"{self._artifacts_uri}/manifests/{manifest.input_hash}.json",
+            input_hash=manifest.input_hash,
+            run_hash=index.run_hash,
+            library_version=index.library_version,
+            messages=index.report.messages.consumed,
+            events=index.report.events.rows,
+            duplicates=index.report.events.duplicates,
+        )
+
+    def _inputs(self) -> tuple[Dataset, ...]:
+        topics = [
+            Dataset(
+                namespace=self._kafka,
+                name=pin.topic,
+                topic=TopicRanges(
+                    pin.topic_id,
+                    tuple(
+                        PartitionRange(part.range.partition, part.range.start, part.range.end)
+                        for part in pin.partitions
+                        if part.range.length > 0
+                    ),
+                ),
+            )
+            for pin in self._manifest.topics
+        ]
+        return (*topics, *self._claim_check_store())
+
+    def _claim_check_store(self) -> list[Dataset]:
+        if self._claim_check_uri is None:
+            return []
+        namespace, name = uri_name(self._claim_check_uri)
+        inventory, events = self._manifest.inventory, self._index.report.events
+        read = ClaimChecks(
+            inventory=inventory.sha256 if inventory else None,
+            listed=inventory.count if inventory else None,
+            resolved=events.claim_checks_resolved,
+            bytes=events.claim_check_bytes,
+        )
+        return [Dataset(namespace=namespace, name=name, claim_checks=read)]
+
+    def _changelog(self, *, written: bool) -> Dataset:
+        """One dataset for all runs of the pipeline; the run's hash is its version."""
+        namespace, name = uri_name(f"{self._artifacts_uri}/runs")
+        files = [file for table in self._index.tables for file in table.files]
+        rows = Rows(sum(file.rows for file in files), sum(file.bytes for file in files), len(files))
+        return Dataset(namespace=namespace, name=name, version=self._index.run_hash, written=rows if written else None)
+
+
+def _tables(report: LoadReport, connection: Connection | None) -> Iterable[Dataset]:
+    for table in report.tables:
+        if table.outcome == "without_key":
+            continue
+        if "://" in table.destination or connection is None:
+            namespace, name = uri_name(table.destination)
+        else:
+            namespace, name = table_name(connection, table.destination)
+        yield Dataset(
+            namespace=namespace,
+            name=name,
+            fields=tuple(Field(field.name, field.type) for field in table.fields),
+            written=Rows(table.upserted + table.deleted),
+        )

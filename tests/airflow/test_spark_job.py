@@ -1,0 +1,125 @@
+"""Submitting a Spark job: what its driver gets, what its failure means, and where secrets do not appear."""
+
+import json
+import os
+import stat
+import sys
+import textwrap
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from ticdc_replay.domain.errors import ConfigError, PermanentError, TransientError
+
+pytestmark = [pytest.mark.airflow, pytest.mark.spark]
+
+# The driver of these tests: the real entry with a real session, but it says what it was given instead of working.
+DRIVER = """
+import json, os, sys
+from pathlib import Path
+from ticdc_replay.domain import errors
+from ticdc_replay.spark import main
+
+def read(uri, connections):
+    file = Path(os.environ["TICDC_REPLAY_CONNECTIONS_FILE"])
+    Path({answer!r}).write_text(json.dumps({{
+        "arguments": sys.argv[1:],
+        "mode": file.stat().st_mode, "folder_mode": file.parent.stat().st_mode, "file": str(file),
+        "connections": sorted(connections.by_id), "password": connections["shop_kafka"].password,
+        "command_lines": [Path(f"/proc/{{pid}}/cmdline").read_text() for pid in (os.getpid(), os.getppid())],
+    }}))
+    return {{}}
+
+def driver(spark, job, connections):
+    conf = dict(spark.sparkContext.getConf().getAll())
+    answer = json.loads(Path({answer!r}).read_text())
+    Path({answer!r}).write_text(json.dumps(answer | {{"conf": conf}}))
+    raise {raises}
+
+main._read = read
+main._run(dict, lambda job: "test", driver)
+"""
+
+
+@pytest.fixture
+def job(tmp_path, pipelines, monkeypatch, java_home):
+    """A decode task whose driver raises what the test says, and the answer that the driver left."""
+    from ticdc_replay.airflow.operators.spark_job import DecodeOperator
+    from ticdc_replay.config.load import load_pipeline
+
+    monkeypatch.setenv("TICDC_REPLAY_SPARK_JOBS", str(tmp_path))
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP_KAFKA", '{"conn_type": "kafka", "host": "b", "password": "hunter2"}')
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "local[1]"}')
+    file = pipelines.path / "shop.yaml"
+
+    class Job:
+        answer = tmp_path / "answer.json"
+        options = {"tables": ["*.*"], "targets": ["lake"], "dry_run": False, "repin": False, "reload": False}
+
+        def run(self, raises="SystemExit(0)", **options):
+            driver = DRIVER.format(raises=raises, answer=str(self.answer))
+            (tmp_path / "decode.py").write_text(textwrap.dedent(driver))
+            operator = DecodeOperator(pipeline_file=str(file), pipeline=load_pipeline(file).pipeline)
+            operator.job = "file:///job.json"
+            operator.application_args = ["file:///job.json"]
+            operator.execute({"params": self.options | options, "ti": SimpleNamespace()})
+
+    return Job()
+
+
+def test_a_driver_that_fails_for_good_is_a_permanent_error_with_its_own_message(job):
+    with pytest.raises(PermanentError, match=r"^decode: TopicChangedError: topic shop was\nrecreated$"):
+        job.run(r"errors.TopicChangedError('topic shop was\nrecreated')")
+
+
+def test_a_driver_that_may_succeed_later_is_a_transient_error(job):
+    with pytest.raises(TransientError, match=r"^decode: TransientError: the broker is away$"):
+        job.run("errors.TransientError('the broker is away')")
+
+
+def test_any_other_failure_stays_airflow_s(job):
+    from airflow.exceptions import AirflowException
+
+    with pytest.raises(AirflowException, match="Error code is: 1"):
+        job.run("RuntimeError('a bug')")
+
+
+def test_secrets_reach_the_driver_by_a_private_file_alone(job, caplog, capfd):
+    with caplog.at_level("DEBUG"), pytest.raises(PermanentError):
+        job.run("errors.PermanentError('seen enough')")
+    answer = json.loads(job.answer.read_text())
+    assert answer["password"] == "hunter2"
+    assert answer["connections"] == ["shop_kafka"], "what the decode needs, and no more"
+    assert stat.S_IMODE(answer["mode"]) == 0o600
+    assert stat.S_IMODE(answer["folder_mode"]) == 0o700
+    assert not Path(answer["file"]).parent.exists(), "it is gone afterwards"
+    assert "TICDC_REPLAY_CONNECTIONS_FILE" not in os.environ
+    shown = [*answer["command_lines"], *answer["conf"].values(), caplog.text, *capfd.readouterr()]
+    assert answer["arguments"] == ["file:///job.json"]
+    assert all("hunter2" not in text and answer["file"] not in text for text in shown)
+
+
+def test_a_dry_run_submits_nothing(job):
+    from airflow.sdk.exceptions import AirflowSkipException
+
+    with pytest.raises(AirflowSkipException, match="Dry run"):
+        job.run(dry_run=True)
+    assert not job.answer.exists()
+
+
+def test_cluster_mode_is_refused(job, monkeypatch):
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "local[1]", "extra": {"deploy-mode": "cluster"}}'
+    )
+    with pytest.raises(ConfigError, match="'spark_default': deploy-mode cluster is not supported"):
+        job.run()
+
+
+def test_a_connection_that_airflow_does_not_know_is_told_by_name(job, monkeypatch):
+    monkeypatch.delenv("AIRFLOW_CONN_SHOP_KAFKA")
+    with pytest.raises(ConfigError, match="connection 'shop_kafka' is not defined in Airflow"):
+        job.run()

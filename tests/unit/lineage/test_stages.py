@@ -1,0 +1,173 @@
+"""What lineage says of a run, from what the run left behind."""
+
+from ticdc_replay.changelog.index import (
+    ChangelogIndex,
+    DataFile,
+    DecodeReport,
+    EventCounts,
+    MessageCounts,
+    TableVersion,
+)
+from ticdc_replay.domain.connections import Connection
+from ticdc_replay.domain.messages import OffsetRange
+from ticdc_replay.domain.tables import TableName, TableSchema
+from ticdc_replay.domain.window import Window
+from ticdc_replay.lineage.datasets import (
+    ClaimChecks,
+    Dataset,
+    Field,
+    PartitionRange,
+    Rows,
+    TopicRanges,
+    kafka_namespace,
+    table_name,
+    uri_name,
+)
+from ticdc_replay.lineage.stages import Source
+from ticdc_replay.snapshot.manifest import Manifest, PartitionPin, PinnedFile, TopicPin
+from ticdc_replay.targets import base
+
+WINDOW = Window(1000, 2000)
+ORDERS = TableName("shop", "orders")
+POSTGRES = Connection("warehouse", "postgres", host="db", port=5432, schema="sales", password="hunter2")
+
+MANIFEST = Manifest(
+    pipeline="shop",
+    changefeed_hash="c",
+    window=WINDOW,
+    grade="proven",
+    topics=(
+        TopicPin(
+            "shop",
+            "topic-id",
+            (
+                PartitionPin(OffsetRange("shop", 0, 10, 25), live=True, resolved_ts=2000, start_margin_ms=1),
+                PartitionPin(OffsetRange("shop", 1, 7, 7), live=False, resolved_ts=None, start_margin_ms=None),
+            ),
+        ),
+    ),
+    inventory=PinnedFile("s3://lake/replay/shop/inventories/abc.parquet", "abc", 9),
+    pinned_at_ms=5,
+)
+INDEX = ChangelogIndex(
+    pipeline="shop",
+    run_hash="run1",
+    input_hash=MANIFEST.input_hash,
+    library_version="1.0",
+    window=WINDOW,
+    ranges=tuple(MANIFEST.ranges()),
+    tables=(
+        TableVersion(
+            TableSchema(ORDERS, ()),
+            "v1",
+            declared=True,
+            files=(DataFile("a", 30, 300, 1000, 1999), DataFile("b", 12, 120, 1000, 1999)),
+            rows=42,
+        ),
+    ),
+    ddl=(),
+    changes=(),
+    quarantine_files=(),
+    reference_files=(),
+    sparse_index_files=(),
+    report=DecodeReport(
+        messages=MessageCounts(consumed=15),
+        events=EventCounts(rows=50, duplicates=8, written=42, claim_checks_resolved=3, claim_check_bytes=7000),
+        quarantine_reasons={},
+        watermark=2000,
+        undeclared_tables=(),
+    ),
+)
+LOAD = base.LoadReport(
+    pipeline="shop",
+    run_hash="run1",
+    input_hash=MANIFEST.input_hash,
+    window=WINDOW,
+    target="warehouse",
+    type="postgres",
+    attempt="a1",
+    tables=(
+        base.TableReport(
+            table=ORDERS,
+            outcome="loaded",
+            destination="shop.orders",
+            fields=(base.Field("id", "bigint"), base.Field("total", "numeric(10,2)")),
+            upserted=20,
+            deleted=5,
+            superseded=3,
+        ),
+        base.TableReport(table=TableName("shop", "audit"), outcome="without_key", destination="shop.audit"),
+    ),
+)
+
+SOURCE = Source(
+    MANIFEST,
+    INDEX,
+    artifacts_uri="s3://lake/replay/shop",
+    bootstrap_servers="broker-1:9092,broker-2:9092",
+    claim_check_uri="s3://claims/shop",
+)
+TOPIC = Dataset(
+    namespace="kafka://broker-1:9092",
+    name="shop",
+    topic=TopicRanges("topic-id", (PartitionRange(0, 10, 25),)),
+)
+CLAIMS = Dataset(
+    namespace="s3://claims", name="shop", claim_checks=ClaimChecks(inventory="abc", listed=9, resolved=3, bytes=7000)
+)
+MIRROR = Dataset(
+    namespace="postgres://db:5432",
+    name="sales.shop.orders",
+    fields=(Field("id", "bigint"), Field("total", "numeric(10,2)")),
+    written=Rows(25),
+)
+
+
+def test_a_decode_reads_offsets_and_claim_checks_and_writes_a_version_of_the_changelog():
+    lineage = SOURCE.decoded()
+    assert lineage.inputs == (TOPIC, CLAIMS)
+    assert lineage.outputs == (
+        Dataset(namespace="s3://lake", name="replay/shop/runs", version="run1", written=Rows(42, 420, 2)),
+    )
+
+
+def test_a_load_goes_from_the_changelog_to_the_tables_it_wrote():
+    lineage = SOURCE.loaded(LOAD, POSTGRES)
+    assert lineage.inputs == (Dataset(namespace="s3://lake", name="replay/shop/runs", version="run1"),)
+    assert lineage.outputs == (MIRROR,)
+
+
+def test_publishing_joins_kafka_with_the_tables():
+    lineage = SOURCE.published([(LOAD, POSTGRES)])
+    assert (lineage.inputs, lineage.outputs) == ((TOPIC, CLAIMS), (MIRROR,))
+
+
+def test_the_run_can_be_read_again_from_its_lineage():
+    run = SOURCE.decoded().run
+    assert (run.from_ts, run.to_ts, run.grade) == (1000, 2000, "proven")
+    assert run.manifest == f"s3://lake/replay/shop/manifests/{MANIFEST.input_hash}.json"
+    assert (run.input_hash, run.run_hash) == (MANIFEST.input_hash, "run1")
+    assert (run.messages, run.events, run.duplicates) == (15, 50, 8)
+
+
+def test_a_changefeed_without_claim_check_has_its_topic_as_only_input():
+    source = Source(MANIFEST, INDEX, artifacts_uri="file:///a", bootstrap_servers="b:9092", claim_check_uri=None)
+    assert [dataset.name for dataset in source.decoded().inputs] == ["shop"]
+
+
+def test_names_follow_openlineage_s_conventions():
+    assert kafka_namespace(" broker-1:9092 , broker-2:9092") == "kafka://broker-1:9092"
+    assert uri_name("s3://bucket/a/b/") == ("s3://bucket", "a/b")
+    assert uri_name("s3://bucket") == ("s3://bucket", "/")
+    assert uri_name("file:///var/lake%20house/") == ("file", "/var/lake house")
+    assert table_name(POSTGRES, "public.t") == ("postgres://db:5432", "sales.public.t")
+
+
+def test_lineage_of_folders_is_named_by_their_uri():
+    table = base.TableReport(table=ORDERS, outcome="loaded", destination="s3://lake/shop/orders", upserted=1)
+    [output] = SOURCE.loaded(base.LoadReport(**{**_fields(LOAD), "tables": (table,)}), None).outputs
+    assert (output.namespace, output.name) == ("s3://lake", "shop/orders")
+
+
+def _fields(report):
+    return {name: getattr(report, name) for name in report.__struct_fields__}
