@@ -1,4 +1,4 @@
-"""Makes ``data/`` from captures: ``python -m demo.sample.build <captures/dev>``. The result is committed.
+"""Makes ``data/`` from the captures in ``tests/captures``: ``python -m demo.sample.build``. The result is committed.
 
 Rows and DDL are real TiCDC bytes: every event's value is untouched; in its key the commitTs is another one, in its claim-check
 location the store and name. What a changefeed does around them is done again, because rows of two captures become one changefeed:
@@ -11,19 +11,20 @@ import gzip
 import hashlib
 import json
 import shutil
-import sys
+import tempfile
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from demo.sample import expected, open_protocol
+from demo.sample import contents, expected, open_protocol
 from demo.sample.history import LOGICAL_BITS, Change, read_changes, spread
 from demo.sample.open_protocol import DDL, Event
 from demo.sample.sender import Delivery, Sender, with_offsets
+from ticdc_replay.captures import unpack
 
-DATA = Path(__file__).with_name("data")
+CAPTURES = Path(__file__).resolve().parents[2] / "tests" / "captures"
 TOPIC = "shop-changes"
 PARTITIONS = 3
 MAX_BATCH_SIZE = 16
@@ -144,20 +145,21 @@ def send(changes: Sequence[Change], objects: ClaimChecks) -> Sender:
     return sender
 
 
-def write(sender: Sender, objects: ClaimChecks, captures: Path) -> None:
-    shutil.rmtree(DATA, ignore_errors=True)
-    (DATA / "objects").mkdir(parents=True)
+def write(data: Path, sender: Sender, objects: ClaimChecks, captures: Path) -> None:
+    """Write the capture: messages, objects and their list, settings."""
+    shutil.rmtree(data, ignore_errors=True)
+    (data / "objects").mkdir(parents=True)
     for name, content in objects.contents.items():
-        (DATA / "objects" / name).write_bytes(content)
+        (data / "objects" / name).write_bytes(content)
     _write_lines(
-        DATA / "objects.jsonl",
+        data / "objects.jsonl",
         (
             {"name": name, "written_ms": objects.written_ms[name], "orphan": name in objects.orphans}
             for name in sorted(objects.contents)
         ),
     )
     _write_lines(
-        DATA / "messages.jsonl.gz",
+        data / "messages.jsonl.gz",
         (
             {
                 "topic": TOPIC,
@@ -188,7 +190,7 @@ def write(sender: Sender, objects: ClaimChecks, captures: Path) -> None:
         "claim_check_objects": len(objects.contents),
         "not_emitted": [],
     }
-    (DATA / "meta.json").write_text(json.dumps(wanted, indent=1) + "\n")
+    (data / "meta.json").write_text(json.dumps(wanted, indent=1) + "\n")
 
 
 def _write_lines(path: Path, values: Iterable[dict[str, Any]]) -> None:
@@ -200,13 +202,17 @@ def _write_lines(path: Path, values: Iterable[dict[str, Any]]) -> None:
     path.write_bytes(gzip.compress(content, 9, mtime=0) if path.suffix == ".gz" else content)
 
 
-def main() -> None:
-    captures = Path(sys.argv[1])
-    changes = history(captures)
-    objects = ClaimChecks(captures / "classic" / "open-claim-check" / "objects")
-    sender = send(changes, objects)
-    write(sender, objects, captures)
-    expected.write(DATA, captures, changes, sender.messages, windows())
+def build(data: Path) -> None:
+    """Make the sample in the folder *data*, which is emptied first."""
+    with tempfile.TemporaryDirectory() as workshop:
+        captures = Path(workshop)
+        for archive in sorted(CAPTURES.glob("*.tar.xz")):
+            unpack(archive, captures)
+        changes = history(captures)
+        objects = ClaimChecks(captures / "classic" / "open-claim-check" / "objects")
+        sender = send(changes, objects)
+        write(data, sender, objects, captures)
+        expected.write(data, captures, changes, sender.messages, windows())
 
 
 def windows() -> list[tuple[int, int]]:
@@ -216,4 +222,4 @@ def windows() -> list[tuple[int, int]]:
 
 
 if __name__ == "__main__":
-    main()
+    build(contents.DATA)

@@ -1,6 +1,5 @@
 """What happened upstream: the events of two captures as one history, moved to the hours of the sample."""
 
-import gzip
 import hashlib
 import json
 import random
@@ -33,7 +32,7 @@ def read_changes(capture: Path, keep: Callable[[Event], bool]) -> Iterator[tuple
     """Row and DDL events of a capture that *keep* wants: old commitTs, first delivery, further deliveries; in send order."""
     first: dict[tuple[str, bytes], Event] = {}
     copies: dict[tuple[str, bytes], list[Event]] = defaultdict(list)
-    with gzip.open(capture / "messages.jsonl.gz", "rt", encoding="utf-8") as lines:
+    with (capture / "messages.jsonl").open(encoding="utf-8") as lines:
         for line in lines:
             message = json.loads(line)
             for event in open_protocol.split(b64decode(message["key_b64"]), b64decode(message["value_b64"])):

@@ -17,6 +17,7 @@ ROOMS = [
     "domain",
     "storage",
     "config",
+    "captures",
     "schemas",
     "large_messages",
     "codecs",

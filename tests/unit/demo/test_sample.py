@@ -1,5 +1,6 @@
 """The sample keeps the promises of a TiCDC changefeed, and its expected outcome is about the same history."""
 
+import gzip
 import json
 import re
 import uuid
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from demo.sample import contents, expected, open_protocol
+from demo.sample import build, contents, expected, open_protocol
 from demo.sample.open_protocol import DDL, RESOLVED, ROW
 from ticdc_replay.domain import tso
 
@@ -242,3 +243,20 @@ def test_every_time_of_the_sample_lies_in_its_windows_or_just_behind(messages):
     commits = [event.head["ts"] for _, events in messages for event in events if event.head["t"] != RESOLVED]
     assert windows[0].from_ts <= min(commits)
     assert max(commits) < windows[-1].to_ts
+
+
+@pytest.mark.timeout(120)
+def test_the_sample_is_what_its_script_makes_of_the_captures(tmp_path):
+    build.build(tmp_path / "data")
+    made = {path.relative_to(tmp_path / "data"): path.read_bytes() for path in (tmp_path / "data").rglob("*.*")}
+    assert set(made) == {path.relative_to(contents.DATA) for path in contents.DATA.rglob("*.*")}
+    assert [
+        str(name)
+        for name, content in made.items()
+        if unzipped(content) != unzipped((contents.DATA / name).read_bytes())
+    ] == []
+
+
+def unzipped(content):
+    """Compressed bytes depend on the zlib at hand."""
+    return gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
