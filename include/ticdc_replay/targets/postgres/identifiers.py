@@ -1,0 +1,49 @@
+"""Names in PostgreSQL: at most 63 bytes, where MySQL allows 64 characters."""
+
+import hashlib
+
+from psycopg import sql
+
+MAX_BYTES = 63
+LEDGER_SCHEMA = "_ticdc_replay"
+"""Schema of everything a mirror needs beside its tables: ledger, tombstones, staging."""
+
+
+def fit(name: str) -> str:
+    """*name*, or for one that is too long its beginning and a hash of the whole: the same for every load.
+
+    PostgreSQL itself would cut the name without a word, and two long names might become one.
+    """
+    encoded = name.encode()
+    if len(encoded) <= MAX_BYTES:
+        return name
+    suffix = "_" + hashlib.sha256(encoded).hexdigest()[:8]
+    return encoded[: MAX_BYTES - len(suffix)].decode(errors="ignore") + suffix
+
+
+def tombstone_table(schema: str, table: str) -> str:
+    """Name, in the ledger's schema, of the table that remembers the deletes of a mirror table."""
+    return fit(f"tombstones_{hashlib.sha256(f'{schema}.{table}'.encode()).hexdigest()[:12]}_{table}")
+
+
+def index_name(table: str, columns: tuple[str, ...]) -> str:
+    """Name of the ordinary index that stands for a secondary unique key."""
+    return fit(f"{table}_{'_'.join(columns)}_idx")
+
+
+class Relation:
+    """A table by schema and name, for statements and for people."""
+
+    __slots__ = ("schema", "table")
+
+    def __init__(self, schema: str, table: str) -> None:
+        self.schema = schema
+        self.table = table
+
+    @property
+    def sql(self) -> sql.Identifier:
+        """The quoted name."""
+        return sql.Identifier(self.schema, self.table)
+
+    def __str__(self) -> str:
+        return f'"{self.schema}"."{self.table}"'

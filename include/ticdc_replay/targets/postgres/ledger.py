@@ -1,0 +1,211 @@
+"""What a mirror remembers beside its tables, in the schema ``_ticdc_replay`` of the target's database.
+
+* ``tables``: per mirror table where it comes from, ``floor_ts`` (nothing with a commitTs below it is applied), ``schema_ts``
+  (commitTs from which the newest schema holds that the table was brought to), and the name of its tombstone table;
+* ``added_columns``: each column that a DDL added, and what rows from before it show: a literal, or NULL;
+* ``ledger``: one row per table, window and run that was applied, in the same transaction as its rows;
+* ``staging``: the staging tables that exist, and the lock that their attempt holds for as long as it lives.
+"""
+
+from typing import Any, LiteralString
+
+import msgspec
+import psycopg
+from psycopg import sql
+
+from ticdc_replay.domain.tables import TableName
+from ticdc_replay.domain.window import Window
+from ticdc_replay.targets.base import Load, TableReport
+from ticdc_replay.targets.postgres.identifiers import LEDGER_SCHEMA, Relation
+
+Connection = psycopg.Connection[Any]
+
+_CREATE_LOCK = 0x7469636463
+"""Advisory lock held while the ledger is made or staging is cleared."""
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS {schema}.tables (
+    target_schema text NOT NULL, target_table text NOT NULL,
+    source_schema text NOT NULL, source_table text NOT NULL,
+    floor_ts bigint NOT NULL DEFAULT 0, schema_ts bigint NOT NULL DEFAULT 0, tombstones text NOT NULL,
+    PRIMARY KEY (target_schema, target_table));
+CREATE TABLE IF NOT EXISTS {schema}.added_columns (
+    target_schema text NOT NULL, target_table text NOT NULL, column_name text NOT NULL, commit_ts bigint NOT NULL,
+    fill text,
+    PRIMARY KEY (target_schema, target_table, column_name));
+CREATE TABLE IF NOT EXISTS {schema}.ledger (
+    target_schema text NOT NULL, target_table text NOT NULL, from_ts bigint NOT NULL, to_ts bigint NOT NULL,
+    run_hash text NOT NULL, pipeline text NOT NULL, attempt text NOT NULL, report json NOT NULL,
+    applied_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (target_schema, target_table, from_ts, to_ts, run_hash));
+CREATE TABLE IF NOT EXISTS {schema}.staging (
+    name text PRIMARY KEY, attempt_lock bigint NOT NULL, target_schema text NOT NULL, target_table text NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now());
+"""
+
+
+class RecordedColumn(msgspec.Struct, frozen=True):
+    """An ADD COLUMN that was followed: its commitTs (TSO), and what older rows show as an SQL literal, None for NULL."""
+
+    commit_ts: int
+    fill: str | None
+
+
+class TableState(msgspec.Struct, frozen=True):
+    """What the ledger knows of one mirror table. Timestamps are TSO."""
+
+    source: TableName
+    floor_ts: int
+    schema_ts: int
+    tombstones: Relation
+    added_columns: dict[str, RecordedColumn]
+
+
+def _sql(text: LiteralString) -> sql.Composed:
+    return sql.SQL(text).format(schema=sql.Identifier(LEDGER_SCHEMA))
+
+
+def create(connection: Connection) -> None:
+    """Make the ledger where it does not exist."""
+    connection.execute("SELECT pg_advisory_xact_lock(%s)", [_CREATE_LOCK])
+    create_schema(connection, LEDGER_SCHEMA)
+    connection.execute(_sql(_TABLES))
+
+
+def create_schema(connection: Connection, schema: str) -> None:
+    """Make *schema* where it does not exist.
+
+    Looked up first: IF NOT EXISTS asks for the privilege to create even where there is nothing to do.
+    """
+    found = connection.execute("SELECT FROM pg_catalog.pg_namespace WHERE nspname = %s", [schema]).fetchone()
+    if found is None:
+        connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
+
+
+def lock_attempt(connection: Connection, lock: int) -> None:
+    """Hold *lock* until *connection* ends: the sign for other attempts that this one lives."""
+    connection.execute("SELECT pg_advisory_lock(%s)", [lock])
+
+
+def lock_table(connection: Connection, target: Relation) -> None:
+    """Wait until no other transaction commits to *target*, and keep others out until this one ends."""
+    connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"ticdc-replay {target}"])
+
+
+def drop_dead_staging(connection: Connection) -> None:
+    """Drop the staging tables of attempts that have ended without doing it themselves."""
+    connection.execute("SELECT pg_advisory_xact_lock(%s)", [_CREATE_LOCK])
+    dead = connection.execute(
+        _sql("SELECT name FROM {schema}.staging WHERE pg_try_advisory_xact_lock(attempt_lock)")
+    ).fetchall()
+    drop_staging(connection, [name for (name,) in dead])
+
+
+def drop_staging_of(connection: Connection, lock: int) -> None:
+    """Drop the staging tables of the attempt that holds *lock*."""
+    own = connection.execute(_sql("SELECT name FROM {schema}.staging WHERE attempt_lock = %s"), [lock]).fetchall()
+    drop_staging(connection, [name for (name,) in own])
+
+
+def note_staging(connection: Connection, name: str, lock: int, target: Relation) -> None:
+    """Write down a staging table before it is made."""
+    connection.execute(
+        _sql("INSERT INTO {schema}.staging (name, attempt_lock, target_schema, target_table) VALUES (%s, %s, %s, %s)"),
+        [name, lock, target.schema, target.table],
+    )
+
+
+def drop_staging(connection: Connection, names: list[str]) -> None:
+    """Drop the staging tables *names* and forget them."""
+    for name in names:
+        connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(sql.Identifier(LEDGER_SCHEMA, name)))
+    connection.execute(_sql("DELETE FROM {schema}.staging WHERE name = ANY(%s)"), [names])
+
+
+def state_of(connection: Connection, target: Relation) -> TableState | None:
+    """What the ledger knows of *target*; None for a table that no load has touched."""
+    place = [target.schema, target.table]
+    row = connection.execute(
+        _sql(
+            "SELECT source_schema, source_table, floor_ts, schema_ts, tombstones FROM {schema}.tables "
+            "WHERE (target_schema, target_table) = (%s, %s)"
+        ),
+        place,
+    ).fetchone()
+    if row is None:
+        return None
+    added = connection.execute(
+        _sql(
+            "SELECT column_name, commit_ts, fill FROM {schema}.added_columns "
+            "WHERE (target_schema, target_table) = (%s, %s)"
+        ),
+        place,
+    ).fetchall()
+    columns = {name: RecordedColumn(commit_ts, fill) for name, commit_ts, fill in added}
+    return TableState(TableName(row[0], row[1]), row[2], row[3], Relation(LEDGER_SCHEMA, row[4]), columns)
+
+
+def add_table(connection: Connection, target: Relation, source: TableName, tombstones: Relation) -> None:
+    """Write down *target* as the mirror of *source*, where it is not known yet."""
+    connection.execute(
+        _sql(
+            "INSERT INTO {schema}.tables (target_schema, target_table, source_schema, source_table, tombstones) "
+            "VALUES (%s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"
+        ),
+        [target.schema, target.table, source.schema, source.table, tombstones.table],
+    )
+
+
+def raise_schema_ts(connection: Connection, target: Relation, schema_ts: int) -> None:
+    """Note that *target* was brought to the schema that holds from *schema_ts* (TSO) on; never lowers it."""
+    connection.execute(
+        _sql(
+            "UPDATE {schema}.tables SET schema_ts = greatest(schema_ts, %s) "
+            "WHERE (target_schema, target_table) = (%s, %s)"
+        ),
+        [schema_ts, target.schema, target.table],
+    )
+
+
+def note_added_column(connection: Connection, target: Relation, column: str, commit_ts: int, fill: str | None) -> None:
+    """Note what rows of *target* from before the ADD COLUMN at *commit_ts* (TSO) show in *column*."""
+    connection.execute(
+        _sql(
+            "INSERT INTO {schema}.added_columns (target_schema, target_table, column_name, commit_ts, fill) "
+            "VALUES (%s, %s, %s, %s, %s) ON CONFLICT (target_schema, target_table, column_name) "
+            "DO UPDATE SET commit_ts = excluded.commit_ts, fill = excluded.fill"
+        ),
+        [target.schema, target.table, column, commit_ts, fill],
+    )
+
+
+def find_done(connection: Connection, target: Relation, window: Window, run_hash: str) -> TableReport | None:
+    """The report of the load that applied this run and window to *target*; None where none did."""
+    row = connection.execute(
+        _sql(
+            "SELECT report::text FROM {schema}.ledger "
+            "WHERE (target_schema, target_table, from_ts, to_ts, run_hash) = (%s, %s, %s, %s, %s)"
+        ),
+        [target.schema, target.table, window.from_ts, window.to_ts, run_hash],
+    ).fetchone()
+    if row is None:
+        return None
+    report = msgspec.json.decode(row[0], type=TableReport)
+    return msgspec.structs.replace(report, outcome="done_before")
+
+
+def note_done(connection: Connection, load: Load, target: Relation, report: TableReport) -> None:
+    """Write the ledger's row, in the transaction that applies the rows."""
+    index = load.index
+    connection.execute(
+        _sql(
+            "INSERT INTO {schema}.ledger (target_schema, target_table, from_ts, to_ts, run_hash, pipeline, attempt, report) "
+            "VALUES (%s, %s, %s, %s, %s, %s, %s, %s) "
+            "ON CONFLICT (target_schema, target_table, from_ts, to_ts, run_hash) DO UPDATE SET "
+            "pipeline = excluded.pipeline, attempt = excluded.attempt, report = excluded.report, applied_at = now()"
+        ),
+        [
+            *(target.schema, target.table, index.window.from_ts, index.window.to_ts, index.run_hash, index.pipeline),
+            *(load.attempt, msgspec.json.encode(report).decode()),
+        ],
+    )

@@ -1,0 +1,266 @@
+"""Brings a mirror table to the form that a plan needs: makes it, adds and widens columns, or says what does not fit."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import psycopg
+from psycopg import sql
+
+from ticdc_replay.domain.errors import TargetMismatchError
+from ticdc_replay.domain.tso import describe
+from ticdc_replay.targets.postgres import ledger
+from ticdc_replay.targets.postgres.catalog import FoundTable, find_table
+from ticdc_replay.targets.postgres.identifiers import LEDGER_SCHEMA, Relation, index_name, tombstone_table
+from ticdc_replay.targets.postgres.ledger import TableState
+from ticdc_replay.targets.postgres.plan import AddedColumn, PlannedColumn, TablePlan
+from ticdc_replay.targets.postgres.types import holds
+
+Connection = psycopg.Connection[Any]
+
+
+class Observed(msgspec.Struct, frozen=True):
+    """A mirror table as it is: what the catalogue and the ledger have of it, and whether it has no row."""
+
+    found: FoundTable | None
+    state: TableState | None
+    empty: bool
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One statement that changes the mirror table; ``text`` says it to people, "" where it is no change worth a report."""
+
+    statement: sql.Composed
+    text: str = ""
+
+
+def observe(connection: Connection, target: Relation) -> Observed:
+    """*target* as it is now."""
+    found = find_table(connection, target)
+    empty = True
+    if found is not None and found.is_table:
+        row = connection.execute(sql.SQL("SELECT NOT EXISTS (SELECT FROM {})").format(target.sql)).fetchone()
+        empty = row is not None and row[0]
+    return Observed(found, ledger.state_of(connection, target), empty)
+
+
+def unfollowed_changes(plan: TablePlan, state: TableState | None) -> list[str]:
+    """The changes of the window that a mirror can't follow and that nobody has dealt with, one line each.
+
+    Whoever has dealt with one raises the table's floor above it.
+    """
+    floor_ts = state.floor_ts if state is not None else 0
+    lines = [f"{plan.source} at {describe(at)}: {what}" for at, what in plan.breaking if at >= floor_ts]
+    for column in _new_columns(plan, state):
+        affects_older_rows = not plan.created or any(
+            column.target not in _targets(plan, at) for at in range(len(plan.pieces))
+        )
+        if column.unknown is not None and affects_older_rows:
+            lines.append(f"{plan.source} at {describe(column.commit_ts)}: {column.unknown}")
+    return lines
+
+
+def steps_to(plan: TablePlan, observed: Observed) -> list[Step]:
+    """What makes the mirror table as *plan* needs it, in order; nothing where it fits or there is nothing to hold.
+
+    Raises TargetMismatchError that lists every difference which no DDL explains.
+    """
+    if observed.found is None:
+        return list(_create(plan, observed.state)) if plan.columns else []
+    differences = list(_differences(plan, observed.found, observed.state))
+    steps: list[Step] = []
+    for column in _wanted(plan):
+        found = observed.found.column(column.target)
+        if found is None:
+            if _may_add(plan, column, observed):
+                steps.append(_add_column(plan, column, observed.state))
+            else:
+                differences.append(f"column {column.target} {column.type} is missing")
+        elif not holds(found.type, column.type):
+            if _may_widen(plan, column, observed.state) and holds(column.type, found.type):
+                steps += _widen(plan, column)
+            else:
+                differences.append(f"column {column.target} is {found.type}, {column.type} is needed")
+    if differences:
+        raise TargetMismatchError(
+            f"target table {plan.target} does not fit {plan.source}:\n- "
+            + "\n- ".join(differences)
+            + "\nCorrect the table, or drop it and load its windows again (reload)"
+        )
+    return [*steps, *_fill_older_rows(plan, observed)]
+
+
+def note_columns(connection: Connection, plan: TablePlan, state: TableState | None) -> None:
+    """Write down what the window's DDL says of older rows, also for a table that is made later."""
+    for column in _new_columns(plan, state):
+        ledger.note_added_column(connection, plan.target, column.target, column.commit_ts, column.fill)
+
+
+def default_of(plan: TablePlan, state: TableState | None, target: str) -> str | None:
+    """What rows that lack the column *target* show, as an SQL literal; None for NULL, or where no loaded DDL tells."""
+    for column in _new_columns(plan, state):
+        if column.target == target:
+            return column.fill
+    recorded = state.added_columns.get(target) if state is not None else None
+    return recorded.fill if recorded is not None else None
+
+
+def _new_columns(plan: TablePlan, state: TableState | None) -> Iterator[AddedColumn]:
+    """The ADD COLUMNs of the window that the mirror has not followed yet."""
+    for column in plan.added:
+        recorded = state.added_columns.get(column.target) if state is not None else None
+        if state is None or (
+            column.commit_ts >= state.floor_ts and (recorded is None or recorded.commit_ts < column.commit_ts)
+        ):
+            yield column
+
+
+def _targets(plan: TablePlan, piece: int) -> set[str]:
+    sources = {column.source for column in plan.pieces[piece].columns}
+    return {column.target for column in plan.columns if column.source in sources}
+
+
+def _wanted(plan: TablePlan) -> list[PlannedColumn]:
+    """The columns of the rows, and those that the window's DDL adds or widens where no row has them."""
+    wanted = {column.target: column for column in plan.columns}
+    changed = [(column.target, column.type) for column in plan.added]
+    changed += [(column.target, column.type) for column in plan.widened]
+    for target, type_name in changed:
+        wanted.setdefault(target, PlannedColumn(target, target, "", type_name))
+    return list(wanted.values())
+
+
+def _is_older(plan: TablePlan, state: TableState | None) -> bool:
+    """Whether the mirror has followed DDL that came after the newest rows of the window."""
+    return state is not None and plan.moment < state.schema_ts
+
+
+def _may_add(plan: TablePlan, column: PlannedColumn, observed: Observed) -> bool:
+    """A column is added where a DDL of this window or, for a mirror that loads have made, of another window explains it."""
+    if any(added.target == column.target for added in plan.added):
+        return True
+    return observed.state is not None and (observed.empty or plan.schema_ts > 0)
+
+
+def _may_widen(plan: TablePlan, column: PlannedColumn, state: TableState | None) -> bool:
+    if any(widened.target == column.target for widened in plan.widened):
+        return True
+    return state is not None and plan.schema_ts > 0 and not _is_older(plan, state)
+
+
+def _differences(plan: TablePlan, found: FoundTable, state: TableState | None) -> Iterator[str]:
+    if not found.is_table:
+        yield "it is not a table"
+        return
+    if state is not None and state.source != plan.source:
+        yield f"it is the mirror of {state.source}"
+    commit_ts = found.column(plan.commit_ts)
+    if commit_ts is None or commit_ts.type != "bigint":
+        yield (
+            f"column {plan.commit_ts} bigint is missing"
+            if commit_ts is None
+            else (f"column {plan.commit_ts} is {commit_ts.type}, bigint is needed")
+        )
+    if not plan.columns:
+        return
+    key = [column.target for column in plan.key]
+    if sorted(found.primary_key) != sorted(key):
+        has = ", ".join(found.primary_key) or "none"
+        yield f"the primary key is {has}; rows are identified by {', '.join(key)}"
+    for name, columns in found.other_unique.items():
+        yield (
+            f"the unique index {name} ({', '.join(map(str, columns))}) can't stay unique while windows load in any order: "
+            "make it an ordinary index"
+        )
+    wanted = {column.target for column in _wanted(plan)}
+    for column in found.columns:
+        if column.name in wanted and column.generated:
+            yield f"column {column.name} is generated"
+        if column.name in wanted and column.loose:
+            yield f"column {column.name} has a collation that takes different texts as equal"
+        if column.name not in wanted and column.name != plan.commit_ts and not _is_older(plan, state):
+            yield f"column {column.name} is not in the rows of the window"
+
+
+def _create(plan: TablePlan, state: TableState | None) -> Iterator[Step]:
+    definitions = [_definition(column, default_of(plan, state, column.target)) for column in plan.columns]
+    definitions.append(sql.SQL("{} bigint NOT NULL").format(sql.Identifier(plan.commit_ts)))
+    definitions.append(sql.SQL("PRIMARY KEY ({})").format(_names([column.target for column in plan.key])))
+    statement = sql.SQL("CREATE TABLE {} ({})").format(plan.target.sql, sql.SQL(", ").join(definitions))
+    yield Step(statement, f"CREATE TABLE {plan.target}")
+    for columns in plan.unique_keys:
+        yield Step(
+            sql.SQL("CREATE INDEX {} ON {} ({})").format(
+                sql.Identifier(index_name(plan.target.table, columns)), plan.target.sql, _names(columns)
+            )
+        )
+
+
+def tombstones(plan: TablePlan) -> Relation:
+    """The table that remembers the deletes of the mirror table."""
+    return Relation(LEDGER_SCHEMA, tombstone_table(plan.target.schema, plan.target.table))
+
+
+def create_tombstones(plan: TablePlan) -> sql.Composed:
+    """Makes the table of ``tombstones`` where it does not exist."""
+    definitions = [_definition(column, None) for column in plan.key]
+    definitions.append(sql.SQL("{} bigint NOT NULL").format(sql.Identifier(plan.commit_ts)))
+    definitions.append(sql.SQL("PRIMARY KEY ({})").format(_names([column.target for column in plan.key])))
+    return sql.SQL("CREATE TABLE IF NOT EXISTS {} ({})").format(tombstones(plan).sql, sql.SQL(", ").join(definitions))
+
+
+def _definition(column: PlannedColumn, default: str | None) -> sql.Composed:
+    parts = [sql.Identifier(column.target), type_sql(column.type)]
+    if default is not None:
+        parts += [sql.SQL("DEFAULT"), trusted(default)]
+    return sql.SQL(" ").join(parts)
+
+
+def type_sql(type_name: str) -> sql.SQL:
+    """The type in a column definition: texts compare by their bytes, as keys of a changefeed do."""
+    return trusted('text COLLATE "C"' if type_name == "text" else type_name)
+
+
+def trusted(text: str) -> sql.SQL:
+    """SQL made by ``types`` or quoted by ``plan``."""
+    return sql.SQL(text)
+
+
+def _names(names: Any) -> sql.Composed:
+    return sql.SQL(", ").join(map(sql.Identifier, names))
+
+
+def _add_column(plan: TablePlan, column: PlannedColumn, state: TableState | None) -> Step:
+    default = default_of(plan, state, column.target)
+    told = any(added.target == column.target for added in plan.added) or (
+        state is not None and column.target in state.added_columns
+    )
+    text = f"ADD COLUMN {column.target} {column.type}" + (f" DEFAULT {default}" if default is not None else "")
+    if not told:
+        text += "; what older rows show is filled in when the window of its DDL is loaded"
+    definition = _definition(column, default)
+    return Step(sql.SQL("ALTER TABLE {} ADD COLUMN {}").format(plan.target.sql, definition), text)
+
+
+def _widen(plan: TablePlan, column: PlannedColumn) -> Iterator[Step]:
+    change = sql.SQL("ALTER COLUMN {} TYPE {}").format(sql.Identifier(column.target), type_sql(column.type))
+    text = f"ALTER COLUMN {column.target} TYPE {column.type}"
+    yield Step(sql.SQL("ALTER TABLE {} {}").format(plan.target.sql, change), text)
+    if column.source in plan.handle_key:
+        yield Step(sql.SQL("ALTER TABLE {} {}").format(tombstones(plan).sql, change))
+
+
+def _fill_older_rows(plan: TablePlan, observed: Observed) -> Iterator[Step]:
+    """For columns that a later window has brought before their DDL was loaded."""
+    assert observed.found is not None
+    for column in _new_columns(plan, observed.state):
+        if observed.found.column(column.target) is None or column.fill is None:
+            continue
+        name, fill = sql.Identifier(column.target), trusted(column.fill)
+        yield Step(
+            sql.SQL("UPDATE {} SET {} = {} WHERE {} <= {} AND {} IS NULL").format(
+                *(plan.target.sql, name, fill, sql.Identifier(plan.commit_ts), sql.Literal(column.commit_ts), name)
+            ),
+            f"UPDATE {column.target} = {column.fill} in rows up to {column.commit_ts}",
+        )
+        yield Step(sql.SQL("ALTER TABLE {} ALTER COLUMN {} SET DEFAULT {}").format(plan.target.sql, name, fill))

@@ -1,0 +1,272 @@
+"""What a load needs of one mirror table: its columns and keys, and the DDL of the window that it has to follow."""
+
+import msgspec
+from psycopg import sql
+
+from ticdc_replay.changelog.index import TableVersion
+from ticdc_replay.domain.column_types import BINARY_TYPES, CHARACTER_TYPES, ColumnType
+from ticdc_replay.domain.errors import PolicyStopError, TargetMismatchError
+from ticdc_replay.domain.tables import TableName
+from ticdc_replay.schemas.changes import BreakingChange, ColumnAdded, ColumnWidened, TableChanges, TableCreated
+from ticdc_replay.targets.base import Load
+from ticdc_replay.targets.config import PostgresTarget
+from ticdc_replay.targets.postgres.identifiers import Relation, fit
+from ticdc_replay.targets.postgres.staged_rows import StageColumn
+from ticdc_replay.targets.postgres.types import pg_type, wider
+
+MAX_COLUMNS = 1598
+"""PostgreSQL's limit of 1,600 less the columns that a mirror and its staging add."""
+
+MAX_INDEX_BYTES = 2600
+"""PostgreSQL refuses larger index entries (2,704 bytes with their header). An index that stands for a secondary unique key is
+a convenience: it is left out where it could make a row impossible to store."""
+
+
+class PlannedColumn(msgspec.Struct, frozen=True):
+    """A column of the mirror: its name in the changelog, in the mirror and in staging, and its type."""
+
+    source: str
+    target: str
+    staged: str
+    type: str
+
+
+class AddedColumn(msgspec.Struct, frozen=True):
+    """An ADD COLUMN of the window: rows with a commitTs up to ``commit_ts`` (TSO) show ``fill``.
+
+    ``fill`` is a literal as SQL has it, None for NULL. ``unknown`` says why it can't be told, else it is None.
+    """
+
+    target: str
+    type: str
+    commit_ts: int
+    fill: str | None
+    unknown: str | None
+
+
+class WidenedColumn(msgspec.Struct, frozen=True):
+    """A MODIFY COLUMN of the window after which the column holds more values."""
+
+    target: str
+    type: str
+    commit_ts: int
+
+
+class PlannedPiece(msgspec.Struct, frozen=True):
+    """One schema version: the columns its rows have, and those they lack without a DDL that tells why."""
+
+    version: TableVersion
+    columns: tuple[StageColumn, ...]
+    lacking: tuple[str, ...]
+
+
+class TablePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """One table of a load, before the target is looked at. Timestamps are TSO."""
+
+    source: TableName
+    target: Relation
+    columns: tuple[PlannedColumn, ...]
+    """Empty where the window has DDL of the table but no rows."""
+    handle_key: tuple[str, ...]
+    """Names in the changelog."""
+    unique_keys: tuple[tuple[str, ...], ...]
+    """Names in the mirror."""
+    commit_ts: str
+    """Name of the column that holds a row's commitTs."""
+    moment: int
+    """From when (exclusive) the newest schema holds; at the latest, where no DDL tells."""
+    schema_ts: int
+    """commitTs of the newest DDL that the window's schemas follow; 0 where none is known."""
+    created: bool
+    """Whether the table was created in the window."""
+    added: tuple[AddedColumn, ...]
+    widened: tuple[WidenedColumn, ...]
+    breaking: tuple[tuple[int, str], ...]
+    """commitTs and description of what a mirror can't follow."""
+    pieces: tuple[PlannedPiece, ...]
+
+    @property
+    def key(self) -> tuple[PlannedColumn, ...]:
+        """The columns of the handle key, in the order of their names."""
+        by_source = {column.source: column for column in self.columns}
+        return tuple(by_source[name] for name in self.handle_key)
+
+    def column(self, target: str) -> PlannedColumn | None:
+        """The column that is called *target* in the mirror, or None."""
+        return next((column for column in self.columns if column.target == target), None)
+
+
+def plan_table(load: Load, config: PostgresTarget, table: TableName) -> TablePlan:
+    """The plan for *table*; its handle key is empty where the table has none.
+
+    Raises TargetMismatchError where the versions of the window can't share one mirror table.
+    """
+    versions = sorted(load.versions(table), key=lambda version: (_moment(version), version.version))
+    changes = [entry for entry in load.index.changes if _is(entry.table, table)]
+    target = Relation(fit(config.db_schema or table.schema), fit(table.table))
+    handle_key = _one_handle_key(table, versions)
+    columns = _columns(table, versions, config.commit_ts_column) if handle_key else ()
+    added = _added(changes, columns)
+    widened = _widened(changes)
+    followed = [version.schema.valid_from for version in versions]
+    followed += [column.commit_ts for column in added] + [column.commit_ts for column in widened]
+    newest = versions[-1] if versions else None
+    return TablePlan(
+        source=table,
+        target=target,
+        columns=columns,
+        handle_key=handle_key,
+        unique_keys=_unique_keys(newest, columns),
+        commit_ts=fit(config.commit_ts_column),
+        moment=_moment(newest) if newest is not None else 0,
+        schema_ts=max(followed, default=0),
+        created=any(isinstance(change, TableCreated) for entry in changes for change in entry.changes),
+        added=added,
+        widened=widened,
+        breaking=tuple(
+            (entry.commit_ts, change.what)
+            for entry in changes
+            for change in entry.changes
+            if isinstance(change, BreakingChange)
+        ),
+        pieces=tuple(_piece(version, versions, columns, {column.target for column in added}) for version in versions),
+    )
+
+
+def _is(name: TableName, table: TableName) -> bool:
+    return (name.schema.casefold(), name.table.casefold()) == (table.schema.casefold(), table.table.casefold())
+
+
+def _moment(version: TableVersion) -> int:
+    # A schema holds for rows after its DDL, so one of unknown origin began before its last row at the latest.
+    return version.schema.valid_from or max((file.max_commit_ts for file in version.files), default=1) - 1
+
+
+def _one_handle_key(table: TableName, versions: list[TableVersion]) -> tuple[str, ...]:
+    keys = {version.schema.handle_key for version in versions}
+    if len(keys) > 1:
+        described = " and ".join(", ".join(key) or "no key" for key in sorted(keys))
+        raise PolicyStopError(
+            f"{table}: within the window rows are identified by {described}; a mirror can't change its key: "
+            "split the window at the DDL, and rebuild the mirror table in between"
+        )
+    return keys.pop() if keys else ()
+
+
+def _columns(table: TableName, versions: list[TableVersion], commit_ts: str) -> tuple[PlannedColumn, ...]:
+    """The union of the versions' columns, in the order of the newest; of two types the one that holds both."""
+    types: dict[str, str] = {}
+    for version in reversed(versions):
+        for column in version.schema.columns:
+            wanted = pg_type(column.type)
+            known = types.setdefault(column.name, wanted)
+            both = wider(known, wanted)
+            if both is None:
+                raise TargetMismatchError(
+                    f"{table}: column {column.name} is {wanted} in older rows of the window and {known} in newer ones; "
+                    "a mirror column can't be both: rebuild the mirror table from a window after the change, or give the "
+                    "table's definition in the pipeline where the older type only came from the wire"
+                )
+            types[column.name] = both
+    targets = [fit(name) for name in types]
+    taken = {name for name in targets if targets.count(name) > 1 or name == fit(commit_ts)}
+    if taken:
+        raise TargetMismatchError(
+            f"{table}: the mirror would have two columns {', '.join(sorted(taken))}; "
+            "set commit_ts_column of the target to a name that no table has"
+        )
+    if len(types) > MAX_COLUMNS:
+        raise TargetMismatchError(
+            f"{table} has {len(types)} columns; a mirror in PostgreSQL has room for {MAX_COLUMNS}"
+        )
+    return tuple(
+        PlannedColumn(name, target, f"c{at}", type_name)
+        for at, ((name, type_name), target) in enumerate(zip(types.items(), targets, strict=True))
+    )
+
+
+def _unique_keys(newest: TableVersion | None, columns: tuple[PlannedColumn, ...]) -> tuple[tuple[str, ...], ...]:
+    if newest is None:
+        return ()
+    targets = {column.source: column.target for column in columns}
+    widths = {column.name: _index_bytes(column.type) for column in newest.schema.columns}
+    keys = [key for key in newest.schema.unique_keys if sorted(key) != sorted(newest.schema.handle_key)]
+    return tuple(
+        tuple(targets[name] for name in key)
+        for key in keys
+        if all(name in targets for name in key) and sum(widths[name] for name in key) <= MAX_INDEX_BYTES
+    )
+
+
+def _index_bytes(column_type: ColumnType) -> int:
+    """How many bytes a value takes in an index at most."""
+    base = column_type.base
+    if base in CHARACTER_TYPES or base in BINARY_TYPES or base in ("json", "vector"):
+        bytes_each = 1 if base in BINARY_TYPES else 4
+        return MAX_INDEX_BYTES + 1 if column_type.length is None else column_type.length * bytes_each
+    return 64
+
+
+def _added(changes: list[TableChanges], columns: tuple[PlannedColumn, ...]) -> tuple[AddedColumn, ...]:
+    types = {column.source.casefold(): column for column in columns}
+    added = {}
+    for entry in changes:
+        for change in entry.changes:
+            if not isinstance(change, ColumnAdded):
+                continue
+            column = types.get(change.column.name.casefold())
+            target = column.target if column is not None else fit(change.column.name)
+            type_name = column.type if column is not None else pg_type(change.column.type)
+            fill, unknown = _fill(change, type_name)
+            added[target] = AddedColumn(target, type_name, entry.commit_ts, fill, unknown)
+    return tuple(added.values())
+
+
+def _widened(changes: list[TableChanges]) -> tuple[WidenedColumn, ...]:
+    widened = {
+        fit(change.after.name): WidenedColumn(fit(change.after.name), pg_type(change.after.type), entry.commit_ts)
+        for entry in changes
+        for change in entry.changes
+        if isinstance(change, ColumnWidened)
+    }
+    return tuple(widened.values())
+
+
+def _fill(change: ColumnAdded, type_name: str) -> tuple[str | None, str | None]:
+    name, text = change.column.name, change.fill
+    if not change.fill_known:
+        return None, f"what rows from before the DDL show in {name} was decided by the server when it ran"
+    if text is None:
+        return None, None
+    base = change.column.type.base
+    if base in ("date", "datetime", "timestamp") and text.startswith("0000-"):
+        return None, f"rows from before the DDL show {text} in {name}, which PostgreSQL can't hold"
+    if "\0" in text and type_name != "bytea":
+        return None, f"rows from before the DDL show the character NUL in {name}, which PostgreSQL's text can't hold"
+    if base in ("enum", "set") and type_name != "text":
+        return None, f"{name} is mirrored by number, and the DDL tells the default by name"
+    if type_name == "bytea":
+        text = "\\x" + text.encode("latin-1").hex()
+    return f"{sql.Literal(text).as_string()}::{type_name}", None
+
+
+def _piece(
+    version: TableVersion, versions: list[TableVersion], columns: tuple[PlannedColumn, ...], added: set[str]
+) -> PlannedPiece:
+    own = {column.name for column in version.schema.columns}
+    newest = versions[-1].schema.valid_from
+    explained = version.schema.valid_from < newest
+    key = set(version.schema.handle_key)
+    return PlannedPiece(
+        version,
+        tuple(
+            StageColumn(column.source, column.staged, column.type, column.source in key)
+            for column in columns
+            if column.source in own
+        ),
+        tuple(
+            column.source
+            for column in columns
+            if column.source not in own and not explained and column.target not in added
+        ),
+    )

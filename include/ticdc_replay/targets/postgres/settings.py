@@ -1,0 +1,60 @@
+"""How a mirror's database is reached: one connection → what psycopg and ADBC want."""
+
+from typing import Any
+
+import psycopg
+from adbc_driver_postgresql import dbapi
+from psycopg.conninfo import make_conninfo
+
+from ticdc_replay.domain.connections import Connection
+from ticdc_replay.domain.errors import ConfigError
+
+_ALLOWED_EXTRA = frozenset(
+    {"application_name", "channel_binding", "connect_timeout", "gssencmode", "keepalives", "keepalives_count"}
+    | {"keepalives_idle", "keepalives_interval", "options", "sslcert", "sslcrl", "sslkey", "sslmode", "sslpassword"}
+    | {"sslrootcert", "target_session_attrs", "tcp_user_timeout"}
+)
+
+
+class PostgresSettings:
+    """Settings of one Airflow connection of type ``postgres``: ``schema`` is the database, ``extra`` holds libpq parameters.
+
+    Raises ConfigError for a connection of another type or an extra that libpq does not have.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        where = f"connection {connection.conn_id!r}"
+        if connection.conn_type not in ("postgres", "postgresql"):
+            raise ConfigError(f"{where} has type {connection.conn_type!r}; a postgres target needs type 'postgres'")
+        if not connection.host or not connection.schema:
+            raise ConfigError(f"{where}: host and schema (the database) must be set")
+        unknown = sorted(set(connection.extra) - _ALLOWED_EXTRA)
+        if unknown:
+            allowed = ", ".join(sorted(_ALLOWED_EXTRA))
+            raise ConfigError(f"{where}: extra {', '.join(unknown)} not supported; allowed: {allowed}")
+        self.conn_id = connection.conn_id
+        # A load leaves its connection idle for as long as workers stage: keepalives hold it open.
+        parameters: dict[str, Any] = {
+            "application_name": "ticdc-replay",
+            "connect_timeout": 20,
+            "keepalives_idle": 60,
+            **connection.extra,
+            "host": connection.host,
+            "port": connection.port or 5432,
+            "dbname": connection.schema,
+            "user": connection.login,
+            "password": connection.password,
+            "client_encoding": "UTF8",
+        }
+        self._conninfo = make_conninfo("", **{name: value for name, value in parameters.items() if value is not None})
+
+    def connect(self) -> psycopg.Connection:
+        """A connection for statements. Raises psycopg.Error."""
+        return psycopg.connect(self._conninfo)
+
+    def connect_bulk(self) -> dbapi.Connection:
+        """A connection that takes Arrow data by binary COPY. Raises the errors of ADBC."""
+        return dbapi.connect(self._conninfo)
+
+    def __repr__(self) -> str:
+        return f"PostgresSettings({self.conn_id!r})"

@@ -1,0 +1,151 @@
+"""A worker's part of a mirror load: changelog files → staging tables, by binary COPY of Arrow data."""
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import adbc_driver_manager
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from adbc_driver_postgresql import dbapi
+
+from ticdc_replay.domain.connections import Connection
+from ticdc_replay.domain.errors import PermanentError, UnrepresentableValueError
+from ticdc_replay.domain.tables import TableName
+from ticdc_replay.targets.base import StoreAddress
+from ticdc_replay.targets.postgres.errors import translate
+from ticdc_replay.targets.postgres.identifiers import LEDGER_SCHEMA
+from ticdc_replay.targets.postgres.settings import PostgresSettings
+from ticdc_replay.targets.postgres.staged_rows import StagePiece, columns_to_read, stage_rows, stage_schema
+from ticdc_replay.targets.quarantine import Refused, ValueQuarantine, describe
+
+log = logging.getLogger(__name__)
+
+BATCH_BYTES = 64 * 1024 * 1024
+"""Rows that are converted at a time: uncompressed size in Parquet, about."""
+BATCH_ROWS = 100_000
+_INVALID_DATA = "22"
+"""SQLSTATE class of values that the server refuses."""
+
+
+class StageTask(msgspec.Struct, frozen=True, kw_only=True):
+    """What one worker stages, over one connection and in one transaction."""
+
+    number: int
+    connection: Connection
+    artifacts: StoreAddress
+    changelog_root: str
+    quarantine: str | None
+    """Name, below the artefacts, of the file for rows that the target can't hold; None where such a row stops the load."""
+    pieces: tuple[StagePiece, ...]
+
+
+class StagedPiece(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the rows of one piece."""
+
+    table: TableName
+    events: int
+    quarantined: int
+
+
+class StageResult(msgspec.Struct, frozen=True):
+    """What one worker did. ``quarantine`` is None where no row was set aside."""
+
+    pieces: tuple[StagedPiece, ...]
+    quarantine: str | None
+
+
+class _ServerRefusesValuesError(Exception):
+    """PostgreSQL refused a value that passed the checks."""
+
+
+def stage(task: StageTask) -> StageResult:
+    """Copy the rows of *task* into their staging tables; all of them, or none.
+
+    May run twice: rows that are staged twice are folded into one. Raises UnrepresentableValueError for a value the target
+    can't hold (where policy stops), TransientError when the target is away.
+    """
+    try:
+        return _Stager(task, check_json=False).run()
+    except _ServerRefusesValuesError as error:
+        # Parsing every JSON cell would cost more than the COPY itself, so it is done when the server has found a bad one.
+        log.warning("task %d: %s; looking for the row", task.number, error)
+    try:
+        return _Stager(task, check_json=True).run()
+    except _ServerRefusesValuesError as error:
+        raise PermanentError(str(error)) from error
+
+
+class _Stager:
+    """One run of a task."""
+
+    def __init__(self, task: StageTask, *, check_json: bool) -> None:
+        self._task = task
+        self._check_json = check_json
+        self._settings = PostgresSettings(task.connection)
+        store = task.artifacts.open()
+        self._filesystem, base = store.arrow_filesystem()
+        self._root = f"{base}/{task.changelog_root}"
+        self._quarantine: ValueQuarantine | None = None
+        if task.quarantine is not None:
+            self._quarantine = ValueQuarantine(self._filesystem, base, task.quarantine)
+        self._failure: Exception | None = None
+        self._events = 0
+        self._quarantined = 0
+
+    def run(self) -> StageResult:
+        try:
+            with self._settings.connect_bulk() as connection:
+                pieces = [self._stage_piece(connection, piece) for piece in self._task.pieces]
+                connection.commit()
+        except adbc_driver_manager.Error as error:
+            if self._failure is not None:
+                raise self._failure from None
+            translated = translate(error, f"stage rows (task {self._task.number})", self._settings.conn_id)
+            if (error.sqlstate or "").startswith(_INVALID_DATA):
+                raise _ServerRefusesValuesError(str(translated)) from error
+            raise translated from error
+        return StageResult(tuple(pieces), self._quarantine.close() if self._quarantine is not None else None)
+
+    def _stage_piece(self, connection: dbapi.Connection, piece: StagePiece) -> StagedPiece:
+        self._events, self._quarantined = 0, 0
+        reader = pa.RecordBatchReader.from_batches(stage_schema(piece), self._batches(piece))
+        with connection.cursor() as cursor:
+            cursor.adbc_ingest(piece.stage, reader, mode="append", db_schema_name=LEDGER_SCHEMA)
+        return StagedPiece(table=piece.table, events=self._events, quarantined=self._quarantined)
+
+    def _batches(self, piece: StagePiece) -> Iterator[pa.RecordBatch]:
+        try:
+            for name in piece.files:
+                yield from self._file_batches(piece, name)
+        except Exception as error:
+            # ADBC would turn it into text: it is kept, and raised by ``run`` as what it is.
+            self._failure = error
+            raise
+
+    def _file_batches(self, piece: StagePiece, name: str) -> Iterator[pa.RecordBatch]:
+        with pq.ParquetFile(f"{self._root}/{name}", filesystem=self._filesystem) as file:
+            for batch in file.iter_batches(batch_rows(file.metadata), columns=columns_to_read(piece)):
+                staged = stage_rows(batch, piece, self._check_json)
+                self._events += batch.num_rows
+                if staged.refused:
+                    self._set_aside(piece, name, batch, staged.refused)
+                yield staged.rows
+
+    def _set_aside(self, piece: StagePiece, file: str, batch: pa.RecordBatch, refused: list[Refused]) -> None:
+        if self._quarantine is None:
+            raise UnrepresentableValueError(
+                f"{describe(piece.table, piece.handle_key, batch, refused)}\n"
+                "PostgreSQL can't hold these values unaltered. Correct the rows upstream and replay from there, leave the "
+                "table out, or set policies.target_value to quarantine"
+            )
+        self._quarantined += len({entry.position for entry in refused})
+        self._quarantine.add(piece.table, piece.handle_key, file, batch, refused)
+
+
+def batch_rows(metadata: Any) -> int:
+    """How many rows of a Parquet file make a batch of about ``BATCH_BYTES``."""
+    size: int = sum(metadata.row_group(at).total_byte_size for at in range(metadata.num_row_groups))
+    per_row: int = max(1, size // max(1, metadata.num_rows))
+    return max(1, min(BATCH_ROWS, BATCH_BYTES // per_row))

@@ -1,0 +1,157 @@
+"""Changelog rows → rows of a staging table, a batch at a time. Pure: nothing here touches a database.
+
+Hot: runs over every row version; about 1 µs per row of 10 columns.
+"""
+
+from typing import NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ticdc_replay.changelog.fold import is_put, key_cells, last_versions, place_of
+from ticdc_replay.domain.errors import PermanentError
+from ticdc_replay.domain.tables import TableName
+from ticdc_replay.targets.postgres.types import check_of, staged_arrow_type, staged_cells
+from ticdc_replay.targets.quarantine import Refused
+
+COMMIT_TS = "ts"
+PUT = "put"
+"""Columns of a staging table beside those of the row: commitTs (TSO), and whether the row stays or goes."""
+
+
+class StageColumn(msgspec.Struct, frozen=True):
+    """A column of one schema version: its name in the changelog and in staging, and its type in the mirror."""
+
+    source: str
+    staged: str
+    type: str
+    is_key: bool
+
+
+class StagePiece(msgspec.Struct, frozen=True, kw_only=True):
+    """Files of one schema version of one table, and the staging table they go to."""
+
+    table: TableName
+    stage: str
+    columns: tuple[StageColumn, ...]
+    handle_key: tuple[str, ...]
+    lacking: tuple[str, ...]
+    """Columns of the mirror that these rows lack although no DDL tells why: a put must not come without them."""
+    files: tuple[str, ...]
+    """Relative to the changelog's root."""
+
+
+class StagedBatch(NamedTuple):
+    """The last version of each row of a batch, ready for COPY, and what had to be left out."""
+
+    rows: pa.RecordBatch
+    refused: list[Refused]
+
+
+def columns_to_read(piece: StagePiece) -> list[str]:
+    """The columns of a changelog file that staging needs; of the old image only the key, as far as Parquet can name it."""
+    before = (
+        ["before"] if any("." in name for name in piece.handle_key) else [f"before.{name}" for name in piece.handle_key]
+    )
+    place = ["_topic", "_partition", "_offset", "_index"]
+    return ["_op", "_commit_ts", *place, "_key", "_partial", *before, "after", "_absent", "_exact"]
+
+
+def stage_schema(piece: StagePiece) -> pa.Schema:
+    """The layout of ``StagedBatch.rows``."""
+    fields = [pa.field(column.staged, staged_arrow_type(column.type)) for column in piece.columns]
+    return pa.schema([*fields, pa.field(COMMIT_TS, pa.int64()), pa.field(PUT, pa.bool_())])
+
+
+def stage_rows(batch: pa.RecordBatch, piece: StagePiece, check_json: bool) -> StagedBatch:
+    """*batch*, changelog rows of *piece*, folded and in the types of its staging table.
+
+    Values that the target can't hold are looked for before the fold, so that what is refused does not depend on how rows
+    are divided into batches. Raises PermanentError for a put that lacks columns.
+    """
+    rows = pa.Table.from_batches([batch])
+    put = is_put(rows)
+    _require_whole(rows, put, piece)
+    keys = dict(zip(piece.handle_key, key_cells(rows, piece.handle_key, put), strict=True))
+    after = batch["after"]
+    cells = {
+        column.source: keys[column.source] if column.is_key else pc.struct_field(after, [column.source])
+        for column in piece.columns
+    }
+    refused = _refused(rows, put, cells, piece, check_json)
+    if refused:
+        bad = pa.array(sorted({entry.position for entry in refused}), pa.int64())
+        kept = pc.invert(pc.is_in(pa.array(range(rows.num_rows), pa.int64()), value_set=bad))
+        rows, put = rows.filter(kept), put.filter(kept)
+        cells = {name: array.filter(kept) for name, array in cells.items()}
+    last = last_versions(rows, piece.handle_key, put)
+    commit_ts = rows["_commit_ts"].combine_chunks()
+    if len(last) < rows.num_rows:
+        cells = {name: array.take(last) for name, array in cells.items()}
+        commit_ts, put = commit_ts.take(last), put.take(last)
+    arrays = [staged_cells(cells[column.source], column.type) for column in piece.columns]
+    return StagedBatch(pa.RecordBatch.from_arrays([*arrays, commit_ts, put], schema=stage_schema(piece)), refused)
+
+
+def _require_whole(rows: pa.Table, put: pa.BooleanArray, piece: StagePiece) -> None:
+    if piece.lacking and pc.any(put).as_py():
+        position = pc.index(put, True).as_py()
+        raise PermanentError(
+            f"{place_of(rows, position)}: rows of {piece.table} lack {', '.join(piece.lacking)}, which other rows of the window "
+            "have, and no DDL tells why; give the table's definition in the pipeline and decode the window again"
+        )
+    absent = rows["_absent"]
+    if absent.null_count == rows.num_rows:
+        return
+    for position, names in enumerate(absent.to_pylist()):
+        missing = [name.removeprefix("after.") for name in names or () if name.startswith("after.")]
+        if missing and put[position].as_py():
+            raise PermanentError(
+                f"{place_of(rows, position)}: the row of {piece.table} came without {', '.join(missing)}, which its definition "
+                "has; a column that the changefeed's column-selectors drop must be left out of the definition"
+            )
+
+
+def _refused(
+    rows: pa.Table, put: pa.BooleanArray, cells: dict[str, pa.Array], piece: StagePiece, check_json: bool
+) -> list[Refused]:
+    refused: list[Refused] = []
+    for column in piece.columns:
+        array = cells[column.source]
+        found = check_of(column.type, array.type)
+        if found is not None:
+            check, reason = found
+            bad = check(array)
+            refused += [Refused(at, column.source, reason) for at in pc.indices_nonzero(bad).to_pylist()]
+        if check_json and column.type == "json":
+            refused += [Refused(at, column.source, "text that is not JSON") for at in _not_json(array)]
+    exact = rows["_exact"]
+    if exact.null_count < rows.num_rows:
+        refused += _refused_exact(exact.to_pylist(), put, piece)
+    return refused
+
+
+def _refused_exact(
+    exact: list[list[tuple[str, bytes]] | None], put: pa.BooleanArray, piece: StagePiece
+) -> list[Refused]:
+    """Cells that no typed value stands for: zero dates, numbers out of range and the like."""
+    needed = {True: {f"after.{column.source}" for column in piece.columns}}
+    needed[False] = {f"before.{name}" for name in piece.handle_key}
+    return [
+        Refused(position, name.partition(".")[2], f"the value {text.decode(errors='backslashreplace')[:200]!r}")
+        for position, cells in enumerate(exact)
+        for name, text in cells or ()
+        if name in needed[put[position].as_py()]
+    ]
+
+
+def _not_json(texts: pa.Array) -> list[int]:
+    positions = []
+    for at, text in enumerate(texts.to_pylist()):
+        try:
+            if text is not None:
+                msgspec.json.decode(text)
+        except msgspec.DecodeError:
+            positions.append(at)
+    return positions

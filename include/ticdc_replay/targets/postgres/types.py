@@ -1,0 +1,165 @@
+"""Which PostgreSQL type a column has, which type can stand in for which, and how cells are staged.
+
+Types are spelled as PostgreSQL's ``format_type`` prints them, so that a planned type and one found in the catalogue compare
+as text. The mapping with its reasons is in docs/types.md.
+"""
+
+import re
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ticdc_replay.domain.column_types import BINARY_TYPES, CHARACTER_TYPES, ColumnType
+
+_BIGGEST_BIT_WIDTH = 63
+"""A wider BIT does not fit a signed 64-bit integer."""
+
+_SIGNED = {"tinyint": "smallint", "smallint": "smallint", "mediumint": "integer", "int": "integer", "bigint": "bigint"}
+_UNSIGNED = {
+    "tinyint": "smallint",
+    "smallint": "integer",
+    "mediumint": "integer",
+    "int": "bigint",
+    "bigint": "numeric(20,0)",
+}
+_PLAIN = {
+    "float": "real",
+    "double": "double precision",
+    "year": "smallint",
+    "date": "date",
+    "time": "interval",
+    "json": "json",
+    "vector": "text",
+    "set": "numeric(20,0)",
+    "enum": "integer",
+}
+_DIGITS = {"smallint": 5, "integer": 10, "bigint": 19}
+_INTEGERS = ("smallint", "integer", "bigint")
+_NUMERIC = re.compile(r"numeric(?:\((\d+),(\d+)\))?")
+_MOMENT = re.compile(r"timestamp(?:\((\d)\))? (with|without) time zone")
+_ALL_FRACTION_DIGITS = 6
+
+
+def pg_type(column_type: ColumnType) -> str:
+    """The type of the column in a mirror. It holds every value that the changelog's typed cell holds, but NUL in text."""
+    base = column_type.base
+    if base in _SIGNED:
+        return (_UNSIGNED if column_type.unsigned else _SIGNED)[base]
+    if base == "decimal":
+        return "numeric" if column_type.length is None else f"numeric({column_type.length},{column_type.scale or 0})"
+    if base == "bit":
+        narrow = column_type.length is not None and column_type.length <= _BIGGEST_BIT_WIDTH
+        return "bigint" if narrow else "numeric(20,0)"
+    if base in ("datetime", "timestamp"):
+        digits = "" if column_type.scale is None else f"({column_type.scale})"
+        return f"timestamp{digits} {'with' if base == 'timestamp' else 'without'} time zone"
+    if base in CHARACTER_TYPES or column_type.elements is not None:
+        return "text"
+    if base in BINARY_TYPES:
+        return "bytea"
+    return _PLAIN[base]
+
+
+def holds(wide: str, narrow: str) -> bool:
+    """Whether a column of type *wide* holds every value of type *narrow* unaltered, and reads as the upstream reads it
+    after such a widening."""
+    if wide == narrow:
+        return True
+    if wide in _INTEGERS and narrow in _INTEGERS:
+        return _INTEGERS.index(wide) > _INTEGERS.index(narrow)
+    wide_numeric = _NUMERIC.fullmatch(wide)
+    if wide_numeric is not None:
+        return _numeric_holds(wide_numeric, narrow)
+    wide_moment, narrow_moment = _MOMENT.fullmatch(wide), _MOMENT.fullmatch(narrow)
+    if wide_moment is not None and narrow_moment is not None:
+        digits = [int(match[1] or _ALL_FRACTION_DIGITS) for match in (wide_moment, narrow_moment)]
+        return wide_moment[2] == narrow_moment[2] and digits[0] >= digits[1]
+    return (wide, narrow) == ("double precision", "real")
+
+
+def _numeric_holds(wide: re.Match[str], narrow: str) -> bool:
+    narrow_numeric = _NUMERIC.fullmatch(narrow)
+    if wide[1] is None:
+        return narrow_numeric is not None or narrow in _INTEGERS
+    precision, scale = int(wide[1]), int(wide[2])
+    if narrow in _INTEGERS:
+        return precision - scale >= _DIGITS[narrow]
+    if narrow_numeric is None or narrow_numeric[1] is None:
+        return False
+    narrow_precision, narrow_scale = int(narrow_numeric[1]), int(narrow_numeric[2])
+    return scale >= narrow_scale and precision - scale >= narrow_precision - narrow_scale
+
+
+def wider(first: str, second: str) -> str | None:
+    """The one of the two types that holds the other's values, or None."""
+    if holds(first, second):
+        return first
+    return second if holds(second, first) else None
+
+
+def stage_type(type_name: str) -> str:
+    """The type of the column in staging: a numeric of unknown scale is staged as text, which keeps its digits."""
+    return "text" if type_name == "numeric" else type_name
+
+
+_STAGED: dict[str, pa.DataType] = {
+    "smallint": pa.int16(),
+    "integer": pa.int32(),
+    "bigint": pa.int64(),
+    "numeric": pa.string(),
+    "real": pa.float32(),
+    "double precision": pa.float64(),
+    "date": pa.date32(),
+    "interval": pa.duration("us"),
+    "text": pa.string(),
+    "json": pa.string(),
+    "bytea": pa.binary(),
+}
+
+
+def staged_arrow_type(type_name: str) -> pa.DataType:
+    """The Arrow type whose binary COPY form is that of ``stage_type(type_name)``: COPY converts nothing."""
+    numeric = _NUMERIC.fullmatch(type_name)
+    if numeric is not None and numeric[1] is not None:
+        precision, scale = int(numeric[1]), int(numeric[2])
+        return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
+    moment = _MOMENT.fullmatch(type_name)
+    if moment is not None:
+        return pa.timestamp("us", "UTC") if moment[2] == "with" else pa.timestamp("us")
+    return _STAGED[type_name]
+
+
+def staged_cells(cells: pa.Array, type_name: str) -> pa.Array:
+    """*cells* of the changelog as ``staged_arrow_type(type_name)``. They passed the column's ``check``."""
+    wanted = staged_arrow_type(type_name)
+    if cells.type == wanted:
+        return cells
+    if pa.types.is_integer(cells.type) and pa.types.is_decimal(wanted):
+        # Arrow casts an integer only to a decimal with room for every value of its type.
+        return cells.cast(pa.decimal128(20, 0)).cast(wanted)
+    return cells.cast(wanted)
+
+
+Check = Callable[[pa.Array], pa.Array]
+"""Cells → per cell whether the target can't hold it; null where the cell is null."""
+
+
+def check_of(type_name: str, cells: pa.DataType) -> tuple[Check, str] | None:
+    """What to look for in changelog cells of Arrow type *cells* before they are staged as *type_name*, and how to name it.
+
+    None where every cell fits.
+    """
+    if type_name in ("text", "json") and pa.types.is_string(cells):
+        return (lambda array: pc.match_substring(array, "\0")), "the character NUL, which PostgreSQL's text can't hold"
+    numeric = _NUMERIC.fullmatch(type_name)
+    if numeric is not None and pa.types.is_string(cells):
+        pattern = r"^-?\d+(\.\d+)?$"
+        if numeric[1] is not None:
+            whole, scale = int(numeric[1]) - int(numeric[2]), int(numeric[2])
+            fraction = rf"(\.\d{{1,{scale}}})?" if scale else ""
+            pattern = rf"^-?0*\d{{0,{whole}}}{fraction}$"
+        return (
+            lambda array: pc.invert(pc.match_substring_regex(array, pattern))
+        ), f"more digits than {type_name} holds"
+    return None

@@ -1,0 +1,196 @@
+"""Changelogs made by hand: what decode would have written, so that loads can be tested alone."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import xxhash
+
+from ticdc_replay.changelog.index import (
+    ChangelogIndex,
+    DataFile,
+    Ddl,
+    DecodeReport,
+    EventCounts,
+    MessageCounts,
+    TableVersion,
+)
+from ticdc_replay.changelog.layout import INDEX, changelog_root, data_folder
+from ticdc_replay.changelog.types import table_arrow_schema
+from ticdc_replay.domain import canonical
+from ticdc_replay.domain.column_types import ColumnType
+from ticdc_replay.domain.events import DdlEvent
+from ticdc_replay.domain.tables import Column, TableName, TableSchema
+from ticdc_replay.domain.window import Window
+from ticdc_replay.jobspec import LoadJob
+from ticdc_replay.schemas.changes import changes_of
+from ticdc_replay.schemas.definition import TableDefinition
+from ticdc_replay.schemas.history import SchemaHistory
+from ticdc_replay.schemas.resolve import version_of
+
+
+class Row(NamedTuple):
+    """One row version."""
+
+    op: str
+    commit_ts: int
+    cells: Mapping[str, Any]
+    exact: Mapping[str, bytes] | None = None
+    partial: bool = False
+    absent: Sequence[str] | None = None
+    key_hash: bytes | None = None
+
+
+def put(commit_ts: int, *, op: str = "insert", **cells: Any) -> Row:
+    """A row that was inserted or updated."""
+    return Row(op, commit_ts, cells)
+
+
+def delete(commit_ts: int, **key: Any) -> Row:
+    """A row that was deleted; only its key is known."""
+    return Row("delete", commit_ts, key, partial=True)
+
+
+def table(
+    name: str,
+    columns: Mapping[str, ColumnType],
+    key: Sequence[str] = ("id",),
+    *,
+    valid_from: int = 0,
+    unique: Sequence[Sequence[str]] = (),
+) -> TableSchema:
+    """A table schema; *name* is ``schema.table``."""
+    schema, _, table_name = name.partition(".")
+    return TableSchema(
+        TableName(schema, table_name),
+        tuple(Column(column, type_) for column, type_ in columns.items()),
+        tuple(sorted(key)),
+        tuple(tuple(sorted(columns)) for columns in unique),
+        valid_from,
+    )
+
+
+class Changelog:
+    """The changelog of one window below *folder*, the pipeline's artefacts."""
+
+    def __init__(self, folder: Path, from_ts: int, to_ts: int, run: str = "a") -> None:
+        self.folder = folder
+        self.window = Window(from_ts, to_ts)
+        self.run_hash = canonical.digest(f"{run} {from_ts} {to_ts}".encode())
+        self.history = SchemaHistory()
+        self._files: dict[str, tuple[TableSchema, list[DataFile]]] = {}
+        self._ddl: list[Ddl] = []
+        self._offset = 0
+
+    def rows(self, schema: TableSchema, rows: Iterable[Row], *, files: int = 1) -> "Changelog":
+        """Add rows of *schema*, dealt out to *files* files."""
+        rows = list(rows)
+        version = version_of(schema)
+        known = self._files.setdefault(version, (schema, []))[1]
+        for part in range(min(files, len(rows))):
+            known.append(self._write(schema, version, rows[part::files], len(known)))
+        return self
+
+    def ddl(self, commit_ts: int, query: str, *, table: str = "shop.orders", type: int = 0) -> "Changelog":
+        """Add a DDL of *table*."""
+        schema, _, name = table.partition(".")
+        self._ddl.append(Ddl(commit_ts, schema, name, query, type, "topic", 0, 0))
+        return self
+
+    def knows(self, *definitions: TableDefinition) -> "Changelog":
+        """Tables that were known before the window."""
+        self.history = SchemaHistory.from_definitions(definitions)
+        return self
+
+    def write(self) -> ChangelogIndex:
+        """Write the index."""
+        events = [DdlEvent(0, ddl.commit_ts, ddl.schema, ddl.table, ddl.query, ddl.type) for ddl in sorted(self._ddl)]
+        history = self.history.with_ddls(events)
+        index = ChangelogIndex(
+            pipeline="pipeline",
+            run_hash=self.run_hash,
+            input_hash="0" * 64,
+            library_version="0",
+            window=self.window,
+            ranges=(),
+            tables=tuple(
+                TableVersion(schema, version, True, tuple(files), sum(file.rows for file in files))
+                for version, (schema, files) in sorted(self._files.items())
+            ),
+            ddl=tuple(sorted(self._ddl)),
+            changes=tuple(change for event in events for change in changes_of(event, history)),
+            quarantine_files=(),
+            reference_files=(),
+            sparse_index_files=(),
+            report=DecodeReport(
+                messages=MessageCounts(),
+                events=EventCounts(),
+                quarantine_reasons={},
+                watermark=None,
+                undeclared_tables=(),
+            ),
+        )
+        path = self.folder / changelog_root(self.run_hash) / INDEX
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(canonical.encode(index))
+        return index
+
+    def job(self, target: dict[str, object], **changes: Any) -> LoadJob:
+        """Write the index, and the job that loads it into *target*."""
+        self.write()
+        settings: dict[str, Any] = {
+            "tables": ("*.*",),
+            "target_value": "stop",
+            "ddl": "apply",
+            "reload": False,
+            **changes,
+        }
+        return LoadJob(
+            library_version="0",
+            pipeline="pipeline",
+            artifacts=self.folder.as_uri(),
+            artifacts_connection=None,
+            index=f"{changelog_root(self.run_hash)}/{INDEX}",
+            run_hash=self.run_hash,
+            window=self.window,
+            target=target,
+            **settings,
+        )
+
+    def _write(self, schema: TableSchema, version: str, rows: list[Row], number: int) -> DataFile:
+        name = f"{data_folder(schema.name, version)}/{number:03d}.parquet"
+        path = self.folder / changelog_root(self.run_hash) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(self._arrow(schema, rows), path)
+        times = [row.commit_ts for row in rows]
+        return DataFile(name, len(rows), path.stat().st_size, min(times), max(times))
+
+    def _arrow(self, schema: TableSchema, rows: list[Row]) -> pa.Table:
+        records = []
+        for row in rows:
+            side = "before" if row.op == "delete" else "after"
+            image = {column.name: row.cells.get(column.name) for column in schema.columns}
+            exact = {f"{side}.{name}": text for name, text in (row.exact or {}).items()}
+            key = [row.cells.get(name, (row.exact or {}).get(name)) for name in schema.handle_key]
+            self._offset += 1
+            records.append(
+                {
+                    "_op": row.op,
+                    "_commit_ts": row.commit_ts,
+                    "_topic": "topic",
+                    "_partition": 0,
+                    "_offset": self._offset,
+                    "_index": 0,
+                    "_physical_table_id": None,
+                    "_key": (row.key_hash or xxhash.xxh3_128_digest(repr(key).encode())) if schema.handle_key else None,
+                    "_partial": row.partial,
+                    "_split": False,
+                    "before": image if side == "before" else None,
+                    "after": image if side == "after" else None,
+                    "_absent": row.absent,
+                    "_exact": list(exact.items()) or None,
+                }
+            )
+        return pa.Table.from_pylist(records, table_arrow_schema(schema))

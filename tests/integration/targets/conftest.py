@@ -1,0 +1,66 @@
+"""A PostgreSQL database of its own for each test, and the connections that lead there."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+
+from tests.changelogs import Changelog
+from ticdc_replay.domain.connections import Connection, Connections
+from ticdc_replay.targets.base import LoadReport, TableReport
+from ticdc_replay.targets.load import in_process, load
+
+TARGET: dict[str, object] = {"type": "postgres", "name": "mirror", "connection": "target"}
+
+
+class Mirror:
+    """One target database."""
+
+    def __init__(self, dsn: str) -> None:
+        self.dsn = dsn
+        parts = urlsplit(dsn)
+        self.connections = Connections(
+            {
+                "target": Connection(
+                    "target",
+                    "postgres",
+                    parts.hostname,
+                    parts.port,
+                    parts.username,
+                    parts.password,
+                    parts.path.lstrip("/"),
+                )
+            }
+        )
+
+    def load(self, changelog: Changelog, target: dict[str, object] | None = None, **changes: Any) -> LoadReport:
+        """Load *changelog*; *target* adds to the target's section, *changes* to the job."""
+        return load(changelog.job({**TARGET, **(target or {})}, **changes), self.connections, in_process)
+
+    def load_table(self, changelog: Changelog, **changes: Any) -> TableReport:
+        """Load *changelog*, which has one table; what became of it."""
+        (report,) = self.load(changelog, **changes).tables
+        return report
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """The rows of *query*."""
+        with psycopg.connect(self.dsn) as connection:
+            return connection.execute(query).fetchall()
+
+    def execute(self, statement: str) -> None:
+        """Run *statement*."""
+        with psycopg.connect(self.dsn) as connection:
+            connection.execute(statement)
+
+
+@pytest.fixture
+def mirror(make_database: Callable[[], str]) -> Mirror:
+    return Mirror(make_database())
+
+
+@pytest.fixture
+def artifacts(tmp_path: Path) -> Path:
+    return tmp_path / "artifacts"
