@@ -29,6 +29,7 @@ lint: setup ## format, lint and types, as CI asks
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
+	@$(BIN)/python -m ticdc_replay.config.json_schema include/pipelines/pipeline.schema.json --check
 
 format: setup ## make `lint` content where a machine can
 	@$(BIN)/ruff check --fix .
