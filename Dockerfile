@@ -31,11 +31,12 @@ RUN apt-get update \
 
 COPY --from=build /opt/venv /opt/venv
 WORKDIR /opt/ticdc-replay
-COPY docker/entrypoint.py docker/init.py docker/spark-defaults.conf docker/
+COPY docker/*.py docker/spark-defaults.conf docker/
 COPY dags dags
 COPY plugins plugins
 COPY spark_jobs spark_jobs
-COPY demo demo
+COPY demo/__init__.py demo/
+COPY demo/sample demo/sample
 
 # The Spark provider finds spark-submit by PATH; executors are started with the driver's PYSPARK_PYTHON.
 ENV PATH=/opt/venv/bin:$PATH \

@@ -4,16 +4,10 @@ Pools need no set-up: the pipeline bundle makes those of the targets it finds.
 """
 
 import json
-import os
 import subprocess
 import tempfile
-from pathlib import Path
 
-import boto3
-
-SECRETS = Path("/run/secrets")
-S3_ENDPOINT = "http://s3:7070"
-BUCKETS = ("ticdc-replay", "shop-changefeed")
+from common import ARTIFACTS_BUCKET, KAFKA, S3_ENDPOINT, S3_REGION, SAMPLE_BUCKET, s3_client, secret
 
 
 def main() -> None:
@@ -28,11 +22,11 @@ def connections() -> dict[str, dict[str, object]]:
         "conn_type": "aws",
         "login": secret("s3_access_key"),
         "password": secret("s3_secret_key"),
-        "extra": {"endpoint_url": S3_ENDPOINT, "region_name": "us-east-1"},
+        "extra": {"endpoint_url": S3_ENDPOINT, "region_name": S3_REGION},
     }
     return {
-        "kafka_sample": {"conn_type": "kafka", "extra": {"bootstrap.servers": "kafka:9092"}},
-        "s3_claim_check": store,
+        "kafka_sample": {"conn_type": "kafka", "extra": {"bootstrap.servers": KAFKA}},
+        "s3_sample": store,
         "s3_artifacts": store,
         "replay_state": database("metadata-db", "replay_state", "state_db_password"),
         "target_postgres": database("target-db", "replay", "target_db_password"),
@@ -61,25 +55,15 @@ def import_connections(definitions: dict[str, dict[str, object]]) -> None:
 
 
 def create_buckets() -> None:
-    client = boto3.client(
-        "s3",
-        endpoint_url=S3_ENDPOINT,
-        region_name="us-east-1",
-        aws_access_key_id=secret("s3_access_key"),
-        aws_secret_access_key=secret("s3_secret_key"),
-    )
+    client = s3_client()
     existing = {bucket["Name"] for bucket in client.list_buckets()["Buckets"]}
-    for bucket in BUCKETS:
+    for bucket in (ARTIFACTS_BUCKET, SAMPLE_BUCKET):
         if bucket not in existing:
             client.create_bucket(Bucket=bucket)
 
 
 def airflow(*arguments: str) -> None:
-    subprocess.run(["airflow", *arguments], check=True, env=os.environ)
-
-
-def secret(name: str) -> str:
-    return (SECRETS / name).read_text().strip()
+    subprocess.run(["airflow", *arguments], check=True)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 It can't be started without a Docker daemon, so what can be known without one is checked here.
 """
 
+import importlib
 import importlib.util
 import json
 import re
@@ -20,7 +21,9 @@ import yaml
 from demo.embedded_stack.jars import KAFKA_VERSION
 from demo.embedded_stack.s3 import VERSITYGW_VERSION
 from ticdc_replay import __version__
+from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.config.secrets import is_secret_name
+from ticdc_replay.stages.context import connection_ids
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 COMPOSE_TEXT = (CHECKOUT / "docker-compose.yaml").read_text(encoding="utf-8")
@@ -29,6 +32,7 @@ SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 DOCKERFILE = (CHECKOUT / "Dockerfile").read_text(encoding="utf-8")
 SCHEMA = json.loads((CHECKOUT / "tests/data/compose-spec/compose-spec.json").read_text(encoding="utf-8"))
 CONFIGURATION = sorted(path for path in (CHECKOUT / "docker").rglob("*") if path.suffix in (".py", ".conf", ".yaml"))
+PIPELINES = sorted((CHECKOUT / "docker/pipelines").glob("*.yaml"))
 IN_IMAGE = "/opt/ticdc-replay/"
 
 VARIABLE = re.compile(r"(?<!\$)\$\{([A-Z0-9_]+)")
@@ -67,6 +71,12 @@ def addresses(text: str) -> set[tuple[str, int]]:
     return {(host, int(port)) for host, port in ADDRESS.findall(text)}
 
 
+def copied() -> list[str]:
+    """The sources of the image's own files."""
+    copies = [line.split()[1:] for line in DOCKERFILE.splitlines() if line.startswith("COPY ")]
+    return [source for copy in copies if not copy[0].startswith("--from") for source in copy[:-1]]
+
+
 def bind_mounts() -> list[tuple[str, str, str]]:
     found = []
     for name, service in SERVICES.items():
@@ -93,17 +103,20 @@ def settings_of_airflow() -> dict[tuple[str, str], dict[str, Any]]:
 
 
 @pytest.fixture
-def init(tmp_path, monkeypatch) -> ModuleType:
-    """docker/init.py, with a secret of every name that the file defines."""
-    spec = importlib.util.spec_from_file_location("compose_init", CHECKOUT / "docker/init.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    for name in SERVICES["airflow-init"]["secrets"]:
+def common(tmp_path, monkeypatch) -> ModuleType:
+    """docker/common.py, with a secret of every name that compose defines."""
+    monkeypatch.syspath_prepend(CHECKOUT / "docker")
+    module = importlib.import_module("common")
+    for name in COMPOSE["secrets"]:
         (tmp_path / name).write_text(f"value of {name}\n")
     monkeypatch.setattr(module, "SECRETS", tmp_path)
     return module
+
+
+@pytest.fixture
+def connections(common) -> dict[str, dict[str, Any]]:
+    """What the init job puts into Airflow."""
+    return importlib.import_module("init").connections()
 
 
 def test_the_file_is_valid_by_the_compose_schema():
@@ -206,11 +219,10 @@ def test_every_copied_path_exists_and_reaches_the_build():
         for line in (CHECKOUT / ".dockerignore").read_text(encoding="utf-8").splitlines()
         if line.startswith("!")
     ]
-    copies = [line.split()[1:] for line in DOCKERFILE.splitlines() if line.startswith("COPY ")]
-    sources = [source for copy in copies if not copy[0].startswith("--from") for source in copy[:-1]]
-    assert sources
-    for source in sources:
-        assert (CHECKOUT / source).exists(), source
+    assert copied()
+    for source in copied():
+        found = list(CHECKOUT.glob(source))
+        assert [path for path in found if path.is_file() or any(path.iterdir())], source
         assert any(source == entry or source.startswith(f"{entry}/") for entry in allowed), source
 
 
@@ -222,22 +234,11 @@ def test_no_secret_and_no_environment_reaches_the_build():
 
 
 def test_every_file_that_a_command_names_is_in_the_image():
-    copied = {
-        source
-        for line in DOCKERFILE.splitlines()
-        if line.startswith("COPY ") and "--from" not in line
-        for source in line.split()[1:-1]
-    }
-    for service in SERVICES.values():
-        command = words(service)
-        for word in command:
-            path = word.removeprefix(IN_IMAGE)
-            if path.endswith(".py"):
-                assert path in copied
-        if "-m" in command and command[0] == "python":
-            module = command[command.index("-m") + 1].replace(".", "/")
-            assert module.split("/")[0] in copied
-            assert (CHECKOUT / f"{module}.py").exists()
+    files = {str(path.relative_to(CHECKOUT)) for source in copied() for path in CHECKOUT.glob(source)}
+    named = [word for service in SERVICES.values() for word in words(service) if word.endswith(".py")]
+    named += [word.removeprefix(IN_IMAGE) for word in re.findall(r'"([^"]+\.py)"', DOCKERFILE)]
+    assert {"docker/entrypoint.py", "docker/init.py", "docker/publish_sample.py"} <= set(named)
+    assert set(named) <= files
 
 
 def test_every_address_is_one_of_a_service_that_listens_there():
@@ -326,19 +327,56 @@ def test_every_variable_of_this_project_is_one_that_its_code_reads():
     assert {name for name in named if name not in code} == set()
 
 
-def test_connections_point_at_services_that_listen(init):
+def test_connections_point_at_services_that_listen(connections):
     ports = listening_ports()
-    for conn_id, connection in init.connections().items():
+    for conn_id, connection in connections.items():
         if "host" in connection:
-            host = str(connection["host"]).rpartition("/")[2]
+            host = connection["host"].rpartition("/")[2]
             assert connection["port"] in ports[host], conn_id
 
 
-def test_databases_of_connections_are_made_by_their_servers(init):
+def test_databases_of_connections_are_made_by_their_servers(connections):
     created = (CHECKOUT / "docker/create-state-database.sh").read_text(encoding="utf-8")
-    for connection in init.connections().values():
+    for connection in connections.values():
         if connection["conn_type"] == "postgres":
-            server = SERVICES[str(connection["host"])]["environment"]
+            server = SERVICES[connection["host"]]["environment"]
             own = server["POSTGRES_DB"] == connection["schema"] and server["POSTGRES_USER"] == connection["login"]
             extra = f"CREATE DATABASE {connection['schema']} OWNER {connection['login']};" in created
             assert own or extra
+
+
+@pytest.mark.parametrize("file", PIPELINES, ids=lambda path: path.name)
+def test_a_pipeline_names_connections_and_buckets_that_exist(file, connections, common):
+    loaded = load_pipeline(file)
+    assert loaded.warnings == ()
+    assert {*connection_ids(loaded.pipeline), loaded.pipeline.connections.spark} <= set(connections)
+    buckets = set(re.findall(r"s3://([^/\s\"]+)", file.read_text(encoding="utf-8")))
+    assert buckets <= {common.ARTIFACTS_BUCKET, common.SAMPLE_BUCKET}
+
+
+def test_the_sample_is_published_where_its_pipeline_reads(common):
+    changefeed = load_pipeline(CHECKOUT / "docker/pipelines/shop.yaml").changefeed
+    publish_sample = importlib.import_module("publish_sample")
+    meta = json.loads((CHECKOUT / "demo/sample/data/meta.json").read_text(encoding="utf-8"))
+    large = meta["replica_config"]["large-message-handle"]
+    assert changefeed.topic == publish_sample.TOPIC
+    assert changefeed.claim_check_uri == large["claim-check-storage-uri"]
+    assert changefeed.claim_check_uri == f"s3://{common.SAMPLE_BUCKET}/claim-check"
+    assert (changefeed.timezone, changefeed.partition_num) == (meta["ticdc_timezone"], meta["partitions"])
+
+
+def test_the_bundle_finds_the_mounted_pipelines():
+    (bundle,) = json.loads(
+        SERVICES["airflow-dag-processor"]["environment"]["AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST"]
+    )
+    module, _, name = bundle["classpath"].rpartition(".")
+    spec = importlib.util.find_spec(module)
+    assert spec is not None
+    assert spec.origin is not None
+    assert f"class {name}(" in Path(spec.origin).read_text(encoding="utf-8")
+    dags = re.search(r"AIRFLOW__CORE__DAGS_FOLDER=(\S+)", DOCKERFILE)
+    assert dags is not None
+    expected = f"{Path(dags.group(1)).parent}/include/pipelines"
+    mounts = {name: target for name, _, target in bind_mounts() if target.endswith("pipelines")}
+    assert set(mounts.values()) == {expected}
+    assert {"airflow-scheduler", "airflow-dag-processor", "airflow-triggerer"} <= set(mounts)
