@@ -1,0 +1,62 @@
+"""A small changefeed that writes Open Protocol messages into a topic, with the record times a test wants."""
+
+import json
+
+from confluent_kafka import Producer
+
+from ticdc_replay.domain import tso
+
+START_MS = 1_760_000_000_000
+"""The moment that tests count seconds from."""
+LAG_MS = 300
+"""How long after its commit a message is recorded, where a test does not say otherwise."""
+
+
+def at(second: float) -> int:
+    """The TSO of *second* after ``START_MS``."""
+    return tso.from_ms(START_MS + int(second * 1000))
+
+
+class Feed:
+    """Writes to one topic. Times are seconds after ``START_MS``; ``recorded`` is the record's time."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+        self.topic = topic
+        self.partitions = range(partitions)
+        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
+
+    def row(self, partition: int, commit: float, *, recorded: float | None = None) -> None:
+        """An insert that committed at *commit*."""
+        key = {"ts": at(commit), "scm": "shop", "tbl": "orders", "t": 1}
+        value = {"u": {"id": {"t": 3, "h": True, "f": 11, "v": int(commit * 1000)}}}
+        self._send(partition, key, json.dumps(value).encode(), commit, recorded)
+
+    def resolved(self, resolved: float, *partitions: int, recorded: float | None = None) -> None:
+        """A resolved-ts to *partitions*, to all where none is named."""
+        for partition in partitions or self.partitions:
+            self._send(partition, {"ts": at(resolved), "t": 3}, b"", resolved, recorded)
+
+    def seconds(self, first: int, end: int, *partitions: int) -> None:
+        """Per second of ``[first, end)`` and partition a row, and a resolved-ts of that second behind it."""
+        for second in range(first, end):
+            for partition in partitions or self.partitions:
+                self.row(partition, second)
+                self.resolved(second, partition)
+        self.flush()
+
+    def flush(self) -> None:
+        assert self._producer.flush(30) == 0
+
+    def _send(
+        self, partition: int, key: dict[str, object], value: bytes, second: float, recorded: float | None
+    ) -> None:
+        text = json.dumps(key, separators=(",", ":")).encode()
+        timestamp = START_MS + int(second * 1000) + LAG_MS if recorded is None else START_MS + int(recorded * 1000)
+        self._producer.produce(
+            self.topic,
+            len(value).to_bytes(8, "big") + value,
+            key=(1).to_bytes(8, "big") + len(text).to_bytes(8, "big") + text,
+            partition=partition,
+            timestamp=timestamp,
+        )
+        self._producer.poll(0)
