@@ -63,7 +63,7 @@ def _row(row: RowEvent) -> Text:
     if row.physical_table_id is not None:
         text.append(f"  table partition {row.physical_table_id}", "dim")
     if row.large is LargeMessage.CLAIM_CHECK and row.reference is not None:
-        text.append(f"  claim check {row.reference.location}", "magenta")
+        text.append(f"\nclaim check {row.reference.location}", "magenta")
     elif row.partial:
         text.append("  key only", "magenta")
     if row.before_unknown:

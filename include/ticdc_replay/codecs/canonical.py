@@ -24,6 +24,8 @@ from ticdc_replay.domain.messages import RawMessage
 Cell = dict[str, str | bool | None]
 
 _encode = msgspec.json.Encoder().encode
+_LINE_BREAKS = tuple((char.encode(), f"\\u{ord(char):04x}".encode()) for char in "\u0085\u2028\u2029")
+"""Characters that JSON leaves as they are, but that some readers of lines take for the end of one."""
 
 
 def line(message: RawMessage, event: Event) -> bytes:
@@ -31,7 +33,11 @@ def line(message: RawMessage, event: Event) -> bytes:
 
     Raises ValueError when a cell can't be of its column's type, and for an ``Undecodable``, which has no line.
     """
-    return _encode(_members(message, event))
+    text = _encode(_members(message, event))
+    for char, escape in _LINE_BREAKS:
+        if char in text:
+            text = text.replace(char, escape)
+    return text
 
 
 def _members(message: RawMessage, event: Event) -> dict[str, Any]:

@@ -112,7 +112,7 @@ class ClaimCheckResolver:
         retrying = Retrying(
             retry=retry_if_result(lambda info: info is None) | retry_if_exception_type(TransientError),
             stop=stop_after_attempt(_ATTEMPTS),
-            wait=wait_exponential_jitter(_FIRST_WAIT_S, jitter=_FIRST_WAIT_S),
+            wait=wait_exponential_jitter(multiplier=_FIRST_WAIT_S, jitter=_FIRST_WAIT_S),
             retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
         )
         info: ObjectInfo | None = retrying(self._store.info, name)
@@ -128,7 +128,7 @@ class ClaimCheckResolver:
         retrying = Retrying(
             retry=retry_if_exception_type(TransientError),
             stop=stop_after_attempt(_ATTEMPTS),
-            wait=wait_exponential_jitter(_FIRST_WAIT_S, jitter=_FIRST_WAIT_S),
+            wait=wait_exponential_jitter(multiplier=_FIRST_WAIT_S, jitter=_FIRST_WAIT_S),
             reraise=True,
         )
         return retrying(read)

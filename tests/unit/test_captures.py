@@ -1,0 +1,77 @@
+"""A capture's settings are those of a changefeed, its messages those of Kafka."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ticdc_replay.captures import Capture
+from ticdc_replay.domain.errors import ConfigError
+from ticdc_replay.domain.messages import RawMessage
+
+LINES = [
+    {"topic": "b", "partition": 0, "offset": 0, "timestamp_ms": 1, "key_b64": "AAE=", "value_b64": None, "headers": {}},
+    {"topic": "a", "partition": 1, "offset": 9, "timestamp_ms": 2, "key_b64": None, "value_b64": "", "headers": {}},
+    {"topic": "a", "partition": 0, "offset": 10, "timestamp_ms": 3, "key_b64": None, "value_b64": None, "headers": {}},
+    {"topic": "a", "partition": 0, "offset": 9, "timestamp_ms": 4, "key_b64": None, "value_b64": None, "headers": {}},
+]
+META = {"sink_uri": "kafka://<broker>/a?protocol=open-protocol", "replica_config": {}, "ticdc_timezone": "UTC"}
+
+
+def write(folder: Path, meta: Any = META, lines: Any = LINES, packed: bool = False) -> Capture:
+    content = "".join(json.dumps(line) + "\n" for line in lines).encode()
+    (folder / "meta.json").write_text(json.dumps(meta))
+    if packed:
+        (folder / "messages.jsonl.gz").write_bytes(gzip.compress(content))
+    else:
+        (folder / "messages.jsonl").write_bytes(content)
+    return Capture(folder)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_messages_come_in_order_of_topic_partition_and_offset(tmp_path: Path, packed: bool) -> None:
+    messages = list(write(tmp_path, packed=packed).messages())
+    assert [(message.topic, message.partition, message.offset) for message in messages] == [
+        ("a", 0, 9), ("a", 0, 10), ("a", 1, 9), ("b", 0, 0),
+    ]  # fmt: skip
+    assert messages[3] == RawMessage("b", 0, 0, 1, b"\0\1", None)
+    assert messages[2].value == b""
+
+
+def test_settings_are_those_of_the_changefeed(open_captures: Path) -> None:
+    feed = Capture(open_captures / "new" / "open-claim-check-lz4").changefeed()
+    assert (feed.protocol, feed.compression, feed.large_message) == ("open-protocol", "lz4", "claim-check")
+    assert (feed.claim_check_uri, feed.max_message_bytes) == ("s3://ticdc-claims-01/dev/new/open-claim-check-lz4", 4000)
+    assert (feed.dispatcher, feed.timezone, feed.topic) == ("index-value", "Asia/Shanghai", "cap-open-claim-check-lz4")
+    assert not Capture(open_captures / "new" / "open-no-old-value").changefeed().output_old_value
+    assert Capture(open_captures / "new" / "open-delete-handle-key").changefeed().delete_only_output_handle_key_columns
+    assert Capture(open_captures / "classic" / "open-raw-change").changefeed().output_raw_change_event
+    assert Capture(open_captures / "classic" / "open-updated-columns").changefeed().only_output_updated_columns
+    assert Capture(open_captures / "classic" / "open-default").changefeed().force_replicate
+
+
+def test_a_folder_without_capture_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"is not a capture: it must hold meta\.json"):
+        Capture(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("meta", "message"),
+    [
+        ({}, "meta.json: Object missing required field `sink_uri`"),
+        (META | {"replica_config": {"new-option": 1}}, "unknown settings new-option"),
+        (META | {"sink_uri": "kafka://b/a?protocol=nonsense"}, "'nonsense' is not allowed"),
+        (META | {"ticdc_timezone": "Mars"}, "'Mars' is not an IANA zone"),
+    ],
+)
+def test_settings_that_are_not_understood_are_refused(tmp_path: Path, meta: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        write(tmp_path, meta).changefeed()
+
+
+@pytest.mark.parametrize("broken", [{"key_b64": "A"}, {"offset": "x"}, {"value_b64": 3}])
+def test_a_broken_line_is_named(tmp_path: Path, broken: Any) -> None:
+    with pytest.raises(ConfigError, match=r"messages\.jsonl, line 2: "):
+        write(tmp_path, lines=[LINES[0], LINES[1] | broken]).messages()
