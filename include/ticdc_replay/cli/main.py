@@ -9,6 +9,7 @@ from typer.core import TyperGroup
 
 from ticdc_replay.cli.decode import decode
 from ticdc_replay.cli.inspect import inspect
+from ticdc_replay.cli.replay import run, snapshot
 from ticdc_replay.domain.errors import TicdcReplayError
 
 EXIT_ERROR = 2
@@ -35,3 +36,5 @@ app = typer.Typer(
 )
 app.command()(decode)
 app.command()(inspect)
+app.command()(snapshot)
+app.command()(run)

@@ -5,16 +5,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-
-import msgspec
 
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import ConfigError, PermanentError, TransientError
 from ticdc_replay.jobspec import CONNECTIONS_FILE_VARIABLE, EXIT_PERMANENT, EXIT_TRANSIENT
+from ticdc_replay.stages.connections_file import private_file
 
 JOBS = ("decode", "load")
 
@@ -27,7 +24,7 @@ def submit(job: str, uri: str, connections: Connections, master: str) -> None:
     binary = shutil.which("spark-submit", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
     if binary is None or find_spec("pyspark") is None:
         raise ConfigError("spark-submit is not installed here: pip install 'ticdc-replay[spark]'")
-    with _private_file(connections) as private, tempfile.NamedTemporaryFile("w", suffix=f"_{job}.py") as script:
+    with private_file(connections) as private, tempfile.NamedTemporaryFile("w", suffix=f"_{job}.py") as script:
         # The entry scripts live beside the DAGs of a deployment, not in the wheel: this is all that they do.
         script.write(f"from ticdc_replay.spark.main import run_{job}_job\n\nrun_{job}_job()\n")
         script.flush()
@@ -47,13 +44,3 @@ def submit(job: str, uri: str, connections: Connections, master: str) -> None:
         )
     if code != 0:
         raise TransientError(f"the {job} job ended with exit code {code}; its log is above")
-
-
-@contextmanager
-def _private_file(connections: Connections) -> Iterator[Path]:
-    """A file with *connections* that only this user can read, removed afterwards."""
-    with tempfile.TemporaryDirectory(prefix="ticdc-replay-") as folder:
-        path = Path(folder) / "connections.json"
-        path.touch(mode=0o600)
-        path.write_bytes(msgspec.json.encode(connections))
-        yield path
