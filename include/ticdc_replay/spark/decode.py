@@ -17,6 +17,7 @@ from ticdc_replay.decode.tasks import SplitResult
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.jobspec import DecodeJob
 from ticdc_replay.kafka.settings import KafkaSettings
+from ticdc_replay.snapshot.verify import verify_topics
 from ticdc_replay.spark.tasks import run_tasks
 
 log = logging.getLogger(__name__)
@@ -27,7 +28,8 @@ MAX_BUCKETS = 64
 def run_decode(spark: SparkSession, job: DecodeJob, connections: Connections) -> ChangelogIndex:
     """Write the changelog of *job*, or return the one that is there.
 
-    Raises what a split raises (see ``decode.split``), and ArtifactCorruptError where the manifest was edited.
+    Raises what a split raises (see ``decode.split``), ArtifactCorruptError where the manifest was edited, and TopicChangedError
+    where a topic is not the one that was pinned.
     """
     store = ChangelogStore.open(job, connections)
     found = store.index()
@@ -39,6 +41,7 @@ def run_decode(spark: SparkSession, job: DecodeJob, connections: Connections) ->
     parallelism = spark.sparkContext.defaultParallelism
 
     settings = KafkaSettings.from_connection(connections[job.kafka_connection])
+    verify_topics(manifest, settings)
     find = partial(find_ddl, changefeed=job.changefeed, settings=settings, max_bytes=job.limits.decompressed_max_bytes)
     ddl = run_tasks(spark, find, schema_ranges(ranges), "find DDL")
     history = store.known_schemas(manifest).with_ddls([event for part in ddl for event in part])

@@ -15,6 +15,7 @@ def open_session(name: str) -> SparkSession:
     """The session of the submitted application *name*; master and resources come from spark-submit."""
     return (
         SparkSession.builder.appName(name)
+        .config("spark.log.level", "WARN")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.execution.arrow.pyspark.enabled", "true")
         .config("spark.sql.execution.arrow.maxRecordsPerBatch", "20000")
