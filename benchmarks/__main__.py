@@ -104,7 +104,7 @@ class Benchmark:
         print(f"publishing {rows:,} events ...", flush=True)
         publish(self.bootstrap, TOPIC, messages, PARTITIONS)
         messages.clear()
-        manifest = pin_everything(self.bootstrap, TOPIC, PARTITIONS, self.artifacts)
+        manifest = pin_everything(self.bootstrap, TOPIC, self.artifacts)
         self._parts(manifest.ranges())
         spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
         spark.sparkContext.setLogLevel("ERROR")
