@@ -174,6 +174,9 @@ def _absent_names(
 
 
 def _absent(rows: Sequence[RowEvent], resolved: ResolvedSchema) -> pa.ListArray:
+    shapes = {image.shape for row in rows for image in (row.before, row.after) if image is not None}
+    if {row.before_unknown for row in rows} == {()} and not any(None in _places(shape, resolved) for shape in shapes):
+        return pa.nulls(len(rows), ABSENT_TYPE)
     codes: dict[tuple[Shape | None, Shape | None, tuple[str, ...]], int] = {}
     places = []
     for row in rows:
@@ -181,8 +184,6 @@ def _absent(rows: Sequence[RowEvent], resolved: ResolvedSchema) -> pa.ListArray:
         after = row.after.shape if row.after is not None else None
         places.append(codes.setdefault((before, after, row.before_unknown), len(codes)))
     lists = [_absent_names(*code, resolved) or None for code in codes]
-    if not any(lists):
-        return pa.nulls(len(rows), ABSENT_TYPE)
     return pa.array(lists, ABSENT_TYPE).take(pa.array(places, pa.int32()))
 
 
