@@ -4,6 +4,7 @@ A form is the columns of an image with type codes, flags and handle-key marks. I
 exactly this form, so that nothing is read wrongly after a schema change; such rows go to ``open_members``.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
@@ -13,6 +14,8 @@ from msgspec import UNSET, UnsetType
 
 from ticdc_replay.codecs.open_values import cell_kind
 from ticdc_replay.domain.events import Shape
+
+_SEARCH = {"search": re.compile(rb'"v"\s*:\s*-0\s*[,}]').search}
 
 
 class ColumnForm(NamedTuple):
@@ -33,8 +36,8 @@ class CompiledForm(NamedTuple):
     cells: Callable[[Any], tuple[Any, ...]]
     old_cells: Callable[[Any, tuple[Any, ...]], tuple[Any, ...]]
     """The cells of ``p``; those that are missing are taken from the new cells, the second argument."""
-    has_zero: Callable[[tuple[Any, ...]], bool] | None
-    """Whether a float among the cells is zero: msgspec drops the sign of ``-0``."""
+    may_have_lost_sign: Callable[[tuple[Any, ...], bytes], bool] | None
+    """Whether a float among the cells is zero, and there is a ``-0`` in the value: msgspec reads it as 0. None without floats."""
 
 
 def compile_form(columns: Sequence[ColumnForm], shape: Shape, only_updated_columns: bool) -> CompiledForm | None:
@@ -62,8 +65,11 @@ def compile_form(columns: Sequence[ColumnForm], shape: Shape, only_updated_colum
         one = "new[{0}] if image.c{0} is UNSET else image.c{0}.v,"
         old_cells = eval(f"lambda image, new: ({''.join(one.format(at) for at in width)})", {"UNSET": UNSET})
     floats = [at for at, column in enumerate(shape.columns) if column.type.base in ("float", "double")]
-    has_zero = eval(f"lambda cells: {' or '.join(f'cells[{at}] == 0' for at in floats)}") if floats else None
-    return CompiledForm(shape, msgspec.json.Decoder(row).decode, cells, old_cells, has_zero)
+    zero = " or ".join(f"cells[{at}] == 0" for at in floats)
+    may_have_lost_sign = (
+        eval(f"lambda cells, value: ({zero}) and search(value) is not None", _SEARCH) if floats else None
+    )
+    return CompiledForm(shape, msgspec.json.Decoder(row).decode, cells, old_cells, may_have_lost_sign)
 
 
 @lru_cache(maxsize=4096)
