@@ -163,34 +163,36 @@ class Changelog:
         name = f"{data_folder(schema.name, version)}/{number:03d}.parquet"
         path = self.folder / changelog_root(self.run_hash) / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(self._arrow(schema, rows), path)
+        pq.write_table(rows_of(schema, rows, self._offset + 1), path)
+        self._offset += len(rows)
         times = [row.commit_ts for row in rows]
         return DataFile(name, len(rows), path.stat().st_size, min(times), max(times))
 
-    def _arrow(self, schema: TableSchema, rows: list[Row]) -> pa.Table:
-        records = []
-        for row in rows:
-            side = "before" if row.op == "delete" else "after"
-            image = {column.name: row.cells.get(column.name) for column in schema.columns}
-            exact = {f"{side}.{name}": text for name, text in (row.exact or {}).items()}
-            key = [row.cells.get(name, (row.exact or {}).get(name)) for name in schema.handle_key]
-            self._offset += 1
-            records.append(
-                {
-                    "_op": row.op,
-                    "_commit_ts": row.commit_ts,
-                    "_topic": "topic",
-                    "_partition": 0,
-                    "_offset": self._offset,
-                    "_index": 0,
-                    "_physical_table_id": None,
-                    "_key": (row.key_hash or xxhash.xxh3_128_digest(repr(key).encode())) if schema.handle_key else None,
-                    "_partial": row.partial,
-                    "_split": False,
-                    "before": image if side == "before" else None,
-                    "after": image if side == "after" else None,
-                    "_absent": row.absent,
-                    "_exact": list(exact.items()) or None,
-                }
-            )
-        return pa.Table.from_pylist(records, table_arrow_schema(schema))
+
+def rows_of(schema: TableSchema, rows: Iterable[Row], first_offset: int = 1) -> pa.Table:
+    """*rows* as decode writes them."""
+    records = []
+    for offset, row in enumerate(rows, first_offset):
+        side = "before" if row.op == "delete" else "after"
+        image = {column.name: row.cells.get(column.name) for column in schema.columns}
+        exact = {f"{side}.{name}": text for name, text in (row.exact or {}).items()}
+        key = [row.cells.get(name, (row.exact or {}).get(name)) for name in schema.handle_key]
+        records.append(
+            {
+                "_op": row.op,
+                "_commit_ts": row.commit_ts,
+                "_topic": "topic",
+                "_partition": 0,
+                "_offset": offset,
+                "_index": 0,
+                "_physical_table_id": None,
+                "_key": (row.key_hash or xxhash.xxh3_128_digest(repr(key).encode())) if schema.handle_key else None,
+                "_partial": row.partial,
+                "_split": False,
+                "before": image if side == "before" else None,
+                "after": image if side == "after" else None,
+                "_absent": row.absent,
+                "_exact": list(exact.items()) or None,
+            }
+        )
+    return pa.Table.from_pylist(records, table_arrow_schema(schema))

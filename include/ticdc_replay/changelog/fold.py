@@ -16,6 +16,9 @@ from ticdc_replay.domain.errors import PermanentError
 
 Indices = npt.NDArray[np.int64]
 
+_CELL = "key."
+"""Before the names of handle-key columns in what ``narrow`` makes."""
+
 
 def is_put(rows: pa.Table | pa.RecordBatch) -> pa.BooleanArray:
     """Per row of the changelog, whether it leaves a row behind. Raises PermanentError where such a row is partial."""
@@ -29,25 +32,47 @@ def is_put(rows: pa.Table | pa.RecordBatch) -> pa.BooleanArray:
     return put.combine_chunks() if isinstance(put, pa.ChunkedArray) else put
 
 
-def key_cells(rows: pa.Table | pa.RecordBatch, handle_key: Sequence[str], put: pa.BooleanArray) -> list[pa.Array]:
-    """The cells of the handle-key columns: of the new image, or of the old one where the row was deleted."""
+def narrow_columns(handle_key: Sequence[str]) -> list[str]:
+    """The columns of a changelog file that ``is_put`` and ``narrow`` need, as far as Parquet can name them."""
+    sides = ["before", "after"]
+    if not any("." in name for name in handle_key):
+        sides = [f"{side}.{name}" for side in sides for name in handle_key]
+    return ["_op", "_commit_ts", "_topic", "_partition", "_offset", "_index", "_key", "_partial", *sides, "_exact"]
+
+
+def narrow(rows: pa.Table | pa.RecordBatch, handle_key: Sequence[str], put: pa.BooleanArray) -> pa.Table:
+    """What the fold looks at of *rows*: hash, commitTs, *put* (see ``is_put``), exact texts, and the cells of the handle key:
+    of the new image, or of the old one where the row was deleted. Tables of several files can be concatenated.
+    """
     if not handle_key:
         raise PermanentError("a table without handle key has no rows that could be told apart: it can't be folded")
+    if rows["_key"].null_count or rows["_commit_ts"].null_count:
+        position = next(
+            at for at in range(rows.num_rows) if None in (rows["_key"][at].as_py(), rows["_commit_ts"][at].as_py())
+        )
+        raise PermanentError(
+            f"{place_of(rows, position)}: the row has no commitTs or no key, so its versions have no order: history only"
+        )
     before, after = _image(rows, "before"), _image(rows, "after")
-    return [pc.if_else(put, pc.struct_field(after, name), pc.struct_field(before, name)) for name in handle_key]
+    columns = {"hash": rows["_key"], "commit_ts": rows["_commit_ts"], "put": put, "exact": rows["_exact"]}
+    for name in handle_key:
+        columns[_CELL + name] = pc.if_else(put, pc.struct_field(after, [name]), pc.struct_field(before, [name]))
+    return pa.table(columns)
 
 
-def last_versions(rows: pa.Table, handle_key: Sequence[str], put: pa.BooleanArray) -> pa.Int64Array:
-    """The positions, in ascending order, of the last version of each row of *rows*: changelog rows of one table.
+def key_cells(narrowed: pa.Table, name: str) -> pa.Array:
+    """The cells of the handle-key column *name* in what ``narrow`` made."""
+    return narrowed[_CELL + name].combine_chunks()
 
-    *put* is what ``is_put`` says of them. Runs over every row version: about 0.25 µs each where keys are distinct.
+
+def last_versions(narrowed: pa.Table) -> pa.Int64Array:
+    """The positions, in ascending order, of the last version of each row in what ``narrow`` made.
+
+    Runs over every row version: about 0.2 µs each where keys are distinct.
     """
-    keys = key_cells(rows, handle_key, put)
-    if rows.num_rows == 0:
+    if narrowed.num_rows == 0:
         return pa.array([], pa.int64())
-    if rows["_key"].null_count:
-        raise PermanentError("changelog rows of a table with a handle key lack their key hash; decode the window again")
-    high, low = _hash_halves(rows["_key"])
+    high, low = _hash_halves(narrowed["hash"])
     order = np.argsort(high, kind="stable")
     sorted_high = high[order]
     same = sorted_high[1:] == sorted_high[:-1]
@@ -55,10 +80,9 @@ def last_versions(rows: pa.Table, handle_key: Sequence[str], put: pa.BooleanArra
     repeated[1:] |= same
     repeated[:-1] |= same
     single, several = order[~repeated], order[repeated]
-    if len(several) == 0:
-        return pa.array(np.sort(single), pa.int64())
-    winners = _last_of_repeated(rows, handle_key, keys, put, high, low, several)
-    return pa.array(np.sort(np.concatenate([single, winners])), pa.int64())
+    if len(several):
+        single = np.concatenate([single, _last_of_repeated(narrowed, high, low, several)])
+    return pa.array(np.sort(single), pa.int64())
 
 
 def place_of(rows: pa.Table | pa.RecordBatch, position: int) -> str:
@@ -68,56 +92,43 @@ def place_of(rows: pa.Table | pa.RecordBatch, position: int) -> str:
 
 
 def _last_of_repeated(
-    rows: pa.Table,
-    handle_key: Sequence[str],
-    keys: list[pa.Array],
-    put: pa.BooleanArray,
-    high: npt.NDArray[np.uint64],
-    low: npt.NDArray[np.uint64],
-    several: Indices,
+    narrowed: pa.Table, high: npt.NDArray[np.uint64], low: npt.NDArray[np.uint64], several: Indices
 ) -> Indices:
     """The winners among the rows *several*, which share the first half of their hash with another row."""
-    taken = pa.array(several, pa.int64())
-    commit_ts = rows["_commit_ts"].take(taken).to_numpy()
-    puts = put.take(taken).to_numpy(zero_copy_only=False)
-    ordered = several[np.lexsort((puts, commit_ts, low[several], high[several]))]
+    taken = narrowed.select(["commit_ts", "put"]).take(pa.array(several, pa.int64()))
+    commit_ts, put = (taken[name].to_numpy() for name in ("commit_ts", "put"))
+    ordered = several[np.lexsort((put, commit_ts, low[several], high[several]))]
     first, second = ordered[:-1], ordered[1:]
     same_hash = (high[first] == high[second]) & (low[first] == low[second])
-    same_key = same_hash.copy()
     pairs = np.flatnonzero(same_hash)
-    same_key[pairs] = _equal_keys(keys, first[pairs], second[pairs])
-    if np.array_equal(same_hash, same_key):
+    if _all_keys_equal(narrowed, first[pairs], second[pairs]):
         last: Indices = ordered[np.append(~same_hash, True)]
         return last
-    return _last_by_cells(rows, handle_key, keys, put, ordered)
+    return _last_by_cells(narrowed, ordered)
 
 
-def _equal_keys(keys: list[pa.Array], first: Indices, second: Indices) -> npt.NDArray[np.bool_]:
-    """Whether the key cells at *first* and *second* are equal; a null cell counts as unequal, since its value is elsewhere."""
-    left, right = pa.array(first, pa.int64()), pa.array(second, pa.int64())
-    equal: npt.NDArray[np.bool_] = np.ones(len(first), dtype=bool)
-    for cells in keys:
-        cell_equal = pc.fill_null(pc.equal(cells.take(left), cells.take(right)), False)
-        equal &= cell_equal.to_numpy(zero_copy_only=False)
-    return equal
+def _all_keys_equal(narrowed: pa.Table, first: Indices, second: Indices) -> bool:
+    """Whether each row of *first* has the key of its peer in *second*. A null cell is unequal: its value is elsewhere."""
+    left, right = (narrowed.take(pa.array(positions, pa.int64())) for positions in (first, second))
+    return all(
+        pc.all(pc.fill_null(pc.equal(left[name], right[name]), False), min_count=0).as_py()
+        for name in narrowed.column_names
+        if name.startswith(_CELL)
+    )
 
 
-def _last_by_cells(
-    rows: pa.Table, handle_key: Sequence[str], keys: list[pa.Array], put: pa.BooleanArray, ordered: Indices
-) -> Indices:
+def _last_by_cells(narrowed: pa.Table, ordered: Indices) -> Indices:
     """The winners among the rows *ordered* by version, told apart by cells and exact texts.
 
     Slow, and rarely needed: for collisions of the hash, and for key cells that the typed column can't hold.
     """
-    taken = pa.array(ordered, pa.int64())
-    columns = [cells.take(taken).to_pylist() for cells in keys]
-    exact = rows["_exact"].take(taken).to_pylist()
-    puts = put.take(taken).to_pylist()
+    names = [name for name in narrowed.column_names if name.startswith(_CELL)]
+    taken = narrowed.take(pa.array(ordered, pa.int64())).select([*names, "put", "exact"]).to_pylist()
     last: dict[Any, int] = {}
-    for position, key, texts, is_new in zip(ordered.tolist(), zip(*columns, strict=True), exact, puts, strict=True):
-        side = "after" if is_new else "before"
-        by_name = dict(texts or ())
-        last[key, *(by_name.get(f"{side}.{name}") for name in handle_key)] = position
+    for position, row in zip(ordered.tolist(), taken, strict=True):
+        side = "after." if row["put"] else "before."
+        exact = dict(row["exact"] or ())
+        last[tuple((row[name], exact.get(side + name.removeprefix(_CELL))) for name in names)] = position
     return np.fromiter(last.values(), dtype=np.int64)
 
 

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Iterator
-from typing import Any
 
 import adbc_driver_manager
 import msgspec
@@ -14,6 +13,7 @@ from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import PermanentError, UnrepresentableValueError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.targets.base import StoreAddress
+from ticdc_replay.targets.files import batch_rows, file_errors
 from ticdc_replay.targets.postgres.errors import translate
 from ticdc_replay.targets.postgres.identifiers import LEDGER_SCHEMA
 from ticdc_replay.targets.postgres.settings import PostgresSettings
@@ -22,9 +22,6 @@ from ticdc_replay.targets.quarantine import Refused, ValueQuarantine, describe
 
 log = logging.getLogger(__name__)
 
-BATCH_BYTES = 64 * 1024 * 1024
-"""Rows that are converted at a time: uncompressed size in Parquet, about."""
-BATCH_ROWS = 100_000
 _INVALID_DATA = "22"
 """SQLSTATE class of values that the server refuses."""
 
@@ -118,7 +115,8 @@ class _Stager:
     def _batches(self, piece: StagePiece) -> Iterator[pa.RecordBatch]:
         try:
             for name in piece.files:
-                yield from self._file_batches(piece, name)
+                with file_errors(f"read {self._task.changelog_root}/{name}"):
+                    yield from self._file_batches(piece, name)
         except Exception as error:
             # ADBC would turn it into text: it is kept, and raised by ``run`` as what it is.
             self._failure = error
@@ -142,10 +140,3 @@ class _Stager:
             )
         self._quarantined += len({entry.position for entry in refused})
         self._quarantine.add(piece.table, piece.handle_key, file, batch, refused)
-
-
-def batch_rows(metadata: Any) -> int:
-    """How many rows of a Parquet file make a batch of about ``BATCH_BYTES``."""
-    size: int = sum(metadata.row_group(at).total_byte_size for at in range(metadata.num_row_groups))
-    per_row: int = max(1, size // max(1, metadata.num_rows))
-    return max(1, min(BATCH_ROWS, BATCH_BYTES // per_row))

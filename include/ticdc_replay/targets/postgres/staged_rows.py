@@ -9,7 +9,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ticdc_replay.changelog.fold import is_put, key_cells, last_versions, place_of
+from ticdc_replay.changelog.fold import is_put, key_cells, last_versions, narrow, narrow_columns, place_of
 from ticdc_replay.domain.errors import PermanentError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.targets.postgres.types import check_of, staged_arrow_type, staged_cells
@@ -50,12 +50,9 @@ class StagedBatch(NamedTuple):
 
 
 def columns_to_read(piece: StagePiece) -> list[str]:
-    """The columns of a changelog file that staging needs; of the old image only the key, as far as Parquet can name it."""
-    before = (
-        ["before"] if any("." in name for name in piece.handle_key) else [f"before.{name}" for name in piece.handle_key]
-    )
-    place = ["_topic", "_partition", "_offset", "_index"]
-    return ["_op", "_commit_ts", *place, "_key", "_partial", *before, "after", "_absent", "_exact"]
+    """The columns of a changelog file that staging needs: of the old image only the key."""
+    narrowed = narrow_columns(piece.handle_key)
+    return [name for name in narrowed if name != "after" and not name.startswith("after.")] + ["after", "_absent"]
 
 
 def stage_schema(piece: StagePiece) -> pa.Schema:
@@ -73,25 +70,25 @@ def stage_rows(batch: pa.RecordBatch, piece: StagePiece, check_json: bool) -> St
     rows = pa.Table.from_batches([batch])
     put = is_put(rows)
     _require_whole(rows, put, piece)
-    keys = dict(zip(piece.handle_key, key_cells(rows, piece.handle_key, put), strict=True))
+    versions = narrow(rows, piece.handle_key, put)
     after = batch["after"]
     cells = {
-        column.source: keys[column.source] if column.is_key else pc.struct_field(after, [column.source])
+        column.source: key_cells(versions, column.source) if column.is_key else pc.struct_field(after, [column.source])
         for column in piece.columns
     }
     refused = _refused(rows, put, cells, piece, check_json)
     if refused:
         bad = pa.array(sorted({entry.position for entry in refused}), pa.int64())
         kept = pc.invert(pc.is_in(pa.array(range(rows.num_rows), pa.int64()), value_set=bad))
-        rows, put = rows.filter(kept), put.filter(kept)
+        versions = versions.filter(kept)
         cells = {name: array.filter(kept) for name, array in cells.items()}
-    last = last_versions(rows, piece.handle_key, put)
-    commit_ts = rows["_commit_ts"].combine_chunks()
-    if len(last) < rows.num_rows:
+    last = last_versions(versions)
+    if len(last) < versions.num_rows:
+        versions = versions.take(last)
         cells = {name: array.take(last) for name, array in cells.items()}
-        commit_ts, put = commit_ts.take(last), put.take(last)
     arrays = [staged_cells(cells[column.source], column.type) for column in piece.columns]
-    return StagedBatch(pa.RecordBatch.from_arrays([*arrays, commit_ts, put], schema=stage_schema(piece)), refused)
+    arrays += [versions[name].combine_chunks() for name in ("commit_ts", "put")]
+    return StagedBatch(pa.RecordBatch.from_arrays(arrays, schema=stage_schema(piece)), refused)
 
 
 def _require_whole(rows: pa.Table, put: pa.BooleanArray, piece: StagePiece) -> None:

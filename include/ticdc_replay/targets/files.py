@@ -1,0 +1,40 @@
+"""Reading and writing Parquet through Arrow's filesystems, as tasks of a load do."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pyarrow import ArrowInvalid
+from pyarrow.fs import LocalFileSystem
+
+from ticdc_replay.domain.errors import ArtifactCorruptError, ArtifactNotFoundError, TransientError
+
+BATCH_BYTES = 64 * 1024 * 1024
+"""Rows that are held at a time: uncompressed size in Parquet, about."""
+BATCH_ROWS = 100_000
+
+
+@contextmanager
+def file_errors(doing: str) -> Iterator[None]:
+    """Turns Arrow's errors about files into those of the library; *doing* says what failed and where."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise ArtifactNotFoundError(f"cannot {doing}: {error}; decode the window again") from error
+    except OSError as error:
+        raise TransientError(f"cannot {doing}: {error}") from error
+    except ArrowInvalid as error:
+        raise ArtifactCorruptError(f"cannot {doing}: {error}; decode the window again") from error
+
+
+def batch_rows(metadata: Any) -> int:
+    """How many rows of the Parquet file with *metadata* make a batch of about ``BATCH_BYTES``."""
+    size: int = sum(metadata.row_group(at).total_byte_size for at in range(metadata.num_row_groups))
+    per_row: int = max(1, size // max(1, metadata.num_rows))
+    return max(1, min(BATCH_ROWS, BATCH_BYTES // per_row))
+
+
+def make_parent(filesystem: Any, path: str) -> None:
+    """Make the folder of *path* where a filesystem has folders: S3 would get an empty object for each."""
+    if isinstance(filesystem, LocalFileSystem):
+        filesystem.create_dir(path.rpartition("/")[0], recursive=True)

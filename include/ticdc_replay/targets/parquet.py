@@ -1,0 +1,230 @@
+"""A window's changelog and its fold as Parquet below a URI, for lakes and engines that read files.
+
+    <uri>/<pipeline>/changelog/schema=…/table=…/version=…/window=<from>-<to>/run=<run_hash>/<file>.parquet
+    <uri>/<pipeline>/fold/schema=…/table=…/version=…/window=<from>-<to>/run=<run_hash>/<file>.parquet
+    <uri>/<pipeline>/loads/window=<from>-<to>/run=<run_hash>.json
+
+Both hold rows in the changelog's layout. The fold has the last version of each row of the window, deletes included (``_op``
+delete): what brings a table from its state before the window to its state after it. Tables without key have no fold.
+
+Names and content of the files follow from the changelog alone, so a repeat writes the same files again; the JSON file is
+written once, last, and lists them: a window without it is not loaded.
+"""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import msgspec
+
+from ticdc_replay.changelog.index import Ddl, TableVersion
+from ticdc_replay.changelog.layout import escape
+from ticdc_replay.changelog.types import table_arrow_schema
+from ticdc_replay.domain import canonical
+from ticdc_replay.domain.errors import ArtifactNotFoundError
+from ticdc_replay.domain.tables import TableName
+from ticdc_replay.domain.window import Window
+from ticdc_replay.targets.base import Execute, Field, Load, Loaded, StoreAddress, TableReport, Target
+from ticdc_replay.targets.config import ParquetTarget
+from ticdc_replay.targets.files import file_errors, make_parent
+from ticdc_replay.targets.parquet_fold import FindTask, Taken, TakeTask, find_last_versions, take_last_versions
+
+COPY_BYTES = 16 * 1024 * 1024
+BUCKET_ROWS = 4_000_000
+"""Row versions whose narrow columns one worker compares at a time."""
+
+
+class WrittenFile(msgspec.Struct, frozen=True):
+    """A file of the target, relative to its URI."""
+
+    name: str
+    rows: int
+
+
+class WindowManifest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a window left in the target; equal for every repeat."""
+
+    format: int = 1
+    pipeline: str
+    run_hash: str
+    input_hash: str
+    window: Window
+    tables: tuple[TableReport, ...]
+    changelog: tuple[WrittenFile, ...]
+    fold: tuple[WrittenFile, ...]
+    ddl: tuple[Ddl, ...]
+    """The window's DDL of these tables, which rows do not tell."""
+
+
+class CopyTask(msgspec.Struct, frozen=True):
+    """One file of the changelog, and its name in the target."""
+
+    artifacts: StoreAddress
+    source: str
+    target: StoreAddress
+    name: str
+    rows: int
+
+
+class ParquetFiles(Target[ParquetTarget]):
+    """Writes windows as files."""
+
+    type: ClassVar[str] = "parquet"
+
+    def load(self, load: Load, execute: Execute) -> Loaded:
+        target = StoreAddress(self.config.uri, self.connections.get(self.config.connection))
+        store = target.open()
+        name = f"{load.index.pipeline}/loads/{_window(load)}/run={load.index.run_hash}.json"
+        if not load.reload:
+            try:
+                done = msgspec.json.decode(store.get(name), type=WindowManifest)
+            except ArtifactNotFoundError:
+                pass
+            else:
+                return Loaded(tuple(msgspec.structs.replace(table, outcome="done_before") for table in done.tables))
+        copied: list[WrittenFile] = []
+        if self.config.changelog:
+            copied = execute(copy_file, _copies(load, target), f"copy to {self.config.name}")
+        taken = _fold(load, target, execute) if self.config.fold else []
+        manifest = WindowManifest(
+            pipeline=load.index.pipeline,
+            run_hash=load.index.run_hash,
+            input_hash=load.index.input_hash,
+            window=load.index.window,
+            tables=tuple(self._report(load, table, target, taken) for table in load.tables),
+            changelog=tuple(sorted(copied, key=_name)),
+            fold=tuple(sorted((WrittenFile(file.name, file.rows) for file in taken if file.rows), key=_name)),
+            ddl=tuple(ddl for ddl in load.index.ddl if TableName(ddl.schema, ddl.table) in load.tables),
+        )
+        store.put_once(name, canonical.encode(manifest))
+        return Loaded(manifest.tables)
+
+    def _report(self, load: Load, table: TableName, target: StoreAddress, taken: Sequence[Taken]) -> TableReport:
+        versions = load.versions(table)
+        events = sum(version.rows for version in versions)
+        keyless = any(not version.schema.handle_key for version in versions)
+        kind = "fold" if self.config.fold and not self.config.changelog else "changelog"
+        report = TableReport(
+            table=table,
+            outcome="loaded" if self.config.changelog or not keyless else "without_key",
+            destination=target.uri + "/" + _table_folder(load, kind, table),
+            fields=_fields(versions),
+            events=events,
+        )
+        if keyless or not self.config.fold:
+            return msgspec.structs.replace(report, keys=events, upserted=events)
+        keys = sum(file.rows for file in taken if file.table == table)
+        deletes = sum(file.deletes for file in taken if file.table == table)
+        return msgspec.structs.replace(
+            report, keys=keys, folded=events - keys, upserted=keys - deletes, tombstones=deletes
+        )
+
+
+def copy_file(task: CopyTask) -> WrittenFile:
+    """Copy one file of the changelog; a repeat replaces it by the same bytes."""
+    source, root = task.artifacts.open().arrow_filesystem()
+    target, target_root = task.target.open().arrow_filesystem()
+    with file_errors(f"copy {task.source} to {task.target.uri}/{task.name}"):
+        make_parent(target, f"{target_root}/{task.name}")
+        with (
+            source.open_input_stream(f"{root}/{task.source}") as reader,
+            target.open_output_stream(f"{target_root}/{task.name}") as writer,
+        ):
+            while chunk := reader.read(COPY_BYTES):
+                writer.write(chunk)
+    return WrittenFile(task.name, task.rows)
+
+
+def _copies(load: Load, target: StoreAddress) -> list[CopyTask]:
+    return [
+        CopyTask(
+            load.artifacts,
+            f"{load.changelog_root}/{file.name}",
+            target,
+            f"{_folder(load, 'changelog', version)}/{file.name.rpartition('/')[2]}",
+            file.rows,
+        )
+        for table in load.tables
+        for version in load.versions(table)
+        for file in version.files
+    ]
+
+
+def _fold(load: Load, target: StoreAddress, execute: Execute) -> list[Taken]:
+    finds: list[FindTask] = []
+    takes: list[TakeTask] = []
+    for table in load.tables:
+        # Keys of other columns are keys of other rows: should a DDL change them within the window, each kind folds alone.
+        by_key: dict[tuple[str, ...], list[TableVersion]] = {}
+        for version in load.versions(table):
+            if version.schema.handle_key:
+                by_key.setdefault(version.schema.handle_key, []).append(version)
+        for handle_key, versions in sorted(by_key.items()):
+            of_group = _find_tasks(load, table, handle_key, versions, len(finds))
+            finds += of_group
+            takes += _take_tasks(load, target, versions, of_group)
+    try:
+        execute(find_last_versions, finds, "find the last version of each row")
+        return execute(take_last_versions, takes, "write the last version of each row")
+    finally:
+        store = load.artifacts.open()
+        for task in finds:
+            store.delete(task.output)
+
+
+def _find_tasks(
+    load: Load, table: TableName, handle_key: tuple[str, ...], versions: Sequence[TableVersion], first: int
+) -> list[FindTask]:
+    buckets = 1 + sum(version.rows for version in versions) // BUCKET_ROWS
+    return [
+        FindTask(
+            table=table,
+            handle_key=handle_key,
+            artifacts=load.artifacts,
+            files=tuple(f"{load.changelog_root}/{file.name}" for version in versions for file in version.files),
+            bucket=bucket,
+            buckets=buckets,
+            output=f"{load.folder}/winners/{first + bucket:05d}.parquet",
+        )
+        for bucket in range(buckets)
+    ]
+
+
+def _take_tasks(
+    load: Load, target: StoreAddress, versions: Sequence[TableVersion], finds: Sequence[FindTask]
+) -> list[TakeTask]:
+    files = [(version, file) for version in versions for file in version.files]
+    return [
+        TakeTask(
+            table=version.schema.name,
+            artifacts=load.artifacts,
+            file=f"{load.changelog_root}/{file.name}",
+            number=number,
+            winners=tuple(task.output for task in finds),
+            target=target,
+            name=f"{_folder(load, 'fold', version)}/{file.name.rpartition('/')[2]}",
+        )
+        for number, (version, file) in enumerate(files)
+    ]
+
+
+def _window(load: Load) -> str:
+    return f"window={load.index.window.from_ts}-{load.index.window.to_ts}"
+
+
+def _table_folder(load: Load, kind: str, table: TableName) -> str:
+    return f"{load.index.pipeline}/{kind}/schema={escape(table.schema)}/table={escape(table.table)}"
+
+
+def _folder(load: Load, kind: str, version: TableVersion) -> str:
+    table = _table_folder(load, kind, version.schema.name)
+    return f"{table}/version={version.version}/{_window(load)}/run={load.index.run_hash}"
+
+
+def _fields(versions: Sequence[TableVersion]) -> tuple[Field, ...]:
+    if not versions:
+        return ()
+    return tuple(Field(field.name, str(field.type)) for field in table_arrow_schema(versions[-1].schema))
+
+
+def _name(file: WrittenFile) -> str:
+    return file.name

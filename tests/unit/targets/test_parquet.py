@@ -1,0 +1,186 @@
+"""The Parquet target: the window's changelog and its fold, complete when their manifest is there."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.changelogs import Changelog, Row, delete, put, table
+from ticdc_replay.domain.column_types import ColumnType
+from ticdc_replay.domain.connections import Connections
+from ticdc_replay.domain.errors import TransientError
+from ticdc_replay.targets import parquet
+from ticdc_replay.targets.base import LoadReport
+from ticdc_replay.targets.load import in_process, load
+
+INT = ColumnType("bigint", declared=True)
+TEXT = ColumnType("varchar", length=20, declared=True)
+ORDERS = table("shop.orders", {"id": INT, "v": TEXT})
+NO_KEY = table("shop.log", {"line": TEXT}, key=[])
+
+
+def run(
+    changelog: Changelog, lake: Path, execute: Any = in_process, reload: bool = False, **settings: Any
+) -> LoadReport:
+    target = {"type": "parquet", "name": "lake", "uri": lake.as_uri(), **settings}
+    return load(changelog.job(target, reload=reload), Connections(), execute)
+
+
+def manifest(lake: Path) -> dict[str, Any]:
+    (path,) = lake.glob("pipeline/loads/window=*/run=*.json")
+    return json.loads(path.read_bytes())
+
+
+def rows_in(lake: Path, kind: str) -> list[tuple[Any, ...]]:
+    found = []
+    for file in manifest(lake)[kind]:
+        table = pq.read_table(lake / file["name"], partitioning=None).to_pylist()
+        assert len(table) == file["rows"]
+        for row in table:
+            image = row["after"] or row["before"]
+            found.append((row["_op"], row["_commit_ts"], *image.values()))
+    return sorted(found, key=repr)
+
+
+def content(lake: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(lake)): path.read_bytes() for path in lake.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def changelog(tmp_path: Path) -> Changelog:
+    rows = [put(10, id=1, v="a"), put(20, id=1, v="b"), put(10, id=2, v="a"), delete(30, id=2), put(5, id=3, v="a")]
+    return Changelog(tmp_path / "artifacts", 0, 100).rows(ORDERS, rows, files=3)
+
+
+def test_a_window_leaves_its_changelog_and_the_last_version_of_each_row(changelog: Changelog, tmp_path: Path) -> None:
+    report = run(changelog, tmp_path / "lake")
+    assert rows_in(tmp_path / "lake", "fold") == [
+        ("delete", 30, 2, None),
+        ("insert", 20, 1, "b"),
+        ("insert", 5, 3, "a"),
+    ]
+    assert len(rows_in(tmp_path / "lake", "changelog")) == 5
+    (orders,) = report.tables
+    assert (orders.events, orders.keys, orders.folded, orders.upserted, orders.tombstones) == (5, 3, 2, 2, 1)
+
+
+def test_files_lie_where_hive_and_spark_find_them(changelog: Changelog, tmp_path: Path) -> None:
+    run(changelog, tmp_path / "lake")
+    folders = {path.rpartition("/")[0] for path in content(tmp_path / "lake") if "/fold/" in path}
+    (folder,) = folders
+    assert folder.startswith("pipeline/fold/schema=shop/table=orders/version=")
+    assert folder.endswith(f"/window=0-100/run={changelog.run_hash}")
+
+
+def test_a_repeat_changes_no_byte(changelog: Changelog, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    first = run(changelog, lake)
+    before = content(lake)
+    again = run(changelog, lake)
+    assert [table.outcome for table in again.tables] == ["done_before"]
+    assert (again.tables[0].events, again.tables[0].keys) == (first.tables[0].events, first.tables[0].keys)
+    reloaded = run(changelog, lake, reload=True)
+    assert [table.outcome for table in reloaded.tables] == ["loaded"]
+    assert content(lake) == before
+
+
+@pytest.mark.parametrize("broken_after", range(7))
+def test_a_load_that_broke_anywhere_is_not_there_and_can_be_repeated(
+    changelog: Changelog, tmp_path: Path, broken_after: int
+) -> None:
+    lake, left = tmp_path / "lake", iter(range(broken_after))
+
+    def breaking(work: Callable[[Any], Any], tasks: Sequence[Any], name: str) -> list[Any]:
+        results = []
+        for task in tasks:
+            if next(left, None) is None:
+                raise TransientError("executor lost")
+            results.append(work(task))
+        return results
+
+    with pytest.raises(TransientError, match="executor lost"):  # 3 files to copy, 1 bucket, 3 files to fold
+        run(changelog, lake, execute=breaking)
+    assert not list(lake.glob("pipeline/loads/**/*.json"))
+    run(changelog, lake)
+    whole = tmp_path / "whole"
+    run(changelog, whole)
+    assert {name: bytes_ for name, bytes_ in content(lake).items() if "/loads/" not in name} == {
+        name: bytes_ for name, bytes_ in content(whole).items() if "/loads/" not in name
+    }
+
+
+def test_a_task_that_runs_twice_does_no_harm(changelog: Changelog, tmp_path: Path) -> None:
+    def twice(work: Callable[[Any], Any], tasks: Sequence[Any], name: str) -> list[Any]:
+        in_process(work, tasks, name)
+        return in_process(work, tasks, name)
+
+    run(changelog, tmp_path / "lake", execute=twice)
+    assert len(rows_in(tmp_path / "lake", "fold")) == 3
+
+
+def test_nothing_of_the_attempt_stays_in_the_artefacts(changelog: Changelog, tmp_path: Path) -> None:
+    run(changelog, tmp_path / "lake")
+    assert not [path for path in content(tmp_path / "artifacts") if "loads/" in path]
+
+
+def test_tables_without_key_have_a_changelog_and_no_fold(tmp_path: Path) -> None:
+    changelog = Changelog(tmp_path / "artifacts", 0, 100).rows(NO_KEY, [put(1, line="x"), put(2, line="x")])
+    report = run(changelog, tmp_path / "lake")
+    assert (len(rows_in(tmp_path / "lake", "changelog")), rows_in(tmp_path / "lake", "fold")) == (2, [])
+    assert report.tables[0].outcome == "loaded"
+
+
+def test_without_a_changelog_a_table_without_key_is_reported_as_left_out(tmp_path: Path) -> None:
+    changelog = Changelog(tmp_path / "artifacts", 0, 100).rows(NO_KEY, [put(1, line="x")])
+    report = run(changelog, tmp_path / "lake", changelog=False)
+    assert (report.tables[0].outcome, report.tables[0].events) == ("without_key", 1)
+
+
+def test_versions_of_a_schema_fold_together_and_keep_their_layout(tmp_path: Path) -> None:
+    wider = table("shop.orders", {"id": INT, "v": TEXT, "n": INT}, valid_from=50)
+    narrow_key = table("shop.orders", {"id": ColumnType("int", declared=True), "v": TEXT}, valid_from=20)
+    changelog = Changelog(tmp_path / "artifacts", 0, 100)
+    changelog.rows(narrow_key, [put(21, id=1, v="old"), put(22, id=2, v="old")], files=2)
+    changelog.rows(wider, [put(60, id=1, v="new", n=7)])
+    run(changelog, tmp_path / "lake")
+    assert rows_in(tmp_path / "lake", "fold") == [("insert", 22, 2, "old"), ("insert", 60, 1, "new", 7)]
+
+
+def test_ddl_of_the_window_is_told_in_the_manifest(tmp_path: Path) -> None:
+    changelog = Changelog(tmp_path / "artifacts", 0, 100).rows(ORDERS, [put(1, id=1, v="x")])
+    run(changelog.ddl(50, "TRUNCATE TABLE orders"), tmp_path / "lake")
+    assert [(ddl["commit_ts"], ddl["query"]) for ddl in manifest(tmp_path / "lake")["ddl"]] == [
+        (50, "TRUNCATE TABLE orders")
+    ]
+
+
+ROWS = st.lists(
+    st.builds(
+        lambda op, ts, id_: Row(op, ts, {"id": id_, "v": f"{ts}"}, partial=op == "delete"),
+        st.sampled_from(["update", "delete"]),
+        st.integers(1, 5),
+        st.integers(0, 8),
+    ),
+    min_size=1,
+    max_size=60,
+    unique_by=lambda row: (row.op, row.commit_ts, row.cells["id"]),
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(rows=ROWS, files=st.integers(1, 4), bucket_rows=st.integers(1, 50))
+def test_the_fold_does_not_depend_on_files_or_buckets(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[Row], files: int, bucket_rows: int
+) -> None:
+    folder = tmp_path_factory.mktemp("fold")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parquet, "BUCKET_ROWS", bucket_rows)
+        run(Changelog(folder / "artifacts", 0, 100).rows(ORDERS, rows, files=files), folder / "lake")
+    last = {row.cells["id"]: row for row in sorted(rows, key=lambda row: (row.commit_ts, row.op != "delete"))}
+    expected = [(row.op, row.commit_ts, row.cells["id"]) for row in last.values()]
+    assert sorted(row[:3] for row in rows_in(folder / "lake", "fold")) == sorted(expected)
