@@ -118,7 +118,7 @@ class S3Store(ObjectStore):
             for page in pages.paginate(Bucket=self._bucket, Prefix=self._prefix + prefix, **start):  # type: ignore[arg-type]
                 for found in page.get("Contents", ()):
                     name = found["Key"][len(self._prefix) :]
-                    if name:  # the prefix itself may exist as an empty object, made by a console
+                    if name and not name.endswith("/"):  # consoles and Arrow mark folders by empty objects
                         yield ObjectInfo(name, found["Size"], found["ETag"].strip('"'), found["LastModified"])
 
     def delete(self, name: str) -> None:

@@ -142,6 +142,13 @@ def test_info_and_listing_agree(store: ObjectStore) -> None:
     assert abs((info.last_modified - listed.last_modified).total_seconds()) < 1
 
 
+def test_folders_that_arrow_makes_are_not_listed_as_objects(store: ObjectStore) -> None:
+    filesystem, root = store.arrow_filesystem()
+    filesystem.create_dir(f"{root}/data/made", recursive=True)
+    store.put("data/made/x", b"123")
+    assert [found.name for found in store.list()] == ["data/made/x"]
+
+
 def test_arrow_reads_and_writes_the_same_objects(store: ObjectStore) -> None:
     store.put("data/x", b"123")
     filesystem, root = store.arrow_filesystem()
