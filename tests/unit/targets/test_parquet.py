@@ -24,11 +24,9 @@ ORDERS = table("shop.orders", {"id": INT, "v": TEXT})
 NO_KEY = table("shop.log", {"line": TEXT}, key=[])
 
 
-def run(
-    changelog: Changelog, lake: Path, execute: Any = in_process, reload: bool = False, **settings: Any
-) -> LoadReport:
+def run(changes: Changelog, lake: Path, execute: Any = in_process, reload: bool = False, **settings: Any) -> LoadReport:
     target = {"type": "parquet", "name": "lake", "uri": lake.as_uri(), **settings}
-    return load(changelog.job(target, reload=reload), Connections(), execute)
+    return load(changes.job(target, reload=reload), Connections(), execute)
 
 
 def manifest(lake: Path) -> dict[str, Any]:
