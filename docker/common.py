@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+from botocore.config import Config
 
 SECRETS = Path("/run/secrets")
 S3_ENDPOINT = "http://s3:7070"
@@ -26,4 +27,5 @@ def s3_client() -> Any:
         region_name=S3_REGION,
         aws_access_key_id=secret("s3_access_key"),
         aws_secret_access_key=secret("s3_secret_key"),
+        config=Config(s3={"addressing_style": "path"}),
     )
