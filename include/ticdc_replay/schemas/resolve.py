@@ -46,25 +46,27 @@ class SchemaResolver:
 
     def __init__(self, history: SchemaHistory) -> None:
         self._history = history
-        self._answers: dict[tuple[str, str, Shape | None, Shape | None, int], ResolvedSchema] = {}
+        self._answers: dict[tuple[str, str, Shape | None, Shape | None, bool, int], ResolvedSchema] = {}
         self._interned: dict[tuple[str, int, frozenset[str]], ResolvedSchema] = {}
 
     def resolve(self, row: RowEvent) -> ResolvedSchema:
         """The schema of *row*.
 
-        Where the history knows the table, all its columns belong to the schema, sent or not, so that key-only deletes
-        and updated-columns images share the version of whole rows. Where it does not, the columns of the row's images
-        do. A row without commitTs has no place in the history and is typed by the wire alone.
+        Where the history knows the table, a partial row has all its columns, sent or not, so that key-only deletes share
+        the version of whole rows. A whole row shows which columns there are: one that neither image has does not exist on
+        the wire (a column selector drops it, or the definition is out of date) and is left out. Where the history does not
+        know the table, the columns of the row's images are the schema. A row without commitTs has no place in the history
+        and is typed by the wire alone.
         """
         known = None
         if row.commit_ts is not None:
             known = self._history.known_at(row.schema, row.table, row.commit_ts)
         after = row.after.shape if row.after is not None else None
         before = row.before.shape if row.before is not None else None
-        key = (row.schema, row.table, after, before, id(known))
+        key = (row.schema, row.table, after, before, row.partial, id(known))
         answer = self._answers.get(key)
         if answer is None:
-            answer = self._intern(resolve_shapes(TableName(row.schema, row.table), after, before, known))
+            answer = self._intern(_resolve(row, after, before, known))
             self._answers[key] = answer
         return answer
 
@@ -73,8 +75,7 @@ class SchemaResolver:
         return self._interned.setdefault(identity, resolved)
 
 
-def resolve_shapes(name: TableName, after: Shape | None, before: Shape | None, known: Known | None) -> ResolvedSchema:
-    """The schema of rows of the table *name* whose images have the given shapes, with what the history knows of it."""
+def _resolve(row: RowEvent, after: Shape | None, before: Shape | None, known: Known | None) -> ResolvedSchema:
     virtual = frozenset(known.virtual) if known is not None else frozenset()
     wire: dict[str, WireColumn] = {}
     for shape in (after, before):
@@ -88,21 +89,22 @@ def resolve_shapes(name: TableName, after: Shape | None, before: Shape | None, k
         unique_keys: tuple[tuple[str, ...], ...] = ()
         valid_from = 0
     else:
-        columns = _reconciled(known.schema, wire)
+        columns = _reconciled(known.schema, wire, row.partial)
         unique_keys = known.schema.unique_keys
         valid_from = known.schema.valid_from
-    schema = TableSchema(name, columns, handle_key, unique_keys, valid_from)
+    schema = TableSchema(TableName(row.schema, row.table), columns, handle_key, unique_keys, valid_from)
     declared = all(column.type.declared for column in columns)
     return ResolvedSchema(schema, version_of(schema), declared, virtual)
 
 
-def _reconciled(declared: TableSchema, wire: dict[str, WireColumn]) -> tuple[Column, ...]:
+def _reconciled(declared: TableSchema, wire: dict[str, WireColumn], partial: bool) -> tuple[Column, ...]:
     unmatched = {name.casefold(): column for name, column in wire.items()}
     columns = []
     for column in declared.columns:
         sent = unmatched.pop(column.name.casefold(), None)
         if sent is None:
-            columns.append(Column(column.name, column.type, column.nullable, generated=column.generated))
+            if partial:
+                columns.append(Column(column.name, column.type, column.nullable, generated=column.generated))
         elif sent.type.declared or not agree(column.type, sent.type):
             columns.append(Column(sent.name, sent.type, column.nullable, generated=column.generated))
         else:

@@ -5,7 +5,7 @@ import struct
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ticdc_replay.changelog.cells import typed_array
@@ -156,6 +156,7 @@ def test_an_unknown_zone_is_the_configurations_fault_not_the_values():
         check_zone("Mars/Olympus")
 
 
+@settings(deadline=None)
 @given(st.floats(width=32, allow_nan=False, allow_infinity=False))
 def test_a_float_comes_back_bit_by_bit_from_its_shortest_text(number):
     shortest = next(text for digits in range(1, 18) if _float32(float(text := f"{number:.{digits}g}")) == number)
@@ -205,6 +206,7 @@ _POISONED = [
 
 @pytest.mark.parametrize(("column_type", "poison", "values"), _POISONED, ids=lambda value: str(value)[:20])
 def test_what_a_value_becomes_does_not_depend_on_its_neighbours(column_type, poison, values):
+    @settings(deadline=None)
     @given(values)
     def alone_as_with_others(value):
         alone = typed_array([value], column_type, ZONE)

@@ -28,7 +28,8 @@ WHOLE, REVERSED, KEY_ONLY = Shape((ID, NAME, DAY)), Shape((DAY, NAME, ID)), Shap
 
 
 def row(after=None, before=None, unknown=()):
-    return RowEvent(0, 5, "shop", "t", None, Operation.UPDATE, after, before, False, None, None, unknown, b"")
+    partial = after is None and before.shape is KEY_ONLY
+    return RowEvent(0, 5, "shop", "t", None, Operation.UPDATE, after, before, partial, None, None, unknown, b"")
 
 
 def whole(*values):
@@ -113,7 +114,7 @@ def test_bad_rows_are_found_among_good_ones_whichever_half_says_so(count):
     rows = [row(after=whole(number, "a", "2020-01-01")) for number in range(count)]
     rows[count // 2] = row(after=whole(-5, "a", "2020-01-01"))  # the codec refuses it
     rows.append(row(before=whole(1, 7, "2020-01-01")))  # the typed column refuses it
-    rows.append(row(after=Image(KEY_ONLY, (-1,)), before=whole(1, "a", "no day")))
+    rows.append(row(after=whole(-1, "a", None), before=whole(1, "a", "no day")))
     converted = convert(rows)
     assert converted.bad == {
         count // 2: "after.id: -5 is negative",

@@ -2,7 +2,7 @@
 
 import pickle
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ticdc_replay.domain.events import DdlEvent
@@ -56,6 +56,7 @@ def test_after_a_ddl_that_is_not_understood_nothing_is_known_until_the_next_defi
     assert "FROBNICATE" in unparsed[0].unparsed
 
 
+@settings(deadline=None)
 @given(st.permutations(STORY), st.lists(st.sampled_from(STORY)), st.integers(0, len(STORY)))
 def test_order_copies_and_portions_of_the_ddls_make_no_difference(shuffled, copies, cut):
     read = shuffled + copies

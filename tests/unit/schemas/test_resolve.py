@@ -15,9 +15,9 @@ KEY_ONLY = Shape((wire("id", "bigint", key=True),))
 CREATE = "CREATE TABLE `t` (`id` BIGINT PRIMARY KEY, `s` VARCHAR(9), `d` DECIMAL(12,4) DEFAULT 1, `e` ENUM('x','y'))"
 
 
-def row(after=None, before=None, commit_ts=50):
+def row(after=None, before=None, commit_ts=50, partial=False):
     images = [None if shape is None else Image(shape, (None,) * len(shape.names)) for shape in (after, before)]
-    return RowEvent(0, commit_ts, "shop", "t", None, Operation.UPDATE, *images, False, None, None, (), b"")
+    return RowEvent(0, commit_ts, "shop", "t", None, Operation.UPDATE, *images, partial, None, None, (), b"")
 
 
 def history(*queries):
@@ -50,8 +50,16 @@ def test_without_a_definition_the_wire_alone_types_the_row_and_that_is_told():
 def test_partial_images_of_a_known_table_share_the_version_of_whole_rows():
     resolver = SchemaResolver(history(CREATE))
     whole = resolver.resolve(row(WHOLE))
-    assert resolver.resolve(row(before=KEY_ONLY)) is whole
+    assert resolver.resolve(row(before=KEY_ONLY, partial=True)) is whole
     assert resolver.resolve(row(WHOLE, KEY_ONLY)) is whole
+
+
+def test_a_column_that_whole_rows_do_not_have_is_left_out():
+    # A column selector drops it, or its DROP COLUMN was filtered away.
+    wider = history(CREATE.replace("`e` ENUM", "`dropped` INT, `e` ENUM"))
+    resolved = SchemaResolver(wider).resolve(row(WHOLE))
+    assert list(types(resolved)) == ["id", "s", "d", "e"]
+    assert resolved.declared
 
 
 def test_member_order_makes_no_difference():
@@ -62,11 +70,9 @@ def test_member_order_makes_no_difference():
 
 
 def test_a_column_whose_declared_type_the_wire_contradicts_is_typed_by_the_wire():
-    stale = history(
-        "CREATE TABLE `t` (`id` BIGINT UNSIGNED PRIMARY KEY, `s` VARBINARY(9), `d` DOUBLE, `e` ENUM('x'), `gone` INT)"
-    )
+    stale = history("CREATE TABLE `t` (`id` BIGINT UNSIGNED PRIMARY KEY, `s` VARBINARY(9), `d` DOUBLE, `e` ENUM('x'))")
     resolved = SchemaResolver(stale).resolve(row(WHOLE))
-    assert types(resolved) == {"id": "bigint", "s": "varchar", "d": "decimal", "e": "enum('x')", "gone": "int"}
+    assert types(resolved) == {"id": "bigint", "s": "varchar", "d": "decimal", "e": "enum('x')"}
     assert undeclared(resolved) == ["id", "s", "d"]
     assert not resolved.declared
 
