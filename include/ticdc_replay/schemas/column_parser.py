@@ -1,5 +1,7 @@
 """Reads a column definition: type, charset, options."""
 
+import operator
+
 from ticdc_replay.domain.column_types import BaseType, ColumnType
 from ticdc_replay.schemas import literals
 from ticdc_replay.schemas.definition import PRIMARY, DefinedColumn, Index
@@ -85,19 +87,19 @@ def read_type(cursor: Cursor) -> ColumnType:
         wide = word in ("DOUBLE", "FLOAT8", "REAL") or (len(lengths) == 1 and lengths[0] > 24)
         return ColumnType("double" if wide else "float", declared=True)
     if word in ("DECIMAL", "DEC", "NUMERIC", "FIXED"):
-        lengths = [*_lengths(cursor)] or [10]
+        lengths = [*_lengths(cursor, 65, 30)] or [10]
         return ColumnType(
             "decimal", length=lengths[0] or 10, scale=lengths[1] if len(lengths) > 1 else 0, declared=True
         )
     if word == "BIT":
-        return ColumnType("bit", length=(_lengths(cursor) or [1])[0], declared=True)
+        return ColumnType("bit", length=(_lengths(cursor, 64) or [1])[0], declared=True)
     if word == "YEAR":
         _lengths(cursor)
         return ColumnType("year", declared=True)
     if word == "DATE":
         return ColumnType("date", declared=True)
     if word in _TEMPORALS:
-        return ColumnType(_TEMPORALS[word], scale=(_lengths(cursor) or [0])[0], declared=True)
+        return ColumnType(_TEMPORALS[word], scale=(_lengths(cursor, 6) or [0])[0], declared=True)
     if word in ("ENUM", "SET"):
         return ColumnType("enum" if word == "ENUM" else "set", elements=_elements(cursor), declared=True)
     if word == "JSON":
@@ -140,13 +142,16 @@ def _large(word: str, lengths: list[int]) -> ColumnType:
     return ColumnType(_LARGE[word][0], declared=True)
 
 
-def _lengths(cursor: Cursor) -> list[int]:
+def _lengths(cursor: Cursor, *limits: int) -> list[int]:
+    """Reads ``(n, …)`` if it is next; *limits* are the largest numbers MySQL allows, where more would mean a misreading."""
     if not cursor.take("("):
         return []
     numbers = [cursor.number()]
     while cursor.take(","):
         numbers.append(cursor.number())
     cursor.expect(")")
+    if limits and (len(numbers) > len(limits) or any(map(operator.gt, numbers, limits))):
+        raise DdlSyntaxError(f"lengths {numbers} are beyond MySQL's {list(limits)}")
     return numbers
 
 

@@ -163,7 +163,10 @@ def test_options_without_a_meaning_for_rows_are_read_over(options):
     assert type_of(f"INT {options}\n") == ColumnType("int")
 
 
-@pytest.mark.parametrize("text", ["GEOMETRY", "INT SIDEWAYS", "VARCHAR(", "ENUM(a)"])
+@pytest.mark.parametrize(
+    "text",
+    ["GEOMETRY", "INT SIDEWAYS", "VARCHAR(", "ENUM(a)", "DECIMAL(66)", "DECIMAL(5,2,1)", "BIT(65)", "DATETIME(7)"],
+)
 def test_what_is_not_known_is_refused_with_its_place(text):
     with pytest.raises(ConfigError, match=r"shop\.t.*SHOW CREATE TABLE"):
         column(text)

@@ -1,6 +1,8 @@
 """What a DDL of the changefeed does to the known definitions."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import TableName
@@ -216,6 +218,38 @@ def test_backslashes_of_restored_text_are_themselves():
     assert restored["t"].columns[0].type.elements == ("a\\b", "c\\", "d")
     typed = Tables("create table t (e enum('a\\\\b','it\\'s','d'))")
     assert typed["t"].columns[0].type.elements == ("a\\b", "it's", "d")
+
+
+_PIECES = [
+    "(",
+    ")",
+    ",",
+    "'",
+    "`",
+    "/*T![",
+    "*/",
+    "\\",
+    "DEFAULT",
+    "ADD",
+    "COLUMN",
+    "PRIMARY KEY",
+    "x'0",
+    "b'2",
+    "1e5",
+    "@",
+]
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_no_text_whatever_raises(data):
+    text = data.draw(
+        st.one_of(st.text(max_size=40), st.sampled_from([BASE, "ALTER TABLE `t` MODIFY `a` BIT(3) FIRST"]))
+    )
+    for _ in range(data.draw(st.integers(0, 3))):
+        at = data.draw(st.integers(0, len(text)))
+        text = text[:at] + data.draw(st.sampled_from(_PIECES)) + text[data.draw(st.integers(at, len(text))) :]
+    assert isinstance(Tables(BASE).run(text), (AppliedDdl, UnparsedDdl))
 
 
 @pytest.mark.parametrize(
