@@ -1,15 +1,15 @@
 """Go's ``strconv.Quote`` undone: how Open Protocol writes binary and varbinary (protocols: type mapping, section 4)."""
 
-import codecs
 import re
+from codecs import escape_decode
 from collections.abc import Sequence
 
-_RARE_ESCAPE = re.compile(rb'\\[^abfnrtvx"]')
-_ESCAPE = re.compile(
-    rb'\\(?:([abfnrtv\\"])|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-3][0-7]{2})|(.|\Z))', re.DOTALL
+_LETTERS = bytes.maketrans(b'abfnrtvx"S', b"SSSSSSSSS-")
+"""Maps each letter that may follow a backslash, and mean the same in Python's bytes literals, to S, and nothing else to it."""
+_BACKSLASH = ord("\\")
+_WIDE_ESCAPE = re.compile(
+    rb"\\(?:\\|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-3][0-7]{2})|([^abfnrtvx\"]|\Z))", re.DOTALL
 )
-_BARE = re.compile(rb'(?<!\\)(?:\\\\)*["\n]')
-_LETTERS = dict(zip(b'abfnrtv\\"', (b"\a", b"\b", b"\f", b"\n", b"\r", b"\t", b"\v", b"\\", b'"'), strict=True))
 
 
 def unquote(text: str) -> bytes:
@@ -18,33 +18,45 @@ def unquote(text: str) -> bytes:
     Raises ValueError for what ``strconv.Quote`` can't have made: an unknown or cut-off escape, a surrogate, a bare quote or
     line feed. The mapping is lossless.
     """
-    quoted = text.encode()
-    if '"' in text or "\n" in text:
-        bare = _BARE.search(quoted)
-        if bare:
-            raise ValueError(f"bare {chr(quoted[bare.end() - 1])!r} in a quoted binary value")
-    if b"\\" not in quoted:
-        return quoted
-    if _RARE_ESCAPE.search(quoted.replace(b"\\\\", b"")):
-        return _ESCAPE.sub(_expand, quoted)
-    # The escapes that are left mean in Python's bytes literals what they mean in Go's.
-    return codecs.escape_decode(quoted)[0]
+    (content,) = unquote_all((text,))
+    assert content is not None
+    return content
 
 
 def unquote_all(values: Sequence[str | None]) -> list[bytes | None]:
-    """``unquote`` of each value, None kept. Hot: 0.8 µs for 60 characters with 13 escapes."""
-    return [None if value is None else unquote(value) for value in values]
+    """``unquote`` of each value, None kept. Hot: 1 µs for 60 characters with 13 escapes."""
+    contents: list[bytes | None] = []
+    for value in values:
+        if value is None:
+            contents.append(None)
+            continue
+        if "\n" in value or ('"' in value and _has_bare_quote(value)):
+            raise ValueError(f"bare quote or line feed in the quoted binary value {value[:80]!r}")
+        quoted = value.encode()
+        if "\\" in value:
+            # From left to right every escape goes but the odd ones, whose backslash stays.
+            if _BACKSLASH in quoted.translate(_LETTERS).replace(b"\\\\", b"").replace(b"\\S", b""):
+                quoted = _WIDE_ESCAPE.sub(_expand, quoted)
+            # What is left means in Python's bytes literals what it means in Go's.
+            quoted = escape_decode(quoted)[0]
+        contents.append(quoted)
+    return contents
+
+
+def _has_bare_quote(text: str) -> bool:
+    single = text.replace("\\\\", "")
+    return single.count('"') != single.count('\\"')
 
 
 def _expand(escape: re.Match[bytes]) -> bytes:
-    letter, byte, four, eight, octal, unknown = escape.groups()
-    if letter:
-        return _LETTERS[letter[0]]
-    if byte:
-        return bytes.fromhex(byte.decode())
-    if octal:
-        return bytes((int(octal, 8),))
+    """An escape that Python's bytes literals don't have, as one they have."""
+    four, eight, octal, unknown = escape.groups()
     if unknown is not None:
         raise ValueError(f"unknown escape {escape.group().decode(errors='replace')!r} in a quoted binary value")
+    if octal:
+        return f"\\x{int(octal, 8):02x}".encode()
+    if not (four or eight):
+        return escape.group()
     # UnicodeEncodeError (a surrogate) and chr's refusal beyond U+10FFFF are both ValueErrors.
-    return chr(int(four or eight, 16)).encode()
+    char = chr(int(four or eight, 16))
+    return b"\\\\" if char == "\\" else char.encode()
