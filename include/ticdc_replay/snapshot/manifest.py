@@ -54,7 +54,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     inventory: PinnedFile | None = None
     """Objects of the claim-check store: Parquet of name, size (bytes), etag, last_modified. None where listing is off."""
     schemas: PinnedFile | None = None
-    """The table schemas known before the range (canonical JSON list of TableSchema); None where none was known."""
+    """The table schemas known before the range (``SchemaHistory.encode``); None where none was known."""
     pinned_at_ms: int
 
     @property

@@ -16,6 +16,7 @@ def open_session(name: str) -> SparkSession:
     return (
         SparkSession.builder.appName(name)
         .config("spark.log.level", "WARN")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.execution.arrow.pyspark.enabled", "true")
         .config("spark.sql.execution.arrow.maxRecordsPerBatch", "20000")
