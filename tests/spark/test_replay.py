@@ -1,0 +1,250 @@
+"""The sample changefeed, window by window, through the stages and Spark into PostgreSQL and Parquet."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import psycopg
+import pyarrow.parquet as pq
+import pytest
+
+from demo.sample import contents
+from demo.sample.publish import publish as publish_sample
+from demo.verify import verify
+from ticdc_replay import jobspec
+from ticdc_replay.changelog.index import ChangelogIndex
+from ticdc_replay.changelog.layout import changelog_root
+from ticdc_replay.changelog.reading import read_index
+from ticdc_replay.config.load import load_pipeline
+from ticdc_replay.domain.connections import Connection, Connections
+from ticdc_replay.domain.window import Window
+from ticdc_replay.spark.decode import run_decode
+from ticdc_replay.spark.load import run_load
+from ticdc_replay.stages.check import check
+from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.jobs import write_decode_job, write_load_job
+from ticdc_replay.stages.pin import pin
+from ticdc_replay.stages.publish import RunReport, publish
+from ticdc_replay.stages.watermark import require_watermark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from demo.embedded_stack.kafka import Kafka
+    from demo.embedded_stack.s3 import MotoServer
+
+pytestmark = [pytest.mark.spark, pytest.mark.integration]
+
+PIPELINE = """\
+name: shop
+changefeed:
+  sink_uri: kafka://broker:9092/{topic}?protocol=open-protocol&partition-num=3&max-message-bytes=4000
+  timezone: Asia/Shanghai
+  config: |
+    [sink.kafka-config.large-message-handle]
+    large-message-handle-option = "claim-check"
+    claim-check-storage-uri = "s3://{bucket}/claim-check"
+connections: {{kafka: kafka, claim_check: s3}}
+artifacts: file://{folder}/artifacts
+schedule: {{start: "2026-03-02T00:00:00Z"}}
+limits: {{split_bytes: {split_bytes}}}
+targets:
+  - {{name: warehouse, type: postgres, connection: warehouse}}
+  - {{name: lake, type: parquet, uri: "file://{folder}/lake"}}
+"""
+
+WINDOWS = [Window(window.from_ts, window.to_ts) for window in contents.windows()]
+
+
+class Published:
+    """The sample in Kafka and S3."""
+
+    def __init__(self, topic: str, bucket: str) -> None:
+        self.topic = topic
+        self.bucket = bucket
+
+
+@pytest.fixture(scope="module")
+def published(kafka: Kafka, s3: MotoServer) -> Published:
+    import uuid
+
+    from tests.conftest import s3_client_of
+
+    client = s3_client_of(s3)
+    name = f"sample-{uuid.uuid4().hex[:8]}"
+    client.create_bucket(Bucket=name)
+    publish_sample(kafka.bootstrap, name, client, name, "claim-check/")
+    return Published(name, name)
+
+
+MakeContext = Callable[..., ReplayContext]
+
+
+@pytest.fixture
+def make_context(
+    kafka: Kafka, s3: MotoServer, published: Published, make_database: Callable[[], str], tmp_path: Path
+) -> Iterator[MakeContext]:
+    """Makes a pipeline on the sample with artefacts and targets of its own."""
+    made: list[ReplayContext] = []
+    numbers = itertools.count()
+
+    def make(split_bytes: int = 1_000_000, edit: Callable[[str], str] = str) -> ReplayContext:
+        folder = tmp_path / f"pipeline{next(numbers)}"
+        folder.mkdir()
+        text = PIPELINE.format(topic=published.topic, bucket=published.bucket, folder=folder, split_bytes=split_bytes)
+        (folder / "shop.yaml").write_text(edit(text))
+        dsn = psycopg.conninfo.conninfo_to_dict(make_database())
+        connections = Connections(
+            {
+                "kafka": Connection("kafka", "kafka", extra={"bootstrap.servers": kafka.bootstrap}),
+                "s3": Connection(
+                    "s3",
+                    "aws",
+                    login=s3.access_key,
+                    password=s3.secret_key,
+                    extra={"endpoint_url": s3.endpoint, "region_name": s3.region},
+                ),
+                "warehouse": Connection(
+                    "warehouse",
+                    "postgres",
+                    str(dsn["host"]),
+                    int(str(dsn["port"])),
+                    str(dsn["user"]),
+                    str(dsn.get("password", "")),
+                    str(dsn["dbname"]),
+                ),
+            }
+        )
+        context = ReplayContext(load_pipeline(folder / "shop.yaml"), connections)
+        made.append(context)
+        return context
+
+    yield make
+    for context in made:
+        context.__exit__()
+
+
+def decode(spark: SparkSession, context: ReplayContext, window: Window, *, repin: bool = False) -> ChangelogIndex:
+    """Pin and decode *window* as the DAG does."""
+    require_watermark(context, window)
+    written = write_decode_job(context, pin(context, window, repin=repin))
+    name = written.uri.removeprefix(context.artifacts_uri + "/")
+    job = jobspec.decode(context.artifacts.get(name))
+    assert isinstance(job, jobspec.DecodeJob)
+    return run_decode(spark, job, context.connections)
+
+
+def replay(
+    spark: SparkSession,
+    context: ReplayContext,
+    window: Window,
+    targets: tuple[str, ...] = ("warehouse", "lake"),
+    *,
+    reload: bool = False,
+) -> RunReport:
+    """The whole DAG for *window*."""
+    run_hash = decode(spark, context, window).run_hash
+    check(context, run_hash)
+    for target in targets:
+        written = write_load_job(context, run_hash, target, reload=reload)
+        job = jobspec.decode(context.artifacts.get(written.uri.removeprefix(context.artifacts_uri + "/")))
+        assert isinstance(job, jobspec.LoadJob)
+        run_load(spark, job, context.connections)
+    return publish(context, run_hash, targets)
+
+
+def warehouse(context: ReplayContext) -> str:
+    """The DSN of the target database."""
+    at = context.connections["warehouse"]
+    return f"postgresql://{at.login}:{at.password}@{at.host}:{at.port}/{at.schema}"
+
+
+def assert_equal_to_expected(context: ReplayContext) -> None:
+    checks = verify(warehouse(context))
+    assert [(check.table, check.differences) for check in checks if not check.equal] == []
+    assert {check.table: check.rows for check in checks} == contents.summary()["rows"]
+
+
+def content(context: ReplayContext, index: ChangelogIndex) -> list[str]:
+    """The rows of a changelog as sorted text, without what depends on how work was divided."""
+    filesystem, base = context.artifacts.arrow_filesystem()
+    lines = []
+    for table in index.tables:
+        for file in table.files:
+            path = f"{base}/{changelog_root(index.run_hash)}/{file.name}"
+            for row in pq.read_table(path, filesystem=filesystem, partitioning=None).to_pylist():
+                lines.append(f"{table.schema.name} {table.version} {row!r}")
+    return sorted(lines)
+
+
+def test_the_windows_one_after_the_other_give_the_expected_tables(
+    spark: SparkSession, make_context: MakeContext
+) -> None:
+    context = make_context()
+    for window, expected in zip(WINDOWS, contents.windows(), strict=True):
+        report = replay(spark, context, window)
+        assert report.events.written == sum(sum(operations.values()) for operations in expected.tables.values())
+        assert report.quarantine_reasons == {}
+    assert_equal_to_expected(context)
+    covered = {(entry.target, str(entry.table)) for entry in context.state.coverage("shop")}
+    assert {("warehouse", "shop.orders"), ("lake", "shop.orders")} <= covered
+
+
+@pytest.mark.parametrize("order", [(3, 2, 1, 0), (1, 3, 0, 2)])
+def test_windows_in_any_order_and_twice_give_the_expected_tables(
+    spark: SparkSession, make_context: MakeContext, order: tuple[int, ...]
+) -> None:
+    context = make_context()
+    for at in order:
+        replay(spark, context, WINDOWS[at], ("warehouse",))
+    replay(spark, context, WINDOWS[order[0]], ("warehouse",))
+    replay(spark, context, WINDOWS[order[1]], ("warehouse",), reload=True)
+    assert_equal_to_expected(context)
+
+
+def test_a_window_is_the_same_however_it_is_split(spark: SparkSession, make_context: MakeContext) -> None:
+    indexes = []
+    for split_bytes in (150_000, 100_000_000):
+        context = make_context(split_bytes=split_bytes)
+        index = decode(spark, context, WINDOWS[2])
+        indexes.append((index, content(context, index)))
+    (first, first_rows), (second, second_rows) = indexes
+    assert first_rows == second_rows
+    assert first.run_hash == second.run_hash
+    events = [msgspec.structs.asdict(index.report.events) for index in (first, second)]
+    assert events[0] == events[1]
+    assert first.report.events.duplicates > 0
+
+
+def test_a_second_decode_finds_the_changelog_and_reads_nothing(spark: SparkSession, make_context: MakeContext) -> None:
+    context = make_context()
+    index = decode(spark, context, WINDOWS[0])
+    assert decode(spark, context, WINDOWS[0]) == index == read_index(context.artifacts, index.run_hash)
+
+
+def test_only_files_of_the_index_are_left(spark: SparkSession, make_context: MakeContext) -> None:
+    context = make_context()
+    index = decode(spark, context, WINDOWS[2])
+    root = changelog_root(index.run_hash)
+    left = {entry.name.removeprefix(f"{root}/") for entry in context.artifacts.list(f"{root}/")}
+    data = {file.name for table in index.tables for file in table.files}
+    assert left == {*data, *index.reference_files, *index.sparse_index_files, "index.json", "used.json"}
+
+
+def test_every_reference_of_the_range_is_recorded(spark: SparkSession, make_context: MakeContext) -> None:
+    context = make_context(edit=lambda text: text.replace("schedule:", 'tables: ["shop.*"]\nschedule:'))
+    index = decode(spark, context, WINDOWS[3])
+    filesystem, base = context.artifacts.arrow_filesystem()
+    root = f"{base}/{changelog_root(index.run_hash)}"
+    rows = [
+        row
+        for name in index.reference_files
+        for row in pq.read_table(f"{root}/{name}", filesystem=filesystem, partitioning=None).to_pylist()
+    ]
+    assert rows
+    assert {row["status"] for row in rows} == {"not_needed"}
+    assert {row["schema"] for row in rows} == {"devlarge"}
