@@ -84,6 +84,7 @@ class Airflow(Server):
             "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(worker_log_port),
             "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(trigger_log_port),
             "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "5",
+            "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_STORAGE_PATH": str(self.folder / "bundles"),
             # a trigger that fires within seconds of the deferral fails the run otherwise (apache/airflow 71580, 72716)
             "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
             "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",

@@ -31,22 +31,27 @@ class DataServers:
         """Start all at the same time. When one fails, the others are stopped and its StackError is raised."""
         with ThreadPoolExecutor(len(self.servers)) as pool:
             starts = [pool.submit(server.start) for server in self.servers]
-        try:
-            for start in starts:
-                start.result()
-        except BaseException:
-            self.stop()
-            raise
+            try:
+                for start in starts:
+                    start.result()
+            except BaseException:
+                self._stop_servers()  # ends the starts that are under way,
+                pool.shutdown()
+                self._stop_servers()  # and those that had not begun
+                raise
         return self
 
     def stop(self) -> None:
         """Stop all; nothing of them is left when this returns."""
+        self._stop_servers()
+        if self._temporary:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _stop_servers(self) -> None:
         with ThreadPoolExecutor(len(self.servers)) as pool:
             stops = [pool.submit(server.stop) for server in self.servers]
         for stop in stops:
             stop.result()
-        if self._temporary:
-            shutil.rmtree(self.folder, ignore_errors=True)
 
     def __enter__(self) -> Self:
         return self.start()

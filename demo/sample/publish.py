@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 UPLOADS_AT_A_TIME = 8
+ERRORS_ONLY = {"log_level": 3}
 REQUEST_SECONDS = 60.0
 
 
@@ -45,12 +46,12 @@ def _create(bootstrap: str, topic: str) -> None:
     partitions = contents.meta()["partitions"]
     # The records are older than any usual retention.
     config = {"retention.ms": "-1", "message.timestamp.type": "CreateTime"}
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, **ERRORS_ONLY})
     admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result(REQUEST_SECONDS)
 
 
 def _produce(bootstrap: str, topic: str) -> int:
-    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5})
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5, **ERRORS_ONLY})
     misplaced: list[str] = []
 
     def placed_at(offset: int) -> Callable[[KafkaError | None, Message], None]:

@@ -1,0 +1,107 @@
+"""``make demo``: the system, the sample changefeed, a backfill of its windows, the result. ``--exit`` ends by itself then."""
+
+import argparse
+import signal
+import sys
+import time
+
+from rich.console import Console
+
+from demo import instance, report
+from demo.airflow_api import AirflowApi, RunState
+from demo.embedded_stack.errors import StackError
+from demo.progress import follow, step
+from demo.report import Outcome, read_report
+from demo.sample import contents
+from demo.system import ARTIFACTS_BUCKET, System
+from demo.verify import compare
+from ticdc_replay.domain import tso
+
+PIPELINE = "shop"
+DAG_ID = f"ticdc_replay_{PIPELINE}"
+TASKS = ("await_watermark", "snapshot", "decode", "check", "load_warehouse", "load_lake", "publish")
+RUNS_AT_A_TIME = 2
+DAG_SECONDS = 120.0
+BACKFILL_SECONDS = 1200.0
+
+
+def main() -> int:
+    """0 when every window was replayed and the tables are as expected."""
+    parser = argparse.ArgumentParser(prog="demo", description=__doc__)
+    parser.add_argument("--exit", action="store_true", help="end after the report instead of waiting for Ctrl-C")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    console = Console()
+    try:
+        with instance.only_one(), System(instance.FOLDER) as system:
+            succeeded = run(console, system)
+            show_addresses(console, system)
+            if not options.exit:
+                console.print("\nStop with Ctrl-C here, or `make demo-stop` elsewhere.")
+                signal.pause()
+            return 0 if succeeded else 1
+    except KeyboardInterrupt:
+        console.print("\nStopped.")
+        return 130
+    except (StackError, instance.AlreadyRunningError) as error:
+        console.print(str(error), style="red", markup=False)
+        return 1
+
+
+def run(console: Console, system: System) -> bool:
+    """Start, publish, replay, compare. True when all went well."""
+    with step(console, "Start Kafka, S3 and PostgreSQL"):
+        system.start_data()
+    starting = system.begin_airflow()
+    with step(console, "Publish the sample changefeed"):
+        published = system.publish_sample()
+    console.print(f"  {published.messages:,} messages in {published.topic}, {published.objects} claim-check objects")
+    with step(console, "Start Airflow"):
+        airflow = starting.result()
+    console.print(f"  {airflow.url} [dim](no password)[/dim]")
+    api = AirflowApi(airflow.url)
+    with step(console, f"Let Airflow find the pipeline {PIPELINE}"):
+        system.add_connections(api)
+        await_dag(api)
+    windows = contents.windows()
+    first, last = (tso.to_datetime(window.from_ts) for window in (windows[0], windows[-1]))
+    api.unpause(DAG_ID)
+    api.backfill(DAG_ID, first, last, RUNS_AT_A_TIME)
+    deadline = time.monotonic() + BACKFILL_SECONDS
+    runs = follow(console, TASKS, len(windows), lambda: api.backfill_runs(DAG_ID), deadline)
+    if any(run.state != "success" for run in runs):
+        console.print("A run failed: its task logs in the Airflow UI say why.", style="bold red")
+        return False
+    outcome = Outcome(read_reports(system, api, runs), compare(system.warehouse))
+    report.show(console, outcome)
+    return outcome.equal
+
+
+def await_dag(api: AirflowApi) -> None:
+    """Return when the DAG was parsed. Raises TimeoutError."""
+    deadline = time.monotonic() + DAG_SECONDS
+    while not api.dag_is_known(DAG_ID):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"Airflow did not find the DAG {DAG_ID} in {DAG_SECONDS:.0f} s")
+        time.sleep(0.5)
+
+
+def read_reports(system: System, api: AirflowApi, runs: list[RunState]) -> list[report.RunReport]:
+    """The report that each run left among the artefacts."""
+    client = system.s3_client()
+    names = [f"artifacts/{PIPELINE}/reports/{api.xcom(DAG_ID, run.run_id, 'check')['run_hash']}.json" for run in runs]
+    bodies = [client.get_object(Bucket=ARTIFACTS_BUCKET, Key=name)["Body"].read() for name in names]
+    return [read_report(body) for body in bodies]
+
+
+def show_addresses(console: Console, system: System) -> None:
+    """Where to look around."""
+    assert system.airflow is not None
+    console.print(f"\nAirflow    {system.airflow.url}/dags/{DAG_ID}", highlight=False)
+    console.print(f"PostgreSQL {system.warehouse}", highlight=False)
+    console.print(f"S3         {system.data.s3.endpoint}/{ARTIFACTS_BUCKET}/lake", highlight=False)
+    console.print(f"Lineage    {system.airflow.lineage_file}", highlight=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

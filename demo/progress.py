@@ -1,0 +1,76 @@
+"""Shows how the runs of a backfill go on, live on a terminal, as lines elsewhere."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from demo.airflow_api import RunState
+
+POLL_SECONDS = 1.5
+FINAL = {"success", "failed"}
+SIGNS = {
+    "success": "[green]done[/green]",
+    "failed": "[bold red]failed[/bold red]",
+    "running": "[yellow]running[/yellow]",
+    "deferred": "[magenta]waiting[/magenta]",
+    "up_for_retry": "[red]retry[/red]",
+    "skipped": "skipped",
+    "upstream_failed": "[red]—[/red]",
+}
+
+
+@contextmanager
+def step(console: Console, text: str) -> Iterator[None]:
+    """Say what goes on, and how long it took."""
+    started = time.monotonic()
+    with console.status(text):
+        yield
+    console.print(f"[green]✓[/green] {text} [dim]({time.monotonic() - started:.1f} s)[/dim]")
+
+
+def follow(
+    console: Console, tasks: Sequence[str], expected_runs: int, look: Callable[[], list[RunState]], deadline: float
+) -> list[RunState]:
+    """Show what *look* gives until *expected_runs* runs ended, and return them.
+
+    Raises TimeoutError when *deadline* (``time.monotonic``) passes first.
+    """
+    told: set[tuple[str, str, str]] = set()
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+        while True:
+            runs = look()
+            if console.is_terminal:
+                live.update(_table(tasks, runs), refresh=True)
+            else:
+                _tell(console, runs, told)
+            if len(runs) == expected_runs and all(run.state in FINAL for run in runs):
+                break
+            if time.monotonic() > deadline:
+                raise TimeoutError("the backfill did not end in time; look at the runs in the Airflow UI")
+            time.sleep(POLL_SECONDS)
+    console.print(_table(tasks, runs))
+    return runs
+
+
+def _table(tasks: Sequence[str], runs: Sequence[RunState]) -> Table:
+    table = Table(title="Backfill", title_justify="left")
+    table.add_column("window (UTC)")
+    for task in tasks:
+        table.add_column(task)
+    for run in runs:
+        states = [run.tasks[task].state if task in run.tasks else "" for task in tasks]
+        table.add_row(f"{run.start:%H:%M}", *(SIGNS.get(state, f"[dim]{state}[/dim]") for state in states))
+    return table
+
+
+def _tell(console: Console, runs: Sequence[RunState], told: set[tuple[str, str, str]]) -> None:
+    for run in runs:
+        for task in run.tasks.values():
+            news = (run.run_id, task.task_id, task.state)
+            if task.state in SIGNS and news not in told:
+                told.add(news)
+                console.print(f"  {run.start:%H:%M} {task.task_id}: {SIGNS[task.state]}")

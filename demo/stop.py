@@ -1,0 +1,5 @@
+"""``make demo-stop``."""
+
+from demo import instance
+
+print("The demo is stopped." if instance.stop() else "No demo runs in this checkout.")
