@@ -41,10 +41,6 @@ class WatermarkNotReachedError(TransientError):
     """A live partition has not carried a resolved-ts at or after the end of the window yet."""
 
 
-class PinConflictError(TransientError):
-    """Another run is pinning the same window right now."""
-
-
 class ArtifactExistsError(PermanentError):
     """A create-once artefact exists already with other content."""
 

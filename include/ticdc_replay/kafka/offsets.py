@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from ticdc_replay.domain.errors import TransientError
 from ticdc_replay.kafka.failures import ClientHealth, make_client, translate
@@ -102,16 +102,6 @@ class Offsets:
         """Per partition, the first record that has at least the given time (ms); None where every record is older."""
         found = self._list_offsets({partition: OffsetSpec.for_timestamp(ms) for partition, ms in times.items()})
         return {partition: record if record.offset >= 0 else None for partition, record in found.items()}
-
-    def retention_ms(self, topic: str) -> int:
-        """How long *topic* keeps records (ms); -1 for ever."""
-        resource = ConfigResource(ResourceType.TOPIC, topic)
-        future = self._admin.describe_configs([resource], request_timeout=self._timeout_s)[resource]
-        what = f"reading the configuration of topic {topic}"
-        try:
-            return int(self._await(future, what)["retention.ms"].value)
-        except KafkaException as error:
-            raise self._translated(error, what) from None
 
     def _list_offsets(self, specs: Mapping[Partition, Any]) -> dict[Partition, Record]:
         if not specs:

@@ -79,11 +79,6 @@ def test_only_topics_that_exist_are_found_and_a_recreated_one_has_another_id(
         assert after[topic].topic_id != before[topic].topic_id
 
 
-def test_retention_is_that_of_the_topic(settings: KafkaSettings, topic: str) -> None:
-    with Offsets(settings) as offsets:
-        assert offsets.retention_ms(topic) == -1
-
-
 def test_a_broker_that_is_away_is_transient_and_wrong_credentials_are_not(kafka: Kafka) -> None:
     away = KafkaSettings.from_connection(Connection(conn_id="kafka_away", conn_type="kafka", host="127.0.0.1", port=9))
     with Offsets(away, request_timeout_s=2) as offsets, pytest.raises(TransientError, match="kafka_away"):

@@ -30,6 +30,12 @@ def settings(kafka: Kafka) -> KafkaSettings:
 
 
 @pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give up soon on asking a broker that is away why nothing comes."""
+    monkeypatch.setattr("ticdc_replay.kafka.reader._BOUNDS_TIMEOUT_S", 1.0)
+
+
+@pytest.fixture
 def admin(kafka: Kafka) -> AdminClient:
     return AdminClient({"bootstrap.servers": kafka.bootstrap})
 
@@ -142,12 +148,14 @@ def test_a_topic_that_is_gone_is_a_changed_topic(settings: KafkaSettings) -> Non
         list(read_range(settings, OffsetRange("no-such-topic", 0, 0, 1), idle_timeout_s=5))
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_broker_that_is_away_is_transient() -> None:
     away = KafkaSettings.from_connection(Connection(conn_id="kafka_away", conn_type="kafka", host="127.0.0.1", port=9))
     with pytest.raises(TransientError, match=r"kafka_away.*Connection refused"):
         list(read_range(away, OffsetRange("t", 0, 0, 1), idle_timeout_s=2))
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_broker_that_stops_in_mid_read_is_transient(tmp_path: Path) -> None:
     with Kafka(tmp_path / "kafka") as own:
         settings = KafkaSettings.from_connection(
@@ -195,6 +203,7 @@ def test_right_credentials_are_used(kafka: Kafka, settings: KafkaSettings, make_
     assert offsets(read_range(KafkaSettings.from_connection(right), OffsetRange(topic, 0, 0, 1))) == [0]
 
 
+@pytest.mark.usefixtures("impatient")
 def test_tls_against_a_plain_listener_says_that_the_handshake_failed(kafka: Kafka) -> None:
     extra = {"bootstrap.servers": kafka.bootstrap, "security.protocol": "SSL"}
     tls = KafkaSettings.from_connection(Connection(conn_id="kafka_tls", conn_type="kafka", extra=extra))
