@@ -7,18 +7,17 @@ import time
 
 from rich.console import Console
 
-from demo import instance, report
+from demo import instance, pipeline, report
 from demo.airflow_api import AirflowApi, RunState
 from demo.embedded_stack.errors import StackError
 from demo.progress import follow, step
 from demo.report import Outcome, read_report
 from demo.sample import contents
-from demo.system import ARTIFACTS_BUCKET, System
-from demo.verify import compare
+from demo.system import System
+from demo.verify import verify
 from ticdc_replay.domain import tso
 
-PIPELINE = "shop"
-DAG_ID = f"ticdc_replay_{PIPELINE}"
+DAG_ID = f"ticdc_replay_{pipeline.NAME}"
 TASKS = ("await_watermark", "snapshot", "decode", "check", "load_warehouse", "load_lake", "publish")
 RUNS_AT_A_TIME = 2
 DAG_SECONDS = 120.0
@@ -60,7 +59,7 @@ def run(console: Console, system: System) -> bool:
         airflow = starting.result()
     console.print(f"  {airflow.url} [dim](no password)[/dim]")
     api = AirflowApi(airflow.url)
-    with step(console, f"Let Airflow find the pipeline {PIPELINE}"):
+    with step(console, f"Let Airflow find the pipeline {pipeline.NAME}"):
         system.add_connections(api)
         await_dag(api)
     windows = contents.windows()
@@ -72,7 +71,7 @@ def run(console: Console, system: System) -> bool:
     if any(run.state != "success" for run in runs):
         console.print("A run failed: its task logs in the Airflow UI say why.", style="bold red")
         return False
-    outcome = Outcome(read_reports(system, api, runs), compare(system.warehouse))
+    outcome = Outcome(read_reports(system, api, runs), verify(system.warehouse))
     report.show(console, outcome)
     return outcome.equal
 
@@ -88,19 +87,24 @@ def await_dag(api: AirflowApi) -> None:
 
 def read_reports(system: System, api: AirflowApi, runs: list[RunState]) -> list[report.RunReport]:
     """The report that each run left among the artefacts."""
-    client = system.s3_client()
-    names = [f"artifacts/{PIPELINE}/reports/{api.xcom(DAG_ID, run.run_id, 'check')['run_hash']}.json" for run in runs]
-    bodies = [client.get_object(Bucket=ARTIFACTS_BUCKET, Key=name)["Body"].read() for name in names]
-    return [read_report(body) for body in bodies]
+    folder = system.artifacts / pipeline.NAME / "reports"
+    hashes = [api.xcom(DAG_ID, run.run_id, "check")["run_hash"] for run in runs]
+    return [read_report((folder / f"{run_hash}.json").read_bytes()) for run_hash in hashes]
 
 
 def show_addresses(console: Console, system: System) -> None:
     """Where to look around."""
     assert system.airflow is not None
-    console.print(f"\nAirflow    {system.airflow.url}/dags/{DAG_ID}", highlight=False)
-    console.print(f"PostgreSQL {system.warehouse}", highlight=False)
-    console.print(f"S3         {system.data.s3.endpoint}/{ARTIFACTS_BUCKET}/lake", highlight=False)
-    console.print(f"Lineage    {system.airflow.lineage_file}", highlight=False)
+    places = {
+        "Airflow": f"{system.airflow.url}/dags/{DAG_ID}",
+        "PostgreSQL": system.warehouse,
+        "Parquet": str(system.lake),
+        "Lineage": str(system.airflow.lineage_file),
+        "Pipeline": str(system.pipeline_file),
+    }
+    console.print()
+    for name, place in places.items():
+        console.print(f"{name:<11}{place}", highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

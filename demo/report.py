@@ -8,23 +8,21 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from demo.verify import TableComparison
+from demo.verify import TableCheck
 from ticdc_replay.domain import tso
 from ticdc_replay.stages.publish import RunReport
 
-DIFFERENCES_SHOWN = 5
-
 
 class Outcome(NamedTuple):
-    """What the backfill did: a report per window, the comparison of the tables."""
+    """What the backfill did: a report per window, and how the tables are."""
 
     reports: Sequence[RunReport]
-    comparisons: Sequence[TableComparison]
+    checks: Sequence[TableCheck]
 
     @property
     def equal(self) -> bool:
         """Whether every table is as expected."""
-        return not any(comparison.differences for comparison in self.comparisons)
+        return all(check.equal for check in self.checks)
 
 
 def read_report(content: bytes) -> RunReport:
@@ -35,10 +33,10 @@ def read_report(content: bytes) -> RunReport:
 def show(console: Console, outcome: Outcome) -> None:
     """Print the report."""
     console.print(_windows(outcome.reports))
-    console.print(_tables(outcome.comparisons))
-    for comparison in outcome.comparisons:
-        for difference in comparison.differences[:DIFFERENCES_SHOWN]:
-            console.print(f"  {difference}", style="red", markup=False)
+    console.print(_tables(outcome.checks))
+    for check in outcome.checks:
+        for difference in check.differences:
+            console.print(f"  {check.table} {difference}", style="red", markup=False)
     if outcome.equal:
         console.print("The tables equal the expected state, cell for cell.", style="bold green")
     else:
@@ -74,16 +72,14 @@ def _windows(reports: Sequence[RunReport]) -> Table:
     return table
 
 
-def _tables(comparisons: Sequence[TableComparison]) -> Table:
-    table = Table(title="Tables in PostgreSQL against the expected state", title_justify="left")
+def _tables(checks: Sequence[TableCheck]) -> Table:
+    table = Table(title="Tables in PostgreSQL", title_justify="left")
     table.add_column("table")
-    for name in ("rows expected", "cells compared", "differences"):
-        table.add_column(name, justify="right")
-    for comparison in comparisons:
-        differences = len(comparison.differences)
-        style = "red" if differences else "green"
+    table.add_column("rows", justify="right")
+    table.add_column("equal to the expected state")
+    for check in checks:
         table.add_row(
-            comparison.table, f"{comparison.rows:,}", f"{comparison.cells:,}", f"[{style}]{differences:,}[/{style}]"
+            check.table, f"{check.rows:,}", "[green]yes[/green]" if check.equal else "[bold red]no[/bold red]"
         )
     return table
 

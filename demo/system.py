@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 import boto3
 from botocore.config import Config
 
+from demo import pipeline
 from demo.airflow_api import AirflowApi
 from demo.embedded_stack.airflow import Airflow
 from demo.embedded_stack.cache import CHECKOUT
@@ -19,10 +20,10 @@ from demo.sample.publish import Published, publish
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-TOPIC = "shop-changes"
-SAMPLE_BUCKET, SAMPLE_PREFIX = "shop-changefeed", "claim-check/"
-ARTIFACTS_BUCKET = "ticdc-replay"
 BUNDLES = '[{"name": "ticdc_replay", "classpath": "ticdc_replay.airflow.bundle.PipelineBundle", "kwargs": {}}]'
+
+
+PIPELINE_SCHEMA = CHECKOUT / "include" / "pipelines" / "pipeline.schema.json"
 
 
 class System:
@@ -32,25 +33,33 @@ class System:
         self._folder = folder
         self._exit = ExitStack()
         self.data = DataServers(folder / "data")
+        self.artifacts = folder / "artifacts"
+        self.lake = folder / "lake"
+        self.pipeline_file = folder / "pipelines" / f"{pipeline.NAME}.yaml"
         self.warehouse = ""
         """DSN of the target database, once the data servers run."""
         self.airflow: Airflow | None = None
 
     def start_data(self) -> None:
         """Kafka, S3, PostgreSQL; empty."""
-        for old in ("data", "airflow"):
+        for old in ("data", "airflow", "artifacts", "lake", "pipelines"):
             shutil.rmtree(self._folder / old, ignore_errors=True)
         self._exit.enter_context(self.data)
         self.warehouse = self.data.postgres.create_database("warehouse")
 
     def begin_airflow(self) -> "Future[Airflow]":
-        """Start Airflow, with nothing in it, in the background."""
+        """Start Airflow in the background, with the pipeline's file to find."""
+        self.pipeline_file.parent.mkdir()
+        self.pipeline_file.write_text(pipeline.pipeline_yaml(self.artifacts, self.lake, PIPELINE_SCHEMA))
         airflow = Airflow(
             self._folder / "airflow",
             dags_folder=CHECKOUT / "dags",
             plugins_folder=CHECKOUT / "plugins",
             database_dsn=self.data.postgres.create_database("airflow"),
-            environment={"AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": BUNDLES},
+            environment={
+                "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": BUNDLES,
+                "TICDC_REPLAY_PIPELINES": str(self.pipeline_file.parent),
+            },
         )
         self.airflow = airflow
         pool = ThreadPoolExecutor(1)
@@ -62,21 +71,14 @@ class System:
     def publish_sample(self) -> Published:
         """Bring the sample changefeed into Kafka and S3."""
         client = self.s3_client()
-        for bucket in (SAMPLE_BUCKET, ARTIFACTS_BUCKET):
-            client.create_bucket(Bucket=bucket)
-        return publish(self.data.kafka.bootstrap, TOPIC, client, SAMPLE_BUCKET, SAMPLE_PREFIX)
+        client.create_bucket(Bucket=pipeline.BUCKET)
+        return publish(self.data.kafka.bootstrap, pipeline.TOPIC, client, pipeline.BUCKET, pipeline.PREFIX)
 
     def add_connections(self, api: AirflowApi) -> None:
         """What the pipeline names, as an administrator would add it."""
-        s3, postgres = self.data.s3, self.data.postgres
-        api.add_connection("kafka_sample", "kafka", {"bootstrap.servers": self.data.kafka.bootstrap})
-        for conn_id in ("s3_sample", "s3_artifacts"):
-            address = {"endpoint_url": s3.endpoint, "region_name": s3.region}
-            api.add_connection(conn_id, "aws", address, login=s3.access_key, password=s3.secret_key)
-        postgres.create_database("replay_state")
-        for conn_id, database in (("replay_state", "replay_state"), ("target_postgres", "warehouse")):
-            account = {"login": postgres.user, "password": postgres.password}
-            api.add_connection(conn_id, "postgres", host=postgres.host, port=postgres.port, schema=database, **account)
+        self.data.postgres.create_database("replay_state")
+        for conn_id, fields in pipeline.connections(self.data, "warehouse", "replay_state").items():
+            api.add_connection(conn_id, **fields)
         api.add_connection("spark_default", "spark", {"spark-binary": "spark-submit"}, host="local[2]")
 
     def s3_client(self) -> "S3Client":
