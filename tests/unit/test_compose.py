@@ -31,7 +31,7 @@ COMPOSE: dict[str, Any] = yaml.safe_load(COMPOSE_TEXT)
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 DOCKERFILE = (CHECKOUT / "Dockerfile").read_text(encoding="utf-8")
 SCHEMA = json.loads((CHECKOUT / "tests/data/compose-spec/compose-spec.json").read_text(encoding="utf-8"))
-PIPELINES = sorted((CHECKOUT / "include/pipelines").glob("*.yaml"))
+PIPELINES = sorted((CHECKOUT / "docker/pipelines").glob("*.yaml"))
 CONFIGURATION = [*sorted((CHECKOUT / "docker").glob("*.*")), *PIPELINES]
 IN_IMAGE = "/opt/ticdc-replay/"
 
@@ -355,7 +355,7 @@ def test_a_pipeline_names_connections_and_buckets_that_exist(file, connections, 
 
 
 def test_the_sample_is_published_where_its_pipeline_reads(common):
-    changefeed = load_pipeline(CHECKOUT / "include/pipelines/shop.yaml").changefeed
+    changefeed = load_pipeline(CHECKOUT / "docker/pipelines/shop.yaml").changefeed
     publish_sample = importlib.import_module("publish_sample")
     meta = json.loads((CHECKOUT / "demo/sample/data/meta.json").read_text(encoding="utf-8"))
     large = meta["replica_config"]["large-message-handle"]
