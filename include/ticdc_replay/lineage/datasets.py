@@ -4,11 +4,14 @@ Names follow OpenLineage's naming conventions: ``kafka://host:port`` + topic, ``
 ``postgres://host:port`` + database.schema.table. They are the same for every run, so that graphs of lineage join up.
 """
 
+import re
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 
 from ticdc_replay.domain.connections import Connection
+
+_IDENTIFIER = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
 
 
 class PartitionRange(msgspec.Struct, frozen=True):
@@ -103,6 +106,7 @@ def uri_name(uri: str) -> tuple[str, str]:
 
 
 def table_name(connection: Connection, table: str) -> tuple[str, str]:
-    """Namespace and name of *table* (``schema.table``) in the database of *connection*."""
+    """Namespace and name of *table* (``schema.table``, plain or quoted as in SQL) in the database of *connection*."""
     port = f":{connection.port}" if connection.port else ""
-    return f"{connection.conn_type}://{connection.host}{port}", f"{connection.schema}.{table}"
+    parts = [quoted.replace('""', '"') or plain for quoted, plain in _IDENTIFIER.findall(table)]
+    return f"{connection.conn_type}://{connection.host}{port}", ".".join((connection.schema or "", *parts))

@@ -160,6 +160,7 @@ def test_names_follow_openlineage_s_conventions():
     assert uri_name("s3://bucket/a/b/") == ("s3://bucket", "a/b")
     assert uri_name("s3://bucket") == ("s3://bucket", "/")
     assert uri_name("file:///var/lake%20house/") == ("file", "/var/lake house")
+    assert table_name(POSTGRES, '"shop"."a ""b"".c"') == ("postgres://db:5432", 'sales.shop.a "b".c')
     assert table_name(POSTGRES, "public.t") == ("postgres://db:5432", "sales.public.t")
 
 

@@ -31,5 +31,5 @@ class PublishOperator(EmitsLineage, ReplayOperator):
             "applied": {target.target: target.applied for target in report.targets},
         }
         for name, value in summary.items():
-            self.log.info("%s: %s", name.replace("_", " "), value)
+            self.log.info("%s: %s", name, value)
         return summary

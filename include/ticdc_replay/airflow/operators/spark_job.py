@@ -41,7 +41,7 @@ class SparkJobOperator(EmitsLineage, SparkSubmitOperator):
         super().__init__(
             conn_id=pipeline.connections.spark,
             name=f"{pipeline.name} {kwargs['task_id']}",
-            conf={"spark.ui.enabled": "false", **pipeline.spark.conf},
+            conf={"spark.ui.enabled": "false", "spark.log.level": "WARN", **pipeline.spark.conf},
             application_args=[job],
             **kwargs,
         )
@@ -64,7 +64,7 @@ class SparkJobOperator(EmitsLineage, SparkSubmitOperator):
         with open_replay(self.pipeline_file) as replay:
             summary = self._summarise(replay, context["ti"])
         for name, value in summary.items():
-            self.log.info("%s: %s", name.replace("_", " "), value)
+            self.log.info("%s: %s", name, value)
         return summary
 
     def _skip_unless_wanted(self, options: RunOptions) -> None:

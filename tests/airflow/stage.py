@@ -1,0 +1,146 @@
+"""The sample changefeed in real servers, a pipeline for it, and an Airflow environment in which its DAG can be run."""
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import yaml
+
+from demo.sample import contents, publish
+from ticdc_replay.domain import tso
+
+S3_SECRET, S3_TOKEN = "s3-secret-Qm7x", "session-token-Vb4n"
+
+
+class Stage:
+    """One bucket, topic and pair of databases. Every connection holds a secret; Kafka and PostgreSQL check theirs."""
+
+    def __init__(self, folder, kafka, s3, s3_client, postgres):
+        self.folder = folder
+        self.postgres = postgres
+        self.lineage = folder / "openlineage.jsonl"
+        self.event_log = folder / "spark-events"
+        self.windows = contents.windows()
+        name = uuid.uuid4().hex[:8]
+        self.bucket, self.topic = f"stage-{name}", f"stage-{name}"
+        self.databases = [f"warehouse_{name}", f"state_{name}"]
+        self.warehouse, state = (postgres.create_database(database) for database in self.databases)
+        s3_client.create_bucket(Bucket=self.bucket)
+        publish.publish(kafka.bootstrap, self.topic, s3_client, self.bucket, "claim-check/")
+        self.event_log.mkdir()
+        (folder / "pipelines").mkdir()
+        self.pipeline_file = folder / "pipelines" / "shop.yaml"
+        self.pipeline_file.write_text(yaml.safe_dump(self._pipeline()))
+        self.connections = {
+            "AIRFLOW_CONN_STAGE_KAFKA": _kafka(kafka),
+            "AIRFLOW_CONN_STAGE_LAKE": _lake(s3),
+            "AIRFLOW_CONN_STAGE_WAREHOUSE": _postgres(self.warehouse),
+            "AIRFLOW_CONN_STAGE_STATE": _postgres(state),
+            "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
+        }
+        self.secrets = (S3_SECRET, S3_TOKEN, kafka.sasl_password, postgres.password)
+
+    def close(self):
+        for database in self.databases:
+            self.postgres.drop_database(database)
+
+    def run(self, window, **answers):
+        """A manual run of the DAG. Returns what it printed, with the log of every task; fails where the run failed."""
+        conf = answers | {"from": _iso(window.from_ts), "to": _iso(window.to_ts)}
+        command = [
+            Path(sys.executable).with_name("airflow"),
+            "dags",
+            "test",
+            "ticdc_replay_shop",
+            "--conf",
+            json.dumps(conf),
+        ]
+        done = subprocess.run(command, env=self.environment, cwd=self.folder, capture_output=True, text=True)
+        log = self.folder / "run.log"
+        log.write_text(done.stdout + done.stderr)
+        assert done.returncode == 0, f"the run failed, see {log}"
+        return log.read_text()
+
+    @property
+    def environment(self):
+        bundle = {
+            "name": "pipelines",
+            "classpath": "ticdc_replay.airflow.bundle.PipelineBundle",
+            "kwargs": {"pipelines": str(self.pipeline_file.parent)},
+        }
+        transport = {"type": "file", "log_file_path": str(self.lineage), "append": True}
+        return {
+            **os.environ,
+            **self.connections,
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps([bundle]),
+            "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_STORAGE_PATH": str(self.folder / "bundles"),
+            "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(transport),
+        }
+
+    def _pipeline(self):
+        return {
+            "name": "shop",
+            "changefeed": {
+                "sink_uri": f"kafka://broker:9092/{self.topic}?protocol=open-protocol&partition-num=3",
+                "config": "[sink]\n"
+                "dispatchers = [{matcher = ['*.*'], partition = 'index-value'}]\n"
+                "[sink.kafka-config.large-message-handle]\n"
+                "large-message-handle-option = 'claim-check'\n"
+                f"claim-check-storage-uri = 's3://{self.bucket}/claim-check'\n",
+                "timezone": contents.meta()["ticdc_timezone"],
+            },
+            "connections": {
+                "kafka": "stage_kafka",
+                "claim_check": "stage_lake",
+                "artifacts": "stage_lake",
+                "state": "stage_state",
+            },
+            "artifacts": f"s3://{self.bucket}/replay",
+            "schedule": {"cron": "0 * * * *", "start": "2026-01-01T00:00:00Z"},
+            "spark": {"conf": {"spark.eventLog.enabled": "true", "spark.eventLog.dir": self.event_log.as_uri()}},
+            "targets": [
+                {"name": "warehouse", "type": "postgres", "connection": "stage_warehouse"},
+                {"name": "lake", "type": "parquet", "uri": f"s3://{self.bucket}/lake", "connection": "stage_lake"},
+            ],
+        }
+
+
+def _kafka(kafka):
+    extra = {
+        "bootstrap.servers": kafka.sasl_bootstrap,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": kafka.sasl_mechanism,
+        "sasl.username": kafka.sasl_username,
+        "sasl.password": kafka.sasl_password,
+    }
+    return json.dumps({"conn_type": "kafka", "extra": extra})
+
+
+def _lake(s3):
+    extra = {"endpoint_url": s3.endpoint, "region_name": s3.region, "aws_session_token": S3_TOKEN}
+    return json.dumps({"conn_type": "aws", "login": s3.access_key, "password": S3_SECRET, "extra": extra})
+
+
+def _postgres(dsn):
+    parts = urlsplit(dsn)
+    return json.dumps(
+        {
+            "conn_type": "postgres",
+            "host": parts.hostname,
+            "port": parts.port,
+            "login": parts.username,
+            "password": parts.password,
+            "schema": parts.path.lstrip("/"),
+        }
+    )
+
+
+def _iso(ts):
+    return tso.to_datetime(ts).isoformat()

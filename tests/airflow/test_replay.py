@@ -1,0 +1,152 @@
+"""A window of the sample changefeed from Kafka to its targets through the DAG, on real servers; and where its secrets stay."""
+
+import json
+import os
+import sqlite3
+import threading
+from contextlib import closing, suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.airflow.stage import Stage
+from tests.conftest import s3_client_of
+
+pytestmark = [pytest.mark.airflow, pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(600)]
+
+
+class CommandLines(threading.Thread):
+    """Collects the command lines of this process's descendants while it runs."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.seen = set()
+        self._asked_to_stop = threading.Event()
+
+    def run(self):
+        while not self._asked_to_stop.wait(0.05):
+            for process in psutil.Process().children(recursive=True):
+                with suppress(psutil.Error):
+                    self.seen.add(" ".join(process.cmdline()))
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self._asked_to_stop.set()
+        self.join()
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory, kafka, s3, postgres, java_home, airflow_database):
+    with closing(Stage(tmp_path_factory.mktemp("stage"), kafka, s3, s3_client_of(s3), postgres)) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def replayed(stage):
+    """The first window, replayed into both targets: what was printed, and the command lines seen meanwhile."""
+    with CommandLines() as command_lines:
+        log = stage.run(stage.windows[0])
+    return log, "\n".join(command_lines.seen)
+
+
+@pytest.fixture
+def query():
+    """Rows of a query on Airflow's database."""
+
+    def query(statement, *values):
+        with closing(sqlite3.connect(Path(os.environ["AIRFLOW_HOME"]) / "airflow.db")) as connection:
+            return connection.execute(statement, values).fetchall()
+
+    return query
+
+
+def test_the_window_arrives_in_both_targets(stage, replayed, s3):
+    import psycopg
+
+    orders = stage.windows[0].tables["shop.orders"]
+    with psycopg.connect(stage.warehouse) as connection:
+        (rows,) = connection.execute("SELECT count(*) FROM shop.orders").fetchone()
+    assert rows == orders["insert"] - orders["delete"]
+    files = _objects(s3_client_of(s3), stage.bucket, "lake/")
+    assert [key for key in files if "orders" in key and key.endswith(".parquet")]
+
+
+def test_no_secret_is_in_anything_that_a_run_leaves_or_shows(stage, replayed, s3):
+    log, command_lines = replayed
+    with closing(sqlite3.connect(Path(os.environ["AIRFLOW_HOME"]) / "airflow.db")) as connection:
+        database = "\n".join(connection.iterdump())
+    outputs = {
+        "the log": log,
+        "a command line": command_lines,
+        "Airflow's database: XComs, rendered templates, serialized DAGs": database,
+        "Spark's event log": _files(stage.event_log),
+        "lineage": stage.lineage.read_text(),
+        "the DAG's file": _files(stage.folder / "bundles"),
+        "an artefact: job specs, manifest, changelog, reports": "\n".join(
+            _objects(s3_client_of(s3), stage.bucket, "replay/").values()
+        ),
+    }
+    assert "spark-submit" in command_lines
+    assert [place for place, text in outputs.items() if not text] == []
+    for secret in stage.secrets:
+        assert [place for place, text in outputs.items() if secret in text] == []
+
+
+def test_xcoms_are_small_and_say_what_happened(stage, replayed, query):
+    found = query("SELECT task_id, value FROM xcom WHERE dag_id = 'ticdc_replay_shop' AND key = 'return_value'")
+    xcoms = {task: json.loads(value) for task, value in found}
+    assert set(xcoms) == {"await_watermark", "snapshot", "decode", "check", "load_warehouse", "load_lake", "publish"}
+    assert all(len(value) < 2_000 for _, value in found)
+
+
+def test_lineage_joins_the_topic_with_the_tables(stage, replayed):
+    window = stage.windows[0]
+    events = [json.loads(line) for line in stage.lineage.read_text().splitlines()]
+    done = {
+        event["job"]["name"].removeprefix("ticdc_replay_shop."): event
+        for event in events
+        if event["run"]["facets"].get("ticdcReplay_run", {}).get("fromTs") == window.from_ts
+    }
+    publish = done["publish"]
+    assert publish["eventType"] == "COMPLETE"
+    assert publish["run"]["facets"]["ticdcReplay_run"]["toTs"] == window.to_ts
+    topic = next(dataset for dataset in publish["inputs"] if dataset["namespace"].startswith("kafka://"))
+    assert topic["name"] == stage.topic
+    ranges = topic["inputFacets"]["ticdcReplay_topicRanges"]["partitions"]
+    assert [part["partition"] for part in ranges] == [0, 1, 2]
+    store = next(dataset for dataset in publish["inputs"] if dataset["namespace"] == f"s3://{stage.bucket}")
+    assert store["name"] == "claim-check"
+    assert store["inputFacets"]["ticdcReplay_claimChecks"]["resolved"] == window.claim_checked
+    tables = {dataset["name"]: dataset for dataset in publish["outputs"]}
+    orders = tables[f"{stage.databases[0]}.shop.orders"]
+    counts = window.tables["shop.orders"]
+    assert orders["outputFacets"]["outputStatistics"]["rowCount"] == counts["insert"] - counts["delete"]
+    assert {"name": "o_id", "type": "bigint"}.items() <= orders["facets"]["schema"]["fields"][0].items()
+    assert [dataset["name"] for dataset in done["decode"]["outputs"]] == ["replay/shop/runs"]
+    assert [dataset["name"] for dataset in done["load_warehouse"]["inputs"]] == ["replay/shop/runs"]
+
+
+def test_a_dry_run_pins_the_window_and_stops(stage, replayed):
+    log = stage.run(stage.windows[1], dry_run=True)
+    assert "Dry run: nothing is decoded or loaded" in log
+    assert "Spark-Submit cmd" not in log
+
+
+def test_a_run_for_one_target_leaves_the_other_alone(stage, replayed):
+    log = stage.run(stage.windows[2], targets=["lake"])
+    assert "Target warehouse is not among the targets of this run" in log
+    assert log.count("Spark-Submit cmd") == 2
+
+
+def _files(folder):
+    return "\n".join(file.read_text(errors="replace") for file in folder.rglob("*") if file.is_file())
+
+
+def _objects(client, bucket, prefix):
+    found = client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+    keys = [entry["Key"] for page in found for entry in page.get("Contents", ())]
+    return {key: client.get_object(Bucket=bucket, Key=key)["Body"].read().decode(errors="replace") for key in keys}
