@@ -4,6 +4,7 @@ import argparse
 import signal
 import sys
 import time
+from pathlib import Path
 
 from rich.console import Console
 
@@ -28,11 +29,14 @@ def main() -> int:
     """0 when every window was replayed and the tables are as expected."""
     parser = argparse.ArgumentParser(prog="demo", description=__doc__)
     parser.add_argument("--exit", action="store_true", help="end after the report instead of waiting for Ctrl-C")
+    parser.add_argument(
+        "--folder", type=Path, default=instance.FOLDER, help="where data and logs go; emptied at the start"
+    )
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     console = Console()
     try:
-        with instance.only_one(), System(instance.FOLDER) as system:
+        with instance.only_one(options.folder), System(options.folder.resolve()) as system:
             succeeded = run(console, system)
             show_addresses(console, system)
             if not options.exit:

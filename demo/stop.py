@@ -2,4 +2,4 @@
 
 from demo import instance
 
-print("The demo is stopped." if instance.stop() else "No demo runs in this checkout.")
+print("The demo is stopped." if instance.stop(instance.FOLDER) else "No demo runs in this checkout.")
