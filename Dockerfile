@@ -32,7 +32,6 @@ RUN apt-get update \
 COPY --from=build /opt/venv /opt/venv
 WORKDIR /opt/ticdc-replay
 COPY docker/*.py docker/spark-defaults.conf docker/
-COPY dags dags
 COPY plugins plugins
 COPY spark_jobs spark_jobs
 COPY demo/__init__.py demo/
