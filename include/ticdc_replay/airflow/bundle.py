@@ -10,11 +10,12 @@ from string import Template
 from typing import Any
 
 from airflow.dag_processing.bundles.base import BaseDagBundle
+from airflow.dag_processing.bundles.manager import DagBundlesManager
 
 from ticdc_replay.airflow.pools import ensure_pools
 from ticdc_replay.airflow.settings import pipelines_folder
 
-SUFFIXES = (".yaml", ".yml")
+_SUFFIXES = (".yaml", ".yml")
 
 _DAG_FILE = Template('''"""Airflow's DAG of a pipeline. Written by PipelineBundle: edit the pipeline's file, not this one."""
 
@@ -57,7 +58,7 @@ class PipelineBundle(BaseDagBundle):
 
     def pipeline_files(self) -> list[Path]:
         """The pipeline files, sorted by name."""
-        return sorted(file for file in self._pipelines.iterdir() if file.suffix in SUFFIXES and file.is_file())
+        return sorted(file for file in self._pipelines.iterdir() if file.suffix in _SUFFIXES and file.is_file())
 
     def _write_dag_files(self) -> set[str]:
         """Write what is missing or differs, each file in one step: tasks on one machine may do this at the same time."""
@@ -72,3 +73,9 @@ class PipelineBundle(BaseDagBundle):
                 temporary.write_text(content, encoding="utf-8")
                 temporary.replace(file)
         return names
+
+
+def pipeline_files() -> list[Path]:
+    """The pipeline files of every PipelineBundle that Airflow is configured with."""
+    bundles = DagBundlesManager().get_all_dag_bundles()
+    return [file for bundle in bundles if isinstance(bundle, PipelineBundle) for file in bundle.pipeline_files()]

@@ -1,0 +1,82 @@
+"""The coverage page of a pipeline: which windows each target holds, and the gaps."""
+
+from pathlib import Path
+from typing import Any
+
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
+from airflow.api_fastapi.core_api.security import requires_access_dag
+from fastapi import Depends, FastAPI, HTTPException
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, FileSystemLoader
+
+from ticdc_replay.airflow.bundle import pipeline_files
+from ticdc_replay.airflow.connections import resolve
+from ticdc_replay.airflow.naming import dag_id as dag_id_of
+from ticdc_replay.config.load import LoadedPipeline, load_pipeline
+from ticdc_replay.domain import tso
+from ticdc_replay.domain.errors import ConfigError, TicdcReplayError
+from ticdc_replay.domain.window import Window
+from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.coverage import Covered, TargetCoverage, coverage
+
+app = FastAPI(title="ticdc-replay", docs_url=None, redoc_url=None, openapi_url=None)
+
+_TEMPLATES = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True)
+
+
+@app.get(
+    "/coverage/{dag_id}",
+    response_class=HTMLResponse,
+    dependencies=[Depends(requires_access_dag("GET", DagAccessEntity.RUN))],
+)
+def coverage_page(dag_id: str) -> str:
+    """The page of the pipeline whose DAG is *dag_id*; seen by whoever may see the DAG's runs."""
+    loaded = _pipeline_of(dag_id)
+    state = loaded.pipeline.connections.state
+    try:
+        connections = resolve([state] if state else [], loaded.pipeline)
+        with ReplayContext(loaded, connections) as context:
+            targets = coverage(context)
+    except TicdcReplayError as error:
+        raise HTTPException(503, f"The state store can't be read: {error}") from error
+    return _TEMPLATES.get_template("coverage.html").render(
+        pipeline=loaded.pipeline.name, **_shown(targets), moment=_moment
+    )
+
+
+def _pipeline_of(dag_id: str) -> LoadedPipeline:
+    for file in pipeline_files():
+        try:
+            loaded = load_pipeline(file)
+        except ConfigError:
+            continue  # it shows as an import error
+        if dag_id_of(loaded.pipeline.name) == dag_id:
+            return loaded
+    raise HTTPException(404, f"{dag_id} is not the DAG of a pipeline")
+
+
+def _shown(targets: tuple[TargetCoverage, ...]) -> dict[str, Any]:
+    """The values of the template: bars are drawn on one scale, from the first loaded moment to the last."""
+    windows = [span.window for target in targets for span in target.target.spans]
+    if not windows:
+        return {"whole": None, "targets": targets}
+    whole = Window(min(window.from_ts for window in windows), max(window.to_ts for window in windows))
+
+    def bar(covered: Covered) -> list[dict[str, Any]]:
+        scale = 100 / (whole.to_ts - whole.from_ts)
+        return [
+            {
+                "left": (span.window.from_ts - whole.from_ts) * scale,
+                "width": (span.window.to_ts - span.window.from_ts) * scale,
+                "quality": span.quality,
+                "title": f"{_moment(span.window.from_ts)} to {_moment(span.window.to_ts)}: {span.quality}",
+            }
+            for span in covered.spans
+        ]
+
+    return {"whole": whole, "targets": targets, "bar": bar}
+
+
+def _moment(ts: int) -> str:
+    moment = tso.to_datetime(ts)
+    return moment.strftime("%Y-%m-%d %H:%M:%S") + (f".{moment.microsecond // 1000:03}" if moment.microsecond else "")

@@ -1,0 +1,20 @@
+"""Registers with Airflow what the library adds to it. The one file that Airflow runs here; what it names lives in the library."""
+
+from airflow.plugins_manager import AirflowPlugin
+
+from ticdc_replay.airflow.pages import URL_PREFIX, app
+
+
+class TicdcReplayPlugin(AirflowPlugin):
+    """The coverage page, a tab of each DAG."""
+
+    name = "ticdc_replay"
+    fastapi_apps = [{"name": "ticdc-replay", "app": app, "url_prefix": URL_PREFIX}]
+    external_views = [
+        {
+            "name": "Coverage",
+            "href": f"{URL_PREFIX.lstrip('/')}/coverage/{{DAG_ID}}",
+            "destination": "dag",
+            "url_route": "ticdc-replay-coverage",
+        }
+    ]

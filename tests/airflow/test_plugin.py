@@ -1,0 +1,95 @@
+"""What the plugin adds to Airflow: the coverage page, in Airflow's own API server and behind its own log-in."""
+
+import json
+
+import pytest
+
+from ticdc_replay.domain.tables import TableName
+from ticdc_replay.domain.window import Window
+
+pytestmark = pytest.mark.airflow
+
+HOUR = 3_600_000 << 18
+START = 1_772_323_200_000 << 18  # 2026-03-01T00:00:00Z
+
+
+@pytest.fixture
+def client(pipelines, airflow_database, monkeypatch, tmp_path):
+    """Airflow's API server with the pipeline ``live``, whose state store is in a folder."""
+    from airflow.api_fastapi.app import create_app, purge_cached_app
+    from fastapi.testclient import TestClient
+
+    bundle = {
+        "name": "pipelines",
+        "classpath": "ticdc_replay.airflow.bundle.PipelineBundle",
+        "kwargs": {"pipelines": str(pipelines.path)},
+    }
+    monkeypatch.setenv("AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST", json.dumps([bundle]))
+    monkeypatch.setenv(
+        "AIRFLOW__API_AUTH__JWT_SECRET", "a secret of these tests, long enough for SHA-512 to be content with"
+    )
+    pipelines.add("live", {"artifacts": (tmp_path / "artifacts").as_uri()})
+    pipelines.add("broken", "name: [")
+    purge_cached_app()
+    with TestClient(create_app(apps="core")) as client:
+        yield client
+    purge_cached_app()
+
+
+@pytest.fixture
+def signed_in(client):
+    from airflow.api_fastapi.app import get_auth_manager
+    from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+
+    token = get_auth_manager().generate_jwt(SimpleAuthManagerUser(username="somebody", role="viewer"))
+    client.headers["Authorization"] = f"Bearer {token}"
+    return client
+
+
+@pytest.fixture
+def record(tmp_path):
+    """Notes that a window of a table is loaded."""
+    from ticdc_replay.state import Coverage, open_state
+
+    (tmp_path / "artifacts").mkdir()
+    state = open_state(f"sqlite:///{tmp_path}/artifacts/state.db")
+
+    def record(target, hour, quality="complete", table="orders"):
+        window = Window(START + hour * HOUR, START + (hour + 1) * HOUR)
+        state.record_coverage([Coverage("live", target, TableName("shop", table), window, "run", quality, 0)])
+
+    yield record
+    state.close()
+
+
+def test_the_page_shows_what_is_loaded_and_the_gaps(signed_in, record):
+    for hour in (0, 1, 4):
+        record("warehouse", hour)
+    record("warehouse", 2, "quarantine", table="<b>items")
+    page = signed_in.get("/ticdc-replay/coverage/ticdc_replay_live")
+    assert page.status_code == 200
+    assert "2026-03-01 03:00:00 to 2026-03-01 04:00:00" in page.text
+    assert page.text.count('class="quarantine" style="left:40.0000%;width:20.0000%"') == 2
+    assert "shop.&lt;b&gt;items" in page.text
+    assert "Nothing is loaded in this target yet" in page.text, "the lake"
+
+
+def test_a_pipeline_without_loads_says_so(signed_in, record):
+    assert "No target has been loaded yet" in signed_in.get("/ticdc-replay/coverage/ticdc_replay_live").text
+
+
+def test_other_dags_have_no_such_page(signed_in):
+    assert signed_in.get("/ticdc-replay/coverage/some_other_dag").status_code == 404
+
+
+def test_nobody_sees_it_without_signing_in(client, record):
+    assert client.get("/ticdc-replay/coverage/ticdc_replay_live").status_code == 401
+
+
+def test_airflow_registers_the_plugin_and_no_other_file_of_the_folder(client):
+    from airflow import plugins_manager
+
+    plugins_manager.ensure_plugins_loaded()
+    views = [view for plugin in plugins_manager.get_plugin_info() for view in plugin["external_views"]]
+    assert [view["name"] for view in views if view.get("href", "").startswith("ticdc-replay/")] == ["Coverage"]
+    assert plugins_manager.get_import_errors() == {}
