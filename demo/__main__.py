@@ -22,6 +22,7 @@ DAG_ID = f"ticdc_replay_{pipeline.NAME}"
 TASKS = ("await_watermark", "snapshot", "decode", "check", "load_warehouse", "load_lake", "publish")
 RUNS_AT_A_TIME = 2
 DAG_SECONDS = 120.0
+LINE_IN_A_FILE = 140
 BACKFILL_SECONDS = 1200.0
 
 
@@ -35,6 +36,8 @@ def main() -> int:
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=LINE_IN_A_FILE)
     try:
         with instance.only_one(options.folder), System(options.folder.resolve()) as system:
             succeeded = run(console, system)

@@ -60,7 +60,7 @@ def _table(tasks: Sequence[str], runs: Sequence[RunState]) -> Table:
     table = Table(title="Backfill", title_justify="left")
     table.add_column("window (UTC)")
     for task in tasks:
-        table.add_column(task)
+        table.add_column(task.removeprefix("await_").replace("load_", "→ "))
     for run in runs:
         states = [run.tasks[task].state if task in run.tasks else "" for task in tasks]
         table.add_row(f"{run.start:%H:%M}", *(SIGNS.get(state, f"[dim]{state}[/dim]") for state in states))
