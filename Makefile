@@ -5,7 +5,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-stop test test-unit lint format bench clean
+.PHONY: help setup demo demo-stop test test-unit lint format schema bench clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ lint: setup ## format, lint and types, as CI asks
 format: setup ## make `lint` content where a machine can
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+
+schema: setup ## the JSON Schema of pipeline files, from the types that read them
+	@$(BIN)/python -m ticdc_replay.config.json_schema include/pipelines/pipeline.schema.json
 
 bench: setup ## measure; results go to benchmarks/RESULTS.md
 	@$(BIN)/python -m benchmarks $(ARGS)
