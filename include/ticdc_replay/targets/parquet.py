@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import msgspec
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from ticdc_replay.changelog.index import Ddl, TableVersion
 from ticdc_replay.changelog.layout import escape
@@ -25,12 +27,17 @@ from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
 from ticdc_replay.targets.base import Execute, Field, Load, Loaded, StoreAddress, TableReport, Target
 from ticdc_replay.targets.config import ParquetTarget
-from ticdc_replay.targets.files import file_errors, make_parent
-from ticdc_replay.targets.parquet_fold import FindTask, Taken, TakeTask, find_last_versions, take_last_versions
+from ticdc_replay.targets.files import batch_rows, file_errors, make_parent
+from ticdc_replay.targets.last_versions import (
+    FoldFile,
+    FoldGroup,
+    fold_groups,
+    found_last_versions,
+    read_winners,
+    winning_rows,
+)
 
 COPY_BYTES = 16 * 1024 * 1024
-BUCKET_ROWS = 4_000_000
-"""Row versions whose narrow columns one worker compares at a time."""
 
 
 class WrittenFile(msgspec.Struct, frozen=True):
@@ -63,6 +70,28 @@ class CopyTask(msgspec.Struct, frozen=True):
     target: StoreAddress
     name: str
     rows: int
+
+
+class TakeTask(msgspec.Struct, frozen=True, kw_only=True):
+    """One file of the changelog, and where its last versions go."""
+
+    table: TableName
+    artifacts: StoreAddress
+    file: str
+    number: int
+    """The file's place in its group."""
+    winners: tuple[str, ...]
+    target: StoreAddress
+    name: str
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """What one file of the fold holds; nothing is written where ``rows`` is 0."""
+
+    table: TableName
+    name: str
+    rows: int
+    deletes: int
 
 
 class ParquetFiles(Target[ParquetTarget]):
@@ -149,62 +178,48 @@ def _copies(load: Load, target: StoreAddress) -> list[CopyTask]:
     ]
 
 
+def take_last_versions(task: TakeTask) -> Taken:
+    """Write the last versions of one data file. A repeat writes the same bytes under the same name."""
+    filesystem, root = task.artifacts.open().arrow_filesystem()
+    target, target_root = task.target.open().arrow_filesystem()
+    path = f"{target_root}/{task.name}"
+    deletes = 0
+    with file_errors(f"fold {task.file} into {task.target.uri}/{task.name}"):
+        positions = read_winners(filesystem, root, task.winners, task.number)
+        if len(positions) == 0:
+            return Taken(task.table, task.name, 0, 0)
+        make_parent(target, path)
+        options = {"filesystem": target, "compression": "zstd", "compression_level": 1}
+        with (
+            pq.ParquetFile(f"{root}/{task.file}", filesystem=filesystem) as file,
+            pq.ParquetWriter(path, file.schema_arrow, **options) as writer,
+        ):
+            for rows in winning_rows(file.iter_batches(batch_rows(file.metadata)), positions):
+                deletes += pc.sum(pc.equal(rows["_op"], "delete"), min_count=0).as_py()
+                writer.write_batch(rows)
+    return Taken(task.table, task.name, len(positions), deletes)
+
+
 def _fold(load: Load, target: StoreAddress, execute: Execute) -> list[Taken]:
-    finds: list[FindTask] = []
-    takes: list[TakeTask] = []
-    for table in load.tables:
-        # Keys of other columns are keys of other rows: should a DDL change them within the window, each kind folds alone.
-        by_key: dict[tuple[str, ...], list[TableVersion]] = {}
-        for version in load.versions(table):
-            if version.schema.handle_key:
-                by_key.setdefault(version.schema.handle_key, []).append(version)
-        for handle_key, versions in sorted(by_key.items()):
-            of_group = _find_tasks(load, table, handle_key, versions, len(finds))
-            finds += of_group
-            takes += _take_tasks(load, target, versions, of_group)
-    try:
-        execute(find_last_versions, finds, "find the last version of each row")
-        return execute(take_last_versions, takes, "write the last version of each row")
-    finally:
-        store = load.artifacts.open()
-        for task in finds:
-            store.delete(task.output)
-
-
-def _find_tasks(
-    load: Load, table: TableName, handle_key: tuple[str, ...], versions: Sequence[TableVersion], first: int
-) -> list[FindTask]:
-    buckets = 1 + sum(version.rows for version in versions) // BUCKET_ROWS
-    return [
-        FindTask(
-            table=table,
-            handle_key=handle_key,
-            artifacts=load.artifacts,
-            files=tuple(f"{load.changelog_root}/{file.name}" for version in versions for file in version.files),
-            bucket=bucket,
-            buckets=buckets,
-            output=f"{load.folder}/winners/{first + bucket:05d}.parquet",
+    groups = fold_groups(load, load.tables)
+    with found_last_versions(load, groups, execute):
+        return execute(
+            take_last_versions,
+            [_take_task(load, target, group, entry) for group in groups for entry in group.files],
+            "write the last version of each row",
         )
-        for bucket in range(buckets)
-    ]
 
 
-def _take_tasks(
-    load: Load, target: StoreAddress, versions: Sequence[TableVersion], finds: Sequence[FindTask]
-) -> list[TakeTask]:
-    files = [(version, file) for version in versions for file in version.files]
-    return [
-        TakeTask(
-            table=version.schema.name,
-            artifacts=load.artifacts,
-            file=f"{load.changelog_root}/{file.name}",
-            number=number,
-            winners=tuple(task.output for task in finds),
-            target=target,
-            name=f"{_folder(load, 'fold', version)}/{file.name.rpartition('/')[2]}",
-        )
-        for number, (version, file) in enumerate(files)
-    ]
+def _take_task(load: Load, target: StoreAddress, group: FoldGroup, entry: FoldFile) -> TakeTask:
+    return TakeTask(
+        table=group.table,
+        artifacts=load.artifacts,
+        file=f"{load.changelog_root}/{entry.file.name}",
+        number=entry.number,
+        winners=group.winners,
+        target=target,
+        name=f"{_folder(load, 'fold', entry.version)}/{entry.file.name.rpartition('/')[2]}",
+    )
 
 
 def _window(load: Load) -> str:

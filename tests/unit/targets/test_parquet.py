@@ -14,7 +14,7 @@ from tests.changelogs import Changelog, Row, delete, put, table
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import TransientError
-from ticdc_replay.targets import parquet
+from ticdc_replay.targets import last_versions
 from ticdc_replay.targets.base import LoadReport
 from ticdc_replay.targets.load import in_process, load
 
@@ -177,7 +177,7 @@ def test_the_fold_does_not_depend_on_files_or_buckets(
 ) -> None:
     folder = tmp_path_factory.mktemp("fold")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parquet, "BUCKET_ROWS", bucket_rows)
+        patch.setattr(last_versions, "BUCKET_ROWS", bucket_rows)
         run(Changelog(folder / "artifacts", 0, 100).rows(ORDERS, rows, files=files), folder / "lake")
     last = {row.cells["id"]: row for row in sorted(rows, key=lambda row: (row.commit_ts, row.op != "delete"))}
     expected = [(row.op, row.commit_ts, row.cells["id"]) for row in last.values()]

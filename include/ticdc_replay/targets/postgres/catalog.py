@@ -10,7 +10,7 @@ from ticdc_replay.targets.postgres.identifiers import Relation
 Connection = psycopg.Connection[Any]
 
 _COLUMNS = """
-SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull AND NOT a.atthasdef, a.attgenerated <> '',
+SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attgenerated <> '',
        coalesce(NOT l.collisdeterministic, false)
 FROM pg_catalog.pg_attribute a LEFT JOIN pg_catalog.pg_collation l ON l.oid = a.attcollation
 WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
@@ -25,11 +25,11 @@ FROM pg_catalog.pg_index i WHERE i.indrelid = %s AND i.indisunique
 
 
 class FoundColumn(msgspec.Struct, frozen=True):
-    """One column. ``required``: NOT NULL without default; ``loose``: its collation takes different texts as equal."""
+    """One column. ``loose``: its collation takes different texts as equal."""
 
     name: str
     type: str
-    required: bool
+    not_null: bool
     generated: bool
     loose: bool
 

@@ -16,37 +16,37 @@ import msgspec
 import psycopg
 from psycopg import sql
 
-from ticdc_replay.domain.errors import CommitStateUnknownError, PolicyStopError
+from ticdc_replay.domain.errors import CommitStateUnknownError, PolicyStopError, TargetMismatchError
 from ticdc_replay.targets.base import Field, Load, TableReport
 from ticdc_replay.targets.postgres import ledger, mirror_table
 from ticdc_replay.targets.postgres.catalog import FoundTable, find_table
 from ticdc_replay.targets.postgres.errors import translate
 from ticdc_replay.targets.postgres.identifiers import LEDGER_SCHEMA
-from ticdc_replay.targets.postgres.plan import TablePlan
+from ticdc_replay.targets.postgres.plan import PlannedColumn, TablePlan
 from ticdc_replay.targets.postgres.staged_rows import COMMIT_TS, PUT
+from ticdc_replay.targets.postgres.types import stage_type
 
 log = logging.getLogger(__name__)
 
 Connection = psycopg.Connection[Any]
 
-_SESSION = (
-    "SET LOCAL work_mem = '256MB'",
-    "SET LOCAL temp_buffers = '64MB'",
-    "SET LOCAL lock_timeout = '5min'",
-)
-"""For the sorts and joins of one commit; and a lock that somebody holds for ever ends in an error that a retry may mend."""
+_SESSION = ("SET LOCAL work_mem = '256MB'", "SET LOCAL lock_timeout = '5min'")
+"""For the joins of one commit; and a lock that somebody holds for ever ends in an error that a retry may mend."""
 
 
 class Staged(msgspec.Struct, frozen=True):
-    """What workers left for one table. ``stage`` is None where the window has no rows of it, only DDL."""
+    """What workers left for one table: the last version of each key, once. Timestamps are TSO."""
 
-    stage: str | None
+    stages: tuple[str, ...]
+    """Staging tables; none where the window has no rows of the table, only DDL."""
     events: int
+    keys: int
     quarantined: int
+    first_ts: int
+    last_ts: int
 
 
 class _Counts(msgspec.Struct, frozen=True):
-    keys: int = 0
     upserted: int = 0
     deleted: int = 0
     tombstones: int = 0
@@ -89,31 +89,37 @@ def _apply(connection: Connection, load: Load, plan: TablePlan, staged: Staged) 
     if unfollowed:
         raise PolicyStopError("\n".join(unfollowed))
     steps = mirror_table.steps_to(plan, observed)
-    ledger.add_table(connection, plan.target, plan.source, mirror_table.tombstones(plan))
+    state = observed.state
+    if state is None:
+        newest_ts = mirror_table.newest_commit_ts(connection, plan, observed)
+        ledger.add_table(connection, plan.target, plan.source, mirror_table.tombstones(plan), newest_ts)
+    else:
+        newest_ts = state.newest_ts
     if plan.columns:
         connection.execute(mirror_table.create_tombstones(plan))
         ledger.create_schema(connection, plan.target.schema)
     for step in steps:
         connection.execute(step.statement)
-    mirror_table.note_columns(connection, plan, observed.state)
-    ledger.raise_schema_ts(connection, plan.target, plan.schema_ts)
+    mirror_table.note_columns(connection, plan, state)
+    ledger.raise_marks(connection, plan.target, schema_ts=plan.schema_ts, newest_ts=staged.last_ts)
     found = find_table(connection, plan.target)
     counts = _Counts()
-    if staged.stage is not None and found is not None:
-        floor_ts = observed.state.floor_ts if observed.state is not None else 0
-        counts = _merge(connection, plan, staged.stage, found, floor_ts)
+    if staged.stages and found is not None:
+        merge = _Merge(connection, plan, staged, found, state.floor_ts if state is not None else 0)
+        in_order = staged.first_ts > newest_ts and not load.reload
+        counts = merge.newer(empty=observed.empty) if in_order else merge.any_age()
     report = TableReport(
         table=plan.source,
         outcome="loaded",
         destination=str(plan.target),
         fields=tuple(Field(column.name, column.type) for column in found.columns) if found is not None else (),
         events=staged.events,
-        keys=counts.keys,
-        folded=staged.events - staged.quarantined - counts.keys,
+        keys=staged.keys,
+        folded=staged.events - staged.quarantined - staged.keys,
         upserted=counts.upserted,
         deleted=counts.deleted,
         tombstones=counts.tombstones,
-        superseded=counts.keys - counts.upserted - counts.tombstones,
+        superseded=staged.keys - counts.upserted - counts.tombstones,
         quarantined=staged.quarantined,
         ddl=tuple(step.text for step in steps if step.text),
     )
@@ -123,84 +129,107 @@ def _apply(connection: Connection, load: Load, plan: TablePlan, staged: Staged) 
 
 
 def _drop_staging(connection: Connection, staged: Staged) -> None:
-    if staged.stage is not None:
-        ledger.drop_staging(connection, [staged.stage])
+    ledger.drop_staging(connection, list(staged.stages))
 
 
-_FOLD = """
-CREATE TEMPORARY TABLE folded ON COMMIT DROP AS
-SELECT DISTINCT ON ({key}) {cells}, {ts}, {put} FROM {stage} ORDER BY {key}, {ts} DESC, {put} DESC
-"""
-_DROP_BELOW_FLOOR = "DELETE FROM folded WHERE {ts} < {floor}"
 _REPLACE = """
-DELETE FROM {target} t USING folded f
+DELETE FROM {target} t USING {folded} f
 WHERE {same_row} AND f.{put} AND t.{commit_ts} <= f.{ts}
 """
 _DELETE = """
-DELETE FROM {target} t USING folded f
+DELETE FROM {target} t USING {folded} f
 WHERE {same_row} AND NOT f.{put} AND t.{commit_ts} < f.{ts}
 """
 _REVIVE = """
-DELETE FROM {tombstones} t USING folded f
+DELETE FROM {tombstones} t USING {folded} f
 WHERE {same_row} AND f.{put} AND t.{commit_ts} <= f.{ts}
 """
 _INSERT = """
 INSERT INTO {target} ({names}, {commit_ts})
-SELECT {staged}, f.{ts} FROM folded f
-WHERE f.{put} AND NOT EXISTS (SELECT FROM {tombstones} t WHERE {same_row})
+SELECT {staged}, f.{ts} FROM {folded} f WHERE f.{put}
+"""
+_INSERT_UNLESS_NEWER = (
+    _INSERT
+    + """
+AND NOT EXISTS (SELECT FROM {tombstones} t WHERE {same_row})
 ON CONFLICT ({key_names}) DO NOTHING
 """
+)
 _BURY = """
 INSERT INTO {tombstones} AS old ({key_names}, {commit_ts})
-SELECT {staged_key}, f.{ts} FROM folded f
+SELECT {staged_key}, f.{ts} FROM {folded} f
 WHERE NOT f.{put} AND NOT EXISTS (SELECT FROM {target} t WHERE {same_row})
 ON CONFLICT ({key_names}) DO UPDATE SET {commit_ts} = excluded.{commit_ts}
 WHERE old.{commit_ts} <= excluded.{commit_ts}
 """
 
 
-def _merge(connection: Connection, plan: TablePlan, stage: str, found: FoundTable, floor_ts: int) -> _Counts:
-    """The last version of each staged key → mirror and tombstones.
+class _Merge:
+    """The statements that bring the staged versions into one mirror table and its tombstones."""
 
-    ``folded`` is sorted by key, so that the mirror's primary key index grows in order: measured faster than inserting rows as
-    they were staged, by more than the sort costs.
-    """
-    types = {column.name: column.type for column in found.columns}
-    parts: dict[str, sql.Composable] = {
-        "target": plan.target.sql,
-        "tombstones": mirror_table.tombstones(plan).sql,
-        "stage": sql.Identifier(LEDGER_SCHEMA, stage),
-        "commit_ts": sql.Identifier(plan.commit_ts),
-        "ts": sql.Identifier(COMMIT_TS),
-        "put": sql.Identifier(PUT),
-        "floor": sql.Literal(floor_ts),
-        "key": _listed(sql.Identifier(column.staged) for column in plan.key),
-        "key_names": _listed(sql.Identifier(column.target) for column in plan.key),
-        "names": _listed(sql.Identifier(column.target) for column in plan.columns),
-        "staged": _listed(sql.Identifier("f", column.staged) for column in plan.columns),
-        "staged_key": _listed(sql.Identifier("f", column.staged) for column in plan.key),
-        "cells": _listed(
-            sql.SQL("{0}::{1} AS {0}").format(sql.Identifier(column.staged), mirror_table.trusted(types[column.target]))
-            for column in plan.columns
-        ),
-        "same_row": sql.SQL(" AND ").join(
-            sql.SQL("t.{} = f.{}").format(sql.Identifier(column.target), sql.Identifier(column.staged))
-            for column in plan.key
-        ),
-    }
+    def __init__(
+        self, connection: Connection, plan: TablePlan, staged: Staged, found: FoundTable, floor_ts: int
+    ) -> None:
+        self._connection = connection
+        self._target = plan.target
+        types = {column.name: column.type for column in found.columns}
+        cells = {column.staged: _cast(column, types[column.target]) for column in plan.columns}
+        above_floor = sql.SQL("SELECT * FROM {} WHERE {} >= {}")
+        stages = [
+            above_floor.format(sql.Identifier(LEDGER_SCHEMA, stage), sql.Identifier(COMMIT_TS), sql.Literal(floor_ts))
+            for stage in staged.stages
+        ]
+        self._parts: dict[str, sql.Composable] = {
+            "target": plan.target.sql,
+            "tombstones": mirror_table.tombstones(plan).sql,
+            "folded": sql.SQL("({})").format(sql.SQL(" UNION ALL ").join(stages)),
+            "commit_ts": sql.Identifier(plan.commit_ts),
+            "ts": sql.Identifier(COMMIT_TS),
+            "put": sql.Identifier(PUT),
+            "key_names": _listed(sql.Identifier(column.target) for column in plan.key),
+            "names": _listed(sql.Identifier(column.target) for column in plan.columns),
+            "staged": _listed(cells[column.staged] for column in plan.columns),
+            "staged_key": _listed(cells[column.staged] for column in plan.key),
+            "same_row": sql.SQL(" AND ").join(
+                sql.SQL("t.{} = {}").format(sql.Identifier(column.target), cells[column.staged]) for column in plan.key
+            ),
+        }
 
-    def run(statement: LiteralString) -> int:
-        return connection.execute(sql.SQL(statement).format(**parts)).rowcount
+    def newer(self, empty: bool) -> _Counts:
+        """Merge versions that are all newer than any that was applied: nothing they could lose against is looked for."""
+        deleted = 0
+        if not empty:
+            self._run(_REPLACE)
+            deleted = self._run(_DELETE)
+        self._run(_REVIVE)
+        try:
+            upserted = self._run(_INSERT)
+        except psycopg.errors.UniqueViolation as error:
+            raise TargetMismatchError(
+                f"{self._target} has rows that are newer than every window that was loaded into it: {error}; "
+                "who wrote them should have raised floor_ts in _ticdc_replay.tables. Load the window with `reload`, "
+                "which compares with each row"
+            ) from error
+        return _Counts(upserted, deleted, self._run(_BURY))
 
-    keys = run(_FOLD)
-    if floor_ts:
-        run(_DROP_BELOW_FLOOR)
-    run("ANALYZE folded")
-    run(_REPLACE)
-    deleted = run(_DELETE)
-    run(_REVIVE)
-    upserted = run(_INSERT)
-    return _Counts(keys, upserted, deleted, run(_BURY))
+    def any_age(self) -> _Counts:
+        """Merge versions that may be older than what the mirror or a tombstone has."""
+        self._run(_REPLACE)
+        deleted = self._run(_DELETE)
+        self._run(_REVIVE)
+        upserted = self._run(_INSERT_UNLESS_NEWER)
+        return _Counts(upserted, deleted, self._run(_BURY))
+
+    def _run(self, statement: LiteralString) -> int:
+        return self._connection.execute(sql.SQL(statement).format(**self._parts)).rowcount
+
+
+def _cast(column: PlannedColumn, type_name: str) -> sql.Composable:
+    """The staged cell in the type that the mirror's column has by now."""
+    cell = sql.Identifier("f", column.staged)
+    if stage_type(column.type) == type_name:
+        return cell
+    return sql.SQL("{}::{}").format(cell, mirror_table.trusted(type_name))
 
 
 def _listed(parts: Iterable[sql.Composable]) -> sql.Composed:

@@ -1,7 +1,8 @@
 """What a mirror remembers beside its tables, in the schema ``_ticdc_replay`` of the target's database.
 
-* ``tables``: per mirror table where it comes from, ``floor_ts`` (nothing with a commitTs below it is applied), ``schema_ts``
-  (commitTs from which the newest schema holds that the table was brought to), and the name of its tombstone table;
+* ``tables``: per mirror table where it comes from, ``floor_ts`` (nothing with a commitTs below it is applied), ``newest_ts``
+  (no applied version is newer), ``schema_ts`` (commitTs from which the newest schema holds that the table was brought to), and
+  the name of its tombstone table;
 * ``added_columns``: each column that a DDL added, and what rows from before it show: a literal, or NULL;
 * ``ledger``: one row per table, window and run that was applied, in the same transaction as its rows;
 * ``staging``: the staging tables that exist, and the lock that their attempt holds for as long as it lives.
@@ -27,7 +28,8 @@ _TABLES = """
 CREATE TABLE IF NOT EXISTS {schema}.tables (
     target_schema text NOT NULL, target_table text NOT NULL,
     source_schema text NOT NULL, source_table text NOT NULL,
-    floor_ts bigint NOT NULL DEFAULT 0, schema_ts bigint NOT NULL DEFAULT 0, tombstones text NOT NULL,
+    floor_ts bigint NOT NULL DEFAULT 0, newest_ts bigint NOT NULL, schema_ts bigint NOT NULL DEFAULT 0,
+    tombstones text NOT NULL,
     PRIMARY KEY (target_schema, target_table));
 CREATE TABLE IF NOT EXISTS {schema}.added_columns (
     target_schema text NOT NULL, target_table text NOT NULL, column_name text NOT NULL, commit_ts bigint NOT NULL,
@@ -56,6 +58,7 @@ class TableState(msgspec.Struct, frozen=True):
 
     source: TableName
     floor_ts: int
+    newest_ts: int
     schema_ts: int
     tombstones: Relation
     added_columns: dict[str, RecordedColumn]
@@ -127,7 +130,7 @@ def state_of(connection: Connection, target: Relation) -> TableState | None:
     place = [target.schema, target.table]
     row = connection.execute(
         _sql(
-            "SELECT source_schema, source_table, floor_ts, schema_ts, tombstones FROM {schema}.tables "
+            "SELECT source_schema, source_table, floor_ts, newest_ts, schema_ts, tombstones FROM {schema}.tables "
             "WHERE (target_schema, target_table) = (%s, %s)"
         ),
         place,
@@ -142,28 +145,32 @@ def state_of(connection: Connection, target: Relation) -> TableState | None:
         place,
     ).fetchall()
     columns = {name: RecordedColumn(commit_ts, fill) for name, commit_ts, fill in added}
-    return TableState(TableName(row[0], row[1]), row[2], row[3], Relation(LEDGER_SCHEMA, row[4]), columns)
+    source, tombstones = TableName(row[0], row[1]), Relation(LEDGER_SCHEMA, row[5])
+    return TableState(source, row[2], row[3], row[4], tombstones, columns)
 
 
-def add_table(connection: Connection, target: Relation, source: TableName, tombstones: Relation) -> None:
-    """Write down *target* as the mirror of *source*, where it is not known yet."""
+def add_table(
+    connection: Connection, target: Relation, source: TableName, tombstones: Relation, newest_ts: int
+) -> None:
+    """Write down *target* as the mirror of *source*; *newest_ts* is the newest commitTs (TSO) in it."""
     connection.execute(
         _sql(
-            "INSERT INTO {schema}.tables (target_schema, target_table, source_schema, source_table, tombstones) "
-            "VALUES (%s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"
+            "INSERT INTO {schema}.tables "
+            "(target_schema, target_table, source_schema, source_table, tombstones, newest_ts) "
+            "VALUES (%s, %s, %s, %s, %s, %s)"
         ),
-        [target.schema, target.table, source.schema, source.table, tombstones.table],
+        [target.schema, target.table, source.schema, source.table, tombstones.table, newest_ts],
     )
 
 
-def raise_schema_ts(connection: Connection, target: Relation, schema_ts: int) -> None:
-    """Note that *target* was brought to the schema that holds from *schema_ts* (TSO) on; never lowers it."""
+def raise_marks(connection: Connection, target: Relation, *, schema_ts: int, newest_ts: int) -> None:
+    """Note that *target* was brought to the schema that holds from *schema_ts* on, and to versions up to *newest_ts* (TSO)."""
     connection.execute(
         _sql(
-            "UPDATE {schema}.tables SET schema_ts = greatest(schema_ts, %s) "
+            "UPDATE {schema}.tables SET schema_ts = greatest(schema_ts, %s), newest_ts = greatest(newest_ts, %s) "
             "WHERE (target_schema, target_table) = (%s, %s)"
         ),
-        [schema_ts, target.schema, target.table],
+        [schema_ts, newest_ts, target.schema, target.table],
     )
 
 

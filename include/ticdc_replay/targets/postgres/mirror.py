@@ -17,6 +17,7 @@ from ticdc_replay.domain.errors import PermanentError, PolicyStopError, TargetMi
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.targets.base import Execute, Load, Loaded, TableReport, Target
 from ticdc_replay.targets.config import PostgresTarget
+from ticdc_replay.targets.last_versions import FoldGroup, fold_groups, found_last_versions
 from ticdc_replay.targets.postgres import ledger, mirror_table
 from ticdc_replay.targets.postgres.commit import Staged, commit_table
 from ticdc_replay.targets.postgres.errors import translated
@@ -24,7 +25,7 @@ from ticdc_replay.targets.postgres.identifiers import LEDGER_SCHEMA
 from ticdc_replay.targets.postgres.ledger import TableState
 from ticdc_replay.targets.postgres.plan import TablePlan, plan_table
 from ticdc_replay.targets.postgres.settings import PostgresSettings
-from ticdc_replay.targets.postgres.stage import StageResult, stage
+from ticdc_replay.targets.postgres.stage import StageResult, StageTask, stage
 from ticdc_replay.targets.postgres.staged_rows import COMMIT_TS, PUT
 from ticdc_replay.targets.postgres.tasks import stage_tasks
 from ticdc_replay.targets.postgres.types import stage_type
@@ -32,13 +33,6 @@ from ticdc_replay.targets.postgres.types import stage_type
 log = logging.getLogger(__name__)
 
 Connection = psycopg.Connection[Any]
-
-
-class StagedTable(msgspec.Struct, frozen=True):
-    """A table that this attempt loads; ``stage`` is None where the window has no rows of it, only DDL."""
-
-    plan: TablePlan
-    stage: str | None
 
 
 class PostgresMirror(Target[PostgresTarget]):
@@ -56,25 +50,34 @@ class PostgresMirror(Target[PostgresTarget]):
         reports = {plan.source: _without_key(plan) for plan in keyless}
         with _attempt(settings, load) as connection:
             with translated("begin the load", settings.conn_id):
-                done, tables = _begin(connection, load, [plan for plan in plans if plan.source not in reports])
+                done, pending = _begin(connection, load, [plan for plan in plans if plan.source not in reports])
                 connection.commit()
             reports |= done
-            results = self._stage(load, tables, execute)
-            for table in tables:
-                staged = _staged(table, results)
-                reports[table.plan.source] = commit_table(connection, load, table.plan, staged, settings.conn_id)
+            groups = fold_groups(load, [entry.plan.source for entry in pending])
+            tasks = self._tasks(load, [entry.plan for entry in pending], groups)
+            with translated("make staging tables", settings.conn_id):
+                for entry in pending:
+                    _make_staging(connection, load, entry, _stages(entry.plan, tasks))
+                connection.commit()
+            with found_last_versions(load, groups, execute):
+                results = execute(stage, tasks, f"stage into {self.config.name}")
+            for entry in pending:
+                staged = _staged(entry.plan, tasks, results)
+                reports[entry.plan.source] = commit_table(connection, load, entry.plan, staged, settings.conn_id)
         files = tuple(result.quarantine for result in results if result.quarantine is not None)
         return Loaded(tuple(reports[table] for table in load.tables), files)
 
-    def _stage(self, load: Load, tables: Sequence[StagedTable], execute: Execute) -> list[StageResult]:
-        connection = self.connections[self.config.connection]
-        tasks = stage_tasks(
-            load,
-            connection,
-            [(table.plan, table.stage) for table in tables if table.stage is not None],
-            self.config.writers,
-        )
-        return execute(stage, tasks, f"stage into {self.config.name}")
+    def _tasks(self, load: Load, plans: Sequence[TablePlan], groups: Sequence[FoldGroup]) -> list[StageTask]:
+        by_table = {group.table: group for group in groups}
+        tables = [(plan, by_table[plan.source]) for plan in plans if plan.pieces]
+        return stage_tasks(load, self.connections[self.config.connection], tables, self.config.writers)
+
+
+class _Pending(msgspec.Struct, frozen=True):
+    """A table that this attempt loads, and what the ledger had of it at the beginning."""
+
+    plan: TablePlan
+    state: TableState | None
 
 
 @contextmanager
@@ -122,10 +125,10 @@ def _require_utf8(connection: Connection) -> None:
 
 def _begin(
     connection: Connection, load: Load, plans: Sequence[TablePlan]
-) -> tuple[dict[TableName, TableReport], list[StagedTable]]:
-    """Refuse what can't be loaded before a row is read, and make staging for the rest."""
+) -> tuple[dict[TableName, TableReport], list[_Pending]]:
+    """What the ledger has already, and what is to be loaded. Refuses what can't be loaded before a row is read."""
     done: dict[TableName, TableReport] = {}
-    pending: list[tuple[TablePlan, TableState | None]] = []
+    pending: list[_Pending] = []
     stops: list[str] = []
     mismatches: list[str] = []
     for plan in plans:
@@ -144,7 +147,7 @@ def _begin(
             continue
         if not load.apply_ddl and observed.found is not None:
             stops += [f"{plan.source} needs {step.text}, and policies.ddl is stop" for step in steps if step.text]
-        pending.append((plan, observed.state))
+        pending.append(_Pending(plan, observed.state))
     if stops:
         raise PolicyStopError(
             "schema changes that a mirror does not follow by itself:\n- "
@@ -154,35 +157,43 @@ def _begin(
         )
     if mismatches:
         raise TargetMismatchError("\n".join(mismatches))
-    return done, [_make_staging(connection, load, number, *entry) for number, entry in enumerate(pending)]
+    return done, pending
 
 
-def _make_staging(
-    connection: Connection, load: Load, number: int, plan: TablePlan, state: TableState | None
-) -> StagedTable:
-    if not plan.pieces:
-        return StagedTable(plan, None)
-    name = f"stage_{load.attempt}_{number}"
-    ledger.note_staging(connection, name, _lock_of(load), plan.target)
+def _stages(plan: TablePlan, tasks: Sequence[StageTask]) -> list[str]:
+    """The staging tables of one table: one for each task that has rows of it."""
+    return sorted({piece.stage for task in tasks for piece in task.pieces if piece.table == plan.source})
+
+
+def _make_staging(connection: Connection, load: Load, entry: _Pending, stages: Sequence[str]) -> None:
     columns = []
-    for column in plan.columns:
-        default = mirror_table.default_of(plan, state, column.target)
+    for column in entry.plan.columns:
+        default = mirror_table.default_of(entry.plan, entry.state, column.target)
         parts = [sql.Identifier(column.staged), mirror_table.type_sql(stage_type(column.type))]
         if default is not None:
             parts += [sql.SQL("DEFAULT"), mirror_table.trusted(default)]
         columns.append(sql.SQL(" ").join(parts))
     columns.append(sql.SQL("{} bigint, {} boolean").format(sql.Identifier(COMMIT_TS), sql.Identifier(PUT)))
-    connection.execute(
-        sql.SQL("CREATE UNLOGGED TABLE {} ({})").format(
-            sql.Identifier(LEDGER_SCHEMA, name), sql.SQL(", ").join(columns)
+    for name in stages:
+        ledger.note_staging(connection, name, _lock_of(load), entry.plan.target)
+        connection.execute(
+            sql.SQL("CREATE UNLOGGED TABLE {} ({})").format(
+                sql.Identifier(LEDGER_SCHEMA, name), sql.SQL(", ").join(columns)
+            )
         )
+
+
+def _staged(plan: TablePlan, tasks: Sequence[StageTask], results: Sequence[StageResult]) -> Staged:
+    pieces = [piece for result in results for piece in result.pieces if piece.table == plan.source]
+    files = [file for piece in plan.pieces for file in piece.version.files]
+    return Staged(
+        stages=tuple(_stages(plan, tasks)),
+        events=sum(file.rows for file in files),
+        keys=sum(piece.staged for piece in pieces),
+        quarantined=sum(piece.quarantined for piece in pieces),
+        first_ts=min((file.min_commit_ts for file in files), default=0),
+        last_ts=max((file.max_commit_ts for file in files), default=0),
     )
-    return StagedTable(plan, name)
-
-
-def _staged(table: StagedTable, results: Sequence[StageResult]) -> Staged:
-    pieces = [piece for result in results for piece in result.pieces if piece.table == table.plan.source]
-    return Staged(table.stage, sum(piece.events for piece in pieces), sum(piece.quarantined for piece in pieces))
 
 
 def _refuse_shared_tables(plans: Sequence[TablePlan]) -> None:

@@ -44,6 +44,15 @@ def observe(connection: Connection, target: Relation) -> Observed:
     return Observed(found, ledger.state_of(connection, target), empty)
 
 
+def newest_commit_ts(connection: Connection, plan: TablePlan, observed: Observed) -> int:
+    """The newest commitTs (TSO) in a table that somebody else has filled; 0 where it has no row."""
+    if observed.empty:
+        return 0
+    name = sql.Identifier(plan.commit_ts)
+    row = connection.execute(sql.SQL("SELECT max({}) FROM {}").format(name, plan.target.sql)).fetchone()
+    return row[0] if row is not None and row[0] is not None else 0
+
+
 def unfollowed_changes(plan: TablePlan, state: TableState | None) -> list[str]:
     """The changes of the window that a mirror can't follow and that nobody has dealt with, one line each.
 

@@ -14,35 +14,37 @@ from ticdc_replay.domain.errors import PermanentError, UnrepresentableValueError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.targets.base import StoreAddress
 from ticdc_replay.targets.files import batch_rows, file_errors
+from ticdc_replay.targets.last_versions import read_winners, winning_rows
 from ticdc_replay.targets.postgres.errors import translate
 from ticdc_replay.targets.postgres.identifiers import LEDGER_SCHEMA
 from ticdc_replay.targets.postgres.settings import PostgresSettings
-from ticdc_replay.targets.postgres.staged_rows import StagePiece, columns_to_read, stage_rows, stage_schema
+from ticdc_replay.targets.postgres.staged_rows import StageFile, StagePiece, columns_to_read, stage_rows, stage_schema
 from ticdc_replay.targets.quarantine import Refused, ValueQuarantine, describe
 
 log = logging.getLogger(__name__)
 
+_SMALL_SAMPLE = "SET LOCAL default_statistics_target = 10"
+"""The merge needs to know how many rows are staged, and no more."""
 _INVALID_DATA = "22"
 """SQLSTATE class of values that the server refuses."""
 
 
 class StageTask(msgspec.Struct, frozen=True, kw_only=True):
-    """What one worker stages, over one connection and in one transaction."""
+    """What one worker stages, over one connection and in one transaction, into staging tables of its own."""
 
     number: int
     connection: Connection
     artifacts: StoreAddress
-    changelog_root: str
     quarantine: str | None
     """Name, below the artefacts, of the file for rows that the target can't hold; None where such a row stops the load."""
     pieces: tuple[StagePiece, ...]
 
 
 class StagedPiece(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the rows of one piece."""
+    """What became of the last versions in one piece."""
 
     table: TableName
-    events: int
+    staged: int
     quarantined: int
 
 
@@ -60,8 +62,8 @@ class _ServerRefusesValuesError(Exception):
 def stage(task: StageTask) -> StageResult:
     """Copy the rows of *task* into their staging tables; all of them, or none.
 
-    May run twice: rows that are staged twice are folded into one. Raises UnrepresentableValueError for a value the target
-    can't hold (where policy stops), TransientError when the target is away.
+    May run twice, even at the same time: each run empties its tables first, which waits for the other to end. Raises
+    UnrepresentableValueError for a value the target can't hold (where policy stops), TransientError when the target is away.
     """
     try:
         return _Stager(task, check_json=False).run()
@@ -81,20 +83,25 @@ class _Stager:
         self._task = task
         self._check_json = check_json
         self._settings = PostgresSettings(task.connection)
-        store = task.artifacts.open()
-        self._filesystem, base = store.arrow_filesystem()
-        self._root = f"{base}/{task.changelog_root}"
+        self._filesystem, self._root = task.artifacts.open().arrow_filesystem()
         self._quarantine: ValueQuarantine | None = None
         if task.quarantine is not None:
-            self._quarantine = ValueQuarantine(self._filesystem, base, task.quarantine)
+            self._quarantine = ValueQuarantine(self._filesystem, self._root, task.quarantine)
         self._failure: Exception | None = None
-        self._events = 0
+        self._staged = 0
         self._quarantined = 0
 
     def run(self) -> StageResult:
         try:
-            with self._settings.connect_bulk() as connection:
-                pieces = [self._stage_piece(connection, piece) for piece in self._task.pieces]
+            with self._settings.connect_bulk() as connection, connection.cursor() as cursor:
+                stages = {piece.stage: piece for piece in self._task.pieces}
+                for stage in stages:
+                    cursor.execute(f'TRUNCATE "{LEDGER_SCHEMA}"."{stage}"')
+                pieces = [self._stage_piece(cursor, piece) for piece in self._task.pieces]
+                cursor.execute(_SMALL_SAMPLE)
+                for stage, piece in stages.items():
+                    keys = ", ".join(column.staged for column in piece.columns if column.is_key)
+                    cursor.execute(f'ANALYZE "{LEDGER_SCHEMA}"."{stage}" ({keys})')
                 connection.commit()
         except adbc_driver_manager.Error as error:
             if self._failure is not None:
@@ -105,30 +112,33 @@ class _Stager:
             raise translated from error
         return StageResult(tuple(pieces), self._quarantine.close() if self._quarantine is not None else None)
 
-    def _stage_piece(self, connection: dbapi.Connection, piece: StagePiece) -> StagedPiece:
-        self._events, self._quarantined = 0, 0
+    def _stage_piece(self, cursor: dbapi.Cursor, piece: StagePiece) -> StagedPiece:
+        self._staged, self._quarantined = 0, 0
         reader = pa.RecordBatchReader.from_batches(stage_schema(piece), self._batches(piece))
-        with connection.cursor() as cursor:
-            cursor.adbc_ingest(piece.stage, reader, mode="append", db_schema_name=LEDGER_SCHEMA)
-        return StagedPiece(table=piece.table, events=self._events, quarantined=self._quarantined)
+        cursor.adbc_ingest(piece.stage, reader, mode="append", db_schema_name=LEDGER_SCHEMA)
+        return StagedPiece(table=piece.table, staged=self._staged, quarantined=self._quarantined)
 
     def _batches(self, piece: StagePiece) -> Iterator[pa.RecordBatch]:
         try:
-            for name in piece.files:
-                with file_errors(f"read {self._task.changelog_root}/{name}"):
-                    yield from self._file_batches(piece, name)
+            for entry in piece.files:
+                with file_errors(f"read {entry.name}"):
+                    yield from self._file_batches(piece, entry)
         except Exception as error:
             # ADBC would turn it into text: it is kept, and raised by ``run`` as what it is.
             self._failure = error
             raise
 
-    def _file_batches(self, piece: StagePiece, name: str) -> Iterator[pa.RecordBatch]:
-        with pq.ParquetFile(f"{self._root}/{name}", filesystem=self._filesystem) as file:
-            for batch in file.iter_batches(batch_rows(file.metadata), columns=columns_to_read(piece)):
+    def _file_batches(self, piece: StagePiece, entry: StageFile) -> Iterator[pa.RecordBatch]:
+        positions = read_winners(self._filesystem, self._root, piece.winners, entry.number)
+        if len(positions) == 0:
+            return
+        with pq.ParquetFile(f"{self._root}/{entry.name}", filesystem=self._filesystem) as file:
+            batches = file.iter_batches(batch_rows(file.metadata), columns=columns_to_read(piece))
+            for batch in winning_rows(batches, positions):
                 staged = stage_rows(batch, piece, self._check_json)
-                self._events += batch.num_rows
                 if staged.refused:
-                    self._set_aside(piece, name, batch, staged.refused)
+                    self._set_aside(piece, entry.name, batch, staged.refused)
+                self._staged += staged.rows.num_rows
                 yield staged.rows
 
     def _set_aside(self, piece: StagePiece, file: str, batch: pa.RecordBatch, refused: list[Refused]) -> None:

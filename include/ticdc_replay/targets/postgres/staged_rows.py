@@ -1,6 +1,6 @@
 """Changelog rows → rows of a staging table, a batch at a time. Pure: nothing here touches a database.
 
-Hot: runs over every row version; about 1 µs per row of 10 columns.
+Hot: runs over every row that is loaded; about 0.5 µs per row of 10 columns.
 """
 
 from typing import NamedTuple
@@ -9,7 +9,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ticdc_replay.changelog.fold import is_put, key_cells, last_versions, narrow, narrow_columns, place_of
+from ticdc_replay.changelog.fold import is_put, key_cells, narrow, narrow_columns, place_of
 from ticdc_replay.domain.errors import PermanentError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.targets.postgres.types import check_of, staged_arrow_type, staged_cells
@@ -29,8 +29,15 @@ class StageColumn(msgspec.Struct, frozen=True):
     is_key: bool
 
 
+class StageFile(msgspec.Struct, frozen=True):
+    """A data file, relative to the artefacts, and its number among the files that are folded together."""
+
+    name: str
+    number: int
+
+
 class StagePiece(msgspec.Struct, frozen=True, kw_only=True):
-    """Files of one schema version of one table, and the staging table they go to."""
+    """Files of one schema version of one table, and the staging table that their last versions go to."""
 
     table: TableName
     stage: str
@@ -38,12 +45,13 @@ class StagePiece(msgspec.Struct, frozen=True, kw_only=True):
     handle_key: tuple[str, ...]
     lacking: tuple[str, ...]
     """Columns of the mirror that these rows lack although no DDL tells why: a put must not come without them."""
-    files: tuple[str, ...]
-    """Relative to the changelog's root."""
+    files: tuple[StageFile, ...]
+    winners: tuple[str, ...]
+    """Where the positions of the last versions are (``targets.last_versions``)."""
 
 
 class StagedBatch(NamedTuple):
-    """The last version of each row of a batch, ready for COPY, and what had to be left out."""
+    """A batch ready for COPY, and what had to be left out."""
 
     rows: pa.RecordBatch
     refused: list[Refused]
@@ -62,36 +70,30 @@ def stage_schema(piece: StagePiece) -> pa.Schema:
 
 
 def stage_rows(batch: pa.RecordBatch, piece: StagePiece, check_json: bool) -> StagedBatch:
-    """*batch*, changelog rows of *piece*, folded and in the types of its staging table.
+    """*batch*, the last versions of some rows of *piece*, in the types of its staging table.
 
-    Values that the target can't hold are looked for before the fold, so that what is refused does not depend on how rows
-    are divided into batches. Raises PermanentError for a put that lacks columns.
+    Raises PermanentError for a put that lacks columns.
     """
-    rows = pa.Table.from_batches([batch])
-    put = is_put(rows)
-    _require_whole(rows, put, piece)
-    versions = narrow(rows, piece.handle_key, put)
+    put = is_put(batch)
+    _require_whole(batch, put, piece)
+    keys = narrow(batch, piece.handle_key, put)
     after = batch["after"]
     cells = {
-        column.source: key_cells(versions, column.source) if column.is_key else pc.struct_field(after, [column.source])
+        column.source: key_cells(keys, column.source) if column.is_key else pc.struct_field(after, [column.source])
         for column in piece.columns
     }
-    refused = _refused(rows, put, cells, piece, check_json)
+    refused = _refused(batch, put, cells, piece, check_json)
+    rows = [batch["_commit_ts"], put]
     if refused:
         bad = pa.array(sorted({entry.position for entry in refused}), pa.int64())
-        kept = pc.invert(pc.is_in(pa.array(range(rows.num_rows), pa.int64()), value_set=bad))
-        versions = versions.filter(kept)
+        kept = pc.invert(pc.is_in(pa.array(range(batch.num_rows), pa.int64()), value_set=bad))
+        rows = [array.filter(kept) for array in rows]
         cells = {name: array.filter(kept) for name, array in cells.items()}
-    last = last_versions(versions)
-    if len(last) < versions.num_rows:
-        versions = versions.take(last)
-        cells = {name: array.take(last) for name, array in cells.items()}
     arrays = [staged_cells(cells[column.source], column.type) for column in piece.columns]
-    arrays += [versions[name].combine_chunks() for name in ("commit_ts", "put")]
-    return StagedBatch(pa.RecordBatch.from_arrays(arrays, schema=stage_schema(piece)), refused)
+    return StagedBatch(pa.RecordBatch.from_arrays([*arrays, *rows], schema=stage_schema(piece)), refused)
 
 
-def _require_whole(rows: pa.Table, put: pa.BooleanArray, piece: StagePiece) -> None:
+def _require_whole(rows: pa.RecordBatch, put: pa.BooleanArray, piece: StagePiece) -> None:
     if piece.lacking and pc.any(put).as_py():
         position = pc.index(put, True).as_py()
         raise PermanentError(
@@ -111,7 +113,7 @@ def _require_whole(rows: pa.Table, put: pa.BooleanArray, piece: StagePiece) -> N
 
 
 def _refused(
-    rows: pa.Table, put: pa.BooleanArray, cells: dict[str, pa.Array], piece: StagePiece, check_json: bool
+    rows: pa.RecordBatch, put: pa.BooleanArray, cells: dict[str, pa.Array], piece: StagePiece, check_json: bool
 ) -> list[Refused]:
     refused: list[Refused] = []
     for column in piece.columns:

@@ -5,61 +5,68 @@ from operator import attrgetter
 
 import msgspec
 
-from ticdc_replay.changelog.index import DataFile
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.targets.base import Load
-from ticdc_replay.targets.postgres.plan import PlannedPiece, TablePlan
+from ticdc_replay.targets.last_versions import FoldFile, FoldGroup
+from ticdc_replay.targets.postgres.plan import TablePlan
 from ticdc_replay.targets.postgres.stage import StageTask
-from ticdc_replay.targets.postgres.staged_rows import StagePiece
+from ticdc_replay.targets.postgres.staged_rows import StageFile, StagePiece
 
 MIN_TASK_BYTES = 4 * 1024 * 1024
 """Below this size of Parquet one more connection costs more than it saves."""
 
 
 class _Share(msgspec.Struct):
-    files: list[tuple[int, DataFile]]
+    files: list[tuple[int, FoldFile]]
     bytes: int = 0
 
 
 def stage_tasks(
-    load: Load, connection: Connection, tables: Sequence[tuple[TablePlan, str]], writers: int
+    load: Load, connection: Connection, tables: Sequence[tuple[TablePlan, FoldGroup]], writers: int
 ) -> list[StageTask]:
-    """Tasks that stage the files of *tables* (each with its staging table): the largest files are dealt out first."""
-    pieces = [(plan, stage, piece) for plan, stage in tables for piece in plan.pieces]
-    files = [(number, file) for number, (_, _, piece) in enumerate(pieces) for file in piece.version.files]
-    total = sum(file.bytes for _, file in files)
+    """Tasks that stage the last versions of *tables*: the largest files are dealt out first.
+
+    Each task has a staging table of its own for each table it has files of.
+    """
+    files = [(number, entry) for number, (_, group) in enumerate(tables) for entry in group.files]
+    total = sum(entry.file.bytes for _, entry in files)
     shares = [_Share([]) for _ in range(max(1, min(writers, len(files), 1 + total // MIN_TASK_BYTES)))]
-    for number, file in sorted(files, key=lambda entry: (-entry[1].bytes, entry[1].name)):
+    for number, entry in sorted(files, key=lambda pair: (-pair[1].file.bytes, pair[1].file.name)):
         share = min(shares, key=attrgetter("bytes"))
-        share.files.append((number, file))
-        share.bytes += file.bytes
-    tasks = []
-    for task_number, share in enumerate(shares):
-        by_piece: dict[int, list[str]] = {}
-        for number, file in sorted(share.files, key=lambda entry: (entry[0], entry[1].name)):
-            by_piece.setdefault(number, []).append(f"{file.name}")
-        if by_piece:
-            tasks.append(
-                StageTask(
-                    number=task_number,
-                    connection=connection,
-                    artifacts=load.artifacts,
-                    changelog_root=load.changelog_root,
-                    quarantine=f"{load.folder}/quarantine/{task_number:03d}.parquet"
-                    if load.quarantine_values
-                    else None,
-                    pieces=tuple(_piece(*pieces[number], names) for number, names in by_piece.items()),
-                )
+        share.files.append((number, entry))
+        share.bytes += entry.file.bytes
+    return [
+        StageTask(
+            number=task,
+            connection=connection,
+            artifacts=load.artifacts,
+            quarantine=f"{load.folder}/quarantine/{task:03d}.parquet" if load.quarantine_values else None,
+            pieces=_pieces(load, tables, share, task),
+        )
+        for task, share in enumerate(shares)
+        if share.files
+    ]
+
+
+def _pieces(
+    load: Load, tables: Sequence[tuple[TablePlan, FoldGroup]], share: _Share, task: int
+) -> tuple[StagePiece, ...]:
+    by_version: dict[tuple[int, str], list[FoldFile]] = {}
+    for number, entry in sorted(share.files, key=lambda pair: (pair[0], pair[1].number)):
+        by_version.setdefault((number, entry.version.version), []).append(entry)
+    pieces = []
+    for (number, version), entries in by_version.items():
+        plan, group = tables[number]
+        planned = next(piece for piece in plan.pieces if piece.version.version == version)
+        pieces.append(
+            StagePiece(
+                table=plan.source,
+                stage=f"stage_{load.attempt}_{number}_{task}",
+                columns=planned.columns,
+                handle_key=plan.handle_key,
+                lacking=planned.lacking,
+                files=tuple(StageFile(f"{load.changelog_root}/{entry.file.name}", entry.number) for entry in entries),
+                winners=group.winners,
             )
-    return tasks
-
-
-def _piece(plan: TablePlan, stage: str, piece: PlannedPiece, files: list[str]) -> StagePiece:
-    return StagePiece(
-        table=plan.source,
-        stage=stage,
-        columns=piece.columns,
-        handle_key=plan.handle_key,
-        lacking=piece.lacking,
-        files=tuple(files),
-    )
+        )
+    return tuple(pieces)
