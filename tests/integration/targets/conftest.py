@@ -47,7 +47,7 @@ class Mirror:
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """The rows of *query*."""
-        with psycopg.connect(self.dsn) as connection:
+        with psycopg.connect(self.dsn, options="-c TimeZone=UTC") as connection:
             return connection.execute(query).fetchall()
 
     def execute(self, statement: str) -> None:

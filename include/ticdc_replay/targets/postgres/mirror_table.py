@@ -164,12 +164,9 @@ def _differences(plan: TablePlan, found: FoundTable, state: TableState | None) -
     if state is not None and state.source != plan.source:
         yield f"it is the mirror of {state.source}"
     commit_ts = found.column(plan.commit_ts)
-    if commit_ts is None or commit_ts.type != "bigint":
-        yield (
-            f"column {plan.commit_ts} bigint is missing"
-            if commit_ts is None
-            else (f"column {plan.commit_ts} is {commit_ts.type}, bigint is needed")
-        )
+    if commit_ts is None or (commit_ts.type, commit_ts.not_null) != ("bigint", True):
+        has = "missing" if commit_ts is None else commit_ts.type + (" NOT NULL" if commit_ts.not_null else "")
+        yield f"column {plan.commit_ts} is {has}; bigint NOT NULL is needed"
     if not plan.columns:
         return
     key = [column.target for column in plan.key]
