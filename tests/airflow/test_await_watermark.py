@@ -142,10 +142,9 @@ def test_a_watermark_that_does_not_come_is_not_waited_for_twice():
     from airflow.sdk import RetryAction
 
     from ticdc_replay.airflow.retries import retry_policy
-    from ticdc_replay.config.pipeline import RetriesSection
     from ticdc_replay.domain import errors
 
-    policy = retry_policy(RetriesSection(delay_seconds=45))
+    policy = retry_policy()
     actions = {
         kind: policy.evaluate(kind("x"), 1, 3).action
         for kind in (errors.WatermarkNotReachedError, errors.PolicyStopError, errors.TransientError, ValueError)
@@ -156,4 +155,3 @@ def test_a_watermark_that_does_not_come_is_not_waited_for_twice():
         errors.TransientError: RetryAction.RETRY,
         ValueError: RetryAction.DEFAULT,
     }
-    assert policy.evaluate(errors.CommitStateUnknownError("x"), 1, 3).retry_delay == timedelta(seconds=45)

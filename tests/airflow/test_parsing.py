@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -89,6 +89,18 @@ def test_the_dag_has_the_tasks_of_a_replay_in_their_order(parse):
     assert dag.get_task("load_lake").pool == "ticdc_replay_shop_lake"
     assert all(task.doc_md for task in dag.tasks)
     assert "mistyped is unknown to TiCDC" in dag.doc_md
+
+
+def test_errors_that_may_pass_are_tried_again_as_the_pipeline_says(parse, pipelines):
+    pipelines.add("shop", {"retries": {"attempts": 5, "delay_seconds": 45}})
+    tasks = {task.task_id: task for task in parse().dags["ticdc_replay_shop"].tasks}
+    assert {task.retries for task in tasks.values()} == {5}
+    assert {task.retry_delay for task in tasks.values()} == {timedelta(seconds=45)}
+    assert all(task.retry_exponential_backoff for task in tasks.values())
+    pipelines.add("shop", {"retries": {"attempts": 0}})
+    tasks = {task.task_id: task.retries for task in parse().dags["ticdc_replay_shop"].tasks}
+    assert tasks.pop("await_watermark") == 1, "a deferral may be failed by Airflow itself"
+    assert set(tasks.values()) == {0}
 
 
 def test_runs_are_windows_of_a_periodic_schedule(parse):

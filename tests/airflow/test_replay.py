@@ -13,7 +13,7 @@ import pytest
 from tests.airflow.stage import Stage
 from tests.conftest import s3_client_of
 
-pytestmark = [pytest.mark.airflow, pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.airflow, pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 class CommandLines(threading.Thread):

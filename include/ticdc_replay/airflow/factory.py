@@ -32,6 +32,7 @@ def build_dag(path: str | Path) -> DAG:
         doc_md=docs.dag(loaded),
         schedule=CronDataIntervalTimetable(schedule.cron, timezone=schedule.timezone),
         start_date=schedule.start,
+        end_date=schedule.end,
         catchup=schedule.catchup,
         max_active_runs=schedule.max_active_runs,
         is_paused_upon_creation=schedule.paused,
@@ -77,5 +78,5 @@ def _default_args(pipeline: Pipeline) -> dict[str, Any]:
         "retry_delay": timedelta(seconds=pipeline.retries.delay_seconds),
         "retry_exponential_backoff": True,
         "max_retry_delay": timedelta(minutes=30),
-        "retry_policy": retry_policy(pipeline.retries),
+        "retry_policy": retry_policy(),
     }

@@ -1,16 +1,12 @@
 """Which errors a task is tried again for."""
 
-from datetime import timedelta
-
 from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryRule
-
-from ticdc_replay.config.pipeline import RetriesSection
 
 _ERRORS = "ticdc_replay.domain.errors"
 
 
-def retry_policy(retries: RetriesSection) -> ExceptionRetryPolicy:
-    """Errors that a repeat can't mend fail the task at once, others are tried again after the pipeline's delay.
+def retry_policy() -> ExceptionRetryPolicy:
+    """Errors that a repeat can't mend fail the task at once, others are tried again as the task's own settings say.
 
     A watermark that did not come within its time is not waited for once more.
     """
@@ -29,7 +25,6 @@ def retry_policy(retries: RetriesSection) -> ExceptionRetryPolicy:
             RetryRule(
                 exception=f"{_ERRORS}.TransientError",
                 action=RetryAction.RETRY,
-                retry_delay=timedelta(seconds=retries.delay_seconds),
                 reason="The same attempt may succeed later",
             ),
         ],
