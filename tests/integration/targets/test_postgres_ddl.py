@@ -1,0 +1,246 @@
+"""Additive DDL is followed, in whatever order windows are loaded; everything else stops before a row is applied."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from tests.changelogs import Changelog, delete, put, table
+from tests.integration.targets.conftest import Mirror
+from ticdc_replay.domain.column_types import ColumnType
+from ticdc_replay.domain.errors import PermanentError, PolicyStopError, TargetMismatchError
+from ticdc_replay.domain.tables import TableName
+from ticdc_replay.schemas.ddl import definition_from_sql
+
+pytestmark = pytest.mark.integration
+
+INT = ColumnType("int", declared=True)
+BIGINT = ColumnType("bigint", declared=True)
+TEXT = ColumnType("varchar", length=20, declared=True)
+NAME = TableName("shop", "orders")
+KNOWN = definition_from_sql(NAME, "CREATE TABLE orders (id INT PRIMARY KEY, v VARCHAR(20))")
+V1 = table("shop.orders", {"id": INT, "v": TEXT}, valid_from=0)
+V2 = table("shop.orders", {"id": INT, "v": TEXT, "n": INT}, valid_from=150)
+ADD = "ALTER TABLE `orders` ADD COLUMN `n` INT NOT NULL DEFAULT 5"
+
+
+def first(artifacts: Path) -> Changelog:
+    return Changelog(artifacts, 0, 100).rows(V1, [put(10, id=1, v="a"), put(11, id=2, v="a"), put(12, id=3, v="a")])
+
+
+def second(artifacts: Path) -> Changelog:
+    """The window with the DDL, and rows from before and after it."""
+    window = Changelog(artifacts, 100, 200).knows(KNOWN).ddl(150, ADD)
+    window.rows(V1, [put(110, id=2, v="b"), put(150, id=4, v="b")])
+    return window.rows(V2, [put(151, id=5, v="b", n=None), put(160, id=6, v="b", n=9)])
+
+
+def third(artifacts: Path) -> Changelog:
+    return Changelog(artifacts, 200, 300).rows(V2, [put(210, id=3, v="c", n=7), delete(220, id=6)])
+
+
+END = [(1, "a", 5), (2, "b", 5), (3, "c", 7), (4, "b", 5), (5, "b", None)]
+ROWS = "SELECT id, v, n FROM shop.orders ORDER BY id"
+
+
+def test_rows_from_before_an_added_column_show_its_default(mirror: Mirror, artifacts: Path) -> None:
+    mirror.load(first(artifacts))
+    report = mirror.load_table(second(artifacts))
+    assert report.ddl == ("ADD COLUMN n integer DEFAULT '5'::integer",)
+    mirror.load(third(artifacts))
+    assert mirror.rows(ROWS) == END
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations([first, second, third])))
+def test_windows_around_an_added_column_may_come_in_any_order(mirror: Mirror, artifacts: Path, order: tuple) -> None:
+    for window in order:
+        mirror.load(window(artifacts))
+    assert mirror.rows(ROWS) == END
+    for window in order:
+        assert mirror.load_table(window(artifacts), reload=True).ddl == ()
+    assert mirror.rows(ROWS) == END
+
+
+def test_a_column_whose_ddl_is_not_loaded_yet_is_reported(mirror: Mirror, artifacts: Path) -> None:
+    mirror.load(first(artifacts))
+    report = mirror.load_table(third(artifacts))
+    assert report.ddl == (
+        "ADD COLUMN n integer; what older rows show is filled in when the window of its DDL is loaded",
+    )
+
+
+def test_a_window_with_ddl_and_no_rows_is_followed(mirror: Mirror, artifacts: Path) -> None:
+    mirror.load(first(artifacts))
+    mirror.load(Changelog(artifacts, 100, 200).knows(KNOWN).ddl(150, ADD))
+    assert mirror.rows(ROWS) == [(1, "a", 5), (2, "a", 5), (3, "a", 5)]
+    mirror.load(third(artifacts))
+    assert mirror.rows(ROWS) == [(1, "a", 5), (2, "a", 5), (3, "c", 7)]
+
+
+def test_ddl_that_was_seen_before_the_table_was_made_is_remembered(mirror: Mirror, artifacts: Path) -> None:
+    mirror.load(Changelog(artifacts, 100, 200).knows(KNOWN).ddl(150, ADD))
+    mirror.load(third(artifacts))
+    mirror.load(first(artifacts))
+    assert mirror.rows(ROWS) == [(1, "a", 5), (2, "a", 5), (3, "c", 7)]
+
+
+DEFAULTS = [
+    ("VARCHAR(9) NOT NULL DEFAULT 'it''s'", "it's"),
+    ("VARCHAR(9) NOT NULL", ""),
+    ("VARCHAR(9)", None),
+    ("DECIMAL(8,3) NOT NULL DEFAULT 1.5", "1.500"),
+    ("DATETIME(3) NOT NULL DEFAULT '2020-02-02 02:02:02.222'", "2020-02-02 02:02:02.222"),
+    ("ENUM('u','v') DEFAULT 'v'", "v"),
+    ("ENUM('u','v') NOT NULL", "u"),
+    ("SET('a','b') NOT NULL DEFAULT 'a,b'", "a,b"),
+    ("BINARY(3) NOT NULL DEFAULT 'ab'", "\\x616200"),
+    ("VARBINARY(9) NOT NULL DEFAULT X'00ff5c'", "\\x00ff5c"),
+    ("BIT(8) DEFAULT b'101'", "5"),
+    ("BIGINT UNSIGNED DEFAULT 18446744073709551615", "18446744073709551615"),
+    ("TIME(2) DEFAULT '-838:59:59'", "-838:59:59"),
+    ("DOUBLE DEFAULT -1.5", "-1.5"),
+]
+
+
+@pytest.mark.parametrize(("definition", "shown"), DEFAULTS)
+def test_defaults_of_every_type_are_filled_in(
+    mirror: Mirror, artifacts: Path, definition: str, shown: str | None
+) -> None:
+    mirror.load(first(artifacts))
+    window = Changelog(artifacts, 100, 200).knows(KNOWN).ddl(150, f"ALTER TABLE orders ADD COLUMN n {definition}")
+    mirror.load(window)
+    assert mirror.rows("SELECT DISTINCT n::text FROM shop.orders") == [(shown,)]
+
+
+UNKNOWN = [
+    ("DATETIME DEFAULT CURRENT_TIMESTAMP", "was decided by the server"),
+    ("TIMESTAMP NOT NULL DEFAULT '2020-01-01 00:00:00'", "was decided by the server"),
+    ("DATETIME NOT NULL DEFAULT '0000-00-00 00:00:00'", "PostgreSQL can't hold"),
+]
+
+
+@pytest.mark.parametrize(("definition", "why"), UNKNOWN)
+def test_a_default_that_nobody_can_tell_stops(mirror: Mirror, artifacts: Path, definition: str, why: str) -> None:
+    mirror.load(first(artifacts))
+    window = Changelog(artifacts, 100, 200).knows(KNOWN).ddl(150, f"ALTER TABLE orders ADD COLUMN n {definition}")
+    with pytest.raises(PolicyStopError, match=why):
+        mirror.load(window)
+
+
+def test_such_a_column_of_a_table_made_in_the_same_window_needs_no_default(mirror: Mirror, artifacts: Path) -> None:
+    moment = ColumnType("datetime", scale=0, declared=True)
+    window = Changelog(artifacts, 100, 200)
+    window.ddl(120, "CREATE TABLE orders (id INT PRIMARY KEY)")
+    window.ddl(150, "ALTER TABLE orders ADD COLUMN at DATETIME DEFAULT CURRENT_TIMESTAMP")
+    window.rows(table("shop.orders", {"id": INT, "at": moment}, valid_from=150), [put(160, id=1)])
+    mirror.load(window)
+    assert mirror.rows("SELECT id, at FROM shop.orders") == [(1, None)]
+
+
+def test_a_widened_column_and_key_hold_larger_values(mirror: Mirror, artifacts: Path) -> None:
+    mirror.load(first(artifacts))
+    mirror.load(Changelog(artifacts, 100, 150).rows(V1, [delete(110, id=2)]))
+    wide = table("shop.orders", {"id": BIGINT, "v": TEXT}, valid_from=170)
+    window = Changelog(artifacts, 150, 200).knows(KNOWN).ddl(170, "ALTER TABLE orders MODIFY COLUMN id BIGINT NOT NULL")
+    window.rows(V1, [put(160, id=1, v="b")]).rows(wide, [put(180, id=2**40, v="b"), delete(190, id=2**41)])
+    report = mirror.load_table(window)
+    assert report.ddl == ("ALTER COLUMN id TYPE bigint",)
+    older = Changelog(artifacts, 140, 150).rows(V1, [put(145, id=2, v="back"), put(145, id=1, v="older")])
+    mirror.load(older)
+    assert mirror.rows("SELECT id, v FROM shop.orders ORDER BY id") == [(1, "b"), (2, "back"), (3, "a"), (2**40, "b")]
+
+
+def test_widening_that_an_unloaded_window_brought_is_followed(mirror: Mirror, artifacts: Path) -> None:
+    mirror.load(first(artifacts))
+    wide = table("shop.orders", {"id": INT, "v": TEXT, "n": BIGINT}, valid_from=190)
+    mirror.load(second(artifacts))
+    mirror.load(Changelog(artifacts, 200, 300).rows(wide, [put(210, id=1, v="c", n=2**40)]))
+    assert mirror.rows("SELECT n FROM shop.orders WHERE id = 1") == [(2**40,)]
+
+
+STOPPING = [
+    ("TRUNCATE TABLE orders", "the table was truncated"),
+    ("DROP TABLE orders", "the table was dropped"),
+    ("DROP DATABASE shop", "dropped with its database"),
+    ("RENAME TABLE orders TO old_orders", "the table was renamed to shop.old_orders"),
+    ("RENAME TABLE new_orders TO orders", "the table was renamed from shop.new_orders"),
+    ("ALTER TABLE orders DROP COLUMN v", "the column v was dropped"),
+    ("ALTER TABLE orders RENAME COLUMN v TO w", "renamed to w"),
+    ("ALTER TABLE orders MODIFY COLUMN v INT", "changed from"),
+    ("ALTER TABLE orders MODIFY COLUMN id TINYINT NOT NULL", "changed from int to tinyint"),
+    ("ALTER TABLE orders DROP PRIMARY KEY, ADD PRIMARY KEY (v)", "identified by v"),
+    ("ALTER TABLE orders TRUNCATE PARTITION p1", "rows went without events"),
+    ("ALTER TABLE orders EXCHANGE PARTITION p1 WITH TABLE other", "rows were exchanged"),
+    ("ALTER TABLE orders SOMETHING NEW", "not understood"),
+]
+
+
+@pytest.mark.parametrize(("query", "why"), STOPPING)
+def test_ddl_that_row_events_do_not_carry_stops_before_a_row_is_applied(
+    mirror: Mirror, artifacts: Path, query: str, why: str
+) -> None:
+    mirror.load(first(artifacts))
+    window = Changelog(artifacts, 100, 200).knows(KNOWN).ddl(150, query).rows(V1, [put(110, id=1, v="b")])
+    with pytest.raises(PolicyStopError, match=rf"shop.orders at 150 \(.*\): .*{why}"):
+        mirror.load(window)
+    assert mirror.rows("SELECT v FROM shop.orders WHERE id = 1") == [("a",)]
+
+
+def test_whoever_dealt_with_it_raises_the_floor_and_goes_on(mirror: Mirror, artifacts: Path) -> None:
+    mirror.load(first(artifacts))
+    window = Changelog(artifacts, 100, 200).knows(KNOWN).ddl(150, "TRUNCATE TABLE orders")
+    window.rows(V1, [put(110, id=1, v="b"), put(150, id=8, v="b"), put(160, id=9, v="b")])
+    mirror.execute("TRUNCATE shop.orders; UPDATE _ticdc_replay.tables SET floor_ts = 151")
+    mirror.load(window)
+    assert mirror.rows("SELECT id, v FROM shop.orders") == [(9, "b")]
+
+
+NEUTRAL = [
+    "ALTER TABLE orders ADD INDEX i (v)",
+    "ALTER TABLE orders ALTER COLUMN v SET DEFAULT 'x'",
+    "ALTER TABLE orders COMMENT = 'x'",
+    "ALTER TABLE orders ADD PARTITION (PARTITION p VALUES LESS THAN (5000))",
+    "ALTER TABLE orders AUTO_INCREMENT = 500",
+    "ALTER TABLE orders ADD COLUMN g INT AS (id + 1) VIRTUAL",
+]
+
+
+@pytest.mark.parametrize("query", NEUTRAL)
+def test_ddl_that_leaves_rows_alone_changes_nothing(mirror: Mirror, artifacts: Path, query: str) -> None:
+    mirror.load(first(artifacts))
+    window = Changelog(artifacts, 100, 200).knows(KNOWN).ddl(150, query).rows(V1, [put(160, id=1, v="b")])
+    report = mirror.load_table(window)
+    assert (report.ddl, report.upserted) == ((), 1)
+
+
+def test_by_policy_additive_ddl_stops_too(mirror: Mirror, artifacts: Path) -> None:
+    mirror.load(first(artifacts), ddl="stop")
+    with pytest.raises(PolicyStopError, match=r"shop.orders needs ADD COLUMN n integer .* and policies.ddl is stop"):
+        mirror.load(second(artifacts), ddl="stop")
+    assert mirror.rows("SELECT count(*) FROM information_schema.columns WHERE table_schema = 'shop'") == [(3,)]
+
+
+def test_columns_that_differ_without_a_ddl_are_not_guessed(mirror: Mirror, artifacts: Path) -> None:
+    wire = ColumnType("varchar")
+    full = table("shop.orders", {"id": INT, "v": wire})
+    lesser = table("shop.orders", {"id": INT})
+    mirror.load(Changelog(artifacts, 0, 100).rows(full, [put(10, id=1, v="a")]).rows(lesser, [delete(20, id=2)]))
+    assert mirror.rows("SELECT id, v FROM shop.orders") == [(1, "a")]
+    with pytest.raises(PermanentError, match=r"rows of shop.orders lack v, .* no DDL tells why"):
+        mirror.load(Changelog(artifacts, 100, 200).rows(full, [put(110, id=1)]).rows(lesser, [put(120, id=2)]))
+    with pytest.raises(TargetMismatchError, match="column v is not in the rows of the window"):
+        mirror.load(Changelog(artifacts, 200, 300).rows(lesser, [put(210, id=2)]))
+
+
+def test_a_mirror_that_only_knew_deletes_learns_its_columns_later(mirror: Mirror, artifacts: Path) -> None:
+    wire = table("shop.orders", {"id": INT})
+    mirror.load(Changelog(artifacts, 100, 200).rows(wire, [delete(110, id=1)]))
+    mirror.load(Changelog(artifacts, 200, 300).rows(V1, [put(210, id=2, v="x")]))
+    assert mirror.rows("SELECT id, v FROM shop.orders") == [(2, "x")]
+
+
+def test_a_key_that_changes_within_the_window_stops(mirror: Mirror, artifacts: Path) -> None:
+    other = table("shop.orders", {"id": INT, "v": TEXT}, key=["v"], valid_from=150)
+    window = Changelog(artifacts, 100, 200).rows(V1, [put(110, id=1, v="a")]).rows(other, [put(160, id=2, v="b")])
+    with pytest.raises(PolicyStopError, match="rows are identified by id and v"):
+        mirror.load(window)
