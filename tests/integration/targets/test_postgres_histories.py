@@ -1,0 +1,94 @@
+"""Random histories, cut into windows and files at random, applied in any order and more than once, give the table that the
+versions give when each is applied once in order."""
+
+import random
+from collections.abc import Callable
+from itertools import pairwise
+from typing import NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.changelogs import Changelog, Row, table
+from tests.integration.targets.conftest import Mirror
+from ticdc_replay.domain.column_types import ColumnType
+
+pytestmark = pytest.mark.integration
+
+INT = ColumnType("bigint", declared=True)
+TEXT = ColumnType("varchar", length=20, declared=True)
+ORDERS = table("shop.orders", {"a": INT, "b": TEXT, "v": INT}, key=["a", "b"], unique=[["v"]])
+LAST_TS = 12
+
+VERSIONS = st.lists(
+    st.builds(
+        lambda ts, put, a, b, v: Row("update" if put else "delete", ts, {"a": a, "b": b, **({"v": v} if put else {})}),
+        st.integers(1, LAST_TS),
+        st.booleans(),
+        st.integers(0, 2),
+        st.sampled_from(["x", "X"]),
+        st.integers(0, 3),
+    ),
+    min_size=1,
+    max_size=30,
+    unique_by=lambda row: (row.commit_ts, row.op, row.cells["a"], row.cells["b"]),
+)
+
+
+class Plan(NamedTuple):
+    """How a history is applied: the ends of the windows, the order of loads (some twice), files per window."""
+
+    cuts: list[int]
+    order: list[int]
+    again: list[bool]
+    files: int
+
+
+PLANS = st.integers(1, 4).flatmap(
+    lambda windows: st.builds(
+        Plan,
+        st.lists(st.integers(2, LAST_TS), min_size=windows - 1, max_size=windows - 1, unique=True),
+        st.permutations(range(windows)),
+        st.lists(st.booleans(), min_size=windows, max_size=windows),
+        st.integers(1, 3),
+    )
+)
+
+
+def applied_in_order(versions: list[Row]) -> list[tuple[int, str, int, int]]:
+    rows = {}
+    for version in sorted(versions, key=lambda row: (row.commit_ts, row.op != "delete")):
+        key = (version.cells["a"], version.cells["b"])
+        rows.pop(key, None)
+        if version.op != "delete":
+            rows[key] = (version.cells["v"], version.commit_ts)
+    return sorted((*key, *rest) for key, rest in rows.items())
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(versions=VERSIONS, plan=PLANS, shuffled=st.randoms())
+def test_any_cut_and_order_gives_one_table(
+    make_database: Callable[[], str],
+    tmp_path_factory: pytest.TempPathFactory,
+    versions: list[Row],
+    plan: Plan,
+    shuffled: random.Random,
+) -> None:
+    mirror, folder = Mirror(make_database()), tmp_path_factory.mktemp("history")
+    shuffled.shuffle(versions)
+    windows = [
+        Changelog(folder, start, end).rows(ORDERS, inside, files=plan.files)
+        if (inside := [row for row in versions if start <= row.commit_ts < end])
+        else Changelog(folder, start, end)
+        for start, end in pairwise([0, *sorted(plan.cuts), LAST_TS + 1])
+    ]
+    for number in plan.order:
+        mirror.load(windows[number])
+    for number, again in zip(plan.order, plan.again, strict=True):
+        if again:
+            mirror.load(windows[number], reload=True)
+    assert mirror.rows("SELECT a, b, v, _commit_ts FROM shop.orders ORDER BY a, b") == applied_in_order(versions)
+    tombstones = mirror.rows("SELECT tombstones FROM _ticdc_replay.tables")[0][0]
+    both = f'SELECT count(*) FROM shop.orders JOIN _ticdc_replay."{tombstones}" USING (a, b)'
+    assert mirror.rows(both) == [(0,)]
