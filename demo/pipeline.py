@@ -33,6 +33,7 @@ tables: ["shop.*", "devlarge.*"]
 schedule:
   cron: "0 * * * *"
   start: {start}
+  end: {end}
   max_active_runs: 2
 targets:
   - name: warehouse
@@ -46,7 +47,7 @@ targets:
 
 def pipeline_yaml(artifacts: Path, lake: Path, schema: Path) -> str:
     """The pipeline file; artefacts and the lake are folders of this machine. *schema* is the JSON Schema for editors."""
-    first = contents.summary()["windows"][0]["from"]
+    windows = contents.summary()["windows"]
     return PIPELINE.format(
         name=NAME,
         topic=TOPIC,
@@ -54,7 +55,8 @@ def pipeline_yaml(artifacts: Path, lake: Path, schema: Path) -> str:
         prefix=PREFIX.rstrip("/"),
         artifacts=artifacts,
         lake=lake,
-        start=first,
+        start=windows[0]["from"],
+        end=windows[-1]["from"],
         schema=schema,
     )
 

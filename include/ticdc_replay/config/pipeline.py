@@ -63,6 +63,7 @@ class ScheduleSection(Section):
     )
     timezone: Zone = Field("UTC", description="IANA zone in which the cron expression is read")
     start: Moment = Field(description="First interval: an ISO 8601 moment with zone, such as 2026-03-01T00:00:00Z")
+    end: Moment | None = Field(None, description="No interval starts after this moment: for changefeeds that ended")
     catchup: bool = Field(
         False, description="Run every interval since `start`; else only from the time of unpausing on"
     )
