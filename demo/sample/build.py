@@ -1,4 +1,6 @@
-"""Makes ``data/`` from the captures in ``tests/captures``: ``python -m demo.sample.build``. The result is committed.
+"""Makes ``data/`` from captures: ``python -m demo.sample.build <folder>``, which holds ``classic/`` and ``expected/``.
+
+The result is committed, the workload capture is not (5 MB); ``tests/captures/README.md`` says what captures are.
 
 Rows and DDL are real TiCDC bytes: every event's value is untouched; in its key the commitTs is another one, in its claim-check
 location the store and name. What a changefeed does around them is done again, because rows of two captures become one changefeed:
@@ -11,7 +13,7 @@ import gzip
 import hashlib
 import json
 import shutil
-import tempfile
+import sys
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
@@ -22,9 +24,7 @@ from demo.sample import contents, expected, open_protocol
 from demo.sample.history import LOGICAL_BITS, Change, read_changes, spread
 from demo.sample.open_protocol import DDL, Event
 from demo.sample.sender import Delivery, Sender, with_offsets
-from ticdc_replay.captures import unpack
 
-CAPTURES = Path(__file__).resolve().parents[2] / "tests" / "captures"
 TOPIC = "shop-changes"
 PARTITIONS = 3
 MAX_BATCH_SIZE = 16
@@ -202,17 +202,13 @@ def _write_lines(path: Path, values: Iterable[dict[str, Any]]) -> None:
     path.write_bytes(gzip.compress(content, 9, mtime=0) if path.suffix == ".gz" else content)
 
 
-def build(data: Path) -> None:
-    """Make the sample in the folder *data*, which is emptied first."""
-    with tempfile.TemporaryDirectory() as workshop:
-        captures = Path(workshop)
-        for archive in sorted(CAPTURES.glob("*.tar.xz")):
-            unpack(archive, captures)
-        changes = history(captures)
-        objects = ClaimChecks(captures / "classic" / "open-claim-check" / "objects")
-        sender = send(changes, objects)
-        write(data, sender, objects, captures)
-        expected.write(data, captures, changes, sender.messages, windows())
+def build(captures: Path, data: Path) -> None:
+    """Make the sample of *captures* in the folder *data*, which is emptied first."""
+    changes = history(captures)
+    objects = ClaimChecks(captures / "classic" / "open-claim-check" / "objects")
+    sender = send(changes, objects)
+    write(data, sender, objects, captures)
+    expected.write(data, captures, changes, sender.messages, windows())
 
 
 def windows() -> list[tuple[int, int]]:
@@ -222,4 +218,4 @@ def windows() -> list[tuple[int, int]]:
 
 
 if __name__ == "__main__":
-    build(contents.DATA)
+    build(Path(sys.argv[1]), contents.DATA)

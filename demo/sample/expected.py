@@ -14,7 +14,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from demo.sample import open_protocol
-from demo.sample.history import LOGICAL_BITS, Change, read_changes
+from demo.sample.history import LOGICAL_BITS, Change, read_changes, read_lines
 from demo.sample.open_protocol import DDL, RESOLVED, Event
 from demo.sample.sender import Message
 
@@ -44,10 +44,10 @@ def write(
 ) -> None:
     """Write both files into *data*."""
     _check_operations(captures)
-    large_events = list(_large_events(captures, changes))
+    large_events, cleared = _large_events(captures, changes)
     orders = [change for change in changes if _is_order(change.event)]
     rows = sorted(
-        [*_orders_rows(captures, orders), *_large_rows(large_events)],
+        [*_orders_rows(captures, orders), *_large_rows(large_events, cleared)],
         key=lambda row: (row["schema"], row["table"], json.dumps(row["key"])),
     )
     content = b"".join(json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode() + b"\n" for row in rows)
@@ -112,7 +112,7 @@ def _orders_rows(captures: Path, orders: Sequence[Change]) -> Iterator[Row]:
     last = {change.event.head["rid"]: change for change in orders}
     alive = {key for key, change in last.items() if operation(change.event) != "delete"}
     found = set()
-    for state in _lines(captures / "expected" / "orders.final_state.jsonl"):
+    for state in read_lines(captures / "expected" / "orders.final_state.jsonl.gz"):
         key = int(state["o_id"])
         if key not in last:
             continue
@@ -140,31 +140,42 @@ def _orders_cell(name: str, value: Any) -> Row:
     return cell
 
 
-def _large_events(captures: Path, changes: Sequence[Change]) -> Iterator[Row]:
+def _large_events(captures: Path, changes: Sequence[Change]) -> tuple[list[Row], list[Row]]:
+    """Row events of the sample, with their new commitTs, and those of the capture after the sample's end."""
     moved = {change.event.head["ts"]: change.ts for change in changes if not _is_order(change.event)}
-    for event in _lines(captures / "expected" / "large.jsonl"):
-        if event["type"] != "ddl" and event["commit_ts"] in moved:
-            yield event | {"commit_ts": moved[event["commit_ts"]]}
+    rows = [event for event in read_lines(captures / "expected" / "large.jsonl.gz") if event["type"] != "ddl"]
+    taken = [event | {"commit_ts": moved[event["commit_ts"]]} for event in rows if event["commit_ts"] in moved]
+    return taken, [event for event in rows if event["commit_ts"] not in moved]
 
 
-def _large_rows(events: Iterable[Row]) -> Iterator[Row]:
+def _large_rows(events: Iterable[Row], cleared: Iterable[Row]) -> Iterator[Row]:
     rows: dict[tuple[str, str], Row] = {}
     # In one commit a delete comes first: a changed key is a delete and an insert.
     for event in sorted(events, key=lambda event: (event["commit_ts"], event["type"] != "delete", event["seq"])):
-        image = event.get("pre") if event["type"] == "delete" else event["columns"]
-        key = {name: image[name]["value"] for name in event["handle_key"]}
-        place = (event["table"], json.dumps(key))
+        image = event["pre"] if event["type"] == "delete" else event["columns"]
+        place = _place(event, image)
         if event["type"] == "delete":
             del rows[place]
         else:
             rows[place] = {
                 "schema": event["schema"],
                 "table": event["table"],
-                "key": key,
+                "key": _key(event, image),
                 "commit_ts": event["commit_ts"],
                 "columns": image,
             }
+    # What the capture deletes after the sample's end was selected just before: the row with the columns added since.
+    for event in cleared:
+        rows[_place(event, event["pre"])]["columns"] = event["pre"]
     yield from rows.values()
+
+
+def _place(event: Row, image: Row) -> tuple[str, str]:
+    return event["table"], json.dumps(_key(event, image))
+
+
+def _key(event: Row, image: Row) -> dict[str, str]:
+    return {name: image[name]["value"] for name in event["handle_key"]}
 
 
 def _check_operations(captures: Path) -> None:
@@ -179,11 +190,6 @@ def _check_operations(captures: Path) -> None:
 
 def _is_order(event: Event) -> bool:
     return event.head.get("tbl") == "orders" and event.head["t"] == open_protocol.ROW
-
-
-def _lines(path: Path) -> Iterator[Row]:
-    with path.open(encoding="utf-8") as lines:
-        yield from map(json.loads, lines)
 
 
 def _iso(ts: int) -> str:

@@ -1,5 +1,6 @@
 """What happened upstream: the events of two captures as one history, moved to the hours of the sample."""
 
+import gzip
 import hashlib
 import json
 import random
@@ -7,7 +8,7 @@ from base64 import b64decode
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from demo.sample import open_protocol
 from demo.sample.open_protocol import DDL, ROW, Event
@@ -32,21 +33,25 @@ def read_changes(capture: Path, keep: Callable[[Event], bool]) -> Iterator[tuple
     """Row and DDL events of a capture that *keep* wants: old commitTs, first delivery, further deliveries; in send order."""
     first: dict[tuple[str, bytes], Event] = {}
     copies: dict[tuple[str, bytes], list[Event]] = defaultdict(list)
-    with (capture / "messages.jsonl").open(encoding="utf-8") as lines:
-        for line in lines:
-            message = json.loads(line)
-            for event in open_protocol.split(b64decode(message["key_b64"]), b64decode(message["value_b64"])):
-                head = event.head
-                if head["t"] not in (ROW, DDL) or not keep(event):
-                    continue
-                head.pop("ccl", None)
-                identity = (json.dumps(head), event.value)
-                if identity in first:
-                    copies[identity].append(event)
-                else:
-                    first[identity] = event
+    for message in read_lines(capture / "messages.jsonl.gz"):
+        for event in open_protocol.split(b64decode(message["key_b64"]), b64decode(message["value_b64"])):
+            head = event.head
+            if head["t"] not in (ROW, DDL) or not keep(event):
+                continue
+            head.pop("ccl", None)
+            identity = (json.dumps(head), event.value)
+            if identity in first:
+                copies[identity].append(event)
+            else:
+                first[identity] = event
     for identity, event in first.items():
         yield event.head["ts"], event, tuple(copies[identity])
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The JSON lines of a gzip file."""
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        yield from map(json.loads, lines)
 
 
 def spread(old: Sequence[int], start_ms: int, end_ms: int, exact_ms: Sequence[int]) -> dict[int, int]:
