@@ -91,7 +91,9 @@ class PoliciesSection(Section):
     quarantine: Literal["stop", "continue"] = Field("stop", description="Messages that can't be decoded")
     unproven: Literal["stop", "allow"] = Field("stop", description="Windows whose completeness can't be shown")
     handle_key_only: Literal["stop", "quarantine"] = Field("stop", description="Rows without a whole copy")
-    claim_check_missing: Literal["stop", "quarantine"] = Field("stop", description="Claim-check objects that are missing or not usable")
+    claim_check_missing: Literal["stop", "quarantine"] = Field(
+        "stop", description="Claim-check objects that are missing or not usable"
+    )
     target_value: Literal["stop", "quarantine"] = Field("stop", description="Values that a target can't hold")
     ddl: Literal["apply", "stop"] = Field("apply", description="Additive DDL; each other kind always stops")
 
