@@ -91,4 +91,7 @@ def _as_text(name: str, mysql_type: str) -> sql.Composable:
 
 
 def _expected(cell: dict[str, Any]) -> str | None:
-    return cell["value_utc"] if cell["mysql_type"].startswith("timestamp") else cell["value"]
+    if cell["value"] is None:
+        return None
+    text: str = cell["value_utc" if cell["mysql_type"].startswith("timestamp") else "value"]
+    return text
