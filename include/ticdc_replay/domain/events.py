@@ -90,10 +90,11 @@ class Reference(msgspec.Struct, frozen=True):
 class RowEvent(NamedTuple):
     """One change of one row.
 
-    ``ordinal`` counts the events of a message from 0. ``after`` is None for a delete, ``before`` None for an insert or where
-    the wire has no old image. ``partial`` marks images that lack columns of the row (handle-key-only, unresolved claim check,
-    key-only delete). ``large`` tells why, when TiCDC reduced the message; after the claim-check object was fetched, ``partial`` is False and ``reference`` stays.
-    ``before_unknown`` names columns whose old value the wire garbled (Open of the new architecture, updated-columns mode).
+    ``ordinal`` counts the events of a message from 0. ``after`` is None for a delete, ``before`` None for an insert or
+    where the wire has no old image. ``partial`` marks images that lack columns of the row (handle-key-only, unresolved
+    claim check, key-only delete). ``large`` tells why, when TiCDC reduced the message; after the claim-check object was
+    fetched, ``partial`` is False and ``reference`` stays. ``before_unknown`` names columns whose old value the wire garbled
+    (Open of the new architecture, updated-columns mode).
     ``fingerprint`` is a 128-bit hash of the event's own bytes: equal for byte-equal copies.
     """
 
