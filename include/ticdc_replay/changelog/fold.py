@@ -68,21 +68,32 @@ def key_cells(narrowed: pa.Table, name: str) -> pa.Array:
 def last_versions(narrowed: pa.Table) -> pa.Int64Array:
     """The positions, in ascending order, of the last version of each row in what ``narrow`` made.
 
-    Runs over every row version: about 0.2 µs each where keys are distinct.
+    Hot: runs over every row version, about 0.15 µs each.
     """
     if narrowed.num_rows == 0:
         return pa.array([], pa.int64())
     high, low = _hash_halves(narrowed["hash"])
-    order = np.argsort(high, kind="stable")
-    sorted_high = high[order]
-    same = sorted_high[1:] == sorted_high[:-1]
-    repeated = np.zeros(len(order), dtype=bool)
-    repeated[1:] |= same
-    repeated[:-1] |= same
-    single, several = order[~repeated], order[repeated]
-    if len(several):
-        single = np.concatenate([single, _last_of_repeated(narrowed, high, low, several)])
-    return pa.array(np.sort(single), pa.int64())
+    commit_ts = narrowed["commit_ts"].to_numpy().astype(np.uint64)
+    version = commit_ts << np.uint64(1) | narrowed["put"].to_numpy().astype(np.uint64)
+    order = np.argsort(high)
+    grouped = high[order]
+    begins = np.concatenate([[True], grouped[1:] != grouped[:-1]])
+    if begins.all():
+        return pa.array(np.arange(len(order)), pa.int64())
+    starts = np.flatnonzero(begins)
+    sizes = np.diff(starts, append=len(order))
+    newest = np.repeat(np.maximum.reduceat(version[order], starts), sizes)
+    winners = order[version[order] == newest]
+    pairs = np.flatnonzero(~begins)
+    first, second = order[pairs - 1], order[pairs]
+    if not (
+        len(winners) == len(starts)
+        and np.array_equal(low[first], low[second])
+        and _all_keys_equal(narrowed, first, second)
+    ):
+        several = np.repeat(sizes > 1, sizes)
+        winners = np.concatenate([order[~several], _last_by_cells(narrowed, version, order[several])])
+    return pa.array(np.sort(winners), pa.int64())
 
 
 def place_of(rows: pa.Table | pa.RecordBatch, position: int) -> str:
@@ -91,37 +102,22 @@ def place_of(rows: pa.Table | pa.RecordBatch, position: int) -> str:
     return f"{row['_topic']}[{row['_partition']}]@{row['_offset']}, event {row['_index']}"
 
 
-def _last_of_repeated(
-    narrowed: pa.Table, high: npt.NDArray[np.uint64], low: npt.NDArray[np.uint64], several: Indices
-) -> Indices:
-    """The winners among the rows *several*, which share the first half of their hash with another row."""
-    taken = narrowed.select(["commit_ts", "put"]).take(pa.array(several, pa.int64()))
-    commit_ts, put = (taken[name].to_numpy() for name in ("commit_ts", "put"))
-    ordered = several[np.lexsort((put, commit_ts, low[several], high[several]))]
-    first, second = ordered[:-1], ordered[1:]
-    same_hash = (high[first] == high[second]) & (low[first] == low[second])
-    pairs = np.flatnonzero(same_hash)
-    if _all_keys_equal(narrowed, first[pairs], second[pairs]):
-        last: Indices = ordered[np.append(~same_hash, True)]
-        return last
-    return _last_by_cells(narrowed, ordered)
-
-
 def _all_keys_equal(narrowed: pa.Table, first: Indices, second: Indices) -> bool:
     """Whether each row of *first* has the key of its peer in *second*. A null cell is unequal: its value is elsewhere."""
-    left, right = (narrowed.take(pa.array(positions, pa.int64())) for positions in (first, second))
+    cells = narrowed.select([name for name in narrowed.column_names if name.startswith(_CELL)])
+    left, right = (cells.take(pa.array(positions, pa.int64())) for positions in (first, second))
     return all(
-        pc.all(pc.fill_null(pc.equal(left[name], right[name]), False), min_count=0).as_py()
-        for name in narrowed.column_names
-        if name.startswith(_CELL)
+        pc.all(pc.fill_null(pc.equal(*columns), False), min_count=0).as_py()
+        for columns in zip(left.columns, right.columns, strict=True)
     )
 
 
-def _last_by_cells(narrowed: pa.Table, ordered: Indices) -> Indices:
-    """The winners among the rows *ordered* by version, told apart by cells and exact texts.
+def _last_by_cells(narrowed: pa.Table, version: npt.NDArray[np.uint64], several: Indices) -> Indices:
+    """The winners among the rows *several*, told apart by cells and exact texts; of equal versions the last one.
 
     Slow, and rarely needed: for collisions of the hash, and for key cells that the typed column can't hold.
     """
+    ordered = several[np.lexsort((several, version[several]))]
     names = [name for name in narrowed.column_names if name.startswith(_CELL)]
     taken = narrowed.take(pa.array(ordered, pa.int64())).select([*names, "put", "exact"]).to_pylist()
     last: dict[Any, int] = {}

@@ -148,17 +148,16 @@ _INSERT = """
 INSERT INTO {target} ({names}, {commit_ts})
 SELECT {staged}, f.{ts} FROM {folded} f WHERE f.{put}
 """
-_INSERT_UNLESS_NEWER = (
-    _INSERT
-    + """
+_UNLESS_NEWER = """
 AND NOT EXISTS (SELECT FROM {tombstones} t WHERE {same_row})
 ON CONFLICT ({key_names}) DO NOTHING
 """
-)
 _BURY = """
 INSERT INTO {tombstones} AS old ({key_names}, {commit_ts})
-SELECT {staged_key}, f.{ts} FROM {folded} f
-WHERE NOT f.{put} AND NOT EXISTS (SELECT FROM {target} t WHERE {same_row})
+SELECT {staged_key}, f.{ts} FROM {folded} f WHERE NOT f.{put}
+"""
+_UNLESS_ALIVE = "AND NOT EXISTS (SELECT FROM {target} t WHERE {same_row})"
+_OR_LATER = """
 ON CONFLICT ({key_names}) DO UPDATE SET {commit_ts} = excluded.{commit_ts}
 WHERE old.{commit_ts} <= excluded.{commit_ts}
 """
@@ -210,15 +209,15 @@ class _Merge:
                 "who wrote them should have raised floor_ts in _ticdc_replay.tables. Load the window with `reload`, "
                 "which compares with each row"
             ) from error
-        return _Counts(upserted, deleted, self._run(_BURY))
+        return _Counts(upserted, deleted, self._run(_BURY + _OR_LATER))
 
     def any_age(self) -> _Counts:
         """Merge versions that may be older than what the mirror or a tombstone has."""
         self._run(_REPLACE)
         deleted = self._run(_DELETE)
         self._run(_REVIVE)
-        upserted = self._run(_INSERT_UNLESS_NEWER)
-        return _Counts(upserted, deleted, self._run(_BURY))
+        upserted = self._run(_INSERT + _UNLESS_NEWER)
+        return _Counts(upserted, deleted, self._run(_BURY + _UNLESS_ALIVE + _OR_LATER))
 
     def _run(self, statement: LiteralString) -> int:
         return self._connection.execute(sql.SQL(statement).format(**self._parts)).rowcount
