@@ -186,6 +186,22 @@ def test_ddl_that_row_events_do_not_carry_stops_before_a_row_is_applied(
     assert mirror.rows("SELECT v FROM shop.orders WHERE id = 1") == [("a",)]
 
 
+def test_a_dropped_database_stops_for_tables_that_decode_did_not_know(mirror: Mirror, artifacts: Path) -> None:
+    mirror.load(first(artifacts))
+    window = Changelog(artifacts, 100, 200).ddl(120, "ALTER DATABASE shop CHARACTER SET utf8mb4", table="shop")
+    mirror.load(window)
+    window = Changelog(artifacts, 200, 300).ddl(250, "DROP DATABASE shop", table="shop")
+    with pytest.raises(PolicyStopError, match=r"shop.orders at 250 .*: the table was dropped with its database"):
+        mirror.load(window)
+
+
+def test_a_ddl_may_spell_a_column_in_other_letter_case(mirror: Mirror, artifacts: Path) -> None:
+    mirror.load(first(artifacts))
+    window = Changelog(artifacts, 100, 200).knows(KNOWN).ddl(150, "ALTER TABLE Orders ADD COLUMN N INT DEFAULT 5")
+    mirror.load(window.rows(V1, [put(110, id=4, v="b")]).rows(V2, [put(160, id=5, v="b", n=6)]))
+    assert mirror.rows("SELECT id, n FROM shop.orders ORDER BY id") == [(1, 5), (2, 5), (3, 5), (4, 5), (5, 6)]
+
+
 def test_whoever_dealt_with_it_raises_the_floor_and_goes_on(mirror: Mirror, artifacts: Path) -> None:
     mirror.load(first(artifacts))
     window = Changelog(artifacts, 100, 200).knows(KNOWN).ddl(150, "TRUNCATE TABLE orders")

@@ -26,11 +26,6 @@ def tombstone_table(schema: str, table: str) -> str:
     return fit(f"tombstones_{hashlib.sha256(f'{schema}.{table}'.encode()).hexdigest()[:12]}_{table}")
 
 
-def index_name(table: str, columns: tuple[str, ...]) -> str:
-    """Name of the ordinary index that stands for a secondary unique key."""
-    return fit(f"{table}_{'_'.join(columns)}_idx")
-
-
 class Relation:
     """A table by schema and name, for statements and for people."""
 

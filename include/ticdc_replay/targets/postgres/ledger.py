@@ -149,6 +149,18 @@ def state_of(connection: Connection, target: Relation) -> TableState | None:
     return TableState(source, row[2], row[3], row[4], tombstones, columns)
 
 
+def mirrors_of(connection: Connection, source_schema: str) -> list[tuple[TableName, int]]:
+    """The tables of the upstream's database *source_schema* that have mirrors, with the floor of each (TSO)."""
+    found = connection.execute(
+        _sql(
+            "SELECT source_schema, source_table, floor_ts FROM {schema}.tables WHERE lower(source_schema) = lower(%s) "
+            "ORDER BY source_table"
+        ),
+        [source_schema],
+    )
+    return [(TableName(schema, table), floor_ts) for schema, table, floor_ts in found]
+
+
 def add_table(
     connection: Connection, target: Relation, source: TableName, tombstones: Relation, newest_ts: int
 ) -> None:

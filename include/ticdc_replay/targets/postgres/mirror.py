@@ -15,6 +15,7 @@ from psycopg import sql
 
 from ticdc_replay.domain.errors import PermanentError, PolicyStopError, TargetMismatchError
 from ticdc_replay.domain.tables import TableName
+from ticdc_replay.domain.tso import describe
 from ticdc_replay.targets.base import Execute, Load, Loaded, TableReport, Target
 from ticdc_replay.targets.config import PostgresTarget
 from ticdc_replay.targets.last_versions import FoldGroup, fold_groups, found_last_versions
@@ -129,7 +130,7 @@ def _begin(
     """What the ledger has already, and what is to be loaded. Refuses what can't be loaded before a row is read."""
     done: dict[TableName, TableReport] = {}
     pending: list[_Pending] = []
-    stops: list[str] = []
+    stops = _dropped_databases(connection, load)
     mismatches: list[str] = []
     for plan in plans:
         report = None
@@ -158,6 +159,18 @@ def _begin(
     if mismatches:
         raise TargetMismatchError("\n".join(mismatches))
     return done, pending
+
+
+def _dropped_databases(connection: Connection, load: Load) -> list[str]:
+    """Mirrors of a database that the window drops, where decode did not know the table and so could not tell."""
+    told = {(change.commit_ts, change.table) for change in load.index.changes}
+    return [
+        f"{table} at {describe(ddl.commit_ts)}: the table was dropped with its database"
+        for ddl in load.index.ddl
+        if not ddl.table and (ddl.commit_ts, TableName(ddl.schema, "")) not in told
+        for table, floor_ts in ledger.mirrors_of(connection, ddl.schema)
+        if ddl.commit_ts >= floor_ts and (ddl.commit_ts, table) not in told
+    ]
 
 
 def _stages(plan: TablePlan, tasks: Sequence[StageTask]) -> list[str]:

@@ -11,7 +11,7 @@ from ticdc_replay.domain.errors import TargetMismatchError
 from ticdc_replay.domain.tso import describe
 from ticdc_replay.targets.postgres import ledger
 from ticdc_replay.targets.postgres.catalog import FoundTable, find_table
-from ticdc_replay.targets.postgres.identifiers import LEDGER_SCHEMA, Relation, index_name, tombstone_table
+from ticdc_replay.targets.postgres.identifiers import LEDGER_SCHEMA, Relation, tombstone_table
 from ticdc_replay.targets.postgres.ledger import TableState
 from ticdc_replay.targets.postgres.plan import AddedColumn, PlannedColumn, TablePlan
 from ticdc_replay.targets.postgres.types import holds
@@ -195,11 +195,7 @@ def _create(plan: TablePlan, state: TableState | None) -> Iterator[Step]:
     statement = sql.SQL("CREATE TABLE {} ({})").format(plan.target.sql, sql.SQL(", ").join(definitions))
     yield Step(statement, f"CREATE TABLE {plan.target}")
     for columns in plan.unique_keys:
-        yield Step(
-            sql.SQL("CREATE INDEX {} ON {} ({})").format(
-                sql.Identifier(index_name(plan.target.table, columns)), plan.target.sql, _names(columns)
-            )
-        )
+        yield Step(sql.SQL("CREATE INDEX ON {} ({})").format(plan.target.sql, _names(columns)))
 
 
 def tombstones(plan: TablePlan) -> Relation:

@@ -6,7 +6,7 @@ from psycopg import sql
 from ticdc_replay.changelog.index import TableVersion
 from ticdc_replay.domain.column_types import BINARY_TYPES, CHARACTER_TYPES, ColumnType
 from ticdc_replay.domain.errors import PolicyStopError, TargetMismatchError
-from ticdc_replay.domain.tables import TableName
+from ticdc_replay.domain.tables import Column, TableName
 from ticdc_replay.schemas.changes import BreakingChange, ColumnAdded, ColumnWidened, TableChanges, TableCreated
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.config import PostgresTarget
@@ -107,7 +107,7 @@ def plan_table(load: Load, config: PostgresTarget, table: TableName) -> TablePla
     handle_key = _one_handle_key(table, versions)
     columns = _columns(table, versions, config.commit_ts_column) if handle_key else ()
     added = _added(changes, columns)
-    widened = _widened(changes)
+    widened = _widened(changes, columns)
     followed = [version.schema.valid_from for version in versions]
     followed += [column.commit_ts for column in added] + [column.commit_ts for column in widened]
     newest = versions[-1] if versions else None
@@ -208,28 +208,32 @@ def _index_bytes(column_type: ColumnType) -> int:
 
 
 def _added(changes: list[TableChanges], columns: tuple[PlannedColumn, ...]) -> tuple[AddedColumn, ...]:
-    types = {column.source.casefold(): column for column in columns}
     added = {}
     for entry in changes:
         for change in entry.changes:
-            if not isinstance(change, ColumnAdded):
-                continue
-            column = types.get(change.column.name.casefold())
-            target = column.target if column is not None else fit(change.column.name)
-            type_name = column.type if column is not None else pg_type(change.column.type)
-            fill, unknown = _fill(change, type_name)
-            added[target] = AddedColumn(target, type_name, entry.commit_ts, fill, unknown)
+            if isinstance(change, ColumnAdded):
+                column = _planned(change.column, columns)
+                fill, unknown = _fill(change, column.type)
+                added[column.target] = AddedColumn(column.target, column.type, entry.commit_ts, fill, unknown)
     return tuple(added.values())
 
 
-def _widened(changes: list[TableChanges]) -> tuple[WidenedColumn, ...]:
-    widened = {
-        fit(change.after.name): WidenedColumn(fit(change.after.name), pg_type(change.after.type), entry.commit_ts)
-        for entry in changes
-        for change in entry.changes
-        if isinstance(change, ColumnWidened)
-    }
+def _widened(changes: list[TableChanges], columns: tuple[PlannedColumn, ...]) -> tuple[WidenedColumn, ...]:
+    widened = {}
+    for entry in changes:
+        for change in entry.changes:
+            if isinstance(change, ColumnWidened):
+                target = _planned(change.after, columns).target
+                widened[target] = WidenedColumn(target, pg_type(change.after.type), entry.commit_ts)
     return tuple(widened.values())
+
+
+def _planned(column: Column, columns: tuple[PlannedColumn, ...]) -> PlannedColumn:
+    """The planned column that a DDL means; it may spell the name in other letter case than the rows."""
+    for planned in columns:
+        if planned.source.casefold() == column.name.casefold():
+            return planned
+    return PlannedColumn(column.name, fit(column.name), "", pg_type(column.type))
 
 
 def _fill(change: ColumnAdded, type_name: str) -> tuple[str | None, str | None]:
