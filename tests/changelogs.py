@@ -141,6 +141,8 @@ class Changelog:
         """Write the index, and the job that loads it into *target*."""
         self.write()
         settings: dict[str, Any] = {
+            "artifacts": self.folder.as_uri(),
+            "artifacts_connection": None,
             "tables": ("*.*",),
             "target_value": "stop",
             "ddl": "apply",
@@ -150,8 +152,6 @@ class Changelog:
         return LoadJob(
             library_version="0",
             pipeline="pipeline",
-            artifacts=self.folder.as_uri(),
-            artifacts_connection=None,
             index=f"{changelog_root(self.run_hash)}/{INDEX}",
             run_hash=self.run_hash,
             window=self.window,

@@ -1,0 +1,68 @@
+"""How the files of a load are divided among connections."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.changelogs import Changelog, put, table
+from ticdc_replay.changelog.index import ChangelogIndex
+from ticdc_replay.domain.column_types import ColumnType
+from ticdc_replay.domain.connections import Connection
+from ticdc_replay.targets.base import Load, StoreAddress
+from ticdc_replay.targets.config import PostgresTarget
+from ticdc_replay.targets.last_versions import fold_groups
+from ticdc_replay.targets.postgres import tasks
+from ticdc_replay.targets.postgres.plan import plan_table
+from ticdc_replay.targets.postgres.stage import StageTask
+
+INT = ColumnType("bigint", declared=True)
+
+
+def tasks_of(index: ChangelogIndex, writers: int) -> list[StageTask]:
+    load = Load(
+        index=index,
+        tables=tuple(index.table_names()),
+        named=frozenset(),
+        artifacts=StoreAddress("file:///artifacts", None),
+        target="mirror",
+        attempt="0" * 16,
+        quarantine_values=False,
+        apply_ddl=True,
+        reload=False,
+    )
+    config = PostgresTarget(type="postgres", name="mirror", connection="target")
+    groups = fold_groups(load, load.tables)
+    plans = [plan_table(load, config, group.table) for group in groups]
+    return tasks.stage_tasks(load, Connection("target", "postgres"), list(zip(plans, groups, strict=True)), writers)
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> ChangelogIndex:
+    changelog = Changelog(tmp_path, 0, 100)
+    changelog.rows(table("s.big", {"id": INT}), [put(10, id=at) for at in range(40)], files=8)
+    return changelog.rows(table("s.small", {"id": INT}), [put(10, id=1)]).write()
+
+
+def staged_files(found: list[StageTask]) -> list[str]:
+    return sorted(file.name for task in found for piece in task.pieces for file in piece.files)
+
+
+@pytest.mark.parametrize("writers", [1, 3, 100])
+def test_every_file_is_staged_once_over_at_most_as_many_connections_as_allowed(
+    index: ChangelogIndex, monkeypatch: pytest.MonkeyPatch, writers: int
+) -> None:
+    monkeypatch.setattr(tasks, "MIN_TASK_BYTES", 1)
+    found = tasks_of(index, writers)
+    assert len(found) == min(writers, 9)
+    names = [f"runs/{index.run_hash}/{file.name}" for version in index.tables for file in version.files]
+    assert staged_files(found) == sorted(names)
+
+
+def test_no_two_tasks_share_a_staging_table(index: ChangelogIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "MIN_TASK_BYTES", 1)
+    stages = [{piece.stage for piece in task.pieces} for task in tasks_of(index, 3)]
+    assert sum(map(len, stages)) == len(set.union(*stages))
+
+
+def test_a_small_load_takes_one_connection(index: ChangelogIndex) -> None:
+    assert len(tasks_of(index, 4)) == 1

@@ -1,0 +1,67 @@
+"""Which PostgreSQL types hold which, and names that fit."""
+
+import itertools
+
+import pytest
+
+from ticdc_replay.domain.column_types import ColumnType
+from ticdc_replay.targets.postgres.identifiers import fit, tombstone_table
+from ticdc_replay.targets.postgres.types import holds, pg_type, wider
+
+WIDENINGS = [
+    ("smallint", "integer"),
+    ("integer", "bigint"),
+    ("bigint", "numeric(20,0)"),
+    ("bigint", "numeric"),
+    ("numeric(10,2)", "numeric(12,4)"),
+    ("numeric(10,2)", "numeric"),
+    ("real", "double precision"),
+    ("timestamp(0) without time zone", "timestamp(3) without time zone"),
+    ("timestamp(3) with time zone", "timestamp with time zone"),
+]
+OTHERS = [
+    ("bigint", "double precision"),
+    ("bigint", "numeric(18,0)"),
+    ("numeric(10,2)", "numeric(10,4)"),
+    ("numeric", "numeric(65,30)"),
+    ("text", "bytea"),
+    ("text", "json"),
+    ("integer", "text"),
+    ("date", "timestamp(0) without time zone"),
+    ("timestamp(3) without time zone", "timestamp(3) with time zone"),
+]
+
+
+@pytest.mark.parametrize(("narrow", "wide"), WIDENINGS)
+def test_a_wider_type_holds_a_narrower_one_and_not_the_reverse(narrow: str, wide: str) -> None:
+    assert holds(wide, narrow)
+    assert not holds(narrow, wide)
+    assert wider(narrow, wide) == wider(wide, narrow) == wide
+
+
+@pytest.mark.parametrize(("first", "second"), OTHERS)
+def test_types_that_would_alter_a_value_do_not_stand_in_for_each_other(first: str, second: str) -> None:
+    assert not holds(second, first)
+    assert wider(first, second) in (None, first)
+
+
+def test_holding_is_transitive() -> None:
+    types = sorted({name for pair in [*WIDENINGS, *OTHERS] for name in pair})
+    for first, second, third in itertools.product(types, repeat=3):
+        if holds(first, second) and holds(second, third):
+            assert holds(first, third), (first, second, third)
+
+
+def test_fraction_digits_nobody_told_are_all_of_them() -> None:
+    assert pg_type(ColumnType("datetime")) == "timestamp without time zone"
+    assert pg_type(ColumnType("datetime", scale=0, declared=True)) == "timestamp(0) without time zone"
+
+
+def test_names_of_more_than_63_bytes_are_shortened_and_stay_different() -> None:
+    assert fit("x" * 63) == "x" * 63
+    long_names = ["x" * 64, "x" * 63 + "y", "表" * 30, "表" * 29 + "a"]
+    fitted = [fit(name) for name in long_names]
+    assert len(set(fitted)) == len(fitted)
+    assert all(len(name.encode()) <= 63 for name in fitted)
+    assert fitted == [fit(name) for name in long_names]
+    assert len(tombstone_table("s" * 64, "表" * 21).encode()) <= 63
