@@ -80,7 +80,7 @@ def run(console: Console, system: System) -> bool:
         return False
     outcome = Outcome(read_reports(system, api, runs), verify(system.warehouse))
     report.show(console, outcome)
-    return outcome.equal
+    return outcome.right
 
 
 def await_dag(api: AirflowApi) -> None:

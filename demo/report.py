@@ -8,6 +8,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from demo.sample import contents
 from demo.verify import TableCheck
 from ticdc_replay.domain import tso
 from ticdc_replay.stages.publish import RunReport
@@ -20,9 +21,19 @@ class Outcome(NamedTuple):
     checks: Sequence[TableCheck]
 
     @property
-    def equal(self) -> bool:
-        """Whether every table is as expected."""
-        return all(check.equal for check in self.checks)
+    def miscounted(self) -> list[str]:
+        """Windows with more or fewer row versions than upstream committed, one line each."""
+        expected = {window.from_ts: window.row_versions for window in contents.windows()}
+        return [
+            f"{_clock(report.window.from_ts)}: {report.events.written} row versions, {expected[report.window.from_ts]} expected"
+            for report in self.reports
+            if report.events.written != expected[report.window.from_ts]
+        ]
+
+    @property
+    def right(self) -> bool:
+        """Whether every window and every table is as expected."""
+        return not self.miscounted and all(check.equal for check in self.checks)
 
 
 def read_report(content: bytes) -> RunReport:
@@ -37,10 +48,12 @@ def show(console: Console, outcome: Outcome) -> None:
     for check in outcome.checks:
         for difference in check.differences:
             console.print(f"  {check.table} {difference}", style="red", markup=False)
-    if outcome.equal:
+    for line in outcome.miscounted:
+        console.print(f"  {line}", style="red", markup=False)
+    if outcome.right:
         console.print("The tables equal the expected state, cell for cell.", style="bold green")
     else:
-        console.print("The tables differ from the expected state.", style="bold red")
+        console.print("The result differs from the expected state.", style="bold red")
 
 
 def _windows(reports: Sequence[RunReport]) -> Table:
@@ -63,9 +76,9 @@ def _windows(reports: Sequence[RunReport]) -> Table:
         events = report.events
         table.add_row(
             f"{_clock(report.window.from_ts)}-{_clock(report.window.to_ts)}",
-            " ".join(f"{part.partition}:{part.start}-{part.end}" for part in report.ranges),
+            "\n".join(f"{part.partition}: {part.start}-{part.end}" for part in report.ranges),
             *(f"{number:,}" for number in (report.messages.consumed, events.rows, events.outside_window)),
-            *(f"{number:,}" for number in (events.duplicates, events.claim_checks_resolved)),
+            *(f"{number:,}" for number in (events.duplicates, events.written, events.claim_checks_resolved)),
             f"{sum(report.quarantine_reasons.values()):,}",
             *(f"{target.applied:,}" for target in report.targets),
         )

@@ -38,6 +38,11 @@ class SampleWindow(NamedTuple):
     ddl: int
     claim_checked: int
 
+    @property
+    def row_versions(self) -> int:
+        """Row versions of all tables."""
+        return sum(count for kinds in self.tables.values() for count in kinds.values())
+
 
 class SampleRow(NamedTuple):
     """One row at the end. ``columns``: name → cell in the form of the captures (``value`` and its companions)."""

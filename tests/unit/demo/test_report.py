@@ -1,0 +1,60 @@
+"""The demo's verdict is about windows and tables alike."""
+
+import io
+from datetime import UTC, datetime
+
+import pytest
+from rich.console import Console
+
+from demo import report
+from demo.sample import contents
+from demo.verify import TableCheck
+from ticdc_replay.changelog.index import EventCounts, MessageCounts
+from ticdc_replay.domain.messages import OffsetRange
+from ticdc_replay.domain.window import Window
+from ticdc_replay.stages.publish import RunReport
+
+GOOD = TableCheck("shop.orders", 3002, True, ())
+
+
+def run_report(window, written):
+    return RunReport(
+        pipeline="shop",
+        window=Window(window.from_ts, window.to_ts),
+        input_hash="i",
+        run_hash="r",
+        ranges=(OffsetRange("shop-changes", 0, 5, 99),),
+        watermark=window.to_ts,
+        messages=MessageCounts(consumed=94),
+        events=EventCounts(rows=written, written=written),
+        quarantine_reasons={},
+        targets=(),
+        published_at=datetime.now(UTC),
+    )
+
+
+def shown(outcome):
+    text = io.StringIO()
+    report.show(Console(file=text, width=140), outcome)
+    return text.getvalue()
+
+
+def test_all_windows_and_tables_right_is_said_so():
+    outcome = report.Outcome([run_report(window, window.row_versions) for window in contents.windows()], [GOOD])
+    assert outcome.right
+    assert "The tables equal the expected state, cell for cell." in shown(outcome)
+
+
+@pytest.mark.parametrize("missing", [1, -1])
+def test_a_window_with_other_counts_is_named(missing):
+    window = contents.windows()[1]
+    outcome = report.Outcome([run_report(window, window.row_versions - missing)], [GOOD])
+    assert not outcome.right
+    assert f"01:00: {window.row_versions - missing} row versions, {window.row_versions} expected" in shown(outcome)
+
+
+def test_a_table_that_differs_is_shown_with_the_cell():
+    bad = TableCheck("shop.orders", 3001, False, ("{'o_id': '6'}: amount is '1.00', '2.00' expected",))
+    outcome = report.Outcome([], [GOOD, bad])
+    assert not outcome.right
+    assert "shop.orders {'o_id': '6'}: amount is '1.00', '2.00' expected" in shown(outcome)
