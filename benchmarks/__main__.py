@@ -106,7 +106,12 @@ class Benchmark:
         messages.clear()
         manifest = pin_everything(self.bootstrap, TOPIC, self.artifacts)
         self._parts(manifest.ranges())
-        spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+        spark = (
+            SparkSession.builder.master("local[2]")
+            .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
+            .getOrCreate()
+        )
         spark.sparkContext.setLogLevel("ERROR")
         self._replay(open_session("bench"), manifest)
         spark.stop()

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from ticdc_replay.changelog.convert import rows_to_batch
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.decode.collector import no_cycle_search
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.events import RowEvent
 from ticdc_replay.domain.messages import OffsetRange, RawMessage
@@ -41,7 +42,8 @@ def prepare(bootstrap: str, parts: list[OffsetRange], changefeed: Changefeed, hi
 
 def decode(changefeed: Changefeed, history: SchemaHistory) -> int:
     """Decode the kept messages to Arrow, as a split does but without identities; the number of rows."""
-    return sum(batch.num_rows for batch in _decode(changefeed, history))
+    with no_cycle_search():
+        return sum(batch.num_rows for batch in _decode(changefeed, history))
 
 
 def write(path: str) -> int:

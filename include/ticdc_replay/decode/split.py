@@ -12,6 +12,7 @@ from ticdc_replay.changelog.index import Ddl, EventCounts, MessageCounts
 from ticdc_replay.changelog.side_files import SideFile
 from ticdc_replay.changelog.writer import ChangelogWriter, Located
 from ticdc_replay.codecs.registry import codec_for
+from ticdc_replay.decode.collector import no_cycle_search
 from ticdc_replay.decode.filter import TableFilter
 from ticdc_replay.decode.quarantine import Quarantine, about_row
 from ticdc_replay.decode.sparse_index import SparseIndex
@@ -50,9 +51,10 @@ def decode_split(
     """
     decoder = SplitDecoder(split, job, window, history, connections)
     settings = KafkaSettings.from_connection(connections[job.kafka_connection])
-    for messages in read_range(settings, split.range):
-        decoder.add(messages)
-    return decoder.finish(buckets)
+    with no_cycle_search():
+        for messages in read_range(settings, split.range):
+            decoder.add(messages)
+        return decoder.finish(buckets)
 
 
 class SplitDecoder:

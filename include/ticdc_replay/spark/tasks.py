@@ -1,6 +1,8 @@
 """Runs one function over many tasks on the executors, and brings its errors back as what they are."""
 
+import logging
 import re
+import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -8,6 +10,8 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from ticdc_replay.domain.errors import PermanentError, TicdcReplayError, TransientError
+
+log = logging.getLogger(__name__)
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -36,7 +40,9 @@ def run_tasks(spark: SparkSession, work: Callable[[Task], Result], tasks: Sequen
             return error
 
     context.setJobDescription(name)
+    begin = time.perf_counter()
     outcomes = context.parallelize(tasks, len(tasks)).map(guarded).collect()
+    log.info("%s: %d tasks in %.1f s", name, len(tasks), time.perf_counter() - begin)
     errors = [outcome for outcome in outcomes if isinstance(outcome, TicdcReplayError)]
     if errors:
         raise next((error for error in errors if isinstance(error, PermanentError)), errors[0])
