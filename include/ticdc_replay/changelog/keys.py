@@ -7,6 +7,7 @@ be found bucket by bucket, in any order and on any number of workers, without re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -54,10 +55,10 @@ class Copy(NamedTuple):
 
 
 class Keys:
-    """Collects the copies of one split by column; about 0.4 µs per row."""
+    """Collects the copies of one split, batch by batch; about 0.5 µs per row."""
 
     def __init__(self) -> None:
-        self._columns: list[list[Any]] = [[] for _ in SCHEMA]
+        self._batches: list[pa.RecordBatch] = []
 
     def add(
         self,
@@ -71,47 +72,38 @@ class Keys:
         file: str,
         first_position: int,
     ) -> None:
-        """Add rows that stand one after the other in *file*, from *first_position* on."""
+        """Add rows of one partition that stand one after the other in *file*, from *first_position* on."""
         count = len(ids)
-        parts: tuple[Sequence[Any], ...] = (
-            ids,
-            fingerprints,
-            [whole] * count,
-            [message.topic for message in messages],
-            [message.partition for message in messages],
-            [message.offset for message in messages],
-            ordinals,
-            halves,
-            [file] * count,
-            range(first_position, first_position + count),
-        )
-        for column, part in zip(self._columns, parts, strict=True):
-            column.extend(part)
+        same = np.zeros(count, np.int32)
+        arrays = [
+            pa.array(ids, pa.binary(16)),
+            pa.array(fingerprints, pa.binary(16)),
+            pa.repeat(pa.scalar(whole), count),
+            pa.DictionaryArray.from_arrays(same, [messages[0].topic]),
+            pa.repeat(pa.scalar(messages[0].partition, pa.int32()), count),
+            pa.array([message.offset for message in messages], pa.int64()),
+            pa.array(ordinals, pa.int32()),
+            pa.array(halves, pa.int8()),
+            pa.DictionaryArray.from_arrays(same, [file]),
+            pa.array(np.arange(first_position, first_position + count)),
+        ]
+        self._batches.append(pa.RecordBatch.from_arrays(arrays, schema=SCHEMA))
 
     def write(self, filesystem: Any, root: str, name: str, buckets: int) -> str | None:
         """Write the file *name* with one row group per bucket, in order; its name, or None where there is no row."""
-        ids = self._columns[0]
-        if not ids:
+        if not self._batches:
             return None
-        arrays = [
-            pa.array(column, field.type.value_type).dictionary_encode() if pa.types.is_dictionary(field.type)
-            else pa.array(column, field.type)
-            for column, field in zip(self._columns, SCHEMA, strict=True)
-        ]  # fmt: skip
-        table = pa.Table.from_arrays(arrays, schema=SCHEMA)
-        bucket_of = pa.array([bucket(row_id, buckets) for row_id in ids], pa.int32())
+        table = pa.Table.from_batches(self._batches, SCHEMA).unify_dictionaries()
+        ids = table["id"].combine_chunks()
+        first_bytes = np.frombuffer(ids.buffers()[1], np.uint8, len(ids) * 16, ids.offset * 16).reshape(-1, 16)
+        bucket_of = (first_bytes[:, 0].astype(np.int32) << 8 | first_bytes[:, 1]) % buckets
         path = f"{root}/{name}"
         filesystem.create_dir(path.rpartition("/")[0], recursive=True)
         with pq.ParquetWriter(path, SCHEMA, filesystem=filesystem, compression="zstd", compression_level=1) as writer:
             for number in range(buckets):
-                part = table.filter(pc.equal(bucket_of, number)) if buckets > 1 else table
+                part = table.filter(pa.array(bucket_of == number))
                 writer.write_table(part, row_group_size=max(1, part.num_rows))
         return name
-
-
-def bucket(row_id: bytes, buckets: int) -> int:
-    """The bucket of the identity *row_id*, from 0 to *buckets* - 1."""
-    return (row_id[0] << 8 | row_id[1]) % buckets
 
 
 def read_bucket(filesystem: Any, root: str, names: Sequence[str], number: int, buckets: int) -> pa.Table:

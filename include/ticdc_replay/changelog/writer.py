@@ -148,14 +148,19 @@ class ChangelogWriter:
 
         The identity of a row of a table without key is None.
         """
-        shapes: dict[Shape, list[Located]] = {}
+        shapes: dict[Shape, tuple[list[Located], list[Image]]] = {}
         for located in rows:
-            shapes.setdefault(_identifying_image(located).shape, []).append(located)
+            row = located.row
+            image = row.after if row.after is not None else row.before
+            assert image is not None, "a row event has an image"
+            members, images = shapes.setdefault(image.shape, ([], []))
+            members.append(located)
+            images.append(image)
         ordered: list[Located] = []
         ids: list[VersionId | None] = []
         rejected: list[Rejected] = []
-        for shape, members in shapes.items():
-            keys, unreadable = key_columns(shape, [_identifying_image(located) for located in members])
+        for shape, (members, images) in shapes.items():
+            keys, unreadable = key_columns(shape, images)
             if unreadable:
                 rejected += [Rejected(members[at], CELL_MISMATCH, why) for at, why in sorted(unreadable.items())]
                 members = [located for at, located in enumerate(members) if at not in unreadable]
@@ -243,12 +248,6 @@ class ChangelogWriter:
 
     def _close_file(self, resolved: ResolvedSchema) -> None:
         self._files.append(WrittenFile(resolved, self._open.pop(resolved).close()))
-
-
-def _identifying_image(located: Located) -> Image:
-    image = located.row.after if located.row.after is not None else located.row.before
-    assert image is not None, "a row event has an image"
-    return image
 
 
 @lru_cache(maxsize=1024)

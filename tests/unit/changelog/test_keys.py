@@ -14,9 +14,17 @@ def write(root: Path, name: str, ids: list[bytes], buckets: int) -> str | None:
     keys = Keys()
     messages = [RawMessage("orders", 1, offset, 0, None, None) for offset in range(len(ids))]
     count = len(ids)
-    keys.add(
-        ids, [b"f" * 16] * count, messages, [0] * count, [0] * count, whole=True, file=f"{name}.data", first_position=7
-    )
+    if ids:
+        keys.add(
+            ids,
+            [b"f" * 16] * count,
+            messages,
+            [0] * count,
+            [0] * count,
+            whole=True,
+            file=f"{name}.data",
+            first_position=7,
+        )
     return keys.write(pyarrow.fs.LocalFileSystem(), str(root), name, buckets)
 
 
