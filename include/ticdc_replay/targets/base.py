@@ -93,7 +93,7 @@ class TableReport(msgspec.Struct, frozen=True, kw_only=True):
     """The table or folder in the target."""
     fields: tuple[Field, ...] = ()
     events: int = 0
-    """Row versions read from the changelog: the sum of ``folded``, ``quarantined`` and ``keys``."""
+    """Row versions in the changelog: the sum of ``folded``, ``quarantined``, ``below_floor`` and ``keys``."""
     keys: int = 0
     """Rows whose last version was applied or lost against a newer one: the sum of ``upserted``, ``tombstones`` and
     ``superseded``. Where nothing is folded, each row version counts as one."""
@@ -108,6 +108,8 @@ class TableReport(msgspec.Struct, frozen=True, kw_only=True):
     """Keys left alone because the target has a newer version, or because they lie below its floor."""
     quarantined: int = 0
     """Row versions with a value that the target can't hold: set aside, an older version of the row may stay visible."""
+    below_floor: int = 0
+    """Row versions of schemas that had ended before the table's floor: not looked at."""
     ddl: tuple[str, ...] = ()
     """The schema changes that were applied to the target."""
 

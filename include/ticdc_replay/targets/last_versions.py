@@ -5,7 +5,7 @@ table and writes the positions of the winners; what reads the wide columns then 
 folded exactly, whatever files and workers its rows are in, and nothing is exchanged but positions.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -62,16 +62,16 @@ class FindTask(msgspec.Struct, frozen=True, kw_only=True):
     output: str
 
 
-def fold_groups(load: Load, tables: Sequence[TableName]) -> list[FoldGroup]:
-    """The groups of *tables*; none for a table without key.
+def fold_groups(load: Load, tables: Mapping[TableName, Sequence[TableVersion]]) -> list[FoldGroup]:
+    """The groups of *tables*, each with the versions that are wanted; none for a table without key.
 
     Keys of other columns are keys of other rows: should a DDL change them within the window, each kind is a group.
     """
     groups: list[FoldGroup] = []
     outputs = 0
-    for table in tables:
+    for table, wanted in tables.items():
         by_key: dict[tuple[str, ...], list[TableVersion]] = {}
-        for version in load.versions(table):
+        for version in wanted:
             if version.schema.handle_key:
                 by_key.setdefault(version.schema.handle_key, []).append(version)
         for handle_key, versions in sorted(by_key.items()):

@@ -201,7 +201,7 @@ def take_last_versions(task: TakeTask) -> Taken:
 
 
 def _fold(load: Load, target: StoreAddress, execute: Execute) -> list[Taken]:
-    groups = fold_groups(load, load.tables)
+    groups = fold_groups(load, {table: load.versions(table) for table in load.tables})
     with found_last_versions(load, groups, execute):
         return execute(
             take_last_versions,

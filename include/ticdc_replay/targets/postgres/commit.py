@@ -115,12 +115,13 @@ def _apply(connection: Connection, load: Load, plan: TablePlan, staged: Staged) 
         fields=tuple(Field(column.name, column.type) for column in found.columns) if found is not None else (),
         events=staged.events,
         keys=staged.keys,
-        folded=staged.events - staged.quarantined - staged.keys,
+        folded=staged.events - plan.below_floor - staged.quarantined - staged.keys,
         upserted=counts.upserted,
         deleted=counts.deleted,
         tombstones=counts.tombstones,
         superseded=staged.keys - counts.upserted - counts.tombstones,
         quarantined=staged.quarantined,
+        below_floor=plan.below_floor,
         ddl=tuple(step.text for step in steps if step.text),
     )
     ledger.note_done(connection, load, plan.target, report)

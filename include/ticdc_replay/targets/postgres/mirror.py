@@ -24,7 +24,7 @@ from ticdc_replay.targets.postgres.commit import Staged, commit_table
 from ticdc_replay.targets.postgres.errors import translated
 from ticdc_replay.targets.postgres.identifiers import LEDGER_SCHEMA
 from ticdc_replay.targets.postgres.ledger import TableState
-from ticdc_replay.targets.postgres.plan import TablePlan, plan_table
+from ticdc_replay.targets.postgres.plan import TablePlan, plan_table, target_of
 from ticdc_replay.targets.postgres.settings import PostgresSettings
 from ticdc_replay.targets.postgres.stage import StageResult, StageTask, stage
 from ticdc_replay.targets.postgres.staged_rows import COMMIT_TS, PUT
@@ -44,19 +44,17 @@ class PostgresMirror(Target[PostgresTarget]):
 
     def load(self, load: Load, execute: Execute) -> Loaded:
         settings = PostgresSettings(self.connections[self.config.connection])
-        plans = [plan_table(load, self.config, table) for table in load.tables]
-        _refuse_shared_tables(plans)
-        keyless = [plan for plan in plans if plan.pieces and not plan.handle_key]
-        _refuse_named_keyless(load, keyless)
-        reports = {plan.source: _without_key(plan) for plan in keyless}
         with _attempt(settings, load) as connection:
-            with translated("begin the load", settings.conn_id):
+            with translated("look at the target", settings.conn_id):
+                plans = [self._plan(connection, load, table) for table in load.tables]
+                keyless = [plan for plan in plans if plan.pieces and not plan.handle_key]
+                _refuse_shared_tables(plans)
+                _refuse_named_keyless(load, keyless)
+                reports = {plan.source: _without_key(plan) for plan in keyless}
                 done, pending = _begin(connection, load, [plan for plan in plans if plan.source not in reports])
-                connection.commit()
-            reports |= done
-            groups = fold_groups(load, [entry.plan.source for entry in pending])
-            tasks = self._tasks(load, [entry.plan for entry in pending], groups)
-            with translated("make staging tables", settings.conn_id):
+                reports |= done
+                groups = fold_groups(load, {entry.plan.source: entry.plan.versions for entry in pending})
+                tasks = self._tasks(load, [entry.plan for entry in pending], groups)
                 for entry in pending:
                     _make_staging(connection, load, entry, _stages(entry.plan, tasks))
                 connection.commit()
@@ -67,6 +65,10 @@ class PostgresMirror(Target[PostgresTarget]):
                 reports[entry.plan.source] = commit_table(connection, load, entry.plan, staged, settings.conn_id)
         files = tuple(result.quarantine for result in results if result.quarantine is not None)
         return Loaded(tuple(reports[table] for table in load.tables), files)
+
+    def _plan(self, connection: Connection, load: Load, table: TableName) -> TablePlan:
+        state = ledger.state_of(connection, target_of(self.config, table))
+        return plan_table(load, self.config, table, state.floor_ts if state is not None else 0)
 
     def _tasks(self, load: Load, plans: Sequence[TablePlan], groups: Sequence[FoldGroup]) -> list[StageTask]:
         by_table = {group.table: group for group in groups}
@@ -153,8 +155,8 @@ def _begin(
         raise PolicyStopError(
             "schema changes that a mirror does not follow by itself:\n- "
             + "\n- ".join(stops)
-            + "\nBring the mirror table up to date by hand, then raise its floor_ts in _ticdc_replay.tables above the commitTs "
-            "named here: nothing from before it will be applied again"
+            + "\nBring the mirror table up to date by hand, then raise its floor_ts in _ticdc_replay.tables just above the "
+            "commitTs named here: nothing from before it will be applied again"
         )
     if mismatches:
         raise TargetMismatchError("\n".join(mismatches))
@@ -198,10 +200,10 @@ def _make_staging(connection: Connection, load: Load, entry: _Pending, stages: S
 
 def _staged(plan: TablePlan, tasks: Sequence[StageTask], results: Sequence[StageResult]) -> Staged:
     pieces = [piece for result in results for piece in result.pieces if piece.table == plan.source]
-    files = [file for piece in plan.pieces for file in piece.version.files]
+    files = [file for version in plan.versions for file in version.files]
     return Staged(
         stages=tuple(_stages(plan, tasks)),
-        events=sum(file.rows for file in files),
+        events=sum(file.rows for file in files) + plan.below_floor,
         keys=sum(piece.staged for piece in pieces),
         quarantined=sum(piece.quarantined for piece in pieces),
         first_ts=min((file.min_commit_ts for file in files), default=0),

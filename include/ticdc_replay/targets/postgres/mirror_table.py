@@ -13,7 +13,7 @@ from ticdc_replay.targets.postgres import ledger
 from ticdc_replay.targets.postgres.catalog import FoundTable, find_table
 from ticdc_replay.targets.postgres.identifiers import LEDGER_SCHEMA, Relation, tombstone_table
 from ticdc_replay.targets.postgres.ledger import TableState
-from ticdc_replay.targets.postgres.plan import AddedColumn, PlannedColumn, TablePlan
+from ticdc_replay.targets.postgres.plan import AddedColumn, PlannedColumn, PlannedPiece, TablePlan
 from ticdc_replay.targets.postgres.types import holds
 
 Connection = psycopg.Connection[Any]
@@ -54,17 +54,11 @@ def newest_commit_ts(connection: Connection, plan: TablePlan, observed: Observed
 
 
 def unfollowed_changes(plan: TablePlan, state: TableState | None) -> list[str]:
-    """The changes of the window that a mirror can't follow and that nobody has dealt with, one line each.
-
-    Whoever has dealt with one raises the table's floor above it.
-    """
-    floor_ts = state.floor_ts if state is not None else 0
-    lines = [f"{plan.source} at {describe(at)}: {what}" for at, what in plan.breaking if at >= floor_ts]
+    """The changes of the window that a mirror can't follow, one line each."""
+    lines = [f"{plan.source} at {describe(commit_ts)}: {what}" for commit_ts, what in plan.breaking]
     for column in _new_columns(plan, state):
-        affects_older_rows = not plan.created or any(
-            column.target not in _targets(plan, at) for at in range(len(plan.pieces))
-        )
-        if column.unknown is not None and affects_older_rows:
+        older_rows = not plan.created or any(column.target not in _targets(plan, piece) for piece in plan.pieces)
+        if column.unknown is not None and older_rows:
             lines.append(f"{plan.source} at {describe(column.commit_ts)}: {column.unknown}")
     return lines
 
@@ -74,12 +68,19 @@ def steps_to(plan: TablePlan, observed: Observed) -> list[Step]:
 
     Raises TargetMismatchError that lists every difference which no DDL explains.
     """
-    if observed.found is None:
+    if observed.found is None and not plan.conflicts:
         return list(_create(plan, observed.state)) if plan.columns else []
-    differences = list(_differences(plan, observed.found, observed.state))
+    differences = list(plan.conflicts)
+    if observed.found is not None and not differences:
+        return _alter(plan, observed, observed.found)
+    raise _mismatch(plan, differences)
+
+
+def _alter(plan: TablePlan, observed: Observed, table: FoundTable) -> list[Step]:
+    differences = list(_differences(plan, table, observed.state))
     steps: list[Step] = []
     for column in _wanted(plan):
-        found = observed.found.column(column.target)
+        found = table.column(column.target)
         if found is None:
             if _may_add(plan, column, observed):
                 steps.append(_add_column(plan, column, observed.state))
@@ -91,12 +92,17 @@ def steps_to(plan: TablePlan, observed: Observed) -> list[Step]:
             else:
                 differences.append(f"column {column.target} is {found.type}, {column.type} is needed")
     if differences:
-        raise TargetMismatchError(
-            f"target table {plan.target} does not fit {plan.source}:\n- "
-            + "\n- ".join(differences)
-            + "\nCorrect the table, or drop it and load its windows again (reload)"
-        )
-    return [*steps, *_fill_older_rows(plan, observed)]
+        raise _mismatch(plan, differences)
+    return [*steps, *_fill_older_rows(plan, observed, table)]
+
+
+def _mismatch(plan: TablePlan, differences: list[str]) -> TargetMismatchError:
+    return TargetMismatchError(
+        f"target table {plan.target} does not fit {plan.source}:\n- "
+        + "\n- ".join(differences)
+        + "\nCorrect the table and raise its floor_ts where older rows must not be applied to it any more, give the table's "
+        "definition in the pipeline where only the wire told its types, or drop the table and load its windows again (reload)"
+    )
 
 
 def note_columns(connection: Connection, plan: TablePlan, state: TableState | None) -> None:
@@ -118,14 +124,12 @@ def _new_columns(plan: TablePlan, state: TableState | None) -> Iterator[AddedCol
     """The ADD COLUMNs of the window that the mirror has not followed yet."""
     for column in plan.added:
         recorded = state.added_columns.get(column.target) if state is not None else None
-        if state is None or (
-            column.commit_ts >= state.floor_ts and (recorded is None or recorded.commit_ts < column.commit_ts)
-        ):
+        if recorded is None or recorded.commit_ts < column.commit_ts:
             yield column
 
 
-def _targets(plan: TablePlan, piece: int) -> set[str]:
-    sources = {column.source for column in plan.pieces[piece].columns}
+def _targets(plan: TablePlan, piece: PlannedPiece) -> set[str]:
+    sources = {column.source for column in piece.columns}
     return {column.target for column in plan.columns if column.source in sources}
 
 
@@ -252,11 +256,10 @@ def _widen(plan: TablePlan, column: PlannedColumn) -> Iterator[Step]:
         yield Step(sql.SQL("ALTER TABLE {} {}").format(tombstones(plan).sql, change))
 
 
-def _fill_older_rows(plan: TablePlan, observed: Observed) -> Iterator[Step]:
+def _fill_older_rows(plan: TablePlan, observed: Observed, table: FoundTable) -> Iterator[Step]:
     """For columns that a later window has brought before their DDL was loaded."""
-    assert observed.found is not None
     for column in _new_columns(plan, observed.state):
-        if observed.found.column(column.target) is None or column.fill is None:
+        if table.column(column.target) is None or column.fill is None:
             continue
         name, fill = sql.Identifier(column.target), trusted(column.fill)
         yield Step(

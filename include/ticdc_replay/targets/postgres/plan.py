@@ -5,7 +5,6 @@ from psycopg import sql
 
 from ticdc_replay.changelog.index import TableVersion
 from ticdc_replay.domain.column_types import BINARY_TYPES, CHARACTER_TYPES, ColumnType
-from ticdc_replay.domain.errors import PolicyStopError, TargetMismatchError
 from ticdc_replay.domain.tables import Column, TableName
 from ticdc_replay.schemas.changes import BreakingChange, ColumnAdded, ColumnWidened, TableChanges, TableCreated
 from ticdc_replay.targets.base import Load
@@ -83,7 +82,16 @@ class TablePlan(msgspec.Struct, frozen=True, kw_only=True):
     widened: tuple[WidenedColumn, ...]
     breaking: tuple[tuple[int, str], ...]
     """commitTs and description of what a mirror can't follow."""
+    conflicts: tuple[str, ...]
+    """Why the rows of the window can't share one table."""
     pieces: tuple[PlannedPiece, ...]
+    below_floor: int
+    """Row versions that are not looked at, because their schema had ended before the floor."""
+
+    @property
+    def versions(self) -> list[TableVersion]:
+        """The versions whose rows are loaded."""
+        return [piece.version for piece in self.pieces]
 
     @property
     def key(self) -> tuple[PlannedColumn, ...]:
@@ -96,16 +104,23 @@ class TablePlan(msgspec.Struct, frozen=True, kw_only=True):
         return next((column for column in self.columns if column.target == target), None)
 
 
-def plan_table(load: Load, config: PostgresTarget, table: TableName) -> TablePlan:
-    """The plan for *table*; its handle key is empty where the table has none.
+def target_of(config: PostgresTarget, table: TableName) -> Relation:
+    """The mirror table of *table*."""
+    return Relation(fit(config.db_schema or table.schema), fit(table.table))
 
-    Raises TargetMismatchError where the versions of the window can't share one mirror table.
+
+def plan_table(load: Load, config: PostgresTarget, table: TableName, floor_ts: int) -> TablePlan:
+    """The plan for *table*, of which nothing below *floor_ts* (TSO) is wanted; its handle key is empty where it has none.
+
+    Schemas that ended and DDL that ran below the floor are history that somebody has dealt with.
     """
     versions = sorted(load.versions(table), key=lambda version: (_moment(version), version.version))
-    changes = [entry for entry in load.index.changes if _is(entry.table, table)]
-    target = Relation(fit(config.db_schema or table.schema), fit(table.table))
-    handle_key = _one_handle_key(table, versions)
-    columns = _columns(table, versions, config.commit_ts_column) if handle_key else ()
+    ended = [version for version in versions if _last_ts(version) < floor_ts]
+    versions = [version for version in versions if _last_ts(version) >= floor_ts]
+    changes = [entry for entry in load.index.changes if _is(entry.table, table) and entry.commit_ts >= floor_ts]
+    conflicts: list[str] = []
+    handle_key = _one_handle_key(versions, conflicts)
+    columns = _columns(versions, config.commit_ts_column, conflicts) if handle_key else ()
     added = _added(changes, columns)
     widened = _widened(changes, columns)
     followed = [version.schema.valid_from for version in versions]
@@ -113,7 +128,7 @@ def plan_table(load: Load, config: PostgresTarget, table: TableName) -> TablePla
     newest = versions[-1] if versions else None
     return TablePlan(
         source=table,
-        target=target,
+        target=target_of(config, table),
         columns=columns,
         handle_key=handle_key,
         unique_keys=_unique_keys(newest, columns),
@@ -129,7 +144,9 @@ def plan_table(load: Load, config: PostgresTarget, table: TableName) -> TablePla
             for change in entry.changes
             if isinstance(change, BreakingChange)
         ),
+        conflicts=tuple(conflicts),
         pieces=tuple(_piece(version, versions, columns, {column.target for column in added}) for version in versions),
+        below_floor=sum(version.rows for version in ended),
     )
 
 
@@ -139,21 +156,22 @@ def _is(name: TableName, table: TableName) -> bool:
 
 def _moment(version: TableVersion) -> int:
     # A schema holds for rows after its DDL, so one of unknown origin began before its last row at the latest.
-    return version.schema.valid_from or max((file.max_commit_ts for file in version.files), default=1) - 1
+    return version.schema.valid_from or _last_ts(version) - 1
 
 
-def _one_handle_key(table: TableName, versions: list[TableVersion]) -> tuple[str, ...]:
+def _last_ts(version: TableVersion) -> int:
+    return max((file.max_commit_ts for file in version.files), default=1)
+
+
+def _one_handle_key(versions: list[TableVersion], conflicts: list[str]) -> tuple[str, ...]:
     keys = {version.schema.handle_key for version in versions}
     if len(keys) > 1:
         described = " and ".join(", ".join(key) or "no key" for key in sorted(keys))
-        raise PolicyStopError(
-            f"{table}: within the window rows are identified by {described}; a mirror can't change its key: "
-            "split the window at the DDL, and rebuild the mirror table in between"
-        )
-    return keys.pop() if keys else ()
+        conflicts.append(f"within the window rows are identified by {described}")
+    return versions[-1].schema.handle_key if versions else ()
 
 
-def _columns(table: TableName, versions: list[TableVersion], commit_ts: str) -> tuple[PlannedColumn, ...]:
+def _columns(versions: list[TableVersion], commit_ts: str, conflicts: list[str]) -> tuple[PlannedColumn, ...]:
     """The union of the versions' columns, in the order of the newest; of two types the one that holds both."""
     types: dict[str, str] = {}
     for version in reversed(versions):
@@ -162,23 +180,19 @@ def _columns(table: TableName, versions: list[TableVersion], commit_ts: str) -> 
             known = types.setdefault(column.name, wanted)
             both = wider(known, wanted)
             if both is None:
-                raise TargetMismatchError(
-                    f"{table}: column {column.name} is {wanted} in older rows of the window and {known} in newer ones; "
-                    "a mirror column can't be both: rebuild the mirror table from a window after the change, or give the "
-                    "table's definition in the pipeline where the older type only came from the wire"
+                conflicts.append(
+                    f"column {column.name} is {wanted} in older rows of the window and {known} in newer ones"
                 )
-            types[column.name] = both
+            types[column.name] = both or known
     targets = [fit(name) for name in types]
     taken = {name for name in targets if targets.count(name) > 1 or name == fit(commit_ts)}
     if taken:
-        raise TargetMismatchError(
-            f"{table}: the mirror would have two columns {', '.join(sorted(taken))}; "
+        conflicts.append(
+            f"the mirror would have two columns {', '.join(sorted(taken))}: "
             "set commit_ts_column of the target to a name that no table has"
         )
     if len(types) > MAX_COLUMNS:
-        raise TargetMismatchError(
-            f"{table} has {len(types)} columns; a mirror in PostgreSQL has room for {MAX_COLUMNS}"
-        )
+        conflicts.append(f"it has {len(types)} columns, and a mirror in PostgreSQL has room for {MAX_COLUMNS}")
     return tuple(
         PlannedColumn(name, target, f"c{at}", type_name)
         for at, ((name, type_name), target) in enumerate(zip(types.items(), targets, strict=True))

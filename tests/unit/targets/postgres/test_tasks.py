@@ -31,8 +31,8 @@ def tasks_of(index: ChangelogIndex, writers: int) -> list[StageTask]:
         reload=False,
     )
     config = PostgresTarget(type="postgres", name="mirror", connection="target")
-    groups = fold_groups(load, load.tables)
-    plans = [plan_table(load, config, group.table) for group in groups]
+    groups = fold_groups(load, {table: load.versions(table) for table in load.tables})
+    plans = [plan_table(load, config, group.table, 0) for group in groups]
     return tasks.stage_tasks(load, Connection("target", "postgres"), list(zip(plans, groups, strict=True)), writers)
 
 
