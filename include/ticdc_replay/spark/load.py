@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 def run_load(spark: SparkSession, job: LoadJob, connections: Connections) -> LoadReport:
     """Load the changelog of *job* and keep the report. Raises what ``targets.load.load`` raises."""
-    report = load(job, connections, partial(run_tasks, spark))
+    report = load(job, connections, partial(run_tasks, spark), spark.sparkContext.defaultParallelism)
     store = open_store(job.artifacts, connections.get(job.artifacts_connection))
     store.put_once(report.name, canonical.encode(report))
     for table in report.tables:

@@ -61,6 +61,8 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     apply_ddl: bool
     """Whether additive schema changes are applied; otherwise they stop the load."""
     reload: bool
+    parallelism: int = 1
+    """How many tasks run at the same time. Decides how work is divided, never what is loaded."""
 
     @property
     def changelog_root(self) -> str:

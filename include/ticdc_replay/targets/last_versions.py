@@ -2,7 +2,8 @@
 
 The keys of a table are divided into buckets by their hash. One task per bucket reads the narrow columns of all files of the
 table and writes the positions of the winners; what reads the wide columns then takes these rows and no others. So a window is
-folded exactly, whatever files and workers its rows are in, and nothing is exchanged but positions.
+folded exactly, whatever files and workers its rows are in, and nothing is exchanged but positions. For a small table each
+worker that needs them finds the positions by itself: that is cheaper than a round of tasks.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,8 +32,18 @@ _WINNERS = pa.schema([pa.field("file", pa.int32()), pa.field("position", pa.int6
 Positions = npt.NDArray[np.int64]
 
 
+class Fold(msgspec.Struct, frozen=True):
+    """Files whose rows are folded together, as a worker needs it: names are relative to the artefacts."""
+
+    table: TableName
+    handle_key: tuple[str, ...]
+    files: tuple[str, ...]
+    winners: tuple[str, ...]
+    """Where the positions of the last versions are, one file per bucket; none where each worker finds them by itself."""
+
+
 class FoldFile(msgspec.Struct, frozen=True):
-    """One data file of a group; ``number`` is its place among the group's files."""
+    """One data file; ``number`` is its place among the files of its fold."""
 
     number: int
     version: TableVersion
@@ -42,30 +53,23 @@ class FoldFile(msgspec.Struct, frozen=True):
 class FoldGroup(msgspec.Struct, frozen=True):
     """The rows of a window that are folded together: those of one table whose keys have the same columns."""
 
-    table: TableName
-    handle_key: tuple[str, ...]
+    fold: Fold
     files: tuple[FoldFile, ...]
-    winners: tuple[str, ...]
-    """Where the positions of the last versions are, one file per bucket, relative to the artefacts."""
 
 
 class FindTask(msgspec.Struct, frozen=True, kw_only=True):
-    """One bucket of the keys of one group."""
+    """One bucket of the keys of one fold."""
 
-    table: TableName
-    handle_key: tuple[str, ...]
+    fold: Fold
     artifacts: StoreAddress
-    files: tuple[str, ...]
-    """Relative to the artefacts."""
     bucket: int
-    buckets: int
-    output: str
 
 
-def fold_groups(load: Load, tables: Mapping[TableName, Sequence[TableVersion]]) -> list[FoldGroup]:
+def fold_groups(load: Load, tables: Mapping[TableName, Sequence[TableVersion]], small_rows: int = 0) -> list[FoldGroup]:
     """The groups of *tables*, each with the versions that are wanted; none for a table without key.
 
-    Keys of other columns are keys of other rows: should a DDL change them within the window, each kind is a group.
+    Keys of other columns are keys of other rows: should a DDL change them within the window, each kind is a group. Of groups
+    of up to *small_rows* row versions each worker finds the last versions by itself.
     """
     groups: list[FoldGroup] = []
     outputs = 0
@@ -76,68 +80,73 @@ def fold_groups(load: Load, tables: Mapping[TableName, Sequence[TableVersion]]) 
                 by_key.setdefault(version.schema.handle_key, []).append(version)
         for handle_key, versions in sorted(by_key.items()):
             files = [(version, file) for version in versions for file in version.files]
-            buckets = 1 + sum(file.rows for _, file in files) // BUCKET_ROWS
-            names = tuple(f"{load.folder}/winners/{outputs + bucket:05d}.parquet" for bucket in range(buckets))
+            rows = sum(file.rows for _, file in files)
+            buckets = 0 if rows <= small_rows else 1 + rows // BUCKET_ROWS
+            winners = tuple(f"{load.folder}/winners/{outputs + bucket:05d}.parquet" for bucket in range(buckets))
+            names = tuple(f"{load.changelog_root}/{file.name}" for _, file in files)
             numbered = tuple(FoldFile(number, *entry) for number, entry in enumerate(files))
-            groups.append(FoldGroup(table, handle_key, numbered, names))
+            groups.append(FoldGroup(Fold(table, handle_key, names, winners), numbered))
             outputs += buckets
     return groups
 
 
 @contextmanager
 def found_last_versions(load: Load, groups: Sequence[FoldGroup], execute: Execute) -> Iterator[None]:
-    """Inside, the winners of *groups* are there to be read."""
+    """Inside, the winners of *groups* can be read."""
     tasks = [
-        FindTask(
-            table=group.table,
-            handle_key=group.handle_key,
-            artifacts=load.artifacts,
-            files=tuple(f"{load.changelog_root}/{entry.file.name}" for entry in group.files),
-            bucket=bucket,
-            buckets=len(group.winners),
-            output=output,
-        )
+        FindTask(fold=group.fold, artifacts=load.artifacts, bucket=bucket)
         for group in groups
-        for bucket, output in enumerate(group.winners)
+        for bucket in range(len(group.fold.winners))
     ]
+    if not tasks:
+        yield
+        return
     try:
         execute(find_last_versions, tasks, "find the last version of each row")
         yield
     finally:
         store = load.artifacts.open()
         for task in tasks:
-            store.delete(task.output)
+            store.delete(task.fold.winners[task.bucket])
 
 
 def find_last_versions(task: FindTask) -> str:
     """Write the positions of the last versions of one bucket; the name of what was written. May run twice."""
     filesystem, root = task.artifacts.open().arrow_filesystem()
-    parts = []
-    for number, name in enumerate(task.files):
-        with file_errors(f"read {name}"):
-            parts += _narrow_parts(filesystem, f"{root}/{name}", number, task)
-    try:
-        versions = pa.concat_tables(parts, promote_options="permissive")
-    except (pa.ArrowTypeError, pa.ArrowInvalid) as error:
-        raise PermanentError(
-            f"{task.table}: the type of the key changes within the window in a way that can't be compared ({error}); "
-            "give the table's definition in the pipeline, or split the window at the change"
-        ) from error
-    winners = versions.select(_WINNERS.names).take(last_versions(versions))
-    with file_errors(f"write {task.output}"):
-        make_parent(filesystem, f"{root}/{task.output}")
+    winners = _winners(filesystem, root, task.fold, task.bucket)
+    output = task.fold.winners[task.bucket]
+    with file_errors(f"write {output}"):
+        make_parent(filesystem, f"{root}/{output}")
         # Ordered by file: small row groups let the reader of one file skip those of others.
-        pq.write_table(winners.cast(_WINNERS), f"{root}/{task.output}", row_group_size=50_000, filesystem=filesystem)
-    return task.output
+        pq.write_table(winners, f"{root}/{output}", row_group_size=50_000, filesystem=filesystem)
+    return output
 
 
-def read_winners(filesystem: Any, root: str, winners: Sequence[str], number: int) -> Positions:
-    """The positions of the last versions in the group's file *number*, ascending."""
-    found = [
-        pq.read_table(f"{root}/{name}", filesystem=filesystem, filters=[("file", "=", number)], partitioning=None)
-        for name in winners
-    ]
-    return np.sort(pa.concat_tables(found)["position"].to_numpy())
+class LastVersions:
+    """Tells a worker which rows of a file are last versions. Remembers what it had to find by itself."""
+
+    def __init__(self, filesystem: Any, root: str) -> None:
+        self._filesystem = filesystem
+        self._root = root
+        self._own: dict[Fold, pa.Table] = {}
+
+    def positions(self, fold: Fold, number: int) -> Positions:
+        """The positions of the last versions in file *number* of *fold*, ascending."""
+        if fold.winners:
+            with file_errors(f"read the last versions of {fold.table}"):
+                found = pa.concat_tables(self._read(name, number) for name in fold.winners)
+            return np.sort(found["position"].to_numpy())
+        if fold not in self._own:
+            self._own[fold] = _winners(self._filesystem, self._root, fold, 0)
+        winners = self._own[fold]
+        files = winners["file"].to_numpy()
+        low, high = np.searchsorted(files, [number, number + 1])
+        positions: Positions = winners["position"].to_numpy()[low:high]
+        return positions
+
+    def _read(self, name: str, number: int) -> pa.Table:
+        path = f"{self._root}/{name}"
+        return pq.read_table(path, filesystem=self._filesystem, filters=[("file", "=", number)], partitioning=None)
 
 
 def winning_rows(batches: Iterator[pa.RecordBatch], positions: Positions) -> Iterator[pa.RecordBatch]:
@@ -152,21 +161,31 @@ def winning_rows(batches: Iterator[pa.RecordBatch], positions: Positions) -> Ite
         start += batch.num_rows
 
 
-def _narrow_parts(filesystem: Any, path: str, number: int, task: FindTask) -> list[pa.Table]:
+def _winners(filesystem: Any, root: str, fold: Fold, bucket: int) -> pa.Table:
+    """File and position of the last versions of one bucket, ascending."""
+    buckets = max(1, len(fold.winners))
     parts = []
-    start = 0
-    with pq.ParquetFile(path, filesystem=filesystem) as file:
-        for batch in file.iter_batches(columns=narrow_columns(task.handle_key)):
-            part = narrow(batch, task.handle_key, is_put(batch))
-            end = start + batch.num_rows
-            part = part.append_column("file", pa.array(np.full(batch.num_rows, number, dtype=np.int32)))
-            part = part.append_column("position", pa.array(np.arange(start, end, dtype=np.int64)))
-            parts.append(part.filter(_in_bucket(part["hash"], task)) if task.buckets > 1 else part)
-            start = end
-    return parts
+    for number, name in enumerate(fold.files):
+        with file_errors(f"read {name}"), pq.ParquetFile(f"{root}/{name}", filesystem=filesystem) as file:
+            start = 0
+            for batch in file.iter_batches(columns=narrow_columns(fold.handle_key)):
+                part = narrow(batch, fold.handle_key, is_put(batch))
+                end = start + batch.num_rows
+                part = part.append_column("file", pa.array(np.full(batch.num_rows, number, dtype=np.int32)))
+                part = part.append_column("position", pa.array(np.arange(start, end, dtype=np.int64)))
+                parts.append(part.filter(_in_bucket(part["hash"], bucket, buckets)) if buckets > 1 else part)
+                start = end
+    try:
+        versions = pa.concat_tables(parts, promote_options="permissive")
+    except (pa.ArrowTypeError, pa.ArrowInvalid) as error:
+        raise PermanentError(
+            f"{fold.table}: the type of the key changes within the window in a way that can't be compared ({error}); "
+            "give the table's definition in the pipeline, or split the window at the change"
+        ) from error
+    return versions.select(_WINNERS.names).take(last_versions(versions)).cast(_WINNERS)
 
 
-def _in_bucket(hashes: pa.ChunkedArray, task: FindTask) -> pa.BooleanArray:
+def _in_bucket(hashes: pa.ChunkedArray, bucket: int, buckets: int) -> pa.BooleanArray:
     text = pc.binary_slice(hashes.cast(pa.binary()), 0, 2).combine_chunks()
     first = np.frombuffer(text.cast(pa.binary(2)).buffers()[1], dtype=np.uint16)
-    return pa.array(first % task.buckets == task.bucket)
+    return pa.array(first % buckets == bucket)

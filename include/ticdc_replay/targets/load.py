@@ -17,8 +17,8 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 
-def load(job: LoadJob, connections: Connections, execute: Execute) -> LoadReport:
-    """Load the changelog of *job* into its target; *execute* runs the parts that can run anywhere.
+def load(job: LoadJob, connections: Connections, execute: Execute, parallelism: int = 1) -> LoadReport:
+    """Load the changelog of *job* into its target; *execute* runs the parts that can run anywhere, *parallelism* at a time.
 
     Safe to repeat. Raises what ``base.Target.load`` raises, ArtifactNotFoundError where there is no complete changelog, and
     ConfigError for a target section that is not understood.
@@ -43,6 +43,7 @@ def load(job: LoadJob, connections: Connections, execute: Execute) -> LoadReport
         quarantine_values=job.target_value == "quarantine",
         apply_ddl=job.ddl == "apply",
         reload=job.reload,
+        parallelism=parallelism,
     )
     loaded = target.load(plan, execute)
     return LoadReport(

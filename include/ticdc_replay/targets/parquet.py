@@ -29,11 +29,12 @@ from ticdc_replay.targets.base import Execute, Field, Load, Loaded, StoreAddress
 from ticdc_replay.targets.config import ParquetTarget
 from ticdc_replay.targets.files import batch_rows, file_errors, make_parent
 from ticdc_replay.targets.last_versions import (
+    Fold,
     FoldFile,
     FoldGroup,
+    LastVersions,
     fold_groups,
     found_last_versions,
-    read_winners,
     winning_rows,
 )
 
@@ -75,12 +76,10 @@ class CopyTask(msgspec.Struct, frozen=True):
 class TakeTask(msgspec.Struct, frozen=True, kw_only=True):
     """One file of the changelog, and where its last versions go."""
 
-    table: TableName
     artifacts: StoreAddress
-    file: str
+    fold: Fold
     number: int
-    """The file's place in its group."""
-    winners: tuple[str, ...]
+    """The file's place in the fold."""
     target: StoreAddress
     name: str
 
@@ -182,22 +181,22 @@ def take_last_versions(task: TakeTask) -> Taken:
     """Write the last versions of one data file. A repeat writes the same bytes under the same name."""
     filesystem, root = task.artifacts.open().arrow_filesystem()
     target, target_root = task.target.open().arrow_filesystem()
-    path = f"{target_root}/{task.name}"
+    table, source, path = task.fold.table, task.fold.files[task.number], f"{target_root}/{task.name}"
+    positions = LastVersions(filesystem, root).positions(task.fold, task.number)
+    if len(positions) == 0:
+        return Taken(table, task.name, 0, 0)
     deletes = 0
-    with file_errors(f"fold {task.file} into {task.target.uri}/{task.name}"):
-        positions = read_winners(filesystem, root, task.winners, task.number)
-        if len(positions) == 0:
-            return Taken(task.table, task.name, 0, 0)
+    with file_errors(f"fold {source} into {task.target.uri}/{task.name}"):
         make_parent(target, path)
         options = {"filesystem": target, "compression": "zstd", "compression_level": 1}
         with (
-            pq.ParquetFile(f"{root}/{task.file}", filesystem=filesystem) as file,
+            pq.ParquetFile(f"{root}/{source}", filesystem=filesystem) as file,
             pq.ParquetWriter(path, file.schema_arrow, **options) as writer,
         ):
             for rows in winning_rows(file.iter_batches(batch_rows(file.metadata)), positions):
                 deletes += pc.sum(pc.equal(rows["_op"], "delete"), min_count=0).as_py()
                 writer.write_batch(rows)
-    return Taken(task.table, task.name, len(positions), deletes)
+    return Taken(table, task.name, len(positions), deletes)
 
 
 def _fold(load: Load, target: StoreAddress, execute: Execute) -> list[Taken]:
@@ -212,11 +211,9 @@ def _fold(load: Load, target: StoreAddress, execute: Execute) -> list[Taken]:
 
 def _take_task(load: Load, target: StoreAddress, group: FoldGroup, entry: FoldFile) -> TakeTask:
     return TakeTask(
-        table=group.table,
         artifacts=load.artifacts,
-        file=f"{load.changelog_root}/{entry.file.name}",
+        fold=group.fold,
         number=entry.number,
-        winners=group.winners,
         target=target,
         name=f"{_folder(load, 'fold', entry.version)}/{entry.file.name.rpartition('/')[2]}",
     )

@@ -36,9 +36,11 @@ class Mirror:
             }
         )
 
-    def load(self, changelog: Changelog, target: dict[str, object] | None = None, **changes: Any) -> LoadReport:
+    def load(
+        self, changelog: Changelog, target: dict[str, object] | None = None, parallelism: int = 1, **changes: Any
+    ) -> LoadReport:
         """Load *changelog*; *target* adds to the target's section, *changes* to the job."""
-        return load(changelog.job({**TARGET, **(target or {})}, **changes), self.connections, in_process)
+        return load(changelog.job({**TARGET, **(target or {})}, **changes), self.connections, in_process, parallelism)
 
     def load_table(self, changelog: Changelog, **changes: Any) -> TableReport:
         """Load *changelog*, which has one table; what became of it."""

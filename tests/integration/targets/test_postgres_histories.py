@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 from tests.changelogs import Changelog, Row, table
 from tests.integration.targets.conftest import Mirror
 from ticdc_replay.domain.column_types import ColumnType
+from ticdc_replay.targets import last_versions
+from ticdc_replay.targets.postgres import mirror as postgres_mirror
+from ticdc_replay.targets.postgres import tasks
 
 pytestmark = pytest.mark.integration
 
@@ -37,12 +40,15 @@ VERSIONS = st.lists(
 
 
 class Plan(NamedTuple):
-    """How a history is applied: the ends of the windows, the order of loads (some twice), files per window."""
+    """How a history is applied: the ends of the windows, the order of loads (some twice), files per window, tasks, and whether
+    the last versions are found in a round of their own."""
 
     cuts: list[int]
     order: list[int]
     again: list[bool]
     files: int
+    tasks: int
+    own_round: bool
 
 
 PLANS = st.integers(1, 4).flatmap(
@@ -52,6 +58,8 @@ PLANS = st.integers(1, 4).flatmap(
         st.permutations(range(windows)),
         st.lists(st.booleans(), min_size=windows, max_size=windows),
         st.integers(1, 3),
+        st.integers(1, 3),
+        st.booleans(),
     )
 )
 
@@ -83,11 +91,15 @@ def test_any_cut_and_order_gives_one_table(
         else Changelog(folder, start, end)
         for start, end in pairwise([0, *sorted(plan.cuts), LAST_TS + 1])
     ]
-    for number in plan.order:
-        mirror.load(windows[number])
-    for number, again in zip(plan.order, plan.again, strict=True):
-        if again:
-            mirror.load(windows[number], reload=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tasks, "MIN_TASK_BYTES", 1)
+        patch.setattr(postgres_mirror, "SMALL_ROWS", 0 if plan.own_round else 1_000)
+        patch.setattr(last_versions, "BUCKET_ROWS", 5)
+        for number in plan.order:
+            mirror.load(windows[number], parallelism=plan.tasks)
+        for number, again in zip(plan.order, plan.again, strict=True):
+            if again:
+                mirror.load(windows[number], reload=True)
     assert mirror.rows("SELECT a, b, v, _commit_ts FROM shop.orders ORDER BY a, b") == applied_in_order(versions)
     tombstones = mirror.rows("SELECT tombstones FROM _ticdc_replay.tables")[0][0]
     both = f'SELECT count(*) FROM shop.orders JOIN _ticdc_replay."{tombstones}" USING (a, b)'

@@ -141,10 +141,11 @@ _DELETE = """
 DELETE FROM {target} t USING {folded} f
 WHERE {same_row} AND NOT f.{put} AND t.{commit_ts} < f.{ts}
 """
-_REVIVE = """
+_DIG_UP = """
 DELETE FROM {tombstones} t USING {folded} f
-WHERE {same_row} AND f.{put} AND t.{commit_ts} <= f.{ts}
+WHERE {same_row} AND t.{commit_ts} <= f.{ts}
 """
+_REVIVED = "AND f.{put}"
 _INSERT = """
 INSERT INTO {target} ({names}, {commit_ts})
 SELECT {staged}, f.{ts} FROM {folded} f WHERE f.{put}
@@ -201,7 +202,7 @@ class _Merge:
         if not empty:
             self._run(_REPLACE)
             deleted = self._run(_DELETE)
-        self._run(_REVIVE)
+        self._run(_DIG_UP)
         try:
             upserted = self._run(_INSERT)
         except psycopg.errors.UniqueViolation as error:
@@ -210,13 +211,13 @@ class _Merge:
                 "who wrote them should have raised floor_ts in _ticdc_replay.tables. Load the window with `reload`, "
                 "which compares with each row"
             ) from error
-        return _Counts(upserted, deleted, self._run(_BURY + _OR_LATER))
+        return _Counts(upserted, deleted, self._run(_BURY))
 
     def any_age(self) -> _Counts:
         """Merge versions that may be older than what the mirror or a tombstone has."""
         self._run(_REPLACE)
         deleted = self._run(_DELETE)
-        self._run(_REVIVE)
+        self._run(_DIG_UP + _REVIVED)
         upserted = self._run(_INSERT + _UNLESS_NEWER)
         return _Counts(upserted, deleted, self._run(_BURY + _UNLESS_ALIVE + _OR_LATER))
 

@@ -14,11 +14,11 @@ from ticdc_replay.domain.errors import PermanentError, UnrepresentableValueError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.targets.base import StoreAddress
 from ticdc_replay.targets.files import batch_rows, file_errors
-from ticdc_replay.targets.last_versions import read_winners, winning_rows
+from ticdc_replay.targets.last_versions import LastVersions, winning_rows
 from ticdc_replay.targets.postgres.errors import translate
 from ticdc_replay.targets.postgres.identifiers import LEDGER_SCHEMA
 from ticdc_replay.targets.postgres.settings import PostgresSettings
-from ticdc_replay.targets.postgres.staged_rows import StageFile, StagePiece, columns_to_read, stage_rows, stage_schema
+from ticdc_replay.targets.postgres.staged_rows import StagePiece, columns_to_read, stage_rows, stage_schema
 from ticdc_replay.targets.quarantine import Refused, ValueQuarantine, describe
 
 log = logging.getLogger(__name__)
@@ -84,6 +84,7 @@ class _Stager:
         self._check_json = check_json
         self._settings = PostgresSettings(task.connection)
         self._filesystem, self._root = task.artifacts.open().arrow_filesystem()
+        self._last_versions = LastVersions(self._filesystem, self._root)
         self._quarantine: ValueQuarantine | None = None
         if task.quarantine is not None:
             self._quarantine = ValueQuarantine(self._filesystem, self._root, task.quarantine)
@@ -116,37 +117,38 @@ class _Stager:
         self._staged, self._quarantined = 0, 0
         reader = pa.RecordBatchReader.from_batches(stage_schema(piece), self._batches(piece))
         cursor.adbc_ingest(piece.stage, reader, mode="append", db_schema_name=LEDGER_SCHEMA)
-        return StagedPiece(table=piece.table, staged=self._staged, quarantined=self._quarantined)
+        return StagedPiece(table=piece.fold.table, staged=self._staged, quarantined=self._quarantined)
 
     def _batches(self, piece: StagePiece) -> Iterator[pa.RecordBatch]:
         try:
-            for entry in piece.files:
-                with file_errors(f"read {entry.name}"):
-                    yield from self._file_batches(piece, entry)
+            for number in piece.numbers:
+                name = piece.fold.files[number]
+                with file_errors(f"read {name}"):
+                    yield from self._file_batches(piece, number, name)
         except Exception as error:
             # ADBC would turn it into text: it is kept, and raised by ``run`` as what it is.
             self._failure = error
             raise
 
-    def _file_batches(self, piece: StagePiece, entry: StageFile) -> Iterator[pa.RecordBatch]:
-        positions = read_winners(self._filesystem, self._root, piece.winners, entry.number)
+    def _file_batches(self, piece: StagePiece, number: int, name: str) -> Iterator[pa.RecordBatch]:
+        positions = self._last_versions.positions(piece.fold, number)
         if len(positions) == 0:
             return
-        with pq.ParquetFile(f"{self._root}/{entry.name}", filesystem=self._filesystem) as file:
+        with pq.ParquetFile(f"{self._root}/{name}", filesystem=self._filesystem) as file:
             batches = file.iter_batches(batch_rows(file.metadata), columns=columns_to_read(piece))
             for batch in winning_rows(batches, positions):
                 staged = stage_rows(batch, piece, self._check_json)
                 if staged.refused:
-                    self._set_aside(piece, entry.name, batch, staged.refused)
+                    self._set_aside(piece, name, batch, staged.refused)
                 self._staged += staged.rows.num_rows
                 yield staged.rows
 
     def _set_aside(self, piece: StagePiece, file: str, batch: pa.RecordBatch, refused: list[Refused]) -> None:
         if self._quarantine is None:
             raise UnrepresentableValueError(
-                f"{describe(piece.table, piece.handle_key, batch, refused)}\n"
+                f"{describe(piece.fold.table, piece.fold.handle_key, batch, refused)}\n"
                 "PostgreSQL can't hold these values unaltered. Correct the rows upstream and replay from there, leave the "
                 "table out, or set policies.target_value to quarantine"
             )
         self._quarantined += len({entry.position for entry in refused})
-        self._quarantine.add(piece.table, piece.handle_key, file, batch, refused)
+        self._quarantine.add(piece.fold.table, piece.fold.handle_key, file, batch, refused)

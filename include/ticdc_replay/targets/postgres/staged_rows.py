@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from ticdc_replay.changelog.fold import is_put, key_cells, narrow, narrow_columns, place_of
 from ticdc_replay.domain.errors import PermanentError
-from ticdc_replay.domain.tables import TableName
+from ticdc_replay.targets.last_versions import Fold
 from ticdc_replay.targets.postgres.types import check_of, staged_arrow_type, staged_cells
 from ticdc_replay.targets.quarantine import Refused
 
@@ -29,25 +29,16 @@ class StageColumn(msgspec.Struct, frozen=True):
     is_key: bool
 
 
-class StageFile(msgspec.Struct, frozen=True):
-    """A data file, relative to the artefacts, and its number among the files that are folded together."""
-
-    name: str
-    number: int
-
-
 class StagePiece(msgspec.Struct, frozen=True, kw_only=True):
     """Files of one schema version of one table, and the staging table that their last versions go to."""
 
-    table: TableName
     stage: str
     columns: tuple[StageColumn, ...]
-    handle_key: tuple[str, ...]
+    fold: Fold
+    numbers: tuple[int, ...]
+    """Which files of the fold are in this piece."""
     lacking: tuple[str, ...]
     """Columns of the mirror that these rows lack although no DDL tells why: a put must not come without them."""
-    files: tuple[StageFile, ...]
-    winners: tuple[str, ...]
-    """Where the positions of the last versions are (``targets.last_versions``)."""
 
 
 class StagedBatch(NamedTuple):
@@ -59,7 +50,7 @@ class StagedBatch(NamedTuple):
 
 def columns_to_read(piece: StagePiece) -> list[str]:
     """The columns of a changelog file that staging needs: of the old image only the key."""
-    narrowed = narrow_columns(piece.handle_key)
+    narrowed = narrow_columns(piece.fold.handle_key)
     return [name for name in narrowed if name != "after" and not name.startswith("after.")] + ["after", "_absent"]
 
 
@@ -76,7 +67,7 @@ def stage_rows(batch: pa.RecordBatch, piece: StagePiece, check_json: bool) -> St
     """
     put = is_put(batch)
     _require_whole(batch, put, piece)
-    keys = narrow(batch, piece.handle_key, put)
+    keys = narrow(batch, piece.fold.handle_key, put)
     after = batch["after"]
     cells = {
         column.source: key_cells(keys, column.source) if column.is_key else pc.struct_field(after, [column.source])
@@ -97,8 +88,8 @@ def _require_whole(rows: pa.RecordBatch, put: pa.BooleanArray, piece: StagePiece
     if piece.lacking and pc.any(put).as_py():
         position = pc.index(put, True).as_py()
         raise PermanentError(
-            f"{place_of(rows, position)}: rows of {piece.table} lack {', '.join(piece.lacking)}, which other rows of the window "
-            "have, and no DDL tells why; give the table's definition in the pipeline and decode the window again"
+            f"{place_of(rows, position)}: rows of {piece.fold.table} lack {', '.join(piece.lacking)}, which other rows of the "
+            "window have, and no DDL tells why; give the table's definition in the pipeline and decode the window again"
         )
     absent = rows["_absent"]
     if absent.null_count == rows.num_rows:
@@ -107,8 +98,8 @@ def _require_whole(rows: pa.RecordBatch, put: pa.BooleanArray, piece: StagePiece
         missing = [name.removeprefix("after.") for name in names or () if name.startswith("after.")]
         if missing and put[position].as_py():
             raise PermanentError(
-                f"{place_of(rows, position)}: the row of {piece.table} came without {', '.join(missing)}, which its definition "
-                "has; a column that the changefeed's column-selectors drop must be left out of the definition"
+                f"{place_of(rows, position)}: the row of {piece.fold.table} came without {', '.join(missing)}, which its "
+                "definition has; a column that the changefeed's column-selectors drop must be left out of the definition"
             )
 
 
@@ -136,7 +127,7 @@ def _refused_exact(
 ) -> list[Refused]:
     """Cells that no typed value stands for: zero dates, numbers out of range and the like."""
     needed = {True: {f"after.{column.source}" for column in piece.columns}}
-    needed[False] = {f"before.{name}" for name in piece.handle_key}
+    needed[False] = {f"before.{name}" for name in piece.fold.handle_key}
     return [
         Refused(position, name.partition(".")[2], f"the value {text.decode(errors='backslashreplace')[:200]!r}")
         for position, cells in enumerate(exact)

@@ -18,7 +18,7 @@ from ticdc_replay.targets.postgres.stage import StageTask
 INT = ColumnType("bigint", declared=True)
 
 
-def tasks_of(index: ChangelogIndex, writers: int) -> list[StageTask]:
+def tasks_of(index: ChangelogIndex, writers: int, parallelism: int = 100) -> list[StageTask]:
     load = Load(
         index=index,
         tables=tuple(index.table_names()),
@@ -29,10 +29,11 @@ def tasks_of(index: ChangelogIndex, writers: int) -> list[StageTask]:
         quarantine_values=False,
         apply_ddl=True,
         reload=False,
+        parallelism=parallelism,
     )
     config = PostgresTarget(type="postgres", name="mirror", connection="target")
     groups = fold_groups(load, {table: load.versions(table) for table in load.tables})
-    plans = [plan_table(load, config, group.table, 0) for group in groups]
+    plans = [plan_table(load, config, group.fold.table, 0) for group in groups]
     return tasks.stage_tasks(load, Connection("target", "postgres"), list(zip(plans, groups, strict=True)), writers)
 
 
@@ -44,7 +45,7 @@ def index(tmp_path: Path) -> ChangelogIndex:
 
 
 def staged_files(found: list[StageTask]) -> list[str]:
-    return sorted(file.name for task in found for piece in task.pieces for file in piece.files)
+    return sorted(piece.fold.files[number] for task in found for piece in task.pieces for number in piece.numbers)
 
 
 @pytest.mark.parametrize("writers", [1, 3, 100])
@@ -62,6 +63,22 @@ def test_no_two_tasks_share_a_staging_table(index: ChangelogIndex, monkeypatch: 
     monkeypatch.setattr(tasks, "MIN_TASK_BYTES", 1)
     stages = [{piece.stage for piece in task.pieces} for task in tasks_of(index, 3)]
     assert sum(map(len, stages)) == len(set.union(*stages))
+
+
+def test_no_more_tasks_are_made_than_run_at_the_same_time(
+    index: ChangelogIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "MIN_TASK_BYTES", 1)
+    assert len(tasks_of(index, writers=8, parallelism=2)) == 2
+
+
+def test_a_table_that_fits_into_one_task_stays_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "MIN_TASK_BYTES", 1)
+    changelog = Changelog(tmp_path, 0, 100)
+    for name in ("s.a", "s.b", "s.c", "s.d"):
+        changelog.rows(table(name, {"id": INT}), [put(10, id=at) for at in range(4)], files=4)
+    found = tasks_of(changelog.write(), writers=4)
+    assert [len({piece.fold.table for piece in task.pieces}) for task in found] == [1, 1, 1, 1]
 
 
 def test_a_small_load_takes_one_connection(index: ChangelogIndex) -> None:
