@@ -68,12 +68,11 @@ def steps_to(plan: TablePlan, observed: Observed) -> list[Step]:
 
     Raises TargetMismatchError that lists every difference which no DDL explains.
     """
-    if observed.found is None and not plan.conflicts:
-        return list(_create(plan, observed.state)) if plan.columns else []
-    differences = list(plan.conflicts)
-    if observed.found is not None and not differences:
+    if plan.conflicts:
+        raise _mismatch(plan, list(plan.conflicts))
+    if observed.found is not None:
         return _alter(plan, observed, observed.found)
-    raise _mismatch(plan, differences)
+    return list(_create(plan, observed.state)) if plan.columns else []
 
 
 def _alter(plan: TablePlan, observed: Observed, table: FoundTable) -> list[Step]:
