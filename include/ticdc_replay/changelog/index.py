@@ -111,6 +111,9 @@ class ChangelogIndex(msgspec.Struct, frozen=True, kw_only=True):
     ranges: tuple[OffsetRange, ...]
     tables: tuple[TableVersion, ...]
     ddl: tuple[Ddl, ...]
+    """The DDL of the window, of every table: a RENAME of a wanted table stands under its new name."""
+    other_ddl: tuple[Ddl, ...] = ()
+    """DDL of the pinned range outside the window; incomplete there, but later windows may start behind it."""
     changes: tuple[TableChanges, ...]
     """What each DDL of the window does to the tables it touches, in order of commitTs: told here because only decode knows
     the definitions just before it."""

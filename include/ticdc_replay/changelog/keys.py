@@ -33,7 +33,7 @@ SCHEMA = pa.schema(
 class Copy(NamedTuple):
     """One copy of a row version, as a keys file has it.
 
-    ``id`` and ``fingerprint`` are 16 bytes. ``whole`` is False for a row that lacks columns and stands in quarantine. ``half`` is
+    ``id`` and ``fingerprint`` are 16 bytes. ``whole`` is False for a row that lacks columns. ``half`` is
     0, or 1 and 2 for the delete and the put of an UPDATE that changed its key. ``position`` counts rows of ``file``.
     """
 
@@ -49,9 +49,13 @@ class Copy(NamedTuple):
     position: int
 
     @property
-    def order(self) -> tuple[bool, str, int, int, int, int]:
-        """The fixed total order of copies: the smallest stays. Whole before partial, then by place in Kafka."""
-        return (not self.whole, self.topic, self.partition, self.offset, self.ordinal, self.half)
+    def order(self) -> tuple[bool, bool, str, int, int, int, int]:
+        """The fixed total order of copies: the smallest stays.
+
+        Whole before partial, what can be used (a key-only delete) before what stands in quarantine, then by place in Kafka.
+        """
+        unusable = self.file.startswith("quarantine/")
+        return (not self.whole, unusable, self.topic, self.partition, self.offset, self.ordinal, self.half)
 
 
 class Keys:
@@ -68,7 +72,7 @@ class Keys:
         ordinals: Sequence[int],
         halves: Sequence[int],
         *,
-        whole: bool,
+        whole: Sequence[bool],
         file: str,
         first_position: int,
     ) -> None:
@@ -78,7 +82,7 @@ class Keys:
         arrays = [
             pa.array(ids, pa.binary(16)),
             pa.array(fingerprints, pa.binary(16)),
-            pa.repeat(pa.scalar(whole), count),
+            pa.array(whole, pa.bool_()),
             pa.DictionaryArray.from_arrays(same, [messages[0].topic]),
             pa.repeat(pa.scalar(messages[0].partition, pa.int32()), count),
             pa.array([message.offset for message in messages], pa.int64()),

@@ -105,7 +105,7 @@ class ChangelogWriter:
         """
         keyed, ids, unreadable = self._identify([located])
         if not unreadable:
-            self._note_keys(keyed, ids, whole=False, file=file, first_position=position)
+            self._note_keys(keyed, ids, file=file, first_position=position)
 
     def close(self, buckets: int) -> tuple[list[WrittenFile], str | None]:
         """Finish all files; the data files, and the name of the keys file (None where no row has a key)."""
@@ -223,15 +223,13 @@ class ChangelogWriter:
             folder = data_folder(resolved.schema.name, resolved.version)
             name = f"{folder}/{self._stem}-{len(self._files) + len(self._open):03d}.parquet"
             file = self._open[resolved] = DataFileWriter(self._filesystem, self._root, name, _data_schema(resolved))
-        self._note_keys(rows, ids, whole=True, file=file.name, first_position=file.rows)
+        self._note_keys(rows, ids, file=file.name, first_position=file.rows)
         self.unkeyed += ids.count(None)
         file.write(batch)
         if file.rows >= self._file_rows:
             self._close_file(resolved)
 
-    def _note_keys(
-        self, rows: list[Located], ids: list[VersionId | None], *, whole: bool, file: str, first_position: int
-    ) -> None:
+    def _note_keys(self, rows: list[Located], ids: list[VersionId | None], *, file: str, first_position: int) -> None:
         if None in ids:
             # A resolved schema has a handle key or has none: its rows are all without identity, or none is.
             return
@@ -241,7 +239,7 @@ class ChangelogWriter:
             [located.message for located in rows],
             [located.row.ordinal for located in rows],
             [located.half for located in rows],
-            whole=whole,
+            whole=[not located.row.partial for located in rows],
             file=file,
             first_position=first_position,
         )

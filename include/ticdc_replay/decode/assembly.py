@@ -52,7 +52,8 @@ def assemble(
     events.duplicates += data_dropped
     events.written -= data_dropped
     events.conflicts += sum(entry.conflicts for entry in by_old.values())
-    ddl = _distinct_ddl(results)
+    found_ddl = _distinct_ddl(results)
+    ddl = tuple(entry for entry in found_ddl if entry.commit_ts in manifest.window)
     return ChangelogIndex(
         pipeline=job.pipeline,
         run_hash=job.run_hash,
@@ -62,6 +63,7 @@ def assemble(
         ranges=tuple(manifest.ranges()),
         tables=tables,
         ddl=ddl,
+        other_ddl=tuple(entry for entry in found_ddl if entry.commit_ts not in manifest.window),
         changes=tuple(change for entry in ddl for change in changes_of(_event(entry), history)),
         quarantine_files=tuple(quarantine_files),
         reference_files=tuple(result.references_file for result in results if result.references_file is not None),

@@ -30,9 +30,3 @@ class TableFilter:
         if name not in self._known:
             self._known[name] = any(first.match(schema) and second.match(table) for first, second in self._patterns)
         return self._known[name]
-
-    def wants_ddl(self, schema: str, table: str) -> bool:
-        """Whether a DDL of the table, or of the whole database where *table* is empty, is wanted."""
-        if table:
-            return self.wants(schema, table)
-        return any(first.match(schema) for first, _ in self._patterns)

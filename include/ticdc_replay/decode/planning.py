@@ -26,7 +26,9 @@ def plan_splits(ranges: Sequence[OffsetRange], split_messages: int, least: int) 
 
 
 def schema_ranges(ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
-    """The shortest range of each topic: Open sends every DDL to every partition (protocol notes, open-protocol 4).
+    """The shortest of *ranges* of each topic: Open sends every DDL to every partition (protocol notes, open-protocol 4).
+
+    *ranges* must be those of partitions that TiCDC writes to.
 
     Every pinned range covers the window, so the DDL of the window is in each of them.
     """

@@ -39,7 +39,9 @@ from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.storage import open_store
 
 BATCH_ROWS = 20_000
-"""Rows that are converted to Arrow at a time."""
+"""Rows that are converted to Arrow at a time, at most about."""
+BATCH_BYTES = 64 * 1024 * 1024
+"""Bytes of the messages and claim-check objects of such a batch, at most about: one column must stay below 2 GiB."""
 
 
 def decode_split(
@@ -76,6 +78,7 @@ class SplitDecoder:
         self._ddl: list[Ddl] = []
         self._resolved_ts: int | None = None
         self._pending: list[Located] = []
+        self._pending_bytes = 0
         self._quarantine = Quarantine(
             SideFile(filesystem, root, f"quarantine/{stem}.parquet", side_files.QUARANTINE, 64)
         )
@@ -97,8 +100,10 @@ class SplitDecoder:
         """Decode *messages*, which follow those added before."""
         counts, events = self._messages, self._events
         for message in messages:
+            size = len(message.key or b"") + len(message.value or b"")
             counts.consumed += 1
-            counts.bytes += len(message.key or b"") + len(message.value or b"")
+            counts.bytes += size
+            self._pending_bytes += size
             decoded = self._codec.decode(message)
             if len(decoded) == 1 and isinstance(decoded[0], Undecodable) and decoded[0].ordinal is None:
                 counts.quarantined += 1
@@ -124,12 +129,13 @@ class SplitDecoder:
                 elif isinstance(event, BootstrapEvent):
                     events.bootstraps += 1
                 else:
-                    events.undecodable += 1
-                    self._quarantine.add(message, event)
-                    first, last = first or 0, MAX_TSO
+                    self._add_undecodable(message, event)
+                    known = event.commit_ts
+                    first = min(first if first is not None else MAX_TSO, known if known is not None else 0)
+                    last = max(last, known if known is not None else MAX_TSO)
             self._sparse_index.add(message, first, last)
-        if len(self._pending) >= BATCH_ROWS:
-            self._flush()
+            if len(self._pending) >= BATCH_ROWS or self._pending_bytes >= BATCH_BYTES:
+                self._flush()
 
     def finish(self, buckets: int) -> SplitResult:
         """Write what is left and close the files."""
@@ -169,15 +175,38 @@ class SplitDecoder:
         if row.reference is not None:
             self._add_reference(message, row, row.reference, "not_needed")
 
+    def _add_undecodable(self, message: RawMessage, event: Undecodable) -> None:
+        """Quarantine *event*, unless what could be read of it shows that it does not concern this run."""
+        events = self._events
+        if event.commit_ts is not None and event.commit_ts not in self._window:
+            events.rows += 1
+            events.outside_window += 1
+        elif event.schema and event.table and not self._filter.wants(event.schema, event.table):
+            events.rows += 1
+            events.filtered += 1
+        else:
+            events.undecodable += 1
+            self._quarantine.add(message, event)
+
     def _add_ddl(self, message: RawMessage, event: DdlEvent) -> None:
+        """Every DDL is kept, whatever its table and time: a RENAME names only the new table, and later windows need all."""
         self._events.ddl += 1
-        if event.commit_ts in self._window and self._filter.wants_ddl(event.schema, event.table):
-            place = (message.topic, message.partition, message.offset)
-            self._ddl.append(Ddl(event.commit_ts, event.schema, event.table, event.query, event.type, *place))
+        place = (message.topic, message.partition, message.offset)
+        self._ddl.append(Ddl(event.commit_ts, event.schema, event.table, event.query, event.type, *place))
 
     def _flush(self) -> None:
-        pending, self._pending = self._pending, []
-        for rejected in self._writer.write(self._whole_rows(pending)):
+        pending, self._pending, self._pending_bytes = self._pending, [], 0
+        ready: list[Located] = []
+        fetched_bytes = self._events.claim_check_bytes
+        for located in self._whole_rows(pending):
+            ready.append(located)
+            if self._events.claim_check_bytes - fetched_bytes >= BATCH_BYTES:
+                self._write(ready)
+                ready, fetched_bytes = [], self._events.claim_check_bytes
+        self._write(ready)
+
+    def _write(self, rows: list[Located]) -> None:
+        for rejected in self._writer.write(rows):
             self._events.quarantined += 1
             self._quarantine.add(
                 rejected.located.message, about_row(rejected.located.row, rejected.reason, rejected.detail)

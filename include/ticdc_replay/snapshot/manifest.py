@@ -67,6 +67,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
                 del content[member]["uri"]
         return canonical.hash_of(content)
 
+    def live_ranges(self) -> list[OffsetRange]:
+        """The non-empty ranges of partitions that carried a watermark; where none did, all non-empty ones."""
+        pins = [pin for topic in self.topics for pin in topic.partitions if pin.range.length > 0]
+        return sorted(pin.range for pin in pins if pin.live) or self.ranges()
+
     def ranges(self) -> list[OffsetRange]:
         """The non-empty ranges to read, in (topic, partition) order."""
         return sorted(pin.range for topic in self.topics for pin in topic.partitions if pin.range.length > 0)

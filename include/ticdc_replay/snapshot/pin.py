@@ -16,6 +16,7 @@ from ticdc_replay.domain.errors import (
     ArtifactCorruptError,
     ArtifactExistsError,
     ArtifactNotFoundError,
+    TopicChangedError,
     UnprovenWindowError,
     WatermarkNotReachedError,
 )
@@ -85,7 +86,9 @@ def pin_window(
     """
     existing = state.manifest_of(request.pipeline, request.window)
     if existing is not None and not repin:
-        return _load(artifacts, existing)
+        pinned = _load(artifacts, existing)
+        _check_reusable(request, pinned.manifest)
+        return pinned
     with Offsets(kafka) as offsets:
         look = _look_up(request, kafka, offsets)
         if not repin:
@@ -116,6 +119,20 @@ def pin_window(
         pinned_at_ms=int(time.time() * 1000),
     )
     return _register(manifest, artifacts, state, existing)
+
+
+def _check_reusable(request: PinRequest, manifest: Manifest) -> None:
+    """Raise where what was pinned before is not what the pipeline asks for now."""
+    if manifest.changefeed_hash != request.changefeed.hash:
+        raise TopicChangedError(
+            f"window {request.window} was pinned with another configuration of the changefeed (sink_uri, config or timezone): "
+            "pin it anew (repin)"
+        )
+    if manifest.reasons and request.unproven == "stop":
+        raise UnprovenWindowError(
+            f"window {request.window} was pinned without proof that it is complete: {'; '.join(manifest.reasons)}. "
+            "Mend it and pin anew (repin), or accept unproven windows with policies.unproven: allow"
+        )
 
 
 def _look_up(request: PinRequest, kafka: KafkaSettings, offsets: Offsets) -> _Look:

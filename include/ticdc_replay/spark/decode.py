@@ -43,7 +43,7 @@ def run_decode(spark: SparkSession, job: DecodeJob, connections: Connections) ->
     settings = KafkaSettings.from_connection(connections[job.kafka_connection])
     verify_topics(manifest, settings)
     find = partial(find_ddl, changefeed=job.changefeed, settings=settings, max_bytes=job.limits.decompressed_max_bytes)
-    ddl = run_tasks(spark, find, schema_ranges(ranges), "find DDL")
+    ddl = run_tasks(spark, find, schema_ranges(manifest.live_ranges()), "find DDL")
     history = store.known_schemas(manifest).with_ddls([event for part in ddl for event in part])
 
     splits = plan_splits(ranges, messages_per_split(ranges, job, connections), parallelism)

@@ -45,7 +45,7 @@ def check(context: ReplayContext, run_hash: str) -> CheckResult:
         raise PolicyStopError(
             f"{sum(stopping.values())} messages or events of window {index.window} are in quarantine: {_listed(stopping)}.\n"
             f"No target was touched. They are kept with their bytes in\n{files}\n"
-            "Mend the cause and run the window again, or let the pipeline go on without them: "
+            "Mend the cause, then run the window again and pin it anew (repin); or let the pipeline go on without them: "
             + "; ".join(sorted({_policy(reason)[1] for reason in stopping}))
         )
     reasons = index.report.quarantine_reasons

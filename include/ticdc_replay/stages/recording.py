@@ -1,18 +1,18 @@
 """Brings what a decode found into the state store, where later windows use it."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 import pyarrow.parquet as pq
 
-from ticdc_replay.changelog.index import ChangelogIndex
+from ticdc_replay.changelog.index import ChangelogIndex, Ddl
 from ticdc_replay.changelog.layout import INDEX, changelog_root
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.snapshot import manifest as manifests
 from ticdc_replay.snapshot.manifest import Manifest
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.schemas import record_ddl
+from ticdc_replay.stages.schemas import record_ddl, record_more_ddl
 from ticdc_replay.state.records import ReferenceFile, Run, Stretch
 
 
@@ -34,8 +34,8 @@ def record_decode(context: ReplayContext, index: ChangelogIndex) -> None:
             counts=_counts(index),
         )
     )
-    ddl = [DdlEvent(at, ddl.commit_ts, ddl.schema, ddl.table, ddl.query, ddl.type) for at, ddl in enumerate(index.ddl)]
-    record_ddl(context, ddl)
+    record_ddl(context, _events(index.ddl))
+    record_more_ddl(context, _events(index.other_ddl))
     state.record_stretches(pipeline, list(_stretches(context, index, manifest)))
     state.record_reference_files(
         ReferenceFile(pipeline, index.run_hash, f"{changelog_root(index.run_hash)}/{name}")
@@ -49,6 +49,10 @@ def finish_run(context: ReplayContext, run_hash: str) -> None:
     if run is not None:
         finished = msgspec.structs.replace(run, status="done", finished_at_ms=int(time.time() * 1000))
         context.state.record_run(finished)
+
+
+def _events(ddl: Iterable[Ddl]) -> list[DdlEvent]:
+    return [DdlEvent(at, each.commit_ts, each.schema, each.table, each.query, each.type) for at, each in enumerate(ddl)]
 
 
 def _counts(index: ChangelogIndex) -> dict[str, int]:

@@ -15,7 +15,7 @@ from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
 from ticdc_replay.kafka.offsets import Offsets, Partition, Topic
-from ticdc_replay.schemas.ddl import definition_from_sql
+from ticdc_replay.schemas.ddl import definition_from_sql, key_of
 from ticdc_replay.schemas.history import Epoch, SchemaHistory
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.state.records import SchemaScan
@@ -50,6 +50,20 @@ def record_ddl(context: ReplayContext, ddl: Iterable[DdlEvent]) -> None:
     earlier = [record.epoch for record in context.state.schemas(name) if record.epoch.after < first]
     history = _declared(context).with_epochs(earlier).with_ddls(events)
     context.state.record_schemas(name, [epoch for epoch in history.epochs if first <= epoch.after <= last], "ddl")
+
+
+def record_more_ddl(context: ReplayContext, ddl: Iterable[DdlEvent]) -> None:
+    """Add *ddl* that came along while another window was read; what is recorded already stays as it is.
+
+    With replication lag a DDL may lie behind the point where the look back for its window ends, in a stretch that its window
+    skips because it holds no row of it.
+    """
+    name = context.pipeline.name
+    recorded = [record.epoch for record in context.state.schemas(name)]
+    known = {(key_of(epoch.name), epoch.after) for epoch in recorded}
+    history = _declared(context).with_epochs(recorded).with_ddls(ddl)
+    added = [epoch for epoch in history.epochs if epoch.after and (key_of(epoch.name), epoch.after) not in known]
+    context.state.record_schemas(name, added, "ddl")
 
 
 def _declared(context: ReplayContext) -> SchemaHistory:

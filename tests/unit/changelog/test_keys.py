@@ -21,7 +21,7 @@ def write(root: Path, name: str, ids: list[bytes], buckets: int) -> str | None:
             messages,
             [0] * count,
             [0] * count,
-            whole=True,
+            whole=[True] * count,
             file=f"{name}.data",
             first_position=7,
         )

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.open_protocol import columns, message, row
+from tests.open_protocol import columns, ddl, message, row
 from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.decode.assembly import assemble
@@ -212,6 +212,35 @@ def test_a_broken_message_is_kept_with_its_bytes_and_the_others_go_on(tmp_path: 
     job_root = next(tmp_path.glob("runs/*"))
     (entry,) = pq.read_table(job_root / name, partitioning=None).to_pylist()
     assert (entry["offset"], entry["key"], entry["value"], entry["ordinal"]) == (1, b"\0" * 7, b"xyz", None)
+
+
+def test_a_whole_delete_replaces_a_key_only_one(tmp_path: Path) -> None:
+    key_only = row(150, old={"id": columns(1)["id"]}, ohk=True)
+    _, rows = decode(tmp_path, [[message([key_only], 0)], [message([delete(150, 1, "gone")], 1)]])
+    assert [(line["_op"], line["before"]["v"], line["_partial"]) for line in rows] == [("delete", "gone", False)]
+
+
+def test_bad_events_of_other_windows_and_tables_do_not_concern_this_run(tmp_path: Path) -> None:
+    bad = {"id": {"t": 8, "h": True, "f": 11, "v": "not a number"}}
+    index, _ = decode(
+        tmp_path, [[message([row(99, new=bad), row(150, new=bad, schema="other"), row(150, new=bad)], 0)]]
+    )
+    events = index.report.events
+    assert (events.outside_window, events.filtered, events.undecodable) == (1, 1, 1)
+
+
+def test_ddl_is_kept_whatever_its_table_and_time(tmp_path: Path) -> None:
+    rename = ddl(150, "RENAME TABLE `s`.`t` TO `archive`.`t`", table="t", schema="archive", kind=14)
+    earlier = ddl(99, "CREATE TABLE `t` (`id` BIGINT PRIMARY KEY, `v` VARCHAR(10))")
+    index, _ = decode(tmp_path, [[message([earlier], 0), message([rename], 1)]])
+    assert [entry.commit_ts for entry in index.ddl] == [150]
+    assert [entry.commit_ts for entry in index.other_ddl] == [99]
+
+
+def test_rows_are_written_in_batches_bounded_by_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ticdc_replay.decode.split.BATCH_BYTES", 200)
+    _, rows = decode(tmp_path, [[message([insert(150, key)], key) for key in range(20)]])
+    assert len(rows) == 20
 
 
 history = st.lists(
