@@ -14,6 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes says something about the machine, not about the code.
+settings.register_profile("ticdc-replay", deadline=None)
+settings.load_profile("ticdc-replay")
 
 if TYPE_CHECKING:  # imported where they are used, so that a run of unit tests alone starts fast
     from mypy_boto3_s3 import S3Client

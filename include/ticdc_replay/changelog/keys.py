@@ -30,6 +30,14 @@ SCHEMA = pa.schema(
 )
 
 
+_ENCODING: dict[str, Any] = {
+    "compression": {"id": "none", "fingerprint": "none", **dict.fromkeys(SCHEMA.names[2:], "zstd")},
+    "use_dictionary": ["topic", "file"],
+    "write_statistics": False,
+}
+"""Hashes neither repeat nor compress."""
+
+
 class Copy(NamedTuple):
     """One copy of a row version, as a keys file has it.
 
@@ -103,22 +111,36 @@ class Keys:
         bucket_of = (first_bytes[:, 0].astype(np.int32) << 8 | first_bytes[:, 1]) % buckets
         path = f"{root}/{name}"
         filesystem.create_dir(path.rpartition("/")[0], recursive=True)
-        with pq.ParquetWriter(path, SCHEMA, filesystem=filesystem, compression="zstd", compression_level=1) as writer:
+        with pq.ParquetWriter(path, SCHEMA, filesystem=filesystem, **_ENCODING) as writer:
             for number in range(buckets):
                 part = table.filter(pa.array(bucket_of == number))
                 writer.write_table(part, row_group_size=max(1, part.num_rows))
         return name
 
 
-def read_bucket(filesystem: Any, root: str, names: Sequence[str], number: int, buckets: int) -> pa.Table:
-    """The rows of bucket *number* of the keys files *names*, each written with *buckets* buckets."""
+def repeated_in_bucket(filesystem: Any, root: str, names: Sequence[str], number: int, buckets: int) -> list[list[Copy]]:
+    """The copies whose identity stands more than once in bucket *number* of the keys files *names*, grouped by identity.
+
+    Reads only the identities where none repeats, which is the common case. Raises ValueError for a file that was not written
+    with *buckets* buckets.
+    """
+    ids = _read(filesystem, root, names, number, buckets, ["id"])
+    if len(pc.unique(ids["id"])) == ids.num_rows:
+        return []
+    return repeated(_read(filesystem, root, names, number, buckets, None))
+
+
+def _read(
+    filesystem: Any, root: str, names: Sequence[str], number: int, buckets: int, columns: list[str] | None
+) -> pa.Table:
     parts = []
     for name in names:
         with pq.ParquetFile(f"{root}/{name}", filesystem=filesystem) as file:
             if file.num_row_groups != buckets:
                 raise ValueError(f"keys file {name} has {file.num_row_groups} row groups, {buckets} expected")
-            parts.append(file.read_row_group(number))
-    return pa.concat_tables(parts).unify_dictionaries() if parts else SCHEMA.empty_table()
+            parts.append(file.read_row_group(number, columns=columns))
+    schema = SCHEMA if columns is None else pa.schema([SCHEMA.field(name) for name in columns])
+    return pa.concat_tables(parts).unify_dictionaries() if parts else schema.empty_table()
 
 
 def repeated(table: pa.Table) -> list[list[Copy]]:

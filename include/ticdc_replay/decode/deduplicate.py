@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from ticdc_replay.changelog.duplicates import CopyReader, Loser, drop_rows, losers
 from ticdc_replay.changelog.index import DataFile
-from ticdc_replay.changelog.keys import read_bucket, repeated
+from ticdc_replay.changelog.keys import repeated_in_bucket
 
 _SURPLUS = pa.schema([("file", pa.string()), ("position", pa.int64()), ("conflict", pa.bool_())])
 
@@ -39,7 +39,7 @@ def find_surplus(filesystem: Any, root: str, keys_files: Sequence[str], number: 
     """The surplus copies among the keys of bucket *number*, written beside the changelog; None where there are none."""
     reader = CopyReader(filesystem, root)
     found: list[Loser] = []
-    for copies in repeated(read_bucket(filesystem, root, keys_files, number, buckets)):
+    for copies in repeated_in_bucket(filesystem, root, keys_files, number, buckets):
         found += losers(copies, reader)
     if not found:
         return None

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ticdc_replay.changelog.keys import Keys, read_bucket, repeated
+from ticdc_replay.changelog.keys import Keys, repeated_in_bucket
 from ticdc_replay.domain.messages import RawMessage
 
 
@@ -41,7 +41,7 @@ def test_buckets_together_find_every_identity_that_was_written_more_than_once(
     names = [name for at, ids in enumerate(written) if (name := write(root, f"keys/{at}.parquet", ids, buckets))]
     found: dict[bytes, int] = {}
     for number in range(buckets):
-        for copies in repeated(read_bucket(pyarrow.fs.LocalFileSystem(), str(root), names, number, buckets)):
+        for copies in repeated_in_bucket(pyarrow.fs.LocalFileSystem(), str(root), names, number, buckets):
             assert copies[0].id not in found, "an identity is in one bucket only"
             found[copies[0].id] = len(copies)
     everything = written[0] + written[1]
@@ -52,7 +52,7 @@ def test_a_copy_tells_its_place(tmp_path: Path) -> None:
     row_id = os.urandom(16)
     name = write(tmp_path, "keys/a.parquet", [row_id, row_id], 1)
     assert name is not None
-    (copies,) = repeated(read_bucket(pyarrow.fs.LocalFileSystem(), str(tmp_path), [name], 0, 1))
+    (copies,) = repeated_in_bucket(pyarrow.fs.LocalFileSystem(), str(tmp_path), [name], 0, 1)
     assert [(copy.topic, copy.partition, copy.offset, copy.file, copy.position) for copy in copies] == [
         ("orders", 1, 0, "keys/a.parquet.data", 7),
         ("orders", 1, 1, "keys/a.parquet.data", 8),
@@ -63,4 +63,4 @@ def test_files_with_another_number_of_buckets_are_refused(tmp_path: Path) -> Non
     name = write(tmp_path, "keys/a.parquet", [os.urandom(16)], 2)
     assert name is not None
     with pytest.raises(ValueError, match="2 row groups, 3 expected"):
-        read_bucket(pyarrow.fs.LocalFileSystem(), str(tmp_path), [name], 0, 3)
+        repeated_in_bucket(pyarrow.fs.LocalFileSystem(), str(tmp_path), [name], 0, 3)
