@@ -1,13 +1,10 @@
 """Connections out of Airflow, for the engine in this process and, by a private file, for the driver of a Spark job."""
 
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-import msgspec
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 
@@ -15,6 +12,7 @@ from ticdc_replay.config.pipeline import Pipeline
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.jobspec import CONNECTIONS_FILE_VARIABLE
+from ticdc_replay.stages.connections_file import private_file
 
 
 def resolve(conn_ids: Sequence[str], pipeline: Pipeline) -> Connections:
@@ -40,18 +38,12 @@ async def resolve_in_trigger(conn_ids: Sequence[str], pipeline: Pipeline) -> Con
 
 
 @contextmanager
-def private_file(connections: Connections) -> Iterator[Path]:
-    """A file with *connections* that only this user can read, in a folder of its own; gone afterwards.
-
-    While it exists, ``jobspec.CONNECTIONS_FILE_VARIABLE`` names it to the processes that this one starts.
-    """
-    with tempfile.TemporaryDirectory(prefix="ticdc-replay-") as folder:
-        path = Path(folder) / "connections.json"
-        with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
-            file.write(msgspec.json.encode(connections))
+def connections_for_driver(connections: Connections) -> Iterator[None]:
+    """Within it, the processes that this one starts find *connections* in the private file that their environment names."""
+    with private_file(connections) as path:
         os.environ[CONNECTIONS_FILE_VARIABLE] = str(path)
         try:
-            yield path
+            yield
         finally:
             del os.environ[CONNECTIONS_FILE_VARIABLE]
 

@@ -76,7 +76,6 @@ class SplitDecoder:
         self._messages = MessageCounts()
         self._events = EventCounts()
         self._ddl: list[Ddl] = []
-        self._resolved_ts: int | None = None
         self._pending: list[Located] = []
         self._pending_bytes = 0
         self._quarantine = Quarantine(
@@ -121,7 +120,6 @@ class SplitDecoder:
                         last = max(last, event.commit_ts)
                 elif isinstance(event, WatermarkEvent):
                     events.watermarks += 1
-                    self._resolved_ts = max(self._resolved_ts or 0, event.commit_ts)
                 elif isinstance(event, DdlEvent):
                     self._add_ddl(message, event)
                     first = event.commit_ts if first is None else min(first, event.commit_ts)
@@ -159,7 +157,6 @@ class SplitDecoder:
             messages=self._messages,
             events=self._events,
             quarantine_reasons=dict(self._quarantine.reasons),
-            resolved_ts=self._resolved_ts,
         )
 
     def _add_row(self, message: RawMessage, row: RowEvent) -> None:

@@ -41,8 +41,6 @@ class SplitResult(msgspec.Struct, frozen=True, kw_only=True):
     messages: MessageCounts
     events: EventCounts
     quarantine_reasons: dict[str, int]
-    resolved_ts: int | None
-    """The largest resolved-ts of the split (TSO)."""
 
 
 def add_messages(parts: Iterable[MessageCounts]) -> MessageCounts:

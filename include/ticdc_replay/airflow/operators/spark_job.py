@@ -8,7 +8,7 @@ from airflow.exceptions import AirflowException
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
-from ticdc_replay.airflow.connections import private_file, resolve
+from ticdc_replay.airflow.connections import connections_for_driver, resolve
 from ticdc_replay.airflow.form import RunOptions, run_options
 from ticdc_replay.airflow.naming import CHECK, DECODE, SNAPSHOT, load_task_id
 from ticdc_replay.airflow.operators.base import EmitsLineage, open_replay
@@ -56,7 +56,7 @@ class SparkJobOperator(EmitsLineage, SparkSubmitOperator):
         pipeline = load_pipeline(self.pipeline_file).pipeline
         self._refuse_cluster_mode(pipeline)
         self.application = str(spark_jobs_folder() / self.script)
-        with private_file(resolve(self._connection_ids(pipeline), pipeline)):
+        with connections_for_driver(resolve(self._connection_ids(pipeline), pipeline)):
             try:
                 super().execute(context)
             except AirflowException as error:
