@@ -87,7 +87,6 @@ class Airflow(Server):
             "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_STORAGE_PATH": str(self.folder / "bundles"),
             # a trigger that fires within seconds of the deferral fails the run otherwise (apache/airflow 71580, 72716)
             "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
-            "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
             "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(lineage),
             "AIRFLOW__OPENLINEAGE__NAMESPACE": "ticdc-replay-demo",
             **self._added,

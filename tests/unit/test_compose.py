@@ -31,6 +31,7 @@ COMPOSE: dict[str, Any] = yaml.safe_load(COMPOSE_TEXT)
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 DOCKERFILE = (CHECKOUT / "Dockerfile").read_text(encoding="utf-8")
 SCHEMA = json.loads((CHECKOUT / "tests/data/compose-spec/compose-spec.json").read_text(encoding="utf-8"))
+DEMO = sorted((CHECKOUT / "demo").rglob("*.py"))
 PIPELINES = sorted((CHECKOUT / "docker/pipelines").glob("*.yaml"))
 CONFIGURATION = [*sorted((CHECKOUT / "docker").glob("*.*")), *PIPELINES]
 IN_IMAGE = "/opt/ticdc-replay/"
@@ -307,7 +308,7 @@ def test_the_image_does_not_run_as_root():
 
 def test_every_setting_of_airflow_exists_and_commands_stand_only_where_airflow_runs_them():
     known = settings_of_airflow()
-    text = COMPOSE_TEXT + DOCKERFILE
+    text = COMPOSE_TEXT + DOCKERFILE + "".join(path.read_text(encoding="utf-8") for path in DEMO)
     found = set(re.findall(r"AIRFLOW__([A-Z0-9_]+?)__([A-Z0-9_]+)", text))
     assert found
     for section, name in found:
