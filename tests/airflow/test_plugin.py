@@ -49,14 +49,24 @@ def signed_in(client):
 @pytest.fixture
 def record(tmp_path):
     """Notes that a window of a table is loaded."""
-    from ticdc_replay.state import Coverage, open_state
+    from ticdc_replay.state import Coverage, CoveredTable, open_state
 
     (tmp_path / "artifacts").mkdir()
     state = open_state(f"sqlite:///{tmp_path}/artifacts/state.db")
 
-    def record(target, hour, quality="complete", table="orders"):
-        window = Window(START + hour * HOUR, START + (hour + 1) * HOUR)
-        state.record_coverage([Coverage("live", target, TableName("shop", table), window, "run", quality, 0)])
+    def record(target, hour, quality="complete", table="orders", selection="*.*", grade="proven"):
+        loaded = Coverage(
+            pipeline="live",
+            target=target,
+            window=Window(START + hour * HOUR, START + (hour + 1) * HOUR),
+            run_hash=f"{hour} {selection}",
+            selection=(selection,),
+            grade=grade,
+            quality="complete",
+            tables=(CoveredTable(TableName("shop", table), quality),),
+            loaded_at_ms=0,
+        )
+        state.record_coverage([loaded])
 
     yield record
     state.close()
@@ -69,9 +79,22 @@ def test_the_page_shows_what_is_loaded_and_the_gaps(signed_in, record):
     page = signed_in.get("/ticdc-replay/coverage/ticdc_replay_live")
     assert page.status_code == 200
     assert "2026-03-01 03:00:00 to 2026-03-01 04:00:00" in page.text
-    assert page.text.count('class="quarantine" style="left:40.0000%;width:20.0000%"') == 2
+    assert page.text.count('class="quarantine proven" style="left:40.0000%;width:20.0000%"') == 2
     assert "shop.&lt;b&gt;items" in page.text
     assert "Nothing is loaded in this target yet" in page.text, "the lake"
+
+
+def test_the_page_shows_grade_and_what_was_loaded_for_some_tables_only(signed_in, record):
+    record("warehouse", 0)
+    record("warehouse", 1, grade="unproven")
+    record("warehouse", 2, selection="shop.orders")
+    record("warehouse", 3, table="items")
+    page = signed_in.get("/ticdc-replay/coverage/ticdc_replay_live")
+    assert page.text.count('class="complete unproven" style="left:25.0000%;width:25.0000%"') == 3
+    assert page.text.count('class="partial" style="left:50.0000%;width:25.0000%"') == 1
+    assert "2026-03-01 02:00:00 to 2026-03-01 03:00:00: only some of the tables are loaded" in page.text
+    orders = page.text.partition(">shop.orders<")[2]
+    assert "No gap." in orders
 
 
 def test_a_pipeline_without_loads_says_so(signed_in, record):

@@ -26,6 +26,7 @@ from ticdc_replay.spark.decode import run_decode
 from ticdc_replay.spark.load import run_load
 from ticdc_replay.stages.check import check
 from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.coverage import Held, Span, coverage
 from ticdc_replay.stages.jobs import write_decode_job, write_load_job
 from ticdc_replay.stages.pin import pin
 from ticdc_replay.stages.publish import RunReport, publish
@@ -190,8 +191,10 @@ def test_the_windows_one_after_the_other_give_the_expected_tables(
         assert report.events.written == sum(sum(operations.values()) for operations in expected.tables.values())
         assert report.quarantine_reasons == {}
     assert_equal_to_expected(context)
-    covered = {(entry.target, str(entry.table)) for entry in context.state.coverage("shop")}
-    assert {("warehouse", "shop.orders"), ("lake", "shop.orders")} <= covered
+    loaded = Span(Window(WINDOWS[0].from_ts, WINDOWS[-1].to_ts), Held("complete", "proven"))
+    for target in coverage(context):
+        names = [target.target.name, *(str(table) for table in contents.summary()["rows"])]
+        assert {table.name: table.spans for table in (target.target, *target.tables)} == dict.fromkeys(names, (loaded,))
 
 
 @pytest.mark.parametrize("order", [(3, 2, 1, 0), (1, 3, 0, 2)])

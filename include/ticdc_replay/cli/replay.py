@@ -114,7 +114,7 @@ def _show_report(report: RunReport) -> None:
         f"run {report.run_hash}\n{report.messages.consumed} messages, {events.rows} row events, "
         f"{events.outside_window} outside the window, {events.duplicates} duplicates, "
         f"{events.claim_checks_resolved} claim checks resolved, {events.written} row versions, "
-        f"{sum(report.quarantine_reasons.values())} quarantined",
+        f"{sum(report.quarantine_reasons.values())} quarantined; {report.grade}",
         markup=False,
     )
     table = Table()

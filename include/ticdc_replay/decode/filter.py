@@ -14,14 +14,8 @@ class TableFilter:
     """
 
     def __init__(self, patterns: Sequence[str]) -> None:
-        self._patterns = []
-        for pattern in patterns:
-            schema, dot, table = pattern.partition(".")
-            if not dot or not schema or not table:
-                raise ConfigError(
-                    f"table pattern {pattern!r} is not of the form schema.table, for example shop.* or shop.orders"
-                )
-            self._patterns.append(tuple(re.compile(translate(part), re.IGNORECASE) for part in (schema, table)))
+        self._parts = [_parts(pattern) for pattern in patterns]
+        self._patterns = [tuple(re.compile(translate(part), re.IGNORECASE) for part in parts) for parts in self._parts]
         self._known: dict[tuple[str, str], bool] = {}
 
     def wants(self, schema: str, table: str) -> bool:
@@ -30,3 +24,29 @@ class TableFilter:
         if name not in self._known:
             self._known[name] = any(first.match(schema) and second.match(table) for first, second in self._patterns)
         return self._known[name]
+
+    def covers(self, pattern: str) -> bool:
+        """Whether one of the patterns alone wants every table that *pattern* wants.
+
+        False too where only several together do, or where brackets make it hard to tell. Raises ConfigError for a pattern
+        without a dot.
+        """
+        narrow = _parts(pattern)
+        return any(all(map(_contains, wide, narrow)) for wide in self._parts)
+
+
+def _parts(pattern: str) -> tuple[str, str]:
+    schema, dot, table = pattern.partition(".")
+    if not dot or not schema or not table:
+        raise ConfigError(
+            f"table pattern {pattern!r} is not of the form schema.table, for example shop.* or shop.orders"
+        )
+    return schema, table
+
+
+def _contains(wide: str, narrow: str) -> bool:
+    """Whether *wide* matches *narrow* taken as text, where its ``?`` never stands for more than one character."""
+    if "[" in wide:
+        return wide.lower() == narrow.lower()
+    text = "".join({"*": ".*", "?": r"[^*\[]"}.get(char, re.escape(char)) for char in wide)
+    return re.fullmatch(text, narrow, re.IGNORECASE | re.DOTALL) is not None

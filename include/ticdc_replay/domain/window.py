@@ -1,8 +1,13 @@
 """A window: the half-open range of commit timestamps that one run replays."""
 
+from typing import Literal
+
 import msgspec
 
 from ticdc_replay.domain import tso
+
+Grade = Literal["proven", "unproven"]
+"""Whether it was shown that a window is complete in what its manifest pins."""
 
 
 class Window(msgspec.Struct, frozen=True, order=True):

@@ -1,14 +1,10 @@
 """The manifest: what exactly a window's replay reads, fixed before anything is read."""
 
-from typing import Literal
-
 import msgspec
 
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.messages import OffsetRange
-from ticdc_replay.domain.window import Window
-
-Grade = Literal["proven", "unproven"]
+from ticdc_replay.domain.window import Grade, Window
 
 
 class PartitionPin(msgspec.Struct, frozen=True):

@@ -1,75 +1,155 @@
 """Which stretches of commit time are loaded in which target, and where the gaps are."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 
 import msgspec
 
-from ticdc_replay.domain.window import Window
+from ticdc_replay.decode.filter import TableFilter
+from ticdc_replay.domain.tables import TableName
+from ticdc_replay.domain.window import Grade, Window
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.state.records import Coverage, Quality
 
 
+class Held(msgspec.Struct, frozen=True):
+    """How well something is held: ``quarantine`` where a part was set aside by policy, and the windows' grade."""
+
+    quality: Quality
+    grade: Grade
+
+
 class Span(msgspec.Struct, frozen=True):
-    """A stretch without interruption. ``quarantine`` where, for some table, a part of it was set aside by policy."""
+    """A stretch that is held without interruption."""
 
     window: Window
-    quality: Quality
+    held: Held
+
+
+class Gap(msgspec.Struct, frozen=True):
+    """A stretch that is not held, between the first and the last moment that the target holds anything of."""
+
+    window: Window
+    partial: bool = False
+    """Whether runs for some of the tables only were here: a gap of the target, not of each table."""
 
 
 class Covered(msgspec.Struct, frozen=True):
-    """What is loaded of one target or table: spans in order, and the gaps between them."""
+    """What is held of a target or a table: spans and gaps, each in order, together all from the first moment to the last."""
 
     name: str
     spans: tuple[Span, ...]
-
-    @property
-    def gaps(self) -> tuple[Window, ...]:
-        """Stretches between the first and the last span that are not loaded."""
-        return tuple(
-            Window(before.window.to_ts, after.window.from_ts)
-            for before, after in pairwise(self.spans)
-            if before.window.to_ts < after.window.from_ts
-        )
+    gaps: tuple[Gap, ...]
 
 
 class TargetCoverage(msgspec.Struct, frozen=True):
-    """A target as a whole, where any of its tables counts, and table by table."""
+    """A target as a whole, for which each of the pipeline's tables must be there, and its tables one by one."""
 
     target: Covered
     tables: tuple[Covered, ...]
+    """The tables that had rows or DDL in any window."""
 
 
 def coverage(context: ReplayContext) -> tuple[TargetCoverage, ...]:
     """What the targets of the pipeline hold, in the order of its file; targets without any load included."""
     records = context.state.coverage(context.pipeline.name)
     return tuple(
-        _target(target.name, [record for record in records if record.target == target.name])
+        target_coverage(
+            target.name, context.pipeline.tables, [record for record in records if record.target == target.name]
+        )
         for target in context.pipeline.targets
     )
 
 
-def spans(records: Iterable[Coverage]) -> tuple[Span, ...]:
-    """The stretches that *records*, which may overlap, cover together; neighbours of one quality are one stretch."""
-    known = list(records)
-    edges = sorted({edge for record in known for edge in (record.window.from_ts, record.window.to_ts)})
-    found: list[Span] = []
-    for start, end in pairwise(edges):
-        qualities = {record.quality for record in known if record.window.from_ts <= start < record.window.to_ts}
-        if not qualities:
-            continue
-        quality: Quality = "quarantine" if "quarantine" in qualities else "complete"
-        last = found[-1] if found else None
-        if last and last.window.to_ts == start and last.quality == quality:
-            found[-1] = Span(Window(last.window.from_ts, end), quality)
+def target_coverage(name: str, selection: Sequence[str], records: Sequence[Coverage]) -> TargetCoverage:
+    """What *records* say that a target holds of the tables that *selection* wants.
+
+    A run covers each table of its own selection, whether or not it had rows. What several runs hold counts as the best of them
+    does: a later run takes nothing away.
+    """
+    stretches = list(_stretches(records))
+    seen = sorted({covered.table for record in records for covered in record.tables if covered.quality != "left_out"})
+    wanted = TableFilter(selection)
+    mine = [table for table in seen if wanted.wants(table.schema, table.table)]
+    return TargetCoverage(
+        _covered(name, stretches, partial(_whole, selection, mine)),
+        tuple(_covered(str(table), stretches, partial(_table, table)) for table in seen),
+    )
+
+
+class _Run:
+    """What one run brought into the target."""
+
+    def __init__(self, record: Coverage, selection: TableFilter) -> None:
+        self.record = record
+        self.selection = selection
+        self._others = Held(record.quality, record.grade)
+        self._tables = {
+            covered.table: None if covered.quality == "left_out" else Held(covered.quality, record.grade)
+            for covered in record.tables
+        }
+
+    def table(self, table: TableName) -> Held | None:
+        if table in self._tables:
+            return self._tables[table]
+        return self._others if self.selection.wants(table.schema, table.table) else None
+
+    def pattern(self, pattern: str) -> Held | None:
+        """Of the tables of *pattern* that the run saw nothing of."""
+        return self._others if self.selection.covers(pattern) else None
+
+
+_Stretch = tuple[Window, tuple[_Run, ...]]
+_State = Held | bool
+"""``False`` for a gap, ``True`` for one where some tables are held."""
+
+
+def _stretches(records: Sequence[Coverage]) -> Iterator[_Stretch]:
+    """The time from the first window to the last, cut wherever one begins or ends, with the runs of each piece."""
+    filters = {record.selection: TableFilter(record.selection) for record in records}
+    coming = sorted(records, key=lambda record: record.window, reverse=True)
+    running: list[_Run] = []
+    for start, end in pairwise(sorted({edge for r in records for edge in (r.window.from_ts, r.window.to_ts)})):
+        running = [run for run in running if run.record.window.to_ts > start]
+        while coming and coming[-1].window.from_ts == start:
+            record = coming.pop()
+            running.append(_Run(record, filters[record.selection]))
+        yield Window(start, end), tuple(running)
+
+
+def _covered(name: str, stretches: Sequence[_Stretch], state_of: Callable[[tuple[_Run, ...]], _State]) -> Covered:
+    """Neighbours of one state are one span or gap."""
+    joined: list[tuple[Window, _State]] = []
+    for window, runs in stretches:
+        state = state_of(runs)
+        if joined and joined[-1][1] == state:
+            joined[-1] = (Window(joined[-1][0].from_ts, window.to_ts), state)
         else:
-            found.append(Span(Window(start, end), quality))
-    return tuple(found)
+            joined.append((window, state))
+    return Covered(
+        name,
+        tuple(Span(window, state) for window, state in joined if isinstance(state, Held)),
+        tuple(Gap(window, state) for window, state in joined if isinstance(state, bool)),
+    )
 
 
-def _target(name: str, records: Sequence[Coverage]) -> TargetCoverage:
-    by_table: dict[str, list[Coverage]] = {}
-    for record in records:
-        by_table.setdefault(str(record.table), []).append(record)
-    tables = tuple(Covered(table, spans(found)) for table, found in sorted(by_table.items()))
-    return TargetCoverage(Covered(name, spans(records)), tables)
+def _table(table: TableName, runs: tuple[_Run, ...]) -> _State:
+    return _best(run.table(table) for run in runs) or False
+
+
+def _whole(selection: Sequence[str], seen: Sequence[TableName], runs: tuple[_Run, ...]) -> _State:
+    patterns = [_best(run.pattern(pattern) for run in runs) for pattern in selection]
+    if not all(patterns):
+        return bool(runs)
+    parts = [part for part in (*patterns, *(_best(run.table(table) for run in runs) for table in seen)) if part]
+    return Held(
+        "quarantine" if any(part.quality == "quarantine" for part in parts) else "complete",
+        "unproven" if any(part.grade == "unproven" for part in parts) else "proven",
+    )
+
+
+def _best(candidates: Iterator[Held | None]) -> Held | None:
+    """The one that lacks least: a known hole weighs more than a missing proof."""
+    found = [held for held in candidates if held is not None]
+    return min(found, key=lambda held: (held.quality == "quarantine", held.grade == "unproven"), default=None)

@@ -5,15 +5,16 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from ticdc_replay.changelog.index import ChangelogIndex, EventCounts, MessageCounts
+from ticdc_replay.changelog.index import EventCounts, MessageCounts
 from ticdc_replay.changelog.reading import read_index
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.errors import ArtifactNotFoundError
 from ticdc_replay.domain.messages import OffsetRange
-from ticdc_replay.domain.window import Window
+from ticdc_replay.domain.window import Grade, Window
+from ticdc_replay.snapshot import manifest as manifests
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.recording import finish_run
-from ticdc_replay.state.records import Coverage, Quality
+from ticdc_replay.state.records import Coverage, CoveredTable, Quality
 from ticdc_replay.targets.base import LoadReport, TableReport
 
 
@@ -22,7 +23,11 @@ class TargetRun(msgspec.Struct, frozen=True):
 
     target: str
     type: str
+    selection: tuple[str, ...]
+    """The patterns of the tables that it was loaded for."""
+    quality: Quality
     tables: tuple[TableReport, ...]
+    """Those with rows or DDL in the window."""
 
     @property
     def applied(self) -> int:
@@ -37,6 +42,9 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     window: Window
     input_hash: str
     run_hash: str
+    grade: Grade
+    reasons: tuple[str, ...]
+    """Why the window is not proven; empty when it is."""
     ranges: tuple[OffsetRange, ...]
     watermark: int | None
     messages: MessageCounts
@@ -52,19 +60,23 @@ def publish(context: ReplayContext, run_hash: str, targets: Sequence[str]) -> Ru
     Raises ArtifactNotFoundError where a target has no load report: publishing says what happened, never what was planned.
     """
     index = read_index(context.artifacts, run_hash)
+    manifest = manifests.decode(context.artifacts.get(f"manifests/{index.input_hash}.json"))
     loads = [last_load(context, run_hash, target) for target in targets]
-    context.state.record_coverage([record for load in loads for record in _coverage(context, index, load)])
+    set_aside = bool(index.report.quarantine_reasons)
+    context.state.record_coverage([coverage_of(load, manifest.grade, set_aside=set_aside) for load in loads])
     report = RunReport(
         pipeline=context.pipeline.name,
         window=index.window,
         input_hash=index.input_hash,
         run_hash=run_hash,
+        grade=manifest.grade,
+        reasons=manifest.reasons,
         ranges=index.ranges,
         watermark=index.report.watermark,
         messages=index.report.messages,
         events=index.report.events,
         quarantine_reasons=index.report.quarantine_reasons,
-        targets=tuple(TargetRun(load.target, load.type, load.tables) for load in loads),
+        targets=tuple(_target_run(load, set_aside) for load in loads),
         published_at=datetime.now(UTC),
     )
     context.artifacts.put(f"reports/{run_hash}.json", canonical.encode(report))
@@ -84,23 +96,36 @@ def last_load(context: ReplayContext, run_hash: str, target: str) -> LoadReport:
     return msgspec.json.decode(context.artifacts.get(newest.name), type=LoadReport)
 
 
-def _coverage(context: ReplayContext, index: ChangelogIndex, load: LoadReport) -> list[Coverage]:
-    """A table without rows in the window is covered too: the next window must not see a gap."""
-    set_aside = bool(index.report.quarantine_reasons)
-    records = []
-    for table in load.tables:
-        if table.outcome == "without_key":
-            continue
-        quality: Quality = "quarantine" if set_aside or table.quarantined else "complete"
-        records.append(
-            Coverage(
-                context.pipeline.name,
-                load.target,
-                table.table,
-                index.window,
-                index.run_hash,
-                quality,
-                int(datetime.now(UTC).timestamp() * 1000),
+def coverage_of(load: LoadReport, grade: Grade, *, set_aside: bool) -> Coverage:
+    """What *load* covers: all tables of its selection, so that those without rows in the window show no gap.
+
+    *set_aside* tells that decode put messages or events into quarantine. They may be of any table, also one that is not known.
+    """
+    return Coverage(
+        pipeline=load.pipeline,
+        target=load.target,
+        window=load.window,
+        run_hash=load.run_hash,
+        selection=load.selection,
+        grade=grade,
+        quality=_quality(0, set_aside),
+        tables=tuple(
+            sorted(
+                CoveredTable(
+                    table.table,
+                    "left_out" if table.outcome == "without_key" else _quality(table.quarantined, set_aside),
+                )
+                for table in load.tables
             )
-        )
-    return records
+        ),
+        loaded_at_ms=int(datetime.now(UTC).timestamp() * 1000),
+    )
+
+
+def _target_run(load: LoadReport, set_aside: bool) -> TargetRun:
+    quarantined = sum(table.quarantined for table in load.tables)
+    return TargetRun(load.target, load.type, load.selection, _quality(quarantined, set_aside), load.tables)
+
+
+def _quality(quarantined: int, set_aside: bool) -> Quality:
+    return "quarantine" if quarantined or set_aside else "complete"

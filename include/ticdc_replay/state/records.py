@@ -5,11 +5,12 @@ from typing import Literal
 import msgspec
 
 from ticdc_replay.domain.tables import TableName
-from ticdc_replay.domain.window import Window
+from ticdc_replay.domain.window import Grade, Window
 from ticdc_replay.schemas.history import Epoch
 
 RunStatus = Literal["running", "done", "failed"]
 Quality = Literal["complete", "quarantine"]
+"""``quarantine`` where a part was set aside by policy."""
 SchemaSource = Literal["ddl", "declared"]
 
 
@@ -38,15 +39,28 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     counts: dict[str, int] = {}
 
 
-class Coverage(msgspec.Struct, frozen=True, order=True):
-    """A window of one table that a target holds. ``quarantine`` where a part of it was set aside by policy."""
+class CoveredTable(msgspec.Struct, frozen=True, order=True):
+    """A table of which a run had rows or DDL."""
+
+    table: TableName
+    quality: Quality | Literal["left_out"]
+    """``left_out`` where the target can't hold the table: it has no key."""
+
+
+class Coverage(msgspec.Struct, frozen=True, kw_only=True):
+    """A window that a target holds, for all tables that match ``selection``: also those that had nothing in it."""
 
     pipeline: str
     target: str
-    table: TableName
     window: Window
     run_hash: str
+    selection: tuple[str, ...]
+    """The patterns of tables that the run was for."""
+    grade: Grade
     quality: Quality
+    """Of the tables of the selection that are not among ``tables``."""
+    tables: tuple[CoveredTable, ...]
+    """Sorted."""
     loaded_at_ms: int
 
 

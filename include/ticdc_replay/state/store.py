@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Row, Select, Table, func, select, update
+from sqlalchemy import Connection, Row, Select, Table, delete, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from ticdc_replay.domain.tables import TableName
@@ -15,6 +15,7 @@ from ticdc_replay.state import tables
 from ticdc_replay.state.database import Database
 from ticdc_replay.state.records import (
     Coverage,
+    CoveredTable,
     KnownSchema,
     ReferenceFile,
     Run,
@@ -113,42 +114,47 @@ class StateStore:
             rows = connection.execute(wanted.order_by(columns.from_ts.desc(), columns.started_at_ms.desc())).all()
         return [_run(row) for row in rows]
 
-    def record_coverage(self, records: Iterable[Coverage]) -> None:
-        """Note that targets hold these windows."""
-        self._replace(
-            tables.coverage,
-            [
-                {
-                    "pipeline": record.pipeline,
-                    "target": record.target,
-                    "schema": record.table.schema,
-                    "table": record.table.table,
-                    "from_ts": record.window.from_ts,
-                    "to_ts": record.window.to_ts,
-                    "run_hash": record.run_hash,
-                    "quality": record.quality,
-                    "loaded_at_ms": record.loaded_at_ms,
-                }
-                for record in records
-            ],
-        )
+    def record_coverage(self, records: Sequence[Coverage]) -> None:
+        """Note what targets hold; what a target was known to hold of the same run is replaced."""
+        columns = tables.covered_table.c
+        with self._database.writing() as connection:
+            for record in records:
+                connection.execute(
+                    delete(tables.covered_table).where(
+                        columns.pipeline == record.pipeline,
+                        columns.target == record.target,
+                        columns.run_hash == record.run_hash,
+                    )
+                )
+            self._upsert(connection, tables.coverage, [_coverage_row(record) for record in records])
+            self._upsert(
+                connection,
+                tables.covered_table,
+                [
+                    {
+                        "pipeline": record.pipeline,
+                        "target": record.target,
+                        "run_hash": record.run_hash,
+                        "schema": covered.table.schema,
+                        "table": covered.table.table,
+                        "quality": covered.quality,
+                    }
+                    for record in records
+                    for covered in record.tables
+                ],
+            )
 
     def coverage(self, pipeline: str) -> list[Coverage]:
-        """What the targets of *pipeline* hold, by target, table and window."""
+        """What the targets of *pipeline* hold, by target, window and run."""
+        covered: dict[tuple[str, str], list[CoveredTable]] = {}
         with self._database.reading() as connection:
             rows = connection.execute(select(tables.coverage).where(tables.coverage.c.pipeline == pipeline)).all()
-        return sorted(
-            Coverage(
-                row.pipeline,
-                row.target,
-                TableName(row.schema, row.table),
-                Window(row.from_ts, row.to_ts),
-                row.run_hash,
-                row.quality,
-                row.loaded_at_ms,
-            )
-            for row in rows
-        )
+            wanted = select(tables.covered_table).where(tables.covered_table.c.pipeline == pipeline)
+            for row in connection.execute(wanted):
+                table = CoveredTable(TableName(row.schema, row.table), row.quality)
+                covered.setdefault((row.target, row.run_hash), []).append(table)
+        found = [_coverage(row, covered.get((row.target, row.run_hash), ())) for row in rows]
+        return sorted(found, key=lambda record: (record.target, record.window, record.run_hash))
 
     def record_schemas(self, pipeline: str, epochs: Iterable[Epoch], source: SchemaSource) -> None:
         """Keep spans of the schema history; one that is known already is replaced."""
@@ -240,6 +246,10 @@ class StateStore:
             return sorted(ReferenceFile(**row._mapping) for row in connection.execute(wanted).all())
 
     def _replace(self, table: Table, rows: Sequence[dict[str, Any]]) -> None:
+        with self._database.writing() as connection:
+            self._upsert(connection, table, rows)
+
+    def _upsert(self, connection: Connection, table: Table, rows: Sequence[dict[str, Any]]) -> None:
         """Insert *rows*, replacing those with the same primary key."""
         keys = [column.name for column in table.primary_key]
         statement = self._insert(table)
@@ -248,9 +258,8 @@ class StateStore:
             statement = statement.on_conflict_do_update(index_elements=keys, set_=others)
         else:
             statement = statement.on_conflict_do_nothing()
-        with self._database.writing() as connection:
-            for at in range(0, len(rows), _ROWS_PER_STATEMENT):
-                connection.execute(statement, rows[at : at + _ROWS_PER_STATEMENT])
+        for at in range(0, len(rows), _ROWS_PER_STATEMENT):
+            connection.execute(statement, rows[at : at + _ROWS_PER_STATEMENT])
 
 
 def _is_window(pipeline: str, window: Window) -> tuple[Any, ...]:
@@ -276,3 +285,17 @@ def _window_manifest(row: Row[Any]) -> WindowManifest:
 def _run(row: Row[Any]) -> Run:
     values = dict(row._mapping)
     return Run(window=Window(values.pop("from_ts"), values.pop("to_ts")), **values)
+
+
+def _coverage_row(record: Coverage) -> dict[str, Any]:
+    values = msgspec.structs.asdict(record)
+    window = values.pop("window")
+    del values["tables"]
+    return {**values, "selection": list(record.selection), "from_ts": window.from_ts, "to_ts": window.to_ts}
+
+
+def _coverage(row: Row[Any], covered: Iterable[CoveredTable]) -> Coverage:
+    values = dict(row._mapping)
+    window = Window(values.pop("from_ts"), values.pop("to_ts"))
+    selection = tuple(values.pop("selection"))
+    return Coverage(window=window, selection=selection, tables=tuple(sorted(covered)), **values)

@@ -54,13 +54,24 @@ coverage = Table(
     metadata,
     Column("pipeline", Text, primary_key=True),
     Column("target", Text, primary_key=True),
-    Column("schema", Text, primary_key=True),
-    Column("table", Text, primary_key=True),
-    Column("from_ts", BigInteger, primary_key=True),
-    Column("to_ts", BigInteger, primary_key=True),
-    Column("run_hash", Text, nullable=False),
+    Column("run_hash", Text, primary_key=True),
+    Column("from_ts", BigInteger, nullable=False),
+    Column("to_ts", BigInteger, nullable=False),
+    Column("selection", JSON, nullable=False),
+    Column("grade", Text, nullable=False),
     Column("quality", Text, nullable=False),
     Column("loaded_at_ms", BigInteger, nullable=False),
+)
+
+covered_table = Table(
+    "covered_table",
+    metadata,
+    Column("pipeline", Text, primary_key=True),
+    Column("target", Text, primary_key=True),
+    Column("run_hash", Text, primary_key=True),
+    Column("schema", Text, primary_key=True),
+    Column("table", Text, primary_key=True),
+    Column("quality", Text, nullable=False),
 )
 
 schema_history = Table(

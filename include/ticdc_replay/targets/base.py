@@ -126,7 +126,10 @@ class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
     target: str
     type: str
     attempt: str
+    selection: tuple[str, ...]
+    """The patterns of the tables that were wanted."""
     tables: tuple[TableReport, ...]
+    """Those of them with rows or DDL in the window."""
     quarantine_files: tuple[str, ...] = ()
     """Parquet below the artefacts: the rows that were set aside, with column and reason."""
 

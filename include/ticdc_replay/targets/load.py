@@ -54,6 +54,7 @@ def load(job: LoadJob, connections: Connections, execute: Execute, parallelism: 
         target=plan.target,
         type=target.type,
         attempt=plan.attempt,
+        selection=job.tables,
         tables=loaded.tables,
         quarantine_files=loaded.quarantine_files,
     )

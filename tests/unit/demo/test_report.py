@@ -23,6 +23,8 @@ def run_report(window, written):
         window=Window(window.from_ts, window.to_ts),
         input_hash="i",
         run_hash="r",
+        grade="proven",
+        reasons=(),
         ranges=(OffsetRange("shop-changes", 0, 5, 99),),
         watermark=window.to_ts,
         messages=MessageCounts(consumed=94),

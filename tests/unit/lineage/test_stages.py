@@ -86,6 +86,7 @@ LOAD = base.LoadReport(
     target="warehouse",
     type="postgres",
     attempt="a1",
+    selection=("*.*",),
     tables=(
         base.TableReport(
             table=ORDERS,

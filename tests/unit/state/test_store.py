@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -18,6 +19,7 @@ from ticdc_replay.domain.window import Window
 from ticdc_replay.schemas.history import Epoch
 from ticdc_replay.state import (
     Coverage,
+    CoveredTable,
     KnownSchema,
     ReferenceFile,
     Run,
@@ -144,14 +146,30 @@ def test_a_run_is_recorded_again_as_it_goes_on(state: StateStore) -> None:
     assert state.run("shop", "other") is None
 
 
-def test_coverage_is_kept_per_target_table_and_window(state: StateStore) -> None:
-    first = Coverage("shop", "pg", TableName("s", "t"), NOON, "r1", "quarantine", 1)
-    again = Coverage("shop", "pg", TableName("s", "t"), NOON, "r2", "complete", 2)
-    other = Coverage("shop", "pg", TableName("s", "u"), Window(2000, 3000), "r3", "complete", 3)
-    state.record_coverage([first, other])
-    state.record_coverage([again])
-    assert state.coverage("shop") == [again, other]
+def covered(run_hash: str, *tables: CoveredTable, target: str = "pg", **values: Any) -> Coverage:
+    known: dict[str, Any] = {"window": NOON, "selection": ("s.*", "x.y"), "grade": "proven", "quality": "complete"}
+    known |= {"loaded_at_ms": 2**42, **values}
+    return Coverage(pipeline="shop", target=target, run_hash=run_hash, tables=tables, **known)
+
+
+T, U = TableName("s", "t"), TableName("s", "u")
+
+
+def test_coverage_is_kept_per_target_and_run_with_its_tables(state: StateStore) -> None:
+    first = covered("r1", CoveredTable(T, "quarantine"), CoveredTable(U, "left_out"), grade="unproven")
+    later = covered("r2", CoveredTable(T, "complete"), window=Window(2000, 3000), quality="quarantine")
+    lake = covered("r1", target="lake")
+    state.record_coverage([later, first])
+    state.record_coverage([lake])
+    assert state.coverage("shop") == [lake, first, later]
     assert state.coverage("nothing") == []
+
+
+def test_coverage_of_a_run_that_was_loaded_again_replaces_what_was_known(state: StateStore) -> None:
+    state.record_coverage([covered("r1", CoveredTable(T, "quarantine"), CoveredTable(U, "complete"))])
+    again = covered("r1", CoveredTable(T, "complete"), loaded_at_ms=2**43)
+    state.record_coverage([again])
+    assert state.coverage("shop") == [again]
 
 
 def test_schema_history_comes_back_oldest_first(state: StateStore) -> None:

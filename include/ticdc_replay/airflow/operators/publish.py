@@ -23,6 +23,8 @@ class PublishOperator(EmitsLineage, ReplayOperator):
         events = report.events
         summary = {
             "window": str(report.window),
+            "grade": report.grade,
+            "coverage": {target.target: target.quality for target in report.targets},
             "messages": report.messages.consumed,
             "events": events.rows,
             "duplicates": events.duplicates,

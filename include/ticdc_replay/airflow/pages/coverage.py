@@ -21,6 +21,15 @@ from ticdc_replay.stages.coverage import Covered, TargetCoverage, coverage
 
 app = FastAPI(title="ticdc-replay", docs_url=None, redoc_url=None, openapi_url=None)
 
+_KINDS = {
+    "complete proven": "complete",
+    "complete unproven": "complete as far as is known, not proven",
+    "quarantine proven": "a part is in quarantine",
+    "quarantine unproven": "a part is in quarantine, the rest not proven",
+    "partial": "only some of the tables",
+}
+"""Classes of the style sheet, and what they say."""
+
 _TEMPLATES = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True)
 
 
@@ -58,23 +67,32 @@ def _pipeline_of(dag_id: str) -> LoadedPipeline:
 def _shown(targets: tuple[TargetCoverage, ...]) -> dict[str, Any]:
     """The values of the template: bars are drawn on one scale, from the first loaded moment to the last."""
     windows = [span.window for target in targets for span in target.target.spans]
+    windows += [gap.window for target in targets for gap in target.target.gaps]
     if not windows:
         return {"whole": None, "targets": targets}
     whole = Window(min(window.from_ts for window in windows), max(window.to_ts for window in windows))
 
     def bar(covered: Covered) -> list[dict[str, Any]]:
         scale = 100 / (whole.to_ts - whole.from_ts)
+        parts = [(span.window, f"{span.held.quality} {span.held.grade}") for span in covered.spans]
+        parts += [(gap.window, "partial") for gap in covered.gaps if gap.partial]
         return [
             {
-                "left": (span.window.from_ts - whole.from_ts) * scale,
-                "width": (span.window.to_ts - span.window.from_ts) * scale,
-                "quality": span.quality,
-                "title": f"{_moment(span.window.from_ts)} to {_moment(span.window.to_ts)}: {span.quality}",
+                "left": (window.from_ts - whole.from_ts) * scale,
+                "width": (window.to_ts - window.from_ts) * scale,
+                "kind": kind,
+                "title": f"{_moment(window.from_ts)} to {_moment(window.to_ts)}: {_KINDS[kind]}",
             }
-            for span in covered.spans
+            for window, kind in sorted(parts)
         ]
 
-    return {"whole": whole, "targets": targets, "bar": bar}
+    return {"whole": whole, "targets": targets, "bar": bar, "own_gaps": _own_gaps, "kinds": _KINDS}
+
+
+def _own_gaps(covered: Covered, of: Covered) -> list[Window]:
+    """The gaps of a table where they are not those of its target *of*."""
+    gaps = [gap.window for gap in covered.gaps]
+    return [] if gaps == [gap.window for gap in of.gaps] else gaps
 
 
 def _moment(ts: int) -> str:

@@ -51,14 +51,24 @@ def upgrade() -> None:
         "coverage",
         sa.Column("pipeline", sa.Text, nullable=False),
         sa.Column("target", sa.Text, nullable=False),
-        sa.Column("schema", sa.Text, nullable=False),
-        sa.Column("table", sa.Text, nullable=False),
+        sa.Column("run_hash", sa.Text, nullable=False),
         sa.Column("from_ts", sa.BigInteger, nullable=False),
         sa.Column("to_ts", sa.BigInteger, nullable=False),
-        sa.Column("run_hash", sa.Text, nullable=False),
+        sa.Column("selection", sa.JSON, nullable=False),
+        sa.Column("grade", sa.Text, nullable=False),
         sa.Column("quality", sa.Text, nullable=False),
         sa.Column("loaded_at_ms", sa.BigInteger, nullable=False),
-        sa.PrimaryKeyConstraint("pipeline", "target", "schema", "table", "from_ts", "to_ts", name="pk_coverage"),
+        sa.PrimaryKeyConstraint("pipeline", "target", "run_hash", name="pk_coverage"),
+    )
+    op.create_table(
+        "covered_table",
+        sa.Column("pipeline", sa.Text, nullable=False),
+        sa.Column("target", sa.Text, nullable=False),
+        sa.Column("run_hash", sa.Text, nullable=False),
+        sa.Column("schema", sa.Text, nullable=False),
+        sa.Column("table", sa.Text, nullable=False),
+        sa.Column("quality", sa.Text, nullable=False),
+        sa.PrimaryKeyConstraint("pipeline", "target", "run_hash", "schema", "table", name="pk_covered_table"),
     )
     op.create_table(
         "schema_history",
