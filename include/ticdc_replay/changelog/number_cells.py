@@ -91,7 +91,10 @@ def decimal_cells(values: Sequence[Any], column_type: ColumnType) -> Converted:
         return pc.cast(pa.array(fitting, pa.string()), arrow)
 
     try:
-        return Converted(build(values), {}, {})
+        texts = pa.array(values, pa.string())
+        # Arrow reads 1E-78 as 0: what has an exponent is judged below.
+        if not pc.any(pc.match_substring(texts, "e", ignore_case=True)).as_py():
+            return Converted(pc.cast(texts, arrow), {}, {})
     except REFUSED:
         pass
     step = decimal.Decimal(1).scaleb(-arrow.scale)

@@ -217,3 +217,9 @@ def test_what_a_value_becomes_does_not_depend_on_its_neighbours(column_type, poi
         assert 1 in beside.bad
 
     alone_as_with_others()
+
+
+def test_a_decimal_too_small_for_its_scale_is_kept_exact_however_small():
+    converted = typed_array(["1E-78", "1.5"], declared("decimal", length=9, scale=3), ZONE)
+    assert converted.array.to_pylist() == [None, Decimal("1.500")]
+    assert converted.exact == {0: b"1E-78"}
