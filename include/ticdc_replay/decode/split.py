@@ -3,7 +3,7 @@
 Every consumed message and event ends in exactly one of the counts of the result; see ``changelog.index.EventCounts``.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from uuid import uuid4
 
@@ -21,6 +21,7 @@ from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.events import (
     BootstrapEvent,
     DdlEvent,
+    Event,
     LargeMessage,
     Operation,
     Reference,
@@ -37,6 +38,9 @@ from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.large_messages.claim_check import ClaimCheckResolver, Fetched
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.storage import open_store
+
+# Hot: a NamedTuple's constructor takes twice the time.
+_new_located = tuple.__new__
 
 BATCH_ROWS = 20_000
 """Rows that are converted to Arrow at a time, at most about."""
@@ -78,6 +82,7 @@ class SplitDecoder:
         self._ddl: list[Ddl] = []
         self._pending: list[Located] = []
         self._pending_bytes = 0
+        self._pending_large = False
         self._quarantine = Quarantine(
             SideFile(filesystem, root, f"quarantine/{stem}.parquet", side_files.QUARANTINE, 64)
         )
@@ -97,7 +102,7 @@ class SplitDecoder:
 
     def add(self, messages: Iterable[RawMessage]) -> None:
         """Decode *messages*, which follow those added before."""
-        counts, events = self._messages, self._events
+        counts = self._messages
         for message in messages:
             size = len(message.key or b"") + len(message.value or b"")
             counts.consumed += 1
@@ -110,28 +115,7 @@ class SplitDecoder:
                 self._sparse_index.add(message, 0, MAX_TSO)
                 continue
             counts.decoded += 1
-            first: int | None = None
-            last = 0
-            for event in decoded:
-                if isinstance(event, RowEvent):
-                    self._add_row(message, event)
-                    if event.commit_ts is not None:
-                        first = event.commit_ts if first is None else min(first, event.commit_ts)
-                        last = max(last, event.commit_ts)
-                elif isinstance(event, WatermarkEvent):
-                    events.watermarks += 1
-                elif isinstance(event, DdlEvent):
-                    self._add_ddl(message, event)
-                    first = event.commit_ts if first is None else min(first, event.commit_ts)
-                    last = max(last, event.commit_ts)
-                elif isinstance(event, BootstrapEvent):
-                    events.bootstraps += 1
-                else:
-                    self._add_undecodable(message, event)
-                    known = event.commit_ts
-                    first = min(first if first is not None else MAX_TSO, known if known is not None else 0)
-                    last = max(last, known if known is not None else MAX_TSO)
-            self._sparse_index.add(message, first, last)
+            self._sparse_index.add(message, *self._add_events(message, decoded))
             if len(self._pending) >= BATCH_ROWS or self._pending_bytes >= BATCH_BYTES:
                 self._flush()
 
@@ -159,18 +143,44 @@ class SplitDecoder:
             quarantine_reasons=dict(self._quarantine.reasons),
         )
 
-    def _add_row(self, message: RawMessage, row: RowEvent) -> None:
-        events = self._events
-        events.rows += 1
-        if row.commit_ts is not None and row.commit_ts not in self._window:
-            events.outside_window += 1
-        elif not self._filter.wants(row.schema, row.table):
-            events.filtered += 1
-        else:
-            self._pending.append(Located(message, row))
-            return
-        if row.reference is not None:
-            self._add_reference(message, row, row.reference, "not_needed")
+    def _add_events(self, message: RawMessage, decoded: Sequence[Event]) -> tuple[int | None, int]:
+        """Sort in what *message* says; the first and the last commitTs (TSO) of its rows and DDL, None and 0 without any.
+
+        Runs for every event: about 0.6 µs.
+        """
+        counts, pending, window = self._events, self._pending, self._window
+        times: list[int] = []
+        schema, table, wanted = "", "", False
+        for event in decoded:
+            if isinstance(event, RowEvent):
+                counts.rows += 1
+                commit_ts = event.commit_ts
+                if commit_ts is not None:
+                    times.append(commit_ts)
+                if event.table != table or event.schema != schema:
+                    schema, table = event.schema, event.table
+                    wanted = self._filter.wants(schema, table)
+                if commit_ts is not None and not window.from_ts <= commit_ts < window.to_ts:
+                    counts.outside_window += 1
+                elif not wanted:
+                    counts.filtered += 1
+                else:
+                    pending.append(_new_located(Located, (message, event, 0)))
+                    self._pending_large |= event.large is not None
+                    continue
+                if event.reference is not None:
+                    self._add_reference(message, event, event.reference, "not_needed")
+            elif isinstance(event, WatermarkEvent):
+                counts.watermarks += 1
+            elif isinstance(event, DdlEvent):
+                self._add_ddl(message, event)
+                times.append(event.commit_ts)
+            elif isinstance(event, BootstrapEvent):
+                counts.bootstraps += 1
+            else:
+                self._add_undecodable(message, event)
+                times += (0, MAX_TSO) if event.commit_ts is None else (event.commit_ts,)
+        return (min(times), max(times)) if times else (None, 0)
 
     def _add_undecodable(self, message: RawMessage, event: Undecodable) -> None:
         """Quarantine *event*, unless what could be read of it shows that it does not concern this run."""
@@ -193,6 +203,10 @@ class SplitDecoder:
 
     def _flush(self) -> None:
         pending, self._pending, self._pending_bytes = self._pending, [], 0
+        if not self._pending_large:
+            self._write(pending)
+            return
+        self._pending_large = False
         ready: list[Located] = []
         fetched_bytes = self._events.claim_check_bytes
         for located in self._whole_rows(pending):
