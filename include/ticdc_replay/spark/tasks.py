@@ -2,9 +2,11 @@
 
 import logging
 import re
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
+from zipimport import zipimporter
 
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
@@ -38,6 +40,8 @@ def run_tasks(spark: SparkSession, work: Callable[[Task], Result], tasks: Sequen
             return error
         except PermanentError as error:
             return error
+        finally:
+            _drop_zip_finders()
 
     context.setJobDescription(name)
     begin = time.perf_counter()
@@ -47,6 +51,17 @@ def run_tasks(spark: SparkSession, work: Callable[[Task], Result], tasks: Sequen
     if errors:
         raise next((error for error in errors if isinstance(error, PermanentError)), errors[0])
     return [outcome for outcome in outcomes if not isinstance(outcome, TicdcReplayError)]
+
+
+def _drop_zip_finders() -> None:
+    """Drop this worker's cached finders of zip archives; the next import from one makes it anew.
+
+    Spark invalidates all finders before every task, and each zip finder then reads its archive's list of names again: with
+    one for every package of pyspark.zip and for Spark's core jar, 0.1 s a task.
+    """
+    cache = sys.path_importer_cache
+    for path in [path for path, finder in cache.items() if isinstance(finder, zipimporter)]:
+        del cache[path]
 
 
 def _attempts(spark: SparkSession) -> int:
