@@ -45,7 +45,8 @@ def main() -> int:
             if not options.exit:
                 console.print("\nStop with Ctrl-C here, or `make demo-stop` elsewhere.")
                 signal.pause()
-            return 0 if succeeded else 1
+        console.print(f"\nThe servers are stopped. Files and logs stay in {options.folder} until the next demo.")
+        return 0 if succeeded else 1
     except KeyboardInterrupt:
         console.print("\nStopped.")
         return 130

@@ -66,6 +66,7 @@ def _windows(reports: Sequence[RunReport]) -> Table:
         "events",
         "outside",
         "duplicates",
+        "row versions",
         "claim checks",
         "quarantined",
     ):
