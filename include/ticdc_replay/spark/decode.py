@@ -43,10 +43,12 @@ def run_decode(spark: SparkSession, job: DecodeJob, connections: Connections) ->
     settings = KafkaSettings.from_connection(connections[job.kafka_connection])
     verify_topics(manifest, settings)
     find = partial(find_ddl, changefeed=job.changefeed, settings=settings, max_bytes=job.limits.decompressed_max_bytes)
-    ddl = run_tasks(spark, find, schema_ranges(manifest.live_ranges()), "find DDL")
+    per_split = messages_per_split(ranges, job, connections)
+    schema_splits = plan_splits(schema_ranges(manifest.live_ranges()), per_split, parallelism)
+    ddl = run_tasks(spark, find, [split.range for split in schema_splits], "find DDL")
     history = store.known_schemas(manifest).with_ddls([event for part in ddl for event in part])
 
-    splits = plan_splits(ranges, messages_per_split(ranges, job, connections), parallelism)
+    splits = plan_splits(ranges, per_split, parallelism)
     buckets = max(1, min(MAX_BUCKETS, len(splits)))
     log.info("decoding %s: %d offsets in %d splits", manifest.window, sum(part.length for part in ranges), len(splits))
     decode = partial(
