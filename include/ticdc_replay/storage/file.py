@@ -22,7 +22,8 @@ from ticdc_replay.domain.errors import (
 from ticdc_replay.storage.base import ObjectInfo, ObjectStore
 from ticdc_replay.storage.names import check_name
 
-_TEMPORARY_PREFIX = ".ticdc-replay-"
+TEMPORARY_PREFIX = ".ticdc-replay-"
+"""Of files that are being written; what readers of folders leave out."""
 _TRANSIENT_ERRNO = frozenset(
     {errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT}
     | {errno.ESTALE, errno.ETIMEDOUT}
@@ -113,7 +114,7 @@ class FileStore(ObjectStore):
 
     def _write_temporary(self, target: Path, content: bytes) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.parent / f"{_TEMPORARY_PREFIX}{uuid.uuid4().hex}"
+        temporary = target.parent / f"{TEMPORARY_PREFIX}{uuid.uuid4().hex}"
         try:
             with temporary.open("xb") as file:
                 file.write(content)
@@ -135,7 +136,7 @@ class FileStore(ObjectStore):
             if entry_name.endswith("/"):
                 if name.startswith(prefix) or prefix.startswith(name):
                     yield from self._walk(Path(entry.path), name, prefix, after)
-            elif name.startswith(prefix) and name > after and not entry_name.startswith(_TEMPORARY_PREFIX):
+            elif name.startswith(prefix) and name > after and not entry_name.startswith(TEMPORARY_PREFIX):
                 try:
                     yield _info(name, entry.stat())
                 except FileNotFoundError:

@@ -1,13 +1,18 @@
 """Reading and writing Parquet through Arrow's filesystems, as tasks of a load do."""
 
+import os
+import tempfile
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from pyarrow import ArrowInvalid
-from pyarrow.fs import LocalFileSystem
+from pyarrow.fs import LocalFileSystem, copy_files
 
 from ticdc_replay.domain.errors import ArtifactCorruptError, ArtifactNotFoundError, TransientError
+from ticdc_replay.storage.file import TEMPORARY_PREFIX
 
 BATCH_BYTES = 64 * 1024 * 1024
 """Rows that are held at a time: uncompressed size in Parquet, about."""
@@ -38,3 +43,25 @@ def make_parent(filesystem: Any, path: str) -> None:
     """Make the folder of *path* where a filesystem has folders: S3 would get an empty object for each."""
     if isinstance(filesystem, LocalFileSystem):
         filesystem.create_dir(path.rpartition("/")[0], recursive=True)
+
+
+@contextmanager
+def whole_file(filesystem: Any, path: str) -> Iterator[str]:
+    """A path on this machine to write to; leaving without an error puts the file under *path*, in one step.
+
+    An error leaves what was there. Arrow's own streams do not: closed by an error they finish a part of the object.
+    """
+    if isinstance(filesystem, LocalFileSystem):
+        make_parent(filesystem, path)
+        temporary = Path(path).with_name(f"{TEMPORARY_PREFIX}{uuid.uuid4().hex}")
+        try:
+            yield str(temporary)
+            with temporary.open("rb") as file:
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    else:
+        with tempfile.TemporaryDirectory(prefix="ticdc-replay-") as folder:
+            yield f"{folder}/file"
+            copy_files(f"{folder}/file", path, source_filesystem=LocalFileSystem(), destination_filesystem=filesystem)

@@ -20,7 +20,7 @@ def _postgres(config: Any, connections: Connections) -> AnyTarget:
 
 
 def _parquet(config: Any, connections: Connections) -> AnyTarget:
-    from ticdc_replay.targets.parquet import ParquetFiles
+    from ticdc_replay.targets.parquet.target import ParquetFiles
 
     return ParquetFiles(config, connections)
 

@@ -1,8 +1,9 @@
 """The Parquet target with both ends in an object store."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -10,22 +11,52 @@ from demo.embedded_stack.s3 import MotoServer
 from tests.changelogs import Changelog, delete, put, table
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connection, Connections
+from ticdc_replay.domain.errors import TransientError
 from ticdc_replay.storage import open_store
 from ticdc_replay.targets.load import in_process, load
+from ticdc_replay.targets.parquet import files
 
 pytestmark = pytest.mark.integration
 
 INT = ColumnType("bigint", declared=True)
 
 
-def test_a_window_goes_from_bucket_to_bucket(s3: MotoServer, make_bucket: Callable[[], str], tmp_path: Path) -> None:
-    connection = Connection(
+@pytest.fixture
+def connection(s3: MotoServer) -> Connection:
+    return Connection(
         "lake",
         "aws",
         login=s3.access_key,
         password=s3.secret_key,
         extra={"endpoint_url": s3.endpoint, "region_name": s3.region},
     )
+
+
+def test_an_object_that_breaks_while_it_is_written_leaves_the_one_before(
+    connection: Connection, make_bucket: Callable[[], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = f"s3://{make_bucket()}/lake"
+    changelog = Changelog(tmp_path, 0, 100).rows(table("shop.orders", {"id": INT}), [put(10, id=1), put(20, id=2)])
+    target: dict[str, object] = {"type": "parquet", "name": "lake", "uri": lake, "connection": "lake"}
+    connections = Connections({"lake": connection})
+    load(changelog.job(target), connections, in_process)
+    store = open_store(lake, connection)
+    before = {entry.name: store.get(entry.name) for entry in store.list()}
+    assert len(before) == 4
+
+    def broken(*_: object) -> Iterator[pa.RecordBatch]:
+        raise OSError("connection lost")
+        yield
+
+    monkeypatch.setattr(files, "winning_rows", broken)
+    with pytest.raises(TransientError, match="connection lost"):
+        load(changelog.job(target, reload=True), connections, in_process)
+    assert {entry.name: store.get(entry.name) for entry in store.list()} == before
+
+
+def test_a_window_goes_from_bucket_to_bucket(
+    connection: Connection, make_bucket: Callable[[], str], tmp_path: Path
+) -> None:
     connections = Connections({"lake": connection})
     artifacts, lake = (f"s3://{make_bucket()}/some/prefix" for _ in range(2))
     changelog = Changelog(tmp_path, 0, 100)

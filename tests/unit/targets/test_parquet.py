@@ -1,7 +1,7 @@
 """The Parquet target: the window's changelog and its fold, complete when their manifest is there."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,11 @@ from tests.changelogs import Changelog, Row, delete, put, table
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import TransientError
+from ticdc_replay.storage.file import FileStore
 from ticdc_replay.targets import last_versions
 from ticdc_replay.targets.base import LoadReport
 from ticdc_replay.targets.load import in_process, load
+from ticdc_replay.targets.parquet import files
 
 INT = ColumnType("bigint", declared=True)
 TEXT = ColumnType("varchar", length=20, declared=True)
@@ -43,6 +45,14 @@ def rows_in(lake: Path, kind: str) -> list[tuple[Any, ...]]:
             image = row["after"] or row["before"]
             found.append((row["_op"], row["_commit_ts"], *image.values()))
     return sorted(found, key=repr)
+
+
+def current(lake: Path, table: str = "orders") -> dict[str, Any]:
+    """The entry of a table's window; every file that it lists is there, and whole."""
+    entry = json.loads((lake / f"pipeline/current/schema=shop/table={table}/window=0-100.json").read_bytes())
+    for file in (*entry["changelog"], *entry["fold"]):
+        assert pq.read_table(lake / file["name"], partitioning=None).num_rows == file["rows"]
+    return entry
 
 
 def content(lake: Path) -> dict[str, bytes]:
@@ -110,6 +120,108 @@ def test_a_load_that_broke_anywhere_is_not_there_and_can_be_repeated(
     assert {name: bytes_ for name, bytes_ in content(lake).items() if "/loads/" not in name} == {
         name: bytes_ for name, bytes_ in content(whole).items() if "/loads/" not in name
     }
+
+
+BOTH, CHANGELOG, FOLD = {}, {"fold": False}, {"changelog": False}
+
+
+@pytest.mark.parametrize("reload", [True, False])
+@pytest.mark.parametrize(("before", "after"), [(BOTH, FOLD), (BOTH, CHANGELOG), (FOLD, BOTH), (CHANGELOG, FOLD)])
+def test_other_options_give_what_they_ask_for(
+    changelog: Changelog, tmp_path: Path, before: dict[str, Any], after: dict[str, Any], reload: bool
+) -> None:
+    run(changelog, tmp_path / "lake", **before)
+    report = run(changelog, tmp_path / "lake", reload=reload, **after)
+    run(changelog, tmp_path / "fresh", **after)
+    assert report.tables[0].outcome == "loaded"
+    assert current(tmp_path / "lake") == current(tmp_path / "fresh")
+    listed = {**manifest(tmp_path / "lake"), "tables": None}
+    assert listed == {**manifest(tmp_path / "fresh"), "tables": None}
+
+
+@pytest.mark.parametrize("broken_after", range(9))
+def test_a_reload_that_broke_anywhere_leaves_readers_whole_files_and_can_be_repeated(
+    changelog: Changelog, tmp_path: Path, broken_after: int
+) -> None:
+    lake, left = tmp_path / "lake", iter(range(broken_after))
+    run(changelog, lake, changelog=False)
+    before = current(lake)
+
+    def step() -> None:
+        if next(left, None) is None:
+            raise TransientError("worker lost")
+
+    def breaking(work: Callable[[Any], Any], tasks: Sequence[Any], name: str) -> list[Any]:
+        results = []
+        for task in tasks:
+            step()
+            results.append(work(task))
+        return results
+
+    class BreakingStore(FileStore):
+        def put(self, name: str, content: bytes) -> None:
+            step()
+            super().put(name, content)
+
+    with pytest.MonkeyPatch.context() as patch:  # 3 files to copy, 1 bucket, 3 files to fold, 2 entries
+        patch.setattr(FileStore, "open", classmethod(lambda cls, uri, connection: BreakingStore(Path(uri[7:]))))
+        with pytest.raises(TransientError, match="worker lost"):
+            run(changelog, lake, execute=breaking, reload=True)
+    reloaded = broken_after == 8
+    assert (current(lake) != before) is reloaded
+    assert len(rows_in(lake, "fold")) == 3
+    assert rows_in(lake, "changelog") == []
+    assert [table.outcome for table in run(changelog, lake).tables] == ["loaded"]
+    assert len(current(lake)["changelog"]) == 3
+
+
+@pytest.mark.parametrize("task", ["copy_files", "winning_rows"])
+def test_a_file_that_breaks_while_it_is_written_leaves_the_one_before(
+    changelog: Changelog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str
+) -> None:
+    lake = tmp_path / "lake"
+    run(changelog, lake)
+    before = content(lake)
+    whole = getattr(files, task)
+
+    def broken(*arguments: Any, **named: Any) -> Iterator[Any]:
+        result = whole(*arguments, **named)
+        if result is not None:
+            yield next(result)
+        raise OSError("connection lost")
+
+    def broken_at_once(*arguments: Any, **named: Any) -> None:
+        Path(arguments[1]).write_bytes(b"half")
+        raise OSError("connection lost")
+
+    monkeypatch.setattr(files, task, broken if task == "winning_rows" else broken_at_once)
+    with pytest.raises(TransientError, match="connection lost"):
+        run(changelog, lake, reload=True)
+    assert content(lake) == before
+
+
+def test_of_several_runs_of_a_window_the_one_loaded_last_is_current(changelog: Changelog, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    again = Changelog(tmp_path / "again", 0, 100, run="b").rows(ORDERS, [put(10, id=1, v="a")])
+    for each in (changelog, again, changelog):
+        run(each, lake)
+    assert current(lake)["run_hash"] == again.run_hash, "the third load had nothing to do"
+    run(changelog, lake, reload=True)
+    assert current(lake)["run_hash"] == changelog.run_hash
+    assert len(list(lake.glob("pipeline/loads/window=0-100/run=*.json"))) == 2
+
+
+def test_each_table_has_its_own_files_and_ddl(tmp_path: Path) -> None:
+    items = table("shop.orders_items", {"id": INT})
+    changelog = Changelog(tmp_path / "artifacts", 0, 100).rows(ORDERS, [put(1, id=1, v="x")])
+    changelog.rows(items, [put(2, id=1)]).ddl(50, "TRUNCATE TABLE orders_items", table="shop.orders_items")
+    lake = tmp_path / "lake"
+    run(changelog, lake)
+    found = {name: current(lake, name) for name in ("orders", "orders_items")}
+    for name, entry in found.items():
+        assert [len(entry[kind]) for kind in ("changelog", "fold")] == [1, 1]
+        assert all(f"/table={name}/" in entry[kind][0]["name"] for kind in ("changelog", "fold"))
+    assert [[ddl["commit_ts"] for ddl in entry["ddl"]] for entry in found.values()] == [[], [50]]
 
 
 def test_a_task_that_runs_twice_does_no_harm(changelog: Changelog, tmp_path: Path) -> None:

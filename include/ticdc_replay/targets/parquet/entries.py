@@ -1,0 +1,91 @@
+"""The lists of files that say what the target holds, and where everything lies."""
+
+from typing import Literal
+
+import msgspec
+
+from ticdc_replay.changelog.index import Ddl, TableVersion
+from ticdc_replay.changelog.layout import escape
+from ticdc_replay.domain.tables import TableName
+from ticdc_replay.domain.window import Window
+from ticdc_replay.targets.base import Load, TableReport
+
+Kind = Literal["changelog", "fold"]
+
+
+class WrittenFile(msgspec.Struct, frozen=True):
+    """A file of the target, relative to its URI."""
+
+    name: str
+    rows: int
+
+
+class TableEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """What the target has of one table and window, as the load that ended last left it."""
+
+    format: int = 1
+    run_hash: str
+    input_hash: str
+    window: Window
+    table: TableName
+    changelog: tuple[WrittenFile, ...]
+    fold: tuple[WrittenFile, ...]
+    ddl: tuple[Ddl, ...]
+    """The window's DDL of the table, which rows do not tell."""
+
+
+class RunEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """What one run left in the target; equal for every repeat with the same options."""
+
+    format: int = 1
+    pipeline: str
+    run_hash: str
+    input_hash: str
+    window: Window
+    kinds: tuple[Kind, ...]
+    """What was asked for."""
+    tables: tuple[TableReport, ...]
+    changelog: tuple[WrittenFile, ...]
+    fold: tuple[WrittenFile, ...]
+    ddl: tuple[Ddl, ...]
+
+    def of(self, table: TableName) -> TableEntry:
+        """The part of *table*."""
+        return TableEntry(
+            run_hash=self.run_hash,
+            input_hash=self.input_hash,
+            window=self.window,
+            table=table,
+            changelog=_below(table_folder(self.pipeline, "changelog", table), self.changelog),
+            fold=_below(table_folder(self.pipeline, "fold", table), self.fold),
+            ddl=tuple(ddl for ddl in self.ddl if TableName(ddl.schema, ddl.table) == table),
+        )
+
+
+def run_entry_name(load: Load) -> str:
+    """The name of the run's entry."""
+    return f"{load.index.pipeline}/loads/{_window(load)}/run={load.index.run_hash}.json"
+
+
+def table_entry_name(load: Load, table: TableName) -> str:
+    """The name of the entry of *table*, whatever run loads it."""
+    return f"{table_folder(load.index.pipeline, 'current', table)}/{_window(load)}.json"
+
+
+def table_folder(pipeline: str, kind: Kind | Literal["current"], table: TableName) -> str:
+    """The folder of all windows of *table*."""
+    return f"{pipeline}/{kind}/schema={escape(table.schema)}/table={escape(table.table)}"
+
+
+def file_name(load: Load, kind: Kind, version: TableVersion, source: str) -> str:
+    """The name of what is made of the changelog's file *source*."""
+    folder = f"{table_folder(load.index.pipeline, kind, version.schema.name)}/version={version.version}"
+    return f"{folder}/{_window(load)}/run={load.index.run_hash}/{source.rpartition('/')[2]}"
+
+
+def _window(load: Load) -> str:
+    return f"window={load.index.window.from_ts}-{load.index.window.to_ts}"
+
+
+def _below(folder: str, files: tuple[WrittenFile, ...]) -> tuple[WrittenFile, ...]:
+    return tuple(file for file in files if file.name.startswith(f"{folder}/"))

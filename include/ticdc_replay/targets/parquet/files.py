@@ -1,0 +1,75 @@
+"""The tasks that write the target's files. A repeat replaces a file by the same rows, in one step."""
+
+import msgspec
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow.fs import LocalFileSystem, copy_files
+
+from ticdc_replay.domain.tables import TableName
+from ticdc_replay.targets.base import StoreAddress
+from ticdc_replay.targets.files import batch_rows, file_errors, whole_file
+from ticdc_replay.targets.last_versions import Fold, LastVersions, winning_rows
+from ticdc_replay.targets.parquet.entries import WrittenFile
+
+
+class CopyTask(msgspec.Struct, frozen=True):
+    """One file of the changelog, and its name in the target."""
+
+    artifacts: StoreAddress
+    source: str
+    target: StoreAddress
+    name: str
+    rows: int
+
+
+class TakeTask(msgspec.Struct, frozen=True, kw_only=True):
+    """One file of the changelog, and where its last versions go."""
+
+    artifacts: StoreAddress
+    fold: Fold
+    number: int
+    """The file's place in the fold."""
+    target: StoreAddress
+    name: str
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """What one file of the fold holds; nothing is written where ``rows`` is 0."""
+
+    table: TableName
+    name: str
+    rows: int
+    deletes: int
+
+
+def copy_file(task: CopyTask) -> WrittenFile:
+    """Copy one file of the changelog."""
+    source, root = task.artifacts.open().arrow_filesystem()
+    target, target_root = task.target.open().arrow_filesystem()
+    with (
+        file_errors(f"copy {task.source} to {task.target.uri}/{task.name}"),
+        whole_file(target, f"{target_root}/{task.name}") as path,
+    ):
+        copy_files(f"{root}/{task.source}", path, source_filesystem=source, destination_filesystem=LocalFileSystem())
+    return WrittenFile(task.name, task.rows)
+
+
+def take_last_versions(task: TakeTask) -> Taken:
+    """Write the last versions of one data file."""
+    filesystem, root = task.artifacts.open().arrow_filesystem()
+    target, target_root = task.target.open().arrow_filesystem()
+    table, source = task.fold.table, task.fold.files[task.number]
+    positions = LastVersions(filesystem, root).positions(task.fold, task.number)
+    if len(positions) == 0:
+        return Taken(table, task.name, 0, 0)
+    deletes = 0
+    with (
+        file_errors(f"fold {source} into {task.target.uri}/{task.name}"),
+        whole_file(target, f"{target_root}/{task.name}") as path,
+        pq.ParquetFile(f"{root}/{source}", filesystem=filesystem) as file,
+        pq.ParquetWriter(path, file.schema_arrow, compression="zstd", compression_level=1) as writer,
+    ):
+        for rows in winning_rows(file.iter_batches(batch_rows(file.metadata)), positions):
+            deletes += pc.sum(pc.equal(rows["_op"], "delete"), min_count=0).as_py()
+            writer.write_batch(rows)
+    return Taken(table, task.name, len(positions), deletes)

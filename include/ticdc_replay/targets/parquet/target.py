@@ -1,0 +1,136 @@
+"""The target: which files a load writes, and in which order they become the window's."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import msgspec
+
+from ticdc_replay.changelog.index import TableVersion
+from ticdc_replay.changelog.types import table_arrow_schema
+from ticdc_replay.domain import canonical
+from ticdc_replay.domain.errors import ArtifactNotFoundError
+from ticdc_replay.domain.tables import TableName
+from ticdc_replay.storage import ObjectStore
+from ticdc_replay.targets.base import Execute, Field, Load, Loaded, StoreAddress, TableReport, Target
+from ticdc_replay.targets.config import ParquetTarget
+from ticdc_replay.targets.last_versions import FoldFile, FoldGroup, fold_groups, found_last_versions
+from ticdc_replay.targets.parquet.entries import (
+    Kind,
+    RunEntry,
+    WrittenFile,
+    file_name,
+    run_entry_name,
+    table_entry_name,
+    table_folder,
+)
+from ticdc_replay.targets.parquet.files import CopyTask, Taken, TakeTask, copy_file, take_last_versions
+
+
+class ParquetFiles(Target[ParquetTarget]):
+    """Writes windows as files."""
+
+    type: ClassVar[str] = "parquet"
+
+    def load(self, load: Load, execute: Execute) -> Loaded:
+        target = StoreAddress(self.config.uri, self.connections.get(self.config.connection))
+        store = target.open()
+        kinds: tuple[Kind, ...] = (*self._kind("changelog"), *self._kind("fold"))
+        if not load.reload:
+            done = _done(store, load)
+            if done and done.kinds == kinds and tuple(table.table for table in done.tables) == load.tables:
+                return Loaded(tuple(msgspec.structs.replace(table, outcome="done_before") for table in done.tables))
+        copied: list[WrittenFile] = []
+        if self.config.changelog:
+            copied = execute(copy_file, _copies(load, target), f"copy to {self.config.name}")
+        taken = _fold(load, target, execute) if self.config.fold else []
+        entry = RunEntry(
+            pipeline=load.index.pipeline,
+            run_hash=load.index.run_hash,
+            input_hash=load.index.input_hash,
+            window=load.index.window,
+            kinds=kinds,
+            tables=tuple(self._report(load, table, target, taken) for table in load.tables),
+            changelog=tuple(sorted(copied, key=_name)),
+            fold=tuple(sorted((WrittenFile(file.name, file.rows) for file in taken if file.rows), key=_name)),
+            ddl=tuple(ddl for ddl in load.index.ddl if TableName(ddl.schema, ddl.table) in load.tables),
+        )
+        # The run's entry says that nothing is left to do, so it comes last: an attempt that broke before is done again.
+        for table in load.tables:
+            store.put(table_entry_name(load, table), canonical.encode(entry.of(table)))
+        store.put(run_entry_name(load), canonical.encode(entry))
+        return Loaded(entry.tables)
+
+    def _kind(self, kind: Kind) -> tuple[Kind, ...]:
+        return (kind,) if getattr(self.config, kind) else ()
+
+    def _report(self, load: Load, table: TableName, target: StoreAddress, taken: Sequence[Taken]) -> TableReport:
+        versions = load.versions(table)
+        events = sum(version.rows for version in versions)
+        keyless = any(not version.schema.handle_key for version in versions)
+        kind: Kind = "fold" if self.config.fold and not self.config.changelog else "changelog"
+        report = TableReport(
+            table=table,
+            outcome="loaded" if self.config.changelog or not keyless else "without_key",
+            destination=target.uri + "/" + table_folder(load.index.pipeline, kind, table),
+            fields=_fields(versions),
+            events=events,
+        )
+        if keyless or not self.config.fold:
+            return msgspec.structs.replace(report, keys=events, upserted=events)
+        keys = sum(file.rows for file in taken if file.table == table)
+        deletes = sum(file.deletes for file in taken if file.table == table)
+        return msgspec.structs.replace(
+            report, keys=keys, folded=events - keys, upserted=keys - deletes, tombstones=deletes
+        )
+
+
+def _done(store: ObjectStore, load: Load) -> RunEntry | None:
+    try:
+        return msgspec.json.decode(store.get(run_entry_name(load)), type=RunEntry)
+    except ArtifactNotFoundError:
+        return None
+
+
+def _copies(load: Load, target: StoreAddress) -> list[CopyTask]:
+    return [
+        CopyTask(
+            load.artifacts,
+            f"{load.changelog_root}/{file.name}",
+            target,
+            file_name(load, "changelog", version, file.name),
+            file.rows,
+        )
+        for table in load.tables
+        for version in load.versions(table)
+        for file in version.files
+    ]
+
+
+def _fold(load: Load, target: StoreAddress, execute: Execute) -> list[Taken]:
+    groups = fold_groups(load, {table: load.versions(table) for table in load.tables})
+    with found_last_versions(load, groups, execute):
+        return execute(
+            take_last_versions,
+            [_take_task(load, target, group, entry) for group in groups for entry in group.files],
+            "write the last version of each row",
+        )
+
+
+def _take_task(load: Load, target: StoreAddress, group: FoldGroup, entry: FoldFile) -> TakeTask:
+    return TakeTask(
+        artifacts=load.artifacts,
+        fold=group.fold,
+        number=entry.number,
+        target=target,
+        name=file_name(load, "fold", entry.version, entry.file.name),
+    )
+
+
+def _fields(versions: Sequence[TableVersion]) -> tuple[Field, ...]:
+    if not versions:
+        return ()
+    return tuple(Field(field.name, str(field.type)) for field in table_arrow_schema(versions[-1].schema))
+
+
+def _name(file: WrittenFile) -> str:
+    return file.name
