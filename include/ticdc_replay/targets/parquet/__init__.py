@@ -8,9 +8,10 @@
 The first two hold rows in the changelog's layout. The fold has the last version of each row of the window, deletes included
 (``_op`` delete): what brings a table from its state before the window to its state after it. Tables without key have no fold.
 
-Rows and names of the files follow from the changelog alone, and each file appears whole or not at all: a repeat replaces files
-by the same. Which files a window *has* is said by lists: ``current`` has those of one table, from the run that was loaded last, and
-is replaced in one step; ``loads`` has what one run left, and is written last. A file that no list names is not there for a reader.
+Rows and names of the files follow from the changelog alone, and each file appears whole or not at all: a repeat replaces
+files by the same. Which files a window *has* is said by lists: ``current`` has those of one table, from the run that was
+loaded last, and is replaced in one step; ``loads`` has what one run left, and is written last. A file that no list names is
+not there for a reader.
 
 ``target`` is the target, ``files`` its tasks, ``entries`` the lists and all names.
 """
