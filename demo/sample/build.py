@@ -4,8 +4,8 @@ The result is committed, the workload capture is not (5 MB); ``tests/captures/RE
 
 Rows and DDL are real TiCDC bytes: every event's value is untouched; in its key the commitTs is another one, in its claim-check
 location the store and name. What a changefeed does around them is done again, because rows of two captures become one changefeed:
-dispatching by index-value over three partitions, batching within max-message-bytes, watermarks every two minutes, and three
-restarts that send everything since a checkpoint again. A sixth of the orders is taken, by key.
+dispatching by index-value over three partitions, batching within max-message-bytes, watermarks every two minutes and one before
+the first window, and three restarts that send everything since a checkpoint again. A sixth of the orders is taken, by key.
 """
 
 import base64
@@ -37,6 +37,8 @@ WINDOWS = 4
 END_MS = START_MS + WINDOWS * HOUR_MS
 BOUNDS_MS = tuple(range(START_MS + HOUR_MS, END_MS, HOUR_MS))
 """Between two windows."""
+RUNNING_MS = START_MS - MINUTE_MS
+"""The moment of the first watermark."""
 RESTARTS = tuple((first * MINUTE_MS, last * MINUTE_MS) for first, last in ((54, 63), (116, 132), (212, 224)))
 """(checkpoint, crash) in ms after the start; two lie across the end of a window, one has a DDL in it."""
 RESTART_MS = 1_000
@@ -75,9 +77,11 @@ def history(captures: Path) -> list[Change]:
 def watermarks(changes: Sequence[Change]) -> list[int]:
     """One every two minutes until two minutes past the end; in turn the last commitTs before and the moment itself.
 
-    Also one that equals a DDL's commitTs. Watermarks that equal a commitTs are what tells ``<=`` from ``<``.
+    Also one before the first window, to show that the changefeed ran when that began, and one that equals a DDL's commitTs.
+    Watermarks that equal a commitTs are what tells ``<=`` from ``<``.
     """
     found = {change.ts for change in changes if change.event.head["t"] == DDL and b"ALTER" in change.event.value}
+    found.add(RUNNING_MS << LOGICAL_BITS)
     for number, at in enumerate(range(START_MS + 2 * MINUTE_MS, END_MS + 3 * MINUTE_MS, 2 * MINUTE_MS)):
         moment = at << LOGICAL_BITS
         last = max(change.ts for change in changes if change.ts <= moment)

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from ticdc_replay.config.types import ConnectionId, Cron, FolderUri, Moment, TablePattern, Zone
+from ticdc_replay.config.types import ConnectionId, Cron, FolderUri, Moment, TablePattern, Tso, Zone
 from ticdc_replay.targets.config import ParquetTarget, TargetConfig
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
@@ -25,6 +25,11 @@ class ChangefeedSection(Section):
     config_file: Path | None = Field(None, description="The changefeed's TOML, by path relative to this file")
     timezone: Zone = Field(
         description="IANA zone of the TiCDC server (its `tz` option): TIMESTAMP cells are text in it"
+    )
+
+    start_ts: Tso | None = Field(
+        None,
+        description="The changefeed's --start-ts (TSO): windows after it are proven where Kafka alone can't show that it ran",
     )
 
     @model_validator(mode="after")

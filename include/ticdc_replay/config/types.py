@@ -7,7 +7,11 @@ from zoneinfo import ZoneInfo
 from croniter import croniter
 from pydantic import AfterValidator, AwareDatetime, Field
 
+from ticdc_replay.domain.tso import MAX_TSO, from_ms
+
 _PRESETS = ("@hourly", "@daily", "@weekly", "@monthly", "@yearly")
+_OLDEST_TSO = from_ms(1_420_070_400_000)
+"""2015-01-01: before TiDB. A smaller number is a time in another unit, and would pass for a very early start."""
 _URI = re.compile(r"(s3://[^/?#]+|file:///)[^?#]*")
 
 
@@ -38,10 +42,17 @@ def _folder(uri: str) -> str:
     return uri.rstrip("/")
 
 
+def _tso(number: int) -> int:
+    if not _OLDEST_TSO <= number <= MAX_TSO:
+        raise ValueError("must be a TSO, such as 464625598464000000; milliseconds or seconds are not")
+    return number
+
+
 ConnectionId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.\-]{1,200}$")]
 """The id of an Airflow connection: never an address."""
 Cron = Annotated[str, AfterValidator(_cron)]
 FolderUri = Annotated[str, AfterValidator(_folder)]
 Moment = AwareDatetime
+Tso = Annotated[int, AfterValidator(_tso)]
 TablePattern = Annotated[str, AfterValidator(_table_pattern)]
 Zone = Annotated[str, AfterValidator(_zone)]

@@ -1,7 +1,8 @@
 """Pinning: a window becomes an immutable manifest, once.
 
-What Kafka can't show is not looked for: whether several changefeeds write to one topic (their resolved-ts look alike), and
-whether a resolved-ts that stepped back came with all rows since then. A topic belongs to one changefeed.
+What Kafka can't show is not looked for: whether several changefeeds write to one topic, at a time or one after the other (their
+resolved-ts look alike), and whether a resolved-ts that stepped back came with all rows since then. A topic belongs to one
+changefeed; where that was created anew with a later start-ts, the pipeline declares it.
 """
 
 import contextlib
@@ -27,7 +28,15 @@ from ticdc_replay.snapshot import manifest as manifests
 from ticdc_replay.snapshot.inventory import pin_inventory
 from ticdc_replay.snapshot.manifest import Manifest, PartitionPin, PinnedFile, TopicPin
 from ticdc_replay.snapshot.request import PinRequest
-from ticdc_replay.snapshot.start import HEAD_MESSAGES, check_retention, margin_doubt, measure_margin, skip_known
+from ticdc_replay.snapshot.start import (
+    HEAD_MESSAGES,
+    Head,
+    beginning_doubt,
+    check_retention,
+    margin_doubt,
+    read_head,
+    skip_known,
+)
 from ticdc_replay.snapshot.topics import check_same_topics, require_topics
 from ticdc_replay.snapshot.watermark import (
     THREADS,
@@ -177,36 +186,39 @@ def _pin_topics(
     """The pinned ranges with their evidence, and why they don't prove the window, if so."""
     topic_ids = {topic.name: topic.topic_id for topic in look.topics}
 
-    def pin(partition: Partition) -> PartitionPin:
+    def pin(partition: Partition) -> tuple[PartitionPin, Head]:
         end, bounds, since = ends[partition], look.bounds[partition], look.since[partition]
         stop = bounds.high if end.watermark is None else end.watermark.offset + 1
         if end.state.state == "unused" or since is None:
             empty = OffsetRange(partition.topic, partition.number, bounds.high, bounds.high)
-            return PartitionPin(empty, live=False, resolved_ts=None, start_margin_ms=None)
+            return PartitionPin(empty, live=False, resolved_ts=None, start_margin_ms=None), Head()
         first = max(since.offset, bounds.low)
-        head = OffsetRange(partition.topic, partition.number, first, min(stop, first + HEAD_MESSAGES))
-        margin = measure_margin(request, kafka, head)
+        messages = OffsetRange(partition.topic, partition.number, first, min(stop, first + HEAD_MESSAGES))
+        head = read_head(request, kafka, messages)
         known = state.stretches_before(
             request.pipeline, topic_ids[partition.topic], partition.number, first, request.window.from_ts
         )
         start = skip_known(known, first, stop, request.window.from_ts)
-        return PartitionPin(
+        pinned = PartitionPin(
             OffsetRange(partition.topic, partition.number, start, stop),
             live=end.watermark is not None,
             resolved_ts=end.watermark.resolved_ts if end.watermark else None,
-            start_margin_ms=margin,
+            start_margin_ms=head.margin_ms,
         )
+        return pinned, head
 
     with ThreadPoolExecutor(THREADS, thread_name_prefix="pin") as pool:
         pins = dict(zip(ends, pool.map(pin, ends), strict=True))
     topics = tuple(
-        TopicPin(topic.name, topic.topic_id, tuple(pins[partition] for partition in topic.partitions))
+        TopicPin(topic.name, topic.topic_id, tuple(pins[partition][0] for partition in topic.partitions))
         for topic in look.topics
     )
-    return topics, _doubts(request, ends, pins)
+    return topics, _doubts(request, look, ends, {partition: head for partition, (_, head) in pins.items()})
 
 
-def _doubts(request: PinRequest, ends: Mapping[Partition, _End], pins: Mapping[Partition, PartitionPin]) -> list[str]:
+def _doubts(
+    request: PinRequest, look: _Look, ends: Mapping[Partition, _End], heads: Mapping[Partition, Head]
+) -> list[str]:
     """Every reason why the window is not proven."""
     doubts = []
     if request.changefeed.required_acks != -1:
@@ -214,13 +226,17 @@ def _doubts(request: PinRequest, ends: Mapping[Partition, _End], pins: Mapping[P
             f"required-acks is {request.changefeed.required_acks}, not all (-1): brokers may have lost messages that TiCDC "
             "counts as sent"
         )
+    live = {partition: heads[partition] for partition, end in ends.items() if end.watermark is not None}
+    beginning = beginning_doubt(request, live, look.needed, look.bounds)
+    if beginning is not None:
+        doubts.append(beginning)
     for partition, end in ends.items():
         if end.state.state == "silent":
             doubts.append(
                 f"{partition}: holds messages since the window's start but no resolved-ts; TiCDC sends one every second to each "
                 "partition it uses. Does another writer use the topic, or is partition-num of the sink-uri wrong?"
             )
-        doubt = margin_doubt(request, partition, pins[partition].start_margin_ms)
+        doubt = margin_doubt(request, partition, heads[partition].margin_ms)
         if doubt is not None:
             doubts.append(doubt)
     return doubts

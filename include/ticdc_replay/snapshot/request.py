@@ -18,6 +18,8 @@ class PinRequest(msgspec.Struct, frozen=True, kw_only=True):
     changefeed: Changefeed
     window: Window
     topics: tuple[str, ...]
+    start_ts: int | None
+    """The changefeed's start-ts (TSO), where the pipeline declares it. It bears on the proof only, not on what is read."""
     pre_roll_ms: int
     """How much is read before the window's start, to measure clocks by."""
     clock_skew_ms: int

@@ -1,6 +1,13 @@
-"""Where a window starts in a partition, and how sure that is."""
+"""Where a window starts in a partition, and how sure that is.
+
+Two things must hold for the start of a range to be complete. No partition lost a record that may belong to the window:
+``check_retention``. And the changefeed ran at the window's start: ``beginning_doubt``; the first record of a topic that never
+lost one shows only where the topic begins, not that rows were sent from there on.
+"""
 
 from collections.abc import Iterable, Mapping
+
+import msgspec
 
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.domain import tso
@@ -15,7 +22,18 @@ from ticdc_replay.state.records import Stretch
 
 HEAD_MESSAGES = 1_000
 _HEAD_BYTES = 32 * 1024 * 1024
-"""The margin is measured on as many messages or bytes per partition, whichever come first."""
+"""A head is as many messages or bytes of a partition, whichever come first."""
+
+
+class Head(msgspec.Struct, frozen=True):
+    """What the first messages of a partition's range show; None where they hold no event.
+
+    ``margin_ms`` is the smallest (record time − physical commitTs) of their events: a record is made after its commit, so a
+    negative one is what clocks differ by. ``earliest_ts`` is the smallest commitTs or resolved-ts (TSO).
+    """
+
+    margin_ms: int | None = None
+    earliest_ts: int | None = None
 
 
 def check_retention(
@@ -29,7 +47,7 @@ def check_retention(
     expired = [
         partition
         for partition, record in needed.items()
-        if record is not None and bounds[partition].low > 0 and record.offset <= bounds[partition].low
+        if bounds[partition].low > 0 and not _holds_older(record, bounds[partition])
     ]
     if not expired:
         return
@@ -58,25 +76,76 @@ def skip_known(stretches: Iterable[Stretch], start: int, end: int, from_ts: int)
     return min(start, end)
 
 
-def measure_margin(request: PinRequest, kafka: KafkaSettings, head: OffsetRange) -> int | None:
-    """The smallest (record time − physical commitTs) of all events in *head*, in ms; None where there is nothing to measure.
+def _holds_older(needed: Record | None, bounds: Bounds) -> bool:
+    """Whether a partition whose first record that may belong to the window is *needed* still holds one before it."""
+    return needed is None or needed.offset > bounds.low
 
-    A record is made after its commit, so a negative value is what clocks differ by.
-    """
+
+def read_head(request: PinRequest, kafka: KafkaSettings, part: OffsetRange) -> Head:
+    """What the first messages of *part* show."""
     codec = codec_for(request.changefeed, request.decompressed_max_bytes)
-    margin: int | None = None
+    head = Head()
     size = 0
-    for messages in read_range(kafka, head):
+    for messages in read_range(kafka, part):
         for message in messages:
             size += len(message.value or b"")
             for event in codec.decode(message):
                 if not isinstance(event, RowEvent | DdlEvent | WatermarkEvent) or event.commit_ts is None:
                     continue
-                this = message.timestamp_ms - tso.physical_ms(event.commit_ts)
-                margin = this if margin is None else min(margin, this)
+                margin = message.timestamp_ms - tso.physical_ms(event.commit_ts)
+                head = Head(
+                    margin if head.margin_ms is None else min(head.margin_ms, margin),
+                    event.commit_ts if head.earliest_ts is None else min(head.earliest_ts, event.commit_ts),
+                )
         if size >= _HEAD_BYTES:
             break
-    return margin
+    return head
+
+
+def beginning_doubt(
+    request: PinRequest,
+    heads: Mapping[Partition, Head],
+    needed: Mapping[Partition, Record | None],
+    bounds: Mapping[Partition, Bounds],
+) -> str | None:
+    """Why it is in doubt that the changefeed ran at the window's start already, None where it is shown.
+
+    *heads* are those of all partitions that carry resolved-ts; *needed* and *bounds* are as for ``check_retention``, which found
+    nothing lost.
+
+    A changefeed has one checkpoint for all its partitions, begins at its start-ts, and sends all that commits after it; paused or
+    restarted, it goes on from the checkpoint. So a single event or resolved-ts from before the window, in any partition, shows
+    that its start-ts lies before the window and that the window's rows were sent to every partition, one that was added later or
+    whose first row came later included. A record too old to hold anything of the window shows the same without being read: it
+    was made after its commit. "Before" is strict: a first resolved-ts may equal the start-ts, and of that very TSO nothing need
+    have been sent.
+
+    A declared start-ts decides alone, since records from before it are another changefeed's.
+    """
+    from_ts = request.window.from_ts
+    if request.start_ts is not None:
+        if request.start_ts < from_ts:
+            return None
+        return (
+            f"changefeed.start_ts says that the changefeed started at {tso.describe(request.start_ts)}, not before the window: "
+            "what committed up to then was not sent. Start the window after that TSO"
+        )
+    if any(_holds_older(needed[partition], bounds[partition]) for partition in heads):
+        return None
+    found = [(head.earliest_ts, partition) for partition, head in heads.items() if head.earliest_ts is not None]
+    if not found:
+        return (
+            f"{', '.join(map(str, sorted(heads)))}: the first messages hold no event, so nothing shows that the changefeed ran "
+            "at the window's start already. Start the window later, or declare the changefeed's start-ts as changefeed.start_ts"
+        )
+    earliest, partition = min(found)
+    if earliest < from_ts:
+        return None
+    return (
+        f"{partition}: the changefeed's first sign in Kafka is of {tso.describe(earliest)}, not before the window, so nothing "
+        "shows that it ran at the window's start already. Start the window after that TSO; or, if the changefeed was created "
+        "with an earlier --start-ts, declare that as changefeed.start_ts"
+    )
 
 
 def margin_doubt(request: PinRequest, partition: Partition, margin_ms: int | None) -> str | None:

@@ -30,6 +30,7 @@ def pin_request(context: ReplayContext, window: Window, schemas: SchemaHistory) 
         changefeed=context.changefeed,
         window=window,
         topics=(context.changefeed.topic,),
+        start_ts=context.pipeline.changefeed.start_ts,
         pre_roll_ms=settings.pre_roll_seconds * 1000,
         clock_skew_ms=settings.clock_skew_seconds * 1000,
         claim_check_margin_ms=settings.claim_check_margin_hours * 3_600_000,

@@ -66,6 +66,7 @@ def request_for() -> Callable[..., PinRequest]:
             changefeed=changefeed,
             window=window or Window(at(60), at(120)),
             topics=(topic,),
+            start_ts=None,
             pre_roll_ms=10_000,
             clock_skew_ms=5_000,
             claim_check_margin_ms=3_600_000,

@@ -193,6 +193,67 @@ def test_a_margin_near_the_allowed_skew_is_unproven(make_feed: MakeFeed, request
         pin(request_for(feed.topic))
 
 
+def test_a_window_from_before_the_first_sign_of_the_changefeed_is_unproven(
+    make_feed: MakeFeed, request_for: RequestFor, pin: Pin
+) -> None:
+    feed = make_feed(2)
+    feed.seconds(70, 121)  # nothing tells this from a changefeed that was created in second 70
+    with pytest.raises(UnprovenWindowError) as caught:
+        pin(request_for(feed.topic))
+    assert f"{feed.topic}[0]: the changefeed's first sign in Kafka is of {at(70)} (" in str(caught.value)
+    assert "changefeed.start_ts" in str(caught.value)
+    manifest = pin(request_for(feed.topic, unproven="allow")).manifest
+    assert manifest.grade == "unproven"
+    assert [reason.split(":")[0] for reason in manifest.reasons] == [f"{feed.topic}[0]"]
+    later = pin(request_for(feed.topic, Window(at(70) + 1, at(120)))).manifest
+    assert later.grade == "proven"
+    assert later.reasons == ()
+
+
+def test_a_resolved_ts_at_the_windows_start_may_be_the_changefeeds_own_start(
+    make_feed: MakeFeed, request_for: RequestFor, pin: Pin
+) -> None:
+    feed = make_feed()
+    feed.resolved(60)
+    feed.seconds(61, 121)
+    with pytest.raises(UnprovenWindowError, match=f"first sign in Kafka is of {at(60)} "):
+        pin(request_for(feed.topic))
+    assert pin(request_for(feed.topic, Window(at(60) + 1, at(120)))).manifest.grade == "proven"
+
+
+@pytest.mark.parametrize("recorded", [58.3, 200], ids=["sent at once", "sent late"])
+def test_one_sign_from_before_the_window_counts_for_all_partitions(
+    make_feed: MakeFeed, request_for: RequestFor, pin: Pin, recorded: float
+) -> None:
+    feed = make_feed(2)
+    feed.resolved(58, 1, recorded=recorded)  # too young a record to show it by its time
+    for second in range(62, 121):
+        feed.row(0, second, recorded=recorded + second - 58)
+        feed.resolved(second, recorded=recorded + second - 58)
+    feed.flush()
+    assert pin(request_for(feed.topic)).manifest.grade == "proven"
+
+
+def test_a_declared_start_proves_windows_after_it(make_feed: MakeFeed, request_for: RequestFor, pin: Pin) -> None:
+    feed = make_feed()
+    feed.seconds(70, 121)
+    unproven = pin(request_for(feed.topic, unproven="allow"))
+    assert unproven.manifest.grade == "unproven"
+    # The remedy of a window that was pinned without it: to declare the start, and to pin anew.
+    pinned = pin(request_for(feed.topic, start_ts=at(60) - 1), repin=True)
+    assert pinned.manifest.grade == "proven"
+    assert not pinned.reused
+
+
+def test_a_declared_start_makes_windows_before_it_unproven_whatever_the_topic_holds(
+    make_feed: MakeFeed, request_for: RequestFor, pin: Pin
+) -> None:
+    feed = make_feed()
+    feed.seconds(0, 121)  # of another changefeed, up to the declared start
+    with pytest.raises(UnprovenWindowError, match=rf"changefeed\.start_ts says .* started at {at(60)} "):
+        pin(request_for(feed.topic, start_ts=at(60)))
+
+
 def test_an_expired_start_names_the_oldest_time_that_can_be_replayed(
     make_feed: MakeFeed, request_for: RequestFor, pin: Pin, admin: AdminClient
 ) -> None:

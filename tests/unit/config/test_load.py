@@ -78,6 +78,17 @@ def test_a_moment_may_stand_without_quotes(write):
     assert load_pipeline(write(text)).pipeline.schedule.start == datetime(2026, 3, 1, tzinfo=UTC)
 
 
+def test_the_start_of_the_changefeed_is_optional_and_a_tso(write):
+    assert load_pipeline(write(SHOP)).pipeline.changefeed.start_ts is None
+    declared = load_pipeline(write(changed(("changefeed", "start_ts"), 464626526453760000)))
+    assert declared.pipeline.changefeed.start_ts == 464626526453760000
+
+
+def test_declaring_the_start_leaves_what_was_pinned_valid(write):
+    declared = load_pipeline(write(changed(("changefeed", "start_ts"), 464626526453760000)))
+    assert declared.changefeed.hash == load_pipeline(write(SHOP)).changefeed.hash
+
+
 def test_the_toml_is_read_from_a_path_relative_to_the_file(write, tmp_path):
     (tmp_path / "changefeed.toml").write_text("[sink.kafka-config]\nmax-message-bytes = 4000\nfoo = 1\n")
     loaded = load_pipeline(write(changed(("changefeed", "config_file"), "changefeed.toml")))
@@ -110,6 +121,9 @@ def test_the_toml_is_read_from_a_path_relative_to_the_file(write, tmp_path):
         (("connections", "artifacts"), None, "connections.artifacts: missing"),
         (("artifacts",), "file:///var/replay", "connections.artifacts: remove it"),
         (("changefeed", "timezone"), "China", "changefeed.timezone: must be an IANA time zone"),
+        (("changefeed", "start_ts"), 1772409540350, "changefeed.start_ts: must be a TSO"),
+        (("changefeed", "start_ts"), 1 << 63, "changefeed.start_ts: must be a TSO"),
+        (("changefeed", "start_ts"), "2026-03-01T00:00:00Z", "changefeed.start_ts: Input should be a valid integer"),
         (("changefeed", "sink_uri"), "kafka://b/t?protocol=x", "changefeed.sink_uri: parameter protocol: 'x' is not"),
         (("changefeed", "config_file"), "missing.toml", "changefeed.config_file:"),
         (("changefeed", "config"), "sink = [", "changefeed.config: not valid TOML"),

@@ -113,6 +113,15 @@ def test_every_partition_has_watermarks_every_few_minutes_and_past_the_last_wind
         assert sent[-1] >= last_window.to_ts
 
 
+def test_every_partition_shows_that_the_changefeed_ran_before_the_first_window(messages):
+    first = {}
+    for message, events in messages:
+        first.setdefault(message.partition, events[0].head)
+    start = contents.windows()[0].from_ts
+    assert [head["t"] for head in first.values()] == [RESOLVED] * 3
+    assert all(head["ts"] < start for head in first.values())
+
+
 def test_some_watermarks_equal_the_commit_of_a_row_and_one_that_of_a_ddl(partitions):
     kinds = defaultdict(set)
     for events in partitions.values():

@@ -1,9 +1,14 @@
-"""Where a window starts: moving over offsets that are known to hold nothing of it."""
+"""Where a window starts: moving over offsets that are known to hold nothing of it, and showing that the changefeed ran then."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ticdc_replay.snapshot.start import skip_known
+from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.domain.window import Window
+from ticdc_replay.kafka.offsets import Bounds, Partition, Record
+from ticdc_replay.schemas.history import SchemaHistory
+from ticdc_replay.snapshot.request import PinRequest
+from ticdc_replay.snapshot.start import Head, beginning_doubt, skip_known
 from ticdc_replay.state.records import Stretch
 
 FROM_TS = 100
@@ -42,3 +47,59 @@ def test_no_event_of_the_window_is_ever_skipped(
     moved = skip_known(sorted(known, key=lambda each: (each.start, each.end)), start, len(commit_ts_at), FROM_TS)
     skipped = [commit_ts for commit_ts in commit_ts_at[start:moved] if commit_ts is not None]
     assert all(commit_ts < FROM_TS for commit_ts in skipped)
+
+
+FIRST, SECOND = Partition("shop", 0), Partition("shop", 1)
+WHOLE = Bounds(0, 50)
+
+
+def request(start_ts: int | None = None) -> PinRequest:
+    return PinRequest(
+        pipeline="shop",
+        changefeed=Changefeed(protocol="open-protocol", topic="shop", timezone="UTC"),
+        window=Window(FROM_TS, 200),
+        topics=("shop",),
+        start_ts=start_ts,
+        pre_roll_ms=0,
+        clock_skew_ms=0,
+        claim_check_margin_ms=0,
+        list_store=False,
+        unproven="stop",
+        decompressed_max_bytes=1 << 20,
+        schemas=SchemaHistory(),
+    )
+
+
+def doubt(*earliest: int | None, needed: tuple[int | None, ...] = (0, 0), start_ts: int | None = None) -> str | None:
+    """What is doubtful where the heads begin with *earliest* and the first records that may be needed have offsets *needed*."""
+    partitions = (FIRST, SECOND)
+    return beginning_doubt(
+        request(start_ts),
+        dict(zip(partitions, (Head(1, ts) for ts in earliest), strict=True)),
+        dict(zip(partitions, (None if at is None else Record(at, 0) for at in needed), strict=True)),
+        dict.fromkeys(partitions, WHOLE),
+    )
+
+
+def test_a_sign_from_before_the_window_in_any_partition_shows_that_the_changefeed_ran() -> None:
+    assert doubt(FROM_TS - 1, 150) is None
+    assert doubt(None, FROM_TS - 1) is None
+
+
+def test_a_first_sign_at_or_after_the_start_is_doubtful_and_named_with_its_partition() -> None:
+    assert str(doubt(150, FROM_TS)).startswith(f"shop[1]: the changefeed's first sign in Kafka is of {FROM_TS} (")
+    assert str(doubt(120, 150)).startswith("shop[0]: the changefeed's first sign in Kafka is of 120 (")
+
+
+def test_heads_without_any_event_are_doubtful() -> None:
+    assert str(doubt(None, None)).startswith("shop[0], shop[1]: the first messages hold no event")
+
+
+def test_a_record_too_old_for_the_window_shows_that_the_changefeed_ran() -> None:
+    assert doubt(150, 150, needed=(0, 1)) is None
+    assert doubt(150, 150, needed=(None, 0)) is None  # every record is too old
+
+
+def test_a_declared_start_decides_alone() -> None:
+    assert doubt(150, 150, start_ts=FROM_TS - 1) is None
+    assert str(doubt(50, 50, needed=(9, 9), start_ts=FROM_TS)).startswith("changefeed.start_ts says")
