@@ -63,11 +63,11 @@ def run(
         pinned = pin(context, window, repin=repin)
         _show_pinned(context, pinned)
         job = write_decode_job(context, pinned, wanted)
-        submit("decode", job.uri, context.connections, master)
+        submit("decode", job.uri, context, master)
         Console().print(check(context, job.run_hash).summary, markup=False)
         for name in names:
             load = write_load_job(context, job.run_hash, name, wanted, reload=reload)
-            submit("load", load.uri, context.connections, master)
+            submit("load", load.uri, context, master)
         _show_report(publish(context, job.run_hash, names))
 
 

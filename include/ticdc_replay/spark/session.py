@@ -12,10 +12,9 @@ from ticdc_replay.jobspec import CONNECTIONS_FILE_VARIABLE
 
 
 def open_session(name: str) -> SparkSession:
-    """The session of the submitted application *name*; master and resources come from spark-submit."""
+    """The session of the submitted application *name*; master, resources and log level come from spark-submit."""
     return (
         SparkSession.builder.appName(name)
-        .config("spark.log.level", "WARN")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.execution.arrow.pyspark.enabled", "true")

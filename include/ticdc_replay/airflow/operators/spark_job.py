@@ -17,6 +17,7 @@ from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.config.pipeline import Pipeline
 from ticdc_replay.domain.errors import ConfigError, PermanentError, TransientError
 from ticdc_replay.jobspec import EXIT_PERMANENT, EXIT_TRANSIENT
+from ticdc_replay.stages.spark_properties import spark_properties
 
 if TYPE_CHECKING:
     from ticdc_replay.stages.context import ReplayContext
@@ -41,7 +42,7 @@ class SparkJobOperator(EmitsLineage, SparkSubmitOperator):
         super().__init__(
             conn_id=pipeline.connections.spark,
             name=f"{pipeline.name} {kwargs['task_id']}",
-            conf={"spark.ui.enabled": "false", "spark.log.level": "WARN", **pipeline.spark.conf},
+            conf=spark_properties(pipeline),
             application_args=[job],
             **kwargs,
         )
