@@ -1,6 +1,6 @@
 """Table definitions: from DDL, over time, and as the schema of a row.
 
-* ``tokens``, ``column_parser``, ``literals``, ``parser``, ``statements``: a DDL text as a value
+* ``tokens``, ``literals``, ``statements`` and the ``…parser`` modules: a DDL text as a value
 * ``definition``, ``alter``, ``ddl``: what a statement does to the known tables
 * ``history.SchemaHistory``: which definition holds at a commitTs
 * ``resolve.SchemaResolver``: the schema a row is typed with, from the history and the wire

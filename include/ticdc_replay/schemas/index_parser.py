@@ -1,0 +1,77 @@
+"""Reads the indexes and constraints of a table: a part of CREATE TABLE, of ALTER TABLE and of CREATE INDEX."""
+
+from ticdc_replay.schemas.definition import PRIMARY, Index
+from ticdc_replay.schemas.tokens import Cursor
+
+INDEX_KINDS = ("FULLTEXT", "SPATIAL", "VECTOR", "HYBRID", "COLUMNAR")
+"""The words before INDEX that make one of another kind than the ordinary or the unique."""
+NO_INDEX = Index("", ())
+"""Stands for what makes no index of rows, such as a foreign key."""
+
+
+def read_table_constraint(cursor: Cursor) -> Index | None:
+    """Reads an index or constraint; None where a column comes instead, NO_INDEX for what makes no index of rows.
+
+    Raises DdlSyntaxError.
+    """
+    symbol = ""
+    constraints = ("PRIMARY", "UNIQUE", "FOREIGN", "CHECK")
+    if cursor.take("CONSTRAINT") and not any(cursor.sees(word) for word in constraints):
+        symbol = cursor.name()
+    if cursor.take("PRIMARY", "KEY"):
+        skip_index_type(cursor)
+        return read_index_columns(cursor, PRIMARY, unique=True)
+    if cursor.take("UNIQUE"):
+        cursor.take_any("KEY", "INDEX")
+        return _named_index(cursor, unique=True, symbol=symbol)
+    if cursor.take("FOREIGN", "KEY"):
+        cursor.skip_item()
+        return NO_INDEX
+    if cursor.take("CHECK"):
+        cursor.skip_item()
+        return NO_INDEX
+    for kind in INDEX_KINDS:
+        if cursor.sees(kind, "INDEX") or cursor.sees(kind, "KEY") or (kind == "FULLTEXT" and cursor.sees(kind)):
+            cursor.next()
+            cursor.take_any("INDEX", "KEY")
+            return _named_index(cursor, unique=False, symbol="")
+    if cursor.take_any("INDEX", "KEY"):
+        return _named_index(cursor, unique=False, symbol="")
+    return None
+
+
+def _named_index(cursor: Cursor, unique: bool, symbol: str) -> Index:
+    cursor.take("IF", "NOT", "EXISTS")
+    name = symbol
+    if not any(cursor.sees(word) for word in ("(", "USING", "TYPE")):
+        name = cursor.name()
+    skip_index_type(cursor)
+    return read_index_columns(cursor, name, unique)
+
+
+def skip_index_type(cursor: Cursor) -> None:
+    """Reads ``USING BTREE`` and the like, where it stands."""
+    if cursor.take("USING") or cursor.take("TYPE"):
+        cursor.next()
+
+
+def read_index_columns(cursor: Cursor, name: str, unique: bool) -> Index:
+    """Reads ``(part, …)`` and the index options behind it."""
+    cursor.expect("(")
+    columns: list[str] = []
+    plain = True
+    while True:
+        if cursor.sees("("):
+            cursor.skip_parentheses()
+            plain = False
+        else:
+            columns.append(cursor.name())
+            if cursor.take("("):
+                cursor.number()
+                cursor.expect(")")
+        cursor.take_any("ASC", "DESC")
+        if cursor.take(")"):
+            break
+        cursor.expect(",")
+    cursor.skip_item()
+    return Index(name, tuple(columns), unique, plain)
