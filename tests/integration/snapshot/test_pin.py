@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Event, Thread
+from threading import Barrier
 
 import pyarrow.parquet as pq
 import pytest
@@ -308,30 +308,20 @@ def test_of_runs_that_pin_one_window_at_once_all_get_one_manifest(
     feed = make_feed()
     feed.seconds(0, 121)
     request = request_for(feed.topic)
-    claim_check = open_store((tmp_path / "claims").as_uri())
-    stop = Event()
+    together = Barrier(4, timeout=60)
 
-    def keep_adding() -> None:
-        number = 0
-        while not stop.wait(0.001):
-            claim_check.put(f"{number:08x}.json", b"{}")
-            number += 1
-
-    def run(_: int) -> PinnedManifest:
+    def run(number: int) -> PinnedManifest:
+        claim_check = open_store((tmp_path / f"claims{number}").as_uri())
+        claim_check.put(f"{number:08x}.json", b"{}")  # each run sees another inventory, and makes another manifest
         state = open_state(f"sqlite:///{tmp_path}/shared.db")
         try:
+            together.wait()
             return pin_window(request, settings, artifacts, claim_check, state)
         finally:
             state.close()
 
-    writer = Thread(target=keep_adding)  # so that each run sees another inventory, and makes another manifest
-    writer.start()
-    try:
-        with ThreadPoolExecutor(4) as pool:
-            pinned = list(pool.map(run, range(4)))
-    finally:
-        stop.set()
-        writer.join()
+    with ThreadPoolExecutor(4) as pool:
+        pinned = list(pool.map(run, range(4)))
     assert len({each.manifest.input_hash for each in pinned}) == 1
     assert sum(not each.reused for each in pinned) == 1
     assert len(list(artifacts.list("manifests/"))) > 1, "the runs did not overlap, so nothing was decided between them"

@@ -1,0 +1,34 @@
+"""What a pipeline's file asks for when a window is pinned."""
+
+from pathlib import Path
+
+import pytest
+
+from ticdc_replay.config.load import load_pipeline
+from ticdc_replay.domain.connections import Connections
+from ticdc_replay.domain.window import Window
+from ticdc_replay.schemas.history import SchemaHistory
+from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.watermark import pin_request
+
+PIPELINE = """\
+name: shop
+changefeed:
+  sink_uri: kafka://broker:9092/shop?protocol=open-protocol
+  timezone: UTC
+  {start_ts}
+connections: {{kafka: kafka}}
+artifacts: file:///replay
+schedule: {{start: "2026-03-02T00:00:00Z"}}
+targets:
+  - {{name: lake, type: parquet, uri: "file:///lake"}}
+"""
+
+
+@pytest.mark.parametrize(("line", "start_ts"), [("", None), ("start_ts: 464626526453760000", 464626526453760000)])
+def test_the_declared_start_of_the_changefeed_is_what_pinning_goes_by(
+    tmp_path: Path, line: str, start_ts: int | None
+) -> None:
+    (tmp_path / "shop.yaml").write_text(PIPELINE.format(start_ts=line))
+    with ReplayContext(load_pipeline(tmp_path / "shop.yaml"), Connections({})) as context:
+        assert pin_request(context, Window(1, 2), SchemaHistory()).start_ts == start_ts
