@@ -74,5 +74,6 @@ def _decode(changefeed: Changefeed, history: SchemaHistory) -> list[pa.RecordBat
 def _batch(rows: list[RowEvent], resolved: ResolvedSchema, zone: str) -> pa.RecordBatch:
     converted = rows_to_batch(rows, resolved, zone)
     return pa.RecordBatch.from_arrays(
-        [converted.before, converted.after, converted.absent, converted.exact], ["before", "after", "_absent", "_exact"]
+        [converted.before, converted.after, converted.absent, converted.lossy, converted.exact],
+        ["before", "after", "_absent", "_lossy", "_exact"],
     )

@@ -21,12 +21,12 @@ from ticdc_replay.changelog.layout import INDEX, changelog_root, data_folder
 from ticdc_replay.changelog.types import table_arrow_schema
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.column_types import ColumnType
+from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import Column, TableName, TableSchema
 from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import LoadJob
 from ticdc_replay.schemas.changes import changes_of
-from ticdc_replay.schemas.definition import TableDefinition
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.schemas.resolve import version_of
 
@@ -192,6 +192,7 @@ def rows_of(schema: TableSchema, rows: Iterable[Row], first_offset: int = 1) -> 
                 "before": image if side == "before" else None,
                 "after": image if side == "after" else None,
                 "_absent": row.absent,
+                "_lossy": None,
                 "_exact": list(exact.items()) or None,
             }
         )

@@ -54,5 +54,5 @@ def write_one_row(folder: Path) -> Path:
     head: list[Any] = ["insert", 7, "topic", 0, 1 << 40, 0, None, b"0123456789abcdef", False, False]
     arrays = [pa.array([value], schema.field(at).type) for at, value in enumerate(head)]
     file = folder / "row.parquet"
-    pq.write_table(pa.Table.from_arrays([*arrays, *converted[:4]], schema=schema), file, compression="zstd")
+    pq.write_table(pa.Table.from_arrays([*arrays, *converted[:5]], schema=schema), file, compression="zstd")
     return file

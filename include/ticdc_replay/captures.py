@@ -3,6 +3,7 @@
     messages.jsonl[.gz]  one message a line: topic, partition, offset, timestamp_ms, key_b64, value_b64 (null allowed)
     meta.json            sink_uri, replica_config (settings of the changefeed), ticdc_timezone
     objects/             claim-check objects, by name
+    schemas.json         writer schemas of Avro: [{id, schema, …}]
 
 This is a thin adapter for tests, the demo and ``decode --capture``: the settings are handed to ``config.sink_uri`` as the TOML
 they stand for, so that there is no second dialect.
@@ -30,6 +31,7 @@ _TOML_KEYS = {
     "output-raw-change-event": "sink.kafka-config.output-raw-change-event",
     "sink.open.output-old-value": "sink.open.output-old-value",
 }
+_GLUE = "glue-schema-registry-config"
 _LARGE_MESSAGE_KEY = "sink.kafka-config.large-message-handle"
 
 
@@ -37,6 +39,11 @@ class _Meta(msgspec.Struct):
     sink_uri: str
     replica_config: dict[str, Any]
     ticdc_timezone: str
+
+
+class _Schema(msgspec.Struct):
+    id: int | str
+    schema: str
 
 
 class _Line(msgspec.Struct):
@@ -76,6 +83,18 @@ class Capture:
         toml = _toml(meta.replica_config, str(path))
         return from_sink_uri(meta.sink_uri, toml, meta.ticdc_timezone, f"{path} sink_uri").changefeed
 
+    def writer_schemas(self) -> dict[str, str]:
+        """Schema documents by the id that stands before Avro messages; empty where the capture has none."""
+        path = self.folder / "schemas.json"
+        if not path.is_file():
+            return {}
+        try:
+            return {
+                str(schema.id): schema.schema for schema in msgspec.json.decode(path.read_bytes(), type=list[_Schema])
+            }
+        except msgspec.DecodeError as error:
+            raise ConfigError(f"{path}: {error}") from None
+
     def messages(self) -> Iterator[RawMessage]:
         """The messages, in (topic, partition, offset) order. Raises ConfigError with the line that can't be read."""
         found = []
@@ -114,7 +133,9 @@ def _toml(settings: dict[str, Any], where: str) -> str:
     large = settings.get("large-message-handle", {})
     lines += [f"{_LARGE_MESSAGE_KEY}.{name} = {json.dumps(value)}" for name, value in large.items()]
     rules = {"partition": settings.get("partition-rule", ""), "topic": settings.get("topic-rule", "")}
-    unknown = settings.keys() - _TOML_KEYS.keys() - {"large-message-handle", "partition-rule", "topic-rule"}
+    glue = settings.get(_GLUE, {})
+    lines += [f"sink.kafka-config.{_GLUE}.{name} = {json.dumps(value)}" for name, value in glue.items()]
+    unknown = settings.keys() - _TOML_KEYS.keys() - {"large-message-handle", "partition-rule", "topic-rule", _GLUE}
     if unknown:
         raise ConfigError(f"{where}: replica_config has unknown settings {', '.join(sorted(unknown))}")
     rule = ", ".join(f"{name} = {json.dumps(value)}" for name, value in rules.items() if value)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ticdc_replay.changelog.cells import typed_array
 from ticdc_replay.changelog.judging import Converted
-from ticdc_replay.changelog.types import ABSENT_TYPE, EXACT_TYPE, image_type
+from ticdc_replay.changelog.types import CELLS_TYPE, EXACT_TYPE, image_type
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.events import Image, RowEvent, Shape, WireColumn
 from ticdc_replay.schemas.resolve import ResolvedSchema
@@ -29,6 +29,7 @@ class ConvertedRows(NamedTuple):
     before: pa.StructArray
     after: pa.StructArray
     absent: pa.ListArray
+    lossy: pa.ListArray
     exact: pa.MapArray
     bad: dict[int, str]
 
@@ -49,7 +50,9 @@ def rows_to_batch(rows: Sequence[RowEvent], resolved: ResolvedSchema, zone: str)
             exact.setdefault(row_at, []).extend((f"{side}.{name}", text) for name, text in cells)
         for row_at, reason in side_bad.items():
             bad.setdefault(row_at, f"{side}.{reason}")
-    return ConvertedRows(images[0], images[1], _absent(rows, resolved), _exact(len(rows), exact), bad)
+    return ConvertedRows(
+        images[0], images[1], _absent(rows, resolved), _lossy(rows, resolved), _exact(len(rows), exact), bad
+    )
 
 
 def convert_column(values: Sequence[Any], column: WireColumn, target: ColumnType, zone: str) -> Converted:
@@ -176,7 +179,7 @@ def _absent_names(
 def _absent(rows: Sequence[RowEvent], resolved: ResolvedSchema) -> pa.ListArray:
     shapes = {image.shape for row in rows for image in (row.before, row.after) if image is not None}
     if {row.before_unknown for row in rows} == {()} and not any(None in _places(shape, resolved) for shape in shapes):
-        return pa.nulls(len(rows), ABSENT_TYPE)
+        return pa.nulls(len(rows), CELLS_TYPE)
     codes: dict[tuple[Shape | None, Shape | None, tuple[str, ...]], int] = {}
     places = []
     for row in rows:
@@ -184,7 +187,14 @@ def _absent(rows: Sequence[RowEvent], resolved: ResolvedSchema) -> pa.ListArray:
         after = row.after.shape if row.after is not None else None
         places.append(codes.setdefault((before, after, row.before_unknown), len(codes)))
     lists = [_absent_names(*code, resolved) or None for code in codes]
-    return pa.array(lists, ABSENT_TYPE).take(pa.array(places, pa.int32()))
+    return pa.array(lists, CELLS_TYPE).take(pa.array(places, pa.int32()))
+
+
+def _lossy(rows: Sequence[RowEvent], resolved: ResolvedSchema) -> pa.ListArray:
+    if {row.lossy for row in rows} == {()}:
+        return pa.nulls(len(rows), CELLS_TYPE)
+    kept = {f"{side}.{column.name}" for side in ("before", "after") for column in resolved.schema.columns}
+    return pa.array([[cell for cell in row.lossy if cell in kept] or None for row in rows], CELLS_TYPE)
 
 
 def _exact(count: int, cells: dict[int, list[tuple[str, bytes]]]) -> pa.MapArray:

@@ -69,15 +69,27 @@ def time_cells(values: Sequence[Any]) -> Converted:
 
 
 def moment_cells(values: Sequence[Any], column_type: ColumnType, zone: str) -> Converted:
-    """DATETIME, and TIMESTAMP in the zone *zone*.
+    """DATETIME, and TIMESTAMP: text in the zone *zone*, or in UTC where it ends with Z.
 
     More fraction digits than declared do not fit: a target would round them. Neither does a local time that the zone's
     clocks showed twice or never. Raises ConfigError for an unknown zone.
     """
-    naive = _local_moments(values, column_type)
     if column_type.base == "datetime":
-        return naive
+        return _local_moments(values, column_type)
     check_zone(zone)
+    in_utc = [at for at, value in enumerate(values) if isinstance(value, str) and value.endswith("Z")]
+    if not in_utc:
+        return _instants(values, column_type, zone)
+    local, utc = list(values), [None] * len(values)
+    for at in in_utc:
+        local[at], utc[at] = None, values[at].removesuffix("Z")
+    here, there = _instants(local, column_type, zone), _instants(utc, column_type, "UTC")
+    exact = here.exact | {at: text + b"Z" for at, text in there.exact.items()}
+    return Converted(pc.coalesce(here.array, there.array), exact, here.bad | there.bad)
+
+
+def _instants(values: Sequence[Any], column_type: ColumnType, zone: str) -> Converted:
+    naive = _local_moments(values, column_type)
     try:
         return naive._replace(array=_to_utc(naive.array, zone, "raise"))
     except pa.ArrowInvalid:

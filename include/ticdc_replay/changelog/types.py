@@ -11,7 +11,8 @@ from ticdc_replay.domain.tables import Column, TableSchema
 MAX_DECIMAL_DIGITS = 38
 """The widest decimal that Parquet readers (Spark, DuckDB) have a type for; MySQL goes to 65."""
 
-ABSENT_TYPE = pa.list_(pa.string())
+CELLS_TYPE = pa.list_(pa.string())
+"""Names of cells, as ``before.x`` and ``after.x``."""
 EXACT_TYPE = pa.map_(pa.string(), pa.binary())
 
 _FIXED = {
@@ -90,7 +91,8 @@ def table_arrow_schema(schema: TableSchema) -> pa.Schema:
             pa.field("_split", pa.bool_(), nullable=False),
             pa.field("before", image),
             pa.field("after", image),
-            pa.field("_absent", ABSENT_TYPE),
+            pa.field("_absent", CELLS_TYPE),
+            pa.field("_lossy", CELLS_TYPE),
             pa.field("_exact", EXACT_TYPE),
         ]
     )

@@ -202,9 +202,13 @@ def _likeness(row: RowEvent) -> tuple[str, str, Shape | None, Shape | None]:
 def _halves(update: Located) -> tuple[Located, Located]:
     """The delete and the put that an UPDATE of the row key is."""
     row = update.row
-    old = row._replace(operation=Operation.DELETE, after=None)
-    new = row._replace(operation=Operation.INSERT, before=None, before_unknown=())
+    old = row._replace(operation=Operation.DELETE, after=None, lossy=_of_side(row.lossy, "before"))
+    new = row._replace(operation=Operation.INSERT, before=None, before_unknown=(), lossy=_of_side(row.lossy, "after"))
     return Located(update.message, old, 1), Located(update.message, new, 2)
+
+
+def _of_side(cells: tuple[str, ...], side: str) -> tuple[str, ...]:
+    return tuple(cell for cell in cells if cell.startswith(f"{side}."))
 
 
 def _identify(rows: Sequence[Located]) -> tuple[list[Located], Identities | None, list[Rejected]]:
@@ -274,6 +278,7 @@ def _batch(
         "before": converted.before,
         "after": converted.after,
         "_absent": converted.absent,
+        "_lossy": converted.lossy,
         "_exact": converted.exact,
     }
     return pa.RecordBatch.from_arrays([arrays[name] for name in schema.names], schema=schema)

@@ -13,6 +13,7 @@ from ticdc_replay.codecs.base import Codec
 from ticdc_replay.codecs.canonical import line
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.config.pipeline import LimitsSection
+from ticdc_replay.decode.schema_pass import lookup_in
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.domain.events import DdlEvent, Event, RowEvent, Undecodable, WatermarkEvent
 from ticdc_replay.domain.messages import RawMessage
@@ -58,7 +59,7 @@ def _decoded(capture: Capture) -> Iterator[Decoded]:
     """Every event of *capture*, large messages resolved."""
     changefeed = capture.changefeed()
     limits = LimitsSection()
-    codec = codec_for(changefeed, limits.decompressed_max_bytes)
+    codec = codec_for(changefeed, limits.decompressed_max_bytes, lookup_in(capture, limits.decompressed_max_bytes))
     resolver = ClaimCheckResolver(
         open_store(capture.objects),
         max_bytes=limits.claim_check_max_bytes,

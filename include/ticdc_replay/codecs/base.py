@@ -1,21 +1,47 @@
 """The contract of a codec: bytes of one Kafka message in, events out."""
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import ClassVar, Literal, NamedTuple
 
+from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.events import Event, RowEvent
 from ticdc_replay.domain.messages import RawMessage
+from ticdc_replay.schemas.lookup import MissingVersion, SchemaLookup
+
+
+class Carried(NamedTuple):
+    """What the messages of a changefeed carry besides rows: which grade a window can have, and where to look for DDL."""
+
+    commit_ts: Literal["rows", "rows but deletes", "nothing"]
+    """Which rows have a commitTs."""
+    watermarks: bool
+    ddl: Literal["every partition", "first partition", "nowhere"]
+    """Where DDL, and bootstraps where there are some, are sent: every partition has all, or partition 0 alone."""
 
 
 class Codec(ABC):
     """Decodes the messages of one protocol. One instance serves one thread and keeps what it learnt of row shapes.
 
-    Codecs read bytes and nothing else: they never touch the network or a file. Whatever the bytes, they return; they
-    never raise for bad input.
+    Codecs read bytes, and the tables' schemas through the ``SchemaLookup`` they are made with; of all that they touch only the
+    schema registry behind it is a network. Whatever the bytes, they return; they never raise for bad input, only what the
+    lookup of a writer schema raises.
     """
 
     protocol: ClassVar[str]
     """The name in ``protocol=`` of the sink-uri."""
+
+    def __init__(self, changefeed: Changefeed, decompressed_max_bytes: int, schemas: SchemaLookup) -> None:
+        """A codec for the messages of *changefeed*, which refuses events over *decompressed_max_bytes* when decompressed."""
+        self.changefeed = changefeed
+        self.decompressed_max_bytes = decompressed_max_bytes
+        self.schemas = schemas
+        self.missing_versions: set[MissingVersion] = set()
+        """Versions of tables that rows named and *schemas* did not know; each such row became ``schema_unknown``."""
+
+    @classmethod
+    @abstractmethod
+    def carries(cls, changefeed: Changefeed) -> Carried:
+        """What messages of *changefeed* carry."""
 
     @abstractmethod
     def decode(self, message: RawMessage) -> list[Event]:

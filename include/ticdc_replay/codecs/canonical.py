@@ -6,8 +6,9 @@
     {"kind":"watermark",…,"commit_ts":…}
     {"kind":"bootstrap",…,"schema":…,"table":…}
 
-A cell is ``{"value":text|null,"is_binary":true?,"index":text?}``: numbers as text without exponent, bytes as base64, the number
-of an enum or set as ``index``. Text that is not UTF-8 has ``is_binary`` too, as it can't be shown otherwise.
+A cell is ``{"value":text|null,"is_binary":true?,"index":text?,"value_utc":text?,"lossy":true?}``: numbers as text without
+exponent, bytes as base64, the number of an enum or set as ``index``, a timestamp that the wire has in UTC as ``value_utc``.
+Text that is not UTF-8 has ``is_binary`` too, as it can't be shown otherwise. ``lossy`` marks what the protocol could not carry.
 """
 
 from binascii import b2a_base64
@@ -58,8 +59,8 @@ def _members(message: RawMessage, event: Event) -> dict[str, Any]:
                 "schema": event.schema,
                 "table": event.table,
                 "type": event.operation.value,
-                "columns": _cells(event.after),
-                "pre": _cells(event.before),
+                "columns": _cells(event.after, "after", event.lossy),
+                "pre": _cells(event.before, "before", event.lossy),
                 "partial": event.partial,
             }
         case DdlEvent():
@@ -78,7 +79,7 @@ def _members(message: RawMessage, event: Event) -> dict[str, Any]:
             return {"kind": "bootstrap", **place, "schema": event.schema, "table": event.table}
 
 
-def _cells(image: Image | None) -> dict[str, Cell] | None:
+def _cells(image: Image | None, side: str, lossy: tuple[str, ...]) -> dict[str, Cell] | None:
     if image is None:
         return None
     cells = {}
@@ -87,7 +88,9 @@ def _cells(image: Image | None) -> dict[str, Cell] | None:
             neutral = column.neutral((value,))[0]
         except ValueError as error:
             raise ValueError(f"column {column.name!r}: {error}") from None
-        cells[column.name] = _cell(column.type, neutral)
+        cell = cells[column.name] = _cell(column.type, neutral)
+        if f"{side}.{column.name}" in lossy:
+            cell["lossy"] = True
     return cells
 
 
@@ -97,6 +100,8 @@ def _cell(type_: ColumnType, value: Any) -> Cell:
         return {"value": None, "is_binary": True} if type_.base in BINARY_TYPES else {"value": None}
     if type_.base in ("enum", "set") and isinstance(value, int):
         return {"index": str(value)}
+    if type_.base == "timestamp" and isinstance(value, str) and value.endswith("Z"):
+        return {"value_utc": value.removesuffix("Z")}
     return _RENDER[type(value)](value)
 
 

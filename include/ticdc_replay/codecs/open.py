@@ -8,7 +8,7 @@ import msgspec
 import xxhash
 from msgspec import Meta
 
-from ticdc_replay.codecs.base import Codec
+from ticdc_replay.codecs.base import Carried, Codec
 from ticdc_replay.codecs.open_framing import FramingError, place, split
 from ticdc_replay.codecs.open_members import EventError
 from ticdc_replay.codecs.open_rows import RowReader
@@ -27,6 +27,7 @@ from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.domain.tso import MAX_TSO
 from ticdc_replay.large_messages.compression import CompressionError, DecompressedTooLargeError, decompress
 from ticdc_replay.large_messages.locations import object_name
+from ticdc_replay.schemas.lookup import SchemaLookup
 
 _ROW, _DDL, _RESOLVED = 1, 2, 3
 
@@ -79,7 +80,8 @@ class OpenCodec(Codec):
 
     protocol = "open-protocol"
 
-    def __init__(self, changefeed: Changefeed, decompressed_max_bytes: int) -> None:
+    def __init__(self, changefeed: Changefeed, decompressed_max_bytes: int, schemas: SchemaLookup) -> None:
+        super().__init__(changefeed, decompressed_max_bytes, schemas)
         self._compression = changefeed.compression
         self._max_bytes = decompressed_max_bytes
         self._key_only_deletes = changefeed.delete_only_output_handle_key_columns
@@ -87,6 +89,10 @@ class OpenCodec(Codec):
             output_old_value=changefeed.output_old_value,
             only_output_updated_columns=changefeed.only_output_updated_columns,
         )
+
+    @classmethod
+    def carries(cls, changefeed: Changefeed) -> Carried:
+        return Carried(commit_ts="rows", watermarks=True, ddl="every partition")
 
     def decode(self, message: RawMessage) -> list[Event]:
         try:
@@ -155,7 +161,7 @@ class OpenCodec(Codec):
                 RowEvent,
                 (
                     ordinal, head.ts, schema, table, head.ptn, operation, after, before,
-                    partial, large, reference, unknown, fingerprint,
+                    partial, large, reference, unknown, fingerprint, (), "",
                 ),
             )  # fmt: skip
         if head.t == _DDL:

@@ -1,11 +1,12 @@
 """Which codec reads the messages of a changefeed, by the ``protocol=`` of its sink-uri."""
 
-from ticdc_replay.codecs.base import Codec
+from ticdc_replay.codecs.base import Carried, Codec
 from ticdc_replay.codecs.open import OpenCodec
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.errors import ConfigError
+from ticdc_replay.schemas.lookup import SchemaLookup
 
-_CODECS: dict[str, type[OpenCodec]] = {
+_CODECS: dict[str, type[Codec]] = {
     "open-protocol": OpenCodec,
     "default": OpenCodec,
 }
@@ -14,15 +15,23 @@ PROTOCOLS = tuple(sorted(_CODECS))
 """The values of ``protocol=`` that can be read."""
 
 
-def codec_for(changefeed: Changefeed, decompressed_max_bytes: int) -> Codec:
+def codec_for(changefeed: Changefeed, decompressed_max_bytes: int, schemas: SchemaLookup | None = None) -> Codec:
     """A new codec for the messages of *changefeed*, which refuses events over *decompressed_max_bytes* after decompression.
 
-    Raises ConfigError for a protocol that is not known.
+    *schemas* is what is known of the tables besides the messages. Raises ConfigError for a protocol that is not known.
     """
+    return _class_for(changefeed)(changefeed, decompressed_max_bytes, schemas or SchemaLookup())
+
+
+def carried_by(changefeed: Changefeed) -> Carried:
+    """What messages of *changefeed* carry besides rows. Raises ConfigError for a protocol that is not known."""
+    return _class_for(changefeed).carries(changefeed)
+
+
+def _class_for(changefeed: Changefeed) -> type[Codec]:
     try:
-        codec = _CODECS[changefeed.protocol]
+        return _CODECS[changefeed.protocol]
     except KeyError:
         raise ConfigError(
             f"protocol={changefeed.protocol} of the sink-uri can't be read; allowed: {', '.join(PROTOCOLS)}"
         ) from None
-    return codec(changefeed, decompressed_max_bytes)

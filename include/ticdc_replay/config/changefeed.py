@@ -9,6 +9,8 @@ from ticdc_replay.domain import canonical
 Compression = Literal["none", "snappy", "lz4"]
 LargeMessageOption = Literal["none", "handle-key-only", "claim-check"]
 Dispatcher = Literal["table", "index-value", "columns", "ts"]
+EncodingFormat = Literal["json", "avro"]
+SchemaRegistry = Literal["confluent", "glue"]
 
 
 class Changefeed(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +38,25 @@ class Changefeed(msgspec.Struct, frozen=True, kw_only=True):
     delete_only_output_handle_key_columns: bool = False
     force_replicate: bool = False
     dispatcher: Dispatcher = "table"
+    enable_tidb_extension: bool = False
+    content_compatible: bool = False
+    """Canal-JSON: full type texts in ``mysqlType``; implies ``only_output_updated_columns``."""
+    output_row_key: bool = False
+    encoding_format: EncodingFormat = "json"
+    """Simple."""
+    schema_registry: SchemaRegistry | None = None
+    """Avro and Debezium-Avro: whose framing stands before every key and value."""
+    avro_decimal_handling_mode: Literal["precise", "string"] = "precise"
+    avro_bigint_unsigned_handling_mode: Literal["long", "string"] = "long"
+    avro_enable_watermark: bool = False
+    """TiCDC's test mode: DDL and watermarks beside Avro's rows."""
+    avro_include_before_value: bool = False
+    debezium_disable_schema: bool = False
+    debezium_include_start_ts: bool = False
+    debezium_output_old_value: bool = True
+    row_checksum: bool = False
+    """``integrity-check-level = "correctness"``."""
+    send_bootstrap_to_all_partition: bool = True
 
     @property
     def hash(self) -> str:

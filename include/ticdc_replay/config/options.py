@@ -102,6 +102,15 @@ class Options:
             raise ConfigError(f"{self.place(key)}: must be an array of tables")
         return value
 
+    def section(self, key: str) -> Mapping[str, Any]:
+        """The TOML table at *key*, empty where there is none."""
+        value = self._in_toml(key)
+        if value is None:
+            return {}
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"{self.place(key)}: must be a table")
+        return value
+
     def place(self, key: str) -> str:
         """What errors call the TOML key *key*."""
         return f"{self._toml_where}: {key}"

@@ -1,11 +1,11 @@
 """A changefeed's sink-uri and TOML, as given to ``cdc cli changefeed create``, turned into what a reader needs to know."""
 
-from typing import NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 from urllib.parse import unquote, urlsplit, urlunsplit
 from zoneinfo import ZoneInfo
 
 from ticdc_replay.config import known_options
-from ticdc_replay.config.changefeed import Changefeed, Compression, LargeMessageOption
+from ticdc_replay.config.changefeed import Changefeed, Compression, EncodingFormat, LargeMessageOption, SchemaRegistry
 from ticdc_replay.config.dispatchers import partition_dispatcher
 from ticdc_replay.config.options import Options
 from ticdc_replay.config.secrets import refuse_secret_in_uri, refuse_secrets
@@ -76,16 +76,59 @@ def from_sink_uri(
         ),
         required_acks=_required_acks(options),
         output_old_value=options.flag(True, key="sink.open.output-old-value"),
-        only_output_updated_columns=options.flag(
-            False, parameter="only-output-updated-columns", key="sink.only-output-updated-columns"
-        ),
         output_raw_change_event=options.flag(False, key="sink.kafka-config.output-raw-change-event"),
         delete_only_output_handle_key_columns=options.flag(False, key="sink.delete-only-output-handle-key-columns"),
         force_replicate=options.flag(False, key="force-replicate"),
         dispatcher=partition_dispatcher(options, topic),
+        **_protocol_options(options),
     )
     _check_combinations(changefeed, options)
     return ParsedChangefeed(changefeed, tuple(_warnings(options, where, toml_where)))
+
+
+def _protocol_options(options: Options) -> dict[str, Any]:
+    """What only some protocols look at."""
+    codec = "sink.kafka-config.codec-config"
+    content_compatible = options.flag(False, parameter="content-compatible", key="sink.content-compatible")
+    updated_columns = options.flag(
+        False, parameter="only-output-updated-columns", key="sink.only-output-updated-columns"
+    )
+    extension, watermark = "enable-tidb-extension", "avro-enable-watermark"
+    decimals, unsigned = "avro-decimal-handling-mode", "avro-bigint-unsigned-handling-mode"
+    disable_schema = "debezium-disable-schema"
+    return {
+        "only_output_updated_columns": updated_columns or content_compatible,
+        "enable_tidb_extension": options.flag(False, parameter=extension, key=f"{codec}.{extension}"),
+        "content_compatible": content_compatible,
+        "output_row_key": options.flag(False, parameter="output-row-key", key=f"{codec}.output-row-key"),
+        "encoding_format": options.choice(
+            "json", get_args(EncodingFormat), parameter="encoding-format", key=f"{codec}.encoding-format"
+        ),
+        "schema_registry": _schema_registry(options),
+        "avro_decimal_handling_mode": options.choice(
+            "precise", ("precise", "string"), parameter=decimals, key=f"{codec}.{decimals}"
+        ),
+        "avro_bigint_unsigned_handling_mode": options.choice(
+            "long", ("long", "string"), parameter=unsigned, key=f"{codec}.{unsigned}"
+        ),
+        "avro_enable_watermark": options.flag(False, parameter=watermark, key=f"{codec}.{watermark}"),
+        "avro_include_before_value": options.flag(False, parameter="avro-include-before-value"),
+        "debezium_disable_schema": options.flag(False, parameter=disable_schema, key=f"sink.{disable_schema}"),
+        "debezium_include_start_ts": options.flag(False, parameter="debezium-include-start-ts"),
+        "debezium_output_old_value": options.flag(True, key="sink.debezium.output-old-value"),
+        "row_checksum": options.choice("none", ("none", "correctness"), key="integrity.integrity-check-level")
+        == "correctness",
+        "send_bootstrap_to_all_partition": options.flag(True, key="sink.send-bootstrap-to-all-partition"),
+    }
+
+
+def _schema_registry(options: Options) -> SchemaRegistry | None:
+    """Whose framing Avro has. The registry's address is the connection's business."""
+    if options.section("sink.kafka-config.glue-schema-registry-config"):
+        return "glue"
+    if options.text(parameter="schema-registry", key="sink.schema-registry"):
+        return "confluent"
+    return None
 
 
 def _protocol(options: Options) -> str:

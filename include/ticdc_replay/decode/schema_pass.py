@@ -1,22 +1,59 @@
-"""The pass before decoding: finds the DDL of the range, so that every split types its rows alike."""
+"""The pass before decoding: finds the table schemas in the range, so that every split types its rows alike."""
 
+from collections.abc import Iterable
+
+import msgspec
+
+from ticdc_replay.captures import Capture
+from ticdc_replay.codecs.base import Codec
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.domain.events import DdlEvent
-from ticdc_replay.domain.messages import OffsetRange
+from ticdc_replay.domain.definition import TableDefinition
+from ticdc_replay.domain.events import BootstrapEvent, DdlEvent
+from ticdc_replay.domain.messages import OffsetRange, RawMessage
 from ticdc_replay.kafka.reader import read_range
 from ticdc_replay.kafka.settings import KafkaSettings
+from ticdc_replay.schemas.history import SchemaHistory
+from ticdc_replay.schemas.lookup import FixedWriterSchemas, SchemaLookup, TableVersions
 
 
-def find_ddl(part: OffsetRange, changefeed: Changefeed, settings: KafkaSettings, max_bytes: int) -> list[DdlEvent]:
-    """Every DDL in *part*, in offset order, copies included. Rows are not decoded.
+class FoundSchemas(msgspec.Struct, frozen=True):
+    """What messages say of tables, in offset order, copies included: DDL, and the definitions in DDL and bootstraps."""
+
+    ddl: tuple[DdlEvent, ...]
+    definitions: tuple[TableDefinition, ...]
+
+
+def find_schemas(part: OffsetRange, changefeed: Changefeed, settings: KafkaSettings, max_bytes: int) -> FoundSchemas:
+    """What *part* says of tables. Rows are not decoded.
 
     *max_bytes* caps a decompressed event. What can't be decoded is left to the decode itself, which quarantines it.
     """
     codec = codec_for(changefeed, max_bytes)
-    found = []
-    for messages in read_range(settings, part):
-        for message in messages:
-            if codec.is_schema_change(message):
-                found += [event for event in codec.decode(message) if isinstance(event, DdlEvent)]
-    return found
+    return schemas_in((message for messages in read_range(settings, part) for message in messages), codec)
+
+
+def schemas_in(messages: Iterable[RawMessage], codec: Codec) -> FoundSchemas:
+    """What *messages* say of tables."""
+    ddl: list[DdlEvent] = []
+    definitions: list[TableDefinition] = []
+    for message in messages:
+        if not codec.is_schema_change(message):
+            continue
+        for event in codec.decode(message):
+            if isinstance(event, DdlEvent):
+                ddl.append(event)
+                definitions += event.definitions
+            elif isinstance(event, BootstrapEvent) and event.definition is not None:
+                definitions.append(event.definition)
+    return FoundSchemas(tuple(ddl), tuple(definitions))
+
+
+def lookup_in(capture: Capture, max_bytes: int) -> SchemaLookup:
+    """All that *capture* says of its tables, wherever in it; *max_bytes* caps a decompressed event."""
+    found = schemas_in(capture.messages(), codec_for(capture.changefeed(), max_bytes))
+    return SchemaLookup(
+        SchemaHistory().with_ddls(found.ddl),
+        TableVersions(found.definitions),
+        FixedWriterSchemas(capture.writer_schemas()),
+    )

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ticdc_replay.domain.column_types import ColumnType
+from ticdc_replay.domain.definition import TableDefinition
 
 
 class Operation(StrEnum):
@@ -30,6 +31,7 @@ class WireColumn(NamedTuple):
 
     * integers, year, bit, enum (1-based index) and set (bit mask): int;
     * float, double: float; decimal: exact text; date, time, datetime, timestamp: MySQL's text;
+      a timestamp is in the changefeed's time zone, or in UTC with a Z at its end;
     * character types, json, vector: str, or bytes where the text is not valid UTF-8; binary types: bytes.
     * enum and set of protocols that carry names: str.
 
@@ -43,12 +45,16 @@ class WireColumn(NamedTuple):
 
 
 class Shape:
-    """The columns of an image, in wire order. Compared by identity; codecs intern equal ones."""
+    """The columns of an image, in wire order. Compared by identity; codecs intern equal ones.
 
-    __slots__ = ("columns", "handle_key", "handle_key_positions", "names")
+    ``definition`` is the table's definition where the row itself names it (Simple): then nothing else says what the table is.
+    """
 
-    def __init__(self, columns: tuple[WireColumn, ...]) -> None:
+    __slots__ = ("columns", "definition", "handle_key", "handle_key_positions", "names")
+
+    def __init__(self, columns: tuple[WireColumn, ...], definition: TableDefinition | None = None) -> None:
         self.columns = columns
+        self.definition = definition
         self.names = tuple(column.name for column in columns)
         positions = [at for at, column in enumerate(columns) if column.is_handle_key]
         positions.sort(key=lambda at: columns[at].name)
@@ -95,7 +101,10 @@ class RowEvent(NamedTuple):
     claim check, key-only delete). ``large`` tells why, when TiCDC reduced the message; after the claim-check object was
     fetched, ``partial`` is False and ``reference`` stays. ``before_unknown`` names columns whose old value the wire garbled
     (Open of the new architecture, updated-columns mode).
-    ``fingerprint`` is a 128-bit hash of the event's own bytes: equal for byte-equal copies.
+    ``fingerprint`` is a 128-bit hash of the event's own bytes: equal for copies that say the same.
+    ``lossy`` names cells, as ``before.name`` and ``after.name``, whose exact value the protocol could not carry (Debezium).
+    ``damage`` tells why the row can't be what the upstream has (its row checksum does not agree), "" where nothing does.
+    ``commit_ts`` is None where the protocol does not carry it (Canal-JSON and Avro without extension, deletes of Avro).
     """
 
     ordinal: int
@@ -111,10 +120,15 @@ class RowEvent(NamedTuple):
     reference: Reference | None
     before_unknown: tuple[str, ...]
     fingerprint: bytes
+    lossy: tuple[str, ...] = ()
+    damage: str = ""
 
 
 class DdlEvent(NamedTuple):
-    """One schema change. ``type`` is the wire's own code or text; ``table`` is "" for a database-level statement."""
+    """One schema change. ``type`` is the wire's own code or text; ``table`` is "" for a database-level statement.
+
+    ``definitions`` are those that came with it (Simple), before and after the change.
+    """
 
     ordinal: int
     commit_ts: int
@@ -122,6 +136,7 @@ class DdlEvent(NamedTuple):
     table: str
     query: str
     type: int | str
+    definitions: tuple[TableDefinition, ...] = ()
 
 
 class WatermarkEvent(NamedTuple):
@@ -132,11 +147,12 @@ class WatermarkEvent(NamedTuple):
 
 
 class BootstrapEvent(NamedTuple):
-    """A table's schema, sent without a change (Simple)."""
+    """A table's schema, sent without a change (Simple). The version that rows name is ``definition.valid_from``."""
 
     ordinal: int
     schema: str
     table: str
+    definition: TableDefinition | None = None
 
 
 class Undecodable(NamedTuple):

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from ticdc_replay.domain.definition import PRIMARY, DefinedColumn, Index, TableDefinition
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.schemas import literals
 from ticdc_replay.schemas.column_parser import as_bytes
-from ticdc_replay.schemas.definition import PRIMARY, DefinedColumn, Index, TableDefinition
 from ticdc_replay.schemas.statements import (
     Action,
     AddColumn,

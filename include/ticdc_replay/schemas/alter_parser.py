@@ -1,8 +1,8 @@
 """Reads the actions of ALTER TABLE."""
 
+from ticdc_replay.domain.definition import PRIMARY
 from ticdc_replay.schemas import literals
 from ticdc_replay.schemas.column_parser import read_charset_name, read_column
-from ticdc_replay.schemas.definition import PRIMARY
 from ticdc_replay.schemas.index_parser import NO_INDEX, read_table_constraint
 from ticdc_replay.schemas.statements import (
     Action,

@@ -7,10 +7,10 @@ dropped tables (delivery semantics, section 6). So each DDL is told apart by wha
 import msgspec
 
 from ticdc_replay.domain.column_types import BINARY_TYPES, INTEGER_TYPES, ColumnType
+from ticdc_replay.domain.definition import PRIMARY, DefinedColumn, TableDefinition
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import Column, TableName, TableSchema
 from ticdc_replay.schemas.ddl import Tables, UnparsedDdl, apply_ddl, key_of
-from ticdc_replay.schemas.definition import PRIMARY, DefinedColumn, TableDefinition
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.schemas.statements import (
     Action,

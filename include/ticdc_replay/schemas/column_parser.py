@@ -3,8 +3,8 @@
 import operator
 
 from ticdc_replay.domain.column_types import BaseType, ColumnType
+from ticdc_replay.domain.definition import PRIMARY, DefinedColumn, Index
 from ticdc_replay.schemas import literals
-from ticdc_replay.schemas.definition import PRIMARY, DefinedColumn, Index
 from ticdc_replay.schemas.statements import ColumnSpec
 from ticdc_replay.schemas.tokens import Cursor, DdlSyntaxError
 

@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.schemas import alter, parser
-from ticdc_replay.schemas.definition import TableDefinition
 from ticdc_replay.schemas.statements import (
     AlterTable,
     CreateTable,

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 import msgspec
 
 from ticdc_replay.domain import canonical
+from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import TableName, TableSchema
 from ticdc_replay.schemas.ddl import AppliedDdl, TableKey, UnparsedDdl, apply_ddl, key_of
-from ticdc_replay.schemas.definition import TableDefinition
 from ticdc_replay.schemas.statements import RenameTables
 
 

@@ -1,6 +1,6 @@
 """Reads the indexes and constraints of a table: a part of CREATE TABLE, of ALTER TABLE and of CREATE INDEX."""
 
-from ticdc_replay.schemas.definition import PRIMARY, Index
+from ticdc_replay.domain.definition import PRIMARY, Index
 from ticdc_replay.schemas.tokens import Cursor
 
 INDEX_KINDS = ("FULLTEXT", "SPATIAL", "VECTOR", "HYBRID", "COLUMNAR")

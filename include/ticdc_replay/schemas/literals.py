@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from ticdc_replay.domain.column_types import BINARY_TYPES, INTEGER_TYPES, ColumnType
-from ticdc_replay.schemas.definition import DefinedColumn
+from ticdc_replay.domain.definition import DefinedColumn
 from ticdc_replay.schemas.tokens import Cursor, Kind
 
 Generated = typing.Literal["stored", "virtual"] | None

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
+from ticdc_replay.domain.definition import PRIMARY, Index
 from ticdc_replay.schemas.alter_parser import read_alter_table
 from ticdc_replay.schemas.column_parser import read_charset_name, read_column
-from ticdc_replay.schemas.definition import PRIMARY, Index
 from ticdc_replay.schemas.index_parser import (
     INDEX_KINDS,
     NO_INDEX,

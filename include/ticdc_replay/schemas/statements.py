@@ -5,7 +5,7 @@ Names are (schema or None, table): the schema is missing where the text does not
 
 from typing import NamedTuple
 
-from ticdc_replay.schemas.definition import DefinedColumn, Index
+from ticdc_replay.domain.definition import DefinedColumn, Index
 from ticdc_replay.schemas.literals import Literal
 
 QualifiedName = tuple[str | None, str]

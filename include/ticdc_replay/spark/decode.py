@@ -11,7 +11,7 @@ from ticdc_replay.decode.changelog_store import ChangelogStore
 from ticdc_replay.decode.deduplicate import Rewritten, Surplus, find_surplus, rewrite
 from ticdc_replay.decode.planning import plan_splits, schema_ranges
 from ticdc_replay.decode.sampling import messages_per_split
-from ticdc_replay.decode.schema_pass import find_ddl
+from ticdc_replay.decode.schema_pass import find_schemas
 from ticdc_replay.decode.split import decode_split
 from ticdc_replay.decode.tasks import SplitResult
 from ticdc_replay.domain.connections import Connections
@@ -42,11 +42,13 @@ def run_decode(spark: SparkSession, job: DecodeJob, connections: Connections) ->
 
     settings = KafkaSettings.from_connection(connections[job.kafka_connection])
     verify_topics(manifest, settings)
-    find = partial(find_ddl, changefeed=job.changefeed, settings=settings, max_bytes=job.limits.decompressed_max_bytes)
+    find = partial(
+        find_schemas, changefeed=job.changefeed, settings=settings, max_bytes=job.limits.decompressed_max_bytes
+    )
     per_split = messages_per_split(ranges, job, connections)
     schema_splits = plan_splits(schema_ranges(manifest.live_ranges()), per_split, parallelism)
-    ddl = run_tasks(spark, find, [split.range for split in schema_splits], "find DDL")
-    history = store.known_schemas(manifest).with_ddls([event for part in ddl for event in part])
+    schemas = run_tasks(spark, find, [split.range for split in schema_splits], "find schemas")
+    history = store.known_schemas(manifest).with_ddls([event for part in schemas for event in part.ddl])
 
     splits = plan_splits(ranges, per_split, parallelism)
     buckets = max(1, min(MAX_BUCKETS, len(splits)))

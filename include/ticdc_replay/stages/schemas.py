@@ -8,7 +8,7 @@ each stretch of a topic once, and what it finds is pinned with the window.
 import logging
 from collections.abc import Iterable
 
-from ticdc_replay.decode.schema_pass import find_ddl
+from ticdc_replay.decode.schema_pass import find_schemas
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.messages import OffsetRange
@@ -87,9 +87,8 @@ def _look_back(context: ReplayContext, offsets: Offsets, topic: Topic, window: W
         return
     log.info("looking for DDL in %s, offsets %d to %d", partition, start, wanted.end - 1)
     part = OffsetRange(topic.name, partition.number, start, wanted.end)
-    record_ddl(
-        context, find_ddl(part, context.changefeed, context.kafka, context.pipeline.limits.decompressed_max_bytes)
-    )
+    found = find_schemas(part, context.changefeed, context.kafka, context.pipeline.limits.decompressed_max_bytes)
+    record_ddl(context, found.ddl)
     first = wanted.start if known is None else known.start
     context.state.record_schema_scan(name, SchemaScan(topic.topic_id, partition.number, first, wanted.end))
 

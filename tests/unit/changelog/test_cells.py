@@ -120,7 +120,7 @@ def test_a_value_the_typed_cell_cannot_hold_keeps_its_wire_text(column_type, val
         (ColumnType("date"), "01/02/2003"),
         (ColumnType("date"), 20030201),
         (ColumnType("datetime"), "2003-02-01"),
-        (ColumnType("timestamp"), "2003-02-01T00:00:00Z"),
+        (ColumnType("timestamp"), "2003-02-01T00:00:00+01:00"),
         (ColumnType("time"), "noon"),
         (ColumnType("varchar"), 5),
         (ColumnType("varbinary"), 5),
@@ -223,3 +223,12 @@ def test_a_decimal_too_small_for_its_scale_is_kept_exact_however_small():
     converted = typed_array(["1E-78", "1.5"], declared("decimal", length=9, scale=3), ZONE)
     assert converted.array.to_pylist() == [None, Decimal("1.500")]
     assert converted.exact == {0: b"1E-78"}
+
+
+def test_timestamps_with_z_are_utc_beside_those_in_the_changefeeds_zone():
+    values = ["2024-01-01 08:00:00.5", "2024-01-01 00:00:00.5Z", None, "0000-00-00 00:00:00Z"]
+    converted = typed_array(values, ColumnType("timestamp"), "Asia/Shanghai")
+    midnight = datetime.datetime(2024, 1, 1, 0, 0, 0, 500_000, datetime.UTC)
+    assert converted.array.to_pylist() == [midnight, midnight, None, None]
+    assert converted.exact == {3: b"0000-00-00 00:00:00Z"}
+    assert converted.bad == {}

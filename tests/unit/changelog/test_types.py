@@ -44,7 +44,7 @@ def test_a_changelog_row_has_the_documented_columns() -> None:
     schema = table_arrow_schema(SCHEMA)
     assert schema.names == [
         "_op", "_commit_ts", "_topic", "_partition", "_offset", "_index", "_physical_table_id", "_key", "_partial",
-        "_split", "before", "after", "_absent", "_exact",
+        "_split", "before", "after", "_absent", "_lossy", "_exact",
     ]  # fmt: skip
     assert schema.field("before").type == schema.field("after").type
     assert [field.name for field in schema.field("after").type] == [column.name for column in COLUMNS]

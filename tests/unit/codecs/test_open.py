@@ -10,6 +10,7 @@ from ticdc_replay.codecs.open import OpenCodec
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.events import DdlEvent, Event, LargeMessage, Operation, RowEvent, Undecodable, WatermarkEvent
 from ticdc_replay.domain.messages import RawMessage
+from ticdc_replay.schemas.lookup import SchemaLookup
 
 NAME = "04504b9f-7ddc-41ea-bd96-c0e4d82b1770.json"
 TS = 470606801009115136
@@ -17,7 +18,9 @@ KEY = b'{"ts":470606801009115136,"scm":"s","tbl":"t","t":1}'
 
 
 def codec(**options: Any) -> OpenCodec:
-    return OpenCodec(Changefeed(protocol="open-protocol", topic="t", timezone="UTC", **options), 1 << 20)
+    return OpenCodec(
+        Changefeed(protocol="open-protocol", topic="t", timezone="UTC", **options), 1 << 20, SchemaLookup()
+    )
 
 
 def decode_one(value: str | bytes, key: bytes = KEY, **options: Any) -> Event:

@@ -15,6 +15,7 @@ from ticdc_replay.codecs.open import OpenCodec
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.events import Event, RowEvent, Undecodable
 from ticdc_replay.domain.messages import RawMessage
+from ticdc_replay.schemas.lookup import SchemaLookup
 
 CAP = 1 << 16
 KEY = b'{"ts":5,"scm":"s","tbl":"t","t":1}'
@@ -24,7 +25,7 @@ GOOD = message([(KEY, VALUE), (KEY, VALUE), resolved(9)], 0)
 
 
 def codec(**options: Any) -> OpenCodec:
-    return OpenCodec(Changefeed(protocol="open-protocol", topic="t", timezone="UTC", **options), CAP)
+    return OpenCodec(Changefeed(protocol="open-protocol", topic="t", timezone="UTC", **options), CAP, SchemaLookup())
 
 
 def length(number: int) -> bytes:
@@ -170,7 +171,7 @@ class TestMutations:
     @pytest.mark.parametrize("variant", ["new/open-updated-columns", "classic/open-claim-check", "classic/open-lz4"])
     def test_changed_messages_never_raise_and_never_hang(self, open_captures: Path, variant: str) -> None:
         capture = Capture(open_captures / variant)
-        reader = OpenCodec(capture.changefeed(), 1 << 24)
+        reader = OpenCodec(capture.changefeed(), 1 << 24, SchemaLookup())
         chance = random.Random(2024)
         messages = list(capture.messages())
         outcomes = {"good": 0, "bad": 0}
@@ -186,7 +187,7 @@ class TestMutations:
     def test_what_was_read_before_changes_nothing(self, open_captures: Path, variant: str) -> None:
         """A codec that knows many forms reads a changed message as one that knows none."""
         capture = Capture(open_captures / variant)
-        knowing = OpenCodec(capture.changefeed(), 1 << 24)
+        knowing = OpenCodec(capture.changefeed(), 1 << 24, SchemaLookup())
         messages = list(capture.messages())
         for raw in messages * 2:
             knowing.decode(raw)
@@ -194,7 +195,7 @@ class TestMutations:
         for _ in range(400):
             raw = chance.choice(messages)
             changed = raw._replace(value=mutate(chance, raw.value, structure=False))
-            fresh = OpenCodec(capture.changefeed(), 1 << 24)
+            fresh = OpenCodec(capture.changefeed(), 1 << 24, SchemaLookup())
             assert [show(changed, event) for event in knowing.decode(changed)] == [
                 show(changed, event) for event in fresh.decode(changed)
             ]

@@ -10,13 +10,16 @@ from tests.open_protocol import columns, message, row
 from ticdc_replay.codecs.open import OpenCodec
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.events import LargeMessage, Operation, RowEvent, Undecodable
+from ticdc_replay.schemas.lookup import SchemaLookup
 
 LOCATION = "s3://bucket/04504b9f-7ddc-41ea-bd96-c0e4d82b1770.json"
 TS = 470606801009115136
 
 
 def codec(**options: Any) -> OpenCodec:
-    return OpenCodec(Changefeed(protocol="open-protocol", topic="t", timezone="UTC", **options), 1 << 20)
+    return OpenCodec(
+        Changefeed(protocol="open-protocol", topic="t", timezone="UTC", **options), 1 << 20, SchemaLookup()
+    )
 
 
 def key_only(key: int) -> Any:
