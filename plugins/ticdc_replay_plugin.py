@@ -3,12 +3,14 @@
 from airflow.plugins_manager import AirflowPlugin
 
 from ticdc_replay.airflow.pages import URL_PREFIX, app
+from ticdc_replay.airflow.timetable import WindowTimetable
 
 
 class TicdcReplayPlugin(AirflowPlugin):
-    """The coverage page, a tab of each DAG."""
+    """The coverage page, a tab of each DAG; and the timetable of the DAGs, which Airflow wants to be told of."""
 
     name = "ticdc_replay"
+    timetables = [WindowTimetable]
     fastapi_apps = [{"name": "ticdc-replay", "app": app, "url_prefix": URL_PREFIX}]
     external_views = [
         {

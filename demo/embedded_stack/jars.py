@@ -13,6 +13,11 @@ from demo.embedded_stack import cache, java
 from demo.embedded_stack.errors import MissingToolError, StackError
 
 FETCH_SECONDS = 900
+UNKNOWN_CERTIFICATE = "PKIX path building failed"
+CERTIFICATE_REMEDY = (
+    "\nJava does not trust the certificate that it was shown. Behind a proxy with a certificate of its own, name a store that "
+    "has it: JAVA_TOOL_OPTIONS=-Djavax.net.ssl.trustStore=<file> (Debian: /etc/ssl/certs/java/cacerts)"
+)
 
 
 class JarSet(NamedTuple):
@@ -75,7 +80,10 @@ def _resolve(organisation: str, module: str, version: str, into: Path, workshop:
         )
     except subprocess.CalledProcessError as error:
         tail = error.output.decode(errors="replace")[-3000:]
-        raise StackError(f"{organisation}:{module}:{version} can't be fetched from Maven Central:\n{tail}") from None
+        remedy = CERTIFICATE_REMEDY if UNKNOWN_CERTIFICATE in tail else ""
+        raise StackError(
+            f"{organisation}:{module}:{version} can't be fetched from Maven Central:\n{tail.strip()}{remedy}"
+        ) from None
     except subprocess.TimeoutExpired:
         raise StackError(
             f"{organisation}:{module}:{version}: no answer from Maven Central in {FETCH_SECONDS} s; try again"

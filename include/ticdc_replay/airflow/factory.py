@@ -4,7 +4,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import DAG, Asset, CronDataIntervalTimetable
+from airflow.sdk import DAG, Asset
 
 from ticdc_replay.airflow import docs, naming
 from ticdc_replay.airflow.form import params
@@ -14,6 +14,7 @@ from ticdc_replay.airflow.operators.publish import PublishOperator
 from ticdc_replay.airflow.operators.snapshot import SnapshotOperator
 from ticdc_replay.airflow.operators.spark_job import DecodeOperator, LoadOperator
 from ticdc_replay.airflow.retries import retry_policy
+from ticdc_replay.airflow.timetable import WindowTimetable
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.config.pipeline import Pipeline
 
@@ -30,10 +31,10 @@ def build_dag(path: str | Path) -> DAG:
         dag_id=naming.dag_id(pipeline.name),
         description=pipeline.description or f"Replays the changefeed of topic {loaded.changefeed.topic}",
         doc_md=docs.dag(loaded),
-        schedule=CronDataIntervalTimetable(schedule.cron, timezone=schedule.timezone),
-        start_date=schedule.start,
-        end_date=schedule.end,
-        catchup=schedule.catchup,
+        schedule=WindowTimetable(
+            schedule.cron, schedule.timezone, start=schedule.start, end=schedule.end, catchup=schedule.catchup
+        ),
+        catchup=False,
         max_active_runs=schedule.max_active_runs,
         is_paused_upon_creation=schedule.paused,
         params=params(pipeline),

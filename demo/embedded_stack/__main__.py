@@ -1,0 +1,14 @@
+"""``python -m demo.embedded_stack``: bring the jars into the cache, as ``make setup`` does."""
+
+import sys
+
+from demo.embedded_stack import jars
+from demo.embedded_stack.errors import StackError
+
+if __name__ == "__main__":
+    try:
+        jars.fetch(jars.KAFKA, print)
+    except StackError as error:
+        sys.exit(str(error))
+    except KeyboardInterrupt:
+        sys.exit(130)
