@@ -34,7 +34,7 @@ def params(pipeline: Pipeline) -> dict[str, Param]:
             type=["null", "string"],
             format="date-time",
             title="From",
-            description="Start of the window, included. Empty: the interval of the schedule",
+            description="Start of the window, included. Without From and To: the run's data interval",
         ),
         "to": Param(
             None,

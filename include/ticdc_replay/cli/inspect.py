@@ -64,11 +64,14 @@ def inspect(
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=_WIDTH_WITHOUT_TERMINAL)
-    bad = 0
+    shown = bad = 0
     for raw in islice(source.messages, limit):
         events = codec.decode(raw)
         bad += sum(isinstance(event, Undecodable) for event in events)
         console.print(rendering.message(raw, events))
+        shown += 1
+    if not shown:
+        typer.echo(f"partition {partition} holds no message in this range", err=True)
     if bad:
         raise typer.Exit(1)
 

@@ -12,6 +12,7 @@ from rich.table import Table
 from ticdc_replay.cli.connections import load_connections
 from ticdc_replay.cli.submit import submit
 from ticdc_replay.config.load import load_pipeline
+from ticdc_replay.decode.filter import TableFilter
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.domain.window import Window
@@ -37,8 +38,8 @@ def snapshot(
     pipeline: PipelineFile, from_: From, to: To, connections: ConnectionsFile = None, repin: Repin = False
 ) -> None:
     """Pin a window: find its offsets, prove that they are complete, write the manifest."""
+    window = _window(from_, to)
     with _context(pipeline, connections) as context:
-        window = _window(from_, to)
         require_watermark(context, window)
         _show_pinned(context, pin(context, window, repin=repin))
 
@@ -55,16 +56,18 @@ def run(
     master: Annotated[str, typer.Option(help="Spark master URL")] = "local[*]",
 ) -> None:
     """Replay a window into the pipeline's targets: pin, decode, check, load, publish."""
+    window = _window(from_, to)
+    wanted = tuple(tables) if tables else None
+    if wanted:
+        TableFilter(wanted)  # refuses what is no pattern, before anything is read
     with _context(pipeline, connections) as context:
-        window = _window(from_, to)
-        wanted = tuple(tables) if tables else None
-        names = targets or [target.name for target in context.pipeline.targets]
+        names = _target_names(context, targets)
         require_watermark(context, window)
         pinned = pin(context, window, repin=repin)
         _show_pinned(context, pinned)
         job = write_decode_job(context, pinned, wanted)
         submit("decode", job.uri, context, master)
-        Console().print(check(context, job.run_hash).summary, markup=False)
+        Console().print(check(context, job.run_hash, wanted).summary, markup=False)
         for name in names:
             load = write_load_job(context, job.run_hash, name, wanted, reload=reload)
             submit("load", load.uri, context, master)
@@ -89,9 +92,17 @@ def _window(from_: str, to: str) -> Window:
         raise ConfigError(f"--from and --to: {error}") from None
 
 
+def _target_names(context: ReplayContext, wanted: list[str] | None) -> list[str]:
+    known = [target.name for target in context.pipeline.targets]
+    unknown = sorted(set(wanted or ()) - set(known))
+    if unknown:
+        raise ConfigError(f"--target: {', '.join(unknown)} is not in the pipeline; its targets: {', '.join(known)}")
+    return list(dict.fromkeys(wanted)) if wanted else known
+
+
 def _show_pinned(context: ReplayContext, pinned: PinnedManifest) -> None:
     manifest = pinned.manifest
-    table = Table(title=f"{manifest.pipeline} {manifest.window}", caption=context.artifacts.uri(pinned.name))
+    table = Table()
     for heading in ("topic", "partition", "start", "end", "messages", "resolved-ts"):
         table.add_column(heading, justify="left" if heading == "topic" else "right")
     for topic in manifest.topics:
@@ -100,9 +111,10 @@ def _show_pinned(context: ReplayContext, pinned: PinnedManifest) -> None:
             resolved = "not live" if partition.resolved_ts is None else str(partition.resolved_ts)
             cells = (part.partition, part.start, part.end, part.length, resolved)
             table.add_row(topic.topic, *[str(cell) for cell in cells])
-    console = Console()
+    console = Console(soft_wrap=True, highlight=False)  # what is to be copied stays in one piece
+    console.print(f"{manifest.pipeline} {manifest.window}", markup=False)
     console.print(table)
-    console.print(f"{manifest.grade}, input {manifest.input_hash}", markup=False)
+    console.print(f"{manifest.grade}, pinned in {context.artifacts.uri(pinned.name)}", markup=False)
     for reason in manifest.reasons:
         console.print(f"not proven: {reason}", markup=False)
 

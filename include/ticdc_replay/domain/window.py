@@ -20,8 +20,10 @@ class Window(msgspec.Struct, frozen=True, order=True):
     to_ts: int
 
     def __post_init__(self) -> None:
-        if not 0 <= self.from_ts < self.to_ts <= tso.MAX_TSO:
-            raise ValueError(f"from_ts {self.from_ts} must be below to_ts {self.to_ts}, both in 0..{tso.MAX_TSO}")
+        if self.from_ts < 0 or self.to_ts > tso.MAX_TSO:
+            raise ValueError(f"{self.from_ts} to {self.to_ts} is not within the TSOs, 0 to {tso.MAX_TSO}")
+        if self.from_ts >= self.to_ts:
+            raise ValueError(f"the start {tso.describe(self.from_ts)} is not before the end {tso.describe(self.to_ts)}")
 
     def __contains__(self, commit_ts: int) -> bool:
         return self.from_ts <= commit_ts < self.to_ts

@@ -1,13 +1,15 @@
 """The gate between decode and load: the report held against the pipeline's policies, before a target is touched."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.changelog.reading import read_index
 from ticdc_replay.config.pipeline import PoliciesSection
+from ticdc_replay.decode.filter import TableFilter
 from ticdc_replay.domain.errors import PolicyStopError
+from ticdc_replay.domain.tables import TableName
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.recording import record_decode
 
@@ -20,6 +22,8 @@ class CheckResult(msgspec.Struct, frozen=True):
     quarantined: int
     reasons: dict[str, int]
     undeclared_tables: tuple[str, ...]
+    idle_patterns: tuple[str, ...]
+    """Wanted patterns that no table with changes in the window matches: quiet tables, or a name mistyped."""
 
     @property
     def summary(self) -> str:
@@ -29,13 +33,16 @@ class CheckResult(msgspec.Struct, frozen=True):
             text += f", {self.quarantined} quarantined ({_listed(self.reasons)})"
         if self.undeclared_tables:
             text += f"; types known from the wire only: {', '.join(self.undeclared_tables)}"
+        if self.idle_patterns:
+            text += f"; no change of a table called {' or '.join(self.idle_patterns)} in this window"
         return text
 
 
-def check(context: ReplayContext, run_hash: str) -> CheckResult:
+def check(context: ReplayContext, run_hash: str, tables: Sequence[str] | None = None) -> CheckResult:
     """Let the changelog of *run_hash* through, or raise PolicyStopError that lists what is in quarantine and how to go on.
 
-    Either way what the decode found is recorded for later windows.
+    *tables* are the patterns that the run was asked for, the pipeline's if absent. Either way what the decode found is recorded
+    for later windows.
     """
     index = read_index(context.artifacts, run_hash)
     record_decode(context, index)
@@ -50,7 +57,12 @@ def check(context: ReplayContext, run_hash: str) -> CheckResult:
         )
     reasons = index.report.quarantine_reasons
     return CheckResult(
-        run_hash, index.report.events.written, sum(reasons.values()), reasons, index.report.undeclared_tables
+        run_hash,
+        index.report.events.written,
+        sum(reasons.values()),
+        reasons,
+        index.report.undeclared_tables,
+        idle_patterns(context.pipeline.tables if tables is None else tables, index.table_names()),
     )
 
 
@@ -61,6 +73,16 @@ def stopping_reasons(index: ChangelogIndex, policies: PoliciesSection) -> dict[s
         if getattr(policies, _policy(reason)[0]) == "stop":
             stopping[reason] = number
     return stopping
+
+
+def idle_patterns(patterns: Sequence[str], changed: Sequence[TableName]) -> tuple[str, ...]:
+    """Those of *patterns* that match none of the *changed* tables."""
+    filters = {pattern: TableFilter([pattern]) for pattern in patterns}
+    return tuple(
+        pattern
+        for pattern, wanted in filters.items()
+        if not any(wanted.wants(table.schema, table.table) for table in changed)
+    )
 
 
 def _policy(reason: str) -> tuple[str, str]:

@@ -52,9 +52,10 @@ def test_a_range_is_shown(kafka: Kafka, topic: str) -> None:
     assert offsets(result) == ["3", "4", "5"]
 
 
-def test_an_empty_partition_shows_nothing(kafka: Kafka, topic: str) -> None:
+def test_an_empty_partition_shows_nothing_and_says_so(kafka: Kafka, topic: str) -> None:
     result = inspect("--bootstrap", kafka.bootstrap, "--topic", topic, "--partition", 0)
     assert (result.exit_code, offsets(result)) == (0, [])
+    assert "partition 0 holds no message in this range" in result.stderr
 
 
 @pytest.mark.parametrize(("topic_suffix", "partition"), [("-not-there", 0), ("", 7)])

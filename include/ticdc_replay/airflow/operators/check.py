@@ -21,7 +21,7 @@ class CheckOperator(ReplayOperator):
         options = run_options(context)
         run_hash = context["ti"].xcom_pull(task_ids=SNAPSHOT)["run_hash"]
         with open_replay(self.pipeline_file) as replay:
-            result = check(replay, run_hash)
+            result = check(replay, run_hash, options.tables)
             self.log.info("%s", result.summary)
             jobs = {
                 target: write_load_job(replay, run_hash, target, options.tables, reload=options.reload).uri

@@ -28,6 +28,8 @@ class SnapshotOperator(ReplayOperator):
                 "messages": sum(part.length for part in ranges),
                 "claim_check_objects": manifest.inventory.count if manifest.inventory else None,
             }
+            for name, value in summary.items():
+                self.log.info("%s: %s", name, value)
             for part in ranges:
                 self.log.info("%s[%d]: offsets %d to %d", part.topic, part.partition, part.start, part.end)
             for reason in manifest.reasons:

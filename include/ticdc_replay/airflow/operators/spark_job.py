@@ -152,6 +152,7 @@ class LoadOperator(SparkJobOperator):
                 "outcome": table.outcome,
                 "upserted": table.upserted,
                 "deleted": table.deleted,
+                "tombstones": table.tombstones,
                 "superseded": table.superseded,
                 "quarantined": table.quarantined,
             }
