@@ -1,6 +1,7 @@
 """The trigger form, and the window and options that a run's answers mean."""
 
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,8 +16,9 @@ HOUR_1 = tso.from_datetime(datetime(2026, 3, 1, 1, tzinfo=UTC))
 HOUR_2 = tso.from_datetime(datetime(2026, 3, 1, 2, tzinfo=UTC))
 
 
-def context(start=None, end=None, interval=(None, None)):
+def context(start=None, end=None, interval=(None, None), run_type="manual"):
     return {
+        "dag_run": SimpleNamespace(run_type=run_type),
         "params": {"from": start, "to": end},
         "data_interval_start": interval[0],
         "data_interval_end": interval[1],
@@ -30,6 +32,12 @@ def test_the_data_interval_is_the_window():
     from ticdc_replay.airflow.form import run_window
 
     assert run_window(context(interval=INTERVAL)) == Window(HOUR_0, HOUR_1)
+
+
+def test_a_run_of_a_backfill_replays_its_own_interval():
+    from ticdc_replay.airflow.form import run_window
+
+    assert run_window(context(interval=INTERVAL, run_type="backfill")) == Window(HOUR_0, HOUR_1)
 
 
 def test_the_form_wins_over_the_data_interval_and_minds_zones():
@@ -47,6 +55,10 @@ def test_the_form_wins_over_the_data_interval_and_minds_zones():
         (context("2026-03-01T01:00:00Z", "2026-03-01T00:00:00Z"), "form's From and To .* is no window"),
         (context("2026-03-01T00:00:00", "2026-03-01T01:00:00"), "has no time zone"),
         (context(interval=(INTERVAL[0], INTERVAL[0])), "data interval .* is no window"),
+        (
+            context("2026-03-01T00:00:00Z", "2026-03-01T09:00:00Z", INTERVAL, "backfill"),
+            "a backfill replays its own interval",
+        ),
     ],
 )
 def test_a_run_without_a_window_says_what_to_do(answers, message):

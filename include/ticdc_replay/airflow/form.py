@@ -85,11 +85,17 @@ def params(pipeline: Pipeline) -> dict[str, Param]:
 def run_window(context: Mapping[str, Any]) -> Window:
     """The window of a run: From and To of the form, else the run's data interval.
 
-    Raises ConfigError where the run has neither, or they are no window.
+    Raises ConfigError where the run has neither, where they are no window, or where a backfill gives all its runs one window.
     """
     answers = context["params"]
     start, end = answers["from"], answers["to"]
     source = "the form's From and To"
+    if (start, end) != (None, None) and context["dag_run"].run_type == "backfill":
+        # Airflow shows the form in its backfill dialog too, below a From and To of its own.
+        raise ConfigError(
+            "every run of this backfill was given the same From and To as a run parameter, but a run of a backfill replays its "
+            "own interval; leave them empty, and give From and To as the backfill's date range only"
+        )
     if (start is None) != (end is None):
         raise ConfigError(f"of From and To only one is given; {_HOW}")
     if start is None:
