@@ -1,5 +1,6 @@
 """Loading a pipeline file, with everything that can be known to be wrong before a run found."""
 
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -82,7 +83,7 @@ def _explained(error: ValidationError, document: dict[str, Any], path: Path) -> 
         key, kind, context = _key_path(detail["loc"], document), detail["type"], detail.get("ctx", {})
         match kind:
             case "extra_forbidden":
-                message = "unknown key"
+                message = _unknown_key(detail["loc"])
             case "missing":
                 message = "missing"
             case "string_pattern_mismatch":
@@ -97,6 +98,29 @@ def _explained(error: ValidationError, document: dict[str, Any], path: Path) -> 
                 message = detail["msg"].removeprefix("Value error, ")
         findings.append(f"{path}: {key}: {message}" if key else f"{path}: {message}")
     return ConfigError("\n".join(findings))
+
+
+def _unknown_key(location: tuple[int | str, ...]) -> str:
+    known = _known_keys(location[:-1])
+    alike = get_close_matches(str(location[-1]), known, n=1)
+    meant = f", did you mean {alike[0]}?" if alike else ";"
+    return f"unknown key{meant} allowed: {', '.join(known)}"
+
+
+def _known_keys(location: tuple[int | str, ...]) -> list[str]:
+    """The keys of the section at *location*, a place as pydantic tells it, in the order of the documentation."""
+    schema = Pipeline.model_json_schema()
+    section = schema
+    for part in location:
+        if isinstance(part, int):
+            section = section["items"]
+        elif "discriminator" in section:
+            section = {"$ref": section["discriminator"]["mapping"][part]}
+        else:
+            section = section["properties"][part]
+        if "$ref" in section:
+            section = schema["$defs"][section["$ref"].rpartition("/")[2]]
+    return list(section["properties"])
 
 
 def _key_path(location: tuple[int | str, ...], document: Any) -> str:

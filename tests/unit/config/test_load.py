@@ -100,9 +100,22 @@ def test_the_toml_is_read_from_a_path_relative_to_the_file(write, tmp_path):
     ("path", "value", "message"),
     [
         (("name",), "Shop", "name: not allowed; it must match"),
-        (("colour",), "red", "colour: unknown key"),
+        (
+            ("colour",),
+            "red",
+            "colour: unknown key; allowed: name, description, changefeed, connections, artifacts, tables, ",
+        ),
         (("targets", 0, "schema"), 5, "targets[0].schema: Input should be a valid string"),
-        (("targets", 0, "shema"), "shop", "targets[0].shema: unknown key"),
+        (
+            ("targets", 0, "shema"),
+            "shop",
+            "targets[0].shema: unknown key, did you mean schema? allowed: name, type, connection, schema, ",
+        ),
+        (
+            ("schedule", "crn"),
+            "@daily",
+            "schedule.crn: unknown key, did you mean cron? allowed: cron, timezone, start, end, ",
+        ),
         (("targets", 0, "type"), "oracle", "targets[0].type: not allowed; allowed: 'postgres', 'parquet'"),
         (("targets", 1), {"name": "lake"}, "targets[1].type: missing"),
         (("targets", 1), {"name": "lake", "type": "parquet"}, "targets[1].uri: missing"),
