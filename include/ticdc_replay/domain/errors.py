@@ -57,6 +57,10 @@ class ObjectTooLargeError(PermanentError):
     """An object is larger than the cap that the caller set."""
 
 
+class ObjectAlteredError(PermanentError):
+    """An object does not have the ETag that the caller expects."""
+
+
 class AuthenticationError(PermanentError):
     """A server refused the credentials; the message names the connection."""
 

@@ -7,17 +7,30 @@ nothing about any message.
 import hashlib
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from typing import NamedTuple
 
 from tenacity import Retrying, retry_if_exception_type, retry_if_result, stop_after_attempt, wait_exponential_jitter
 
-from ticdc_replay.domain.errors import ArtifactNotFoundError, ObjectTooLargeError, TransientError
+from ticdc_replay.domain.errors import (
+    ArtifactNotFoundError,
+    ObjectAlteredError,
+    ObjectTooLargeError,
+    TransientError,
+)
 from ticdc_replay.storage.base import ObjectInfo, ObjectStore
 
 _ATTEMPTS = 3
 _FIRST_WAIT_S = 0.1
+
+
+class Expected(NamedTuple):
+    """What an object is known to be before it is fetched: ``size`` in bytes, ``sha256`` (hex) where it was read before."""
+
+    size: int
+    etag: str
+    sha256: str | None = None
 
 
 class Fetched(NamedTuple):
@@ -34,11 +47,11 @@ class Fetched(NamedTuple):
     sha256: str | None = None
 
     @classmethod
-    def failed(cls, reason: str, detail: str, info: ObjectInfo | None = None) -> "Fetched":
+    def failed(cls, reason: str, detail: str, found: Expected | None = None) -> "Fetched":
         """No content, because of *reason*."""
-        if info is None:
+        if found is None:
             return cls(None, reason, detail)
-        return cls(None, reason, detail, info.etag, info.size)
+        return cls(None, reason, detail, found.etag, found.size)
 
 
 class ClaimCheckResolver:
@@ -54,20 +67,24 @@ class ClaimCheckResolver:
         self._in_flight_bytes = in_flight_bytes
         self._connections = connections
 
-    def fetch(self, names: Sequence[str]) -> Iterator[Fetched]:
+    def fetch(self, names: Sequence[str], expected: Mapping[str, Expected] | None = None) -> Iterator[Fetched]:
         """What came of each of *names*, in their order, while later ones are being fetched.
 
         A name is what ``locations.object_name`` made of a location, empty for a location that names no object. An object that
-        is missing is looked for again for a short while. Raises TransientError when the store is away, AuthenticationError
-        when it refuses the credentials, PermanentError when it can't be read at all.
+        is *expected* takes one request and must be as it is known; of another the size is asked for first, so that the bytes in
+        flight are bounded without holding answers open. An object that is missing is looked for again for a short while. Raises
+        TransientError when the store is away, AuthenticationError when it refuses the credentials, PermanentError when it can't
+        be read at all.
         """
         if not names:
             return
+        known = expected or {}
         budget = _Budget(self._in_flight_bytes)
         executor = ThreadPoolExecutor(min(self._connections, len(names)), "claim-check")
         try:
             futures: deque[Future[Fetched]] = deque(
-                executor.submit(self._fetch_one, ticket, name, budget) for ticket, name in enumerate(names)
+                executor.submit(self._fetch_one, ticket, name, known.get(name), budget)
+                for ticket, name in enumerate(names)
             )
             while futures:
                 fetched = futures.popleft().result()
@@ -77,37 +94,33 @@ class ClaimCheckResolver:
             budget.close()
             executor.shutdown(cancel_futures=True)
 
-    def _fetch_one(self, ticket: int, name: str, budget: "_Budget") -> Fetched:
+    def _fetch_one(self, ticket: int, name: str, expected: Expected | None, budget: "_Budget") -> Fetched:
         """Runs in a thread of the pool. Every ticket passes the budget exactly once, or those behind it would wait for ever."""
         reserved = 0
         passed = False
         try:
             if not name:
                 return Fetched.failed("claim_check_bad_name", "the location does not end in <uuid>.json")
-            info = self._info(name)
-            if info is None:
+            found = expected or self._look_up(name)
+            if found is None:
                 return Fetched.failed("claim_check_missing", f"{self._store.uri(name)} does not exist")
-            if info.size > self._max_bytes:
-                return self._too_large(name, info)
+            if found.size > self._max_bytes:
+                return self._too_large(name, found)
             passed = True
-            budget.reserve(ticket, info.size)
-            reserved = info.size
+            budget.reserve(ticket, found.size)
+            reserved = found.size
             if budget.closed:
                 raise CancelledError
-            try:
-                content = self._content(name, info)
-            except ArtifactNotFoundError:
-                return Fetched.failed("claim_check_missing", f"{self._store.uri(name)} vanished", info)
-            except ObjectTooLargeError:
-                return self._too_large(name, info)
-            reserved = 0  # given back by the taker
-            return Fetched(content, "", "", info.etag, len(content), hashlib.sha256(content).hexdigest())
+            fetched = self._read(name, found, is_expected=expected is not None)
+            if fetched.content is not None:
+                reserved = 0  # given back by the taker
+            return fetched
         finally:
             if not passed:
                 budget.reserve(ticket, 0)
             budget.give_back(reserved)
 
-    def _info(self, name: str) -> ObjectInfo | None:
+    def _look_up(self, name: str) -> Expected | None:
         """What the store says of *name*; asked again where it is missing or the store stumbles."""
         retrying = Retrying(
             retry=retry_if_result(lambda info: info is None) | retry_if_exception_type(TransientError),
@@ -116,26 +129,41 @@ class ClaimCheckResolver:
             retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
         )
         info: ObjectInfo | None = retrying(self._store.info, name)
-        return info
+        return None if info is None else Expected(info.size, info.etag)
 
-    def _content(self, name: str, info: ObjectInfo) -> bytes:
-        def read() -> bytes:
-            content = self._store.get(name, self._max_bytes)
-            if len(content) != info.size:
-                raise TransientError(f"{self._store.uri(name)} changed while it was read")
-            return content
+    def _read(self, name: str, found: Expected, *, is_expected: bool) -> Fetched:
+        """The object as it is *found*: known from before where *is_expected*, else as the store just said."""
+        uri = self._store.uri(name)
+        try:
+            content = self._content(name, found)
+        except ArtifactNotFoundError:
+            return Fetched.failed("claim_check_missing", f"{uri} does not exist any more", found)
+        except ObjectTooLargeError:
+            return self._too_large(name, found)
+        except ObjectAlteredError as error:
+            if not is_expected:
+                raise TransientError(f"{uri} changed while it was read; a repeat reads it as it is then") from error
+            return Fetched.failed(
+                "claim_check_altered", f"{error}: it was replaced since the window was pinned or read"
+            )
+        sha256 = hashlib.sha256(content).hexdigest()
+        if found.sha256 not in (None, sha256):
+            detail = f"{uri} has SHA-256 {sha256}, an earlier run of this input read {found.sha256}"
+            return Fetched.failed("claim_check_altered", detail)
+        return Fetched(content, "", "", found.etag, len(content), sha256)
 
+    def _content(self, name: str, found: Expected) -> bytes:
         retrying = Retrying(
-            retry=retry_if_exception_type(TransientError),
+            retry=retry_if_exception_type((TransientError, ArtifactNotFoundError)),
             stop=stop_after_attempt(_ATTEMPTS),
             wait=wait_exponential_jitter(multiplier=_FIRST_WAIT_S, jitter=_FIRST_WAIT_S),
             reraise=True,
         )
-        return retrying(read)
+        return retrying(self._store.get, name, self._max_bytes, found.etag)
 
-    def _too_large(self, name: str, info: ObjectInfo) -> Fetched:
+    def _too_large(self, name: str, found: Expected) -> Fetched:
         uri = self._store.uri(name)
-        return Fetched.failed("claim_check_too_large", f"{uri}: {info.size} bytes, {self._max_bytes} allowed", info)
+        return Fetched.failed("claim_check_too_large", f"{uri}: {found.size} bytes, {self._max_bytes} allowed", found)
 
 
 class _Budget:

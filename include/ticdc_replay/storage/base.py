@@ -33,8 +33,12 @@ class ObjectStore(ABC):
         return f"{self.root}/{name}"
 
     @abstractmethod
-    def get(self, name: str, max_bytes: int | None = None) -> bytes:
-        """The content of *name*. Raises ArtifactNotFoundError, and ObjectTooLargeError before reading over *max_bytes*."""
+    def get(self, name: str, max_bytes: int | None = None, etag: str | None = None) -> bytes:
+        """The content of *name*, in one request.
+
+        Raises ArtifactNotFoundError, and before any content is read ObjectAlteredError where *etag* is given and is not the
+        object's, and ObjectTooLargeError over *max_bytes*.
+        """
 
     @abstractmethod
     def info(self, name: str) -> ObjectInfo | None:

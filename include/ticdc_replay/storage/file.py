@@ -15,6 +15,7 @@ from ticdc_replay.domain.errors import (
     ArtifactExistsError,
     ArtifactNotFoundError,
     ConfigError,
+    ObjectAlteredError,
     ObjectTooLargeError,
     PermanentError,
     TransientError,
@@ -51,13 +52,17 @@ class FileStore(ObjectStore):
             raise ConfigError(f"{uri!r} must look like file:///absolute/folder")
         return cls(Path(unquote(parts.path)))
 
-    def get(self, name: str, max_bytes: int | None = None) -> bytes:
+    def get(self, name: str, max_bytes: int | None = None, etag: str | None = None) -> bytes:
         with self._errors("read", name):
             try:
                 with self._path(name).open("rb") as file:
-                    size = os.fstat(file.fileno()).st_size
-                    if max_bytes is not None and size > max_bytes:
-                        raise ObjectTooLargeError(f"{self.uri(name)} has {size} bytes; at most {max_bytes} are allowed")
+                    found = _info(name, os.fstat(file.fileno()))
+                    if etag is not None and found.etag != etag:
+                        raise ObjectAlteredError(f"{self.uri(name)} has ETag {found.etag}, {etag} expected")
+                    if max_bytes is not None and found.size > max_bytes:
+                        raise ObjectTooLargeError(
+                            f"{self.uri(name)} has {found.size} bytes; at most {max_bytes} are allowed"
+                        )
                     return file.read()
             except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
                 raise ArtifactNotFoundError(f"{self.uri(name)} does not exist") from None

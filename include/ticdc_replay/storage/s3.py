@@ -17,6 +17,7 @@ from ticdc_replay.domain.errors import (
     ArtifactExistsError,
     ArtifactNotFoundError,
     ConfigError,
+    ObjectAlteredError,
     ObjectTooLargeError,
 )
 from ticdc_replay.storage.base import ObjectInfo, ObjectStore
@@ -69,7 +70,7 @@ class S3Store(ObjectStore):
         prefix = parts.path.strip("/")
         return cls(parts.netloc, check_name(prefix) if prefix else "", connection)
 
-    def get(self, name: str, max_bytes: int | None = None) -> bytes:
+    def get(self, name: str, max_bytes: int | None = None, etag: str | None = None) -> bytes:
         with self._errors("read", name):
             # boto3 repeats requests, but not the reading of a body that broke off.
             for attempt in Retrying(
@@ -79,7 +80,7 @@ class S3Store(ObjectStore):
                 reraise=True,
             ):
                 with attempt:
-                    return self._read(name, max_bytes)
+                    return self._read(name, max_bytes, etag)
         raise AssertionError("a retry loop ends by return or raise")
 
     def info(self, name: str) -> ObjectInfo | None:
@@ -144,12 +145,16 @@ class S3Store(ObjectStore):
         )
         return filesystem, f"{self._bucket}/{self._prefix}".rstrip("/")
 
-    def _read(self, name: str, max_bytes: int | None) -> bytes:
+    def _read(self, name: str, max_bytes: int | None, etag: str | None) -> bytes:
         try:
             answer = self._client.get_object(Bucket=self._bucket, Key=self._key(name))
         except self._client.exceptions.NoSuchKey:
             raise ArtifactNotFoundError(f"{self.uri(name)} does not exist") from None
         with contextlib.closing(answer["Body"]) as body:
+            # The answer's own ETag and not If-Match: it is of the same version of the object, and every server sends it.
+            found = answer["ETag"].strip('"')
+            if etag is not None and found != etag:
+                raise ObjectAlteredError(f"{self.uri(name)} has ETag {found}, {etag} expected")
             size = answer["ContentLength"]
             if max_bytes is not None and size > max_bytes:
                 raise ObjectTooLargeError(f"{self.uri(name)} has {size} bytes; at most {max_bytes} are allowed")

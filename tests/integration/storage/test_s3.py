@@ -15,6 +15,7 @@ from ticdc_replay.domain.errors import (
     ArtifactNotFoundError,
     AuthenticationError,
     ConfigError,
+    ObjectAlteredError,
     ObjectTooLargeError,
     PermanentError,
     TransientError,
@@ -119,6 +120,16 @@ def test_an_object_over_the_cap_is_refused(store: ObjectStore) -> None:
     assert len(store.get("big", max_bytes=11)) == 11
     with pytest.raises(ObjectTooLargeError, match="11 bytes; at most 10"):
         store.get("big", max_bytes=10)
+
+
+def test_an_object_with_another_etag_is_refused(store: ObjectStore) -> None:
+    store.put("a", b"first")
+    first = store.info("a")
+    assert first is not None
+    assert store.get("a", etag=first.etag) == b"first"
+    store.put("a", b"other")
+    with pytest.raises(ObjectAlteredError, match=f"{first.etag} expected"):
+        store.get("a", etag=first.etag)
 
 
 def test_listing_crosses_pages_and_parallel_listing_finds_the_same(store: ObjectStore) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ticdc_replay.domain.errors import AuthenticationError, TransientError
-from ticdc_replay.large_messages.claim_check import ClaimCheckResolver
+from ticdc_replay.large_messages.claim_check import ClaimCheckResolver, Expected
 from ticdc_replay.storage.base import ObjectInfo
 from ticdc_replay.storage.file import FileStore
 
@@ -42,7 +42,7 @@ class WatchedStore(FileStore):
                 return None
         return super().info(name)
 
-    def get(self, name: str, max_bytes: int | None = None) -> bytes:
+    def get(self, name: str, max_bytes: int | None = None, etag: str | None = None) -> bytes:
         with self.lock:
             self.calls["get"] += 1
             self.open += 1
@@ -52,7 +52,7 @@ class WatchedStore(FileStore):
                 error, self.fail_first = self.fail_first, None
                 raise error
             time.sleep(self.delay_s)
-            content = super().get(name, max_bytes)
+            content = super().get(name, max_bytes, etag)
             with self.lock:
                 self.read_bytes += len(content)
             return content
@@ -64,6 +64,12 @@ class WatchedStore(FileStore):
 @pytest.fixture
 def store(tmp_path: Path) -> WatchedStore:
     return WatchedStore(tmp_path)
+
+
+def pinned(store: FileStore, *names: str) -> dict[str, Expected]:
+    """What is known of the objects *names* of a store as it is now."""
+    found = [store.info(each) for each in names]
+    return {info.name: Expected(info.size, info.etag) for info in found if info is not None}
 
 
 def resolver(
@@ -132,6 +138,61 @@ def test_a_store_that_can_not_be_read_is_an_error(tmp_path: Path, error: Excepti
         list(resolver(Refusing(tmp_path)).fetch([name(1), name(2)]))
 
 
+def test_an_expected_object_takes_one_request(store: WatchedStore) -> None:
+    store.put(name(1), b"content")
+    expected = pinned(store, name(1))
+    store.calls.clear()
+    (item,) = resolver(store).fetch([name(1)], expected)
+    assert (item.content, item.etag) == (b"content", expected[name(1)].etag)
+    assert store.calls == Counter({"get": 1})
+
+
+def test_an_object_that_was_replaced_since_it_was_pinned_is_not_used(store: WatchedStore) -> None:
+    store.put(name(1), b"pinned")
+    store.put(name(2), b"pinned")
+    expected = pinned(store, name(1), name(2))
+    store.put(name(1), b"edited")
+    altered, good = resolver(store).fetch([name(1), name(2)], expected)
+    assert (altered.content, altered.reason) == (None, "claim_check_altered")
+    assert expected[name(1)].etag in altered.detail
+    assert good.content == b"pinned"
+
+
+def test_other_content_than_an_earlier_run_read_is_not_used_even_under_the_same_etag(store: WatchedStore) -> None:
+    store.put(name(1), b"content")
+    expected = pinned(store, name(1))[name(1)]
+    read = expected._replace(sha256=hashlib.sha256(b"content").hexdigest())
+    other = expected._replace(sha256=hashlib.sha256(b"another").hexdigest())
+    assert next(resolver(store).fetch([name(1)], {name(1): read})).content == b"content"
+    assert next(resolver(store).fetch([name(1)], {name(1): other})).reason == "claim_check_altered"
+
+
+def test_an_expected_object_that_is_gone_is_missing(store: WatchedStore) -> None:
+    store.put(name(1), b"content")
+    expected = pinned(store, name(1))
+    store.delete(name(1))
+    assert next(resolver(store).fetch([name(1)], expected)).reason == "claim_check_missing"
+
+
+def test_an_expected_object_over_the_cap_is_not_asked_for(store: WatchedStore) -> None:
+    (item,) = resolver(store).fetch([name(1)], {name(1): Expected(1001, "etag")})
+    assert item.reason == "claim_check_too_large"
+    assert store.calls["get"] == 0
+
+
+def test_an_object_that_changes_between_looking_and_reading_is_read_again_by_a_retry(tmp_path: Path) -> None:
+    class Changing(FileStore):
+        def info(self, name: str) -> ObjectInfo | None:
+            found = super().info(name)
+            self.put(name, b"another content")
+            return found
+
+    store = Changing(tmp_path)
+    store.put(name(1), b"content")
+    with pytest.raises(TransientError, match="changed while it was read"):
+        list(resolver(store).fetch([name(1)]))
+
+
 def test_no_more_connections_than_allowed_and_not_one_by_one(store: WatchedStore) -> None:
     for n in range(20):
         store.put(name(n), b"x")
@@ -187,7 +248,8 @@ def test_any_mix_of_sizes_and_bounds_comes_to_an_end(
     for n, size in enumerate(sizes):
         store.put(name(n), b"x" * size)
     names = [name(n) if size % 7 else "" for n, size in enumerate(sizes)]
-    fetched = list(resolver(store, max_bytes, in_flight, connections).fetch(names))
+    expected = pinned(store, *(name(n) for n in range(0, len(sizes), 3)))
+    fetched = list(resolver(store, max_bytes, in_flight, connections).fetch(names, expected))
     assert [len(item.content) if item.content is not None else None for item in fetched] == [
         size if size % 7 and size <= max_bytes else None for size in sizes
     ]

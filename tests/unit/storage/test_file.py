@@ -11,6 +11,7 @@ from ticdc_replay.domain.errors import (
     ArtifactExistsError,
     ArtifactNotFoundError,
     ConfigError,
+    ObjectAlteredError,
     ObjectTooLargeError,
     PermanentError,
 )
@@ -64,6 +65,16 @@ def test_an_object_over_the_cap_is_refused_before_it_is_read(store: ObjectStore)
     assert len(store.get("big", max_bytes=11)) == 11
     with pytest.raises(ObjectTooLargeError, match="11 bytes; at most 10"):
         store.get("big", max_bytes=10)
+
+
+def test_an_object_with_another_etag_is_refused(store: ObjectStore) -> None:
+    store.put("a", b"first")
+    first = store.info("a")
+    assert first is not None
+    assert store.get("a", etag=first.etag) == b"first"
+    store.put("a", b"other")
+    with pytest.raises(ObjectAlteredError, match=f"{first.etag} expected"):
+        store.get("a", etag=first.etag)
 
 
 def test_info_tells_size_and_changes_its_etag_with_the_content(store: ObjectStore) -> None:
