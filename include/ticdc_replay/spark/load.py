@@ -23,11 +23,12 @@ def run_load(spark: SparkSession, job: LoadJob, connections: Connections) -> Loa
     store.put_once(report.name, canonical.encode(report))
     for table in report.tables:
         log.info(
-            "%s: %s, %d events, %d upserted, %d deleted, %d superseded, %d quarantined",
+            "%s: %s, %d events, %d upserted, %d deletes (%d of rows that were there), %d superseded, %d quarantined",
             table.destination,
             table.outcome,
             table.events,
             table.upserted,
+            table.tombstones,
             table.deleted,
             table.superseded,
             table.quarantined,
