@@ -9,6 +9,7 @@ import xxhash
 from msgspec import Meta
 
 from ticdc_replay.codecs.base import Carried, Codec
+from ticdc_replay.codecs.claim_checks import in_place_of, unwrap
 from ticdc_replay.codecs.open_framing import FramingError, place, split
 from ticdc_replay.codecs.open_members import EventError
 from ticdc_replay.codecs.open_rows import RowReader
@@ -54,16 +55,8 @@ class _Ddl(msgspec.Struct, gc=False):
     t: int
 
 
-class _ClaimCheckFile(msgspec.Struct):
-    """What a claim-check object holds; base64 in the JSON (protocols: large messages, section 4.2)."""
-
-    key: bytes
-    value: bytes
-
-
 _KEY = msgspec.json.Decoder(_Key)
 _DDL_VALUE = msgspec.json.Decoder(_Ddl)
-_FILE = msgspec.json.Decoder(_ClaimCheckFile)
 
 
 class OpenCodec(Codec):
@@ -110,19 +103,10 @@ class OpenCodec(Codec):
 
     def decode_claim_check(self, small: RowEvent, content: bytes) -> Event:
         try:
-            whole = self._read_file(small.ordinal, content)
-            difference = _difference(small, whole)
+            found: Event = self._read_file(small.ordinal, content)
         except EventError as error:
-            reason, detail = error.reason, str(error)
-        except ValueError as error:
-            reason, detail = "bad_cell", f"handle key: {error}"
-        else:
-            if difference is None:
-                return whole._replace(large=LargeMessage.CLAIM_CHECK, reference=small.reference)
-            reason, detail = "claim_check_mismatch", f"not of the message that refers to it: {difference}"
-        name = small.reference.object_name if small.reference else ""
-        detail = f"claim-check object {name!r} of event {small.ordinal}: {detail}"
-        return Undecodable(small.ordinal, reason, detail, small.commit_ts, small.schema, small.table)
+            found = Undecodable(small.ordinal, error.reason, str(error))
+        return in_place_of(small, found)
 
     def is_schema_change(self, message: RawMessage) -> bool:
         return message.key is not None and _MAY_BE_DDL.search(message.key) is not None
@@ -182,48 +166,18 @@ class OpenCodec(Codec):
                 "bad_compression", f"{error}; the changefeed is configured with {self._compression}"
             ) from None
 
-    def _read_file(self, ordinal: int, content: bytes) -> RowEvent:
-        """The whole row in a claim-check object."""
+    def _read_file(self, ordinal: int, content: bytes) -> Event:
+        """The one event in a claim-check object."""
         try:
-            file = _FILE.decode(content)
-            parts = split(file.key, file.value)
-        except (ValueError, RecursionError) as error:
+            wrapped = unwrap(content)
+            if wrapped.key is None:
+                raise ValueError("the key is null")
+            parts = split(wrapped.key, wrapped.value)
+        except ValueError as error:
             raise EventError("claim_check_unreadable", str(error)) from None
         if len(parts) != 1:
             raise EventError("claim_check_unreadable", f"{len(parts)} events instead of one")
-        event = self._event(ordinal, *parts[0])
-        if not isinstance(event, RowEvent):
-            raise EventError("claim_check_unreadable", f"a {type(event).__name__} instead of a row")
-        if event.large is not None:
-            raise EventError("claim_check_unreadable", "a reduced row instead of a whole one")
-        return event
-
-
-def _difference(small: RowEvent, whole: RowEvent) -> str | None:
-    """What tells that *whole* is of another event than *small*; None where nothing does.
-
-    An ``UPSERT`` without old values, in updated-columns mode, may turn out to be an update: the reduced ``p`` can be empty.
-    """
-    for name, mine, its in (
-        ("schema", small.schema, whole.schema),
-        ("table", small.table, whole.table),
-        ("commitTs", small.commit_ts, whole.commit_ts),
-    ):
-        if mine != its:
-            return f"{name} {its!r} instead of {mine!r}"
-    if small.operation is not whole.operation and (small.operation, whole.operation) != (
-        Operation.UPSERT,
-        Operation.UPDATE,
-    ):
-        return f"operation {whole.operation} instead of {small.operation}"
-    for name, reduced, image in (("new", small.after, whole.after), ("old", small.before, whole.before)):
-        if reduced is None or image is None:
-            continue
-        if reduced.shape.handle_key != image.shape.handle_key:
-            return f"handle key {image.shape.handle_key} instead of {reduced.shape.handle_key}"
-        if reduced.key() != image.key():
-            return f"{name} handle key {image.key()!r} instead of {reduced.key()!r}"
-    return None
+        return self._event(ordinal, *parts[0])
 
 
 def _undecodable(ordinal: int, reason: str, detail: str, key: bytes) -> Undecodable:

@@ -1,0 +1,81 @@
+"""Claim-check objects, whatever the protocol: their wrapper, and whether an object is of the message that refers to it."""
+
+import msgspec
+
+from ticdc_replay.domain.events import Event, LargeMessage, Operation, RowEvent, Undecodable
+
+
+class Wrapped(msgspec.Struct):
+    """What a wrapped claim-check object holds: what would have been the Kafka record (protocols: large messages, section 4.2)."""
+
+    key: bytes | None
+    value: bytes
+
+
+_WRAPPER = msgspec.json.Decoder(Wrapped)
+
+
+def unwrap(content: bytes) -> Wrapped:
+    """Key and value in the object *content*, which is JSON with base64; compressed as the message would have been.
+
+    Raises ValueError where it is no such JSON.
+    """
+    try:
+        return _WRAPPER.decode(content)
+    except RecursionError as error:
+        raise ValueError(str(error)) from None
+
+
+def in_place_of(small: RowEvent, found: Event) -> Event:
+    """What stands in the place of *small*, now that *found* was read from the object it refers to.
+
+    The whole row, with the ordinal and reference of *small*. An ``Undecodable`` where *found* is one, is no whole row
+    (``claim_check_unreadable``), or is of another event than *small* (``claim_check_mismatch``).
+    """
+    if isinstance(found, Undecodable):
+        return _refused(small, found.reason, found.detail)
+    if not isinstance(found, RowEvent):
+        return _refused(small, "claim_check_unreadable", f"a {type(found).__name__} instead of a row")
+    if found.large is not None:
+        return _refused(small, "claim_check_unreadable", "a reduced row instead of a whole one")
+    try:
+        different = difference(small, found)
+    except ValueError as error:
+        return _refused(small, "bad_cell", f"handle key: {error}")
+    if different is not None:
+        return _refused(small, "claim_check_mismatch", f"not of the message that refers to it: {different}")
+    return found._replace(ordinal=small.ordinal, large=LargeMessage.CLAIM_CHECK, reference=small.reference)
+
+
+def difference(small: RowEvent, whole: RowEvent) -> str | None:
+    """What tells that *whole* is of another event than *small*; None where nothing does.
+
+    An ``UPSERT`` may turn out to be an update: of an update that left the key alone, the reduced old image can be empty.
+    Raises ValueError for a handle key that can't be of its columns' types.
+    """
+    for name, mine, its in (
+        ("schema", small.schema, whole.schema),
+        ("table", small.table, whole.table),
+        ("commitTs", small.commit_ts, whole.commit_ts),
+    ):
+        if mine != its:
+            return f"{name} {its!r} instead of {mine!r}"
+    if small.operation is not whole.operation and (small.operation, whole.operation) != (
+        Operation.UPSERT,
+        Operation.UPDATE,
+    ):
+        return f"operation {whole.operation} instead of {small.operation}"
+    for name, reduced, image in (("new", small.after, whole.after), ("old", small.before, whole.before)):
+        if reduced is None or image is None:
+            continue
+        if reduced.shape.handle_key != image.shape.handle_key:
+            return f"handle key {image.shape.handle_key} instead of {reduced.shape.handle_key}"
+        if reduced.key() != image.key():
+            return f"{name} handle key {image.key()!r} instead of {reduced.key()!r}"
+    return None
+
+
+def _refused(small: RowEvent, reason: str, detail: str) -> Undecodable:
+    name = small.reference.object_name if small.reference else ""
+    detail = f"claim-check object {name!r} of event {small.ordinal}: {detail}"
+    return Undecodable(small.ordinal, reason, detail, small.commit_ts, small.schema, small.table)
