@@ -1,5 +1,6 @@
 """Which codec reads the messages of a changefeed, by the ``protocol=`` of its sink-uri."""
 
+from ticdc_replay.codecs.avro import AvroCodec
 from ticdc_replay.codecs.base import Carried, Codec
 from ticdc_replay.codecs.open import OpenCodec
 from ticdc_replay.config.changefeed import Changefeed
@@ -7,6 +8,7 @@ from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.schemas.lookup import SchemaLookup
 
 _CODECS: dict[str, type[Codec]] = {
+    "avro": AvroCodec,
     "open-protocol": OpenCodec,
     "default": OpenCodec,
 }
