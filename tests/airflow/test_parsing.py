@@ -135,7 +135,7 @@ print(json.dumps([name for name in heavy if name in sys.modules]))
 
 
 def test_the_file_of_the_toml_is_the_only_other_file_that_parsing_reads(pipelines):
-    (pipelines.path / "changefeed.toml").write_text('[sink]\ndispatchers = [{matcher = ["*.*"], topic = "other"}]')
+    (pipelines.path / "changefeed.toml").write_text('[sink]\ndispatchers = [{matcher = ["*.*"], topic = "{db}"}]')
     pipelines.add(
         "toml",
         {

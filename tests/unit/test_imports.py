@@ -16,6 +16,7 @@ LIBRARY = CHECKOUT / "include" / "ticdc_replay"
 ROOMS = [
     "domain",
     "storage",
+    "dispatch",
     "config",
     "captures",
     "schemas",

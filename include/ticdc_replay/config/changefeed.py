@@ -4,11 +4,11 @@ from typing import Literal
 
 import msgspec
 
+from ticdc_replay.dispatch.rules import Dispatch
 from ticdc_replay.domain import canonical
 
 Compression = Literal["none", "snappy", "lz4"]
 LargeMessageOption = Literal["none", "handle-key-only", "claim-check"]
-Dispatcher = Literal["table", "index-value", "columns", "ts"]
 EncodingFormat = Literal["json", "avro"]
 SchemaRegistry = Literal["confluent", "glue"]
 
@@ -37,7 +37,10 @@ class Changefeed(msgspec.Struct, frozen=True, kw_only=True):
     output_raw_change_event: bool = False
     delete_only_output_handle_key_columns: bool = False
     force_replicate: bool = False
-    dispatcher: Dispatcher = "table"
+    dispatch: Dispatch = Dispatch()
+    """Which topic a table goes to, and which partition a row."""
+    table_across_nodes: bool = False
+    """Whether a table may be split over TiCDC nodes: then rows of one table are in no order of commitTs."""
     enable_tidb_extension: bool = False
     content_compatible: bool = False
     """Canal-JSON: full type texts in ``mysqlType``; implies ``only_output_updated_columns``."""
@@ -57,6 +60,17 @@ class Changefeed(msgspec.Struct, frozen=True, kw_only=True):
     row_checksum: bool = False
     """``integrity-check-level = "correctness"``."""
     send_bootstrap_to_all_partition: bool = True
+    send_bootstrap_interval_in_sec: int = 120
+    """Simple: a table's schema is sent this often; 0 or less, here or in the next, turns bootstraps off."""
+    send_bootstrap_in_msg_count: int = 10_000
+
+    def topic_of(self, schema: str, table: str) -> str | None:
+        """The topic of rows with these names; None where table routing leaves open which table they are of."""
+        return self.dispatch.topic_of(schema, table, self.topic)
+
+    def scatters(self, schema: str, table: str) -> bool:
+        """Whether versions of one row of the table may be in several partitions: then only commitTs orders them."""
+        return self.dispatch.scatters(schema, table, raw_changes=self.output_raw_change_event)
 
     @property
     def hash(self) -> str:

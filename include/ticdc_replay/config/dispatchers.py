@@ -1,41 +1,90 @@
-"""The dispatcher rules of a changefeed: which topic, and which partition of it, a table's rows go to."""
+"""The dispatcher rules and column selectors of a changefeed, from its configuration."""
 
 from collections.abc import Mapping
 from typing import Any, get_args
 
-from ticdc_replay.config.changefeed import Dispatcher
 from ticdc_replay.config.options import Options
+from ticdc_replay.dispatch.rules import ColumnSelector, Dispatch, Dispatcher, Rule
+from ticdc_replay.dispatch.table_filter import ColumnFilter, TableFilter
+from ticdc_replay.dispatch.topic_expression import TopicExpression
 from ticdc_replay.domain.errors import ConfigError
 
-_KEY = "sink.dispatchers"
+_RULES, _SELECTORS = "sink.dispatchers", "sink.column-selectors"
 # `rowid` is the old name of index-value; any unknown text means `table` (delivery semantics, section 4).
 _PARTITION_RULES: dict[str, Dispatcher] = {name: name for name in get_args(Dispatcher)} | {"rowid": "index-value"}
-_LEAST_ORDERED_LAST: tuple[Dispatcher, ...] = ("table", "index-value", "columns", "ts")
 
 
-def partition_dispatcher(options: Options, topic: str) -> Dispatcher:
-    """How rows are spread over partitions: of all rules, the one that keeps the least order between versions of a row.
-
-    Raises ConfigError for a rule that sends tables to another topic than *topic*, or that TiCDC itself refuses.
-    """
-    found: list[Dispatcher] = ["table"]
-    for at, rule in enumerate(options.tables(_KEY)):
-        place = options.place(f"{_KEY}[{at}]")
-        other_topic = _text(rule, "topic", place)
-        if other_topic not in ("", topic):
-            raise ConfigError(
-                f"{place}.topic: {other_topic!r} sends tables to other topics than the default {topic!r}; "
-                "topic rules are not supported yet: replay this changefeed's default topic only, without such rules"
-            )
-        old_name, new_name = _text(rule, "dispatcher", place), _text(rule, "partition", place)
-        if old_name and new_name:
-            raise ConfigError(f"{place}: `dispatcher` and `partition` exclude each other; TiCDC refuses both")
-        found.append(_PARTITION_RULES.get((new_name or old_name).lower(), "table"))
-    return max(found, key=_LEAST_ORDERED_LAST.index)
+def dispatch_of(options: Options, protocol: str) -> Dispatch:
+    """The rules of *options*. Raises ConfigError for one that TiCDC refuses."""
+    case_sensitive = options.flag(False, key="case-sensitive")
+    rules = []
+    for at, table in enumerate(options.tables(_RULES)):
+        rules.append(_rule(table, options.place(f"{_RULES}[{at}]"), protocol, case_sensitive=case_sensitive))
+    selectors = []
+    for at, table in enumerate(options.tables(_SELECTORS)):
+        place = options.place(f"{_SELECTORS}[{at}]")
+        columns = ColumnFilter(_texts(table, "columns", place))
+        columns.check(f"{place}.columns")
+        selectors.append(ColumnSelector(_matcher(table, place, case_sensitive=case_sensitive), columns))
+    return Dispatch(tuple(rules), tuple(selectors))
 
 
-def _text(rule: Mapping[str, Any], name: str, place: str) -> str:
-    value = rule.get(name, "")
-    if not isinstance(value, str):
+def _rule(table: Mapping[str, Any], place: str, protocol: str, *, case_sensitive: bool) -> Rule:
+    old_name, new_name = _text(table, "dispatcher", place), _text(table, "partition", place)
+    if old_name and new_name:
+        raise ConfigError(f"{place}: `dispatcher` and `partition` exclude each other; TiCDC refuses both")
+    partition = _PARTITION_RULES.get((new_name or old_name).lower(), "table")
+    columns = _texts(table, "columns", place)
+    if partition == "columns" and not columns:
+        raise ConfigError(f"{place}.columns: missing; partition = 'columns' needs the names of columns")
+    return Rule(
+        matcher=_matcher(table, place, case_sensitive=case_sensitive),
+        partition=partition,
+        index=_text(table, "index", place) if partition == "index-value" else "",
+        columns=columns if partition == "columns" else (),
+        topic=_topic(_text(table, "topic", place), f"{place}.topic", protocol),
+        target_schema=_target(table, "target-schema", place),
+        target_table=_target(table, "target-table", place),
+    )
+
+
+def _matcher(table: Mapping[str, Any], place: str, *, case_sensitive: bool) -> TableFilter:
+    matcher = TableFilter(_texts(table, "matcher", place), case_sensitive)
+    matcher.check(f"{place}.matcher")
+    return matcher
+
+
+def _topic(text: str, place: str, protocol: str) -> TopicExpression | None:
+    if not text:
+        return None
+    expression = TopicExpression(text)
+    expression.check(place)
+    # Avro names a schema after its topic, so each table needs one of its own; one fixed name is let through (section 5).
+    if protocol == "avro" and expression.placeholders and len(expression.placeholders) < 2:
+        raise ConfigError(
+            f"{place}: {text!r} is not allowed; with protocol avro TiCDC wants both {{schema}} and {{table}}"
+        )
+    return expression
+
+
+def _target(table: Mapping[str, Any], name: str, place: str) -> str:
+    text = _text(table, name, place)
+    if "{" in text.replace("{schema}", "").replace("{table}", ""):
+        raise ConfigError(f"{place}.{name}: {text!r} is not allowed; placeholders are {{schema}} and {{table}}")
+    return text
+
+
+def _text(table: Mapping[str, Any], name: str, place: str) -> str:
+    value = table.get(name)
+    if value is not None and not isinstance(value, str):
         raise ConfigError(f"{place}.{name}: must be a text")
-    return value.strip()
+    return (value or "").strip()
+
+
+def _texts(table: Mapping[str, Any], name: str, place: str) -> tuple[str, ...]:
+    value = table.get(name)
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise ConfigError(f"{place}.{name}: must be an array of texts")
+    return tuple(value)

@@ -21,10 +21,14 @@ PARAMETERS = frozenset({
 })  # fmt: skip
 """Parameters of a sink-uri; those that hold secrets are refused before this list is asked."""
 
+NOT_FOR_READERS = frozenset({
+    "kafka-client-id", "key", "sasl-oauth-client-id", "sasl-gssapi-keytab-path", "sasl-oauth-token-url",
+})  # fmt: skip
+"""Of these, those that TiCDC masks when it prints a sink-uri, and that decoding does not depend on."""
+
 _SECTIONS = frozenset({
     "filter", "mounter", "scheduler", "consistent", "integrity", "synced-status",
     "sink.csv", "sink.pulsar-config", "sink.mysql-config", "sink.cloud-storage-config", "sink.iceberg-config",
-    "sink.dispatchers", "sink.column-selectors", "sink.debezium", "sink.kafka-config.glue-schema-registry-config",
 })  # fmt: skip
 """Sections whose members do not matter to a reader, or are looked at one by one elsewhere."""
 
@@ -32,14 +36,15 @@ _TOP = (
     "performance-mode memory-quota case-sensitive force-replicate check-gc-safe-point enable-sync-point bdr-mode "
     "enable-table-monitor ignore-ineligible-table sync-point-interval sync-point-retention sql-mode "
     "changefeed-error-stuck-duration enable-active-active active-active-progress-interval "
-    "active-active-sync-stats-interval event-collector-batch-count event-collector-batch-bytes"
+    "active-active-sync-stats-interval event-collector-batch-count event-collector-batch-bytes enable-old-value"
 )
 _SINK = (
     "protocol transaction-atomicity schema-registry encoder-concurrency terminator date-separator "
     "enable-partition-separator file-index-digit enable-kafka-sink-v2 only-output-updated-columns "
     "delete-only-output-handle-key-columns content-compatible safe-mode advance-timeout-in-sec "
     "send-bootstrap-interval-in-sec send-bootstrap-in-msg-count send-bootstrap-to-all-partition "
-    "send-all-bootstrap-at-start debezium-disable-schema case-sensitive open.output-old-value"
+    "send-all-bootstrap-at-start debezium-disable-schema case-sensitive open.output-old-value debezium.output-old-value "
+    "integrity force-replicate"
 )
 _KAFKA = (
     "partition-num replication-factor kafka-version max-message-bytes compression kafka-client-id auto-create-topic "
@@ -52,6 +57,7 @@ _CODEC = (
     "enable-tidb-extension max-batch-size avro-enable-watermark avro-decimal-handling-mode "
     "avro-bigint-unsigned-handling-mode encoding-format output-row-key"
 )
+_GLUE = "registry-name region access-key secret-access-key token"
 _LARGE = "large-message-handle-option large-message-handle-compression claim-check-storage-uri claim-check-raw-value"
 
 KEYS = frozenset(
@@ -62,9 +68,18 @@ KEYS = frozenset(
         ("sink.kafka-config.", _KAFKA),
         ("sink.kafka-config.codec-config.", _CODEC),
         ("sink.kafka-config.large-message-handle.", _LARGE),
+        ("sink.kafka-config.glue-schema-registry-config.", _GLUE),
     )
     for name in names.split()
 )
+
+_OF_RULES = {
+    "sink.dispatchers": frozenset(
+        ("matcher", "dispatcher", "partition", "index", "columns", "topic", "target-schema", "target-table")
+    ),
+    "sink.column-selectors": frozenset(("matcher", "columns")),
+}
+"""Keys of each table in an array of tables."""
 
 
 def unknown_keys(toml: Mapping[str, Any], path: str = "") -> Iterator[str]:
@@ -73,7 +88,11 @@ def unknown_keys(toml: Mapping[str, Any], path: str = "") -> Iterator[str]:
         here = f"{path}.{name}" if path else name
         if here in _SECTIONS or here in KEYS:
             continue
-        if isinstance(value, Mapping):
+        if here in _OF_RULES and isinstance(value, list):
+            for at, rule in enumerate(value):
+                names = rule if isinstance(rule, Mapping) else ()
+                yield from (f"{here}[{at}].{key}" for key in names if key not in _OF_RULES[here])
+        elif isinstance(value, Mapping):
             yield from unknown_keys(value, here)
         else:
             yield here

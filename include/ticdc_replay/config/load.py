@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.config.kafka_access import KafkaAccess
 from ticdc_replay.config.pipeline import ChangefeedSection, Pipeline
 from ticdc_replay.config.secrets import refuse_secrets
-from ticdc_replay.config.sink_uri import from_sink_uri
+from ticdc_replay.config.sink_uri import ParsedChangefeed, from_info, from_sink_uri
 from ticdc_replay.config.yaml_file import read_yaml
 from ticdc_replay.domain.errors import ConfigError
 
@@ -21,6 +22,14 @@ class LoadedPipeline(NamedTuple):
     changefeed: Changefeed
     path: Path
     warnings: tuple[str, ...]
+    access: KafkaAccess
+    """How TiCDC reaches the brokers, as fields of the Kafka connection."""
+    registry: str | None = None
+    """What the changefeed's configuration calls its schema registry."""
+    start_ts: int | None = None
+    """The changefeed's start-ts (TSO), where it is declared."""
+    target_ts: int | None = None
+    """The changefeed's target-ts (TSO), where it is declared: nothing that committed later was sent."""
 
 
 def load_pipeline(path: str | Path) -> LoadedPipeline:
@@ -36,31 +45,56 @@ def load_pipeline(path: str | Path) -> LoadedPipeline:
         pipeline = Pipeline.model_validate(document)
     except ValidationError as error:
         raise _explained(error, document, path) from None
-    toml_text, toml_where = _toml(pipeline.changefeed, path)
-    parsed = from_sink_uri(
-        pipeline.changefeed.sink_uri,
+    parsed = _parsed_changefeed(pipeline.changefeed, path)
+    _check_claim_check(pipeline, parsed.changefeed, path)
+    declared = pipeline.changefeed
+    return LoadedPipeline(
+        pipeline,
+        parsed.changefeed,
+        path,
+        parsed.warnings,
+        parsed.access,
+        parsed.registry,
+        parsed.start_ts if declared.start_ts is None else declared.start_ts,
+        parsed.target_ts if declared.target_ts is None else declared.target_ts,
+    )
+
+
+def _parsed_changefeed(section: ChangefeedSection, path: Path) -> ParsedChangefeed:
+    if section.info is not None:
+        text, where = section.info, f"{path}: changefeed.info"
+        if "{" not in text:
+            where = str(path.parent / text.strip())
+            text = _read(path.parent / text.strip(), f"{path}: changefeed.info")
+        return from_info(text, section.timezone, where, section.schema_registry)
+    assert section.sink_uri is not None
+    toml_text, toml_where = _toml(section, path)
+    return from_sink_uri(
+        section.sink_uri,
         toml_text,
-        pipeline.changefeed.timezone,
+        section.timezone,
         where=f"{path}: changefeed.sink_uri",
         toml_where=toml_where,
+        schema_registry=section.schema_registry,
     )
-    _check_claim_check(pipeline, parsed.changefeed, path)
-    return LoadedPipeline(pipeline, parsed.changefeed, path, parsed.warnings)
 
 
 def _toml(section: ChangefeedSection, path: Path) -> tuple[str, str]:
     if section.config_file is None:
         return section.config or "", f"{path}: changefeed.config"
     toml_path = path.parent / section.config_file
+    return _read(toml_path, f"{path}: changefeed.config_file"), str(toml_path)
+
+
+def _read(file: Path, where: str) -> str:
     try:
-        return toml_path.read_text(encoding="utf-8"), str(toml_path)
+        return file.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(
-            f"{path}: changefeed.config_file: {toml_path} cannot be read: {error.strerror}; "
-            "the path is relative to the pipeline's file"
+            f"{where}: {file} cannot be read: {error.strerror}; the path is relative to the pipeline's file"
         ) from None
     except UnicodeDecodeError:
-        raise ConfigError(f"{path}: changefeed.config_file: {toml_path} is not UTF-8 text") from None
+        raise ConfigError(f"{where}: {file} is not UTF-8 text") from None
 
 
 def _check_claim_check(pipeline: Pipeline, changefeed: Changefeed, path: Path) -> None:

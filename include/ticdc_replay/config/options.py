@@ -1,7 +1,6 @@
 """Typed look-up of a changefeed's options in its sink-uri and its TOML, the sink-uri first, as TiCDC does."""
 
 import re
-import tomllib
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
@@ -15,6 +14,12 @@ Default = TypeVar("Default", int, None)
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 _NUMBER = re.compile(r"[+-]?\d+")
+_MASKED = re.compile(r"x{5}|\*{6}")
+
+
+def is_masked(value: object) -> bool:
+    """Whether TiCDC printed *value* in place of a secret, or of what its name made look like one (``output-row-key``)."""
+    return isinstance(value, str) and _MASKED.fullmatch(value) is not None
 
 
 class _Found(NamedTuple):
@@ -27,10 +32,10 @@ class _Found(NamedTuple):
 class Options:
     """Options of one changefeed. Every error names the file, the parameter or TOML key, and what is allowed.
 
-    *where* and *toml_where* are what errors call the places of sink-uri and TOML. Raises ConfigError for malformed TOML.
+    *toml* is the document, with TOML's names. *where* and *toml_where* are what errors call the places of sink-uri and TOML.
     """
 
-    def __init__(self, query: str, where: str, toml_text: str, toml_where: str) -> None:
+    def __init__(self, query: str, where: str, toml: Mapping[str, Any], toml_where: str) -> None:
         pairs = parse_qsl(query, keep_blank_values=True)
         self.parameters: dict[str, str] = {}
         self.repeated: list[str] = []
@@ -40,10 +45,7 @@ class Options:
                 self.repeated.append(name)
             else:
                 self.parameters[name] = value
-        try:
-            self.toml: dict[str, Any] = tomllib.loads(toml_text)
-        except tomllib.TOMLDecodeError as error:
-            raise ConfigError(f"{toml_where}: not valid TOML: {error}") from None
+        self.toml = toml
         self._where = where
         self._toml_where = toml_where
 
@@ -93,6 +95,15 @@ class Options:
             raise ConfigError(f"{found.place}: must be a text")
         return found.value
 
+    def texts(self, *, key: str) -> tuple[str, ...]:
+        """An array of texts, empty where there is none."""
+        value = self._in_toml(key)
+        if value is None:
+            return ()
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise ConfigError(f"{self.place(key)}: must be an array of texts")
+        return tuple(value)
+
     def tables(self, key: str) -> list[Mapping[str, Any]]:
         """The array of TOML tables at *key*, empty where there is none."""
         value = self._in_toml(key)
@@ -120,12 +131,13 @@ class Options:
         return f"{self._where}: parameter {parameter}"
 
     def _find(self, parameter: str | None, key: str | None) -> _Found | None:
-        """The value and its place; an empty value counts as absent."""
-        if parameter is not None and self.parameters.get(parameter, "") != "":
+        """The value and its place; an empty or masked value counts as absent."""
+        value = "" if parameter is None else self.parameters.get(parameter, "")
+        if parameter is not None and value != "" and not is_masked(value):
             return _Found(self.parameters[parameter], self.parameter_place(parameter), in_uri=True)
         if key is not None:
             value = self._in_toml(key)
-            if value is not None and value != "":
+            if value is not None and value != "" and not is_masked(value):
                 return _Found(value, self.place(key), in_uri=False)
         return None
 

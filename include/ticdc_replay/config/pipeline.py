@@ -20,7 +20,14 @@ class Section(BaseModel):
 class ChangefeedSection(Section):
     """The changefeed, as its owner created it."""
 
-    sink_uri: str = Field(description="The --sink-uri of `cdc cli changefeed create`, without any secret")
+    sink_uri: str | None = Field(
+        None, description="The --sink-uri of `cdc cli changefeed create`, without any secret; or give `info`"
+    )
+    info: str | None = Field(
+        None,
+        description="In place of `sink_uri` and `config`: the JSON that `cdc cli changefeed query` prints, inline or by path "
+        "relative to this file",
+    )
     config: str | None = Field(None, description="The changefeed's TOML, inline")
     config_file: Path | None = Field(None, description="The changefeed's TOML, by path relative to this file")
     timezone: Zone = Field(
@@ -31,6 +38,25 @@ class ChangefeedSection(Section):
         None,
         description="The changefeed's --start-ts (TSO): windows after it are proven where Kafka alone can't show that it ran",
     )
+    target_ts: Tso | None = Field(
+        None, description="The changefeed's --target-ts (TSO): nothing that committed later was sent"
+    )
+    schema_registry: str | None = Field(
+        None, description="The changefeed's --schema-registry; the address that is used stands in the connection"
+    )
+    retired_topics: dict[str, Tso | None] = Field(
+        {},
+        description="Topics that look like the changefeed's but get no resolved-ts: with the TSO after which it sent nothing "
+        "there, or null for a topic of another program, which is not read",
+    )
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.sink_uri is None) == (self.info is None):
+            raise ValueError("give the changefeed by `sink_uri` or by `info`, and not by both")
+        if self.info is not None and not (self.config is None and self.config_file is None):
+            raise ValueError("`info` holds the whole configuration: leave out `config` and `config_file`")
+        return self
 
     @model_validator(mode="after")
     def _one_config(self) -> Self:

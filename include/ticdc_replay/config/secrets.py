@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from ticdc_replay.config.options import is_masked
 from ticdc_replay.domain.errors import ConfigError, SecretInConfigError
 
 _SECRET_NAME = re.compile(
@@ -63,7 +64,7 @@ def refuse_secret_in_uri(uri: str, where: str) -> None:
     except ValueError as error:
         raise ConfigError(f"{where}: malformed URI: {error}") from None
     user, at, _ = parts.netloc.rpartition("@")
-    if at and ":" in user:
+    if at and ":" in user and not is_masked(user.partition(":")[2]):
         raise SecretInConfigError(
             f"{where}: the URI holds a password; remove user and password from it "
             "and put them into login and password of the Airflow connection"
@@ -73,7 +74,7 @@ def refuse_secret_in_uri(uri: str, where: str) -> None:
 
 
 def _refuse_secret(name: str, value: object, where: str) -> None:
-    if value is None or value == "":
+    if value is None or value == "" or is_masked(value):
         return
     if is_secret_name(name) or (isinstance(value, str) and _PRIVATE_KEY.search(value)):
         home = _HOMES.get(_plain(name), _ANY_HOME)

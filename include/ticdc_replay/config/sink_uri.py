@@ -1,13 +1,17 @@
 """A changefeed's sink-uri and TOML, as given to ``cdc cli changefeed create``, turned into what a reader needs to know."""
 
+import tomllib
+from collections.abc import Mapping
 from typing import Any, NamedTuple, get_args
 from urllib.parse import unquote, urlsplit, urlunsplit
 from zoneinfo import ZoneInfo
 
 from ticdc_replay.config import known_options
 from ticdc_replay.config.changefeed import Changefeed, Compression, EncodingFormat, LargeMessageOption, SchemaRegistry
-from ticdc_replay.config.dispatchers import partition_dispatcher
-from ticdc_replay.config.options import Options
+from ticdc_replay.config.changefeed_info import parse_info
+from ticdc_replay.config.dispatchers import dispatch_of
+from ticdc_replay.config.kafka_access import KafkaAccess, kafka_access
+from ticdc_replay.config.options import Options, is_masked
 from ticdc_replay.config.secrets import refuse_secret_in_uri, refuse_secrets
 from ticdc_replay.domain.errors import ConfigError
 
@@ -25,6 +29,8 @@ _PROTOCOLS = {
 """Names in ``protocol=`` and what they mean. Which of them can be decoded is for the codecs to say."""
 
 _LARGE = "sink.kafka-config.large-message-handle"
+_GLUE = "sink.kafka-config.glue-schema-registry-config"
+_ANY_NUMBER = -(1 << 63)
 _REQUIRED_ACKS = (-1, 0, 1)
 # What TiCDC uses where nothing is configured.
 _MAX_MESSAGE_BYTES = 10 * 1024 * 1024
@@ -36,22 +42,57 @@ class ParsedChangefeed(NamedTuple):
 
     changefeed: Changefeed
     warnings: tuple[str, ...]
+    access: KafkaAccess
+    """How TiCDC reaches the brokers, as fields of the Kafka connection."""
+    registry: str | None
+    """What the configuration calls the schema registry: an address for Confluent's, a name and region for Glue's."""
+    start_ts: int | None = None
+    """The changefeed's start-ts (TSO), where the configuration tells it."""
+    target_ts: int | None = None
 
 
 def from_sink_uri(
-    sink_uri: str, toml_text: str, timezone: str, where: str, toml_where: str | None = None
+    sink_uri: str,
+    toml_text: str,
+    timezone: str,
+    where: str,
+    toml_where: str | None = None,
+    schema_registry: str | None = None,
 ) -> ParsedChangefeed:
     """The changefeed that *sink_uri* and *toml_text* (may be empty) configure; the sink-uri wins where both say something.
 
-    *timezone* is the IANA zone of the TiCDC server. *where* and *toml_where* are what messages call the two places. Options
-    that TiCDC does not know become warnings. Raises SecretInConfigError for a secret in either, ConfigError for a value that
-    is not allowed, a combination that TiCDC refuses, or a topic rule.
+    *timezone* is the IANA zone of the TiCDC server, *schema_registry* the flag of that name, which wins over the TOML. *where*
+    and *toml_where* are what messages call the two places. Options that TiCDC does not know become warnings. Raises
+    SecretInConfigError for a secret in either, ConfigError for a value that is not allowed or a combination that TiCDC refuses.
     """
     toml_where = toml_where or f"{where} (TOML)"
+    try:
+        toml = tomllib.loads(toml_text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{toml_where}: not valid TOML: {error}") from None
+    return _parsed(sink_uri, toml, timezone, where, toml_where, schema_registry)
+
+
+def from_info(text: str, timezone: str, where: str, schema_registry: str | None = None) -> ParsedChangefeed:
+    """The changefeed whose ``Info``, as ``cdc cli changefeed create`` and ``query`` print it, is *text*.
+
+    Otherwise as ``from_sink_uri``.
+    """
+    info = parse_info(text, where)
+    parsed = _parsed(info.sink_uri, info.toml, timezone, f"{where}: sink_uri", f"{where}: config", schema_registry)
+    return parsed._replace(start_ts=info.start_ts, target_ts=info.target_ts)
+
+
+def _parsed(
+    sink_uri: str, toml: Mapping[str, Any], timezone: str, where: str, toml_where: str, schema_registry: str | None
+) -> ParsedChangefeed:
     refuse_secret_in_uri(sink_uri, where)
     parts = urlsplit(sink_uri.strip())
-    options = Options(parts.query, where, toml_text, toml_where)
-    refuse_secrets(options.toml, toml_where)
+    refuse_secrets(toml, toml_where)
+    if schema_registry is not None:
+        refuse_secret_in_uri(schema_registry, f"{where}: --schema-registry")
+        toml = _with_schema_registry(toml, schema_registry)
+    options = Options(parts.query, where, toml, toml_where)
     if parts.scheme not in _SCHEMES:
         raise ConfigError(f"{where}: scheme {parts.scheme!r} is not allowed; allowed: {', '.join(_SCHEMES)}")
     topic = unquote(parts.path).strip("/")
@@ -59,8 +100,9 @@ def from_sink_uri(
         raise ConfigError(f"{where}: the path must name the default topic, as in kafka://broker:9092/topic?protocol=…")
     _check_zone(timezone, where)
 
+    protocol = _protocol(options)
     changefeed = Changefeed(
-        protocol=_protocol(options),
+        protocol=protocol,
         topic=topic,
         timezone=timezone,
         partition_num=options.number(None, parameter="partition-num", key="sink.kafka-config.partition-num"),
@@ -79,11 +121,13 @@ def from_sink_uri(
         output_raw_change_event=options.flag(False, key="sink.kafka-config.output-raw-change-event"),
         delete_only_output_handle_key_columns=options.flag(False, key="sink.delete-only-output-handle-key-columns"),
         force_replicate=options.flag(False, key="force-replicate"),
-        dispatcher=partition_dispatcher(options, topic),
+        dispatch=dispatch_of(options, protocol),
+        table_across_nodes=options.flag(False, key="scheduler.enable-table-across-nodes"),
         **_protocol_options(options),
     )
     _check_combinations(changefeed, options)
-    return ParsedChangefeed(changefeed, tuple(_warnings(options, where, toml_where)))
+    warnings = _warnings(options, changefeed, where, toml_where)
+    return ParsedChangefeed(changefeed, tuple(warnings), kafka_access(options, parts), _registry_name(options))
 
 
 def _protocol_options(options: Options) -> dict[str, Any]:
@@ -119,16 +163,36 @@ def _protocol_options(options: Options) -> dict[str, Any]:
         "row_checksum": options.choice("none", ("none", "correctness"), key="integrity.integrity-check-level")
         == "correctness",
         "send_bootstrap_to_all_partition": options.flag(True, key="sink.send-bootstrap-to-all-partition"),
+        "send_bootstrap_interval_in_sec": options.number(
+            120, key="sink.send-bootstrap-interval-in-sec", minimum=_ANY_NUMBER
+        ),
+        "send_bootstrap_in_msg_count": options.number(
+            10_000, key="sink.send-bootstrap-in-msg-count", minimum=_ANY_NUMBER
+        ),
     }
 
 
 def _schema_registry(options: Options) -> SchemaRegistry | None:
     """Whose framing Avro has. The registry's address is the connection's business."""
-    if options.section("sink.kafka-config.glue-schema-registry-config"):
-        return "glue"
-    if options.text(parameter="schema-registry", key="sink.schema-registry"):
-        return "confluent"
-    return None
+    glue = bool(options.section(_GLUE))
+    if options.text(parameter="schema-registry", key="sink.schema-registry") is None:
+        return "glue" if glue else None
+    if glue:
+        raise ConfigError(f"{options.place(_GLUE)}: TiCDC refuses it together with schema-registry")
+    return "confluent"
+
+
+def _registry_name(options: Options) -> str | None:
+    if options.section(_GLUE):
+        name, region = (options.text(key=f"{_GLUE}.{member}") for member in ("registry-name", "region"))
+        return f"{name or 'default-registry'} in {region or 'the default region'}"
+    return options.text(parameter="schema-registry", key="sink.schema-registry")
+
+
+def _with_schema_registry(toml: Mapping[str, Any], address: str) -> Mapping[str, Any]:
+    """*toml* as the flag ``--schema-registry`` changes it."""
+    sink = toml.get("sink", {})
+    return {**toml, "sink": {**sink, "schema-registry": address}} if isinstance(sink, Mapping) else toml
 
 
 def _protocol(options: Options) -> str:
@@ -180,6 +244,8 @@ def _check_combinations(changefeed: Changefeed, options: Options) -> None:
         raise ConfigError(
             f"{options.place('force-replicate')}: TiCDC refuses it with delete-only-output-handle-key-columns"
         )
+    if changefeed.row_checksum and changefeed.dispatch.selectors:
+        raise ConfigError(f"{options.place('sink.column-selectors')}: TiCDC refuses them with the integrity check")
 
 
 def _check_zone(timezone: str, where: str) -> None:
@@ -189,11 +255,29 @@ def _check_zone(timezone: str, where: str) -> None:
         raise ConfigError(f"{where}: timezone {timezone!r} is not an IANA zone such as UTC or Asia/Shanghai") from None
 
 
-def _warnings(options: Options, where: str, toml_where: str) -> list[str]:
+def _warnings(options: Options, changefeed: Changefeed, where: str, toml_where: str) -> list[str]:
     unknown = sorted(set(options.parameters) - known_options.PARAMETERS)
     found = [f"{where}: parameter {name} is unknown to TiCDC and ignored" for name in unknown]
     found += [f"{where}: parameter {name} stands more than once; the first counts" for name in options.repeated]
     found += [
+        f"{where}: parameter {name} was masked by TiCDC, so its default counts here; write its value if it is another"
+        for name, value in options.parameters.items()
+        if is_masked(value) and name in known_options.PARAMETERS and name not in known_options.NOT_FOR_READERS
+    ]
+    found += [
         f"{toml_where}: {key} is unknown to TiCDC and ignored" for key in known_options.unknown_keys(options.toml)
     ]
+    no_old_values = (
+        not changefeed.output_old_value
+        if changefeed.protocol == "open-protocol"
+        else (
+            changefeed.protocol == "avro"
+            or (changefeed.protocol == "debezium" and not changefeed.debezium_output_old_value)
+        )
+    )
+    if changefeed.output_raw_change_event and no_old_values:
+        found.append(
+            f"{toml_where}: output-raw-change-event without old values: an UPDATE that changes a row's key does not tell the old "
+            "key, so the old row stays in mirrors"
+        )
     return found

@@ -3,6 +3,7 @@
 import pytest
 
 from ticdc_replay.config.sink_uri import from_sink_uri
+from ticdc_replay.dispatch.rules import Dispatch
 from ticdc_replay.domain.errors import ConfigError, SecretInConfigError
 
 URI = "kafka://broker-1:9092,broker-2:9092/orders?protocol=open-protocol"
@@ -23,7 +24,7 @@ def test_nothing_but_the_protocol_gives_ticdc_s_own_defaults():
     assert (changefeed.max_message_bytes, changefeed.max_batch_size, changefeed.required_acks) == (10485760, 16, -1)
     assert (changefeed.compression, changefeed.large_message, changefeed.claim_check_uri) == ("none", "none", None)
     assert changefeed.output_old_value
-    assert changefeed.dispatcher == "table"
+    assert changefeed.dispatch == Dispatch()
     assert changefeed.partition_num is None
 
 
@@ -160,7 +161,7 @@ def test_a_zone_that_does_not_exist_is_refused():
             "login and password",
         ),
         (
-            URI,
+            "kafka://b/t?protocol=avro",
             '[sink.kafka-config.glue-schema-registry-config]\nregion = "a"\nsecret-access-key = "hunter2"',
             "glue-schema-registry-config.secret-access-key",
             "the password of the Airflow connection",
@@ -201,30 +202,55 @@ def test_unknown_options_are_warnings_and_known_ones_are_not():
     ]
 
 
-@pytest.mark.parametrize(
-    ("rules", "dispatcher"),
-    [
-        ("{matcher=['a.*'], partition='index-value'}", "index-value"),
-        ("{matcher=['a.*'], dispatcher='ts'}, {matcher=['b.*'], partition='table'}", "ts"),
-        ("{matcher=['a.*'], partition='columns', columns=['x']}, {matcher=['b.*'], partition='rowid'}", "columns"),
-        ("{matcher=['a.*'], partition='default'}, {matcher=['b.*'], topic='orders'}", "table"),
-    ],
-)
-def test_of_several_partition_rules_the_least_ordered_counts(rules, dispatcher):
-    assert parse(toml=f"[sink]\ndispatchers = [{rules}]").changefeed.dispatcher == dispatcher
-
-
-def test_a_rule_that_sends_tables_to_another_topic_is_refused_for_now():
-    toml = "[sink]\ndispatchers = [{matcher=['a.*'], partition='ts'}, {matcher=['*.*'], topic='{schema}_{table}'}]"
-    with pytest.raises(ConfigError, match=r"sink\.dispatchers\[1\]\.topic: .* not supported yet"):
-        parse(toml=toml)
-
-
-def test_the_two_names_of_a_partition_rule_exclude_each_other():
-    with pytest.raises(ConfigError, match="exclude each other"):
-        parse(toml="[sink]\ndispatchers = [{matcher=['a.*'], partition='ts', dispatcher='table'}]")
-
-
 def test_equal_configuration_has_one_hash_and_other_configuration_another():
     assert parse().changefeed.hash == parse(URI + "&kafka-version=3.0.0").changefeed.hash
     assert parse().changefeed.hash != parse(timezone="Asia/Tokyo").changefeed.hash
+
+
+def test_the_schema_registry_is_told_by_flag_toml_or_section_and_the_flag_wins():
+    toml = '[sink]\nschema-registry = "http://old:8081"'
+    assert parse(toml=toml).registry == "http://old:8081"
+    parsed = from_sink_uri(URI, toml, "UTC", "shop.yaml", schema_registry="http://new:8081")
+    assert (parsed.registry, parsed.changefeed.schema_registry) == ("http://new:8081", "confluent")
+    glue = '[sink.kafka-config.glue-schema-registry-config]\nregion = "eu-central-1"\nregistry-name = "shop"'
+    parsed = parse("kafka://b/t?protocol=avro", glue)
+    assert (parsed.registry, parsed.changefeed.schema_registry) == ("shop in eu-central-1", "glue")
+    with pytest.raises(ConfigError, match="refuses it together with schema-registry"):
+        parse("kafka://b/t?protocol=avro&schema-registry=http://r:8081", glue)
+
+
+def test_a_secret_in_the_flag_of_the_schema_registry_is_refused():
+    with pytest.raises(SecretInConfigError, match="login and password") as caught:
+        from_sink_uri(URI, "", "UTC", "shop.yaml", schema_registry="http://me:hunter2@registry:8081")
+    assert "hunter2" not in str(caught.value)
+
+
+def test_bootstrap_and_scheduler_settings_are_understood():
+    toml = """
+    [sink]
+    send-bootstrap-interval-in-sec = -1
+    send-bootstrap-in-msg-count = 500
+    send-bootstrap-to-all-partition = false
+    [scheduler]
+    enable-table-across-nodes = true
+    """
+    changefeed = parse("kafka://b/t?protocol=simple", toml).changefeed
+    assert (changefeed.send_bootstrap_interval_in_sec, changefeed.send_bootstrap_in_msg_count) == (-1, 500)
+    assert not changefeed.send_bootstrap_to_all_partition
+    assert changefeed.table_across_nodes
+
+
+def test_raw_changes_without_old_values_are_a_warning():
+    toml = "[sink.open]\noutput-old-value = false\n[sink.kafka-config]\noutput-raw-change-event = true"
+    (warning,) = parse(toml=toml).warnings
+    assert "the old row stays in mirrors" in warning
+    assert parse(toml="[sink.kafka-config]\noutput-raw-change-event = true").warnings == ()
+
+
+def test_column_selectors_exclude_the_integrity_check():
+    toml = """
+    integrity.integrity-check-level = "correctness"
+    sink.column-selectors = [{matcher = ["*.*"], columns = ["*", "!secret"]}]
+    """
+    with pytest.raises(ConfigError, match="TiCDC refuses them with the integrity check"):
+        parse(toml=toml)

@@ -1,0 +1,205 @@
+"""Matchers of tables and columns, in the syntax of TiDB's table filter.
+
+``schema.table`` with ``*``, ``?`` and ``[a-z]``, ``/regular expression/`` and quoted names; a pattern with ``!`` before it
+excludes. Of several patterns the last one that matches decides; without any match a table is not meant (TiDB documentation,
+"Table Filter").
+"""
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+import msgspec
+
+from ticdc_replay.domain.errors import ConfigError
+
+_REGEX = re.compile(r"/((?:\\.|[^/])+)/")
+_QUOTED = {'"': re.compile(r'"((?:""|[^"])+)"'), "`": re.compile(r"`((?:``|[^`])+)`")}
+_CLASS = re.compile(r"\[(!?)((?:\\[^0-9a-zA-Z]|[^\\\]])+)\]")
+_PLAIN = re.compile(r"[0-9A-Za-z$_\u0080-\U0010ffff]")
+_UNSAFE_IN_TOPICS = re.compile(r"[^a-zA-Z0-9._\-]")
+
+
+class TableFilter(msgspec.Struct, frozen=True):
+    """Which tables a rule is for. ``patterns`` as they stand in the ``matcher`` of the rule."""
+
+    patterns: tuple[str, ...] = ("*.*",)
+    case_sensitive: bool = False
+
+    def check(self, where: str) -> None:
+        """Raise ConfigError, which names *where*, for a pattern that TiCDC refuses."""
+        for pattern in self.patterns:
+            try:
+                _parsed((pattern,), self.case_sensitive)
+            except ValueError as error:
+                raise ConfigError(f"{where}: {pattern!r}: {error}") from None
+
+    def matches(self, schema: str, table: str) -> bool:
+        """Whether the filter means the table of these names, in the upstream's spelling."""
+        for pattern in reversed(_parsed(self.patterns, self.case_sensitive)):
+            if pattern.schema.exact(schema) and pattern.table.exact(table):
+                return pattern.positive
+        return False
+
+    def may_match(self, schema: str | None, table: str | None) -> bool:
+        """Whether the filter may mean a table whose names look like this in a topic, where ``_`` may stand for any character.
+
+        None for a name that the topic does not tell. Errs towards yes.
+        """
+        for pattern in reversed(_parsed(self.patterns, self.case_sensitive)):
+            if not (pattern.schema.possible(schema) and pattern.table.possible(table)):
+                continue
+            if pattern.positive:
+                return True
+            certain = schema is not None and table is not None and "_" not in schema + table
+            if certain and pattern.schema.exact(schema or "") and pattern.table.exact(table or ""):
+                return False
+        return False
+
+
+class ColumnFilter(msgspec.Struct, frozen=True):
+    """The columns that a column selector keeps. Letter case never matters."""
+
+    patterns: tuple[str, ...]
+
+    def check(self, where: str) -> None:
+        """Raise ConfigError, which names *where*, for a pattern that TiCDC refuses."""
+        for pattern in self.patterns:
+            try:
+                _parsed_columns((pattern,))
+            except ValueError as error:
+                raise ConfigError(f"{where}: {pattern!r}: {error}") from None
+
+    def keeps(self, column: str) -> bool:
+        """Whether events still have the column called *column*."""
+        for positive, name in reversed(_parsed_columns(self.patterns)):
+            if name.exact(column):
+                return positive
+        return False
+
+
+class _Name(NamedTuple):
+    """The pattern of one name."""
+
+    pattern: re.Pattern[str]
+    in_topic: re.Pattern[str]
+    """Matches at least every form that a matching name may have in a topic."""
+
+    def exact(self, name: str) -> bool:
+        return self.pattern.search(name) is not None
+
+    def possible(self, name: str | None) -> bool:
+        return name is None or self.in_topic.search(name) is not None
+
+
+class _Pattern(NamedTuple):
+    positive: bool
+    schema: _Name
+    table: _Name
+
+
+@lru_cache(maxsize=1024)
+def _parsed(patterns: tuple[str, ...], case_sensitive: bool) -> tuple[_Pattern, ...]:
+    flags = re.NOFLAG if case_sensitive else re.IGNORECASE
+    found = []
+    for pattern in patterns:
+        text, positive = _sign(pattern)
+        if not text:
+            continue
+        schema, rest = _name(text, flags, ends_at_dot=True)
+        if not rest.startswith("."):
+            raise ValueError("must be of the form schema.table")
+        table, rest = _name(rest[1:], flags, ends_at_dot=True)
+        if rest:
+            raise ValueError(f"{rest!r} is too much after schema.table; quote names with special characters: `a.b`")
+        found.append(_Pattern(positive, schema, table))
+    return tuple(found)
+
+
+@lru_cache(maxsize=1024)
+def _parsed_columns(patterns: tuple[str, ...]) -> tuple[tuple[bool, _Name], ...]:
+    found = []
+    for pattern in patterns:
+        text, positive = _sign(pattern)
+        if not text:
+            continue
+        name, rest = _name(text, re.IGNORECASE, ends_at_dot=False)
+        if rest:
+            raise ValueError(f"{rest!r} is too much after the name of a column")
+        found.append((positive, name))
+    return tuple(found)
+
+
+def _sign(pattern: str) -> tuple[str, bool]:
+    """The pattern without its sign; empty for a comment."""
+    text = pattern.strip(" \t")
+    if text.startswith("#"):
+        return "", True
+    if text.startswith("@"):
+        raise ValueError("a file on TiCDC's machine can't be read here; write its patterns in place of it")
+    return text.removeprefix("!"), not text.startswith("!")
+
+
+def _name(text: str, flags: re.RegexFlag, *, ends_at_dot: bool) -> tuple[_Name, str]:
+    """The pattern of a name at the start of *text*, and what follows it."""
+    if not text:
+        raise ValueError("must be of the form schema.table")
+    if text[0] == "/":
+        match = _REGEX.match(text)
+        if match is None:
+            raise ValueError("the regular expression has no end; write /…/")
+        return _Name(_compiled(match[1], flags), _compiled("", flags)), text[match.end() :]
+    if text[0] in _QUOTED:
+        quoted = _QUOTED[text[0]].match(text)
+        if quoted is None:
+            raise ValueError(f"the quoted name has no end; write {text[0]}…{text[0]}")
+        name = quoted[1].replace(text[0] * 2, text[0])
+        return _Name(_whole(re.escape(name), flags), _whole(_in_topic(name), flags)), text[quoted.end() :]
+    return _wildcard(text, flags, ends_at_dot=ends_at_dot)
+
+
+def _wildcard(text: str, flags: re.RegexFlag, *, ends_at_dot: bool) -> tuple[_Name, str]:
+    exact, possible, at = "", "", 0
+    while at < len(text):
+        char = text[at]
+        if char == "." and ends_at_dot:
+            break
+        if char in "*?":
+            piece = possible_piece = ".*" if char == "*" else "."
+        elif char == "[":
+            match = _CLASS.match(text, at)
+            if match is None:
+                raise ValueError("the class of characters has no end; write [a-z] or [!a-z]")
+            piece, possible_piece = f"[{'^' if match[1] else ''}{_class_body(match[2])}]", "."
+            at = match.end() - 1
+        elif char == "\\":
+            at += 1
+            if at == len(text) or (text[at].isascii() and text[at].isalnum()):
+                raise ValueError("a backslash must stand before a special character")
+            piece, possible_piece = re.escape(text[at]), _in_topic(text[at])
+        elif _PLAIN.match(char):
+            piece, possible_piece = re.escape(char), _in_topic(char)
+        else:
+            raise ValueError(f"{char!r} must stand in quotes: `a{char}b`")
+        exact, possible, at = exact + piece, possible + possible_piece, at + 1
+    return _Name(_whole(exact, flags), _whole(possible, flags)), text[at:]
+
+
+def _class_body(body: str) -> str:
+    """A class of Go's regular expressions as one of Python's, where ``^``, ``[`` and pairs of ``&|~`` mean more."""
+    return re.sub(r"(?<!\\)([\[&|~^])", r"\\\1", body)
+
+
+def _in_topic(name: str) -> str:
+    return re.escape(_UNSAFE_IN_TOPICS.sub("_", name))
+
+
+def _whole(pattern: str, flags: re.RegexFlag) -> re.Pattern[str]:
+    return _compiled(rf"\A(?:{pattern})\Z", flags | re.DOTALL)
+
+
+def _compiled(pattern: str, flags: re.RegexFlag) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern, flags)
+    except re.error as error:
+        raise ValueError(f"not a regular expression: {error}") from None

@@ -1,0 +1,73 @@
+"""Which topics a changefeed's tables may be in."""
+
+import pytest
+
+from ticdc_replay.dispatch.rules import Dispatch, Rule, SourceTable
+from ticdc_replay.dispatch.table_filter import TableFilter
+from ticdc_replay.dispatch.topic_expression import TopicExpression
+
+
+def rule(matcher, topic=None, **members):
+    return Rule(TableFilter(tuple(matcher)), topic=TopicExpression(topic) if topic else None, **members)
+
+
+BY_TABLE = Dispatch((rule(["shop.*", "!shop.log"], "cdc_{schema}_{table}"), rule(["audit.*"], "audit")))
+EXISTING = ["cdc_shop_orders", "cdc_shop_log", "cdc_hr_people", "audit", "orders", "__consumer_offsets", "cdc_shop_"]
+
+
+def test_topics_of_the_rules_are_told_from_others():
+    # cdc_shop_log could be of a table whose name is `log` for Kafka only; here the exclusion is exact, and no name is lost.
+    assert BY_TABLE.topics_among(EXISTING) == ["audit", "cdc_shop_orders"]
+
+
+def test_only_topics_that_may_hold_a_wanted_table_are_needed():
+    assert BY_TABLE.topics_among(EXISTING, ["shop.*"]) == ["audit", "cdc_shop_orders"]
+    assert BY_TABLE.topics_among(["cdc_shop_a", "cdc_shop_b"], ["SHOP.A"]) == ["cdc_shop_a"]
+    assert BY_TABLE.topics_among(["cdc_shop_a_b"], ["shop.a b"]) == ["cdc_shop_a_b"]
+
+
+def test_an_internal_topic_is_never_one_of_a_changefeed():
+    assert Dispatch((rule(["*.*"], "{schema}_{table}"),)).topics_among(["__consumer_offsets"]) == []
+
+
+def test_fixed_topics_are_known_without_asking_kafka():
+    assert BY_TABLE.fixed_topics() == ("audit",)
+
+
+def test_routed_names_lead_back_to_the_source():
+    dispatch = Dispatch(
+        (
+            rule(["shop.*"], "t_{schema}", target_schema="{schema}_bak"),
+            rule(["a.*"], target_schema="merged"),
+            rule(["b.*"], target_schema="merged"),
+            rule(["x.orders"], "x", target_table="{table}_new"),
+        )
+    )
+    assert dispatch.routed(SourceTable("shop", "orders")) == ("shop_bak", "orders")
+    assert dispatch.source_of("shop_bak", "orders") == SourceTable("shop", "orders")
+    assert dispatch.topic_of("shop_bak", "orders", "main") == "t_shop"
+    assert dispatch.topic_of("x", "orders_new", "main") == "x"
+    assert dispatch.topic_of("merged", "orders", "main") is None, "of a or of b"
+    assert dispatch.scatters("merged", "orders", raw_changes=False) is False
+
+
+def test_a_name_with_braces_is_a_name():
+    dispatch = Dispatch((rule(["*.*"], target_schema="{schema}_x"),))
+    assert dispatch.routed(SourceTable("{table}", "t")) == ("{table}_x", "t")
+
+
+@pytest.mark.parametrize(
+    ("members", "raw_changes", "scatters"),
+    [
+        ({"partition": "table"}, True, False),
+        ({"partition": "index-value"}, False, False),
+        ({"partition": "index-value"}, True, True),
+        ({"partition": "index-value", "index": "u"}, False, True),
+        ({"partition": "columns", "columns": ("id",)}, False, True),
+        ({"partition": "ts"}, False, True),
+    ],
+)
+def test_whether_versions_of_a_row_scatter(members, raw_changes, scatters):
+    dispatch = Dispatch((rule(["shop.*"], **members),))
+    assert dispatch.scatters("shop", "orders", raw_changes=raw_changes) is scatters
+    assert dispatch.scatters("hr", "people", raw_changes=raw_changes) is False
