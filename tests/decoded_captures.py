@@ -10,7 +10,7 @@ from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.decode.assembly import assemble
 from ticdc_replay.decode.deduplicate import find_surplus, rewrite
 from ticdc_replay.decode.split import SplitDecoder
-from ticdc_replay.decode.tasks import Split
+from ticdc_replay.decode.tasks import Attempt, Split
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.events import DdlEvent
@@ -65,14 +65,14 @@ class DecodedCapture:
         results = []
         for number in range(self._splits):
             split = Split(number, OffsetRange("topic", 0, 0, 1))
-            decoder = SplitDecoder(split, job, window, self.history, Connections())
+            decoder = SplitDecoder(split, Attempt("attempt"), job, window, self.history, Connections())
             decoder.add(self._part(number))
             results.append(decoder.finish(buckets=1))
         store = open_store(job.artifacts)
         filesystem, base = store.arrow_filesystem()
         root = f"{base}/{job.changelog_root}"
         keys_files = [result.keys_file for result in results if result.keys_file is not None]
-        surplus = find_surplus(filesystem, root, keys_files, 0, 1)
+        surplus = find_surplus(filesystem, root, Attempt("attempt"), keys_files, 0, 1)
         rewritten = [rewrite(filesystem, root, file, [surplus.name]) for file in surplus.files] if surplus else []
         index = assemble(job, manifest, self.history, results, rewritten)
         store.put_once(f"{job.changelog_root}/{INDEX}", canonical.encode(index))

@@ -235,7 +235,7 @@ def test_only_files_of_the_index_are_left(spark: SparkSession, make_context: Mak
     root = changelog_root(index.run_hash)
     left = {entry.name.removeprefix(f"{root}/") for entry in context.artifacts.list(f"{root}/")}
     data = {file.name for table in index.tables for file in table.files}
-    assert left == {*data, *index.reference_files, *index.sparse_index_files, "index.json", "used.json"}
+    assert left == {*data, *index.reference_files, *index.sparse_index_files, "index.json"}
 
 
 def test_every_reference_of_the_range_is_recorded(spark: SparkSession, make_context: MakeContext) -> None:

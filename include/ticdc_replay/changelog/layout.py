@@ -5,12 +5,16 @@ from urllib.parse import quote, unquote
 from ticdc_replay.domain.tables import TableName
 
 INDEX = "index.json"
-USED = "used.json"
 
 
 def changelog_root(run_hash: str) -> str:
     """The folder of the changelog of *run_hash*, below the pipeline's artefacts."""
     return f"runs/{run_hash}"
+
+
+def used_folder(input_hash: str) -> str:
+    """The folder of the records of claim-check objects that runs of *input_hash* used, below the pipeline's artefacts."""
+    return f"used/{input_hash}"
 
 
 def escape(name: str) -> str:

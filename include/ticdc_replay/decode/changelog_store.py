@@ -1,20 +1,22 @@
 """A run's folder in the artefact store: the manifest it comes from, and the changelog it becomes."""
 
+import hashlib
 import logging
+from collections.abc import Callable
 from typing import Any
-
-import pyarrow.parquet as pq
 
 from ticdc_replay.changelog import index as changelog_index
 from ticdc_replay.changelog import layout
 from ticdc_replay.changelog.index import ChangelogIndex
+from ticdc_replay.decode.known_objects import used_objects
+from ticdc_replay.decode.tasks import Attempt
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
-from ticdc_replay.domain.errors import ArtifactCorruptError, ArtifactExistsError, ArtifactNotFoundError
+from ticdc_replay.domain.errors import ArtifactCorruptError, ArtifactNotFoundError
 from ticdc_replay.jobspec import DecodeJob
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.snapshot import manifest as manifests
-from ticdc_replay.snapshot.manifest import Manifest
+from ticdc_replay.snapshot.manifest import Manifest, PinnedFile
 from ticdc_replay.storage import open_store
 from ticdc_replay.storage.base import ObjectStore
 
@@ -53,8 +55,7 @@ class ChangelogStore:
         """The table schemas that were known when the window was pinned."""
         if manifest.schemas is None:
             return SchemaHistory()
-        folder, _, name = manifest.schemas.uri.rpartition("/")
-        content = self._store.get(f"{folder.rpartition('/')[2]}/{name}")
+        content = self._store.get(_name_of(manifest.schemas))
         if canonical.digest(content) != manifest.schemas.sha256:
             raise ArtifactCorruptError(
                 f"{manifest.schemas.uri} does not have the hash in its name; pin the window anew (repin)"
@@ -68,45 +69,71 @@ class ChangelogStore:
         except ArtifactNotFoundError:
             return None
 
-    def commit(self, index: ChangelogIndex) -> ChangelogIndex:
-        """Make the changelog visible; the index that counts: *index*, or that of a run that was faster.
+    def known_objects(self, manifest: Manifest) -> tuple[str, ...]:
+        """Where to read what is known of claim-check objects: the inventory, then what runs of this input used.
 
-        Afterwards the files that are not in it (of failed attempts, of rewritten copies, the keys) are deleted.
+        Paths in the filesystem of ``arrow_root``, for ``known_objects.KnownObjects``. Raises ArtifactCorruptError and
+        ArtifactNotFoundError where the inventory is not what was pinned.
         """
-        self._store.put_once(f"{self.root}/{layout.USED}", canonical.encode(self._used_objects(index)))
+        filesystem, base = self._store.arrow_filesystem()
+        names = [entry.name for entry in self._store.list(f"{layout.used_folder(self._job.input_hash)}/")]
+        if manifest.inventory is not None:
+            inventory = _name_of(manifest.inventory)
+            self._verify(filesystem, f"{base}/{inventory}", manifest.inventory)
+            names.insert(0, inventory)
+        return tuple(f"{base}/{name}" for name in names)
+
+    def complete(self, attempt: Attempt, decode: Callable[[], ChangelogIndex]) -> ChangelogIndex:
+        """Make what *decode* writes the changelog; the index that counts: of this attempt, or of one that was faster.
+
+        Several attempts may run at a time, such as a retry beside a driver that was taken for dead. The first to put its index
+        wins. It deletes what is not in it: the keys, what was written anew, and the files of all other attempts, which may then
+        fail at any point; so an attempt that fails where an index is there gives way to it. Raises what *decode* raises where
+        there is no index.
+        """
         try:
+            index = decode()
+            self._record_used(index)
             self._store.put_once(f"{self.root}/{layout.INDEX}", canonical.encode(index))
-        except ArtifactExistsError:
-            found = self.index()
-            assert found is not None
-            log.info("another run has completed changelog %s first; its files count", index.run_hash)
-            return found
-        self._delete_leftovers(index)
+        except Exception:
+            winner = self.index()
+            if winner is None:
+                raise
+            log.info("another attempt has completed changelog %s; its files count", self._job.run_hash, exc_info=True)
+            self._delete_leftovers(winner, f"{attempt.id}-")
+            return winner
+        self._delete_leftovers(index, "")
         return index
 
-    def _used_objects(self, index: ChangelogIndex) -> dict[str, list[str]]:
-        """ETag and SHA-256 of every claim-check object whose content is in the changelog, by name."""
-        filesystem, root = self.arrow_root()
-        used: dict[str, list[str]] = {}
-        for name in index.reference_files:
-            table = pq.read_table(
-                f"{root}/{name}",
-                columns=["object_name", "etag", "sha256"],
-                filters=[("status", "=", "used")],
-                filesystem=filesystem,
-                partitioning=None,
-            )
-            for object_name, etag, sha256 in zip(*(column.to_pylist() for column in table.columns), strict=True):
-                before = used.setdefault(object_name, [etag, sha256])
-                if before[1] != sha256:
-                    raise ArtifactCorruptError(
-                        f"claim-check object {object_name} changed while it was read: SHA-256 {before[1]} and {sha256}"
-                    )
-        return used
+    def _record_used(self, index: ChangelogIndex) -> None:
+        """Keep what the claim-check objects of *index* were, by their content: any later run of the input holds to it.
 
-    def _delete_leftovers(self, index: ChangelogIndex) -> None:
+        Put before the index, so that no changelog is without; the record of an attempt that does not win is true as well.
+        """
+        content = used_objects(*self.arrow_root(), index.reference_files)
+        if content is not None:
+            name = f"{layout.used_folder(index.input_hash)}/{canonical.digest(content)}.parquet"
+            self._store.put_once(name, content)
+
+    def _verify(self, filesystem: Any, path: str, pinned: PinnedFile) -> None:
+        try:
+            with filesystem.open_input_stream(path) as stream:
+                digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        except FileNotFoundError:
+            raise ArtifactNotFoundError(f"{pinned.uri} was deleted; pin the window anew (repin)") from None
+        if digest != pinned.sha256:
+            raise ArtifactCorruptError(f"{pinned.uri} does not have the hash in its name; pin the window anew (repin)")
+
+    def _delete_leftovers(self, index: ChangelogIndex, prefix: str) -> None:
+        """Delete the files whose name starts with *prefix* and which are not in *index*."""
         kept = {file.name for table in index.tables for file in table.files}
-        kept |= {*index.quarantine_files, *index.reference_files, *index.sparse_index_files, layout.INDEX, layout.USED}
+        kept |= {*index.quarantine_files, *index.reference_files, *index.sparse_index_files, layout.INDEX}
         for entry in self._store.list(f"{self.root}/"):
-            if entry.name.removeprefix(f"{self.root}/") not in kept:
+            name = entry.name.removeprefix(f"{self.root}/")
+            if name not in kept and name.rpartition("/")[2].startswith(prefix):
                 self._store.delete(entry.name)
+
+
+def _name_of(pinned: PinnedFile) -> str:
+    """The name of *pinned* below the store's root: its folder and its file."""
+    return "/".join(pinned.uri.rsplit("/", 2)[1:])

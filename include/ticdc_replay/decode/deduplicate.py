@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from ticdc_replay.changelog.duplicates import CopyReader, Loser, drop_rows, losers
 from ticdc_replay.changelog.index import DataFile
 from ticdc_replay.changelog.keys import repeated_in_bucket
+from ticdc_replay.decode.tasks import Attempt
 
 _SURPLUS = pa.schema([("file", pa.string()), ("position", pa.int64()), ("conflict", pa.bool_())])
 
@@ -35,7 +36,9 @@ class Rewritten(msgspec.Struct, frozen=True):
     """For a quarantine file: the reasons of the entries that left."""
 
 
-def find_surplus(filesystem: Any, root: str, keys_files: Sequence[str], number: int, buckets: int) -> Surplus | None:
+def find_surplus(
+    filesystem: Any, root: str, attempt: Attempt, keys_files: Sequence[str], number: int, buckets: int
+) -> Surplus | None:
     """The surplus copies among the keys of bucket *number*, written beside the changelog; None where there are none."""
     reader = CopyReader(filesystem, root)
     found: list[Loser] = []
@@ -44,7 +47,7 @@ def find_surplus(filesystem: Any, root: str, keys_files: Sequence[str], number: 
     if not found:
         return None
     found.sort()
-    name = f"surplus/{number:03d}-{uuid4().hex[:12]}.parquet"
+    name = f"surplus/{attempt.id}-{number:03d}-{uuid4().hex[:12]}.parquet"
     columns = [pa.array(column, field.type) for column, field in zip(zip(*found, strict=True), _SURPLUS, strict=True)]
     filesystem.create_dir(f"{root}/surplus", recursive=True)
     pq.write_table(pa.Table.from_arrays(columns, schema=_SURPLUS), f"{root}/{name}", filesystem=filesystem)

@@ -14,9 +14,10 @@ from ticdc_replay.changelog.writer import ChangelogWriter, Located
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.decode.collector import no_cycle_search
 from ticdc_replay.decode.filter import TableFilter
+from ticdc_replay.decode.known_objects import KnownObjects
 from ticdc_replay.decode.quarantine import Quarantine, about_row
 from ticdc_replay.decode.sparse_index import SparseIndex
-from ticdc_replay.decode.tasks import Split, SplitResult, VersionFile
+from ticdc_replay.decode.tasks import Attempt, Split, SplitResult, VersionFile
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.events import (
     BootstrapEvent,
@@ -49,13 +50,19 @@ BATCH_BYTES = 64 * 1024 * 1024
 
 
 def decode_split(
-    split: Split, job: DecodeJob, window: Window, history: SchemaHistory, connections: Connections, buckets: int
+    split: Split,
+    attempt: Attempt,
+    job: DecodeJob,
+    window: Window,
+    history: SchemaHistory,
+    connections: Connections,
+    buckets: int,
 ) -> SplitResult:
     """Read the range of *split*, decode it and write its files below the changelog's root, the keys in *buckets* buckets.
 
     Raises TransientError when Kafka or a store is away, ExpiredRangeError when retention has passed the range.
     """
-    decoder = SplitDecoder(split, job, window, history, connections)
+    decoder = SplitDecoder(split, attempt, job, window, history, connections)
     settings = KafkaSettings.from_connection(connections[job.kafka_connection])
     with no_cycle_search():
         for messages in read_range(settings, split.range):
@@ -67,12 +74,18 @@ class SplitDecoder:
     """The state of one split while it is decoded."""
 
     def __init__(
-        self, split: Split, job: DecodeJob, window: Window, history: SchemaHistory, connections: Connections
+        self,
+        split: Split,
+        attempt: Attempt,
+        job: DecodeJob,
+        window: Window,
+        history: SchemaHistory,
+        connections: Connections,
     ) -> None:
         artifacts = open_store(job.artifacts, connections.get(job.artifacts_connection))
         filesystem, base = artifacts.arrow_filesystem()
         root = f"{base}/{job.changelog_root}"
-        stem = f"{split.number:05d}-{uuid4().hex[:12]}"
+        stem = f"{attempt.id}-{split.number:05d}-{uuid4().hex[:12]}"
         self._split = split
         self._window = window
         self._filter = TableFilter(job.tables)
@@ -91,6 +104,7 @@ class SplitDecoder:
             SideFile(filesystem, root, f"sparse_index/{stem}.parquet", side_files.SPARSE_INDEX)
         )
         self._writer = ChangelogWriter(filesystem, root, stem, history, job.changefeed.timezone, job.limits.file_rows)
+        self._known_objects = KnownObjects(filesystem, attempt.known_objects)
         self._resolver: ClaimCheckResolver | None = None
         if job.changefeed.claim_check_uri is not None:
             self._resolver = ClaimCheckResolver(
@@ -247,7 +261,7 @@ class SplitDecoder:
                 Fetched.failed("claim_check_store_unknown", "the changefeed names no claim-check store")
                 for _ in count()
             )
-        return self._resolver.fetch(names)
+        return self._resolver.fetch(names, self._known_objects.among(names))
 
     def _resolve(self, message: RawMessage, row: RowEvent, reference: Reference, fetched: Fetched) -> RowEvent | None:
         content = fetched.content

@@ -19,6 +19,14 @@ class Split(msgspec.Struct, frozen=True):
     range: OffsetRange
 
 
+class Attempt(msgspec.Struct, frozen=True):
+    """One go at a decode, of which several may run at a time. ``id`` begins the name of every file that it writes."""
+
+    id: str
+    known_objects: tuple[str, ...] = ()
+    """Where to read what is known of claim-check objects; see ``known_objects.KnownObjects``."""
+
+
 class VersionFile(msgspec.Struct, frozen=True):
     """A data file that a split wrote, with the schema of its rows."""
 

@@ -23,15 +23,16 @@ SCHEMA = pa.schema(
     ]
 )
 
-_ROW_GROUP = 100_000
+ROW_GROUP = 20_000
+"""Objects that are looked up by name are read a group at a time: 1 MB."""
 
 
 def pin_inventory(request: PinRequest, store: ObjectStore, artifacts: ObjectStore) -> PinnedFile:
     """List the objects that rows of the window may refer to, as ``inventories/<sha256>.parquet``.
 
     These are all that were last modified after the window's start less the margin: TiCDC writes an object before the message
-    that refers to it, and a resend of old rows writes new ones. Memory: the file, about 60 bytes an object, and the kept part
-    of the listing.
+    that refers to it, and a resend of old rows writes new ones. They are in order of name. Memory: the file, about 60 bytes an
+    object, and the kept part of the listing.
     """
     oldest_ms = tso.physical_ms(request.window.from_ts) - request.claim_check_margin_ms
     oldest = datetime.fromtimestamp(max(0, oldest_ms) / 1000, UTC)
@@ -46,7 +47,7 @@ def _write(objects: Iterator[ObjectInfo]) -> tuple[bytes, int]:
     buffer = io.BytesIO()
     count = 0
     with pq.ParquetWriter(buffer, SCHEMA, compression="zstd") as writer:
-        while group := list(islice(objects, _ROW_GROUP)):
+        while group := list(islice(objects, ROW_GROUP)):
             columns = [
                 [found.name for found in group],
                 [found.size for found in group],

@@ -51,6 +51,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """Objects of the claim-check store: Parquet of name, size (bytes), etag, last_modified. None where listing is off."""
     schemas: PinnedFile | None = None
     """The table schemas known before the range (``SchemaHistory.encode``); None where none was known."""
+    replaces: str | None = None
+    """The ``input_hash`` of the manifest that the window had before. It makes the input of a window that is pinned anew another
+    one even where offsets and inventory are the same: then what is not pinned may have been mended (a restored object)."""
     pinned_at_ms: int
 
     @property

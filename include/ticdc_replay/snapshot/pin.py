@@ -88,10 +88,11 @@ def pin_window(
 ) -> PinnedManifest:
     """The manifest of the window: the one it has, or a new one where it has none or *repin* asks for it.
 
-    Of runs that pin one window at the same time all get the same manifest. Raises WatermarkNotReachedError where a live
-    partition is behind, ExpiredRangeError where retention took a part of the range, TopicChangedError where a topic is gone or
-    is not the one pinned last (unless *repin*), UnprovenWindowError where completeness can't be shown and the policy stops,
-    and ArtifactNotFoundError where the window's manifest was deleted.
+    A window that is pinned anew gets another ``input_hash`` whatever is found, so it is decoded anew too. Of runs that pin one
+    window at the same time all get the same manifest. Raises WatermarkNotReachedError where a live partition is behind,
+    ExpiredRangeError where retention took a part of the range, TopicChangedError where a topic is gone or is not the one pinned
+    last (unless *repin*), UnprovenWindowError where completeness can't be shown and the policy stops, and ArtifactNotFoundError
+    where the window's manifest was deleted.
     """
     existing = state.manifest_of(request.pipeline, request.window)
     if existing is not None and not repin:
@@ -125,6 +126,7 @@ def pin_window(
         topics=topics,
         inventory=inventory,
         schemas=_pin_schemas(request, artifacts),
+        replaces=existing.input_hash if existing is not None else None,
         pinned_at_ms=int(time.time() * 1000),
     )
     return _register(manifest, artifacts, state, existing)
@@ -262,8 +264,6 @@ def _register(
     with contextlib.suppress(ArtifactExistsError):  # equal but for the moment of pinning, which is not part of the hash
         artifacts.put_once(name, canonical.encode(manifest))
     made = WindowManifest(manifest.pipeline, manifest.window, input_hash, name, manifest.pinned_at_ms)
-    if replaces is not None and replaces.input_hash == input_hash:
-        return _load(artifacts, replaces)
     winner = state.register_manifest(made, replaces=replaces)
     pinned = _load(artifacts, winner)
     return msgspec.structs.replace(pinned, reused=winner != made)

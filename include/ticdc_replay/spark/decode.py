@@ -2,6 +2,7 @@
 
 import logging
 from functools import partial
+from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
@@ -13,10 +14,11 @@ from ticdc_replay.decode.planning import plan_splits, schema_ranges
 from ticdc_replay.decode.sampling import messages_per_split
 from ticdc_replay.decode.schema_pass import find_schemas
 from ticdc_replay.decode.split import decode_split
-from ticdc_replay.decode.tasks import SplitResult
+from ticdc_replay.decode.tasks import Attempt, SplitResult
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.jobspec import DecodeJob
 from ticdc_replay.kafka.settings import KafkaSettings
+from ticdc_replay.snapshot.manifest import Manifest
 from ticdc_replay.snapshot.verify import verify_topics
 from ticdc_replay.spark.tasks import run_tasks
 
@@ -37,6 +39,21 @@ def run_decode(spark: SparkSession, job: DecodeJob, connections: Connections) ->
         log.info("changelog %s is there already: %d rows", job.run_hash, found.report.events.written)
         return found
     manifest = store.manifest()
+    attempt = Attempt(uuid4().hex[:8], store.known_objects(manifest))
+    index = store.complete(attempt, partial(_decode, spark, job, connections, store, manifest, attempt))
+    log.info("changelog %s: %s", job.run_hash, index.report.events)
+    return index
+
+
+def _decode(
+    spark: SparkSession,
+    job: DecodeJob,
+    connections: Connections,
+    store: ChangelogStore,
+    manifest: Manifest,
+    attempt: Attempt,
+) -> ChangelogIndex:
+    """Write the files of a changelog of *attempt*; their index."""
     ranges = manifest.ranges()
     parallelism = spark.sparkContext.defaultParallelism
 
@@ -54,17 +71,26 @@ def run_decode(spark: SparkSession, job: DecodeJob, connections: Connections) ->
     buckets = max(1, min(MAX_BUCKETS, len(splits)))
     log.info("decoding %s: %d offsets in %d splits", manifest.window, sum(part.length for part in ranges), len(splits))
     decode = partial(
-        decode_split, job=job, window=manifest.window, history=history, connections=connections, buckets=buckets
+        decode_split,
+        attempt=attempt,
+        job=job,
+        window=manifest.window,
+        history=history,
+        connections=connections,
+        buckets=buckets,
     )
     results = run_tasks(spark, decode, splits, "decode")
-    rewritten = _drop_duplicates(spark, job, connections, results, buckets)
-    index = store.commit(assemble(job, manifest, history, results, rewritten))
-    log.info("changelog %s: %s", job.run_hash, index.report.events)
-    return index
+    rewritten = _drop_duplicates(spark, job, connections, attempt, results, buckets)
+    return assemble(job, manifest, history, results, rewritten)
 
 
 def _drop_duplicates(
-    spark: SparkSession, job: DecodeJob, connections: Connections, results: list[SplitResult], buckets: int
+    spark: SparkSession,
+    job: DecodeJob,
+    connections: Connections,
+    attempt: Attempt,
+    results: list[SplitResult],
+    buckets: int,
 ) -> list[Rewritten]:
     keys_files = [result.keys_file for result in results if result.keys_file is not None]
     if not keys_files:
@@ -72,7 +98,7 @@ def _drop_duplicates(
 
     def find(number: int) -> Surplus | None:
         filesystem, root = ChangelogStore.open(job, connections).arrow_root()
-        return find_surplus(filesystem, root, keys_files, number, buckets)
+        return find_surplus(filesystem, root, attempt, keys_files, number, buckets)
 
     found = [surplus for surplus in run_tasks(spark, find, range(buckets), "find duplicates") if surplus is not None]
 

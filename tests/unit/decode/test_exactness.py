@@ -15,7 +15,7 @@ from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.decode.assembly import assemble
 from ticdc_replay.decode.deduplicate import find_surplus, rewrite
 from ticdc_replay.decode.split import SplitDecoder
-from ticdc_replay.decode.tasks import Split
+from ticdc_replay.decode.tasks import Attempt, Split
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.messages import OffsetRange, RawMessage
 from ticdc_replay.domain.window import Window
@@ -55,7 +55,7 @@ def decode(
     results = []
     for number, messages in enumerate(splits):
         split = Split(number, OffsetRange("topic", 0, 0, 1))
-        decoder = SplitDecoder(split, job, WINDOW, SchemaHistory(), Connections())
+        decoder = SplitDecoder(split, Attempt("attempt"), job, WINDOW, SchemaHistory(), Connections())
         decoder.add(messages)
         results.append(decoder.finish(buckets))
     filesystem, base = open_store(job.artifacts).arrow_filesystem()
@@ -64,7 +64,7 @@ def decode(
     found = [
         surplus
         for number in range(buckets)
-        if (surplus := find_surplus(filesystem, root, keys_files, number, buckets)) is not None
+        if (surplus := find_surplus(filesystem, root, Attempt("attempt"), keys_files, number, buckets)) is not None
     ]
     files = sorted({file for surplus in found for file in surplus.files})
     rewritten = [
