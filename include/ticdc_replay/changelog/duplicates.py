@@ -57,8 +57,8 @@ class CopyReader:
 def losers(copies: Sequence[Copy], reader: CopyReader) -> list[Loser]:
     """The copies that go, given all *copies* whose identity hashes are equal.
 
-    Where fingerprints differ the rows are read: different content is a conflict; different keys are a collision of the hash,
-    and then both stay.
+    Where fingerprints differ, whole rows of data files are read: different content is a conflict; different keys are a
+    collision of the hash, and then both stay.
     """
     ordered = sorted(copies, key=lambda copy: copy.order)
     kept: list[Copy] = []
@@ -68,7 +68,7 @@ def losers(copies: Sequence[Copy], reader: CopyReader) -> list[Loser]:
             if other.fingerprint == copy.fingerprint:
                 going.append(Loser(copy.file, copy.position, False))
                 break
-            if not (other.whole and copy.whole):
+            if copy.quarantined or not (other.whole and copy.whole):
                 going.append(Loser(copy.file, copy.position, False))
                 break
             (identity, content), (other_identity, other_content) = reader.content(copy), reader.content(other)

@@ -57,13 +57,17 @@ class Copy(NamedTuple):
     position: int
 
     @property
+    def quarantined(self) -> bool:
+        """Whether it can't be used: partial without being a delete, or with cells of another type than the columns'."""
+        return self.file.startswith("quarantine/")
+
+    @property
     def order(self) -> tuple[bool, bool, str, int, int, int, int]:
         """The fixed total order of copies: the smallest stays.
 
-        Whole before partial, what can be used (a key-only delete) before what stands in quarantine, then by place in Kafka.
+        What can be used before what stands in quarantine, whole before partial (a key-only delete), then by place in Kafka.
         """
-        unusable = self.file.startswith("quarantine/")
-        return (not self.whole, unusable, self.topic, self.partition, self.offset, self.ordinal, self.half)
+        return (self.quarantined, not self.whole, self.topic, self.partition, self.offset, self.ordinal, self.half)
 
 
 class Keys:

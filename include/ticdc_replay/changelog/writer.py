@@ -102,10 +102,11 @@ class ChangelogWriter:
         for located in members:
             groups.setdefault(self._resolver.resolve(located.row), []).append(located)
 
-    def add_partial_copy(self, located: Located, file: str, position: int) -> None:
-        """Note that a row without its other columns stands at *position* of the quarantine *file*.
+    def add_quarantined_copy(self, located: Located, file: str, position: int) -> None:
+        """Note that a row that can't be used stands at *position* of the quarantine *file*.
 
-        A whole copy of the same row version, wherever it was sent, makes it surplus.
+        A copy of the same row version that can be used, wherever it was sent, makes it surplus, and so does a copy before it in
+        quarantine. A row whose key can't be read has no copies.
         """
         keyed, ids, unreadable = _identify([located])
         if not unreadable:

@@ -130,7 +130,7 @@ class OpenCodec(Codec):
                 raise EventError("bad_key", "key JSON: a row without schema or table")
             large, reference = None, None
             if head.ccl:
-                large, reference = LargeMessage.CLAIM_CHECK, Reference(head.ccl, object_name(head.ccl))
+                large, reference = LargeMessage.CLAIM_CHECK, _reference(head)
             elif head.ohk:
                 large = LargeMessage.HANDLE_KEY_ONLY
             operation, after, before, unknown = self._rows.read(schema, table, large is not None, value)
@@ -185,7 +185,12 @@ def _undecodable(ordinal: int, reason: str, detail: str, key: bytes) -> Undecoda
         head = _KEY.decode(key)
     except (ValueError, RecursionError):
         return Undecodable(ordinal, reason, detail)
-    return Undecodable(ordinal, reason, detail, head.ts, head.scm or None, head.tbl or None)
+    reference = _reference(head) if head.ccl else None
+    return Undecodable(ordinal, reason, detail, head.ts, head.scm or None, head.tbl or None, reference)
+
+
+def _reference(head: _Key) -> Reference:
+    return Reference(head.ccl, object_name(head.ccl))
 
 
 @lru_cache(maxsize=10_000)

@@ -200,14 +200,19 @@ class SplitDecoder:
         """Quarantine *event*, unless what could be read of it shows that it does not concern this run."""
         events = self._events
         if event.commit_ts is not None and event.commit_ts not in self._window:
+            status = "not_needed"
             events.rows += 1
             events.outside_window += 1
         elif event.schema and event.table and not self._filter.wants(event.schema, event.table):
+            status = "not_needed"
             events.rows += 1
             events.filtered += 1
         else:
+            status = event.reason
             events.undecodable += 1
             self._quarantine.add(message, event)
+        if event.reference is not None:
+            self._add_reference(message, event, event.reference, status)
 
     def _add_ddl(self, message: RawMessage, event: DdlEvent) -> None:
         """Every DDL is kept, whatever its table and time: a RENAME names only the new table, and later windows need all."""
@@ -231,11 +236,8 @@ class SplitDecoder:
         self._write(ready)
 
     def _write(self, rows: list[Located]) -> None:
-        for rejected in self._writer.write(rows):
-            self._events.quarantined += 1
-            self._quarantine.add(
-                rejected.located.message, about_row(rejected.located.row, rejected.reason, rejected.detail)
-            )
+        for located, reason, detail in self._writer.write(rows):
+            self._set_aside(located, reason, detail)
 
     def _whole_rows(self, pending: list[Located]) -> Iterator[Located]:
         """The rows of *pending* that are whole, claim checks replaced by their objects; the others go to quarantine."""
@@ -243,12 +245,12 @@ class SplitDecoder:
         for located in pending:
             message, row = located.message, located.row
             if row.reference is not None:
-                whole = self._resolve(message, row, row.reference, next(fetched))
+                whole = self._resolve(located, row.reference, next(fetched))
                 if whole is not None:
                     yield Located(message, whole)
             elif row.large is LargeMessage.HANDLE_KEY_ONLY and row.operation is not Operation.DELETE:
                 self._events.handle_key_only += 1
-                self._set_aside(message, row, "handle_key_only", "TiCDC sent only the handle key of this row")
+                self._set_aside(located, "handle_key_only", "TiCDC sent only the handle key of this row")
             else:
                 yield located
 
@@ -263,11 +265,12 @@ class SplitDecoder:
             )
         return self._resolver.fetch(names, self._known_objects.among(names))
 
-    def _resolve(self, message: RawMessage, row: RowEvent, reference: Reference, fetched: Fetched) -> RowEvent | None:
+    def _resolve(self, located: Located, reference: Reference, fetched: Fetched) -> RowEvent | None:
+        message, row = located.message, located.row
         content = fetched.content
         if content is None:
             self._add_reference(message, row, reference, fetched.reason, fetched)
-            self._set_aside(message, row, fetched.reason, fetched.detail)
+            self._set_aside(located, fetched.reason, fetched.detail)
             return None
         whole = self._codec.decode_claim_check(row, content)
         if isinstance(whole, RowEvent):
@@ -277,27 +280,32 @@ class SplitDecoder:
             return whole
         assert isinstance(whole, Undecodable)
         self._add_reference(message, row, reference, whole.reason, fetched)
-        self._set_aside(message, row, whole.reason, f"object {reference.object_name}: {whole.detail}")
+        self._set_aside(located, whole.reason, f"object {reference.object_name}: {whole.detail}")
         return None
 
-    def _set_aside(self, message: RawMessage, row: RowEvent, reason: str, detail: str) -> None:
-        """Quarantine a partial row, and leave its key so that a whole copy in another split can clear it."""
+    def _set_aside(self, located: Located, reason: str, detail: str) -> None:
+        """Quarantine a row, and leave its key so that a copy in another split that can be used clears it."""
         self._events.quarantined += 1
-        position = self._quarantine.add(message, about_row(row, reason, detail))
-        self._writer.add_partial_copy(Located(message, row), self._quarantine.name, position)
+        position = self._quarantine.add(located.message, about_row(located.row, reason, detail))
+        self._writer.add_quarantined_copy(located, self._quarantine.name, position)
 
     def _add_reference(
-        self, message: RawMessage, row: RowEvent, reference: Reference, status: str, fetched: Fetched | None = None
+        self,
+        message: RawMessage,
+        event: RowEvent | Undecodable,
+        reference: Reference,
+        status: str,
+        fetched: Fetched | None = None,
     ) -> None:
         self._references.add(
             (
                 message.topic,
                 message.partition,
                 message.offset,
-                row.ordinal,
-                row.commit_ts,
-                row.schema,
-                row.table,
+                event.ordinal,
+                event.commit_ts,
+                event.schema or "",
+                event.table or "",
                 reference.location,
                 reference.object_name,
                 status,

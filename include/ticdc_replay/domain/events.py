@@ -159,8 +159,8 @@ class Undecodable(NamedTuple):
     """A message, or one event of it, that can't be understood: it goes to quarantine, never away.
 
     ``ordinal`` is the position of the event in its message, or None for the whole message. ``reason`` is a stable code for
-    grouping, ``detail`` says where in the bytes and why. ``commit_ts``, ``schema`` and ``table`` are filled as far as the
-    message could be read.
+    grouping, ``detail`` says where in the bytes and why. ``commit_ts``, ``schema``, ``table`` and the claim-check ``reference``
+    are filled as far as the message could be read.
     """
 
     ordinal: int | None
@@ -169,6 +169,7 @@ class Undecodable(NamedTuple):
     commit_ts: int | None = None
     schema: str | None = None
     table: str | None = None
+    reference: Reference | None = None
 
 
 Event = RowEvent | DdlEvent | WatermarkEvent | BootstrapEvent | Undecodable

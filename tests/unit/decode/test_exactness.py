@@ -9,8 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.open_protocol import columns, ddl, message, row
+from tests.open_protocol import Columns, columns, ddl, message, row
 from ticdc_replay.changelog.index import ChangelogIndex
+from ticdc_replay.changelog.layout import changelog_root
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.decode.assembly import assemble
 from ticdc_replay.decode.deduplicate import find_surplus, rewrite
@@ -87,6 +88,12 @@ def assert_accounts_add_up(index: ChangelogIndex, rows: list[dict[str, Any]]) ->
     )
     assert messages.consumed == messages.decoded + messages.quarantined
     assert events.written == len(rows) == sum(table.rows for table in index.tables)
+
+
+def quarantine(folder: Path, index: ChangelogIndex) -> list[dict[str, Any]]:
+    root = folder / changelog_root(index.run_hash)
+    parts = [pq.read_table(root / name, partitioning=None).to_pylist() for name in index.quarantine_files]
+    return [entry for part in parts for entry in part]
 
 
 def versions(rows: list[dict[str, Any]]) -> list[tuple[int, int, str | None]]:
@@ -203,14 +210,56 @@ def test_two_partial_copies_leave_one_quarantine_entry(tmp_path: Path) -> None:
     assert index.report.events.duplicates == 1
 
 
+def with_date(ts: int, date: str, **old: Columns) -> tuple[bytes, bytes]:
+    """A put of row 1 with a DATE column, which holds any text on the wire."""
+    return row(ts, new=columns(1, "a", d={"t": 10, "f": 0, "v": date}), **old)
+
+
+@pytest.mark.parametrize("splits", [1, 2, 3])
+def test_copies_of_a_row_with_a_bad_cell_leave_one_quarantine_entry_however_they_are_split(
+    tmp_path: Path, splits: int
+) -> None:
+    copies = [message([with_date(150, "no date")], at) for at in range(3)]
+    index, rows = decode(tmp_path, [copies[number::splits] for number in range(splits)])
+    assert rows == []
+    assert index.report.quarantine_reasons == {"cell_type_mismatch": 1}
+    assert (index.report.events.quarantined, index.report.events.duplicates) == (1, 2)
+    (entry,) = quarantine(tmp_path, index)
+    assert entry["offset"] == 0
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_a_good_copy_clears_one_with_a_bad_cell(tmp_path: Path, together: bool) -> None:
+    # Bad is the old image; TiCDC may send the same put as an insert later.
+    old = columns(1, "z", d={"t": 10, "f": 0, "v": "no date"})
+    copies = [message([with_date(150, "2026-01-02", old=old)], 0), message([with_date(150, "2026-01-02")], 1)]
+    index, rows = decode(tmp_path, [copies] if together else [[copy] for copy in copies])
+    assert [line["_offset"] for line in rows] == [1]
+    assert index.report.quarantine_reasons == {}
+    assert index.quarantine_files == ()
+    assert (index.report.events.duplicates, index.report.events.conflicts) == (1, 0)
+
+
+def test_a_key_only_delete_counts_before_a_whole_one_that_can_not_be_used(tmp_path: Path) -> None:
+    bad = row(150, old=columns(1, "a", d={"t": 10, "f": 0, "v": "no date"}))
+    key_only = row(150, old={"id": columns(1)["id"]}, ohk=True)
+    index, rows = decode(tmp_path, [[message([bad], 0)], [message([key_only], 1)]])
+    assert [line["_op"] for line in rows] == ["delete"]
+    assert index.report.quarantine_reasons == {}
+
+
+def test_rows_of_a_table_without_key_that_have_a_bad_cell_all_stay_in_quarantine(tmp_path: Path) -> None:
+    bad = row(150, new={"d": {"t": 10, "f": 0, "v": "no date"}})
+    index, _ = decode(tmp_path, [[message([bad, bad], 0)], [message([bad], 1)]])
+    assert index.report.quarantine_reasons == {"cell_type_mismatch": 3}
+
+
 def test_a_broken_message_is_kept_with_its_bytes_and_the_others_go_on(tmp_path: Path) -> None:
     broken = RawMessage("topic", 0, 1, 0, b"\0" * 7, b"xyz")
     index, rows = decode(tmp_path, [[message([insert(150, 1)], 0), broken, message([insert(150, 2)], 2)]])
     assert len(rows) == 2
     assert index.report.messages.quarantined == 1
-    (name,) = index.quarantine_files
-    job_root = next(tmp_path.glob("runs/*"))
-    (entry,) = pq.read_table(job_root / name, partitioning=None).to_pylist()
+    (entry,) = quarantine(tmp_path, index)
     assert (entry["offset"], entry["key"], entry["value"], entry["ordinal"]) == (1, b"\0" * 7, b"xyz", None)
 
 

@@ -1,0 +1,168 @@
+"""A split resolves claim checks by what is known of the objects, and records every reference it meets."""
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.decoded_captures import LIMITS
+from tests.open_protocol import columns, message, row
+from ticdc_replay.changelog.layout import changelog_root
+from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.decode.known_objects import used_objects
+from ticdc_replay.decode.split import SplitDecoder
+from ticdc_replay.decode.tasks import Attempt, Split, SplitResult
+from ticdc_replay.domain.connections import Connections
+from ticdc_replay.domain.messages import OffsetRange, RawMessage
+from ticdc_replay.domain.window import Window
+from ticdc_replay.jobspec import DecodeJob
+from ticdc_replay.schemas.history import SchemaHistory
+from ticdc_replay.snapshot.inventory import pin_inventory
+from ticdc_replay.snapshot.request import PinRequest
+from ticdc_replay.storage import ObjectStore, open_store
+
+WINDOW = Window(100, 200)
+NAMES = [f"{UUID(int=number)}.json" for number in range(3)]
+
+
+@pytest.fixture
+def objects(tmp_path: Path) -> ObjectStore:
+    return open_store((tmp_path / "claims").as_uri())
+
+
+@pytest.fixture
+def artifacts(tmp_path: Path) -> ObjectStore:
+    return open_store((tmp_path / "artifacts").as_uri())
+
+
+@pytest.fixture
+def changefeed(objects: ObjectStore) -> Changefeed:
+    return Changefeed(protocol="open-protocol", topic="topic", timezone="UTC", claim_check_uri=objects.root)
+
+
+@pytest.fixture
+def job(artifacts: ObjectStore, changefeed: Changefeed) -> DecodeJob:
+    return DecodeJob(
+        library_version="1",
+        pipeline="p",
+        artifacts=artifacts.root,
+        artifacts_connection=None,
+        kafka_connection="kafka",
+        claim_check_connection=None,
+        manifest="manifests/m.json",
+        input_hash="i" * 64,
+        changefeed=changefeed,
+        tables=("s.*",),
+        limits=LIMITS,
+    )
+
+
+def small(number: int, ts: int = 150, **key: Any) -> tuple[bytes, bytes]:
+    """A row whose other columns are in the object *number*."""
+    return row(ts, new={"id": columns(number)["id"]}, ccl=f"s3://bucket/{NAMES[number]}", **key)
+
+
+def put_object(objects: ObjectStore, number: int, value: str) -> None:
+    whole = message([row(150, new=columns(number, value))], 0)
+    parts = {"key": whole.key, "value": whole.value}
+    encoded = {name: base64.b64encode(part or b"").decode() for name, part in parts.items()}
+    objects.put(NAMES[number], json.dumps(encoded).encode())
+
+
+def inventory(objects: ObjectStore, artifacts: ObjectStore, changefeed: Changefeed) -> str:
+    """The path of the inventory of what the store holds now."""
+    request = PinRequest(
+        pipeline="p",
+        changefeed=changefeed,
+        window=WINDOW,
+        topics=("topic",),
+        start_ts=None,
+        pre_roll_ms=0,
+        clock_skew_ms=0,
+        claim_check_margin_ms=0,
+        list_store=True,
+        unproven="stop",
+        decompressed_max_bytes=1 << 20,
+        schemas=SchemaHistory(),
+    )
+    return pin_inventory(request, objects, artifacts).uri.removeprefix("file://")
+
+
+def decode(job: DecodeJob, messages: list[RawMessage], *known_objects: str) -> SplitResult:
+    split = Split(0, OffsetRange("topic", 0, 0, 1))
+    decoder = SplitDecoder(split, Attempt("attempt", known_objects), job, WINDOW, SchemaHistory(), Connections())
+    decoder.add(messages)
+    return decoder.finish(1)
+
+
+def root(job: DecodeJob) -> Path:
+    return Path(job.artifacts.removeprefix("file://")) / changelog_root(job.run_hash)
+
+
+def references(job: DecodeJob, result: SplitResult) -> list[dict[str, Any]]:
+    assert result.references_file is not None
+    rows: list[dict[str, Any]] = pq.read_table(root(job) / result.references_file, partitioning=None).to_pylist()
+    return rows
+
+
+def test_an_object_that_was_replaced_since_pinning_is_set_aside_and_the_others_are_used(
+    job: DecodeJob, objects: ObjectStore, artifacts: ObjectStore, changefeed: Changefeed
+) -> None:
+    for number in range(2):
+        put_object(objects, number, "pinned")
+    pinned = inventory(objects, artifacts, changefeed)
+    put_object(objects, 0, "edited")
+    result = decode(job, [message([small(0), small(1)], 0)], pinned)
+    assert result.quarantine_reasons == {"claim_check_altered": 1}
+    assert [row["status"] for row in references(job, result)] == ["claim_check_altered", "used"]
+    (file,) = result.files
+    (line,) = pq.read_table(root(job) / file.file.name, partitioning=None).to_pylist()
+    assert line["after"] == {"id": 1, "v": "pinned"}
+
+
+def test_an_object_that_the_inventory_lacks_is_used_and_then_known(
+    job: DecodeJob, objects: ObjectStore, artifacts: ObjectStore, changefeed: Changefeed
+) -> None:
+    # Older than the margin, or missing when the window was pinned and restored since.
+    pinned = inventory(objects, artifacts, changefeed)
+    put_object(objects, 0, "restored")
+    result = decode(job, [message([small(0)], 0)], pinned)
+    assert result.quarantine_reasons == {}
+    assert result.references_file is not None
+    filesystem, _ = artifacts.arrow_filesystem()
+    content = used_objects(filesystem, str(root(job)), [result.references_file])
+    assert content is not None
+    artifacts.put("used/record.parquet", content)
+    record = f"{artifacts.root.removeprefix('file://')}/used/record.parquet"
+    assert decode(job, [message([small(0)], 0)], pinned, record).quarantine_reasons == {}
+    put_object(objects, 0, "another")
+    later = decode(job, [message([small(0)], 0)], pinned, record)
+    assert later.quarantine_reasons == {"claim_check_altered": 1}
+
+
+def test_every_reference_is_recorded_whatever_becomes_of_its_row(job: DecodeJob, objects: ObjectStore) -> None:
+    put_object(objects, 0, "whole")
+    outside, filtered = small(0, ts=99), small(1, schema="other")
+    broken = [(key, b"no JSON") for key, _ in (small(2), small(2, ts=99), small(2, schema="other"))]
+    result = decode(job, [message([small(0), small(1), outside, filtered, *broken], 0)])
+    found = [(row["ordinal"], row["object_name"], row["status"]) for row in references(job, result)]
+    assert sorted(found) == [
+        (0, NAMES[0], "used"),
+        (1, NAMES[1], "claim_check_missing"),
+        (2, NAMES[0], "not_needed"),
+        (3, NAMES[1], "not_needed"),
+        (4, NAMES[2], "bad_value"),
+        (5, NAMES[2], "not_needed"),
+        (6, NAMES[2], "not_needed"),
+    ]
+
+
+def test_a_reference_without_a_table_is_recorded_too(job: DecodeJob) -> None:
+    result = decode(job, [message([small(0, table="")], 0)])
+    assert result.quarantine_reasons == {"bad_key": 1}
+    (reference,) = references(job, result)
+    assert (reference["object_name"], reference["schema"], reference["table"]) == (NAMES[0], "s", "")
