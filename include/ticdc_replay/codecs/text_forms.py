@@ -1,0 +1,57 @@
+"""Values that are text of a fixed form on the wire: decimals, dates, times, vectors (protocols: type mapping, section 2).
+
+Hot: a column is checked as the few distinct forms its values have, at about 0.1 µs a value, not value by value.
+"""
+
+import re
+from collections.abc import Sequence
+
+_DIGITS = bytes.maketrans(b"123456789", b"000000000")
+_NUMBER = r"-?0+(?:\.0+)?"
+_CLOCK = r"00:00(?:\.0{1,6})?"
+
+
+class TextForm:
+    """Values that look like *form*, a pattern with 0 for each digit; *name* is what an error calls them."""
+
+    def __init__(self, name: str, form: str) -> None:
+        self._name = name
+        self._matches = re.compile(form.encode()).fullmatch
+
+    def of_texts(self, values: Sequence[str | None]) -> Sequence[str | None]:
+        """*values* as they are. Raises ValueError for one that is not of the form."""
+        present = [value for value in values if value is not None]
+        if present and not self._all_match("\n".join(present).encode(), len(present)):
+            wrong = next(value for value in present if not self._matches(value.encode().translate(_DIGITS)))
+            raise self._refused(wrong)
+        return values
+
+    def of_bytes(self, values: Sequence[bytes | None]) -> Sequence[str | None]:
+        """*values* as text. Raises ValueError for one that is not of the form."""
+        present = [value for value in values if value is not None]
+        if not present:
+            return values  # type: ignore[return-value] # all are None
+        joined = b"\n".join(present)
+        if not self._all_match(joined, len(present)):
+            raise self._refused(next(value for value in present if not self._matches(value.translate(_DIGITS))))
+        texts = joined.decode("ascii").split("\n")
+        if len(texts) == len(values):
+            return texts
+        following = iter(texts)
+        return [None if value is None else next(following) for value in values]
+
+    def _all_match(self, joined: bytes, count: int) -> bool:
+        forms = joined.translate(_DIGITS).split(b"\n")
+        return len(forms) == count and all(map(self._matches, set(forms)))
+
+    def _refused(self, value: str | bytes) -> ValueError:
+        return ValueError(f"{value[:80]!r} is not a {self._name}")
+
+
+INTEGER = TextForm("integer", r"-?0{1,20}")
+REAL = TextForm("number", _NUMBER)
+DECIMAL = TextForm("decimal", r"-?0{1,65}(?:\.0{1,30})?")
+DATE = TextForm("date", "0000-00-00")
+MOMENT = TextForm("date and time", f"0000-00-00 00:{_CLOCK}")
+TIME = TextForm("time", f"-?0{{2,3}}:{_CLOCK}")
+VECTOR = TextForm("vector", rf"\[(?:{_NUMBER}(?:,{_NUMBER})*)?\]")
