@@ -20,6 +20,7 @@ ROOMS = [
     "config",
     "captures",
     "schemas",
+    "registry",
     "large_messages",
     "codecs",
     "kafka",
