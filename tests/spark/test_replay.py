@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import psycopg
@@ -129,14 +131,19 @@ def make_context(
         context.__exit__()
 
 
-def decode(spark: SparkSession, context: ReplayContext, window: Window, *, repin: bool = False) -> ChangelogIndex:
-    """Pin and decode *window* as the DAG does."""
+def decode_job(context: ReplayContext, window: Window, *, repin: bool = False) -> jobspec.DecodeJob:
+    """Pin *window* as the DAG does; the job that decodes it."""
     require_watermark(context, window)
     written = write_decode_job(context, pin(context, window, repin=repin))
     name = written.uri.removeprefix(context.artifacts_uri + "/")
     job = jobspec.decode(context.artifacts.get(name))
     assert isinstance(job, jobspec.DecodeJob)
-    return run_decode(spark, job, context.connections)
+    return job
+
+
+def decode(spark: SparkSession, context: ReplayContext, window: Window, *, repin: bool = False) -> ChangelogIndex:
+    """Pin and decode *window* as the DAG does."""
+    return run_decode(spark, decode_job(context, window, repin=repin), context.connections)
 
 
 def replay(
@@ -180,6 +187,33 @@ def content(context: ReplayContext, index: ChangelogIndex) -> list[str]:
             for row in pq.read_table(path, filesystem=filesystem, partitioning=None).to_pylist():
                 lines.append(f"{table.schema.name} {table.version} {row!r}")
     return sorted(lines)
+
+
+def references(context: ReplayContext, index: ChangelogIndex) -> list[dict[str, Any]]:
+    filesystem, base = context.artifacts.arrow_filesystem()
+    root = f"{base}/{changelog_root(index.run_hash)}"
+    return [
+        row
+        for name in index.reference_files
+        for row in pq.read_table(f"{root}/{name}", filesystem=filesystem, partitioning=None).to_pylist()
+    ]
+
+
+def unlisted(text: str) -> str:
+    """The pipeline *text* with the listing of claim-check objects off."""
+    return text.replace("schedule:", "window: {list_claim_check_store: false}\nschedule:")
+
+
+@contextmanager
+def put_back(context: ReplayContext, name: str) -> Iterator[None]:
+    """What is done to a claim-check object is undone in the end."""
+    store = context.claim_check
+    assert store is not None
+    content = store.get(name)
+    try:
+        yield
+    finally:
+        store.put(name, content)
 
 
 def test_the_windows_one_after_the_other_give_the_expected_tables(
@@ -241,13 +275,68 @@ def test_only_files_of_the_index_are_left(spark: SparkSession, make_context: Mak
 def test_every_reference_of_the_range_is_recorded(spark: SparkSession, make_context: MakeContext) -> None:
     context = make_context(edit=lambda text: text.replace("schedule:", 'tables: ["shop.*"]\nschedule:'))
     index = decode(spark, context, WINDOWS[3])
-    filesystem, base = context.artifacts.arrow_filesystem()
-    root = f"{base}/{changelog_root(index.run_hash)}"
-    rows = [
-        row
-        for name in index.reference_files
-        for row in pq.read_table(f"{root}/{name}", filesystem=filesystem, partitioning=None).to_pylist()
-    ]
+    rows = references(context, index)
     assert rows
     assert {row["status"] for row in rows} == {"not_needed"}
     assert {row["schema"] for row in rows} == {"devlarge"}
+
+
+def test_attempts_that_decode_a_window_at_once_return_one_changelog(
+    spark: SparkSession, make_context: MakeContext
+) -> None:
+    context = make_context(split_bytes=150_000)
+    job = decode_job(context, WINDOWS[2])
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(lambda _: run_decode(spark, job, context.connections), range(2))
+    assert first == second == read_index(context.artifacts, job.run_hash)
+    assert len(content(context, first)) == first.report.events.written
+
+
+def test_an_object_that_is_replaced_after_pinning_is_set_aside(spark: SparkSession, make_context: MakeContext) -> None:
+    context = make_context()
+    used = [row for row in references(context, decode(spark, context, WINDOWS[3])) if row["status"] == "used"]
+    name = used[0]["object_name"]
+    context = make_context()
+    job = decode_job(context, WINDOWS[3])
+    assert context.claim_check is not None
+    with put_back(context, name):
+        context.claim_check.put(name, b"another")
+        index = run_decode(spark, job, context.connections)
+    assert set(index.report.quarantine_reasons) == {"claim_check_altered"}
+    assert {row["object_name"] for row in references(context, index) if row["status"] != "used"} >= {name}
+    # What is there now counts where the window is pinned anew.
+    assert decode(spark, context, WINDOWS[3], repin=True).report.quarantine_reasons == {}
+
+
+def test_a_restored_object_is_used_by_pinning_anew_also_where_the_store_is_not_listed(
+    spark: SparkSession, make_context: MakeContext
+) -> None:
+    context = make_context(edit=unlisted)
+    used = [row for row in references(context, decode(spark, context, WINDOWS[3])) if row["status"] == "used"]
+    name = used[0]["object_name"]
+    context = make_context(edit=unlisted)
+    assert context.claim_check is not None
+    with put_back(context, name):
+        context.claim_check.delete(name)
+        missing = decode(spark, context, WINDOWS[3])
+        assert set(missing.report.quarantine_reasons) == {"claim_check_missing"}
+    assert decode(spark, context, WINDOWS[3]) == missing
+    restored = decode(spark, context, WINDOWS[3], repin=True)
+    assert restored.ranges == missing.ranges
+    assert restored.report.quarantine_reasons == {}
+
+
+def test_another_selection_of_tables_holds_to_the_objects_that_were_used(
+    spark: SparkSession, make_context: MakeContext
+) -> None:
+    context = make_context(edit=unlisted)
+    used = [row for row in references(context, decode(spark, context, WINDOWS[3])) if row["status"] == "used"]
+    name, table = used[0]["object_name"], f"{used[0]['schema']}.{used[0]['table']}"
+    written = write_decode_job(context, pin(context, WINDOWS[3]), (table,))
+    job = jobspec.decode(context.artifacts.get(written.uri.removeprefix(context.artifacts_uri + "/")))
+    assert isinstance(job, jobspec.DecodeJob)
+    assert context.claim_check is not None
+    with put_back(context, name):
+        context.claim_check.put(name, b"another")
+        index = run_decode(spark, job, context.connections)
+    assert set(index.report.quarantine_reasons) == {"claim_check_altered"}
