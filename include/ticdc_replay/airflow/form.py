@@ -71,7 +71,9 @@ def params(pipeline: Pipeline) -> dict[str, Param]:
             False,
             type="boolean",
             title="Pin anew",
-            description="Look for the window's offsets again instead of reading what an earlier run pinned",
+            description=(
+                "Look for the window's offsets and objects again instead of reading what an earlier run pinned, and decode anew"
+            ),
         ),
         "reload": Param(
             False,

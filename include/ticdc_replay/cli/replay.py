@@ -31,7 +31,7 @@ ConnectionsFile = Annotated[
     Path | None,
     typer.Option("--connections", help="Private YAML file of connections by id; else AIRFLOW_CONN_<ID> variables"),
 ]
-Repin = Annotated[bool, typer.Option("--repin", help="Pin anew even if the window has a manifest")]
+Repin = Annotated[bool, typer.Option("--repin", help="Pin anew even if the window has a manifest, and decode anew")]
 
 
 def snapshot(
