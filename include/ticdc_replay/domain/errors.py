@@ -37,6 +37,10 @@ class UnprovenWindowError(PermanentError):
     """The completeness of a window can't be shown, and the policy asks for proof."""
 
 
+class WindowBoundsError(PermanentError):
+    """A window reaches beyond what the changefeed sent; the message names the bound."""
+
+
 class WatermarkNotReachedError(TransientError):
     """A live partition has not carried a resolved-ts at or after the end of the window yet."""
 

@@ -91,6 +91,15 @@ class Offsets:
             found[name] = Topic(name, topic_id, tuple(sorted(partitions)))
         return found
 
+    def names(self) -> set[str]:
+        """The names of all topics that the account may describe."""
+        what = "listing topics"
+        try:
+            return set(self._admin.list_topics(timeout=self._timeout_s).topics)
+        except KafkaException as error:
+            self._health.check()
+            raise self._translated(error, what) from None
+
     def bounds(self, partitions: Iterable[Partition]) -> dict[Partition, Bounds]:
         """What each partition holds now."""
         wanted = list(partitions)

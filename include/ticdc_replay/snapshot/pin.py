@@ -37,7 +37,7 @@ from ticdc_replay.snapshot.start import (
     read_head,
     skip_known,
 )
-from ticdc_replay.snapshot.topics import check_same_topics, require_topics
+from ticdc_replay.snapshot.topics import check_none_is_gone, check_same_topics, find_topics
 from ticdc_replay.snapshot.watermark import (
     THREADS,
     PartitionWatermark,
@@ -45,6 +45,7 @@ from ticdc_replay.snapshot.watermark import (
     WatermarkStatus,
     first_watermark,
     partition_watermark,
+    retire,
 )
 from ticdc_replay.state.records import WindowManifest
 from ticdc_replay.state.store import StateStore
@@ -104,8 +105,11 @@ def pin_window(
         if not repin:
             last = state.last_manifest(request.pipeline)
             if last is not None:
-                check_same_topics(look.topics, _load(artifacts, last).manifest)
-        ends = _find_ends(request, kafka, look)
+                manifest = _load(artifacts, last).manifest
+                check_same_topics(look.topics, manifest)
+                check_none_is_gone(look.topics, manifest, request)
+        ends = _find_ends(request, kafka, offsets, look)
+        _check_no_new_topic(request, kafka, offsets, look)
         used = {partition for partition, end in ends.items() if end.state.state != "unused"}
         check_retention(request, offsets, {partition: look.needed[partition] for partition in used}, look.bounds)
     topics, reasons = _pin_topics(request, kafka, look, ends, state)
@@ -147,14 +151,23 @@ def _check_reusable(request: PinRequest, manifest: Manifest) -> None:
 
 
 def _look_up(request: PinRequest, kafka: KafkaSettings, offsets: Offsets) -> _Look:
-    topics = require_topics(offsets, request.topics, kafka)
+    topics = find_topics(request, offsets, kafka)
     partitions = [partition for topic in topics for partition in topic.partitions]
     times = (request.read_from_ms, request.needed_from_ms, request.complete_from_ms)
     since, needed, complete = (offsets.at_or_after(dict.fromkeys(partitions, ms)) for ms in times)
     return _Look(topics, since, needed, complete, offsets.bounds(partitions))
 
 
-def _find_ends(request: PinRequest, kafka: KafkaSettings, look: _Look) -> dict[Partition, _End]:
+def _check_no_new_topic(request: PinRequest, kafka: KafkaSettings, offsets: Offsets, look: _Look) -> None:
+    """Raise WatermarkNotReachedError where a topic appeared while the window's ends were looked for: it may hold rows of it."""
+    new = {topic.name for topic in find_topics(request, offsets, kafka)} - {topic.name for topic in look.topics}
+    if new:
+        raise WatermarkNotReachedError(
+            f"topic {', '.join(sorted(new))} appeared while window {request.window} was pinned"
+        )
+
+
+def _find_ends(request: PinRequest, kafka: KafkaSettings, offsets: Offsets, look: _Look) -> dict[Partition, _End]:
     """Where the window ends in every partition. Raises WatermarkNotReachedError where it has not ended in one that is live."""
 
     def find(partition: Partition) -> _End:
@@ -173,7 +186,9 @@ def _find_ends(request: PinRequest, kafka: KafkaSettings, look: _Look) -> dict[P
 
     with ThreadPoolExecutor(THREADS, thread_name_prefix="pin") as pool:
         ends = dict(zip(look.bounds, pool.map(find, look.bounds), strict=True))
-    status = WatermarkStatus(request.window.to_ts, tuple(end.state for end in ends.values()))
+    states = retire(request, kafka, offsets, [end.state for end in ends.values()])
+    ends = {state.partition: _End(ends[state.partition].watermark, state) for state in states}
+    status = WatermarkStatus(request.resolved_ts, tuple(states))
     if not status.reached:
         raise WatermarkNotReachedError(
             f"window {request.window} is not complete in Kafka {kafka.where} yet: {status}. Is the changefeed running? A "
@@ -203,7 +218,7 @@ def _pin_topics(
         start = skip_known(known, first, stop, request.window.from_ts)
         pinned = PartitionPin(
             OffsetRange(partition.topic, partition.number, start, stop),
-            live=end.watermark is not None,
+            live=end.watermark is not None or end.state.state == "retired",
             resolved_ts=end.watermark.resolved_ts if end.watermark else None,
             start_margin_ms=head.margin_ms,
         )

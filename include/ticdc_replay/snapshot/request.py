@@ -12,14 +12,19 @@ from ticdc_replay.schemas.history import SchemaHistory
 
 
 class PinRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One window of one pipeline. ``topics`` are all topics of the changefeed, the default one among them."""
+    """One window of one pipeline."""
 
     pipeline: str
     changefeed: Changefeed
     window: Window
-    topics: tuple[str, ...]
+    tables: tuple[str, ...]
+    """Patterns of the tables that are wanted: of topics that rules name, only those that may hold one are looked at."""
+    retired_topics: dict[str, int | None] = {}
+    """Topics that get no resolved-ts: with the TSO after which nothing was sent to them, or None for topics of others."""
     start_ts: int | None
     """The changefeed's start-ts (TSO), where the pipeline declares it. It bears on the proof only, not on what is read."""
+    target_ts: int | None = None
+    """The changefeed's target-ts (TSO), where it is declared: the last resolved-ts that it sends."""
     pre_roll_ms: int
     """How much is read before the window's start, to measure clocks by."""
     clock_skew_ms: int
@@ -31,6 +36,11 @@ class PinRequest(msgspec.Struct, frozen=True, kw_only=True):
     decompressed_max_bytes: int
     schemas: SchemaHistory
     """The table schemas that are known before the range is read."""
+
+    @property
+    def resolved_ts(self) -> int:
+        """The resolved-ts (TSO) that completes the window."""
+        return self.window.to_ts if self.target_ts is None else min(self.window.to_ts, self.target_ts)
 
     @property
     def needed_from_ms(self) -> int:
@@ -45,7 +55,7 @@ class PinRequest(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def complete_from_ms(self) -> int:
         """No resolved-ts at or after the window's end has a record time before this."""
-        return max(0, tso.physical_ms(self.window.to_ts) - self.clock_skew_ms)
+        return max(0, tso.physical_ms(self.resolved_ts) - self.clock_skew_ms)
 
     def is_surplus(self, partition: Partition) -> bool:
         """Whether the sink-uri's partition-num says that TiCDC never writes to *partition*."""

@@ -6,6 +6,7 @@ from ticdc_replay.domain.errors import TopicChangedError
 from ticdc_replay.kafka.offsets import Offsets, Topic
 from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.snapshot.manifest import Manifest
+from ticdc_replay.snapshot.request import PinRequest
 
 
 def require_topics(offsets: Offsets, names: Iterable[str], kafka: KafkaSettings) -> list[Topic]:
@@ -18,6 +19,40 @@ def require_topics(offsets: Offsets, names: Iterable[str], kafka: KafkaSettings)
             f"topic {', '.join(missing)} does not exist at Kafka {kafka.where}: it was deleted, or the sink-uri names another"
         )
     return [found[name] for name in wanted]
+
+
+def find_topics(request: PinRequest, offsets: Offsets, kafka: KafkaSettings) -> list[Topic]:
+    """The topics of the changefeed that may hold rows of the window, as Kafka has them now: the default one comes first.
+
+    A topic that a rule names may not exist yet: TiCDC makes it for the first table. Once the default topic carried a resolved-ts,
+    all topics with rows up to it exist, since they were sent before. Raises TopicChangedError where the default topic is missing.
+    """
+    changefeed = request.changefeed
+    default = require_topics(offsets, [changefeed.topic], kafka)
+    if all(rule.topic is None for rule in changefeed.dispatch.rules):
+        return default
+    names = changefeed.dispatch.topics_among(offsets.names() - {changefeed.topic}, request.tables)
+    found = offsets.topics(name for name in names if not _is_left_out(name, request))
+    return default + [found[name] for name in sorted(found)]
+
+
+def check_none_is_gone(topics: Iterable[Topic], manifest: Manifest, request: PinRequest) -> None:
+    """Raise TopicChangedError where a topic that *manifest* pinned is not among *topics*, though *request* wants it."""
+    names = {topic.name for topic in topics}
+    pinned = {topic.topic for topic in manifest.topics} - names
+    for name in request.changefeed.dispatch.topics_among(pinned, request.tables):
+        if not _is_left_out(name, request):
+            raise TopicChangedError(
+                f"topic {name} does not exist any more, and did when window {manifest.window} was pinned. If TiCDC had stopped "
+                "to write to it, declare it in changefeed.retired_topics, with a TSO after which nothing came"
+            )
+
+
+def _is_left_out(name: str, request: PinRequest) -> bool:
+    if name not in request.retired_topics:
+        return False
+    last = request.retired_topics[name]
+    return last is None or last < request.window.from_ts
 
 
 def check_same_topics(topics: Iterable[Topic], manifest: Manifest) -> None:

@@ -5,7 +5,8 @@ section 1). TiCDC sends one about every second to every partition it uses, so th
 a restart it may step back for a while; then the tail says less than has been proven before, never more.
 """
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
 
@@ -16,24 +17,27 @@ from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.events import WatermarkEvent
 from ticdc_replay.domain.messages import OffsetRange
-from ticdc_replay.kafka.offsets import Bounds, Offsets, Partition, Record
+from ticdc_replay.kafka.offsets import Bounds, Offsets, Partition, Record, Topic
 from ticdc_replay.kafka.reader import read_range
 from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.snapshot.request import PinRequest
-from ticdc_replay.snapshot.topics import require_topics
+from ticdc_replay.snapshot.retirement import retired_by_ddl
+from ticdc_replay.snapshot.topics import find_topics
 
-PartitionState = Literal["reached", "lagging", "silent", "unused"]
+PartitionState = Literal["reached", "lagging", "silent", "retired", "unused"]
 
 THREADS = 8
 _FIRST_TAIL = 256
 _TAIL_GROWTH = 16
+_NEW_MS = 60_000
 
 
 class PartitionWatermark(msgspec.Struct, frozen=True):
     """How far one partition has come.
 
     ``reached``: it carried a resolved-ts at or after the window's end. ``lagging``: not yet. ``silent``: it holds messages
-    since the window's start, but no resolved-ts among them. ``unused``: TiCDC does not write to it, because partition-num
+    since the window's start, but no resolved-ts among them. ``retired``: of a topic that TiCDC stopped to write to, as a DDL or
+    the pipeline says; what it holds is all there is. ``unused``: TiCDC does not write to it, because partition-num
     says so and nothing came since the window's start, or because it never held a message. ``resolved_ts`` is the last one
     seen (TSO).
     """
@@ -44,7 +48,7 @@ class PartitionWatermark(msgspec.Struct, frozen=True):
 
 
 class WatermarkStatus(msgspec.Struct, frozen=True):
-    """How far the changefeed has come, as its topics show it. ``to_ts`` is the end of the window (TSO)."""
+    """How far the changefeed has come, as its topics show it. ``to_ts`` is the resolved-ts that completes the window (TSO)."""
 
     to_ts: int
     partitions: tuple[PartitionWatermark, ...]
@@ -83,7 +87,7 @@ class WatermarkStatus(msgspec.Struct, frozen=True):
         return text
 
 
-_STATES: tuple[PartitionState, ...] = ("reached", "lagging", "silent", "unused")
+_STATES: tuple[PartitionState, ...] = ("reached", "lagging", "silent", "retired", "unused")
 _SHOWN = 5
 
 
@@ -100,31 +104,69 @@ def watermark_status(request: PinRequest, kafka: KafkaSettings) -> WatermarkStat
     Raises TopicChangedError where a topic is missing, and what reading Kafka raises.
     """
     with Offsets(kafka) as offsets:
-        topics = require_topics(offsets, request.topics, kafka)
-        partitions = [partition for topic in topics for partition in topic.partitions]
-        since = offsets.at_or_after(dict.fromkeys(partitions, request.read_from_ms))
-        bounds = offsets.bounds(partitions)
+        default, *_ = find_topics(request, offsets, kafka)
+        partitions = _examine(request, kafka, offsets, [default])
+        # Only now: what the default topic's resolved-ts speaks of was sent before it, so its topics exist by now.
+        others = [topic for topic in find_topics(request, offsets, kafka) if topic.name != default.name]
+        partitions += _examine(request, kafka, offsets, others)
+        return WatermarkStatus(request.resolved_ts, tuple(retire(request, kafka, offsets, partitions)))
+
+
+def _examine(
+    request: PinRequest, kafka: KafkaSettings, offsets: Offsets, topics: list[Topic]
+) -> list[PartitionWatermark]:
+    partitions = [partition for topic in topics for partition in topic.partitions]
+    since = offsets.at_or_after(dict.fromkeys(partitions, request.read_from_ms))
+    bounds = offsets.bounds(partitions)
 
     def examine(partition: Partition) -> PartitionWatermark:
         return partition_watermark(request, kafka, partition, since[partition], bounds[partition])
 
     with ThreadPoolExecutor(THREADS, thread_name_prefix="watermark") as pool:
-        return WatermarkStatus(request.window.to_ts, tuple(pool.map(examine, partitions)))
+        return list(pool.map(examine, partitions))
+
+
+def retire(
+    request: PinRequest, kafka: KafkaSettings, offsets: Offsets, partitions: Iterable[PartitionWatermark]
+) -> list[PartitionWatermark]:
+    """*partitions*, those marked as retired that lag for a topic's table being gone.
+
+    Nothing is retired before the default topic has reached the window's end: until then a later DDL may be on its way.
+    """
+    found = list(partitions)
+    if any(each.state == "lagging" and each.partition.topic == request.changefeed.topic for each in found):
+        return found
+    lagging = {each.partition.topic for each in found if each.state == "lagging"}
+    retired = {topic for topic in sorted(lagging) if retired_by_ddl(request, kafka, offsets, topic)}
+    return [
+        PartitionWatermark(each.partition, "retired", each.resolved_ts) if each.partition.topic in retired else each
+        for each in found
+    ]
 
 
 def partition_watermark(
     request: PinRequest, kafka: KafkaSettings, partition: Partition, since: Record | None, bounds: Bounds
 ) -> PartitionWatermark:
     """How far *partition* has come. *since* is its first record since the window's start."""
+    declared = request.retired_topics.get(partition.topic) is not None
     if since is None:
         never_written = bounds.high == 0 and not request.is_used(partition)
         unused = never_written or request.is_surplus(partition)
-        return PartitionWatermark(partition, "unused" if unused else "lagging", None)
+        return PartitionWatermark(partition, "unused" if unused else "retired" if declared else "lagging", None)
     codec = codec_for(request.changefeed, request.decompressed_max_bytes)
     last = _last_watermark(codec, kafka, partition, max(since.offset, bounds.low), bounds.high)
-    if last is None:
+    if last is not None and last >= request.resolved_ts:
+        return PartitionWatermark(partition, "reached", last)
+    if declared:
+        return PartitionWatermark(partition, "retired", last)
+    if last is None and not _is_new(request, partition, since):
         return PartitionWatermark(partition, "silent", None)
-    return PartitionWatermark(partition, "reached" if last >= request.window.to_ts else "lagging", last)
+    return PartitionWatermark(partition, "lagging", last)
+
+
+def _is_new(request: PinRequest, partition: Partition, first: Record) -> bool:
+    """Whether a topic of a rule was made just now: its first resolved-ts comes about a second later."""
+    return partition.topic != request.changefeed.topic and first.timestamp_ms > time.time() * 1000 - _NEW_MS
 
 
 def first_watermark(
@@ -133,7 +175,7 @@ def first_watermark(
     """The first resolved-ts at or after the window's end, among the offsets ``[start, end)``."""
     codec = codec_for(request.changefeed, request.decompressed_max_bytes)
     for found in _watermarks(codec, kafka, OffsetRange(partition.topic, partition.number, start, end)):
-        if found.resolved_ts >= request.window.to_ts:
+        if found.resolved_ts >= request.resolved_ts:
             return found
     return None
 

@@ -17,7 +17,9 @@ from ticdc_replay.domain.window import Window
 from ticdc_replay.kafka.offsets import Offsets, Partition, Topic
 from ticdc_replay.schemas.ddl import definition_from_sql, key_of
 from ticdc_replay.schemas.history import Epoch, SchemaHistory
+from ticdc_replay.snapshot.topics import find_topics
 from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.watermark import pin_request
 from ticdc_replay.state.records import SchemaScan
 
 log = logging.getLogger(__name__)
@@ -29,11 +31,11 @@ def known_schemas(context: ReplayContext, window: Window) -> SchemaHistory:
     """The table definitions that rows of *window* start from.
 
     Reads Kafka as far back as ``window.schema_look_back_hours`` says, once per stretch, in the first partition of each topic:
-    Open sends every DDL to every partition (protocol notes, open-protocol 4). Raises what reading a range raises.
+    every DDL is sent to that one at least (delivery semantics, section 6). Raises what reading a range raises.
     """
     with Offsets(context.kafka) as offsets:
-        for topic in offsets.topics([context.changefeed.topic]).values():
-            _look_back(context, offsets, topic, window)
+        topics = find_topics(pin_request(context, window, SchemaHistory()), offsets, context.kafka)
+        _look_back(context, offsets, topics, window)
     name = context.pipeline.name
     recorded = [record.epoch for record in context.state.schemas(name) if record.epoch.after < window.from_ts]
     return _declared(context).with_epochs(recorded).since(window.from_ts)
@@ -74,23 +76,38 @@ def _declared(context: ReplayContext) -> SchemaHistory:
     return SchemaHistory(Epoch(definition.name, 0, definition) for definition in definitions)
 
 
-def _look_back(context: ReplayContext, offsets: Offsets, topic: Topic, window: Window) -> None:
-    partition = min(topic.partitions)
-    wanted = _wanted(context, offsets, partition, window)
-    if wanted.length <= 0:
-        return
+def _look_back(context: ReplayContext, offsets: Offsets, topics: Iterable[Topic], window: Window) -> None:
+    """Record the DDL of *topics* before *window*, as far as it was not read before.
+
+    A table's DDL is in its own topic and, before a RENAME, in that of its old name, so what is read now is told by time and not
+    by topic. A topic that was never read, while others were, adds to what is recorded of them.
+    """
+    found: dict[bool, list[DdlEvent]] = {}
+    scans = []
     name = context.pipeline.name
-    scans = context.state.schema_scans(name, topic.topic_id, partition.number)
-    known = next((scan for scan in scans if scan.start <= wanted.start <= scan.end), None)
-    start = wanted.start if known is None else known.end
-    if start >= wanted.end:
-        return
-    log.info("looking for DDL in %s, offsets %d to %d", partition, start, wanted.end - 1)
-    part = OffsetRange(topic.name, partition.number, start, wanted.end)
-    found = find_schemas(part, context.changefeed, context.kafka, context.pipeline.limits.decompressed_max_bytes)
-    record_ddl(context, found.ddl)
-    first = wanted.start if known is None else known.start
-    context.state.record_schema_scan(name, SchemaScan(topic.topic_id, partition.number, first, wanted.end))
+    for topic in topics:
+        partition = min(topic.partitions)
+        wanted = _wanted(context, offsets, partition, window)
+        if wanted.length <= 0:
+            continue
+        known_scans = context.state.schema_scans(name, topic.topic_id, partition.number)
+        known = next((scan for scan in known_scans if scan.start <= wanted.start <= scan.end), None)
+        start = wanted.start if known is None else known.end
+        if start >= wanted.end:
+            continue
+        log.info("looking for DDL in %s, offsets %d to %d", partition, start, wanted.end - 1)
+        part = OffsetRange(topic.name, partition.number, start, wanted.end)
+        schemas = find_schemas(part, context.changefeed, context.kafka, context.pipeline.limits.decompressed_max_bytes)
+        found.setdefault(known is not None, []).extend(schemas.ddl)
+        first = wanted.start if known is None else known.start
+        scans.append(SchemaScan(topic.topic_id, partition.number, first, wanted.end))
+    if True in found:
+        record_ddl(context, found.pop(True))
+        record_more_ddl(context, found.pop(False, []))
+    else:
+        record_ddl(context, found.pop(False, []))
+    for scan in scans:
+        context.state.record_schema_scan(name, scan)
 
 
 def _wanted(context: ReplayContext, offsets: Offsets, partition: Partition, window: Window) -> OffsetRange:

@@ -1,6 +1,7 @@
 """Whether a window is complete in Kafka."""
 
-from ticdc_replay.domain.errors import WatermarkNotReachedError
+from ticdc_replay.domain import tso
+from ticdc_replay.domain.errors import WatermarkNotReachedError, WindowBoundsError
 from ticdc_replay.domain.window import Window
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.snapshot import watermark
@@ -23,14 +24,25 @@ def require_watermark(context: ReplayContext, window: Window) -> WatermarkStatus
 
 
 def pin_request(context: ReplayContext, window: Window, schemas: SchemaHistory) -> PinRequest:
-    """What the pipeline asks for when *window* is waited for or pinned."""
+    """What the pipeline asks for when *window* is waited for or pinned.
+
+    Raises WindowBoundsError for a window that ends after the changefeed's target-ts: what committed later was never sent.
+    """
     settings = context.pipeline.window
+    target_ts = context.loaded.target_ts
+    if target_ts is not None and window.to_ts > target_ts + 1:
+        raise WindowBoundsError(
+            f"window {window} ends after the changefeed's target-ts {tso.describe(target_ts)}: what committed later was not "
+            f"sent. End the window at TSO {target_ts + 1}"
+        )
     return PinRequest(
         pipeline=context.pipeline.name,
         changefeed=context.changefeed,
         window=window,
-        topics=(context.changefeed.topic,),
-        start_ts=context.pipeline.changefeed.start_ts,
+        tables=context.pipeline.tables,
+        retired_topics=context.pipeline.changefeed.retired_topics,
+        start_ts=context.loaded.start_ts,
+        target_ts=target_ts,
         pre_roll_ms=settings.pre_roll_seconds * 1000,
         clock_skew_ms=settings.clock_skew_seconds * 1000,
         claim_check_margin_ms=settings.claim_check_margin_hours * 3_600_000,

@@ -65,7 +65,7 @@ def request_for() -> Callable[..., PinRequest]:
             pipeline="shop",
             changefeed=changefeed,
             window=window or Window(at(60), at(120)),
-            topics=(topic,),
+            tables=("*.*",),
             start_ts=None,
             pre_roll_ms=10_000,
             clock_skew_ms=5_000,

@@ -31,6 +31,12 @@ class Feed:
         value = {"u": {"id": {"t": 3, "h": True, "f": 11, "v": int(commit * 1000)}}}
         self._send(partition, key, json.dumps(value).encode(), commit, recorded)
 
+    def ddl(self, commit: float, query: str) -> None:
+        """A DDL that committed at *commit*, in every partition."""
+        for partition in self.partitions:
+            key = {"ts": at(commit), "scm": "shop", "tbl": "orders", "t": 2}
+            self._send(partition, key, json.dumps({"q": query, "t": 4}).encode(), commit, None)
+
     def resolved(self, resolved: float, *partitions: int, recorded: float | None = None) -> None:
         """A resolved-ts to *partitions*, to all where none is named."""
         for partition in partitions or self.partitions:

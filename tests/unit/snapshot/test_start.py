@@ -58,7 +58,7 @@ def request(start_ts: int | None = None) -> PinRequest:
         pipeline="shop",
         changefeed=Changefeed(protocol="open-protocol", topic="shop", timezone="UTC"),
         window=Window(FROM_TS, 200),
-        topics=("shop",),
+        tables=("*.*",),
         start_ts=start_ts,
         pre_roll_ms=0,
         clock_skew_ms=0,

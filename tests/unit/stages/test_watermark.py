@@ -6,6 +6,7 @@ import pytest
 
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain.connections import Connections
+from ticdc_replay.domain.errors import WindowBoundsError
 from ticdc_replay.domain.window import Window
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.stages.context import ReplayContext
@@ -32,3 +33,24 @@ def test_the_declared_start_of_the_changefeed_is_what_pinning_goes_by(
     (tmp_path / "shop.yaml").write_text(PIPELINE.format(start_ts=line))
     with ReplayContext(load_pipeline(tmp_path / "shop.yaml"), Connections({})) as context:
         assert pin_request(context, Window(1, 2), SchemaHistory()).start_ts == start_ts
+
+
+END = 464626526453760000
+
+
+@pytest.mark.parametrize(("to_ts", "resolved_ts"), [(END - 5, END - 5), (END, END), (END + 1, END)])
+def test_a_window_is_complete_with_the_changefeed_s_last_resolved_ts(
+    tmp_path: Path, to_ts: int, resolved_ts: int
+) -> None:
+    (tmp_path / "shop.yaml").write_text(PIPELINE.format(start_ts=f"target_ts: {END}"))
+    with ReplayContext(load_pipeline(tmp_path / "shop.yaml"), Connections({})) as context:
+        assert pin_request(context, Window(1, to_ts), SchemaHistory()).resolved_ts == resolved_ts
+
+
+def test_a_window_beyond_the_changefeed_s_end_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "shop.yaml").write_text(PIPELINE.format(start_ts=f"target_ts: {END}"))
+    with (
+        ReplayContext(load_pipeline(tmp_path / "shop.yaml"), Connections({})) as context,
+        pytest.raises(WindowBoundsError, match=f"End the window at TSO {END + 1}"),
+    ):
+        pin_request(context, Window(1, END + 2), SchemaHistory())

@@ -1,0 +1,173 @@
+"""A changefeed that writes each table to a topic of its own."""
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from tests.integration.snapshot.feed import Feed, at
+from ticdc_replay.dispatch.rules import Dispatch, Rule
+from ticdc_replay.dispatch.table_filter import TableFilter
+from ticdc_replay.dispatch.topic_expression import TopicExpression
+from ticdc_replay.domain.errors import TopicChangedError, WatermarkNotReachedError
+from ticdc_replay.domain.window import Window
+from ticdc_replay.kafka.settings import KafkaSettings
+from ticdc_replay.snapshot.pin import PinnedManifest, pin_window
+from ticdc_replay.snapshot.request import PinRequest
+from ticdc_replay.snapshot.watermark import watermark_status
+from ticdc_replay.state import StateStore
+from ticdc_replay.storage import ObjectStore
+
+pytestmark = pytest.mark.integration
+
+Pin = Callable[..., PinnedManifest]
+
+
+class Topics(NamedTuple):
+    """The feeds of a changefeed's topics: the default one, and that of shop.orders. Beside them is a topic of others."""
+
+    main: Feed
+    orders: Feed
+
+
+@pytest.fixture
+def topics(make_feed: Callable[..., Feed]) -> Topics:
+    main = make_feed()
+    make_feed(name=f"{main.topic}_hr_people")
+    return Topics(main=main, orders=make_feed(2, name=f"{main.topic}_shop_orders"))
+
+
+@pytest.fixture
+def request_of(request_for: Callable[..., PinRequest]) -> Callable[..., PinRequest]:
+    def make(topics: Topics, *arguments: Window, **fields: object) -> PinRequest:
+        request = request_for(topics.main.topic, *arguments, **fields)
+        rule = Rule(TableFilter(("shop.*",)), topic=TopicExpression(f"{topics.main.topic}_{{schema}}_{{table}}"))
+        return msgspec.structs.replace(
+            request, changefeed=msgspec.structs.replace(request.changefeed, dispatch=Dispatch((rule,)))
+        )
+
+    return make
+
+
+@pytest.fixture
+def pin(settings: KafkaSettings, artifacts: ObjectStore, state: StateStore) -> Pin:
+    def pin(request: PinRequest, *, repin: bool = False) -> PinnedManifest:
+        return pin_window(request, settings, artifacts, None, state, repin=repin)
+
+    return pin
+
+
+def states(request: PinRequest, settings: KafkaSettings) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for each in watermark_status(request, settings).partitions:
+        found.setdefault(each.partition.topic, []).append(each.state)
+    return found
+
+
+def test_the_window_is_pinned_in_the_default_topic_and_in_those_of_the_rules(
+    topics: Topics, request_of: Callable[..., PinRequest], pin: Pin
+) -> None:
+    topics.main.seconds(0, 130)
+    topics.orders.seconds(0, 130)
+    manifest = pin(request_of(topics)).manifest
+    assert [topic.topic for topic in manifest.topics] == [topics.main.topic, topics.orders.topic]
+    assert manifest.grade == "proven"
+    assert [len(topic.partitions) for topic in manifest.topics] == [1, 2]
+
+
+def test_topics_without_a_wanted_table_are_left_alone(
+    topics: Topics, request_of: Callable[..., PinRequest], pin: Pin, make_feed: Callable[..., Feed]
+) -> None:
+    topics.main.seconds(0, 130)
+    topics.orders.seconds(0, 130)
+    make_feed(name=f"{topics.main.topic}_shop_items").seconds(0, 70)
+    with pytest.raises(WatermarkNotReachedError, match="_shop_items"):
+        pin(request_of(topics))
+    manifest = pin(request_of(topics, tables=("shop.orders",))).manifest
+    assert [topic.topic for topic in manifest.topics] == [topics.main.topic, topics.orders.topic]
+
+
+def test_each_topic_is_waited_for(
+    topics: Topics, request_of: Callable[..., PinRequest], settings: KafkaSettings
+) -> None:
+    topics.main.seconds(0, 130)
+    topics.orders.seconds(0, 100)
+    expected = {topics.main.topic: ["reached"], topics.orders.topic: ["lagging", "lagging"]}
+    assert states(request_of(topics), settings) == expected
+
+
+def test_a_topic_that_was_made_just_now_is_waited_for_until_its_first_resolved_ts(
+    topics: Topics, request_of: Callable[..., PinRequest], settings: KafkaSettings, make_feed: Callable[..., Feed]
+) -> None:
+    topics.main.seconds(0, 130)
+    topics.orders.seconds(0, 130)
+    new = make_feed(name=f"{topics.main.topic}_shop_new")
+    now = time.time() - 1_760_000_000
+    new.row(0, 119, recorded=now)
+    new.flush()
+    assert states(request_of(topics), settings)[new.topic] == ["lagging"]
+    new.resolved(121, recorded=now + 1)
+    new.flush()
+    assert states(request_of(topics), settings)[new.topic] == ["reached"]
+
+
+@pytest.mark.parametrize("statement", ["DROP TABLE `shop`.`orders`", "RENAME TABLE `shop`.`orders` TO `shop`.`old`"])
+def test_a_topic_whose_table_is_gone_is_not_waited_for(
+    topics: Topics, request_of: Callable[..., PinRequest], settings: KafkaSettings, pin: Pin, statement: str
+) -> None:
+    topics.main.seconds(0, 130)
+    topics.orders.seconds(0, 100)
+    topics.orders.ddl(100, statement)
+    topics.orders.flush()
+    assert states(request_of(topics), settings)[topics.orders.topic] == ["retired", "retired"]
+    manifest = pin(request_of(topics)).manifest
+    assert manifest.grade == "proven"
+    assert [part.range.end for part in manifest.topics[1].partitions] == [201, 201], "up to the DDL"
+    assert len(manifest.live_ranges()) == 3
+
+
+def test_a_table_that_came_again_is_waited_for(
+    topics: Topics, request_of: Callable[..., PinRequest], settings: KafkaSettings
+) -> None:
+    topics.main.seconds(0, 130)
+    topics.orders.seconds(0, 100)
+    topics.orders.ddl(100, "DROP TABLE `shop`.`orders`")
+    topics.orders.ddl(101, "CREATE TABLE `shop`.`orders` (`id` INT PRIMARY KEY)")
+    topics.orders.flush()
+    assert states(request_of(topics), settings)[topics.orders.topic] == ["lagging", "lagging"]
+
+
+def test_a_declared_topic_is_read_as_long_as_something_came(
+    topics: Topics, request_of: Callable[..., PinRequest], settings: KafkaSettings, pin: Pin
+) -> None:
+    topics.main.seconds(0, 200)
+    topics.orders.seconds(0, 100)
+    declared = {topics.orders.topic: at(99)}
+    assert states(request_of(topics, retired_topics=declared), settings)[topics.orders.topic] == ["retired"] * 2
+    manifest = pin(request_of(topics, retired_topics=declared)).manifest
+    assert [topic.topic for topic in manifest.topics] == [topics.main.topic, topics.orders.topic]
+    later = request_of(topics, Window(at(120), at(180)), retired_topics=declared)
+    assert list(states(later, settings)) == [topics.main.topic]
+    foreign = request_of(topics, retired_topics={topics.orders.topic: None})
+    assert list(states(foreign, settings)) == [topics.main.topic]
+
+
+def test_a_topic_that_was_deleted_is_missed(
+    topics: Topics, request_of: Callable[..., PinRequest], pin: Pin, admin: AdminClient
+) -> None:
+    topics.main.seconds(0, 200)
+    topics.orders.seconds(0, 200)
+    pin(request_of(topics))
+    name = topics.orders.topic
+    admin.delete_topics([name])[name].result(30)
+    deadline = time.monotonic() + 30
+    while name in admin.list_topics(timeout=10).topics and time.monotonic() < deadline:
+        time.sleep(0.2)
+    later = Window(at(120), at(180))
+    with pytest.raises(TopicChangedError, match="does not exist any more"):
+        pin(request_of(topics, later))
+    manifest = pin(request_of(topics, later, retired_topics={name: at(110)})).manifest
+    assert [topic.topic for topic in manifest.topics] == [topics.main.topic]
