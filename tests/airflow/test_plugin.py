@@ -97,6 +97,16 @@ def test_the_page_shows_grade_and_what_was_loaded_for_some_tables_only(signed_in
     assert "No gap." in orders
 
 
+def test_a_target_that_is_behind_another_is_not_said_to_have_it_all(signed_in, record):
+    record("warehouse", 0)
+    record("lake", 0)
+    record("lake", 1)
+    page = signed_in.get("/ticdc-replay/coverage/ticdc_replay_live").text
+    warehouse = page.partition("<h2>warehouse</h2>")[2].partition("<h2>")[0]
+    assert "No gap from 2026-03-01 00:00:00 to 2026-03-01 01:00:00; nothing is loaded outside of it." in warehouse
+    assert "<p>No gap.</p>" in page.partition("<h2>lake</h2>")[2].partition("<h2>")[0]
+
+
 def test_a_pipeline_without_loads_says_so(signed_in, record):
     assert "No target has been loaded yet" in signed_in.get("/ticdc-replay/coverage/ticdc_replay_live").text
 

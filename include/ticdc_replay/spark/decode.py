@@ -4,6 +4,7 @@ import logging
 from functools import partial
 from uuid import uuid4
 
+import msgspec
 from pyspark.sql import SparkSession
 
 from ticdc_replay.changelog.index import ChangelogIndex
@@ -41,7 +42,10 @@ def run_decode(spark: SparkSession, job: DecodeJob, connections: Connections) ->
     manifest = store.manifest()
     attempt = Attempt(uuid4().hex[:8], store.known_objects(manifest))
     index = store.complete(attempt, partial(_decode, spark, job, connections, store, manifest, attempt))
-    log.info("changelog %s: %s", job.run_hash, index.report.events)
+    counts = ", ".join(
+        f"{name} {number}" for name, number in msgspec.structs.asdict(index.report.events).items() if number
+    )
+    log.info("changelog %s: %s", job.run_hash, counts or "no event")
     return index
 
 

@@ -1,6 +1,7 @@
 """Connecting to the state store's database and bringing it to the newest schema."""
 
 import contextlib
+import logging
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +28,8 @@ _LOCK_TIMEOUT_S = 30
 _CONNECT_TIMEOUT_S = 10
 _MIGRATION_LOCK = 0x7469_6364_635F_7270  # any number that only this library uses: "ticdc_rp"
 _REFUSED = ("password authentication failed", "no pg_hba.conf entry", 'role "', "no password supplied")
+
+logging.getLogger("alembic").setLevel(logging.WARNING)  # every opening would tell of migrations that are not there
 
 _migrating = threading.Lock()
 """Alembic keeps what it works on in module variables, so one migration at a time in a process."""

@@ -66,11 +66,10 @@ def _pipeline_of(dag_id: str) -> LoadedPipeline:
 
 def _shown(targets: tuple[TargetCoverage, ...]) -> dict[str, Any]:
     """The values of the template: bars are drawn on one scale, from the first loaded moment to the last."""
-    windows = [span.window for target in targets for span in target.target.spans]
-    windows += [gap.window for target in targets for gap in target.target.gaps]
-    if not windows:
+    extents = [extent for target in targets if (extent := _extent(target.target)) is not None]
+    if not extents:
         return {"whole": None, "targets": targets}
-    whole = Window(min(window.from_ts for window in windows), max(window.to_ts for window in windows))
+    whole = Window(min(extent.from_ts for extent in extents), max(extent.to_ts for extent in extents))
 
     def bar(covered: Covered) -> list[dict[str, Any]]:
         scale = 100 / (whole.to_ts - whole.from_ts)
@@ -86,7 +85,15 @@ def _shown(targets: tuple[TargetCoverage, ...]) -> dict[str, Any]:
             for window, kind in sorted(parts)
         ]
 
-    return {"whole": whole, "targets": targets, "bar": bar, "own_gaps": _own_gaps, "kinds": _KINDS}
+    return {"whole": whole, "targets": targets, "bar": bar, "own_gaps": _own_gaps, "extent": _extent, "kinds": _KINDS}
+
+
+def _extent(covered: Covered) -> Window | None:
+    """From the first loaded moment to the last, None where nothing is loaded."""
+    windows = [*(span.window for span in covered.spans), *(gap.window for gap in covered.gaps)]
+    if not windows:
+        return None
+    return Window(min(window.from_ts for window in windows), max(window.to_ts for window in windows))
 
 
 def _own_gaps(covered: Covered, of: Covered) -> list[Window]:
