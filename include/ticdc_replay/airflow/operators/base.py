@@ -1,5 +1,6 @@
 """What all operators of a replay share."""
 
+import faulthandler
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,11 @@ if TYPE_CHECKING:
     from ticdc_replay.stages.context import ReplayContext
 
 
+_STANDSTILL_S = 900
+"""After as many seconds, again and again, a task's log gets the stack of every thread: a server that never answers shows."""
+_STDERR = 2
+
+
 @contextmanager
 def open_replay(pipeline_file: str) -> Iterator["ReplayContext"]:
     """The engine's context for the pipeline in *pipeline_file*, its connections resolved; closed afterwards."""
@@ -21,8 +27,12 @@ def open_replay(pipeline_file: str) -> Iterator["ReplayContext"]:
     from ticdc_replay.stages.context import ReplayContext, connection_ids
 
     loaded = load_pipeline(pipeline_file)
-    with ReplayContext(loaded, resolve(connection_ids(loaded.pipeline), loaded.pipeline)) as context:
-        yield context
+    faulthandler.dump_traceback_later(_STANDSTILL_S, repeat=True, file=_STDERR)
+    try:
+        with ReplayContext(loaded, resolve(connection_ids(loaded.pipeline), loaded.pipeline)) as context:
+            yield context
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 class EmitsLineage:
