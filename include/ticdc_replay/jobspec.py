@@ -40,6 +40,7 @@ class DecodeJob(msgspec.Struct, frozen=True, kw_only=True, tag="decode"):
     artifacts_connection: str | None
     kafka_connection: str
     claim_check_connection: str | None
+    schema_registry_connection: str | None = None
     manifest: str
     """Name of the manifest below the root."""
     input_hash: str

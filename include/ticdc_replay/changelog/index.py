@@ -120,6 +120,8 @@ class ChangelogIndex(msgspec.Struct, frozen=True, kw_only=True):
     quarantine_files: tuple[str, ...]
     reference_files: tuple[str, ...]
     sparse_index_files: tuple[str, ...]
+    writer_schemas: dict[str, str] = {}
+    """SHA-256 (hex) of every schema of the registry that was used, by id."""
     report: DecodeReport
 
     def versions_of(self, name: TableName) -> list[TableVersion]:

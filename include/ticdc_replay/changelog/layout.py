@@ -17,6 +17,11 @@ def used_folder(input_hash: str) -> str:
     return f"used/{input_hash}"
 
 
+def used_schema(input_hash: str, schema_id: str) -> str:
+    """Where the SHA-256 of a registry's schema stands that runs of *input_hash* used, below the pipeline's artefacts."""
+    return f"used_schemas/{input_hash}/{schema_id}"
+
+
 def escape(name: str) -> str:
     """*name* as one part of a path: percent-encoded so that any name of a table is safe and can be told back."""
     return quote(name, safe="").replace(".", "%2E")

@@ -15,10 +15,13 @@ from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.config.pipeline import LimitsSection
+from ticdc_replay.decode.schema_pass import lookup_in
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.domain.events import Undecodable
 from ticdc_replay.domain.messages import OffsetRange, RawMessage
+from ticdc_replay.registry import UsedSchemas, open_registry
+from ticdc_replay.schemas.lookup import SchemaLookup
 
 _WIDTH_WITHOUT_TERMINAL = 160
 
@@ -27,6 +30,7 @@ class Source(NamedTuple):
     """Messages, and the configuration they were written with."""
 
     changefeed: Changefeed
+    schemas: SchemaLookup
     messages: Iterator[RawMessage]
 
 
@@ -52,15 +56,18 @@ def inspect(
         source = _of_capture(Capture(capture), partition, start, end)
     elif pipeline is not None:
         loaded = load_pipeline(pipeline)
-        conn_id = loaded.pipeline.connections.kafka
-        kafka = load_connections(connections, [conn_id])[conn_id]
-        source = _of_topic(kafka, loaded.changefeed, partition, start, end)
+        named = loaded.pipeline.connections
+        ids = [conn_id for conn_id in (named.kafka, named.schema_registry) if conn_id is not None]
+        known = load_connections(connections, ids)
+        schemas = SchemaLookup(writer_schemas=UsedSchemas(open_registry(known.get(named.schema_registry))))
+        source = _of_topic(known[named.kafka], loaded.changefeed, schemas, partition, start, end)
     else:
         if topic is None:
             raise ConfigError("--bootstrap needs --topic")
         kafka = Connection("--bootstrap", "kafka", extra={"bootstrap.servers": bootstrap})
-        source = _of_topic(kafka, Changefeed(protocol=protocol, topic=topic, timezone="UTC"), partition, start, end)
-    codec = codec_for(source.changefeed, LimitsSection().decompressed_max_bytes)
+        changefeed = Changefeed(protocol=protocol, topic=topic, timezone="UTC")
+        source = _of_topic(kafka, changefeed, SchemaLookup(), partition, start, end)
+    codec = codec_for(source.changefeed, LimitsSection().decompressed_max_bytes, source.schemas)
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=_WIDTH_WITHOUT_TERMINAL)
@@ -82,10 +89,17 @@ def _of_capture(capture: Capture, partition: int, start: int | None, end: int | 
         for message in capture.messages()
         if message.partition == partition and message.offset >= (start or 0) and (end is None or message.offset < end)
     )
-    return Source(capture.changefeed(), messages)
+    return Source(capture.changefeed(), lookup_in(capture, LimitsSection().decompressed_max_bytes), messages)
 
 
-def _of_topic(kafka: Connection, changefeed: Changefeed, number: int, start: int | None, end: int | None) -> Source:
+def _of_topic(
+    kafka: Connection,
+    changefeed: Changefeed,
+    schemas: SchemaLookup,
+    number: int,
+    start: int | None,
+    end: int | None,
+) -> Source:
     from ticdc_replay.kafka.offsets import Offsets, Partition
     from ticdc_replay.kafka.reader import read_range
     from ticdc_replay.kafka.settings import KafkaSettings
@@ -100,4 +114,4 @@ def _of_topic(kafka: Connection, changefeed: Changefeed, number: int, start: int
     first = held.low if start is None else start
     last = held.high if end is None else end
     batches = read_range(settings, OffsetRange(changefeed.topic, number, first, last))
-    return Source(changefeed, (message for batch in batches for message in batch))
+    return Source(changefeed, schemas, (message for batch in batches for message in batch))

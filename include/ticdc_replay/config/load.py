@@ -14,6 +14,8 @@ from ticdc_replay.config.sink_uri import ParsedChangefeed, from_info, from_sink_
 from ticdc_replay.config.yaml_file import read_yaml
 from ticdc_replay.domain.errors import ConfigError
 
+_WITH_REGISTRY = ("avro", "debezium-avro")
+
 
 class LoadedPipeline(NamedTuple):
     """A pipeline file, read and checked. ``warnings`` are for people: options that have no effect."""
@@ -47,6 +49,7 @@ def load_pipeline(path: str | Path) -> LoadedPipeline:
         raise _explained(error, document, path) from None
     parsed = _parsed_changefeed(pipeline.changefeed, path)
     _check_claim_check(pipeline, parsed.changefeed, path)
+    _check_schema_registry(pipeline, parsed.changefeed, path)
     declared = pipeline.changefeed
     return LoadedPipeline(
         pipeline,
@@ -108,6 +111,21 @@ def _check_claim_check(pipeline: Pipeline, changefeed: Changefeed, path: Path) -
     elif connection is None and changefeed.large_message == "claim-check":
         raise ConfigError(
             f"{place}: missing; the changefeed writes large messages to {uri}: name the Airflow connection (type aws) for it"
+        )
+
+
+def _check_schema_registry(pipeline: Pipeline, changefeed: Changefeed, path: Path) -> None:
+    connection = pipeline.connections.schema_registry
+    place = f"{path}: connections.schema_registry"
+    if changefeed.protocol not in _WITH_REGISTRY:
+        if connection is not None:
+            raise ConfigError(f"{place}: remove it; protocol {changefeed.protocol} uses no schema registry")
+    elif connection is None:
+        kinds = {"glue": "type aws, for AWS Glue", "confluent": "type http"}
+        kind = kinds.get(changefeed.schema_registry or "", "type http, or aws for AWS Glue")
+        raise ConfigError(
+            f"{place}: missing; messages of protocol {changefeed.protocol} can't be read without their schemas: "
+            f"name the Airflow connection ({kind}) of the changefeed's registry"
         )
 
 

@@ -70,6 +70,10 @@ class ConnectionsSection(Section):
 
     kafka: ConnectionId = Field(description="Brokers and their credentials (type kafka)")
     claim_check: ConnectionId | None = Field(None, description="Object store of the claim-check objects (type aws)")
+    schema_registry: ConnectionId | None = Field(
+        None,
+        description="Schema registry of avro and debezium-avro: type http (Confluent's interface) or aws (AWS Glue)",
+    )
     artifacts: ConnectionId | None = Field(
         None, description="Object store of manifests and changelogs (type aws); none for file:"
     )

@@ -12,6 +12,7 @@ from ticdc_replay.changelog.index import (
 )
 from ticdc_replay.decode.deduplicate import Rewritten
 from ticdc_replay.decode.tasks import SplitResult, VersionFile, add_events, add_messages
+from ticdc_replay.domain.errors import ArtifactCorruptError
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.jobspec import DecodeJob
 from ticdc_replay.schemas.changes import changes_of
@@ -70,6 +71,7 @@ def assemble(
         sparse_index_files=tuple(
             result.sparse_index_file for result in results if result.sparse_index_file is not None
         ),
+        writer_schemas=_writer_schemas(results),
         report=DecodeReport(
             messages=add_messages(result.messages for result in results),
             events=events,
@@ -113,6 +115,19 @@ def _distinct_ddl(results: Sequence[SplitResult]) -> tuple[Ddl, ...]:
         for ddl in result.ddl:
             first.setdefault((ddl.commit_ts, ddl.schema, ddl.table, ddl.query), ddl)
     return tuple(sorted(first.values(), key=lambda ddl: (ddl.commit_ts, ddl.topic, ddl.partition, ddl.offset)))
+
+
+def _writer_schemas(results: Sequence[SplitResult]) -> dict[str, str]:
+    """What the splits used. Raises ArtifactCorruptError where two of them were given different schemas for an id."""
+    used: dict[str, str] = {}
+    for result in results:
+        for schema_id, sha256 in result.writer_schemas.items():
+            if used.setdefault(schema_id, sha256) != sha256:
+                raise ArtifactCorruptError(
+                    f"schema {schema_id} of the registry changed while it was read: SHA-256 {used[schema_id]} and {sha256}; "
+                    "an id must keep its meaning: restore the registry's content and run again"
+                )
+    return dict(sorted(used.items()))
 
 
 def _event(ddl: Ddl) -> DdlEvent:

@@ -12,7 +12,7 @@ from ticdc_replay.decode.known_objects import used_objects
 from ticdc_replay.decode.tasks import Attempt
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
-from ticdc_replay.domain.errors import ArtifactCorruptError, ArtifactNotFoundError
+from ticdc_replay.domain.errors import ArtifactCorruptError, ArtifactExistsError, ArtifactNotFoundError
 from ticdc_replay.jobspec import DecodeJob
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.snapshot import manifest as manifests
@@ -106,7 +106,7 @@ class ChangelogStore:
         return index
 
     def _record_used(self, index: ChangelogIndex) -> None:
-        """Keep what the claim-check objects of *index* were, by their content: any later run of the input holds to it.
+        """Keep what claim-check objects and writer schemas of *index* were, by their content: later runs of the input hold to it.
 
         Put before the index, so that no changelog is without; the record of an attempt that does not win is true as well.
         """
@@ -114,6 +114,14 @@ class ChangelogStore:
         if content is not None:
             name = f"{layout.used_folder(index.input_hash)}/{canonical.digest(content)}.parquet"
             self._store.put_once(name, content)
+        for schema_id, sha256 in index.writer_schemas.items():
+            try:
+                self._store.put_once(layout.used_schema(index.input_hash, schema_id), sha256.encode())
+            except ArtifactExistsError:
+                raise ArtifactCorruptError(
+                    f"schema {schema_id} of the registry is not the one that an earlier run of this input used; "
+                    "restore the registry's content, or pin the window anew (repin)"
+                ) from None
 
     def _verify(self, filesystem: Any, path: str, pinned: PinnedFile) -> None:
         try:

@@ -37,7 +37,9 @@ from ticdc_replay.jobspec import DecodeJob
 from ticdc_replay.kafka.reader import read_range
 from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.large_messages.claim_check import ClaimCheckResolver, Fetched
+from ticdc_replay.registry import UsedSchemas, open_registry
 from ticdc_replay.schemas.history import SchemaHistory
+from ticdc_replay.schemas.lookup import SchemaLookup
 from ticdc_replay.storage import open_store
 
 # Hot: a NamedTuple's constructor takes twice the time.
@@ -60,7 +62,7 @@ def decode_split(
 ) -> SplitResult:
     """Read the range of *split*, decode it and write its files below the changelog's root, the keys in *buckets* buckets.
 
-    Raises TransientError when Kafka or a store is away, ExpiredRangeError when retention has passed the range.
+    Raises TransientError when Kafka, a store or the registry is away, ExpiredRangeError when retention has passed the range.
     """
     decoder = SplitDecoder(split, attempt, job, window, history, connections)
     settings = KafkaSettings.from_connection(connections[job.kafka_connection])
@@ -89,7 +91,9 @@ class SplitDecoder:
         self._split = split
         self._window = window
         self._filter = TableFilter(job.tables)
-        self._codec = codec_for(job.changefeed, job.limits.decompressed_max_bytes)
+        self._writer_schemas = UsedSchemas(open_registry(connections.get(job.schema_registry_connection)))
+        lookup = SchemaLookup(history, writer_schemas=self._writer_schemas)
+        self._codec = codec_for(job.changefeed, job.limits.decompressed_max_bytes, lookup)
         self._messages = MessageCounts()
         self._events = EventCounts()
         self._ddl: list[Ddl] = []
@@ -155,6 +159,7 @@ class SplitDecoder:
             messages=self._messages,
             events=self._events,
             quarantine_reasons=dict(self._quarantine.reasons),
+            writer_schemas=self._writer_schemas.hashes,
         )
 
     def _add_events(self, message: RawMessage, decoded: Sequence[Event]) -> tuple[int | None, int]:

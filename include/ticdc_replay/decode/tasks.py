@@ -49,6 +49,8 @@ class SplitResult(msgspec.Struct, frozen=True, kw_only=True):
     messages: MessageCounts
     events: EventCounts
     quarantine_reasons: dict[str, int]
+    writer_schemas: dict[str, str] = {}
+    """SHA-256 of every schema of the registry that was used, by id."""
 
 
 def add_messages(parts: Iterable[MessageCounts]) -> MessageCounts:

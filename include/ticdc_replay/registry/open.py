@@ -4,14 +4,17 @@ from collections.abc import Callable
 
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import ConfigError
-from ticdc_replay.schemas.lookup import WriterSchemas
+from ticdc_replay.schemas.lookup import FixedWriterSchemas, WriterSchemas
 
 
-def open_registry(connection: Connection) -> WriterSchemas:
+def open_registry(connection: Connection | None) -> WriterSchemas:
     """The registry that *connection* leads to: type ``http`` for Confluent's interface, ``aws`` for AWS Glue.
 
-    Nothing is asked of it by opening. Raises ConfigError for another type, or fields that make no sense.
+    Without connection, one that holds no schema: most protocols need none. Nothing is asked of a registry by
+    opening. Raises ConfigError for another type, or fields that make no sense.
     """
+    if connection is None:
+        return FixedWriterSchemas()
     try:
         open_kind = _KINDS[connection.conn_type]
     except KeyError:

@@ -56,7 +56,8 @@ class ReplayContext:
     @cached_property
     def kafka(self) -> KafkaSettings:
         """How Kafka is reached."""
-        return KafkaSettings.from_connection(self.connections[self.pipeline.connections.kafka])
+        connection = self.connections[self.pipeline.connections.kafka]
+        return KafkaSettings.from_connection(connection, self.changefeed.max_message_bytes, self.loaded.access.hint())
 
     @cached_property
     def state(self) -> StateStore:
@@ -67,7 +68,7 @@ class ReplayContext:
 def connection_ids(pipeline: Pipeline) -> tuple[str, ...]:
     """Every connection that a run of *pipeline* resolves: all it names but Spark's, which only the submitting task needs."""
     named = pipeline.connections
-    ids = [named.kafka, named.claim_check, named.artifacts, named.state]
+    ids = [named.kafka, named.claim_check, named.schema_registry, named.artifacts, named.state]
     ids += [getattr(target, "connection", None) for target in pipeline.targets]
     return tuple(sorted({conn_id for conn_id in ids if conn_id is not None}))
 

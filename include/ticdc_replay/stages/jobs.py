@@ -32,6 +32,7 @@ def write_decode_job(
         artifacts_connection=pipeline.connections.artifacts,
         kafka_connection=pipeline.connections.kafka,
         claim_check_connection=pipeline.connections.claim_check,
+        schema_registry_connection=pipeline.connections.schema_registry,
         manifest=pinned.name,
         input_hash=pinned.manifest.input_hash,
         changefeed=context.changefeed,

@@ -175,6 +175,33 @@ def test_a_claim_check_store_needs_a_connection_and_a_local_folder_must_not_have
     assert "connections.claim_check: remove it" in error_of(local)
 
 
+def test_avro_needs_a_schema_registry_and_other_protocols_must_not_have_one(error_of, write):
+    uri = "kafka://broker:9092/topic?protocol=avro"
+    avro = changed(("changefeed", "sink_uri"), uri)
+    assert "connections.schema_registry: missing" in error_of(avro)
+    assert "(type http, or aws for AWS Glue)" in error_of(avro)
+    glue = '[sink.kafka-config.glue-schema-registry-config]\nregion = "eu-west-1"\nregistry-name = "r"'
+    avro["changefeed"]["config"] = glue
+    assert "(type aws, for AWS Glue)" in error_of(avro)
+    avro["connections"]["schema_registry"] = "registry"
+    assert load_pipeline(write(avro)).pipeline.connections.schema_registry == "registry"
+    other = changed(("connections", "schema_registry"), "registry")
+    assert "connections.schema_registry: remove it; protocol open-protocol uses no schema registry" in error_of(other)
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "kafka://broker:9092/topic?protocol=avro&schema-registry=http://reader:geheim@registry:8081",
+        "kafka://broker:9092/topic?protocol=avro&schema-registry=http%3A%2F%2Freader%3Ageheim%40registry%3A8081",
+    ],
+)
+def test_a_password_in_the_address_of_the_schema_registry_is_refused(error_of, uri):
+    message = error_of(changed(("changefeed", "sink_uri"), uri))
+    assert "holds a password" in message
+    assert "geheim" not in message
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

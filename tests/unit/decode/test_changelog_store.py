@@ -171,6 +171,21 @@ def test_a_lost_changelog_can_be_decoded_again_although_it_uses_other_objects(
     assert store.index() == index
 
 
+def test_a_schema_of_the_registry_must_stay_what_a_run_of_the_input_used(store: ChangelogStore, job: DecodeJob) -> None:
+    def using(store: ChangelogStore, job: DecodeJob, **schemas: str) -> ChangelogIndex:
+        attempt = Attempt(job.library_version)
+        index = msgspec.structs.replace(decode(store, job, attempt), writer_schemas=schemas)
+        return store.complete(attempt, lambda: index)
+
+    using(store, job, one="a" * 64, two="b" * 64)
+    for version, hashes in (("2", {"one": "a" * 64}), ("3", {"two": "b" * 64, "three": "c" * 64})):
+        newer = msgspec.structs.replace(job, library_version=version)
+        using(ChangelogStore.open(newer, Connections()), newer, **hashes)
+    changed = msgspec.structs.replace(job, library_version="4")
+    with pytest.raises(ArtifactCorruptError, match="schema three of the registry is not the one"):
+        using(ChangelogStore.open(changed, Connections()), changed, three="d" * 64)
+
+
 def manifest(inventory: PinnedFile | None = None) -> Manifest:
     return Manifest(
         pipeline="p",

@@ -102,7 +102,8 @@ class DecodeOperator(SparkJobOperator):
 
     def _connection_ids(self, pipeline: Pipeline) -> list[str]:
         named = pipeline.connections
-        return [conn_id for conn_id in (named.kafka, named.claim_check, named.artifacts) if conn_id]
+        ids = (named.kafka, named.claim_check, named.schema_registry, named.artifacts)
+        return [conn_id for conn_id in ids if conn_id]
 
     def _summarise(self, replay: "ReplayContext", task_instance: Any) -> dict[str, Any]:
         from ticdc_replay.changelog.reading import read_index
