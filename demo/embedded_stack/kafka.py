@@ -69,12 +69,9 @@ class Kafka(Server):
         self.sasl_bootstrap = ""
 
     def _launch(self) -> ManagedProcess:
-        plain, sasl, controller = free_ports(3)
-        self.bootstrap, self.sasl_bootstrap = f"{HOST}:{plain}", f"{HOST}:{sasl}"
         properties = self.folder / "server.properties"
-        data = self.folder / "data"
-        fresh = not (data / "meta.properties").exists()
-        properties.write_text(PROPERTIES.format(host=HOST, plain=plain, sasl=sasl, controller=controller, data=data))
+        fresh = not (self.folder / "data" / "meta.properties").exists()
+        properties.write_text(self._properties())
         program = [
             *(str(java.find_home() / "bin" / "java"), "-Xms256m", f"-Xmx{self._heap_mb}m", "-XX:+UseSerialGC"),
             *("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true"),
@@ -85,6 +82,13 @@ class Kafka(Server):
         return ManagedProcess(
             [*program, "kafka.Kafka", str(properties)], log=self.log, env=os.environ, cwd=self.folder, grace=20.0
         )
+
+    def _properties(self) -> str:
+        """The broker's configuration, with ports that are free now."""
+        plain, sasl, controller = free_ports(3)
+        self.bootstrap, self.sasl_bootstrap = f"{HOST}:{plain}", f"{HOST}:{sasl}"
+        data = self.folder / "data"
+        return PROPERTIES.format(host=HOST, plain=plain, sasl=sasl, controller=controller, data=data)
 
     def _format(self, program: list[str], properties: Path) -> None:
         cluster = "A" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]  # a leading dash would be an option

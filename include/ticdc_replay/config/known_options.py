@@ -18,11 +18,13 @@ PARAMETERS = frozenset({
     "enable-tidb-extension", "only-output-updated-columns", "content-compatible", "output-row-key", "encoding-format",
     "schema-registry", "avro-decimal-handling-mode", "avro-bigint-unsigned-handling-mode", "avro-enable-watermark",
     "avro-include-before-value", "debezium-disable-schema", "debezium-include-start-ts",
+    "sasl-password", "sasl-gssapi-password", "sasl-oauth-client-secret",
 })  # fmt: skip
-"""Parameters of a sink-uri; those that hold secrets are refused before this list is asked."""
+"""Parameters of a sink-uri; those that hold secrets get here only masked, where TiCDC printed them."""
 
 NOT_FOR_READERS = frozenset({
-    "kafka-client-id", "key", "sasl-oauth-client-id", "sasl-gssapi-keytab-path", "sasl-oauth-token-url",
+    "sasl-password", "sasl-gssapi-password", "sasl-oauth-client-secret", "kafka-client-id", "key",
+    "sasl-oauth-client-id", "sasl-gssapi-keytab-path", "sasl-oauth-token-url",
 })  # fmt: skip
 """Of these, those that TiCDC masks when it prints a sink-uri, and that decoding does not depend on."""
 
@@ -51,7 +53,8 @@ _KAFKA = (
     "dial-timeout write-timeout read-timeout required-acks sasl-user sasl-mechanism sasl-gssapi-auth-type "
     "sasl-gssapi-keytab-path sasl-gssapi-kerberos-config-path sasl-gssapi-service-name sasl-gssapi-user "
     "sasl-gssapi-realm sasl-gssapi-disable-pafxfast sasl-oauth-client-id sasl-oauth-token-url sasl-oauth-scopes "
-    "sasl-oauth-grant-type sasl-oauth-audience enable-tls ca cert key insecure-skip-verify output-raw-change-event"
+    "sasl-oauth-grant-type sasl-oauth-audience enable-tls ca cert key insecure-skip-verify output-raw-change-event "
+    "sasl-password sasl-gssapi-password sasl-oauth-client-secret"
 )
 _CODEC = (
     "enable-tidb-extension max-batch-size avro-enable-watermark avro-decimal-handling-mode "

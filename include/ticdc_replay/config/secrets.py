@@ -9,10 +9,10 @@ from ticdc_replay.config.options import is_masked
 from ticdc_replay.domain.errors import ConfigError, SecretInConfigError
 
 _SECRET_NAME = re.compile(
-    r"password|passwd|passphrase|secret|token$|^token|(access|account|private|encryption|api)-key|^sas-|^pwd$"
+    r"password|passwd|passphrase|secret|token$|^token|(access|account|private|encryption|api)-key(-|$)|^sas-|^pwd$"
 )
-# Names of Kubernetes secrets are no secrets, nor is the name of a file.
-_NOT_SECRET = re.compile(r"^token-from-file$|^spark-kubernetes-.*secret")
+# Names of Kubernetes secrets are no secrets, nor are paths of files.
+_NOT_SECRET = re.compile(r"^token-from-file$|-(path|location)$|^spark-kubernetes-.*secret")
 _PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 
 _KAFKA = "of the Airflow connection named by connections.kafka"

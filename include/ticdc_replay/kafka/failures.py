@@ -52,7 +52,7 @@ def translate(error: KafkaError, what: str) -> TicdcReplayError:
     """*error* as one of the library's. *what* tells the operation, the place and the connection."""
     message = f"{what}: {error.str()}"
     code = error.code()
-    if code in _REFUSED:
+    if _is_refusal(error):
         return AuthenticationError(f"{message}; check login, password, security.protocol and ssl.* of the connection")
     if code in _NOT_ALLOWED:
         return AuthenticationError(f"{message}; the user lacks an ACL (Describe and Read on the topic)")
@@ -63,6 +63,14 @@ def translate(error: KafkaError, what: str) -> TicdcReplayError:
     if code in _AWAY or error.retriable():
         return TransientError(message)
     return PermanentError(message)
+
+
+def _is_refusal(error: KafkaError) -> bool:
+    """Whether *error* says that the broker does not take the client's credentials.
+
+    With TLS 1.3 a broker refuses a client's certificate, or that there is none, after the handshake: as a lost connection.
+    """
+    return error.code() in _REFUSED or (error.code() == KafkaError._TRANSPORT and "SSL alert number" in error.str())
 
 
 class ClientHealth:
@@ -76,7 +84,7 @@ class ClientHealth:
 
     def note(self, error: KafkaError) -> None:
         """The ``error_cb`` of the client."""
-        if error.code() in _REFUSED:
+        if _is_refusal(error):
             self._refused = error
             if self._refused_since is None:
                 self._refused_since = time.monotonic()
@@ -91,12 +99,17 @@ class ClientHealth:
         if self._refused_since is None or self._refused is None:
             return
         if time.monotonic() - self._refused_since >= CREDENTIALS_DEADLINE_S:
-            raise translate(self._refused, f"Kafka {self.settings.where} refuses the client")
+            raise self._refusal(f"Kafka {self.settings.where} refuses the client", self._refused)
+
+    def _refusal(self, what: str, refused: KafkaError) -> TicdcReplayError:
+        failure = translate(refused, what)
+        hint = self.settings.hint
+        return type(failure)(f"{failure}. {hint}") if hint else failure
 
     def explain(self, what: str) -> TicdcReplayError:
         """The error for an operation that never ended: refused credentials, else a broker that is away."""
         if self._refused is not None:
-            return translate(self._refused, f"{what} at Kafka {self.settings.where}")
+            return self._refusal(f"{what} at Kafka {self.settings.where}", self._refused)
         reported = f"; the client reported: {self._last.str()}" if self._last is not None else ""
         return TransientError(f"{what}: no answer from Kafka {self.settings.where}{reported}")
 

@@ -20,14 +20,19 @@ _EXACT_READING: Final[dict[str, Option]] = {
     "check.crcs": True,
     "allow.auto.create.topics": False,
 }
+_FETCH_BYTES: Final = 16 * 1024 * 1024
+_QUEUE_KBYTES: Final = 32 * 1024
+_RECEIVE_BYTES: Final = 512 * 1024 * 1024
+_LARGEST_RECEIVE: Final = (1 << 31) - 1
+_BATCH_OVERHEAD: Final = 64 * 1024
 _THROUGHPUT: Final[dict[str, Option]] = {
     # What is fetched behind the end of a range is wasted, so queues are smaller than librdkafka's 64 MiB; with a queue this
     # size its back-off of one second would starve the reader.
-    "queued.max.messages.kbytes": 32 * 1024,
-    "fetch.max.bytes": 16 * 1024 * 1024,
+    "queued.max.messages.kbytes": _QUEUE_KBYTES,
+    "fetch.max.bytes": _FETCH_BYTES,
     "max.partition.fetch.bytes": 2 * 1024 * 1024,  # larger ones leave the processor's cache before they are read
     "fetch.queue.backoff.ms": 10,
-    "receive.message.max.bytes": 512 * 1024 * 1024,  # a batch that is larger than a fetch comes whole
+    "receive.message.max.bytes": _RECEIVE_BYTES,  # a batch that is larger than a fetch comes whole
 }
 _CONNECTION: Final[dict[str, Option]] = {
     "client.id": "ticdc-replay",
@@ -52,10 +57,14 @@ class KafkaSettings(msgspec.Struct, frozen=True):
 
     conn_id: str
     options: dict[str, Option]
+    max_message_bytes: int = 0
+    """The largest message that is expected, where it is known: what a consumer fetches and holds follows it."""
+    hint: str = ""
+    """How the writer reaches the brokers, for errors of refused credentials."""
 
     @classmethod
-    def from_connection(cls, connection: Connection) -> "KafkaSettings":
-        """The settings of an Airflow connection of type ``kafka``.
+    def from_connection(cls, connection: Connection, max_message_bytes: int = 0, hint: str = "") -> "KafkaSettings":
+        """The settings of an Airflow connection of type ``kafka``; *max_message_bytes* and *hint* as the members say.
 
         ``extra`` holds librdkafka keys, as for Airflow's own Kafka provider; ``bootstrap.servers`` may be given by host and port
         instead, ``sasl.username`` and ``sasl.password`` by login and password. Keys that decide which messages are read
@@ -80,7 +89,7 @@ class KafkaSettings(msgspec.Struct, frozen=True):
             raise ConfigError(
                 f"connection {connection.conn_id!r} names no broker: set extra['bootstrap.servers'], or host and port"
             )
-        return cls(connection.conn_id, options)
+        return cls(connection.conn_id, options, max_message_bytes, hint)
 
     @property
     def where(self) -> str:
@@ -89,7 +98,19 @@ class KafkaSettings(msgspec.Struct, frozen=True):
 
     def consumer(self) -> dict[str, Any]:
         """Configuration of a consumer that reads assigned ranges and nothing else."""
-        return {**_CONNECTION, **_THROUGHPUT, **self.options, **_EXACT_READING}
+        return {**_CONNECTION, **_THROUGHPUT, **self._sizes(), **self.options, **_EXACT_READING}
+
+    def _sizes(self) -> dict[str, int]:
+        """Room for one of the largest messages, where the usual sizes have none.
+
+        A broker sends a batch that is larger than the fetch, but then nothing beside it, and only up to what the client receives.
+        """
+        fetch = max(_FETCH_BYTES, self.max_message_bytes + _BATCH_OVERHEAD)
+        return {
+            "fetch.max.bytes": fetch,
+            "queued.max.messages.kbytes": max(_QUEUE_KBYTES, fetch // 1024),
+            "receive.message.max.bytes": max(_RECEIVE_BYTES, min(2 * fetch, _LARGEST_RECEIVE)),
+        }
 
     def admin(self) -> dict[str, Any]:
         """Configuration of an admin client."""

@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -62,6 +63,20 @@ def test_exactly_the_range_is_read_although_the_log_goes_on(settings: KafkaSetti
     messages = [message for batch in read_range(settings, OffsetRange(topic, 0, 1_000, 4_321)) for message in batch]
     assert [message.offset for message in messages] == list(range(1_000, 4_321))
     assert messages[0] == RawMessage(topic, 0, 1_000, 1_700_000_001_000, b"k", b"1000")
+
+
+def test_messages_of_64_mib_are_read(settings: KafkaSettings, make_topic: MakeTopic) -> None:
+    size = 64 << 20
+    topic = make_topic(config={**KEPT, "max.message.bytes": str(80 << 20)})
+    producer = Producer(
+        {"bootstrap.servers": settings.options["bootstrap.servers"], "message.max.bytes": 80 << 20, "linger.ms": 0}
+    )
+    for number in range(2):
+        producer.produce(topic, bytes([number]) * size, partition=0)
+        assert producer.flush(60) == 0
+    sized = msgspec.structs.replace(settings, max_message_bytes=size)
+    messages = [message for batch in read_range(sized, OffsetRange(topic, 0, 0, 2)) for message in batch]
+    assert [(len(message.value or b""), (message.value or b"")[0]) for message in messages] == [(size, 0), (size, 1)]
 
 
 def test_an_empty_range_asks_no_broker(settings: KafkaSettings) -> None:

@@ -259,3 +259,45 @@ def test_the_committed_json_schema_is_current_and_accepts_what_loads():
     jsonschema.validate(SHOP, json.loads(rendered()))
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(changed(("targets", 0, "type"), "oracle"), json.loads(rendered()))
+
+
+INFO = json.dumps({"sink_uri": "kafka://b/shop?protocol=open-protocol", "start_ts": 464626526453760000, "config": {}})
+
+
+def with_changefeed(**members):
+    return {**SHOP, "changefeed": {"timezone": "UTC", **members}}
+
+
+def test_a_changefeed_may_be_given_by_what_ticdc_prints_inline_or_by_path(write, tmp_path):
+    (tmp_path / "info.json").write_text(INFO)
+    for info in (INFO, "info.json"):
+        loaded = load_pipeline(write(with_changefeed(info=info)))
+        assert loaded.changefeed.topic == "shop"
+        assert loaded.start_ts == 464626526453760000
+
+
+def test_a_declared_start_and_end_win_over_what_ticdc_prints(write):
+    start, end = 464626526453760001, 464626526453760002
+    loaded = load_pipeline(write(with_changefeed(info=INFO, start_ts=start, target_ts=end)))
+    assert (loaded.start_ts, loaded.target_ts) == (start, end)
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ({}, "give the changefeed by `sink_uri` or by `info`"),
+        ({"info": INFO, "sink_uri": "kafka://b/t?protocol=simple"}, "give the changefeed by `sink_uri` or by `info`"),
+        ({"info": INFO, "config": "[sink]"}, "`info` holds the whole configuration"),
+        ({"info": "missing.json"}, "changefeed.info: "),
+    ],
+)
+def test_one_way_of_giving_the_changefeed_is_enough(error_of, members, message):
+    assert message in error_of(with_changefeed(**members))
+
+
+def test_the_flag_of_the_schema_registry_is_a_key(write):
+    uri = "kafka://b/t?protocol=avro"
+    document = with_changefeed(sink_uri=uri, schema_registry="http://registry:8081")
+    document["connections"] = {**document["connections"], "schema_registry": "registry"}
+    loaded = load_pipeline(write(document))
+    assert (loaded.changefeed.schema_registry, loaded.registry) == ("confluent", "http://registry:8081")

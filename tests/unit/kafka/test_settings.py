@@ -1,6 +1,7 @@
 """Client settings from a connection."""
 
 import pytest
+from confluent_kafka import Consumer
 
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import ConfigError
@@ -57,3 +58,20 @@ def test_no_secret_is_in_any_text_of_the_settings() -> None:
     made = settings(host="x", password="hidden", extra={"ssl.key.password": "buried"})
     assert "hidden" not in f"{made!r} {made} {made.where}"
     assert "buried" not in f"{made!r} {made} {made.where}"
+
+
+def test_there_is_room_for_one_of_the_largest_messages() -> None:
+    connection = Connection(conn_id="kafka_main", conn_type="kafka", host="x")
+    usual, large = (KafkaSettings.from_connection(connection, size).consumer() for size in (10 << 20, 64 << 20))
+    assert (usual["fetch.max.bytes"], usual["queued.max.messages.kbytes"]) == (16 << 20, 32 << 10)
+    assert large["fetch.max.bytes"] > 64 << 20
+    assert large["queued.max.messages.kbytes"] << 10 > 64 << 20
+    assert large["receive.message.max.bytes"] >= 2 * (64 << 20)
+
+
+def test_the_largest_messages_that_kafka_can_carry_are_within_what_librdkafka_takes() -> None:
+    connection = Connection(conn_id="kafka_main", conn_type="kafka", host="x")
+    rendered = KafkaSettings.from_connection(connection, (1 << 30) - 1).consumer()
+    Consumer(rendered).close()
+    rendered = KafkaSettings.from_connection(connection, 0).consumer()
+    Consumer(rendered).close()
