@@ -22,6 +22,11 @@ def used_schema(input_hash: str, schema_id: str) -> str:
     return f"used_schemas/{input_hash}/{schema_id}"
 
 
+def sought_versions(input_hash: str) -> str:
+    """Where the table versions stand that were sought behind the ranges of *input_hash*, below the pipeline's artefacts."""
+    return f"used_schemas/{input_hash}/table_versions.json"
+
+
 def escape(name: str) -> str:
     """*name* as one part of a path: percent-encoded so that any name of a table is safe and can be told back."""
     return quote(name, safe="").replace(".", "%2E")

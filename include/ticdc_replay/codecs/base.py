@@ -6,7 +6,8 @@ from typing import ClassVar, Literal, NamedTuple
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.events import Event, RowEvent
 from ticdc_replay.domain.messages import RawMessage
-from ticdc_replay.schemas.lookup import MissingVersion, SchemaLookup
+from ticdc_replay.schemas.lookup import SchemaLookup
+from ticdc_replay.schemas.versions import MissingVersion
 
 
 class Carried(NamedTuple):

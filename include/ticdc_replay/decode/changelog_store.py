@@ -1,5 +1,6 @@
 """A run's folder in the artefact store: the manifest it comes from, and the changelog it becomes."""
 
+import contextlib
 import hashlib
 import logging
 from collections.abc import Callable
@@ -9,9 +10,11 @@ from ticdc_replay.changelog import index as changelog_index
 from ticdc_replay.changelog import layout
 from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.decode.known_objects import used_objects
+from ticdc_replay.decode.look_ahead import decode_definitions
 from ticdc_replay.decode.tasks import Attempt
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
+from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.errors import ArtifactCorruptError, ArtifactExistsError, ArtifactNotFoundError
 from ticdc_replay.jobspec import DecodeJob
 from ticdc_replay.schemas.history import SchemaHistory
@@ -104,6 +107,15 @@ class ChangelogStore:
             return winner
         self._delete_leftovers(index, "")
         return index
+
+    def sought_versions(self, seek: Callable[[], tuple[TableDefinition, ...]]) -> tuple[TableDefinition, ...]:
+        """What the first run of this input that had to *seek* table versions found; every later one gets the same."""
+        name = layout.sought_versions(self._job.input_hash)
+        with contextlib.suppress(ArtifactNotFoundError):
+            return decode_definitions(self._store.get(name))
+        with contextlib.suppress(ArtifactExistsError):  # another run was faster: its answer counts
+            self._store.put_once(name, canonical.encode(seek()))
+        return decode_definitions(self._store.get(name))
 
     def _record_used(self, index: ChangelogIndex) -> None:
         """Keep what claim-check objects and writer schemas of *index* were, by their content: later runs of the input hold to it.

@@ -14,7 +14,7 @@ from ticdc_replay.domain.messages import OffsetRange, RawMessage
 from ticdc_replay.kafka.reader import read_range
 from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.schemas.history import SchemaHistory
-from ticdc_replay.schemas.lookup import FixedWriterSchemas, SchemaLookup, TableVersions
+from ticdc_replay.schemas.lookup import FixedWriterSchemas, SchemaLookup
 
 
 class FoundSchemas(msgspec.Struct, frozen=True):
@@ -53,7 +53,6 @@ def lookup_in(capture: Capture, max_bytes: int) -> SchemaLookup:
     """All that *capture* says of its tables, wherever in it; *max_bytes* caps a decompressed event."""
     found = schemas_in(capture.messages(), codec_for(capture.changefeed(), max_bytes))
     return SchemaLookup(
-        SchemaHistory().with_ddls(found.ddl),
-        TableVersions(found.definitions),
+        SchemaHistory().with_ddls(found.ddl).with_versions(found.definitions),
         FixedWriterSchemas(capture.writer_schemas()),
     )

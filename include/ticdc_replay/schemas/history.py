@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
@@ -11,6 +12,7 @@ from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import TableName, TableSchema
 from ticdc_replay.schemas.ddl import AppliedDdl, TableKey, UnparsedDdl, apply_ddl, key_of
 from ticdc_replay.schemas.statements import RenameTables
+from ticdc_replay.schemas.versions import TableVersions
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -37,6 +39,11 @@ class Epoch(msgspec.Struct, frozen=True, omit_defaults=True):
     unparsed: str | None = None
 
 
+class _Document(msgspec.Struct, frozen=True):
+    epochs: tuple[Epoch, ...]
+    versions: tuple[TableDefinition, ...]
+
+
 class SchemaHistory:
     """Definitions of tables over time; immutable. Names are matched in any letter case, as TiDB does.
 
@@ -44,8 +51,14 @@ class SchemaHistory:
     section 6). The same epochs and DDLs give the same history in whatever order and how often they come.
     """
 
-    def __init__(self, base: Iterable[Epoch] = (), ddls: Iterable[DdlEvent] = ()) -> None:
-        """*base* are epochs known from elsewhere: they win over a DDL of the same commitTs, which made them."""
+    def __init__(
+        self, base: Iterable[Epoch] = (), ddls: Iterable[DdlEvent] = (), versions: TableVersions | None = None
+    ) -> None:
+        """*base* are epochs known from elsewhere: they win over a DDL of the same commitTs, which made them.
+
+        *versions* are definitions that came over the wire with a version of their own (Simple). They stand beside the epochs.
+        """
+        self.versions = versions if versions is not None else TableVersions()
         self._base = {(key_of(epoch.name), epoch.after): epoch for epoch in base}
         self._ddls = {(ddl.commit_ts, ddl.schema, ddl.table, ddl.query): ddl for ddl in ddls}
         self.epochs: tuple[Epoch, ...] = _replay(self._base, self._ddls)
@@ -66,11 +79,15 @@ class SchemaHistory:
 
     def with_epochs(self, epochs: Iterable[Epoch]) -> "SchemaHistory":
         """This history and *epochs*, for instance those of earlier windows."""
-        return SchemaHistory([*self._base.values(), *epochs], self._ddls.values())
+        return SchemaHistory([*self._base.values(), *epochs], self._ddls.values(), self.versions)
 
     def with_ddls(self, ddls: Iterable[DdlEvent]) -> "SchemaHistory":
         """This history and *ddls*, copies included."""
-        return SchemaHistory(self._base.values(), [*self._ddls.values(), *ddls])
+        return SchemaHistory(self._base.values(), [*self._ddls.values(), *ddls], self.versions)
+
+    def with_versions(self, definitions: Iterable[TableDefinition]) -> "SchemaHistory":
+        """This history and *definitions* that came over the wire."""
+        return SchemaHistory(self._base.values(), self._ddls.values(), self.versions.with_definitions(definitions))
 
     def since(self, commit_ts: int) -> "SchemaHistory":
         """What of this history rows of *commit_ts* (TSO) and later ones need."""
@@ -80,7 +97,7 @@ class SchemaHistory:
             if epoch.after < commit_ts:
                 epochs.clear()
             epochs.append(epoch)
-        return SchemaHistory(epoch for epochs in needed.values() for epoch in epochs)
+        return SchemaHistory((epoch for epochs in needed.values() for epoch in epochs), versions=self.versions)
 
     def known_at(self, schema: str, table: str, commit_ts: int) -> Known | None:
         """What is known of a table for a row of *commit_ts* (TSO); the same object for the same span. Cheap per row."""
@@ -115,16 +132,21 @@ class SchemaHistory:
         return found
 
     def encode(self) -> bytes:
-        """The epochs as canonical JSON: equal histories give equal bytes."""
-        return canonical.encode(self.epochs)
+        """Epochs and versions as canonical JSON: equal histories give equal bytes."""
+        return canonical.encode(_Document(self.epochs, tuple(self.versions)))
 
     @classmethod
     def decode(cls, content: bytes) -> "SchemaHistory":
         """A history from what ``encode`` made. Raises msgspec.ValidationError with the path inside the document."""
-        return cls(msgspec.json.decode(content, type=tuple[Epoch, ...]))
+        document = msgspec.json.decode(content, type=_Document)
+        return cls(document.epochs, versions=TableVersions(document.versions))
 
-    def __reduce__(self) -> tuple[type["SchemaHistory"], tuple[tuple[Epoch, ...]]]:
-        return SchemaHistory, (self.epochs,)
+    def __bool__(self) -> bool:
+        """Whether anything is known."""
+        return bool(self.epochs) or bool(self.versions)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SchemaHistory, (self.epochs, (), self.versions)
 
 
 def _known(definition: TableDefinition | None, before: Known | None) -> Known | None:

@@ -1,43 +1,14 @@
 """What a codec may have to know of tables that its messages do not say."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from ticdc_replay.domain.definition import TableDefinition
-from ticdc_replay.domain.tables import TableName
 from ticdc_replay.schemas.history import SchemaHistory
+from ticdc_replay.schemas.versions import MissingVersion, TableVersions
 
 
-class TableVersions:
-    """Table definitions by (schema, table, version), as rows of Simple name them; immutable.
-
-    The version of a definition is its ``valid_from``. Names count in their exact spelling, as the wire repeats them.
-    """
-
-    def __init__(self, definitions: Iterable[TableDefinition] = ()) -> None:
-        self._definitions = {
-            (definition.name.schema, definition.name.table, definition.valid_from): definition
-            for definition in definitions
-        }
-
-    def find(self, schema: str, table: str, version: int) -> TableDefinition | None:
-        """The definition that rows of *version* have, None where it is not known."""
-        return self._definitions.get((schema, table, version))
-
-    def with_definitions(self, definitions: Iterable[TableDefinition]) -> "TableVersions":
-        """These and *definitions*."""
-        return TableVersions([*self._definitions.values(), *definitions])
-
-    def __iter__(self) -> Iterator[TableDefinition]:
-        return iter(self._definitions.values())
-
-
-class MissingVersion(NamedTuple):
-    """A version that rows name and nobody has defined yet."""
-
-    name: TableName
-    version: int
+__all__ = ["FixedWriterSchemas", "MissingVersion", "SchemaLookup", "TableVersions", "WriterSchemas"]
 
 
 class WriterSchemas(Protocol):
@@ -64,8 +35,12 @@ class FixedWriterSchemas:
 
 @dataclass(frozen=True, slots=True)
 class SchemaLookup:
-    """All that is known besides the messages. ``history`` follows from DDL and declared definitions."""
+    """All that is known besides the messages. ``history`` follows from DDL and declared definitions, and holds versions."""
 
     history: SchemaHistory = field(default_factory=SchemaHistory)
-    versions: TableVersions = field(default_factory=TableVersions)
     writer_schemas: WriterSchemas = field(default_factory=FixedWriterSchemas)
+
+    @property
+    def versions(self) -> TableVersions:
+        """Definitions by the version that rows name."""
+        return self.history.versions

@@ -261,13 +261,13 @@ def _doubts(
 
 def _pin_schemas(request: PinRequest, artifacts: ObjectStore) -> PinnedFile | None:
     needed = request.schemas.since(request.window.from_ts)
-    if not needed.epochs:
+    if not needed:
         return None
     content = needed.encode()
     digest = canonical.digest(content)
     name = f"schemas/{digest}.json"
     artifacts.put_once(name, content)
-    return PinnedFile(artifacts.uri(name), digest, len(needed.epochs))
+    return PinnedFile(artifacts.uri(name), digest, len(needed.epochs) + len(list(needed.versions)))
 
 
 def _register(

@@ -12,7 +12,7 @@ from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.snapshot import manifest as manifests
 from ticdc_replay.snapshot.manifest import Manifest
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.schemas import record_ddl, record_more_ddl
+from ticdc_replay.stages.schemas import record_ddl, record_more_ddl, record_versions
 from ticdc_replay.state.records import ReferenceFile, Run, Stretch
 
 
@@ -36,6 +36,7 @@ def record_decode(context: ReplayContext, index: ChangelogIndex) -> None:
     )
     record_ddl(context, _events(index.ddl))
     record_more_ddl(context, _events(index.other_ddl))
+    record_versions(context, index.definitions)
     state.record_stretches(pipeline, list(_stretches(context, index, manifest)))
     state.record_reference_files(
         ReferenceFile(pipeline, index.run_hash, f"{changelog_root(index.run_hash)}/{name}")

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from ticdc_replay.decode.schema_pass import find_schemas
 from ticdc_replay.domain import tso
+from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.tables import TableName
@@ -17,6 +18,7 @@ from ticdc_replay.domain.window import Window
 from ticdc_replay.kafka.offsets import Offsets, Partition, Topic
 from ticdc_replay.schemas.ddl import definition_from_sql, key_of
 from ticdc_replay.schemas.history import Epoch, SchemaHistory
+from ticdc_replay.schemas.versions import TableVersions
 from ticdc_replay.snapshot.topics import find_topics
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.watermark import pin_request
@@ -38,7 +40,8 @@ def known_schemas(context: ReplayContext, window: Window) -> SchemaHistory:
         _look_back(context, offsets, topics, window)
     name = context.pipeline.name
     recorded = [record.epoch for record in context.state.schemas(name) if record.epoch.after < window.from_ts]
-    return _declared(context).with_epochs(recorded).since(window.from_ts)
+    history = _declared(context).with_epochs(recorded).since(window.from_ts)
+    return history.with_versions(context.state.table_versions(name))
 
 
 def record_ddl(context: ReplayContext, ddl: Iterable[DdlEvent]) -> None:
@@ -66,6 +69,18 @@ def record_more_ddl(context: ReplayContext, ddl: Iterable[DdlEvent]) -> None:
     history = _declared(context).with_epochs(recorded).with_ddls(ddl)
     added = [epoch for epoch in history.epochs if epoch.after and (key_of(epoch.name), epoch.after) not in known]
     context.state.record_schemas(name, added, "ddl")
+
+
+def record_versions(context: ReplayContext, definitions: Iterable[TableDefinition]) -> None:
+    """Add *definitions* that came over the wire to what is known of the pipeline's tables; the first of a version stays."""
+    name = context.pipeline.name
+    known = TableVersions(context.state.table_versions(name))
+    fresh = TableVersions(
+        definition
+        for definition in definitions
+        if known.find(definition.name.schema, definition.name.table, definition.valid_from) is None
+    )
+    context.state.record_table_versions(name, fresh)
 
 
 def _declared(context: ReplayContext) -> SchemaHistory:
@@ -99,6 +114,7 @@ def _look_back(context: ReplayContext, offsets: Offsets, topics: Iterable[Topic]
         part = OffsetRange(topic.name, partition.number, start, wanted.end)
         schemas = find_schemas(part, context.changefeed, context.kafka, context.pipeline.limits.decompressed_max_bytes)
         found.setdefault(known is not None, []).extend(schemas.ddl)
+        record_versions(context, schemas.definitions)
         first = wanted.start if known is None else known.start
         scans.append(SchemaScan(topic.topic_id, partition.number, first, wanted.end))
     if True in found:

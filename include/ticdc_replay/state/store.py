@@ -8,6 +8,7 @@ import msgspec
 from sqlalchemy import Connection, Row, Select, Table, delete, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
+from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
 from ticdc_replay.schemas.history import Epoch
@@ -180,6 +181,30 @@ class StateStore:
         with self._database.reading() as connection:
             rows = connection.execute(wanted.order_by(columns.after, columns.schema, columns.table)).all()
         return [KnownSchema(msgspec.json.decode(row.epoch, type=Epoch), row.source) for row in rows]
+
+    def record_table_versions(self, pipeline: str, definitions: Iterable[TableDefinition]) -> None:
+        """Keep definitions that came over the wire with a version; one that is known already is replaced."""
+        self._replace(
+            tables.table_version,
+            [
+                {
+                    "pipeline": pipeline,
+                    "schema": definition.name.schema,
+                    "table": definition.name.table,
+                    "version": definition.valid_from,
+                    "definition": msgspec.json.encode(definition).decode(),
+                }
+                for definition in definitions
+            ],
+        )
+
+    def table_versions(self, pipeline: str) -> list[TableDefinition]:
+        """The definitions that came over the wire with a version, by table and version."""
+        columns = tables.table_version.c
+        wanted = select(columns.definition).where(columns.pipeline == pipeline)
+        with self._database.reading() as connection:
+            rows = connection.execute(wanted.order_by(columns.schema, columns.table, columns.version)).all()
+        return [msgspec.json.decode(row.definition, type=TableDefinition) for row in rows]
 
     def record_schema_scan(self, pipeline: str, scan: SchemaScan) -> None:
         """Note that the DDL of these offsets is in the schema history; record that first."""

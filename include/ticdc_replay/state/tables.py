@@ -85,6 +85,17 @@ schema_history = Table(
     Column("source", Text, nullable=False),
 )
 
+table_version = Table(
+    "table_version",
+    metadata,
+    Column("pipeline", Text, primary_key=True),
+    Column("schema", Text, primary_key=True),
+    Column("table", Text, primary_key=True),
+    Column("version", BigInteger, primary_key=True),
+    Column("definition", Text, nullable=False),
+)
+"""Definitions that came over the wire with a version (Simple)."""
+
 schema_scan = Table(
     "schema_scan",
     metadata,

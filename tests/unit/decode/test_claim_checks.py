@@ -79,7 +79,7 @@ def inventory(objects: ObjectStore, artifacts: ObjectStore, changefeed: Changefe
         pipeline="p",
         changefeed=changefeed,
         window=WINDOW,
-        topics=("topic",),
+        tables=("s.*",),
         start_ts=None,
         pre_roll_ms=0,
         clock_skew_ms=0,

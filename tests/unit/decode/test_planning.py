@@ -1,6 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ticdc_replay.codecs.base import Carried
 from ticdc_replay.decode.planning import plan_splits, schema_ranges
 from ticdc_replay.domain.messages import OffsetRange
 
@@ -42,4 +43,12 @@ def test_a_small_range_is_divided_among_all_cores() -> None:
 
 def test_schema_pass_reads_the_shortest_range_of_each_topic() -> None:
     parts = [OffsetRange("a", 0, 0, 100), OffsetRange("a", 1, 0, 10), OffsetRange("b", 0, 5, 50)]
-    assert schema_ranges(parts) == [OffsetRange("a", 1, 0, 10), OffsetRange("b", 0, 5, 50)]
+    everywhere = Carried("rows", watermarks=True, ddl="every partition")
+    assert schema_ranges(parts, everywhere) == [OffsetRange("a", 1, 0, 10), OffsetRange("b", 0, 5, 50)]
+
+
+def test_schema_pass_reads_partition_0_where_only_it_has_ddl_and_nothing_where_none_is_sent() -> None:
+    parts = [OffsetRange("a", 0, 0, 100), OffsetRange("a", 1, 0, 10), OffsetRange("b", 1, 5, 50)]
+    first = Carried("rows", watermarks=True, ddl="first partition")
+    assert schema_ranges(parts, first) == [OffsetRange("a", 0, 0, 100)]
+    assert schema_ranges(parts, Carried("nothing", watermarks=False, ddl="nowhere")) == []

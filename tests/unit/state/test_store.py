@@ -13,6 +13,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import text
 
+from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.errors import AuthenticationError, ConfigError, PermanentError, TransientError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
@@ -257,3 +258,14 @@ def test_a_wrong_password_is_an_authentication_error(make_database) -> None:  # 
             else "postgresql://nobody:hidden@" + url.split("@")[1]
         )
     assert "hidden" not in str(caught.value)
+
+
+def test_table_versions_come_back_by_table_and_version(state: StateStore) -> None:
+    found = [
+        TableDefinition(TableName("shop", table), (), valid_from=version)
+        for table, version in (("t", 1 << 60), ("t", 5), ("orders", 9))
+    ]
+    state.record_table_versions("p", found)
+    state.record_table_versions("p", found)
+    state.record_table_versions("other", found[:1])
+    assert state.table_versions("p") == [found[2], found[1], found[0]]

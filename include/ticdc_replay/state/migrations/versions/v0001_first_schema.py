@@ -81,6 +81,15 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("pipeline", "schema", "table", "after", name="pk_schema_history"),
     )
     op.create_table(
+        "table_version",
+        sa.Column("pipeline", sa.Text, nullable=False),
+        sa.Column("schema", sa.Text, nullable=False),
+        sa.Column("table", sa.Text, nullable=False),
+        sa.Column("version", sa.BigInteger, nullable=False),
+        sa.Column("definition", sa.Text, nullable=False),
+        sa.PrimaryKeyConstraint("pipeline", "schema", "table", "version", name="pk_table_version"),
+    )
+    op.create_table(
         "schema_scan",
         sa.Column("pipeline", sa.Text, nullable=False),
         sa.Column("topic_id", sa.Text, nullable=False),
