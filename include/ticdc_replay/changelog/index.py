@@ -48,6 +48,15 @@ class Ddl(msgspec.Struct, frozen=True, order=True):
     offset: int
 
 
+class Elsewhere(msgspec.Struct, frozen=True, order=True):
+    """Rows of a table that stand in another topic or partition than the dispatcher rules say, of those that were sampled."""
+
+    table: str
+    rows: int
+    example: str
+    """Where one of them is, and where it should be."""
+
+
 class MessageCounts(msgspec.Struct, kw_only=True):
     """Where the consumed messages went; ``consumed`` is the sum of all others. Sizes in bytes of key and value."""
 
@@ -85,6 +94,8 @@ class EventCounts(msgspec.Struct, kw_only=True):
     handle_key_only: int = 0
     unkeyed: int = 0
     """Rows of tables without any key: history only, never deduplicated; a subset of ``written``."""
+    placed: int = 0
+    """Rows of a sample whose topic and partition were held against the dispatcher rules; a subset of ``rows``."""
 
 
 class DecodeReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,6 +108,8 @@ class DecodeReport(msgspec.Struct, frozen=True, kw_only=True):
     """The smallest resolved-ts, over live partitions, that the range reached (TSO)."""
     undeclared_tables: tuple[str, ...]
     """Tables with at least one column whose type only the wire told."""
+    elsewhere: tuple[Elsewhere, ...] = ()
+    """Tables with rows, among those ``placed``, that stand elsewhere than the dispatcher rules say."""
 
 
 class ChangelogIndex(msgspec.Struct, frozen=True, kw_only=True):

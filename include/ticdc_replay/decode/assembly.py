@@ -8,6 +8,7 @@ from ticdc_replay.changelog.index import (
     DataFile,
     Ddl,
     DecodeReport,
+    Elsewhere,
     TableVersion,
 )
 from ticdc_replay.decode.deduplicate import Rewritten
@@ -77,9 +78,18 @@ def assemble(
             events=events,
             quarantine_reasons={reason: number for reason, number in sorted(reasons.items()) if number},
             watermark=_watermark(manifest),
+            elsewhere=_elsewhere(results),
             undeclared_tables=tuple(sorted({str(table.schema.name) for table in tables if not table.declared})),
         ),
     )
+
+
+def _elsewhere(results: Sequence[SplitResult]) -> tuple[Elsewhere, ...]:
+    found: dict[str, Elsewhere] = {}
+    for part in (part for result in results for part in result.elsewhere):
+        before = found.get(part.table)
+        found[part.table] = part if before is None else Elsewhere(part.table, before.rows + part.rows, before.example)
+    return tuple(found[table] for table in sorted(found))
 
 
 def _table_versions(files: Sequence[VersionFile], rewritten: dict[str, Rewritten]) -> tuple[TableVersion, ...]:

@@ -14,7 +14,7 @@ SAMPLED_MESSAGES = 32
 
 def messages_per_split(ranges: Sequence[OffsetRange], job: DecodeJob, connections: Connections) -> int:
     """How many messages make about ``limits.split_bytes``, judged by the middle of the longest ranges; at least 1."""
-    settings = KafkaSettings.from_connection(connections[job.kafka_connection])
+    settings = KafkaSettings.from_connection(connections[job.kafka_connection], job.changefeed.max_message_bytes)
     count, size = 0, 0
     for part in sorted(ranges, key=lambda part: -part.length)[:SAMPLED_RANGES]:
         middle = part.start + max(0, part.length - SAMPLED_MESSAGES) // 2

@@ -15,6 +15,7 @@ from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.decode.collector import no_cycle_search
 from ticdc_replay.decode.filter import TableFilter
 from ticdc_replay.decode.known_objects import KnownObjects
+from ticdc_replay.decode.placement import SAMPLED, PlacementCheck
 from ticdc_replay.decode.quarantine import Quarantine, about_row
 from ticdc_replay.decode.sparse_index import SparseIndex
 from ticdc_replay.decode.tasks import Attempt, Split, SplitResult, VersionFile
@@ -65,7 +66,7 @@ def decode_split(
     Raises TransientError when Kafka, a store or the registry is away, ExpiredRangeError when retention has passed the range.
     """
     decoder = SplitDecoder(split, attempt, job, window, history, connections)
-    settings = KafkaSettings.from_connection(connections[job.kafka_connection])
+    settings = KafkaSettings.from_connection(connections[job.kafka_connection], job.changefeed.max_message_bytes)
     with no_cycle_search():
         for messages in read_range(settings, split.range):
             decoder.add(messages)
@@ -108,6 +109,7 @@ class SplitDecoder:
             SideFile(filesystem, root, f"sparse_index/{stem}.parquet", side_files.SPARSE_INDEX)
         )
         self._writer = ChangelogWriter(filesystem, root, stem, history, job.changefeed.timezone, job.limits.file_rows)
+        self._placement = PlacementCheck(job.changefeed, split.partitions, history)
         self._known_objects = KnownObjects(filesystem, attempt.known_objects)
         self._resolver: ClaimCheckResolver | None = None
         if job.changefeed.claim_check_uri is not None:
@@ -133,6 +135,8 @@ class SplitDecoder:
                 self._sparse_index.add(message, 0, MAX_TSO)
                 continue
             counts.decoded += 1
+            if message.offset % SAMPLED == 0:
+                self._placement.look_at(message, decoded)
             self._sparse_index.add(message, *self._add_events(message, decoded))
             if len(self._pending) >= BATCH_ROWS or self._pending_bytes >= BATCH_BYTES:
                 self._flush()
@@ -145,6 +149,7 @@ class SplitDecoder:
         self._events.duplicates = self._writer.duplicates
         self._events.split_updates = self._writer.split_updates
         self._events.unkeyed = self._writer.unkeyed
+        self._events.placed = self._placement.checked
         return SplitResult(
             number=self._split.number,
             files=tuple(
@@ -160,6 +165,7 @@ class SplitDecoder:
             events=self._events,
             quarantine_reasons=dict(self._quarantine.reasons),
             writer_schemas=self._writer_schemas.hashes,
+            elsewhere=self._placement.found(),
         )
 
     def _add_events(self, message: RawMessage, decoded: Sequence[Event]) -> tuple[int | None, int]:

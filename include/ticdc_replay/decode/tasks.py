@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import msgspec
 
-from ticdc_replay.changelog.index import DataFile, Ddl, EventCounts, MessageCounts
+from ticdc_replay.changelog.index import DataFile, Ddl, Elsewhere, EventCounts, MessageCounts
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.tables import TableSchema
 
@@ -17,6 +17,8 @@ class Split(msgspec.Struct, frozen=True):
 
     number: int
     range: OffsetRange
+    partitions: int = 0
+    """How many partitions the topic has; 0 where that does not matter."""
 
 
 class Attempt(msgspec.Struct, frozen=True):
@@ -51,6 +53,7 @@ class SplitResult(msgspec.Struct, frozen=True, kw_only=True):
     quarantine_reasons: dict[str, int]
     writer_schemas: dict[str, str] = {}
     """SHA-256 of every schema of the registry that was used, by id."""
+    elsewhere: tuple[Elsewhere, ...] = ()
 
 
 def add_messages(parts: Iterable[MessageCounts]) -> MessageCounts:

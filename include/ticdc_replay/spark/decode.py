@@ -61,7 +61,7 @@ def _decode(
     ranges = manifest.ranges()
     parallelism = spark.sparkContext.defaultParallelism
 
-    settings = KafkaSettings.from_connection(connections[job.kafka_connection])
+    settings = KafkaSettings.from_connection(connections[job.kafka_connection], job.changefeed.max_message_bytes)
     verify_topics(manifest, settings)
     find = partial(
         find_schemas, changefeed=job.changefeed, settings=settings, max_bytes=job.limits.decompressed_max_bytes
@@ -71,7 +71,8 @@ def _decode(
     schemas = run_tasks(spark, find, [split.range for split in schema_splits], "find schemas")
     history = store.known_schemas(manifest).with_ddls([event for part in schemas for event in part.ddl])
 
-    splits = plan_splits(ranges, per_split, parallelism)
+    partitions = {topic.topic: len(topic.partitions) for topic in manifest.topics}
+    splits = plan_splits(ranges, per_split, parallelism, partitions)
     buckets = max(1, min(MAX_BUCKETS, len(splits)))
     log.info("decoding %s: %d offsets in %d splits", manifest.window, sum(part.length for part in ranges), len(splits))
     decode = partial(

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from ticdc_replay.changelog.index import ChangelogIndex
+from ticdc_replay.changelog.index import ChangelogIndex, Elsewhere
 from ticdc_replay.changelog.reading import read_index
 from ticdc_replay.config.pipeline import PoliciesSection
 from ticdc_replay.decode.filter import TableFilter
@@ -24,6 +24,10 @@ class CheckResult(msgspec.Struct, frozen=True):
     undeclared_tables: tuple[str, ...]
     idle_patterns: tuple[str, ...]
     """Wanted patterns that no table with changes in the window matches: quiet tables, or a name mistyped."""
+    placed: int = 0
+    """Rows of a sample whose topic and partition were held against the dispatcher rules."""
+    elsewhere: tuple[Elsewhere, ...] = ()
+    """Tables with rows among these that stand elsewhere."""
 
     @property
     def summary(self) -> str:
@@ -35,7 +39,17 @@ class CheckResult(msgspec.Struct, frozen=True):
             text += f"; types known from the wire only: {', '.join(self.undeclared_tables)}"
         if self.idle_patterns:
             text += f"; no change of a table called {' or '.join(self.idle_patterns)} in this window"
+        if self.elsewhere:
+            rows = sum(each.rows for each in self.elsewhere)
+            text += (
+                f"; {rows} of {self.placed} sampled rows stand in another topic or partition than the dispatcher rules of the "
+                f"changefeed say ({'; '.join(f'{each.table}: {each.example}' for each in self.elsewhere[:_SHOWN])}): are the "
+                "rules right, were partitions added, or does another program write there?"
+            )
         return text
+
+
+_SHOWN = 3
 
 
 def check(context: ReplayContext, run_hash: str, tables: Sequence[str] | None = None) -> CheckResult:
@@ -63,6 +77,8 @@ def check(context: ReplayContext, run_hash: str, tables: Sequence[str] | None = 
         reasons,
         index.report.undeclared_tables,
         idle_patterns(context.pipeline.tables if tables is None else tables, index.table_names()),
+        index.report.events.placed,
+        index.report.elsewhere,
     )
 
 

@@ -1,0 +1,58 @@
+"""Rows that stand elsewhere than the dispatcher rules say."""
+
+from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.decode.placement import PlacementCheck
+from ticdc_replay.dispatch.rules import Dispatch, Rule
+from ticdc_replay.dispatch.table_filter import TableFilter
+from ticdc_replay.dispatch.topic_expression import TopicExpression
+from ticdc_replay.domain.column_types import ColumnType
+from ticdc_replay.domain.events import Image, Operation, RowEvent, Shape, WatermarkEvent, WireColumn
+from ticdc_replay.domain.messages import RawMessage
+from ticdc_replay.schemas.history import SchemaHistory
+
+SHAPE = Shape((WireColumn("id", ColumnType("int"), True, list),))
+BY_KEY = Dispatch((Rule(TableFilter(("test.*",)), partition="index-value"),))
+
+
+def feed(dispatch: Dispatch = BY_KEY, **fields: object) -> Changefeed:
+    return Changefeed(protocol="open-protocol", topic="main", timezone="UTC", dispatch=dispatch, **fields)  # type: ignore[arg-type]
+
+
+def row(number: int) -> RowEvent:
+    insert, image, nothing = Operation.INSERT, Image(SHAPE, (number,)), None
+    return RowEvent(0, 7, "test", "t", nothing, insert, image, nothing, False, nothing, nothing, (), b"")
+
+
+def message(partition: int, topic: str = "main", offset: int = 64) -> RawMessage:
+    return RawMessage(topic, partition, offset, 0, b"", b"")
+
+
+def test_rows_elsewhere_are_counted_per_table_with_an_example() -> None:
+    check = PlacementCheck(feed(), 3, SchemaHistory())
+    check.look_at(message(0), [row(1), WatermarkEvent(1, 7)])
+    check.look_at(message(2, offset=128), [row(1)])
+    check.look_at(message(1, offset=192), [row(1)])
+    (found,) = check.found()
+    assert (check.checked, found.table, found.rows) == (3, "test.t", 2)
+    assert found.example == "main[2]@128, not main[0]"
+
+
+def test_the_default_topic_has_as_many_partitions_as_the_sink_uri_says() -> None:
+    check = PlacementCheck(feed(partition_num=3), 8, SchemaHistory())
+    check.look_at(message(0), [row(1)])
+    assert (check.checked, check.found()) == (1, ())
+
+
+def test_a_row_in_a_topic_of_another_table_is_elsewhere() -> None:
+    dispatch = Dispatch((Rule(TableFilter(("test.*",)), topic=TopicExpression("cdc_{table}")),))
+    check = PlacementCheck(feed(dispatch), 1, SchemaHistory())
+    check.look_at(message(0, "cdc_t"), [row(1)])
+    check.look_at(message(0, "cdc_u"), [row(1)])
+    (found,) = check.found()
+    assert (check.checked, found.rows, found.example) == (2, 1, "cdc_u[0]@64, not cdc_t[0]")
+
+
+def test_without_the_number_of_partitions_nothing_is_looked_at() -> None:
+    check = PlacementCheck(feed(), 0, SchemaHistory())
+    check.look_at(message(9), [row(1)])
+    assert (check.checked, check.found()) == (0, ())
