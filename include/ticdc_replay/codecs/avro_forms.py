@@ -55,8 +55,11 @@ class Form(NamedTuple):
     """Without handle-key marks: only a key's schema tells the key."""
     old_columns: tuple[WireColumn, ...]
     """Those of ``_ticdc_before``; empty where the schema has no such field."""
+    record: Record
+    groups: tuple[tuple[int | None, ...], ...]
+    """Positions of the columns, and of ``_READ``."""
     read: Read
-    """Reads a record to the values of its columns, what follows them, and the position after it.
+    """Reads a record to the cells of its columns, and to what follows them.
 
     What follows: operation, commitTs (TSO), its physical time (ms), checksum, the mark of a corrupted row, the cells of the old
     image; None where the schema lacks it.
@@ -68,6 +71,10 @@ class RowForm(NamedTuple):
 
     shape: Shape
     old_shape: Shape
+    read: Read
+    """As ``Form.read``; the position in the middle is the one after the columns that the key repeats, where they come first."""
+    key_comes_first: bool
+    """Whether a value begins with the very bytes of its key."""
     key_cells: Callable[[tuple[Any, ...]], tuple[Any, ...]]
     """The cells of a value that its key repeats."""
 
@@ -95,13 +102,16 @@ def form_of(text: str) -> Form:
     if not columns:
         raise SchemaError("a record without columns")
     before = record.fields[appended[_BEFORE]].type if _BEFORE in appended else None
+    groups = (tuple(columns), tuple(appended.get(name) for name in _READ))
     return Form(
         schema,
         record.name,
         _seed(schema, record.name),
         tuple(_column(record.fields[at]) for at in columns),
         tuple(_column(field) for field in before.fields) if isinstance(before, Record) else (),
-        compile_reader(record, [columns, [appended.get(name) for name in _READ]]),
+        record,
+        groups,
+        compile_reader(record, groups),
     )
 
 
@@ -124,12 +134,19 @@ class Forms:
             raise MessageError(form.reason, str(form))
         return form
 
+    def key(self, schema_id: str) -> Form:
+        """The form of keys with *schema_id*; raises MessageError (``bad_key``) also for that of values."""
+        form = self.form(schema_id)
+        if any(place is not None for place in form.groups[1]):
+            raise MessageError("bad_key", f"key: schema {schema_id} is one of values", form)
+        return form
+
     def row(self, value_id: str, key_id: str | None) -> RowForm:
         """How values of *value_id* are read beside keys of *key_id*, or without key. Raises MessageError."""
         found = self._rows.get((value_id, key_id))
         if found is None:
             value = self.form(value_id)
-            key = self.form(key_id).columns if key_id is not None else ()
+            key = self.key(key_id) if key_id is not None else None
             found = self._rows[value_id, key_id] = self._row(value, key)
         return found
 
@@ -137,7 +154,7 @@ class Forms:
         """The shape of what keys of *key_id* alone say of a row."""
         shape = self._key_shapes.get(key_id)
         if shape is None:
-            columns = self.form(key_id).columns
+            columns = self.key(key_id).columns
             shape = self._key_shapes[key_id] = self._shape(columns, {column.name for column in columns})
         return shape
 
@@ -157,15 +174,18 @@ class Forms:
         self._forms[schema_id] = found
         return found
 
-    def _row(self, value: Form, key: tuple[WireColumn, ...]) -> RowForm:
+    def _row(self, value: Form, key: Form | None) -> RowForm:
         places = {column.name: at for at, column in enumerate(value.columns)}
-        names = {column.name for column in key}
+        key_fields = key.record.fields if key is not None else ()
+        names = {field.name for field in key_fields}
         if not names <= places.keys():
             unknown = ", ".join(sorted(names - places.keys()))
             raise MessageError("key_mismatch", f"the key has columns that the value lacks: {unknown}", value)
         shape = self._shape(value.columns, names)
         old_shape = self._shape(value.old_columns, names) if value.old_columns else shape
-        return RowForm(shape, old_shape, _picker([places[column.name] for column in key]))
+        key_comes_first = value.record.fields[: len(key_fields)] == key_fields
+        read = compile_reader(value.record, value.groups, len(key_fields)) if key_comes_first else value.read
+        return RowForm(shape, old_shape, read, key_comes_first, _picker([places[field.name] for field in key_fields]))
 
     def _shape(self, columns: tuple[WireColumn, ...], key: set[str]) -> Shape:
         """The one Shape of *columns* with the handle key *key*."""

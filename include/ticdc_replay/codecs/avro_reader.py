@@ -1,8 +1,8 @@
 """Readers of Avro binary, generated per writer schema.
 
 A reader takes exactly what the schema says and refuses everything else: a varint of more than 64 bits, a branch that the union
-lacks, a boolean that is neither 0 nor 1, bytes that are not there. fastavro lets the first three pass, and reads through
-a file object where this reads from the bytes: 2.9 times as fast for the 13 fields of the workload capture.
+lacks, a boolean that is neither 0 nor 1, bytes that are not there. fastavro lets the first three pass, gives a dict,
+and reads through a file object: for the 13 fields of the workload capture it takes 6.8 µs where this takes 4.3.
 
 Strings come as bytes: they are decoded a whole column at a time, and may be text that is not UTF-8.
 """
@@ -14,7 +14,7 @@ from typing import Any
 from ticdc_replay.codecs.avro_schema import Field, Primitive, Record
 
 Read = Callable[[bytes, int], tuple[Any, ...]]
-"""Reads a record that starts at a position: groups of its values, each a tuple, and the position after it."""
+"""Reads a record that starts at a position: groups of its values as tuples, the position after its first fields, and the end."""
 
 
 class AvroError(ValueError):
@@ -51,6 +51,13 @@ if {value} > 1:
 {value} = {value} == 1
 at += 1
 """
+_VARINT_STEPS = tuple((shift, sum(0x80 << lower for lower in range(0, shift, 7))) for shift in range(7, 70, 7))
+_READER = """\
+def read(data, at):
+    try:
+{steps}    except Truncated:
+        raise AvroError(f"the record ends after {{len(data)}} bytes") from None
+"""
 _CODE: dict[Primitive, str] = {
     "null": "{value} = None\n",
     "boolean": _BOOLEAN,
@@ -63,48 +70,47 @@ _CODE: dict[Primitive, str] = {
 }
 
 
-def compile_reader(record: Record, groups: Sequence[Sequence[int | None]]) -> Read:
-    """A reader of *record* that returns the values at the positions of each of *groups*; None for None.
+def compile_reader(record: Record, groups: Sequence[Sequence[int | None]], first: int = 0) -> Read:
+    """A reader of *record* that returns the values at the positions of each of *groups*, None for None.
 
-    It raises AvroError for bytes that are not of the schema; what follows the record is for the caller to judge. A
-    nested record is a tuple of its values. What is generated consists of positions alone, no name of the schema is in it.
+    After them come the position after the *first* fields, and the one after the record; what follows is for the caller to judge.
+    A nested record is a tuple of its values. The reader raises AvroError for bytes that are not of the schema. What is generated
+    consists of positions alone: no name of the schema is in it.
     """
     namespace: dict[str, Any] = {
         "AvroError": AvroError,
+        "Truncated": (IndexError, struct.error),
         "varint": varint,
         "float32": struct.Struct("<f").unpack_from,
         "float64": struct.Struct("<d").unpack_from,
     }
-    body = [_field(at, entry, namespace) for at, entry in enumerate(record.fields)]
+    steps = [_field(at, entry, namespace) for at, entry in enumerate(record.fields)]
+    steps.insert(first, "middle = at\n")
     taken = ", ".join(f"({''.join('None, ' if at is None else f'v{at}, ' for at in group)})" for group in groups)
-    source = f"def read(data, at):\n{_indented(''.join(body))}    return {taken}, at\n"
-    exec(compile(source, "<reader of an Avro record>", "exec"), namespace)
-    unchecked = namespace["read"]
-
-    def read(data: bytes, at: int) -> tuple[Any, ...]:
-        try:
-            values: tuple[Any, ...] = unchecked(data, at)
-        except (IndexError, struct.error):
-            raise AvroError(f"the record ends after {len(data)} bytes") from None
-        return values
-
+    steps.append(f"return {taken}, middle, at\n")
+    exec(_READER.format(steps=_indented(_indented("".join(steps)))), namespace)
+    read: Read = namespace["read"]
     return read
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
-    """The integer at *at*, and the position after it. Raises AvroError beyond 64 bits, IndexError at the end of *data*."""
-    byte = data[at]
-    value = byte & 0x7F
-    shift = 7
-    while byte > 0x7F:
-        at += 1
-        byte = data[at]
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if shift > 70:
-            raise AvroError(f"an integer of more than 10 bytes ends at byte {at}, or later")
-    if value > 0xFFFFFFFFFFFFFFFF:
-        raise AvroError(f"an integer of more than 64 bits ends at byte {at}")
+    """The integer at *at*, and the position after it. Raises AvroError beyond 64 bits, IndexError at the end of *data*.
+
+    Hot: bytes are summed up with their continuation bits, and those of all but the last are taken off at the end.
+    """
+    value = data[at]
+    if value > 0x7F:
+        for shift, continuations in _VARINT_STEPS:
+            at += 1
+            byte = data[at]
+            value += byte << shift
+            if byte < 0x80:
+                value -= continuations
+                break
+        else:
+            raise AvroError(f"an integer of more than 10 bytes ends after byte {at}")
+        if value > 0xFFFFFFFFFFFFFFFF:
+            raise AvroError(f"an integer of more than 64 bits ends at byte {at}")
     return (value >> 1) ^ -(value & 1), at + 1
 
 
@@ -112,7 +118,7 @@ def _field(at: int, entry: Field, namespace: dict[str, Any]) -> str:
     value = f"v{at}"
     if isinstance(entry.type, Record):
         namespace[f"nested{at}"] = compile_reader(entry.type, [tuple(range(len(entry.type.fields)))])
-        code = f"{value}, at = nested{at}(data, at)\n"
+        code = f"{value}, _, at = nested{at}(data, at)\n"
     else:
         code = _CODE[entry.type].format(value=value)
     if entry.null_branch is None:

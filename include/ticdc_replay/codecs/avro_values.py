@@ -11,12 +11,12 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from ticdc_replay.codecs.avro_schema import Field, Primitive, SchemaError
+from ticdc_replay.codecs.text_forms import DATE, DECIMAL, MOMENT, TIME, VECTOR
 from ticdc_replay.domain.column_types import ColumnType
 
 Neutral = Callable[[Sequence[Any]], Sequence[Any]]
 
 _SEPARATOR = b"\x00"
-_DIGITS = bytes.maketrans(b"123456789", b"000000000")
 _MAX_UINT64 = (1 << 64) - 1
 _MAX_UINT32 = (1 << 32) - 1
 _MAX_UINT24 = (1 << 24) - 1
@@ -173,32 +173,6 @@ def _bits(length: int) -> Neutral:
     return neutral
 
 
-def _of_form(name: str, form: str) -> Neutral:
-    """A conversion to text that refuses a value that does not look like *form*, a pattern with 0 for each digit."""
-    matches = re.compile(form.encode()).fullmatch
-
-    def neutral(values: Sequence[bytes | None]) -> Sequence[str | bytes | None]:
-        present = [value for value in values if value is not None]
-        if present:
-            forms = _SEPARATOR.join(present).translate(_DIGITS).split(_SEPARATOR)
-            if len(forms) != len(present) or not all(map(matches, set(forms))):
-                wrong = next(value for value in present if not matches(value.translate(_DIGITS)))
-                raise ValueError(f"{wrong[:80]!r} is not a {name}")
-        return texts(values)
-
-    return neutral
-
-
-_CLOCK = r"00:00(?:\.0{1,6})?"
-_NUMBER = r"-?0+(?:\.0+)?"
-
-_decimal_text = _of_form("decimal", r"-?0{1,65}(?:\.0{1,30})?")
-_date = _of_form("date", "0000-00-00")
-_moment = _of_form("date and time", f"0000-00-00 00:{_CLOCK}")
-_time = _of_form("time", f"-?0{{2,3}}:{_CLOCK}")
-_vector = _of_form("vector", rf"\[(?:{_NUMBER}(?:,{_NUMBER})*)?\]")
-
-
 def _plain_kinds() -> dict[tuple[str, Primitive], CellKind]:
     return {
         ("INT", "int"): CellKind(ColumnType("int"), _within(-(1 << 31), (1 << 31) - 1, "INT")),
@@ -209,16 +183,16 @@ def _plain_kinds() -> dict[tuple[str, Primitive], CellKind]:
         ("INT UNSIGNED", "long"): CellKind(ColumnType("int", unsigned=True), _within(0, _MAX_UINT32, "INT UNSIGNED")),
         ("FLOAT", "float"): CellKind(ColumnType("float", declared=True), _finite),
         ("DOUBLE", "double"): CellKind(ColumnType("double", declared=True), _finite),
-        ("DECIMAL", "string"): CellKind(ColumnType("decimal"), _decimal_text),
+        ("DECIMAL", "string"): CellKind(ColumnType("decimal"), DECIMAL.of_bytes),
         ("YEAR", "int"): CellKind(ColumnType("year", declared=True), _within(0, 2155, "YEAR")),
         ("TEXT", "string"): CellKind(ColumnType("text"), texts),
         ("BLOB", "bytes"): CellKind(ColumnType("blob"), _as_they_are),
         ("JSON", "string"): CellKind(ColumnType("json", declared=True), texts),
-        ("DATE", "string"): CellKind(ColumnType("date", declared=True), _date),
-        ("DATETIME", "string"): CellKind(ColumnType("datetime"), _moment),
-        ("TIMESTAMP", "string"): CellKind(ColumnType("timestamp"), _moment),
-        ("TIME", "string"): CellKind(ColumnType("time"), _time),
-        ("TiDBVECTORFloat32", "string"): CellKind(ColumnType("vector", declared=True), _vector),
+        ("DATE", "string"): CellKind(ColumnType("date", declared=True), DATE.of_bytes),
+        ("DATETIME", "string"): CellKind(ColumnType("datetime"), MOMENT.of_bytes),
+        ("TIMESTAMP", "string"): CellKind(ColumnType("timestamp"), MOMENT.of_bytes),
+        ("TIME", "string"): CellKind(ColumnType("time"), TIME.of_bytes),
+        ("TiDBVECTORFloat32", "string"): CellKind(ColumnType("vector", declared=True), VECTOR.of_bytes),
     }
 
 
