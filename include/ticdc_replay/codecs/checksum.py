@@ -3,16 +3,15 @@
 A CRC-32 over the cells of one image, column by column in the order of the columns' ids; NULL takes no part.
 """
 
-import datetime
 import math
 import struct
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from itertools import islice, product
 from typing import Any
 from zlib import crc32
-from zoneinfo import ZoneInfo
 
+from ticdc_replay.codecs.local_times import in_utc
 from ticdc_replay.domain.column_types import INTEGER_TYPES, ColumnType
 
 _MOST_READINGS = 64
@@ -120,16 +119,4 @@ def _timestamp(zone: str, value: str) -> _Parts:
     """A TIMESTAMP counts as its text in UTC. Zero and partial dates are not converted."""
     if value.endswith("Z"):
         return _text(value[:-1])
-    return tuple(_text(text)[0] for text in _in_utc(value, zone))
-
-
-@lru_cache(maxsize=4096)
-def _in_utc(local: str, zone: str) -> tuple[str, ...]:
-    """The moments in UTC that clocks in *zone* showed as *local*: one or two. Text that is no date stays."""
-    whole, dot, fraction = local.partition(".")
-    try:
-        moment = datetime.datetime.fromisoformat(whole).replace(tzinfo=ZoneInfo(zone))
-        moments = {moment.replace(fold=fold).astimezone(datetime.UTC) for fold in (0, 1)}
-    except (ValueError, OverflowError):
-        return (local,)
-    return tuple(f"{found:%Y-%m-%d %H:%M:%S}{dot}{fraction}" for found in sorted(moments))
+    return tuple(_text(text)[0] for text in in_utc(value, zone))

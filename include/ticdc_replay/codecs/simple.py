@@ -1,0 +1,260 @@
+"""Simple (``protocol=simple``) of both generations of TiCDC, encoded as JSON or as Avro (``encoding-format``)."""
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import msgspec
+import xxhash
+
+from ticdc_replay.codecs.base import Carried, Codec
+from ticdc_replay.codecs.claim_checks import in_place_of, unwrap
+from ticdc_replay.codecs.simple_avro import AvroEncoding
+from ticdc_replay.codecs.simple_forms import FormError, Forms, RowForm, image_names
+from ticdc_replay.codecs.simple_json import JsonEncoding
+from ticdc_replay.codecs.simple_messages import (
+    OPERATIONS,
+    Bootstrap,
+    Ddl,
+    MessageError,
+    ReadRow,
+    Row,
+    Watermark,
+)
+from ticdc_replay.codecs.simple_schema import TableSchema, database_of, definition_of
+from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.domain.definition import TableDefinition
+from ticdc_replay.domain.events import (
+    BootstrapEvent,
+    DdlEvent,
+    Event,
+    Image,
+    LargeMessage,
+    Operation,
+    Reference,
+    RowEvent,
+    Shape,
+    Undecodable,
+    WatermarkEvent,
+)
+from ticdc_replay.domain.messages import RawMessage
+from ticdc_replay.domain.tables import TableName
+from ticdc_replay.large_messages.compression import CompressionError, DecompressedTooLargeError, decompress
+from ticdc_replay.large_messages.locations import object_name
+from ticdc_replay.schemas.lookup import MissingVersion, SchemaLookup
+
+_MAX_ROUTES = 10_000
+_ROWS = frozenset({*OPERATIONS, "DML"})
+_IMAGES = {Operation.INSERT: (True, False), Operation.UPDATE: (True, True), Operation.DELETE: (False, True)}
+"""Which images a whole row has: a new one, an old one (protocols: simple, section 2)."""
+
+_new = tuple.__new__
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class _Route(NamedTuple):
+    """How the rows of one table version and type are read that begin alike."""
+
+    read: ReadRow
+    form: RowForm
+    schema: str
+    table: str
+    operation: Operation
+    seed: int
+
+
+class SimpleCodec(Codec):
+    """Reads Simple. A message is one event.
+
+    Rows are typed by the schema they name (``schemas.versions``). A column of it without a cell is virtual, or dropped by a
+    column selector; a cell without a column can't be typed, and the row is refused. A NULL in a NOT NULL column, or a wrong
+    checksum, makes the row damaged: old TiCDC may send values under wrong names (protocols: errata 1).
+
+    Reasons of an ``Undecodable``: ``empty_message``, ``bad_compression``, ``too_large``, ``bad_message`` (not this encoding),
+    ``unknown_version``, ``unknown_event_type``, ``schema_unknown`` (nobody sent the version that the row names),
+    ``schema_mismatch`` (cells of other columns), ``bad_cell``; of an object ``claim_check_unreadable``, ``claim_check_mismatch``.
+    """
+
+    protocol = "simple"
+
+    def __init__(self, changefeed: Changefeed, decompressed_max_bytes: int, schemas: SchemaLookup) -> None:
+        super().__init__(changefeed, decompressed_max_bytes, schemas)
+        self._compression = changefeed.compression
+        self._max_bytes = decompressed_max_bytes
+        self._encoding = AvroEncoding() if changefeed.encoding_format == "avro" else JsonEncoding()
+        self._forms = Forms(changefeed.timezone, self._encoding.neutral)
+        self._routes: dict[bytes, _Route] = {}
+        self._met: set[tuple[Shape, Operation]] = set()
+
+    @classmethod
+    def carries(cls, changefeed: Changefeed) -> Carried:
+        everywhere = changefeed.send_bootstrap_to_all_partition
+        return Carried("rows", watermarks=True, ddl="every partition" if everywhere else "first partition")
+
+    def decode(self, message: RawMessage) -> list[Event]:
+        value = message.value
+        if not value:
+            return [Undecodable(None, "empty_message", "a message without value")]
+        try:
+            return [self._event(value)]
+        except MessageError as error:
+            ordinal = None if error.commit_ts is None else 0
+            return [Undecodable(ordinal, error.reason, str(error), error.commit_ts, error.schema, error.table)]
+
+    def decode_claim_check(self, small: RowEvent, content: bytes) -> Event:
+        try:
+            value = content if self.changefeed.claim_check_raw_value else unwrap(content).value
+        except ValueError as error:
+            return in_place_of(small, Undecodable(None, "claim_check_unreadable", str(error)))
+        try:
+            found = self._event(value)
+        except MessageError as error:
+            found = Undecodable(None, error.reason, str(error))
+        return in_place_of(small, found)
+
+    def is_schema_change(self, message: RawMessage) -> bool:
+        type_ = self._type(message)
+        return type_ not in _ROWS and type_ != "WATERMARK"
+
+    def is_watermark(self, message: RawMessage) -> bool:
+        return self._type(message) in ("WATERMARK", None)
+
+    def _type(self, message: RawMessage) -> str | None:
+        try:
+            return self._encoding.type_of(self._decompressed(message.value or b""))
+        except MessageError:
+            return None
+
+    def _decompressed(self, value: bytes) -> bytes:
+        if self._compression == "none":
+            return value
+        try:
+            return decompress(value, self._compression, self._max_bytes)
+        except DecompressedTooLargeError as error:
+            raise MessageError("too_large", str(error)) from None
+        except CompressionError as error:
+            detail = f"{error}; the changefeed is configured with {self._compression}"
+            raise MessageError("bad_compression", detail) from None
+
+    def _event(self, value: bytes) -> Event:
+        """The event in *value*, compressed as it is. Hot for rows of a known form."""
+        content = self._decompressed(value)
+        start = self._encoding.route(content)
+        route = self._routes.get(start) if start is not None else None
+        if route is not None:
+            read, form, schema, table, operation, seed = route
+            seen = read(content)
+            if seen is not None:
+                commit_ts, table_id, sums, after, before = seen
+                shape = form.shape
+                return _new(
+                    RowEvent,
+                    (
+                        0, commit_ts, schema, table, table_id, operation,
+                        None if after is None else _new(Image, (shape, after)),
+                        None if before is None else _new(Image, (shape, before)),
+                        False, None, None, (), xxhash.xxh3_128_digest(_encode((after, before)), seed ^ commit_ts), (),
+                        "" if sums is None else form.damage(sums, after, before, whole=True),
+                    ),
+                )  # fmt: skip
+        message = self._encoding.read(content)
+        match message:
+            case Row():
+                return self._row(message, start)
+            case Ddl():
+                return _ddl(message)
+            case Bootstrap(schema=wire):
+                return BootstrapEvent(0, wire.schema, wire.table, definition_of(wire))
+            case Watermark():
+                return WatermarkEvent(0, message.commit_ts)
+
+    def _row(self, row: Row, start: bytes | None) -> Event:
+        reference = Reference(row.claim_check, object_name(row.claim_check)) if row.claim_check else None
+        try:
+            return self._typed(row, start, reference)
+        except FormError as error:
+            reason, detail = "schema_mismatch", str(error)
+        except MessageError as error:
+            reason, detail = error.reason, str(error)
+        return Undecodable(0, reason, detail, row.commit_ts, row.schema, row.table, reference)
+
+    def _typed(self, row: Row, start: bytes | None, reference: Reference | None) -> RowEvent:
+        definition = self.schemas.versions.find(row.schema, row.table, row.version)
+        if definition is None:
+            self.missing_versions.add(MissingVersion(TableName(row.schema, row.table), row.version))
+            detail = f"no bootstrap or DDL with version {row.version} of {row.schema}.{row.table} is known"
+            raise MessageError("schema_unknown", detail)
+        large = LargeMessage.CLAIM_CHECK if reference else LargeMessage.HANDLE_KEY_ONLY if row.handle_key_only else None
+        data, old = _images(row, reduced=large is not None)
+        form = self._forms.form(definition, image_names((data, old)), large is not None, row.location)
+        after = None if data is None else self._encoding.cells(data, form)
+        before = None if old is None else self._encoding.cells(old, form)
+        if large is None and start is not None and not row.lossy:
+            self._learn(start, row, form)
+        return RowEvent(
+            ordinal=0,
+            commit_ts=row.commit_ts,
+            schema=row.schema,
+            table=row.table,
+            physical_table_id=row.table_id,
+            operation=row.operation,
+            after=None if after is None else Image(form.shape, after),
+            before=None if before is None else Image(form.shape, before),
+            partial=large is not None,
+            large=large,
+            reference=reference,
+            before_unknown=(),
+            fingerprint=xxhash.xxh3_128_digest(_encode((after, before)), _seed(row.schema, row.table) ^ row.commit_ts),
+            lossy=row.lossy,
+            damage=form.damage(row.checksum, after, before, whole=large is None and not row.lossy),
+        )
+
+    def _learn(self, start: bytes, row: Row, form: RowForm) -> None:
+        """Compile a form when it is met for the second time, and read the next rows that begin with *start* with it."""
+        met = (form.shape, row.operation)
+        if met not in self._met:
+            if len(self._met) >= _MAX_ROUTES:
+                self._met.clear()
+            self._met.add(met)
+            return
+        read = self._encoding.compile(row, form)
+        if read is not None:
+            if len(self._routes) >= _MAX_ROUTES:
+                self._routes.clear()
+            self._routes[start] = _Route(read, form, row.schema, row.table, row.operation, _seed(row.schema, row.table))
+
+
+def _images(row: Row, reduced: bool) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    """The new and the old image. A reduced row of a table without handle key has none in the message: they are empty then."""
+    has_new, has_old = _IMAGES[row.operation]
+    data, old = row.data, row.old
+    if reduced:
+        data = {} if data is None and has_new else data
+        old = {} if old is None and has_old else old
+    if (data is not None, old is not None) != (has_new, has_old):
+        sent = (
+            " and ".join(name for name, image in (("data", data), ("old", old)) if image is not None)
+            or "neither data nor old"
+        )
+        raise MessageError("bad_message", f"an {row.operation} with {sent}")
+    return data, old
+
+
+def _ddl(message: Ddl) -> DdlEvent:
+    wire = message.schema
+    schema, table = (database_of(message.sql), "") if wire is None else (wire.schema, wire.table)
+    return DdlEvent(
+        0, message.commit_ts, schema, table, message.sql, message.type, _definitions(message.old_schema, message.schema)
+    )
+
+
+def _definitions(*schemas: TableSchema | None) -> tuple[TableDefinition, ...]:
+    """The definitions of tables among *schemas*: a view's has no column of a known type."""
+    found = (definition_of(wire) for wire in schemas if wire is not None)
+    return tuple(definition for definition in found if definition.columns)
+
+
+@lru_cache(maxsize=10_000)
+def _seed(schema: str, table: str) -> int:
+    """Ties a fingerprint to the table, as the seed of a hash over the cells."""
+    seed: int = xxhash.xxh3_64_intdigest(f"{schema}\0{table}".encode())
+    return seed

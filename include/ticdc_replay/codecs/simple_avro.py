@@ -1,0 +1,165 @@
+"""Simple in Avro (protocols: simple, section 5)."""
+
+from typing import Any
+
+from ticdc_replay.codecs.avro_reader import AvroError
+from ticdc_replay.codecs.simple_avro_compiled import compile_rows, route_of
+from ticdc_replay.codecs.simple_avro_schema import Branch, read_message
+from ticdc_replay.codecs.simple_forms import RowForm
+from ticdc_replay.codecs.simple_messages import (
+    OPERATIONS,
+    Bootstrap,
+    Checksum,
+    Ddl,
+    Message,
+    MessageError,
+    ReadRow,
+    Row,
+    Watermark,
+)
+from ticdc_replay.codecs.simple_schema import ColumnSchema, DataType, IndexSchema, TableSchema
+from ticdc_replay.codecs.simple_values import NULL, TIMESTAMP, UNSIGNED, CellKind, Neutral
+from ticdc_replay.domain.events import WireColumn
+from ticdc_replay.domain.tso import MAX_TSO
+
+_TYPES = {b"\x16\x00\x00": "WATERMARK", b"\x16\x02\x02": "BOOTSTRAP", b"\x16\x04\x04": "DDL", b"\x16\x06\x06": "DML"}
+"""How messages begin: the record ``Message``, its type, and the record of its payload, which agree."""
+_MAX_SUM = (1 << 32) - 1
+
+
+class AvroEncoding:
+    """Reads messages that are Avro."""
+
+    def type_of(self, content: bytes) -> str | None:
+        """What a message says to be, None where it can't be told."""
+        return _TYPES.get(content[:3])
+
+    def read(self, content: bytes) -> Message:
+        """The message in *content*. Raises MessageError."""
+        try:
+            message = read_message(content)
+        except AvroError as error:
+            raise MessageError("bad_message", f"not Avro of Simple: {error}") from None
+        type_, (branch, payload) = message["type"], message["payload"]
+        if type_ != ("WATERMARK", "BOOTSTRAP", "DDL", "DML")[branch]:
+            raise MessageError("bad_message", f"type {type_} with the payload of branch {branch}")
+        commit_ts = payload.get("commitTs", 0)
+        if not 0 <= commit_ts <= MAX_TSO:
+            raise MessageError("bad_message", f"{commit_ts} is no commitTs")
+        if payload["version"] != 1:
+            raise MessageError("unknown_version", f"version {payload['version']}; 1 is known", commit_ts)
+        if type_ == "WATERMARK":
+            return Watermark(commit_ts)
+        if type_ == "BOOTSTRAP":
+            return Bootstrap(_table_schema(payload["tableSchema"]))
+        if type_ == "DML":
+            return _row(payload)
+        schemas = [
+            _table_schema(schema) if schema else None for schema in (payload["tableSchema"], payload["preTableSchema"])
+        ]
+        return Ddl(payload["type"], _text(payload["sql"]), commit_ts, *schemas)
+
+    def neutral(self, kind: CellKind) -> Neutral:
+        """The conversion of a column of cells."""
+        return kind.of_avro
+
+    def cells(self, image: dict[str, Any], form: RowForm) -> tuple[Any, ...]:
+        """The cells of *image*, as ``read`` gave it, in the order of the form. Raises MessageError."""
+        columns = zip(form.shape.columns, form.kinds, strict=True)
+        return tuple(_cell(image[column.name], column, kind) for column, kind in columns)
+
+    def route(self, content: bytes) -> bytes | None:
+        """What tells which form a row may have: all that stands before its commitTs, which names table and type."""
+        return route_of(content)
+
+    def compile(self, row: Row, form: RowForm) -> ReadRow | None:
+        """A reader of rows like *row*, which has *form*; None where there can be none."""
+        return compile_rows(row, form)
+
+
+def _row(payload: dict[str, Any]) -> Row:
+    schema, table, version = _text(payload["database"]), _text(payload["table"]), payload["schemaVersion"]
+    about = (payload["commitTs"], schema, table)
+    sums = payload["checksum"]
+    if not schema or not table or not 0 <= version <= MAX_TSO:
+        raise MessageError("bad_message", f"a row without database or table, or of schema version {version}", *about)
+    if sums is not None and not (0 <= sums["current"] <= _MAX_SUM and 0 <= sums["previous"] <= _MAX_SUM):
+        raise MessageError("bad_message", f"checksums {sums['current']}, {sums['previous']} beyond 32 bits", *about)
+    locations = {
+        cell.value["location"]
+        for image in (payload["data"], payload["old"])
+        for cell in (image or {}).values()
+        if cell.branch == TIMESTAMP
+    }
+    if len(locations) > 1:
+        raise MessageError(
+            "bad_cell", f"timestamps of several locations in one row: {sorted(locations)!r:.200}", *about
+        )
+    return Row(
+        schema=schema,
+        table=table,
+        table_id=payload["tableID"],
+        operation=OPERATIONS[payload["type"]],
+        commit_ts=payload["commitTs"],
+        version=version,
+        claim_check=_text(payload["claimCheckLocation"] or b""),
+        handle_key_only=bool(payload["handleKeyOnly"]),
+        checksum=Checksum(sums["current"], sums["previous"], sums["corrupted"]) if sums is not None else None,
+        data=payload["data"],
+        old=payload["old"],
+        location=_text(locations.pop()) if locations else None,
+    )
+
+
+def _cell(cell: Branch, column: WireColumn, kind: CellKind) -> Any:
+    index, value = cell
+    if index == NULL:
+        return None
+    if index not in kind.branches:
+        raise MessageError("bad_cell", f"column {column.name!r}, a {column.type.base}: branch {index} of the union")
+    return value["value"] if index in (TIMESTAMP, UNSIGNED) else value
+
+
+def _table_schema(payload: dict[str, Any]) -> TableSchema:
+    if not 0 <= payload["version"] <= MAX_TSO:
+        raise MessageError("bad_message", f"{payload['version']} is no version of a table schema")
+    return TableSchema(
+        schema=_text(payload["database"]),
+        table=_text(payload["table"]),
+        version=payload["version"],
+        columns=tuple(_column(column) for column in payload["columns"]),
+        indexes=tuple(
+            IndexSchema(_text(index["name"]), index["unique"], index["primary"], tuple(map(_text, index["columns"])))
+            for index in payload["indexes"]
+        ),
+    )
+
+
+def _column(payload: dict[str, Any]) -> ColumnSchema:
+    type_ = payload["dataType"]
+    elements = type_["elements"]
+    mysql_type = _text(type_["mysqlType"])
+    data_type = DataType(
+        mysql_type=mysql_type,
+        length=type_["length"],
+        decimal=type_["decimal"],
+        elements=None if elements is None else tuple(map(_text, elements)),
+        unsigned=type_["unsigned"],
+    )
+    return ColumnSchema(
+        _text(payload["name"]), data_type, payload["nullable"], _default(payload["default"], mysql_type)
+    )
+
+
+def _default(value: bytes | None, mysql_type: str) -> str | int | None:
+    """A default is text, that of BIT the bytes of the number."""
+    if value is None:
+        return None
+    return int.from_bytes(value, "big") if mysql_type == "bit" else value.decode(errors="replace")
+
+
+def _text(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise MessageError("bad_message", f"{value[:80]!r} is not UTF-8") from None
