@@ -6,6 +6,7 @@ Hive and Spark understand, ``data/schema=<schema>/table=<table>/version=<version
 
 import msgspec
 
+from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.tables import TableName, TableSchema
 from ticdc_replay.domain.window import Window
@@ -133,6 +134,8 @@ class ChangelogIndex(msgspec.Struct, frozen=True, kw_only=True):
     quarantine_files: tuple[str, ...]
     reference_files: tuple[str, ...]
     sparse_index_files: tuple[str, ...]
+    definitions: tuple[TableDefinition, ...] = ()
+    """Versions of tables that were found in the range, or sought behind it (Simple)."""
     writer_schemas: dict[str, str] = {}
     """SHA-256 (hex) of every schema of the registry that was used, by id."""
     report: DecodeReport

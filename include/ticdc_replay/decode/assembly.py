@@ -1,7 +1,7 @@
 """Puts the results of the splits together: the index of the changelog and its report."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ticdc_replay.changelog.index import (
     ChangelogIndex,
@@ -13,11 +13,13 @@ from ticdc_replay.changelog.index import (
 )
 from ticdc_replay.decode.deduplicate import Rewritten
 from ticdc_replay.decode.tasks import SplitResult, VersionFile, add_events, add_messages
+from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.errors import ArtifactCorruptError
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.jobspec import DecodeJob
 from ticdc_replay.schemas.changes import changes_of
 from ticdc_replay.schemas.history import SchemaHistory
+from ticdc_replay.schemas.versions import TableVersions
 from ticdc_replay.snapshot.manifest import Manifest
 
 
@@ -27,10 +29,11 @@ def assemble(
     history: SchemaHistory,
     results: Sequence[SplitResult],
     rewritten: Sequence[Rewritten],
+    definitions: Iterable[TableDefinition] = (),
 ) -> ChangelogIndex:
     """The index of the files that *results* left, after those in *rewritten* were written anew.
 
-    *history* is the one that the rows were typed with.
+    *history* is the one that the rows were typed with, *definitions* what the messages read for this run added to its versions.
     """
     by_old = {entry.old: entry for entry in rewritten}
     events = add_events(result.events for result in results)
@@ -72,6 +75,7 @@ def assemble(
         sparse_index_files=tuple(
             result.sparse_index_file for result in results if result.sparse_index_file is not None
         ),
+        definitions=tuple(TableVersions(definitions)),
         writer_schemas=_writer_schemas(results),
         report=DecodeReport(
             messages=add_messages(result.messages for result in results),

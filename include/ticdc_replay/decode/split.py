@@ -164,6 +164,7 @@ class SplitDecoder:
             messages=self._messages,
             events=self._events,
             quarantine_reasons=dict(self._quarantine.reasons),
+            missing_versions=tuple(sorted(self._codec.missing_versions)),
             writer_schemas=self._writer_schemas.hashes,
             elsewhere=self._placement.found(),
         )

@@ -8,6 +8,7 @@ import msgspec
 from ticdc_replay.changelog.index import DataFile, Ddl, Elsewhere, EventCounts, MessageCounts
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.tables import TableSchema
+from ticdc_replay.schemas.versions import MissingVersion
 
 Counts = TypeVar("Counts", MessageCounts, EventCounts)
 
@@ -51,6 +52,8 @@ class SplitResult(msgspec.Struct, frozen=True, kw_only=True):
     messages: MessageCounts
     events: EventCounts
     quarantine_reasons: dict[str, int]
+    missing_versions: tuple[MissingVersion, ...] = ()
+    """Versions of tables that rows named and nothing defined, sorted; the rows are in quarantine."""
     writer_schemas: dict[str, str] = {}
     """SHA-256 of every schema of the registry that was used, by id."""
     elsewhere: tuple[Elsewhere, ...] = ()

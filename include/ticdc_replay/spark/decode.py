@@ -1,6 +1,7 @@
 """The driver of a decode: from a manifest to a complete changelog."""
 
 import logging
+from collections.abc import Sequence
 from functools import partial
 from uuid import uuid4
 
@@ -8,14 +9,16 @@ import msgspec
 from pyspark.sql import SparkSession
 
 from ticdc_replay.changelog.index import ChangelogIndex
+from ticdc_replay.codecs.registry import carried_by
 from ticdc_replay.decode.assembly import assemble
 from ticdc_replay.decode.changelog_store import ChangelogStore
 from ticdc_replay.decode.deduplicate import Rewritten, Surplus, find_surplus, rewrite
+from ticdc_replay.decode.look_ahead import seek_versions
 from ticdc_replay.decode.planning import plan_splits, schema_ranges
 from ticdc_replay.decode.sampling import messages_per_split
 from ticdc_replay.decode.schema_pass import find_schemas
 from ticdc_replay.decode.split import decode_split
-from ticdc_replay.decode.tasks import Attempt, SplitResult
+from ticdc_replay.decode.tasks import Attempt, Split, SplitResult
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.jobspec import DecodeJob
 from ticdc_replay.kafka.settings import KafkaSettings
@@ -67,26 +70,46 @@ def _decode(
         find_schemas, changefeed=job.changefeed, settings=settings, max_bytes=job.limits.decompressed_max_bytes
     )
     per_split = messages_per_split(ranges, job, connections)
-    schema_splits = plan_splits(schema_ranges(manifest.live_ranges()), per_split, parallelism)
+    read_for_schemas = schema_ranges(manifest.live_ranges(), carried_by(job.changefeed))
+    schema_splits = plan_splits(read_for_schemas, per_split, parallelism)
     schemas = run_tasks(spark, find, [split.range for split in schema_splits], "find schemas")
-    history = store.known_schemas(manifest).with_ddls([event for part in schemas for event in part.ddl])
+    definitions = [definition for part in schemas for definition in part.definitions]
+    known = store.known_schemas(manifest)
+    history = known.with_ddls([event for part in schemas for event in part.ddl]).with_versions(definitions)
 
     partitions = {topic.topic: len(topic.partitions) for topic in manifest.topics}
     splits = plan_splits(ranges, per_split, parallelism, partitions)
     buckets = max(1, min(MAX_BUCKETS, len(splits)))
     log.info("decoding %s: %d offsets in %d splits", manifest.window, sum(part.length for part in ranges), len(splits))
-    decode = partial(
-        decode_split,
-        attempt=attempt,
-        job=job,
-        window=manifest.window,
-        history=history,
-        connections=connections,
-        buckets=buckets,
-    )
-    results = run_tasks(spark, decode, splits, "decode")
+
+    def decode(some: Sequence[Split], name: str) -> list[SplitResult]:
+        work = partial(
+            decode_split,
+            attempt=attempt,
+            job=job,
+            window=manifest.window,
+            history=history,
+            connections=connections,
+            buckets=buckets,
+        )
+        return run_tasks(spark, work, some, name)
+
+    results = decode(splits, "decode")
+    missing = {version for result in results for version in result.missing_versions}
+    if missing:
+        sought = store.sought_versions(partial(seek_versions, missing, read_for_schemas, job, settings))
+        definitions += sought
+        history = history.with_versions(sought)
+        found = {
+            version
+            for version in missing
+            if history.versions.find(version.name.schema, version.name.table, version.version)
+        }
+        again = [split for split, result in zip(splits, results, strict=True) if found & {*result.missing_versions}]
+        fresh = {result.number: result for result in decode(again, "decode again")}
+        results = [fresh.get(result.number, result) for result in results]
     rewritten = _drop_duplicates(spark, job, connections, attempt, results, buckets)
-    return assemble(job, manifest, history, results, rewritten)
+    return assemble(job, manifest, history, results, rewritten, definitions)
 
 
 def _drop_duplicates(
