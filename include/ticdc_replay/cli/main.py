@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.markup import escape
 from typer.core import TyperGroup
 
+from ticdc_replay.cli.changefeed import changefeed
 from ticdc_replay.cli.decode import decode
 from ticdc_replay.cli.inspect import inspect
 from ticdc_replay.cli.replay import run, snapshot
@@ -34,6 +35,7 @@ app = typer.Typer(
     help="Exact batch replay of TiCDC changefeeds.",
     pretty_exceptions_show_locals=False,
 )
+app.command()(changefeed)
 app.command()(decode)
 app.command()(inspect)
 app.command()(snapshot)
