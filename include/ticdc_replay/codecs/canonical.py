@@ -2,7 +2,7 @@
 
     {"kind":"row","topic":…,"partition":…,"offset":…,"index":…,"commit_ts":…|null,"schema":…,"table":…,
      "type":"insert|update|delete|upsert","columns":{name:cell}|null,"pre":{name:cell}|null,"partial":false}
-    {"kind":"ddl",…,"commit_ts":…,"schema":…,"table":…,"query":…,"type":…}
+    {"kind":"ddl",…,"commit_ts":…|null,"schema":…,"table":…,"query":…,"type":…}
     {"kind":"watermark",…,"commit_ts":…}
     {"kind":"bootstrap",…,"schema":…,"table":…}
 
@@ -67,7 +67,7 @@ def _members(message: RawMessage, event: Event) -> dict[str, Any]:
             return {
                 "kind": "ddl",
                 **place,
-                "commit_ts": event.commit_ts,
+                "commit_ts": None if event.rounded else event.commit_ts,
                 "schema": event.schema,
                 "table": event.table,
                 "query": event.query,

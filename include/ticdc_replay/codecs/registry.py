@@ -2,14 +2,18 @@
 
 from ticdc_replay.codecs.avro import AvroCodec
 from ticdc_replay.codecs.base import Carried, Codec
+from ticdc_replay.codecs.canal import CanalCodec
 from ticdc_replay.codecs.open import OpenCodec
+from ticdc_replay.codecs.simple import SimpleCodec
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.schemas.lookup import SchemaLookup
 
 _CODECS: dict[str, type[Codec]] = {
     "avro": AvroCodec,
+    "canal-json": CanalCodec,
     "open-protocol": OpenCodec,
+    "simple": SimpleCodec,
     "default": OpenCodec,
 }
 

@@ -127,7 +127,8 @@ class RowEvent(NamedTuple):
 class DdlEvent(NamedTuple):
     """One schema change. ``type`` is the wire's own code or text; ``table`` is "" for a database-level statement.
 
-    ``definitions`` are those that came with it (Simple), before and after the change.
+    ``definitions`` are those that came with it (Simple), before and after the change. ``rounded`` tells that the wire has only
+    the time (Canal-JSON without extension): ``commit_ts`` is then the first TSO of that millisecond, not the one it has.
     """
 
     ordinal: int
@@ -137,6 +138,7 @@ class DdlEvent(NamedTuple):
     query: str
     type: int | str
     definitions: tuple[TableDefinition, ...] = ()
+    rounded: bool = False
 
 
 class WatermarkEvent(NamedTuple):

@@ -1,0 +1,147 @@
+"""Canal-JSON (``protocol=canal-json``) of both generations of TiCDC, with and without the TiDB extension."""
+
+import re
+
+from ticdc_replay.codecs.base import Carried, Codec
+from ticdc_replay.codecs.canal_members import (
+    DocumentError,
+    Head,
+    Object,
+    documents,
+    read_head,
+    read_query,
+    read_watermark,
+)
+from ticdc_replay.codecs.canal_rows import NO_COMMIT_TS, RowReader, with_handle_key_of
+from ticdc_replay.codecs.claim_checks import in_place_of, unwrap
+from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.domain.events import DdlEvent, Event, RowEvent, Undecodable, WatermarkEvent
+from ticdc_replay.domain.messages import RawMessage
+from ticdc_replay.domain.tso import from_ms
+from ticdc_replay.large_messages.compression import CompressionError, DecompressedTooLargeError, decompress
+from ticdc_replay.schemas.lookup import SchemaLookup
+
+_WATERMARK = "TIDB_WATERMARK"
+_ESCAPED_LETTER = rb"|\\u00[4-7]"
+"""TiCDC escapes no letter, but a member that is written so is the same for JSON."""
+_MAY_BE_DDL = re.compile(rb'"isDdl"\s*:\s*t' + _ESCAPED_LETTER)
+_MAY_BE_WATERMARK = re.compile(rb'"TIDB_WATERMARK"' + _ESCAPED_LETTER)
+
+
+class CanalCodec(Codec):
+    """Reads Canal-JSON.
+
+    A value is one JSON document; several, one after the other or on lines of their own, are read too (protocols: canal-json,
+    section 8). Where a document is no JSON, what follows can't be told apart, and is one ``Undecodable``.
+
+    Reasons of an ``Undecodable``: ``empty_message``, ``bad_compression``, ``too_large``, ``bad_json`` (the message, or its rest);
+    ``bad_value``, ``bad_cell``, ``unknown_column_type``, ``unknown_event_type``, ``incomplete_old_image`` (an event);
+    ``claim_check_unreadable``, ``claim_check_mismatch`` and those of an event (an object).
+    """
+
+    protocol = "canal-json"
+
+    def __init__(self, changefeed: Changefeed, decompressed_max_bytes: int, schemas: SchemaLookup) -> None:
+        super().__init__(changefeed, decompressed_max_bytes, schemas)
+        self._compression = changefeed.compression
+        self._rows = RowReader(changefeed, schemas.history)
+
+    @classmethod
+    def carries(cls, changefeed: Changefeed) -> Carried:
+        if changefeed.enable_tidb_extension:
+            return Carried(commit_ts="rows", watermarks=True, ddl="first partition")
+        return Carried(commit_ts="nothing", watermarks=False, ddl="first partition")
+
+    def decode(self, message: RawMessage) -> list[Event]:
+        value = message.value
+        if not value:
+            return [Undecodable(None, "empty_message", "the value is null" if value is None else "the value is empty")]
+        if self._compression != "none":
+            try:
+                value = self._decompressed(value)
+            except DocumentError as error:
+                return [Undecodable(None, error.reason, str(error))]
+        known = self._rows.read_known(0, value)
+        return self._events(value) if known is None else [known]
+
+    def decode_claim_check(self, small: RowEvent, content: bytes) -> Event:
+        try:
+            value = content if self.changefeed.claim_check_raw_value else _unwrapped(content)
+            events = self._events(self._decompressed(value))
+        except DocumentError as error:
+            return in_place_of(small, Undecodable(small.ordinal, error.reason, str(error)))
+        if len(events) != 1:
+            detail = f"{len(events)} events instead of one"
+            return in_place_of(small, Undecodable(small.ordinal, "claim_check_unreadable", detail))
+        whole = events[0]
+        if not isinstance(whole, RowEvent):
+            return in_place_of(small, whole)
+        # The small row shows the handle key even where no primary key and no definition tells it: then it is compared by that.
+        replaced = in_place_of(small, with_handle_key_of(small, whole))
+        if not isinstance(replaced, RowEvent):
+            return replaced
+        return replaced._replace(after=whole.after, before=whole.before)
+
+    def is_schema_change(self, message: RawMessage) -> bool:
+        return self._may_contain(_MAY_BE_DDL, message)
+
+    def is_watermark(self, message: RawMessage) -> bool:
+        return self._may_contain(_MAY_BE_WATERMARK, message)
+
+    def _may_contain(self, pattern: re.Pattern[bytes], message: RawMessage) -> bool:
+        try:
+            return pattern.search(self._decompressed(message.value or b"")) is not None
+        except DocumentError:
+            return False
+
+    def _events(self, value: bytes) -> list[Event]:
+        events: list[Event] = []
+        try:
+            for document, members in documents(value):
+                events.append(self._event(len(events), document, members))
+        except DocumentError as error:
+            rest = f"after event {len(events) - 1}: {error}" if events else str(error)
+            events.append(Undecodable(len(events) or None, error.reason, rest))
+        return events
+
+    def _event(self, ordinal: int, document: bytes, members: Object) -> Event:
+        head: Head | None = None
+        try:
+            head = read_head(members)
+            if head.is_ddl:
+                return self._ddl(ordinal, head, read_query(members))
+            if head.type == _WATERMARK:
+                return WatermarkEvent(ordinal, read_watermark(members))
+            return self._rows.read(ordinal, document, members, head)
+        except DocumentError as error:
+            detail = f"event {ordinal}: {error}"
+            if head is None:
+                return Undecodable(ordinal, error.reason, detail)
+            return Undecodable(ordinal, error.reason, detail, head.commit_ts, head.schema or None, head.table or None)
+
+    def _ddl(self, ordinal: int, head: Head, query: str) -> DdlEvent:
+        if head.commit_ts is not None:
+            return DdlEvent(ordinal, head.commit_ts, head.schema, head.table, query, head.type)
+        if self.changefeed.enable_tidb_extension:
+            raise DocumentError("bad_value", NO_COMMIT_TS)
+        return DdlEvent(ordinal, from_ms(head.es), head.schema, head.table, query, head.type, rounded=True)
+
+    def _decompressed(self, value: bytes) -> bytes:
+        try:
+            return decompress(value, self._compression, self.decompressed_max_bytes)
+        except DecompressedTooLargeError as error:
+            raise DocumentError("too_large", str(error)) from None
+        except CompressionError as error:
+            raise DocumentError(
+                "bad_compression", f"{error}; the changefeed is configured with {self._compression}"
+            ) from None
+
+
+def _unwrapped(content: bytes) -> bytes:
+    try:
+        wrapped = unwrap(content)
+    except ValueError as error:
+        raise DocumentError("claim_check_unreadable", str(error)) from None
+    if wrapped.key:
+        raise DocumentError("claim_check_unreadable", "it holds a key, which messages of Canal-JSON have not")
+    return wrapped.value
