@@ -46,6 +46,10 @@ class AvroCodec(Codec):
     ``avro-include-before-value`` and TiCDC's test mode (protocols: avro, sections 1, 5 and 7). The handle key is the columns of
     the key; without key, a row has no identity. A key that says other cells than its value makes both unbelievable.
 
+    The table is the one that the record names. Where tables share a topic, TiCDC may name another one with the same schema
+    (after a RENAME or EXCHANGE PARTITION; protocols: errata 3), and nothing shows it. New TiCDC sends virtual and hidden
+    columns too, as NULL.
+
     Reasons of an ``Undecodable``: ``empty_message`` (neither key nor value); ``bad_framing``, ``bad_compression``, ``too_large``
     (what stands before the Avro); ``schema_unknown``, ``bad_schema`` (the registry's answer); ``bad_key``, ``bad_value``,
     ``key_mismatch``; ``bad_ddl``, ``bad_watermark`` (test mode).
