@@ -38,7 +38,7 @@ from ticdc_replay.spark.decode import run_decode
 from ticdc_replay.spark.load import run_load
 from ticdc_replay.spark.session import open_session
 
-CAPTURE = Path(__file__).parent / "capture"
+CAPTURE = Path(__file__).parent / "captures" / "open"
 TOPIC = "workload"
 PARTITIONS = 4
 PROCESSES = 2

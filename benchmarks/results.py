@@ -8,7 +8,6 @@ from pathlib import Path
 from benchmarks.measure import Stage
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
-_BEGIN, _END = "<!-- replay begin -->", "<!-- replay end -->"
 
 
 def write_results(
@@ -16,7 +15,6 @@ def write_results(
 ) -> str:
     """Put the table of *stages* and *ratios* (name, value, goal) into the results file; the text that was put there."""
     lines = [
-        _BEGIN,
         f"`{command}`: {events:,} events, {size / 1e6:,.0f} MB of messages, {len(stages[0].seconds)} runs, "
         f"{os.cpu_count()} cores, Python {platform.python_version()}, medians.",
         "",
@@ -31,9 +29,15 @@ def write_results(
         )
     lines += ["", "| ratio | value | goal |", "|---|---|---|"]
     lines += [f"| {name} | {value:.2f} | {goal} |" for name, value, goal in ratios]
-    lines.append(_END)
-    text = "\n".join(lines)
-    before = RESULTS.read_text(encoding="utf-8") if RESULTS.exists() else f"# Results\n\n{_BEGIN}\n{_END}\n"
-    head, _, rest = before.partition(_BEGIN)
-    RESULTS.write_text(head + text + rest.partition(_END)[2], encoding="utf-8")
+    return replace_part("replay", "\n".join(lines))
+
+
+def replace_part(name: str, text: str) -> str:
+    """Put *text* into the results file as its part *name*, which is added where there is none yet; the *text*."""
+    begin, end = f"<!-- {name} begin -->", f"<!-- {name} end -->"
+    before = RESULTS.read_text(encoding="utf-8") if RESULTS.exists() else "# Results\n"
+    if begin not in before:
+        before = f"{before.rstrip()}\n\n{begin}\n{end}\n"
+    head, _, rest = before.partition(begin)
+    RESULTS.write_text(f"{head}{begin}\n{text}\n{end}{rest.partition(end)[2]}", encoding="utf-8")
     return text
