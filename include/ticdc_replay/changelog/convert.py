@@ -5,8 +5,10 @@ resolved schema but not always a shape (member order, key-only deletes, updated 
 is transposed at once.
 """
 
+import itertools
 from collections.abc import Sequence
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -44,7 +46,7 @@ def rows_to_batch(rows: Sequence[RowEvent], resolved: ResolvedSchema, zone: str)
     bad: dict[int, str] = {}
     images = []
     for side in ("before", "after"):
-        array, side_exact, side_bad = _images([getattr(row, side) for row in rows], resolved, zone)
+        array, side_exact, side_bad = _images(list(map(attrgetter(side), rows)), resolved, zone)
         images.append(array)
         for row_at, cells in side_exact.items():
             exact.setdefault(row_at, []).extend((f"{side}.{name}", text) for name, text in cells)
@@ -75,6 +77,8 @@ def neutral_values(values: Sequence[Any], column: WireColumn) -> tuple[Sequence[
     return [*left, *right], {**bad, **{at + middle: reason for at, reason in bad_right.items()}}
 
 
+_SHAPE_OF = attrgetter("shape")
+
 _ImageColumn = tuple[pa.StructArray, dict[int, list[tuple[str, bytes]]], dict[int, str]]
 
 
@@ -83,7 +87,7 @@ def _images(images: Sequence[Image | None], resolved: ResolvedSchema, zone: str)
     arrow = _image_type(resolved)
     if not present:
         return pa.nulls(len(images), arrow), {}, {}
-    shapes = {image.shape for image in present}
+    shapes = set(map(_SHAPE_OF, present))
     cells, bad = _one_shape(present, resolved) if len(shapes) == 1 else _many_shapes(present, resolved)
     arrays: list[pa.Array] = []
     exact: dict[int, list[tuple[str, bytes]]] = {}
@@ -177,8 +181,10 @@ def _absent_names(
 
 
 def _absent(rows: Sequence[RowEvent], resolved: ResolvedSchema) -> pa.ListArray:
-    shapes = {image.shape for row in rows for image in (row.before, row.after) if image is not None}
-    if {row.before_unknown for row in rows} == {()} and not any(None in _places(shape, resolved) for shape in shapes):
+    images = itertools.chain(map(attrgetter("before"), rows), map(attrgetter("after"), rows))
+    shapes = set(map(_SHAPE_OF, filter(None, images)))
+    unknown = set(map(attrgetter("before_unknown"), rows))
+    if unknown == {()} and not any(None in _places(shape, resolved) for shape in shapes):
         return pa.nulls(len(rows), CELLS_TYPE)
     codes: dict[tuple[Shape | None, Shape | None, tuple[str, ...]], int] = {}
     places = []
@@ -191,7 +197,7 @@ def _absent(rows: Sequence[RowEvent], resolved: ResolvedSchema) -> pa.ListArray:
 
 
 def _lossy(rows: Sequence[RowEvent], resolved: ResolvedSchema) -> pa.ListArray:
-    if {row.lossy for row in rows} == {()}:
+    if set(map(attrgetter("lossy"), rows)) == {()}:
         return pa.nulls(len(rows), CELLS_TYPE)
     kept = {f"{side}.{column.name}" for side in ("before", "after") for column in resolved.schema.columns}
     return pa.array([[cell for cell in row.lossy if cell in kept] or None for row in rows], CELLS_TYPE)

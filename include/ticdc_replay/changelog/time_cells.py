@@ -77,15 +77,23 @@ def moment_cells(values: Sequence[Any], column_type: ColumnType, zone: str) -> C
     if column_type.base == "datetime":
         return _local_moments(values, column_type)
     check_zone(zone)
-    in_utc = [at for at, value in enumerate(values) if isinstance(value, str) and value.endswith("Z")]
-    if not in_utc:
+    if not _may_be_utc(values):
         return _instants(values, column_type, zone)
+    in_utc = [at for at, value in enumerate(values) if isinstance(value, str) and value.endswith("Z")]
     local, utc = list(values), [None] * len(values)
     for at in in_utc:
         local[at], utc[at] = None, values[at].removesuffix("Z")
     here, there = _instants(local, column_type, zone), _instants(utc, column_type, "UTC")
     exact = here.exact | {at: text + b"Z" for at, text in there.exact.items()}
     return Converted(pc.coalesce(here.array, there.array), exact, here.bad | there.bad)
+
+
+def _may_be_utc(values: Sequence[Any]) -> bool:
+    """Whether some of *values* ends with Z, or is no text; 0.1 µs a value, a third of looking at each."""
+    try:
+        return bool(pc.any(pc.ends_with(pa.array(values, pa.string()), "Z")).as_py())
+    except REFUSED:
+        return True
 
 
 def _instants(values: Sequence[Any], column_type: ColumnType, zone: str) -> Converted:
