@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # imported where they are used, so that a run of unit tests a
     from demo.embedded_stack.kafka import Kafka
     from demo.embedded_stack.postgres import Postgres
     from demo.embedded_stack.s3 import MotoServer, S3Server, VersityGateway
+    from tests.capture_sets import CaptureSets
 
 
 class MakeTopic(Protocol):
@@ -163,8 +164,14 @@ def make_database(postgres: Postgres) -> Iterator[Callable[[], str]]:
 
 
 @pytest.fixture(scope="session")
-def open_captures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Open Protocol captures: ``<classic|new>/<variant>`` and ``expected`` (see tests/captures/README.md)."""
-    from ticdc_replay.captures import unpack
+def captures(tmp_path_factory: pytest.TempPathFactory) -> CaptureSets:
+    """The captures of a protocol: ``captures("avro")`` holds ``<classic|new>/<variant>`` (see tests/captures/README.md)."""
+    from tests.capture_sets import CaptureSets
 
-    return unpack(Path(__file__).parent / "captures" / "open.tar.xz", tmp_path_factory.mktemp("captures"))
+    return CaptureSets(tmp_path_factory.mktemp("captures"))
+
+
+@pytest.fixture(scope="session")
+def open_captures(captures: CaptureSets) -> Path:
+    """The folder with the Open Protocol captures and ``expected``."""
+    return captures("open")

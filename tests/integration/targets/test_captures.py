@@ -16,7 +16,7 @@ import pytest
 from psycopg import sql
 
 from tests.decoded_captures import DecodedCapture
-from tests.expected_events import read_lines
+from tests.expected import read_lines
 from tests.integration.targets.conftest import TARGET, Mirror
 from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.domain.errors import PolicyStopError

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.expected_events import Json, read_lines
+from tests.expected import read_lines
+from tests.expected.wire import Json
 from ticdc_replay.captures import Capture
 from ticdc_replay.changelog.convert import rows_to_batch
 from ticdc_replay.codecs.registry import codec_for

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.expected_events import compare
+from tests.expected import compare
 from ticdc_replay.captures import Capture
 from ticdc_replay.cli.main import app
 
