@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import typer
+from msgspec.structs import replace
 from rich.console import Console
 
 from ticdc_replay.captures import Capture
@@ -39,7 +40,9 @@ def inspect(
     pipeline: Annotated[Path | None, typer.Option(help="Pipeline YAML: its topic, with its protocol")] = None,
     connections: Annotated[Path | None, typer.Option(help="YAML of connections, for --pipeline")] = None,
     bootstrap: Annotated[str | None, typer.Option(help="Brokers without a pipeline: host:port,…")] = None,
-    topic: Annotated[str | None, typer.Option(help="Topic, for --bootstrap")] = None,
+    topic: Annotated[
+        str | None, typer.Option(help="Topic, for --bootstrap; for --pipeline if not the default one")
+    ] = None,
     protocol: Annotated[str, typer.Option(help="As in the sink-uri, for --bootstrap")] = "open-protocol",
     partition: Annotated[int, typer.Option(min=0)] = 0,
     start: Annotated[int | None, typer.Option("--from", min=0, help="First offset; the oldest if absent")] = None,
@@ -60,7 +63,8 @@ def inspect(
         ids = [conn_id for conn_id in (named.kafka, named.schema_registry) if conn_id is not None]
         known = load_connections(connections, ids)
         schemas = SchemaLookup(writer_schemas=UsedSchemas(open_registry(known.get(named.schema_registry))))
-        source = _of_topic(known[named.kafka], loaded.changefeed, schemas, partition, start, end)
+        changefeed = loaded.changefeed if topic is None else replace(loaded.changefeed, topic=topic)
+        source = _of_topic(known[named.kafka], changefeed, schemas, partition, start, end)
     else:
         if topic is None:
             raise ConfigError("--bootstrap needs --topic")

@@ -21,7 +21,7 @@ class SourceTable(NamedTuple):
     table: str
 
 
-class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
+class Rule(msgspec.Struct, frozen=True):
     """One rule: for tables that ``matcher`` means, how rows are spread over partitions and which topic they go to."""
 
     matcher: TableFilter = TableFilter()
@@ -51,7 +51,7 @@ class ColumnSelector(msgspec.Struct, frozen=True):
 _DEFAULT = Rule()
 
 
-class Dispatch(msgspec.Struct, frozen=True, omit_defaults=True):
+class Dispatch(msgspec.Struct, frozen=True):
     """All rules of a changefeed, in order: for a table, the first that means it counts (delivery semantics, section 4)."""
 
     rules: tuple[Rule, ...] = ()

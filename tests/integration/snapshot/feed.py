@@ -18,24 +18,25 @@ def at(second: float) -> int:
 
 
 class Feed:
-    """Writes to one topic. Times are seconds after ``START_MS``; ``recorded`` is the record's time."""
+    """Writes changes of one table to one topic. Times are seconds after ``START_MS``; ``recorded`` is the record's time."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+    def __init__(self, bootstrap: str, topic: str, partitions: int, table: str = "orders") -> None:
         self.topic = topic
+        self.table = table
         self.partitions = range(partitions)
         self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
 
     def row(self, partition: int, commit: float, *, recorded: float | None = None) -> None:
         """An insert that committed at *commit*."""
-        key = {"ts": at(commit), "scm": "shop", "tbl": "orders", "t": 1}
+        key = {"ts": at(commit), "scm": "shop", "tbl": self.table, "t": 1}
         value = {"u": {"id": {"t": 3, "h": True, "f": 11, "v": int(commit * 1000)}}}
         self._send(partition, key, json.dumps(value).encode(), commit, recorded)
 
     def ddl(self, commit: float, query: str) -> None:
         """A DDL that committed at *commit*, in every partition."""
         for partition in self.partitions:
-            key = {"ts": at(commit), "scm": "shop", "tbl": "orders", "t": 2}
-            self._send(partition, key, json.dumps({"q": query, "t": 4}).encode(), commit, None)
+            key = {"ts": at(commit), "scm": "shop", "tbl": self.table, "t": 2}
+            self._send(partition, key, json.dumps({"q": query, "t": 3}).encode(), commit, None)
 
     def resolved(self, resolved: float, *partitions: int, recorded: float | None = None) -> None:
         """A resolved-ts to *partitions*, to all where none is named."""

@@ -1,5 +1,7 @@
 """Dispatcher rules and column selectors, from TOML."""
 
+import pickle
+
 import pytest
 
 from ticdc_replay.config.sink_uri import from_sink_uri
@@ -86,3 +88,10 @@ def test_a_column_selector_tells_which_columns_stay():
     selector = dispatch.selector_of(SourceTable("shop", "users"))
     assert [selector.columns.keeps(name) for name in ("id", "password")] == [True, False]
     assert dispatch.selector_of(SourceTable("other", "users")) is None
+
+
+def test_a_copy_that_went_to_another_process_has_the_same_hash():
+    changefeed = dispatch_of("{matcher = ['a.*'], topic = 'x', partition = 'index-value'}, {matcher = ['b.*']}")
+    copy = pickle.loads(pickle.dumps(changefeed))
+    assert copy == changefeed
+    assert copy.hash == changefeed.hash
