@@ -26,6 +26,12 @@ _HOMES = {
     "secret-access-key": f"the password {_STORE}",
     "session-token": f"field 'aws_session_token' in the extra {_STORE}",
 }
+_GLUE = "of the Airflow connection named by connections.schema_registry (type aws)"
+_GLUE_HOMES = {
+    "access-key": f"the login {_GLUE}",
+    "secret-access-key": f"the password {_GLUE}",
+    "token": f"field 'aws_session_token' in the extra {_GLUE}",
+}
 _ANY_HOME = "an Airflow connection, and its id into `connections`"
 
 
@@ -77,7 +83,8 @@ def _refuse_secret(name: str, value: object, where: str) -> None:
     if value is None or value == "" or is_masked(value):
         return
     if is_secret_name(name) or (isinstance(value, str) and _PRIVATE_KEY.search(value)):
-        home = _HOMES.get(_plain(name), _ANY_HOME)
+        homes = _GLUE_HOMES if "glue-schema-registry-config" in where else _HOMES
+        home = homes.get(_plain(name), _ANY_HOME)
         raise SecretInConfigError(f"{where}: a secret must not stand here; remove it and put it into {home}")
     if isinstance(value, str):
         refuse_secret_in_uri(value, where)

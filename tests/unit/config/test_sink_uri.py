@@ -164,8 +164,16 @@ def test_a_zone_that_does_not_exist_is_refused():
             "kafka://b/t?protocol=avro",
             '[sink.kafka-config.glue-schema-registry-config]\nregion = "a"\nsecret-access-key = "hunter2"',
             "glue-schema-registry-config.secret-access-key",
-            "the password of the Airflow connection",
+            "the password of the Airflow connection named by connections.schema_registry",
         ),
+        (
+            "kafka://b/t?protocol=avro",
+            '[sink.kafka-config.glue-schema-registry-config]\nregion = "a"\ntoken = "hunter2"',
+            "glue-schema-registry-config.token",
+            "'aws_session_token' in the extra of the Airflow connection named by connections.schema_registry",
+        ),
+        (URI, '[sink.kafka-config]\nsasl-oauth-token-url = "https://me:hunter2@id/t"', "sasl-oauth-token-url", "login"),
+        (URI, "[consistent]\nstorage = 's3://logs/redo?secret-access-key=hunter2'", "consistent.storage", "password"),
     ],
 )
 def test_a_secret_is_refused_with_the_field_to_use_and_without_its_value(sink_uri, toml, place, home):
