@@ -14,5 +14,5 @@ def test_open_protocol_by_both_names(protocol: str) -> None:
 
 
 def test_an_unknown_protocol_is_refused_with_those_that_are_known() -> None:
-    with pytest.raises(ConfigError, match=r"protocol=maxwell .* allowed: default, .*open-protocol"):
+    with pytest.raises(ConfigError, match=r"protocol=maxwell .* allowed: .*default, .*open-protocol"):
         codec_for(Changefeed(protocol="maxwell", topic="t", timezone="UTC"), 1)
