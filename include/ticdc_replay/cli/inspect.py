@@ -108,7 +108,7 @@ def _of_topic(
     from ticdc_replay.kafka.reader import read_range
     from ticdc_replay.kafka.settings import KafkaSettings
 
-    settings = KafkaSettings.from_connection(kafka)
+    settings = KafkaSettings.from_connection(kafka, changefeed.max_message_bytes)
     partition = Partition(changefeed.topic, number)
     with Offsets(settings) as offsets:
         known = offsets.topics([changefeed.topic]).get(changefeed.topic)

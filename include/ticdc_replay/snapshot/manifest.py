@@ -47,6 +47,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     reasons: tuple[str, ...] = ()
     """Why the window is not proven; empty when it is."""
     topics: tuple[TopicPin, ...]
+    tables: tuple[str, ...] | None = None
+    """Patterns of the tables whose topics these are; None where all tables are in the default topic."""
     inventory: PinnedFile | None = None
     """Objects of the claim-check store: Parquet of name, size (bytes), etag, last_modified. None where listing is off."""
     schemas: PinnedFile | None = None

@@ -37,7 +37,7 @@ from ticdc_replay.snapshot.start import (
     read_head,
     skip_known,
 )
-from ticdc_replay.snapshot.topics import check_none_is_gone, check_same_topics, find_topics
+from ticdc_replay.snapshot.topics import check_none_is_gone, check_same_topics, find_topics, has_topic_rules
 from ticdc_replay.snapshot.watermark import (
     THREADS,
     PartitionWatermark,
@@ -128,6 +128,7 @@ def pin_window(
         grade="unproven" if reasons else "proven",
         reasons=tuple(reasons),
         topics=topics,
+        tables=request.tables if has_topic_rules(request) else None,
         inventory=inventory,
         schemas=_pin_schemas(request, artifacts),
         replaces=existing.input_hash if existing is not None else None,
@@ -142,6 +143,12 @@ def _check_reusable(request: PinRequest, manifest: Manifest) -> None:
         raise TopicChangedError(
             f"window {request.window} was pinned with another configuration of the changefeed (sink_uri, config or timezone): "
             "pin it anew (repin)"
+        )
+    pinned_for = manifest.tables
+    if pinned_for is not None and "*.*" not in pinned_for and not {*request.tables} <= {*pinned_for}:
+        raise TopicChangedError(
+            f"window {request.window} was pinned over the topics of {', '.join(pinned_for)}; the pipeline asks for "
+            f"{', '.join(request.tables)}: pin it anew (repin)"
         )
     if manifest.reasons and request.unproven == "stop":
         raise UnprovenWindowError(

@@ -29,11 +29,16 @@ def find_topics(request: PinRequest, offsets: Offsets, kafka: KafkaSettings) -> 
     """
     changefeed = request.changefeed
     default = require_topics(offsets, [changefeed.topic], kafka)
-    if all(rule.topic is None for rule in changefeed.dispatch.rules):
+    if not has_topic_rules(request):
         return default
     names = changefeed.dispatch.topics_among(offsets.names() - {changefeed.topic}, request.tables)
     found = offsets.topics(name for name in names if not _is_left_out(name, request))
     return default + [found[name] for name in sorted(found)]
+
+
+def has_topic_rules(request: PinRequest) -> bool:
+    """Whether tables may be in other topics than the default one."""
+    return any(rule.topic is not None for rule in request.changefeed.dispatch.rules)
 
 
 def check_none_is_gone(topics: Iterable[Topic], manifest: Manifest, request: PinRequest) -> None:

@@ -90,6 +90,20 @@ def test_topics_without_a_wanted_table_are_left_alone(
     assert [topic.topic for topic in manifest.topics] == [topics.main.topic, topics.orders.topic]
 
 
+def test_a_window_that_was_pinned_for_fewer_tables_is_pinned_anew(
+    topics: Topics, request_of: Callable[..., PinRequest], pin: Pin
+) -> None:
+    topics.main.seconds(0, 130)
+    topics.orders.seconds(0, 130)
+    pin(request_of(topics, tables=("shop.orders", "hr.*")))
+    assert pin(request_of(topics, tables=("shop.orders",))).reused
+    with pytest.raises(
+        TopicChangedError, match=r"pinned over the topics of shop\.orders, hr\.\*; .* shop\.\*: pin it anew"
+    ):
+        pin(request_of(topics, tables=("shop.*",)))
+    assert not pin(request_of(topics, tables=("shop.*",)), repin=True).reused
+
+
 def test_each_topic_is_waited_for(
     topics: Topics, request_of: Callable[..., PinRequest], settings: KafkaSettings
 ) -> None:
