@@ -49,10 +49,11 @@ _IMAGES = {Operation.INSERT: (True, False), Operation.UPDATE: (True, True), Oper
 
 _new = tuple.__new__
 _encode = msgspec.msgpack.Encoder().encode
+_digest = xxhash.xxh3_128_digest
 
 
-class _Route(NamedTuple):
-    """How the rows of one table version and type are read that begin alike."""
+class _Reader(NamedTuple):
+    """How rows of one table version and operation are read."""
 
     read: ReadRow
     form: RowForm
@@ -60,6 +61,14 @@ class _Route(NamedTuple):
     table: str
     operation: Operation
     seed: int
+
+
+class _Route(NamedTuple):
+    """How rows are read that begin with *start*, by the byte after it, which tells the operation."""
+
+    start: bytes
+    size: int
+    readers: dict[int, _Reader]
 
 
 class SimpleCodec(Codec):
@@ -83,6 +92,7 @@ class SimpleCodec(Codec):
         self._encoding = AvroEncoding() if changefeed.encoding_format == "avro" else JsonEncoding()
         self._forms = Forms(changefeed.timezone, self._encoding.neutral)
         self._routes: dict[bytes, _Route] = {}
+        self._last = _Route(b"none yet", 0, {})
         self._met: set[tuple[Shape, Operation]] = set()
 
     @classmethod
@@ -137,11 +147,10 @@ class SimpleCodec(Codec):
 
     def _event(self, value: bytes) -> Event:
         """The event in *value*, compressed as it is. Hot for rows of a known form."""
-        content = self._decompressed(value)
-        start = self._encoding.route(content)
-        route = self._routes.get(start) if start is not None else None
-        if route is not None:
-            read, form, schema, table, operation, seed = route
+        content = value if self._compression == "none" else self._decompressed(value)
+        reader = self._reader(content)
+        if reader is not None:
+            read, form, schema, table, operation, seed = reader
             seen = read(content)
             if seen is not None:
                 commit_ts, table_id, sums, after, before = seen
@@ -152,14 +161,14 @@ class SimpleCodec(Codec):
                         0, commit_ts, schema, table, table_id, operation,
                         None if after is None else _new(Image, (shape, after)),
                         None if before is None else _new(Image, (shape, before)),
-                        False, None, None, (), xxhash.xxh3_128_digest(_encode((after, before)), seed ^ commit_ts), (),
+                        False, None, None, (), _digest(_encode((after, before)), seed ^ commit_ts), (),
                         "" if sums is None else form.damage(sums, after, before, whole=True),
                     ),
                 )  # fmt: skip
         message = self._encoding.read(content)
         match message:
             case Row():
-                return self._row(message, start)
+                return self._row(message, content)
             case Ddl():
                 return _ddl(message)
             case Bootstrap(schema=wire):
@@ -167,17 +176,28 @@ class SimpleCodec(Codec):
             case Watermark():
                 return WatermarkEvent(0, message.commit_ts)
 
-    def _row(self, row: Row, start: bytes | None) -> Event:
+    def _reader(self, content: bytes) -> _Reader | None:
+        """The reader that may know the form of *content*: the table of the message before is the first guess."""
+        route = self._last
+        if not content.startswith(route.start):
+            start = self._encoding.route(content)
+            found = self._routes.get(start) if start is not None else None
+            if found is None:
+                return None
+            route = self._last = found
+        return route.readers.get(content[route.size]) if route.size < len(content) else None
+
+    def _row(self, row: Row, content: bytes) -> Event:
         reference = Reference(row.claim_check, object_name(row.claim_check)) if row.claim_check else None
         try:
-            return self._typed(row, start, reference)
+            return self._typed(row, content, reference)
         except FormError as error:
             reason, detail = "schema_mismatch", str(error)
         except MessageError as error:
             reason, detail = error.reason, str(error)
         return Undecodable(0, reason, detail, row.commit_ts, row.schema, row.table, reference)
 
-    def _typed(self, row: Row, start: bytes | None, reference: Reference | None) -> RowEvent:
+    def _typed(self, row: Row, content: bytes, reference: Reference | None) -> RowEvent:
         definition = self.schemas.versions.find(row.schema, row.table, row.version)
         if definition is None:
             self.missing_versions.add(MissingVersion(TableName(row.schema, row.table), row.version))
@@ -188,8 +208,8 @@ class SimpleCodec(Codec):
         form = self._forms.form(definition, image_names((data, old)), large is not None, row.location)
         after = None if data is None else self._encoding.cells(data, form)
         before = None if old is None else self._encoding.cells(old, form)
-        if large is None and start is not None and not row.lossy:
-            self._learn(start, row, form)
+        if large is None and not row.lossy:
+            self._learn(content, row, form)
         return RowEvent(
             ordinal=0,
             commit_ts=row.commit_ts,
@@ -203,24 +223,28 @@ class SimpleCodec(Codec):
             large=large,
             reference=reference,
             before_unknown=(),
-            fingerprint=xxhash.xxh3_128_digest(_encode((after, before)), _seed(row.schema, row.table) ^ row.commit_ts),
+            fingerprint=_digest(_encode((after, before)), _seed(row.schema, row.table) ^ row.commit_ts),
             lossy=row.lossy,
             damage=form.damage(row.checksum, after, before, whole=large is None and not row.lossy),
         )
 
-    def _learn(self, start: bytes, row: Row, form: RowForm) -> None:
-        """Compile a form when it is met for the second time, and read the next rows that begin with *start* with it."""
+    def _learn(self, content: bytes, row: Row, form: RowForm) -> None:
+        """Compile a form when it is met for the second time, and read the next rows that begin like *content* with it."""
         met = (form.shape, row.operation)
         if met not in self._met:
             if len(self._met) >= _MAX_ROUTES:
                 self._met.clear()
             self._met.add(met)
             return
+        start = self._encoding.route(content)
         read = self._encoding.compile(row, form)
-        if read is not None:
-            if len(self._routes) >= _MAX_ROUTES:
-                self._routes.clear()
-            self._routes[start] = _Route(read, form, row.schema, row.table, row.operation, _seed(row.schema, row.table))
+        if start is None or read is None:
+            return
+        if len(self._routes) >= _MAX_ROUTES:
+            self._routes.clear()
+        route = self._routes.setdefault(start, _Route(start, len(start), {}))
+        seed = _seed(row.schema, row.table)
+        route.readers[content[route.size]] = _Reader(read, form, row.schema, row.table, row.operation, seed)
 
 
 def _images(row: Row, reduced: bool) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:

@@ -69,7 +69,7 @@ class AvroEncoding:
         return tuple(_cell(image[column.name], column, kind) for column, kind in columns)
 
     def route(self, content: bytes) -> bytes | None:
-        """What tells which form a row may have: all that stands before its commitTs, which names table and type."""
+        """What a row begins with, up to its type: it names the table. None for what is no row."""
         return route_of(content)
 
     def compile(self, row: Row, form: RowForm) -> ReadRow | None:

@@ -12,11 +12,9 @@ from ticdc_replay.codecs.avro_reader import AvroError, varint
 from ticdc_replay.codecs.simple_forms import RowForm
 from ticdc_replay.codecs.simple_messages import Checksum, ReadRow, Row, SeenRow
 from ticdc_replay.codecs.simple_values import DOUBLE, FLOAT, LONG, NULL, TIMESTAMP, UNSIGNED
-from ticdc_replay.domain.events import Operation
 
 _HEAD = b"\x16\x06\x06\x02"
 """Message, type DML, payload DML, version 1 (protocols: simple, section 5)."""
-_TYPES = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
 _ABSENT, _PRESENT = 0, 2
 """Branches of a union with null, as they stand in a message."""
 
@@ -35,7 +33,7 @@ _Cells = Callable[[bytes, int], tuple[tuple[Any, ...], int]]
 
 
 def route_of(data: bytes) -> bytes | None:
-    """What stands before the commitTs of a row: names of its table, physical id, type. None for another message."""
+    """What a row begins with, up to its type: the names and the physical id of its table. None for another message."""
     if data[:4] != _HEAD:
         return None
     try:
@@ -45,20 +43,20 @@ def route_of(data: bytes) -> bytes | None:
             at += 1
     except IndexError:
         return None
-    return data[: at + 2]
+    return data[: at + 1]
 
 
 def compile_rows(row: Row, form: RowForm) -> ReadRow | None:
     """A reader of rows like *row*, which has *form*; None where names are so long that ``route_of`` does not see them."""
     route = b"".join(
         (
-            _HEAD, _string(row.schema), _string(row.table), _varint(row.table_id), _varint(_TYPES.index(row.operation))
+            _HEAD, _string(row.schema), _string(row.table), _varint(row.table_id)
         )
     )  # fmt: skip
     names = [_string(name) for name in form.shape.names]
     if route_of(route + bytes(8)) != route or any(name[0] > 127 for name in names):
         return None
-    return _reader(len(route), row, _compile_cells(names, form))
+    return _reader(len(route) + 1, row, _compile_cells(names, form))
 
 
 def _reader(start: int, row: Row, cells_of: _Cells) -> ReadRow:
@@ -143,18 +141,37 @@ def _compile_cells(names: list[bytes], form: RowForm) -> _Cells:
                 length = lengths[data[start]]
                 start += 1
                 if length < 0:
-                    length, start = varint(data, start - 1)
-                    if length < 0:
+                    length = data[start - 1]
+                    high = data[start]
+                    if high > 127 or length & 1:  # of three bytes, or negative
                         raise KeyError
+                    start += 1
+                    length = (length - 128 | high << 7) >> 1
                 at = start + length
                 cells[slot] = data[start:at]
             elif slot < timestamps:
                 value = data[start]
                 at = start + 1
-                if value < 128:
-                    cells[slot - numbers] = (value >> 1) ^ -(value & 1)
-                else:
-                    cells[slot - numbers], at = varint(data, start)
+                if value > 127:  # each step takes off the bit by which the byte before it goes on
+                    byte = data[at]
+                    at += 1
+                    value += (byte - 1) << 7
+                    if byte > 127:
+                        byte = data[at]
+                        at += 1
+                        value += (byte - 1) << 14
+                        if byte > 127:
+                            byte = data[at]
+                            at += 1
+                            value += (byte - 1) << 21
+                            if byte > 127:
+                                byte = data[at]
+                                at += 1
+                                value += (byte - 1) << 28
+                                if byte > 127:
+                                    cells[slot - numbers], at = varint(data, start)
+                                    continue
+                cells[slot - numbers] = (value >> 1) ^ -(value & 1)
             elif slot < reals:
                 at = start + 1 + lengths[data[start]]
                 if data[start:at] not in locations:

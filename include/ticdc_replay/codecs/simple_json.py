@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from ticdc_replay.codecs.simple_forms import RowForm
-from ticdc_replay.codecs.simple_json_compiled import REPLACED, SentChecksum, compile_rows
+from ticdc_replay.codecs.simple_json_compiled import REPLACED_BYTES, SentChecksum, compile_rows
 from ticdc_replay.codecs.simple_messages import (
     OPERATIONS,
     Bootstrap,
@@ -28,6 +28,8 @@ from ticdc_replay.domain.tso import MAX_TSO
 _Tso = Annotated[int, Meta(ge=0, le=MAX_TSO)]
 _Int64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
+_TYPE_OF_ROW = b',"type":"'
+"""Stands before the type of a row. Messages without table have it too, but no other begins like a row."""
 _MAX_READERS = 10_000
 
 _HOLDS_REPLACED = re.compile(rb"(?<!\\)(?:\\\\)*\\ufffd").search
@@ -117,9 +119,9 @@ class JsonEncoding:
         return tuple(_cell(image[column.name], column) for column in form.shape.columns)
 
     def route(self, content: bytes) -> bytes | None:
-        """What tells which form a row may have: all that stands before its commitTs, which names table and type."""
-        end = content.find(b',"commitTs":')
-        return content[:end] if end > 0 else None
+        """What a row begins with, up to the first letter of its type: it names the table. None for what is no row."""
+        at = content.find(_TYPE_OF_ROW)
+        return content[: at + len(_TYPE_OF_ROW)] if at > 0 else None
 
     def compile(self, row: Row, form: RowForm) -> ReadRow | None:
         """A reader of rows like *row*, which has *form*; None where msgspec can't express a column's name."""
@@ -158,7 +160,7 @@ def _row(message: _Message, operation: Operation, content: bytes) -> Row:
         data=message.data,
         old=message.old,
         location=next(iter(locations), None),
-        lossy=_lossy(content) if REPLACED in content else (),
+        lossy=_lossy(content) if REPLACED_BYTES in content else (),
     )
 
 

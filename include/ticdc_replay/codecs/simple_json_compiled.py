@@ -7,14 +7,14 @@ left to ``simple_json``, which reads every message; both read a row alike.
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from ticdc_replay.codecs.simple_forms import RowForm
 from ticdc_replay.codecs.simple_messages import Checksum, ReadRow, Row, SeenRow
-from ticdc_replay.domain.column_types import BINARY_TYPES
+from ticdc_replay.domain.column_types import BINARY_TYPES, CHARACTER_TYPES
 from ticdc_replay.domain.tso import MAX_TSO
 
-REPLACED = b"\\ufffd"
+REPLACED_BYTES = b"\\ufffd"
 """What Go's encoder writes in the place of bytes that are not UTF-8; the character U+FFFD it writes as it is."""
 
 _HEAD: list[Any] = [
@@ -60,9 +60,13 @@ def compile_rows(row: Row, form: RowForm) -> ReadRow | None:
         ("type", Literal[row.operation.value.upper()]),
         ("schemaVersion", Literal[row.version]),
     ]
-    message = _struct("Row", [*head, *_HEAD, *images, ("checksum", SentChecksum | UnsetType, msgspec.UNSET)])
+    message = _struct("Row", [*head, *_HEAD, *images, ("checksum", SentChecksum | UnsetType, UNSET)])
     cells = eval(f"lambda image: ({''.join(map(_cell, range(len(columns)), columns))})")
-    return _reader(msgspec.json.Decoder(message).decode, cells, has_new, has_old)
+    texts = [
+        at for at, column in enumerate(columns) if column.type.base in CHARACTER_TYPES or column.type.base == "json"
+    ]
+    doubtful = " or ".join(f"'\\ufffd' in (cells[{at}] or '')" for at in texts) or "False"
+    return _reader(msgspec.json.Decoder(message).decode, cells, eval(f"lambda cells: {doubtful}"), has_new, has_old)
 
 
 def _cell(at: int, column: Any) -> str:
@@ -76,21 +80,26 @@ def _struct(name: str, fields: Any, **options: Any) -> Any:
     return msgspec.defstruct(name, fields, gc=False, forbid_unknown_fields=True, **options)
 
 
-def _reader(decode: Any, cells_of: Any, has_new: bool, has_old: bool) -> ReadRow:
+def _reader(decode: Any, cells_of: Any, doubtful: Any, has_new: bool, has_old: bool) -> ReadRow:
+    """*doubtful* cells have U+FFFD, which may stand for bytes that were lost: ``simple_json`` tells."""
+
     def read(content: bytes) -> SeenRow | None:
         try:
             row = decode(content)
         except (ValueError, RecursionError):
             return None
-        if REPLACED in content:
-            return None
+        after = before = None
+        if has_new:
+            after = cells_of(row.data)
+            if doubtful(after):
+                return None
+        if has_old:
+            before = cells_of(row.old)
+            if doubtful(before):
+                return None
         sums = row.checksum
-        return (
-            row.commitTs,
-            row.tableID,
-            None if sums is msgspec.UNSET else Checksum(sums.current, sums.previous, sums.corrupted),
-            cells_of(row.data) if has_new else None,
-            cells_of(row.old) if has_old else None,
-        )
+        if sums is not UNSET:
+            sums = Checksum(sums.current, sums.previous, sums.corrupted)
+        return row.commitTs, row.tableID, None if sums is UNSET else sums, after, before
 
     return read

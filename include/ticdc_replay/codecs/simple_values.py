@@ -9,7 +9,7 @@ import math
 import struct
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from ticdc_replay.codecs.avro_values import texts
 from ticdc_replay.codecs.local_times import in_utc
 from ticdc_replay.domain.column_types import BINARY_TYPES, INTEGER_TYPES, ColumnType
 
+_Value = TypeVar("_Value")
 Neutral = Callable[[Sequence[Any]], Sequence[Any]]
 
 NULL, LONG, FLOAT, DOUBLE, STRING, BYTES, TIMESTAMP, UNSIGNED = range(8)
@@ -25,6 +26,7 @@ NULL, LONG, FLOAT, DOUBLE, STRING, BYTES, TIMESTAMP, UNSIGNED = range(8)
 
 _MAX_UINT64 = (1 << 64) - 1
 _LARGEST_FLOAT32 = 3.4028235e38
+_LARGEST_FLOAT64 = 1.7976931348623157e308
 _INTEGER_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 _CONTENT = (STRING, BYTES)
 
@@ -59,7 +61,7 @@ def cell_kind(type_: ColumnType, foreign_zone: str | None) -> CellKind:
     if base == "float":
         return CellKind(type_, _reals(_LARGEST_FLOAT32), _singles, (FLOAT,))
     if base == "double":
-        return CellKind(type_, _reals(math.inf), _doubles, (DOUBLE,))
+        return CellKind(type_, _reals(_LARGEST_FLOAT64), _doubles, (DOUBLE,))
     if base == "timestamp":
         return _timestamp_kind(type_, foreign_zone)
     form = _FORMS.get(base)
@@ -109,8 +111,13 @@ def _without_sign(value: int) -> int:
     return value & _MAX_UINT64
 
 
+def _present(values: Sequence[_Value | None]) -> Sequence[_Value]:
+    """*values* without NULL."""
+    return [value for value in values if value is not None] if None in values else values  # type: ignore[return-value]
+
+
 def _refuse_outside(values: Sequence[int | None], low: int, high: int) -> None:
-    present = [value for value in values if value is not None]
+    present = _present(values)
     if present and not (low <= min(present) and max(present) <= high):
         wrong = next(value for value in present if not low <= value <= high)
         raise ValueError(f"{wrong} is not from {low} to {high}")
@@ -118,11 +125,11 @@ def _refuse_outside(values: Sequence[int | None], low: int, high: int) -> None:
 
 def _integers(low: int, high: int) -> Neutral:
     def neutral(values: Sequence[str | None]) -> list[int | None]:
-        numbers = [None if value is None else int(value) for value in values]
-        # int() takes blanks, signs, zeros and underscores that are not TiCDC's.
-        for number, value in zip(map(str, numbers), values, strict=True):
-            if number != value and value is not None:
-                raise ValueError(f"{value[:80]!r} is not an integer")
+        present = _present(values)
+        digits = "".join(present).replace("-", "")
+        if not (digits.isascii() and digits.isdigit()) and present:  # int() takes blanks, signs and underscores, too
+            raise ValueError(f"{next(value for value in present if not _is_integer(value))[:80]!r} is not an integer")
+        numbers: list[int | None] = [None if value is None else int(value) for value in values]
         _refuse_outside(numbers, low, high)
         return numbers
 
@@ -147,13 +154,18 @@ def _bits(largest: int) -> Neutral:
     return neutral
 
 
+def _is_integer(value: str) -> bool:
+    digits = value.removeprefix("-")
+    return digits.isascii() and digits.isdigit()
+
+
 def _reals(limit: float) -> Neutral:
     def neutral(values: Sequence[str | None]) -> list[float | None]:
         text_forms.REAL.of_texts(values)
         numbers = [None if value is None else float(value) for value in values]
-        for number in numbers:
-            if number is not None and (math.isinf(number) or abs(number) > limit):
-                raise ValueError(f"{number} is out of the range of its type")
+        present = _present(numbers)
+        if present and not (-limit <= min(present) and max(present) <= limit):
+            raise ValueError("a number is out of the range of its type")
         return numbers
 
     return neutral
