@@ -1,0 +1,125 @@
+"""Rows of Simple whose table version is defined only behind the pinned range."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Producer
+
+from ticdc_replay.changelog.index import ChangelogIndex
+from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.config.pipeline import LimitsSection
+from ticdc_replay.domain import canonical, tso
+from ticdc_replay.domain.connections import Connection, Connections
+from ticdc_replay.domain.messages import OffsetRange
+from ticdc_replay.domain.window import Window
+from ticdc_replay.jobspec import DecodeJob, Limits
+from ticdc_replay.kafka.offsets import Offsets
+from ticdc_replay.kafka.settings import KafkaSettings
+from ticdc_replay.snapshot.manifest import Manifest, PartitionPin, TopicPin
+from ticdc_replay.spark.decode import run_decode
+from ticdc_replay.storage import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from demo.embedded_stack.kafka import Kafka
+
+pytestmark = [pytest.mark.spark, pytest.mark.integration]
+
+BEGIN_MS = 1_770_000_000_000
+VERSION = tso.from_ms(BEGIN_MS - 1000)
+
+
+def row(number: int) -> dict[str, Any]:
+    head = {"version": 1, "database": "shop", "table": "t", "tableID": 1, "type": "INSERT"}
+    times = {"commitTs": tso.from_ms(BEGIN_MS + number), "buildTs": 1, "schemaVersion": VERSION}
+    return {**head, **times, "data": {"id": str(number), "v": "7"}}
+
+
+def column(name: str, nullable: bool) -> dict[str, Any]:
+    type_ = {"mysqlType": "int", "charset": "binary", "collate": "binary", "length": 11}
+    return {"name": name, "dataType": type_, "nullable": nullable, "default": None}
+
+
+BOOTSTRAP = {
+    "version": 1,
+    "type": "BOOTSTRAP",
+    "commitTs": 0,
+    "buildTs": 1,
+    "tableSchema": {
+        "schema": "shop",
+        "table": "t",
+        "tableID": 1,
+        "version": VERSION,
+        "columns": [column("id", False), column("v", True)],
+        "indexes": [{"name": "primary", "unique": True, "primary": True, "nullable": False, "columns": ["id"]}],
+    },
+}
+
+
+def decode(
+    spark: SparkSession, kafka: Kafka, topic: str, messages: list[dict[str, Any]], folder: Path, end: int
+) -> ChangelogIndex:
+    """The changelog of the first *end* of *messages*, which are sent one minute of record time apart."""
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    for at, message in enumerate(messages):
+        producer.produce(topic, json.dumps(message).encode(), partition=0, timestamp=BEGIN_MS + at * 60_000)
+    assert producer.flush(30) == 0
+    connection = Connection("kafka", "kafka", extra={"bootstrap.servers": kafka.bootstrap})
+    with Offsets(KafkaSettings.from_connection(connection)) as offsets:
+        topic_id = offsets.topics([topic])[topic].topic_id
+    pin = PartitionPin(OffsetRange(topic, 0, 0, end), live=True, resolved_ts=None, start_margin_ms=None)
+    manifest = Manifest(
+        pipeline="p",
+        changefeed_hash="",
+        window=Window(1, 1 << 62),
+        grade="proven",
+        topics=(TopicPin(topic, topic_id, (pin,)),),
+        pinned_at_ms=0,
+    )
+    artifacts = f"file://{folder}"
+    name = f"manifests/{manifest.input_hash}.json"
+    open_store(artifacts).put_once(name, canonical.encode(manifest))
+    job = DecodeJob(
+        library_version="test",
+        pipeline="p",
+        artifacts=artifacts,
+        artifacts_connection=None,
+        kafka_connection="kafka",
+        claim_check_connection=None,
+        manifest=name,
+        input_hash=manifest.input_hash,
+        changefeed=Changefeed(protocol="simple", topic=topic, timezone="UTC"),
+        tables=("*.*",),
+        limits=Limits(**LimitsSection().model_dump()),
+    )
+    return run_decode(spark, job, Connections({"kafka": connection}))
+
+
+def test_a_bootstrap_that_follows_the_range_defines_its_rows(
+    spark: SparkSession, kafka: Kafka, make_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    messages = [row(1), row(2), row(3), BOOTSTRAP]
+    index = decode(spark, kafka, make_topic(1, {"retention.ms": "-1"}), messages, tmp_path, end=2)
+    assert (index.report.events.written, index.report.events.quarantined) == (2, 0)
+    assert [(found.name.table, found.valid_from) for found in index.definitions] == [("t", VERSION)]
+    assert index.tables[0].schema.handle_key == ("id",)
+    kept = list(open_store(f"file://{tmp_path}").list(f"used_schemas/{index.input_hash}/"))
+    assert len(kept) == 1, "a later run of this input gets the same definitions"
+
+
+def test_a_bootstrap_too_far_behind_leaves_the_rows_in_quarantine_and_the_others_are_used(
+    spark: SparkSession, kafka: Kafka, make_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    other = {**row(2), "schemaVersion": VERSION + 1}
+    late = {**BOOTSTRAP, "tableSchema": {**BOOTSTRAP["tableSchema"], "version": VERSION + 1}}  # type: ignore[dict-item]
+    messages = [BOOTSTRAP, row(1), other, *[row(number) for number in range(3, 40)], late]
+    index = decode(spark, kafka, make_topic(1, {"retention.ms": "-1"}), messages, tmp_path, end=3)
+    assert index.report.events.written == 1
+    assert index.report.quarantine_reasons == {"schema_unknown": 1}
