@@ -2,13 +2,15 @@
 
 The wire of Open and Canal-JSON lacks precision, fraction digits, widths and names; the history of table definitions has
 them, but may be wrong (a DDL that was filtered away, a definition out of date). So each column's declared type counts only
-where it is of the family the wire shows, and everything the wire alone told is flagged.
+where it is of the family the wire shows, and everything the wire alone told is flagged. Rows of Simple come with their table's
+definition, and need no history.
 """
 
 from dataclasses import dataclass
 
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.column_types import INTEGER_TYPES, ColumnType
+from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.events import RowEvent, Shape, WireColumn
 from ticdc_replay.domain.tables import Column, TableName, TableSchema
 from ticdc_replay.schemas.history import Known, SchemaHistory
@@ -56,7 +58,8 @@ class SchemaResolver:
         the version of whole rows. A whole row shows which columns there are: one that neither image has does not exist on
         the wire (a column selector drops it, or the definition is out of date) and is left out. Where the history does not
         know the table, the columns of the row's images are the schema. A row without commitTs has no place in the history
-        and is typed by the wire alone.
+        and is typed by the wire alone. A definition that came with the row stands in the place of the history's, which then
+        only tells what columns are virtual.
         """
         known = None
         if row.commit_ts is not None:
@@ -77,13 +80,15 @@ class SchemaResolver:
 
 def _resolve(row: RowEvent, after: Shape | None, before: Shape | None, known: Known | None) -> ResolvedSchema:
     virtual = frozenset(known.virtual) if known is not None else frozenset()
+    image = after or before
+    if image is not None and image.definition is not None:
+        return _by_definition(row, image, image.definition, virtual)
     wire: dict[str, WireColumn] = {}
     for shape in (after, before):
         for column in shape.columns if shape is not None else ():
             if column.name not in virtual:
                 wire.setdefault(column.name, column)
-    whole = after or before
-    handle_key = tuple(sorted(whole.handle_key)) if whole is not None else ()
+    handle_key = tuple(sorted(image.handle_key)) if image is not None else ()
     if known is None:
         columns = tuple(_from_wire(wire[column]) for column in sorted(wire))
         unique_keys: tuple[tuple[str, ...], ...] = ()
@@ -95,6 +100,21 @@ def _resolve(row: RowEvent, after: Shape | None, before: Shape | None, known: Kn
     schema = TableSchema(TableName(row.schema, row.table), columns, handle_key, unique_keys, valid_from)
     declared = all(column.type.declared for column in columns)
     return ResolvedSchema(schema, version_of(schema), declared, virtual)
+
+
+def _by_definition(row: RowEvent, image: Shape, definition: TableDefinition, virtual: frozenset[str]) -> ResolvedSchema:
+    """The schema of *row*, whose images have the columns of *image*; both are of one *definition*."""
+    sent = set(image.names)
+    columns = tuple(
+        Column(column.name, column.type, column.nullable)
+        for column in definition.columns
+        if column.name in sent or (row.partial and column.name not in virtual)
+    )
+    names = {column.name for column in columns}
+    unique_keys = tuple(key for key in definition.schema().unique_keys if names.issuperset(key))
+    name = TableName(row.schema, row.table)
+    schema = TableSchema(name, columns, tuple(sorted(image.handle_key)), unique_keys, definition.valid_from)
+    return ResolvedSchema(schema, version_of(schema), all(column.type.declared for column in columns), frozenset())
 
 
 def _reconciled(declared: TableSchema, wire: dict[str, WireColumn], partial: bool) -> tuple[Column, ...]:

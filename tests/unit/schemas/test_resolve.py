@@ -1,7 +1,9 @@
 """Which schema a row is typed with: the history's where the wire agrees."""
 
 from ticdc_replay.domain.column_types import ColumnType
+from ticdc_replay.domain.definition import PRIMARY, DefinedColumn, Index, TableDefinition
 from ticdc_replay.domain.events import DdlEvent, Image, Operation, RowEvent, Shape, WireColumn
+from ticdc_replay.domain.tables import TableName
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.schemas.resolve import SchemaResolver, version_of
 
@@ -119,3 +121,33 @@ def test_the_version_names_the_form_of_rows_not_its_moment_or_defaults():
     assert first.version == second.version == version_of(first.schema)
     assert len(first.version) == 16
     assert first.schema.columns == second.schema.columns
+
+
+def carried(*names, key=("id",)):
+    """A shape that came with its table's definition."""
+    types = {"id": "bigint", "s": "varchar", "v": "int"}
+    columns = [
+        DefinedColumn(name, ColumnType(base, declared=True), nullable=name != "id") for name, base in types.items()
+    ]
+    indexes = (Index(PRIMARY, ("id",), unique=True), Index("u", ("s",), unique=True), Index("g", ("v",), unique=True))
+    definition = TableDefinition(TableName("shop", "t"), tuple(columns), indexes, valid_from=7)
+    found = (WireColumn(name, ColumnType(types[name], declared=True), name in key, list) for name in names)
+    return Shape(tuple(found), definition)
+
+
+def test_a_definition_that_came_with_the_row_types_it_whatever_the_history_says():
+    resolved = SchemaResolver(history(CREATE)).resolve(row(carried("s", "id")))
+    assert [column.name for column in resolved.schema.columns] == ["id", "s"]
+    assert [column.nullable for column in resolved.schema.columns] == [False, True]
+    assert resolved.declared
+    assert resolved.schema.handle_key == ("id",)
+    assert resolved.schema.unique_keys == (("id",), ("s",))
+    assert resolved.schema.valid_from == 7
+
+
+def test_a_key_that_came_with_its_definition_shares_the_version_of_whole_rows():
+    virtual = CREATE.replace("`e` ENUM('x','y')", "`v` INT AS (`id` + 1) VIRTUAL")
+    resolver = SchemaResolver(history(virtual))
+    whole = resolver.resolve(row(carried("s", "id")))
+    assert resolver.resolve(row(before=carried("id"), partial=True)) is whole
+    assert whole.version == SchemaResolver(SchemaHistory()).resolve(row(carried("s", "id"))).version
