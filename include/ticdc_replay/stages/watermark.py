@@ -1,7 +1,8 @@
 """Whether a window is complete in Kafka."""
 
+from ticdc_replay.codecs.registry import carried_by
 from ticdc_replay.domain import tso
-from ticdc_replay.domain.errors import WatermarkNotReachedError, WindowBoundsError
+from ticdc_replay.domain.errors import ConfigError, WatermarkNotReachedError, WindowBoundsError
 from ticdc_replay.domain.window import Window
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.snapshot import watermark
@@ -26,8 +27,17 @@ def require_watermark(context: ReplayContext, window: Window) -> WatermarkStatus
 def pin_request(context: ReplayContext, window: Window, schemas: SchemaHistory) -> PinRequest:
     """What the pipeline asks for when *window* is waited for or pinned.
 
-    Raises WindowBoundsError for a window that ends after the changefeed's target-ts: what committed later was never sent.
+    Raises WindowBoundsError for a window that ends after the changefeed's target-ts: what committed later was never sent;
+    ConfigError where rows have no commitTs: nothing tells which window such a row belongs to.
     """
+    carried = carried_by(context.changefeed)
+    if carried.commit_ts != "rows":
+        which = "deletes" if carried.commit_ts == "rows but deletes" else "rows"
+        raise ConfigError(
+            f"{context.loaded.path}: changefeed.sink_uri: with protocol={context.changefeed.protocol} and these options {which} "
+            "carry no commitTs, so no window of commit time can be cut out of the topic; windows by offset are not supported yet. "
+            "Choose options that send it (docs/protocols.md)"
+        )
     settings = context.pipeline.window
     target_ts = context.loaded.target_ts
     if target_ts is not None and window.to_ts > target_ts + 1:

@@ -6,7 +6,7 @@ import pytest
 
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain.connections import Connections
-from ticdc_replay.domain.errors import WindowBoundsError
+from ticdc_replay.domain.errors import ConfigError, WindowBoundsError
 from ticdc_replay.domain.window import Window
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.stages.context import ReplayContext
@@ -54,3 +54,19 @@ def test_a_window_beyond_the_changefeed_s_end_is_refused(tmp_path: Path) -> None
         pytest.raises(WindowBoundsError, match=f"End the window at TSO {END + 1}"),
     ):
         pin_request(context, Window(1, END + 2), SchemaHistory())
+
+
+@pytest.mark.parametrize(("protocol", "what"), [("canal-json", "rows"), ("avro&enable-tidb-extension=true", "deletes")])
+def test_a_changefeed_whose_rows_have_no_commit_ts_is_refused_before_kafka_is_asked(
+    tmp_path: Path, protocol: str, what: str
+) -> None:
+    text = PIPELINE.format(start_ts="").replace("protocol=open-protocol", f"protocol={protocol}")
+    text = text.replace("connections: {kafka: kafka}", "connections: {kafka: kafka, schema_registry: registry}")
+    if "avro" not in protocol:
+        text = text.replace(", schema_registry: registry", "")
+    (tmp_path / "shop.yaml").write_text(text)
+    with (
+        ReplayContext(load_pipeline(tmp_path / "shop.yaml"), Connections({})) as context,
+        pytest.raises(ConfigError, match=rf"{what} carry no commitTs"),
+    ):
+        pin_request(context, Window(1, 2), SchemaHistory())
