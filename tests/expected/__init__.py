@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.expected.ddl import compare_ddl
-from tests.expected.rows import compare_rows
+from tests.expected.rows import MatchedRows, match_rows
 from tests.expected.wire import Json, Wire
 from ticdc_replay.config.changefeed import Changefeed
 
-__all__ = ["compare", "expected_events", "known_deviations", "read_lines"]
+__all__ = ["MatchedRows", "compare", "expected_events", "known_deviations", "match", "read_lines"]
 
 
 def read_lines(path: Path) -> list[Json]:
@@ -40,14 +40,19 @@ def known_deviations(capture: Path) -> Json:
     return deviations
 
 
-def compare(
+def compare(lines: Iterable[Json], capture: Path, changefeed: Changefeed) -> list[str]:
+    """Every difference between *lines*, decoded from *capture*, and what they should be; empty when all is right."""
+    return match(lines, capture, changefeed).problems
+
+
+def match(
     lines: Iterable[Json],
     capture: Path,
     changefeed: Changefeed,
     unknown_old: Mapping[tuple[Any, ...], tuple[str, ...]] | None = None,
     quarantined: int = 0,
-) -> list[str]:
-    """Every difference between *lines*, decoded from *capture*, and what they should be; empty when all is right.
+) -> MatchedRows:
+    """Every difference between *lines* and what they should be, and which row is of which expected event.
 
     *unknown_old* names, by (topic, partition, offset, index), columns whose old value the decoder says can't be known.
     *quarantined* is how many row events rightly have no line.
@@ -59,12 +64,14 @@ def compare(
     by_kind: dict[str, list[Json]] = defaultdict(list)
     for line in lines:
         by_kind[line["kind"]].append(line)
-    return [
-        *compare_rows(by_kind["row"], expected, deviations, wire, unknown_old or {}),
+    rows = match_rows(by_kind["row"], expected, deviations, wire, unknown_old or {})
+    problems = [
+        *rows.problems,
         *compare_ddl(by_kind["ddl"], expected, deviations, wire),
         *_foreign_bootstraps(by_kind["bootstrap"], expected),
         *_compare_counts(by_kind, meta, wire, quarantined),
     ]
+    return MatchedRows(problems, rows.seqs)
 
 
 def _foreign_bootstraps(lines: list[Json], expected: list[Json]) -> list[str]:

@@ -30,7 +30,7 @@ def test_every_event_is_a_line_in_order(open_captures: Path, variant: str) -> No
     found = lines(result)
     places = [(line["topic"], line["partition"], line["offset"], line["index"]) for line in found]
     assert places == sorted(set(places))
-    assert compare(found, open_captures / variant, Capture(open_captures / variant).changefeed(), {}) == []
+    assert compare(found, open_captures / variant, Capture(open_captures / variant).changefeed()) == []
 
 
 def test_deduplicated_there_is_one_line_per_row_version_and_ddl(open_captures: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.capture_differences import decode
 from tests.capture_sets import CaptureSets, Committed
-from tests.expected import compare
+from tests.expected import match
 from tests.expected.cells import same_cell
 from tests.expected.wire import Wire
 from ticdc_replay.captures import Capture
@@ -43,7 +43,7 @@ class Judged:
         self._unknown = {one.place: one.event.before_unknown for one in located if isinstance(one.event, RowEvent)}
 
     def complaints(self, lines: list[Json]) -> list[str]:
-        return compare(lines, self.folder, self.capture.changefeed(), self._unknown)
+        return match(lines, self.folder, self.capture.changefeed(), self._unknown).problems
 
     def rows(self) -> list[Json]:
         """Row lines to be changed at will; those of a table that known deviations are about are left out."""
@@ -73,8 +73,9 @@ def image(row: Json) -> Json:
 
 def cell(row: Json) -> Json:
     """One cell of *row*, another one in each row."""
-    cells: list[Json] = list(image(row).values())
-    return cells[(row["offset"] * 7 + row["index"]) % len(cells)]
+    cells = list(image(row).values())
+    chosen: Json = cells[(row["offset"] * 7 + row["index"]) % len(cells)]
+    return chosen
 
 
 def another_value(row: Json) -> None:
