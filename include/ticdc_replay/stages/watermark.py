@@ -35,8 +35,8 @@ def pin_request(context: ReplayContext, window: Window, schemas: SchemaHistory) 
         which = "deletes" if carried.commit_ts == "rows but deletes" else "rows"
         raise ConfigError(
             f"{context.loaded.path}: changefeed.sink_uri: with protocol={context.changefeed.protocol} and these options {which} "
-            "carry no commitTs, so no window of commit time can be cut out of the topic; windows by offset are not supported yet. "
-            "Choose options that send it (docs/protocols.md)"
+            "carry no commitTs, so no window of commit time can be cut out of the topic; windows by offset are not supported "
+            "yet. Choose options that send it (docs/protocols.md)"
         )
     settings = context.pipeline.window
     target_ts = context.loaded.target_ts
