@@ -41,6 +41,8 @@ class DecodeJob(msgspec.Struct, frozen=True, kw_only=True, tag="decode"):
     kafka_connection: str
     claim_check_connection: str | None
     schema_registry_connection: str | None = None
+    source_connection: str | None = None
+    """The upstream database, where rows of which only the key was sent are to be read again."""
     manifest: str
     """Name of the manifest below the root."""
     input_hash: str
@@ -51,16 +53,17 @@ class DecodeJob(msgspec.Struct, frozen=True, kw_only=True, tag="decode"):
     @property
     def run_hash(self) -> str:
         """Names the changelog: input, what decoding depends on, and the library's version; not how work is divided."""
-        return canonical.hash_of(
-            {
-                "input": self.input_hash,
-                "changefeed": self.changefeed.hash,
-                "tables": sorted(self.tables),
-                "claim_check_max_bytes": self.limits.claim_check_max_bytes,
-                "decompressed_max_bytes": self.limits.decompressed_max_bytes,
-                "library": self.library_version,
-            }
-        )
+        parts: dict[str, object] = {
+            "input": self.input_hash,
+            "changefeed": self.changefeed.hash,
+            "tables": sorted(self.tables),
+            "claim_check_max_bytes": self.limits.claim_check_max_bytes,
+            "decompressed_max_bytes": self.limits.decompressed_max_bytes,
+            "library": self.library_version,
+        }
+        if self.source_connection is not None:
+            parts["handle_key_only"] = "reread"
+        return canonical.hash_of(parts)
 
     @property
     def changelog_root(self) -> str:

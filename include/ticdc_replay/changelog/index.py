@@ -93,6 +93,9 @@ class EventCounts(msgspec.Struct, kw_only=True):
     claim_checks_resolved: int = 0
     claim_check_bytes: int = 0
     handle_key_only: int = 0
+    """Rows of which only the key was sent and that are no deletes; all but those ``reread`` are in quarantine."""
+    reread: int = 0
+    """Rows of which only the key was sent, and that were made whole from the source."""
     unkeyed: int = 0
     """Rows of tables without any key: history only, never deduplicated; a subset of ``written``."""
     placed: int = 0

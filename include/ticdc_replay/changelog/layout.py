@@ -27,6 +27,11 @@ def sought_versions(input_hash: str) -> str:
     return f"used_schemas/{input_hash}/table_versions.json"
 
 
+def source_rows_folder(input_hash: str) -> str:
+    """The folder of what runs of *input_hash* read again from the source, below the pipeline's artefacts."""
+    return f"used_rows/{input_hash}"
+
+
 def escape(name: str) -> str:
     """*name* as one part of a path: percent-encoded so that any name of a table is safe and can be told back."""
     return quote(name, safe="").replace(".", "%2E")

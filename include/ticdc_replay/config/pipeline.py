@@ -74,6 +74,9 @@ class ConnectionsSection(Section):
         None,
         description="Schema registry of avro and debezium-avro: type http (Confluent's interface) or aws (AWS Glue)",
     )
+    source: ConnectionId | None = Field(
+        None, description="The changefeed's upstream (type mysql), for policies.handle_key_only: reread"
+    )
     artifacts: ConnectionId | None = Field(
         None, description="Object store of manifests and changelogs (type aws); none for file:"
     )
@@ -125,7 +128,9 @@ class PoliciesSection(Section):
 
     quarantine: Literal["stop", "continue"] = Field("stop", description="Messages that can't be decoded")
     unproven: Literal["stop", "allow"] = Field("stop", description="Windows whose completeness can't be shown")
-    handle_key_only: Literal["stop", "quarantine"] = Field("stop", description="Rows without a whole copy")
+    handle_key_only: Literal["stop", "quarantine", "reread"] = Field(
+        "stop", description="Rows without a whole copy; reread: read them again from connections.source"
+    )
     claim_check_missing: Literal["stop", "quarantine"] = Field(
         "stop", description="Claim-check objects that are missing or not usable"
     )
@@ -184,6 +189,11 @@ class Pipeline(Section):
         _unique("targets", [target.name for target in self.targets])
         _unique("definitions", [definition.name for definition in self.definitions])
         _store("artifacts", self.artifacts, "connections.artifacts", self.connections.artifacts)
+        if (self.policies.handle_key_only == "reread") != (self.connections.source is not None):
+            raise ValueError(
+                "connections.source: name the Airflow connection (type mysql) of the changefeed's upstream where "
+                "policies.handle_key_only is reread, and only there"
+            )
         for at, target in enumerate(self.targets):
             if isinstance(target, ParquetTarget):
                 _store(f"targets[{at}].uri", target.uri, f"targets[{at}].connection", target.connection)

@@ -86,6 +86,12 @@ class ChangelogStore:
             names.insert(0, inventory)
         return tuple(f"{base}/{name}" for name in names)
 
+    def known_rows(self) -> tuple[str, ...]:
+        """Where to read what runs of this input read from the source; paths in the filesystem of ``arrow_root``."""
+        _, base = self._store.arrow_filesystem()
+        folder = layout.source_rows_folder(self._job.input_hash)
+        return tuple(f"{base}/{entry.name}" for entry in self._store.list(f"{folder}/"))
+
     def complete(self, attempt: Attempt, decode: Callable[[], ChangelogIndex]) -> ChangelogIndex:
         """Make what *decode* writes the changelog; the index that counts: of this attempt, or of one that was faster.
 

@@ -17,6 +17,8 @@ from ticdc_replay.decode.filter import TableFilter
 from ticdc_replay.decode.known_objects import KnownObjects
 from ticdc_replay.decode.placement import SAMPLED, PlacementCheck
 from ticdc_replay.decode.quarantine import Quarantine, about_row
+from ticdc_replay.decode.source_record import SourceRecord
+from ticdc_replay.decode.source_rows import SourceRows
 from ticdc_replay.decode.sparse_index import SparseIndex
 from ticdc_replay.decode.tasks import Attempt, Split, SplitResult, VersionFile
 from ticdc_replay.domain.connections import Connections
@@ -38,6 +40,7 @@ from ticdc_replay.jobspec import DecodeJob
 from ticdc_replay.kafka.reader import read_range
 from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.large_messages.claim_check import ClaimCheckResolver, Fetched
+from ticdc_replay.large_messages.source import RowUnreadable, SourceReader
 from ticdc_replay.registry import UsedSchemas, open_registry
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.schemas.lookup import SchemaLookup
@@ -111,6 +114,11 @@ class SplitDecoder:
         self._writer = ChangelogWriter(filesystem, root, stem, history, job.changefeed.timezone, job.limits.file_rows)
         self._placement = PlacementCheck(job.changefeed, split.partitions, history)
         self._known_objects = KnownObjects(filesystem, attempt.known_objects)
+        self._source: SourceRows | None = None
+        if job.source_connection is not None:
+            record = SourceRecord(artifacts, job.input_hash, attempt.known_rows)
+            reader = SourceReader(connections[job.source_connection], job.changefeed.timezone)
+            self._source = SourceRows(job, reader, record)
         self._resolver: ClaimCheckResolver | None = None
         if job.changefeed.claim_check_uri is not None:
             self._resolver = ClaimCheckResolver(
@@ -144,6 +152,8 @@ class SplitDecoder:
     def finish(self, buckets: int) -> SplitResult:
         """Write what is left and close the files."""
         self._flush()
+        if self._source is not None:
+            self._source.close()
         files, keys_file = self._writer.close(buckets)
         self._events.written = sum(file.file.rows for file in files)
         self._events.duplicates = self._writer.duplicates
@@ -239,32 +249,51 @@ class SplitDecoder:
             return
         self._pending_large = False
         ready: list[Located] = []
-        fetched_bytes = self._events.claim_check_bytes
+        fetched_bytes = self._large_bytes
         for located in self._whole_rows(pending):
             ready.append(located)
-            if self._events.claim_check_bytes - fetched_bytes >= BATCH_BYTES:
+            if self._large_bytes - fetched_bytes >= BATCH_BYTES:
                 self._write(ready)
-                ready, fetched_bytes = [], self._events.claim_check_bytes
+                ready, fetched_bytes = [], self._large_bytes
         self._write(ready)
+
+    @property
+    def _large_bytes(self) -> int:
+        """Bytes that came from elsewhere than Kafka so far."""
+        return self._events.claim_check_bytes + (self._source.bytes if self._source is not None else 0)
 
     def _write(self, rows: list[Located]) -> None:
         for located, reason, detail in self._writer.write(rows):
             self._set_aside(located, reason, detail)
 
     def _whole_rows(self, pending: list[Located]) -> Iterator[Located]:
-        """The rows of *pending* that are whole, claim checks replaced by their objects; the others go to quarantine."""
+        """The rows of *pending* that are whole or were made so; the others go to quarantine."""
         fetched = self._fetch(pending)
+        reread = self._reread(pending)
         for located in pending:
             message, row = located.message, located.row
             if row.reference is not None:
                 whole = self._resolve(located, row.reference, next(fetched))
                 if whole is not None:
                     yield Located(message, whole)
-            elif row.large is LargeMessage.HANDLE_KEY_ONLY and row.operation is not Operation.DELETE:
-                self._events.handle_key_only += 1
-                self._set_aside(located, "handle_key_only", "TiCDC sent only the handle key of this row")
-            else:
+            elif row.large is not LargeMessage.HANDLE_KEY_ONLY:
                 yield located
+            else:
+                self._events.handle_key_only += row.operation is not Operation.DELETE
+                outcome = next(reread)
+                if isinstance(outcome, RowEvent):
+                    self._events.reread += not outcome.partial
+                    yield Located(message, outcome)
+                else:
+                    self._set_aside(located, outcome.reason, outcome.detail)
+
+    def _reread(self, pending: list[Located]) -> Iterator[RowEvent | RowUnreadable]:
+        """What becomes of those rows of *pending* of which only the key was sent. A delete needs no more."""
+        rows = [located for located in pending if located.row.large is LargeMessage.HANDLE_KEY_ONLY]
+        if self._source is not None:
+            return self._source.whole(rows)
+        why = RowUnreadable("handle_key_only", "TiCDC sent only the handle key of this row")
+        return (located.row if located.row.operation is Operation.DELETE else why for located in rows)
 
     def _fetch(self, pending: list[Located]) -> Iterator[Fetched]:
         names = [located.row.reference.object_name for located in pending if located.row.reference is not None]

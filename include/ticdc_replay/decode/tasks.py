@@ -28,6 +28,8 @@ class Attempt(msgspec.Struct, frozen=True):
     id: str
     known_objects: tuple[str, ...] = ()
     """Where to read what is known of claim-check objects; see ``known_objects.KnownObjects``."""
+    known_rows: tuple[str, ...] = ()
+    """Where to read what earlier runs of the input read from the source; see ``source_record.SourceRecord``."""
 
 
 class VersionFile(msgspec.Struct, frozen=True):

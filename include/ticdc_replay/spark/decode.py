@@ -17,6 +17,7 @@ from ticdc_replay.decode.look_ahead import seek_versions
 from ticdc_replay.decode.planning import plan_splits, schema_ranges
 from ticdc_replay.decode.sampling import messages_per_split
 from ticdc_replay.decode.schema_pass import find_schemas
+from ticdc_replay.decode.source_rows import check_source
 from ticdc_replay.decode.split import decode_split
 from ticdc_replay.decode.tasks import Attempt, Split, SplitResult
 from ticdc_replay.domain.connections import Connections
@@ -34,7 +35,8 @@ MAX_BUCKETS = 64
 def run_decode(spark: SparkSession, job: DecodeJob, connections: Connections) -> ChangelogIndex:
     """Write the changelog of *job*, or return the one that is there.
 
-    Raises what a split raises (see ``decode.split``), ArtifactCorruptError where the manifest was edited, and TopicChangedError
+    Raises what a split raises (see ``decode.split``), PermanentError where the source can't show its past any
+    more, ArtifactCorruptError where the manifest was edited, and TopicChangedError
     where a topic is not the one that was pinned.
     """
     store = ChangelogStore.open(job, connections)
@@ -43,7 +45,9 @@ def run_decode(spark: SparkSession, job: DecodeJob, connections: Connections) ->
         log.info("changelog %s is there already: %d rows", job.run_hash, found.report.events.written)
         return found
     manifest = store.manifest()
-    attempt = Attempt(uuid4().hex[:8], store.known_objects(manifest))
+    attempt = Attempt(uuid4().hex[:8], store.known_objects(manifest), store.known_rows())
+    if not attempt.known_rows:  # a replay has its record: the source may be gone by then
+        check_source(job, manifest.window, connections)
     index = store.complete(attempt, partial(_decode, spark, job, connections, store, manifest, attempt))
     counts = ", ".join(
         f"{name} {number}" for name, number in msgspec.structs.asdict(index.report.events).items() if number

@@ -104,7 +104,7 @@ def idle_patterns(patterns: Sequence[str], changed: Sequence[TableName]) -> tupl
 def _policy(reason: str) -> tuple[str, str]:
     """The policy that decides on *reason*, and how to set it so that the run goes on."""
     if reason == "handle_key_only":
-        return "handle_key_only", "policies.handle_key_only: quarantine"
+        return "handle_key_only", "policies.handle_key_only: quarantine, or reread"
     if reason.startswith("claim_check_"):
         return "claim_check_missing", "policies.claim_check_missing: quarantine"
     return "quarantine", "policies.quarantine: continue"

@@ -102,7 +102,7 @@ class DecodeOperator(SparkJobOperator):
 
     def _connection_ids(self, pipeline: Pipeline) -> list[str]:
         named = pipeline.connections
-        ids = (named.kafka, named.claim_check, named.schema_registry, named.artifacts)
+        ids = (named.kafka, named.claim_check, named.schema_registry, named.source, named.artifacts)
         return [conn_id for conn_id in ids if conn_id]
 
     def _summarise(self, replay: "ReplayContext", task_instance: Any) -> dict[str, Any]:

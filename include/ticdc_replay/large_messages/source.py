@@ -1,0 +1,251 @@
+"""Reading rows of the upstream database as they were at a TSO, by the MySQL protocol (protocols: large messages, section 5).
+
+What is wrong with one row is a value that goes with its message; what is wrong with the server is an error.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any, NamedTuple
+
+import pymysql
+import pymysql.cursors
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
+
+from ticdc_replay.domain import tso
+from ticdc_replay.domain.connections import Connection
+from ticdc_replay.domain.definition import TableDefinition
+from ticdc_replay.domain.errors import AuthenticationError, ConfigError, PermanentError, TransientError
+from ticdc_replay.domain.tables import TableName
+from ticdc_replay.large_messages import source_statements as statements
+from ticdc_replay.large_messages.source_images import SourceRow, neutral_of
+from ticdc_replay.large_messages.source_statements import Statement
+from ticdc_replay.schemas.ddl import definition_from_sql
+
+_ROWS_PER_STATEMENT = 32
+_TIMEOUT_S = 60
+_TLS_FIELDS = ("ssl_ca", "ssl_cert", "ssl_key")
+
+_REFUSED = frozenset({1044, 1045, 1142, 1143, 1227, 1698})
+_GONE = frozenset({8055, 9006})
+"""The snapshot is older than the GC safe point."""
+_NO_TABLE = frozenset({1049, 1146})
+_MAY_PASS = frozenset(
+    {1040, 1053, 1158, 1159, 1160, 1161, 1205, 1213, 2002, 2003, 2006, 2013, 2055, *range(9001, 9006), 9010, 9012}
+)
+"""Connections lost or refused for now, locks, and TiKV or PD that is busy or away."""
+
+
+class RowRequest(NamedTuple):
+    """A row of ``table`` at ``snapshot`` (TSO), by the neutral values ``key`` of its columns ``key_names``."""
+
+    table: TableName
+    snapshot: int
+    key_names: tuple[str, ...]
+    key: tuple[Any, ...]
+
+
+class RowUnreadable(NamedTuple):
+    """Why a row could not be read again: a quarantine reason, with a text for people."""
+
+    reason: str
+    detail: str
+
+
+class SourceReader:
+    """Reads rows of one upstream database; connects when the first is asked for.
+
+    *zone* is the changefeed's.
+    """
+
+    def __init__(self, connection: Connection, zone: str) -> None:
+        self._connection = connection
+        self._zone = zone
+        self._session: Any = None
+
+    def close(self) -> None:
+        """End the session."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+    def rows(self, requests: Sequence[RowRequest]) -> list[SourceRow | RowUnreadable]:
+        """What came of each of *requests*, in their order; those of one table and TSO are asked for together.
+
+        Raises TransientError when the source is away, also after further tries, AuthenticationError when it refuses the
+        credentials, PermanentError for any other error of the source.
+        """
+        groups: dict[tuple[TableName, int, tuple[str, ...]], list[int]] = {}
+        for at, request in enumerate(requests):
+            groups.setdefault((request.table, request.snapshot, request.key_names), []).append(at)
+        found: dict[int, SourceRow | RowUnreadable] = {}
+        for (table, snapshot, key_names), members in groups.items():
+            for start in range(0, len(members), _ROWS_PER_STATEMENT):
+                part = members[start : start + _ROWS_PER_STATEMENT]
+                keys = [requests[at].key for at in part]
+                answers = self._retried(partial(self._read, table, snapshot, key_names, keys))
+                found.update(zip(part, answers, strict=True))
+        return [found[at] for at in range(len(requests))]
+
+    def check_safe_point(self, first_ts: int) -> None:
+        """Raise PermanentError where rows at *first_ts* (TSO) are garbage already, by the source's GC safe point."""
+        try:
+            rows = self._retried(lambda: self._query(Statement(statements.SAFE_POINT)))
+        except _NoTableError:
+            rows = []
+        if not rows or rows[0][0] is None:
+            raise PermanentError(
+                f"{self._place} has no tikv_gc_safe_point in mysql.tidb: it is not a TiDB that keeps snapshots; "
+                "name the changefeed's upstream in connections.source"
+            )
+        safe_ms = _safe_point_ms(rows[0][0].decode())
+        if tso.physical_ms(first_ts) < safe_ms:
+            raise PermanentError(
+                f"{self._place}: rows before {tso.describe(tso.from_ms(safe_ms))} can't be read any more (GC safe point), "
+                f"the window begins at {tso.describe(first_ts)}; replay a later window, with a longer tidb_gc_life_time for the "
+                "next ones, or set policies.handle_key_only to quarantine"
+            )
+
+    @property
+    def _place(self) -> str:
+        return f"source (connection {self._connection.conn_id})"
+
+    def _retried(self, call: Callable[[], Any]) -> Any:
+        retrying = Retrying(
+            retry=retry_if_exception_type(TransientError),
+            stop=stop_after_attempt(3),
+            wait=wait_exponential_jitter(multiplier=0.2, jitter=0.2),
+            reraise=True,
+        )
+        return retrying(call)
+
+    def _read(
+        self, table: TableName, snapshot: int, key_names: tuple[str, ...], keys: Sequence[tuple[Any, ...]]
+    ) -> Sequence[SourceRow | RowUnreadable]:
+        try:
+            self._query(statements.at_snapshot(snapshot))
+            definition = self._definition(table)
+            return self._rows_of(definition, snapshot, key_names, keys)
+        except _SnapshotGoneError as error:
+            why = RowUnreadable("source_snapshot_gone", f"{table} at {tso.describe(snapshot)}: {error}")
+        except _NoTableError as error:
+            why = RowUnreadable("source_row_missing", f"{table} at {tso.describe(snapshot)}: {error}")
+        return [why] * len(keys)
+
+    def _definition(self, table: TableName) -> TableDefinition:
+        (_, created, *_rest), *_ = self._query(statements.show_create(table))
+        try:
+            return definition_from_sql(table, created.decode())
+        except ConfigError as error:
+            raise PermanentError(f"{self._place}: the definition of {table} can't be read: {error}") from None
+
+    def _rows_of(
+        self, definition: TableDefinition, snapshot: int, key_names: tuple[str, ...], keys: Sequence[tuple[Any, ...]]
+    ) -> Sequence[SourceRow | RowUnreadable]:
+        columns = definition.schema().columns
+        places = {column.name.casefold(): at for at, column in enumerate(columns)}
+        where = f"{definition.name} at {tso.describe(snapshot)}"
+        unknown = [name for name in key_names if name.casefold() not in places]
+        if unknown:
+            detail = f"{where} has no column {', '.join(unknown)}, which the message's key has"
+            return [RowUnreadable("source_row_missing", detail)] * len(keys)
+        key_places = [places[name.casefold()] for name in key_names]
+        types = [columns[at].type for at in key_places]
+        wanted: list[tuple[Any, ...] | None] = []
+        for key in keys:
+            try:
+                wanted.append(self._comparable(key, types))
+            except (ValueError, ArithmeticError):
+                wanted.append(None)  # of another type than the source's column: there is no such row
+        asked = [*dict.fromkeys(key for key in wanted if key is not None)]
+        by_key: dict[tuple[Any, ...], SourceRow] = {}
+        if asked:
+            names = [columns[at].name for at in key_places]
+            for values in self._query(statements.select_rows(definition, names, asked)):
+                cells = [neutral_of(columns[at].type)((values[at],))[0] for at in key_places]
+                by_key[self._comparable(cells, types)] = SourceRow(definition, values)
+        missing = RowUnreadable("source_row_missing", f"{where} has no row with the key of the message")
+        return [missing if key is None else by_key.get(key, missing) for key in wanted]
+
+    def _comparable(self, key: Sequence[Any], types: Sequence[Any]) -> tuple[Any, ...]:
+        pairs = zip(key, types, strict=True)
+        return tuple(statements.key_cell(value, column_type, self._zone) for value, column_type in pairs)
+
+    def _query(self, statement: Statement) -> Sequence[tuple[Any, ...]]:
+        """The rows that *statement* gives, cells as the bytes that the server sent."""
+        try:
+            session = self._session or self._connect()
+            with session.cursor() as cursor:
+                cursor.execute(statement.sql, statement.parameters)
+                rows: Sequence[tuple[Any, ...]] = cursor.fetchall()
+                return rows
+        except (pymysql.err.MySQLError, OSError) as error:
+            raise self._explained(error) from error
+
+    def _connect(self) -> Any:
+        given = self._connection
+        unknown = sorted(set(given.extra) - {*_TLS_FIELDS, "charset"})
+        if unknown:
+            raise ConfigError(
+                f"connection {given.conn_id}: unknown extra {', '.join(unknown)}; allowed: {', '.join(_TLS_FIELDS)}"
+            )
+        tls = {name: given.extra[name] for name in _TLS_FIELDS if name in given.extra}
+        if tls:
+            tls |= {"ssl_verify_cert": True, "ssl_verify_identity": True}
+        self._session = pymysql.connect(
+            host=given.host or "localhost",
+            port=given.port or 4000,
+            user=given.login or "",
+            password=given.password or "",
+            charset="utf8mb4",
+            use_unicode=False,
+            # Encoders of parameters only: without decoders every cell stays the bytes that came.
+            conv={kind: encode for kind, encode in pymysql.converters.conversions.items() if not isinstance(kind, int)},
+            init_command=statements.SESSION,
+            autocommit=True,
+            connect_timeout=_TIMEOUT_S,
+            read_timeout=_TIMEOUT_S,
+            write_timeout=_TIMEOUT_S,
+            **tls,
+        )
+        return self._session
+
+    def _explained(self, error: Exception) -> Exception:
+        code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+        text = error.args[1] if len(error.args) > 1 else str(error)
+        if code in _GONE:
+            return _SnapshotGoneError(f"older than the GC safe point (error {code})")
+        if code in _NO_TABLE:
+            return _NoTableError(f"there is no such table (error {code})")
+        if code in _REFUSED:
+            return AuthenticationError(
+                f"{self._place}: refused (error {code}): {text}; check login and password of the connection, and SELECT on "
+                "the tables and on mysql.tidb"
+            )
+        if code in _MAY_PASS or isinstance(error, (OSError, pymysql.err.InterfaceError)):
+            self._drop_session()
+            return TransientError(f"{self._place}: away or busy (error {code}): {text}")
+        return PermanentError(f"{self._place}: error {code}: {text}")
+
+    def _drop_session(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session._force_close()
+
+
+class _SnapshotGoneError(PermanentError):
+    """Ends a read whose snapshot is no more."""
+
+
+class _NoTableError(PermanentError):
+    """Ends a read of a table that the snapshot does not have."""
+
+
+def _safe_point_ms(text: str) -> int:
+    """Milliseconds since the epoch of a safe point such as ``20260301-10:00:00.000 +0800``, the fraction optional."""
+    match = re.fullmatch(r"(\d{8}-\d\d:\d\d:\d\d)(\.\d{1,6})? ([+-]\d{4})", text)
+    if match is None:
+        raise PermanentError(f"tikv_gc_safe_point {text!r} is no moment such as 20260301-10:00:00 +0800")
+    moment = datetime.strptime(match[1] + match[3], "%Y%m%d-%H:%M:%S%z")
+    return tso.physical_ms(tso.from_datetime(moment)) + int(float(match[2] or 0) * 1000)

@@ -1,0 +1,85 @@
+"""Rows of the source as images: the cells that ``source_statements.select_rows`` asks for, in the neutral forms."""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from ticdc_replay.domain.column_types import BINARY_TYPES, CHARACTER_TYPES, INTEGER_TYPES, ColumnType
+from ticdc_replay.domain.definition import TableDefinition
+from ticdc_replay.domain.events import Image, Shape, WireColumn
+
+
+class SourceRow(NamedTuple):
+    """A row as the source gave it: bytes for the columns of ``definition.schema()``, in that order; None for NULL."""
+
+    definition: TableDefinition
+    values: tuple[bytes | None, ...]
+
+
+def image_of(row: SourceRow, handle_key: tuple[str, ...], kept: tuple[str, ...]) -> Image:
+    """*row* with the columns *kept*, keyed as its message says."""
+    shape, places = _shape(row.definition, handle_key, kept)
+    return Image(shape, tuple(row.values[at] for at in places))
+
+
+def neutral_of(column_type: ColumnType) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """What turns cells of a source's column into the neutral form; raises ValueError for others (``WireColumn.neutral``)."""
+    base = column_type.base
+    if base in INTEGER_TYPES or base in ("bit", "enum", "set", "year"):
+        return _integers
+    if base in ("float", "double"):
+        return _floats
+    if base in BINARY_TYPES:
+        return _unchanged
+    if base in CHARACTER_TYPES or base in ("json", "vector"):
+        return _texts
+    return _moments if base == "timestamp" else _ascii
+
+
+@lru_cache(maxsize=1024)
+def _shape(
+    definition: TableDefinition, handle_key: tuple[str, ...], kept: tuple[str, ...]
+) -> tuple[Shape, tuple[int, ...]]:
+    columns = definition.schema().columns
+    wanted, keys = set(kept), {name.casefold() for name in handle_key}
+    places = tuple(at for at, column in enumerate(columns) if column.name in wanted)
+    wire = tuple(
+        WireColumn(column.name, column.type, column.name.casefold() in keys, neutral_of(column.type))
+        for column in (columns[at] for at in places)
+    )
+    return Shape(wire), places
+
+
+def _integers(values: Sequence[bytes | None]) -> Sequence[int | None]:
+    return [None if value is None else int(value) for value in values]
+
+
+def _floats(values: Sequence[bytes | None]) -> Sequence[float | None]:
+    return [None if value is None else float(value) for value in values]
+
+
+def _unchanged(values: Sequence[bytes | None]) -> Sequence[bytes | None]:
+    return values
+
+
+def _ascii(values: Sequence[bytes | None]) -> Sequence[str | None]:
+    return [None if value is None else value.decode("ascii") for value in values]
+
+
+def _moments(values: Sequence[bytes | None]) -> Sequence[str | None]:
+    return [None if value is None else _moment(value.decode("ascii")) for value in values]
+
+
+def _moment(text: str) -> str:
+    return text if text.startswith("0000-00-00") else text + "Z"  # the zero value is no moment in any zone
+
+
+def _texts(values: Sequence[bytes | None]) -> Sequence[str | bytes | None]:
+    return [None if value is None else _text(value) for value in values]
+
+
+def _text(value: bytes) -> str | bytes:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value

@@ -1,0 +1,113 @@
+"""The statements that re-read rows from the source, and how key cells become their parameters.
+
+Every column is selected so that its cell comes exactly, whatever the server's settings: see ``_selected``. Values are never
+part of a statement's text; names are quoted.
+"""
+
+import struct
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
+
+from ticdc_replay.domain.column_types import CHARACTER_TYPES, ColumnType
+from ticdc_replay.domain.definition import TableDefinition
+from ticdc_replay.domain.tables import TableName
+
+SESSION = "SET time_zone = '+00:00', sql_mode = '', character_set_results = utf8mb4"
+"""TIMESTAMP cells come in UTC, CHAR cells without padding, text in UTF-8."""
+SAFE_POINT = "SELECT VARIABLE_VALUE FROM mysql.tidb WHERE VARIABLE_NAME = 'tikv_gc_safe_point'"
+
+
+class Statement(NamedTuple):
+    """SQL with placeholders, and what goes into them."""
+
+    sql: str
+    parameters: tuple[Any, ...] = ()
+
+
+def at_snapshot(tso: int) -> Statement:
+    """What makes all later reads of the session see the source, and its table definitions, as of *tso*.
+
+    The one statement that only TiDB has.
+    """
+    return Statement("SET @@tidb_snapshot = %s", (str(tso),))
+
+
+def quoted(name: str) -> str:
+    """*name* as an identifier, in a statement with placeholders."""
+    return "`" + name.replace("`", "``").replace("%", "%%") + "`"
+
+
+def show_create(name: TableName) -> Statement:
+    """The definition of *name* as of the session's snapshot: the second column of its row."""
+    return Statement(f"SHOW CREATE TABLE {quoted(name.schema)}.{quoted(name.table)}")
+
+
+def select_rows(definition: TableDefinition, key: Sequence[str], values: Sequence[tuple[Any, ...]]) -> Statement:
+    """The rows of a table whose columns *key* have one of *values* (each as ``key_cell`` gives them).
+
+    Columns are those of ``definition.schema()``, in that order.
+    """
+    columns = ", ".join(_selected(column.name, column.type) for column in definition.schema().columns)
+    names = ", ".join(map(quoted, key))
+    one = "(" + ", ".join(["%s"] * len(key)) + ")"
+    condition = f"({names}) IN ({', '.join([one] * len(values))})"
+    table = f"{quoted(definition.name.schema)}.{quoted(definition.name.table)}"
+    parameters = tuple(cell for cells in values for cell in cells)
+    return Statement(f"SELECT {columns} FROM {table} WHERE {condition}", parameters)
+
+
+def _selected(name: str, column_type: ColumnType) -> str:
+    if column_type.base in ("bit", "enum", "set"):
+        return f"CAST({quoted(name)} AS UNSIGNED)"  # as number: a name does not tell enum 0 from the empty name
+    if column_type.base == "float":
+        return f"{quoted(name)} * 1e0"  # as double: MySQL prints six digits of a float
+    return quoted(name)
+
+
+def key_cell(value: Any, column_type: ColumnType, zone: str) -> Any:
+    """A key's neutral *value* in the one form in which equal cells are equal, and which the source compares exactly.
+
+    *zone* is the changefeed's, in which its TIMESTAMP cells are. Raises ValueError where *value* is not of the type.
+    """
+    base = column_type.base
+    if base == "decimal":
+        return Decimal(value)
+    if base == "float":
+        return struct.unpack("<f", struct.pack("<f", float(value)))[0]
+    if base == "double":
+        return float(value)
+    if base == "timestamp":
+        return _in_utc(value, zone)
+    if base in ("datetime", "time"):
+        return _short_fraction(value)
+    if base == "binary":
+        return bytes(value).ljust(column_type.length or 1, b"\0")
+    if base == "char":
+        return value.rstrip(" ") if isinstance(value, str) else bytes(value).rstrip(b" ")
+    if base in ("enum", "set") and isinstance(value, str):
+        return _number(value, column_type)
+    if base in CHARACTER_TYPES or base in ("date", "json", "vector"):
+        return value
+    return value if isinstance(value, bytes) else int(value)
+
+
+def _number(names: str, column_type: ColumnType) -> int:
+    elements = column_type.elements or ()
+    if column_type.base == "enum":
+        return elements.index(names) + 1
+    return sum(1 << elements.index(name) for name in names.split(",") if names)
+
+
+def _in_utc(text: str, zone: str) -> str:
+    if text.endswith("Z") or text.startswith("0000-00-00"):
+        return _short_fraction(text.removesuffix("Z"))
+    # A local time that clocks showed twice is taken as the first; the other is then not found, never mistaken for it.
+    moment = datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)).astimezone(UTC)
+    return _short_fraction(moment.strftime("%Y-%m-%d %H:%M:%S.%f"))
+
+
+def _short_fraction(text: str) -> str:
+    return text.rstrip("0").rstrip(".") if "." in text else text

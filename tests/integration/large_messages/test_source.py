@@ -1,0 +1,211 @@
+"""Rows are read from the source exactly, by statements that MariaDB runs; only the snapshot statement is TiDB's own."""
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from tests import mariadb
+from ticdc_replay.domain import tso
+from ticdc_replay.domain.connections import Connection
+from ticdc_replay.domain.errors import AuthenticationError, PermanentError, TransientError
+from ticdc_replay.domain.tables import TableName
+from ticdc_replay.large_messages import source_statements
+from ticdc_replay.large_messages.source import RowRequest, RowUnreadable, SourceReader
+from ticdc_replay.large_messages.source_images import SourceRow, image_of
+from ticdc_replay.large_messages.source_statements import Statement
+
+pytestmark = pytest.mark.integration
+
+TSO = 443_812_345_678_901_234
+
+
+@pytest.fixture(autouse=True)
+def snapshot_of_mariadb(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MariaDB has no ``tidb_snapshot``: a user variable takes its place."""
+    monkeypatch.setattr(source_statements, "at_snapshot", lambda tso: Statement("SET @tidb_snapshot = %s", (str(tso),)))
+
+
+@pytest.fixture
+def reader(source: Connection) -> Iterator[SourceReader]:
+    reader = SourceReader(source, "Asia/Shanghai")
+    yield reader
+    reader.close()
+
+
+@pytest.fixture
+def database(source: Connection) -> str:
+    name = f"d`%s {uuid4().hex[:8]}"
+    mariadb.execute(source, f"CREATE DATABASE `{name.replace('`', '``')}`")
+    return name
+
+
+def create(source: Connection, database: str, table: str, columns: str, *rows: str) -> TableName:
+    """A table with *columns*, and *rows* as lists of SQL values."""
+    place = f"`{database.replace('`', '``')}`.`{table.replace('`', '``')}`"
+    inserts = [f"INSERT INTO {place} VALUES ({row})" for row in rows]
+    mariadb.execute(source, f"CREATE TABLE {place} ({columns}) CHARSET utf8mb4", *inserts)
+    return TableName(database, table)
+
+
+def read(reader: SourceReader, table: TableName, names: tuple[str, ...], *keys: tuple[Any, ...]) -> list[Any]:
+    return reader.rows([RowRequest(table, TSO, names, key) for key in keys])
+
+
+def cells(row: Any) -> dict[str, Any]:
+    """The neutral cells of *row*, by column."""
+    assert isinstance(row, SourceRow), row
+    names = tuple(column.name for column in row.definition.schema().columns)
+    image = image_of(row, (), names)
+    assert all(column.type.declared for column in image.shape.columns)
+    return {
+        column.name: column.neutral((value,))[0]
+        for column, value in zip(image.shape.columns, image.values, strict=True)
+    }
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "neutral"),
+    [
+        ("tinyint", "-128", -128),
+        ("bigint unsigned", "18446744073709551615", 2**64 - 1),
+        ("year", "2024", 2024),
+        ("year", "0", 0),
+        ("float", "1.1", 1.100000023841858),
+        ("float", "16777217", 16777216.0),
+        ("double", "0.30000000000000004e0", 0.1 + 0.2),
+        ("double", "-1.7976931348623157e308", -1.7976931348623157e308),
+        ("decimal(65,30)", f"'-{'9' * 35}.{'9' * 30}'", f"-{'9' * 35}.{'9' * 30}"),
+        ("bit(64)", "x'ffffffffffffffff'", 2**64 - 1),
+        ("bit(1)", "0", 0),
+        ("date", "'0000-00-00'", "0000-00-00"),
+        ("date", "'2024-00-00'", "2024-00-00"),
+        ("datetime(6)", "'9999-12-31 23:59:59.999999'", "9999-12-31 23:59:59.999999"),
+        ("datetime", "'0000-00-00'", "0000-00-00 00:00:00"),
+        ("timestamp(3) NULL", "'2020-01-01 00:00:00.120'", "2020-01-01 00:00:00.120Z"),
+        ("timestamp NULL", "'0000-00-00'", "0000-00-00 00:00:00"),
+        ("time(6)", "'-838:59:59'", "-838:59:59.000000"),
+        ("char(5)", "'a  '", "a"),
+        ("varchar(5) CHARACTER SET gbk", "'中'", "中"),
+        ("varchar(9)", "'😀 \\\\\\''", "😀 \\'"),
+        ("longtext", "''", ""),
+        ("binary(4)", "x'00ff'", b"\0\xff\0\0"),
+        ("varbinary(4)", "x'00ff2700'", b"\0\xff'\0"),
+        ("longblob", "x'80'", b"\x80"),
+        ("enum('','b,c','d''e')", "3", 3),
+        ("enum('','b')", "0", 0),
+        ("enum('','b')", "1", 1),
+        ("set(" + ",".join(f"'m{n}'" for n in range(64)) + ")", "9223372036854775809", 2**63 + 1),
+        ("json", '\'{"a": [1, "ü"]}\'', '{"a": [1, "ü"]}'),
+        ("varchar(3)", "NULL", None),
+        ("blob", "NULL", None),
+    ],
+)
+def test_every_type_comes_in_its_neutral_form(
+    source: Connection, reader: SourceReader, database: str, column: str, value: str, neutral: Any
+) -> None:
+    table = create(source, database, "t", f"id int PRIMARY KEY, c {column}", f"1, {value}")
+    [row] = read(reader, table, ("id",), (1,))
+    assert cells(row) == {"id": 1, "c": neutral}
+
+
+def test_odd_names_and_composite_keys_find_the_one_row(source: Connection, reader: SourceReader, database: str) -> None:
+    columns = (
+        "`k``%s` varbinary(9), `ключ` decimal(20,5), ts timestamp(3), v int AS (1) VIRTUAL, s int AS (2) STORED, w text"
+    )
+    rows = [f"x'00ff27', '1.5', '2020-01-01 00:00:00.12{digit}', DEFAULT, DEFAULT, '{digit}'" for digit in range(3)]
+    key = "PRIMARY KEY (`k``%s`, `ключ`, ts)"
+    table = create(source, database, "a`b%d 表", f"{columns}, {key}", *rows)
+    wanted = [(b"\0\xff'", "2020-01-01 08:00:00.122", "1.50"), (b"\0\xff'", "2020-01-01 08:00:00.12", "1.5")]
+    names = ("k`%s", "ts", "ключ")
+    *found, missing = read(reader, table, names, *wanted, (b"", "2020-01-01 08:00:00", "1"))
+    assert [cells(row)["w"] for row in found] == ["2", "0"]
+    assert set(cells(found[0])) == {"k`%s", "ключ", "ts", "s", "w"}
+    assert isinstance(missing, RowUnreadable)
+    assert missing.reason == "source_row_missing"
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "key", "other"),
+    [
+        ("float", "1.1", 1.1, 1.2),
+        ("double", "0.1e0", 0.1, 0.2),
+        ("enum('a','b')", "2", "b", "a"),
+        ("set('a','b','c')", "5", 5, 4),
+        ("bit(9)", "257", 257, 1),
+        ("binary(4)", "x'01'", b"\1", b"\2"),
+        ("varchar(9)", "'A'", "A", "a"),
+        ("varchar(20)", "'x'' OR 1=1 -- '", "x' OR 1=1 -- ", "y"),
+        ("time(2)", "'-12:00:00.50'", "-12:00:00.5", "12:00:00.5"),
+        ("decimal(65,0)", "9" * 65, "9" * 65, "8" * 65),
+        ("date", "'0000-00-00'", "0000-00-00", "0001-01-01"),
+    ],
+)
+def test_a_key_of_any_type_finds_its_row_and_no_other(
+    source: Connection, reader: SourceReader, database: str, column: str, value: str, key: Any, other: Any
+) -> None:
+    table = create(source, database, "t", f"k {column} PRIMARY KEY, v int", f"{value}, 7")
+    found, missing = read(reader, table, ("k",), (key,), (other,))
+    assert cells(found)["v"] == 7
+    assert isinstance(missing, RowUnreadable)
+
+
+def test_many_rows_of_one_snapshot_come_in_the_order_asked_for(
+    source: Connection, reader: SourceReader, database: str
+) -> None:
+    table = create(source, database, "t", "k int PRIMARY KEY, v int", *[f"{n}, {n * n}" for n in range(100)])
+    rows = read(reader, table, ("k",), *[(n,) for n in reversed(range(100))])
+    assert [cells(row)["v"] for row in rows] == [n * n for n in reversed(range(100))]
+
+
+def test_a_table_or_a_key_column_that_the_snapshot_lacks_is_said_of_the_row(
+    source: Connection, reader: SourceReader, database: str
+) -> None:
+    table = create(source, database, "t", "k int PRIMARY KEY", "1")
+    [no_table] = read(reader, TableName(database, "gone"), ("k",), (1,))
+    [no_column] = read(reader, table, ("old",), (1,))
+    assert (no_table.reason, no_column.reason) == ("source_row_missing", "source_row_missing")
+
+
+def test_a_snapshot_older_than_the_safe_point_is_said_of_the_row(
+    source: Connection, reader: SourceReader, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = create(source, database, "t", "k int PRIMARY KEY", "1")
+    gone = Statement("SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 8055, MESSAGE_TEXT = 'snapshot is older than GC'")
+    monkeypatch.setattr(source_statements, "at_snapshot", lambda tso: gone)
+    [row] = read(reader, table, ("k",), (1,))
+    assert row.reason == "source_snapshot_gone"
+
+
+def test_a_refused_login_and_a_server_that_is_away_are_told_apart(source: Connection) -> None:
+    request = RowRequest(TableName("mysql", "user"), TSO, ("User",), ("x",))
+    refused = SourceReader(Connection("up", "mysql", source.host, source.port, "replay", "wrong"), "UTC")
+    with pytest.raises(AuthenticationError, match="connection up"):
+        refused.rows([request])
+    away = SourceReader(Connection("up", "mysql", source.host, 1, "replay", "x"), "UTC")
+    with pytest.raises(TransientError, match="connection up"):
+        away.rows([request])
+
+
+def test_a_session_that_was_cut_is_opened_again(source: Connection, reader: SourceReader, database: str) -> None:
+    table = create(source, database, "t", "k int PRIMARY KEY", "1")
+    read(reader, table, ("k",), (1,))
+    mariadb.cut_sessions(source)
+    [row] = read(reader, table, ("k",), (1,))
+    assert cells(row) == {"k": 1}
+
+
+def test_the_window_must_begin_after_the_safe_point(source: Connection, reader: SourceReader) -> None:
+    mariadb.execute(source, "DROP TABLE IF EXISTS mysql.tidb")
+    with pytest.raises(PermanentError, match="not a TiDB"):
+        reader.check_safe_point(TSO)
+    mariadb.execute(
+        source,
+        "CREATE TABLE mysql.tidb (VARIABLE_NAME varchar(64), VARIABLE_VALUE varchar(1024))",
+        "INSERT INTO mysql.tidb VALUES ('tikv_gc_safe_point', '20260301-18:00:00.500 +0800')",
+    )
+    safe = tso.parse("2026-03-01T10:00:00.500Z")
+    reader.check_safe_point(safe)
+    with pytest.raises(PermanentError, match="GC safe point"):
+        reader.check_safe_point(safe - 1)
