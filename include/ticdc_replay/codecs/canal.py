@@ -12,7 +12,8 @@ from ticdc_replay.codecs.canal_members import (
     read_query,
     read_watermark,
 )
-from ticdc_replay.codecs.canal_rows import NO_COMMIT_TS, RowReader, with_handle_key_of
+from ticdc_replay.codecs.canal_rows import NO_COMMIT_TS, RowReader
+from ticdc_replay.codecs.canal_shapes import with_handle_key_of
 from ticdc_replay.codecs.claim_checks import in_place_of, unwrap
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.events import DdlEvent, Event, RowEvent, Undecodable, WatermarkEvent

@@ -1,9 +1,4 @@
-"""Row events of Canal-JSON: from a document to a ``RowEvent`` (protocols: canal-json, sections 2 and 9).
-
-Which columns identify a row: the wire names the primary key, but not the unique key that is the handle key where there is none.
-A reduced row consists of exactly the handle key. Of a whole row without primary key the history of definitions tells it, and
-where that knows nothing the row has no identity: nothing is guessed.
-"""
+"""Row events of Canal-JSON: from a document to a ``RowEvent`` (protocols: canal-json, sections 2 and 9)."""
 
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -14,12 +9,12 @@ from msgspec import UNSET
 
 from ticdc_replay.codecs.canal_compiled import Columns, CompiledForm, RowForm, compile_form
 from ticdc_replay.codecs.canal_members import DocumentError, Head, Object, read_row
-from ticdc_replay.codecs.canal_types import are_full, cell_kind
+from ticdc_replay.codecs.canal_shapes import Shapes
 from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.domain.events import Image, LargeMessage, Operation, Reference, RowEvent, Shape, WireColumn
-from ticdc_replay.domain.tso import LOGICAL_BITS, from_ms
+from ticdc_replay.domain.events import Image, LargeMessage, Operation, Reference, RowEvent, Shape
+from ticdc_replay.domain.tso import LOGICAL_BITS
 from ticdc_replay.large_messages.locations import object_name
-from ticdc_replay.schemas.history import Known, SchemaHistory
+from ticdc_replay.schemas.history import SchemaHistory
 
 _MAX_FORMS = 10_000
 _MAX_FORMS_OF_A_ROUTE = 4
@@ -59,16 +54,13 @@ class RowReader:
     """
 
     def __init__(self, changefeed: Changefeed, history: SchemaHistory) -> None:
-        self._history = history
         self._needs_commit_ts = changefeed.enable_tidb_extension
-        self._full_types = changefeed.content_compatible
         self._only_updated_columns = changefeed.only_output_updated_columns or changefeed.content_compatible
         self._key_only_deletes = changefeed.delete_only_output_handle_key_columns
-        self._drops_columns = bool(changefeed.dispatch.selectors)
         self._routes: dict[bytes, list[_Route]] = {}
         self._forms: dict[RowForm, CompiledForm | None] = {}
         self._met: set[RowForm] = set()
-        self._shapes: dict[tuple[Columns, tuple[str, ...]], Shape] = {}
+        self._shapes = Shapes(changefeed, history)
 
     def read_known(self, ordinal: int, document: bytes) -> RowEvent | None:
         """The row in *document* if its form was met before; None where ``read`` has to look.
@@ -94,7 +86,7 @@ class RowReader:
                 if missing:
                     old = compiled.filled(old, cells)
             at = document.find(start, end)
-            if at < 0 or row.isDdl:
+            if at < 0 or row.isDdl or (old is not None and document.find(_DATA_AFTER_OLD, at) < 0):
                 return None
             if document.count(_TEXT, at) + document.count(_NULL, at) != members and _members(document, at) != members:
                 return None  # a column is repeated: the decoder takes the last and does not tell
@@ -109,7 +101,7 @@ class RowReader:
                 return None
             fingerprint = xxhash.xxh3_128_digest(document[at:], seed ^ row.es)
             if shape is None:
-                shape = self._shape(form, commit_ts, row.es, reduced=only_handle_key or bool(claim_check))
+                shape = self._shapes.shape(form, commit_ts, row.es, reduced=only_handle_key or bool(claim_check))
             return self._event(
                 ordinal, form, operation, shape, commit_ts, only_handle_key, claim_check, cells, old, fingerprint
             )
@@ -133,7 +125,7 @@ class RowReader:
         columns = Columns(tuple(row.data), tuple(row.types.values()))
         form = RowForm(head.schema, head.table, row.pk_names, head.type, columns)
         old = None if row.old is None else self._old_cells(row.data, row.old)
-        shape = self._shape(form, head.commit_ts, head.es, reduced)
+        shape = self._shapes.shape(form, head.commit_ts, head.es, reduced=reduced)
         event = self._event(
             ordinal,
             form,
@@ -197,52 +189,6 @@ class RowReader:
             ),
         )  # fmt: skip
 
-    def _shape(self, form: RowForm, commit_ts: int | None, es: int, reduced: bool) -> Shape:
-        handle_key = self._handle_key(form, commit_ts, es, reduced)
-        key = (form.columns, handle_key)
-        shape = self._shapes.get(key)
-        if shape is None:
-            if len(self._shapes) >= _MAX_FORMS:
-                self._shapes.clear()
-            shape = self._shapes[key] = Shape(self._columns(form.columns, handle_key))
-        return shape
-
-    def _columns(self, columns: Columns, handle_key: tuple[str, ...]) -> tuple[WireColumn, ...]:
-        full = are_full(columns.types, self._full_types)
-        found = []
-        for name, text in zip(columns.names, columns.types, strict=True):
-            kind = cell_kind(text, full)
-            if kind is None:
-                raise DocumentError("unknown_column_type", f"column {name!r} has the mysqlType {text[:200]!r}")
-            found.append(WireColumn(name, kind.type, name in handle_key, kind.neutral))
-        return tuple(found)
-
-    def _handle_key(self, form: RowForm, commit_ts: int | None, es: int, reduced: bool) -> tuple[str, ...]:
-        """The columns that identify a row of *form*; none where that can't be told.
-
-        Classic TiCDC leaves columns that a selector drops out of ``pkNames`` too, and what is left of a primary key does not
-        identify a row.
-        """
-        names = form.columns.names
-        handle_key = form.pk_names
-        if reduced and not handle_key:
-            return names
-        if not handle_key or self._drops_columns:
-            known = self._known(form, commit_ts, es)
-            if known is not None:
-                spelled = {name.casefold(): name for name in names}
-                handle_key = tuple(spelled.get(name.casefold(), "") for name in known.schema.handle_key)
-        return handle_key if set(handle_key) <= set(names) else ()
-
-    def _known(self, form: RowForm, commit_ts: int | None, es: int) -> Known | None:
-        """What is known of the table for a row; without its commitTs only if the same holds for all of the millisecond *es*."""
-        if commit_ts is not None:
-            return self._history.known_at(form.schema, form.table, commit_ts)
-        first, last = from_ms(es), from_ms(es + 1) - 1
-        if not self._history.is_one_span(form.schema, form.table, first, last):
-            return None
-        return self._history.known_at(form.schema, form.table, first)
-
     def _learn(self, document: bytes, form: RowForm, operation: Operation, shape: Shape) -> None:
         """Compile a form when it is met for the second time, and read the next rows that begin alike with it."""
         end, at = document.find(_END_OF_ROUTE), document.find(_OLD_AND_DATA[operation])
@@ -259,21 +205,10 @@ class RowReader:
         compiled = self._forms[form]
         if compiled is not None:
             start, seed = _OLD_AND_DATA[operation], _seed(form.schema, form.table, form.type)
-            certain = shape if form.pk_names and not self._drops_columns else None
+            certain = shape if self._shapes.are_certain(form) else None
             route = _Route(form, compiled, operation, certain, len(form.columns.names), start, seed)
             others = [other for other in self._routes.get(document[:end], []) if other.form != form]
             self._routes[document[:end]] = [route, *others][:_MAX_FORMS_OF_A_ROUTE]
-
-
-def with_handle_key_of(small: RowEvent, whole: RowEvent) -> RowEvent:
-    """*whole*, with the handle key that the reduced row *small* shows where none is known of *whole*."""
-    reduced, image = small.after or small.before, whole.after or whole.before
-    names = reduced.shape.handle_key if reduced is not None else ()
-    if not names or image is None or image.shape.handle_key:
-        return whole
-    shape = Shape(tuple(column._replace(is_handle_key=column.name in names) for column in image.shape.columns))
-    after, before = (each and Image(shape, each.values) for each in (whole.after, whole.before))
-    return whole._replace(after=after, before=before)
 
 
 def _members(document: bytes, at: int) -> int:
