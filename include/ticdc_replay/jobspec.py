@@ -43,6 +43,8 @@ class DecodeJob(msgspec.Struct, frozen=True, kw_only=True, tag="decode"):
     schema_registry_connection: str | None = None
     source_connection: str | None = None
     """The upstream database, where rows of which only the key was sent are to be read again."""
+    accept_damaged: bool = False
+    """Whether rows that are known to be damaged are used as they are."""
     manifest: str
     """Name of the manifest below the root."""
     input_hash: str
@@ -63,6 +65,8 @@ class DecodeJob(msgspec.Struct, frozen=True, kw_only=True, tag="decode"):
         }
         if self.source_connection is not None:
             parts["handle_key_only"] = "reread"
+        if self.accept_damaged:
+            parts["damaged"] = "accept"
         return canonical.hash_of(parts)
 
     @property

@@ -134,6 +134,9 @@ class PoliciesSection(Section):
     claim_check_missing: Literal["stop", "quarantine"] = Field(
         "stop", description="Claim-check objects that are missing or not usable"
     )
+    damaged: Literal["quarantine", "accept", "stop"] = Field(
+        "quarantine", description="Rows that contradict their own checksum or schema; accept: load them as they are"
+    )
     target_value: Literal["stop", "quarantine"] = Field("stop", description="Values that a target can't hold")
     ddl: Literal["apply", "stop"] = Field("apply", description="Additive DDL; each other kind always stops")
 

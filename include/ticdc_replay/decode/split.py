@@ -16,7 +16,7 @@ from ticdc_replay.decode.collector import no_cycle_search
 from ticdc_replay.decode.filter import TableFilter
 from ticdc_replay.decode.known_objects import KnownObjects
 from ticdc_replay.decode.placement import SAMPLED, PlacementCheck
-from ticdc_replay.decode.quarantine import Quarantine, about_row
+from ticdc_replay.decode.quarantine import ROW_DAMAGED, Quarantine, about_row
 from ticdc_replay.decode.source_record import SourceRecord
 from ticdc_replay.decode.source_rows import SourceRows
 from ticdc_replay.decode.sparse_index import SparseIndex
@@ -95,6 +95,7 @@ class SplitDecoder:
         self._split = split
         self._window = window
         self._filter = TableFilter(job.tables)
+        self._accept_damaged = job.accept_damaged
         self._writer_schemas = UsedSchemas(open_registry(connections.get(job.schema_registry_connection)))
         lookup = SchemaLookup(history, writer_schemas=self._writer_schemas)
         self._codec = codec_for(job.changefeed, job.limits.decompressed_max_bytes, lookup)
@@ -263,8 +264,19 @@ class SplitDecoder:
         return self._events.claim_check_bytes + (self._source.bytes if self._source is not None else 0)
 
     def _write(self, rows: list[Located]) -> None:
+        if not self._accept_damaged:
+            rows = self._without_damaged(rows)
         for located, reason, detail in self._writer.write(rows):
             self._set_aside(located, reason, detail)
+
+    def _without_damaged(self, rows: list[Located]) -> list[Located]:
+        """*rows* without those that are known to be damaged, which go to quarantine."""
+        sound = [located for located in rows if not located.row.damage]
+        if len(sound) < len(rows):
+            for located in rows:
+                if located.row.damage:
+                    self._set_aside(located, ROW_DAMAGED, located.row.damage)
+        return sound
 
     def _whole_rows(self, pending: list[Located]) -> Iterator[Located]:
         """The rows of *pending* that are whole or were made so; the others go to quarantine."""

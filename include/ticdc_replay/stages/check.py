@@ -8,6 +8,7 @@ from ticdc_replay.changelog.index import ChangelogIndex, Elsewhere
 from ticdc_replay.changelog.reading import read_index
 from ticdc_replay.config.pipeline import PoliciesSection
 from ticdc_replay.decode.filter import TableFilter
+from ticdc_replay.decode.quarantine import ROW_DAMAGED
 from ticdc_replay.domain.errors import PolicyStopError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.stages.context import ReplayContext
@@ -105,6 +106,8 @@ def _policy(reason: str) -> tuple[str, str]:
     """The policy that decides on *reason*, and how to set it so that the run goes on."""
     if reason == "handle_key_only":
         return "handle_key_only", "policies.handle_key_only: quarantine, or reread"
+    if reason == ROW_DAMAGED:
+        return "damaged", "policies.damaged: quarantine"
     if reason.startswith("claim_check_"):
         return "claim_check_missing", "policies.claim_check_missing: quarantine"
     return "quarantine", "policies.quarantine: continue"

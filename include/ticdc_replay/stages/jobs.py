@@ -34,6 +34,7 @@ def write_decode_job(
         claim_check_connection=pipeline.connections.claim_check,
         schema_registry_connection=pipeline.connections.schema_registry,
         source_connection=pipeline.connections.source if pipeline.policies.handle_key_only == "reread" else None,
+        accept_damaged=pipeline.policies.damaged == "accept",
         manifest=pinned.name,
         input_hash=pinned.manifest.input_hash,
         changefeed=context.changefeed,
