@@ -71,6 +71,10 @@ class _Route(NamedTuple):
     readers: dict[int, _Reader]
 
 
+_NO_ROUTE = _Route(b"\0", 0, {})
+"""What no row begins with, in either encoding."""
+
+
 class SimpleCodec(Codec):
     """Reads Simple. A message is one event.
 
@@ -92,7 +96,7 @@ class SimpleCodec(Codec):
         self._encoding = AvroEncoding() if changefeed.encoding_format == "avro" else JsonEncoding()
         self._forms = Forms(changefeed.timezone, self._encoding.neutral)
         self._routes: dict[bytes, _Route] = {}
-        self._last = _Route(b"none yet", 0, {})
+        self._last = _NO_ROUTE
         self._met: set[tuple[Shape, Operation]] = set()
 
     @classmethod
@@ -148,23 +152,27 @@ class SimpleCodec(Codec):
     def _event(self, value: bytes) -> Event:
         """The event in *value*, compressed as it is. Hot for rows of a known form."""
         content = value if self._compression == "none" else self._decompressed(value)
-        reader = self._reader(content)
-        if reader is not None:
-            read, form, schema, table, operation, seed = reader
-            seen = read(content)
-            if seen is not None:
-                commit_ts, table_id, sums, after, before = seen
-                shape = form.shape
-                return _new(
-                    RowEvent,
-                    (
-                        0, commit_ts, schema, table, table_id, operation,
-                        None if after is None else _new(Image, (shape, after)),
-                        None if before is None else _new(Image, (shape, before)),
-                        False, None, None, (), _digest(_encode((after, before)), seed ^ commit_ts), (),
-                        "" if sums is None else form.damage(sums, after, before, whole=True),
-                    ),
-                )  # fmt: skip
+        start, size, readers = self._last
+        if not content.startswith(start):
+            start, size, readers = self._routed(content)
+        if size < len(content):
+            reader = readers.get(content[size])
+            if reader is not None:
+                read, form, schema, table, operation, seed = reader
+                seen = read(content)
+                if seen is not None:
+                    commit_ts, table_id, sums, after, before = seen
+                    shape = form.shape
+                    return _new(
+                        RowEvent,
+                        (
+                            0, commit_ts, schema, table, table_id, operation,
+                            None if after is None else _new(Image, (shape, after)),
+                            None if before is None else _new(Image, (shape, before)),
+                            False, None, None, (), _digest(_encode((after, before)), seed ^ commit_ts), (),
+                            "" if sums is None else form.damage(sums, after, before, whole=True),
+                        ),
+                    )  # fmt: skip
         message = self._encoding.read(content)
         match message:
             case Row():
@@ -176,16 +184,12 @@ class SimpleCodec(Codec):
             case Watermark():
                 return WatermarkEvent(0, message.commit_ts)
 
-    def _reader(self, content: bytes) -> _Reader | None:
-        """The reader that may know the form of *content*: the table of the message before is the first guess."""
-        route = self._last
-        if not content.startswith(route.start):
-            start = self._encoding.route(content)
-            found = self._routes.get(start) if start is not None else None
-            if found is None:
-                return None
-            route = self._last = found
-        return route.readers.get(content[route.size]) if route.size < len(content) else None
+    def _routed(self, content: bytes) -> _Route:
+        """How rows are read that begin like *content*; the next message is likely to begin so, too."""
+        start = self._encoding.route(content)
+        route = self._routes.get(start, _NO_ROUTE) if start is not None else _NO_ROUTE
+        self._last = route
+        return route
 
     def _row(self, row: Row, content: bytes) -> Event:
         reference = Reference(row.claim_check, object_name(row.claim_check)) if row.claim_check else None

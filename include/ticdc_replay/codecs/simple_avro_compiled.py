@@ -113,13 +113,13 @@ def _compile_cells(names: list[bytes], form: RowForm) -> _Cells:
     count = _varint(width)
     first = len(count)
     blank = [_MISSING] * width
-    numbers, timestamps, reals = width, 2 * width, 3 * width
+    numbers, timestamps, reals, nulls = width, 2 * width, 3 * width, 4 * width
     entries: dict[bytes, int] = {}
     offsets = {LONG: numbers, UNSIGNED: numbers, TIMESTAMP: timestamps, FLOAT: reals, DOUBLE: reals}
     sizes = [8 if kind.branches == (DOUBLE,) else 4 for kind in form.kinds]
     for slot, (name, kind) in enumerate(zip(names, form.kinds, strict=True)):
         if slot not in form.required:
-            entries[name + _varint(NULL)] = -1 - slot
+            entries[name + _varint(NULL)] = nulls + slot
         for branch in kind.branches:
             entries[name + _varint(branch)] = slot + offsets.get(branch, 0)
     locations = frozenset(map(_string, form.locations))
@@ -134,10 +134,6 @@ def _compile_cells(names: list[bytes], form: RowForm) -> _Cells:
             start = at + 2 + (data[at] >> 1)
             slot = entries[data[at:start]]
             if slot < numbers:
-                if slot < 0:
-                    cells[-1 - slot] = None
-                    at = start
-                    continue
                 length = lengths[data[start]]
                 start += 1
                 if length < 0:
@@ -181,6 +177,9 @@ def _compile_cells(names: list[bytes], form: RowForm) -> _Cells:
                 if at < start:
                     raise KeyError
                 cells[slot - timestamps] = data[start:at]
+            elif slot >= nulls:
+                at = start
+                cells[slot - nulls] = None
             else:
                 at = start + sizes[slot - reals]
                 cells[slot - reals] = data[start:at]

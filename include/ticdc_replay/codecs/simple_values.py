@@ -9,9 +9,11 @@ import math
 import struct
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
+import msgspec
 import numpy as np
+from msgspec import Meta
 
 from ticdc_replay.codecs import text_forms
 from ticdc_replay.codecs.avro_values import texts
@@ -24,6 +26,7 @@ Neutral = Callable[[Sequence[Any]], Sequence[Any]]
 NULL, LONG, FLOAT, DOUBLE, STRING, BYTES, TIMESTAMP, UNSIGNED = range(8)
 """Branches of the union that the values of Avro's maps are."""
 
+_MAX_INT64 = (1 << 63) - 1
 _MAX_UINT64 = (1 << 64) - 1
 _LARGEST_FLOAT32 = 3.4028235e38
 _LARGEST_FLOAT64 = 1.7976931348623157e308
@@ -124,16 +127,32 @@ def _refuse_outside(values: Sequence[int | None], low: int, high: int) -> None:
 
 
 def _integers(low: int, high: int) -> Neutral:
+    """Hot: a column is read as one JSON array, at 0.05 µs a value."""
+    top = min(high, _MAX_INT64)  # msgspec's limits have no more
+    number = Annotated[int, Meta(ge=low, le=top)] if top == high else Annotated[int, Meta(ge=low)]
+    decode = msgspec.json.Decoder(list[number | None]).decode  # type: ignore[valid-type]
+
     def neutral(values: Sequence[str | None]) -> list[int | None]:
-        present = _present(values)
-        digits = "".join(present).replace("-", "")
-        if not (digits.isascii() and digits.isdigit()) and present:  # int() takes blanks, signs and underscores, too
-            raise ValueError(f"{next(value for value in present if not _is_integer(value))[:80]!r} is not an integer")
-        numbers: list[int | None] = [None if value is None else int(value) for value in values]
-        _refuse_outside(numbers, low, high)
+        numbers: list[int | None] = _numbers(decode, values, f"an integer from {low} to {high}")
+        if top < high:
+            _refuse_outside(numbers, low, high)
         return numbers
 
     return neutral
+
+
+def _numbers(decode: Callable[[str], list[Any]], values: Sequence[str | None], what: str) -> list[Any]:
+    """*values*, each the text of a number, read by *decode* as an array of JSON. Raises ValueError."""
+    nulls = values.count(None)
+    texts_ = ["null" if value is None else value for value in values] if nulls else values
+    try:
+        numbers = decode(f"[{','.join(texts_)}]")  # type: ignore[arg-type]
+    except ValueError:
+        numbers = []
+    if len(numbers) != len(values) or numbers.count(None) != nulls:
+        # The search for what is wrong ends with a column of one value.
+        raise ValueError(f"{(values[0] or '')[:80]!r} is not {what}")
+    return numbers
 
 
 def _bits(largest: int) -> Neutral:
@@ -154,18 +173,13 @@ def _bits(largest: int) -> Neutral:
     return neutral
 
 
-def _is_integer(value: str) -> bool:
-    digits = value.removeprefix("-")
-    return digits.isascii() and digits.isdigit()
-
-
 def _reals(limit: float) -> Neutral:
+    decode = msgspec.json.Decoder(list[Annotated[float, Meta(ge=-limit, le=limit)] | None]).decode
+
     def neutral(values: Sequence[str | None]) -> list[float | None]:
-        text_forms.REAL.of_texts(values)
-        numbers = [None if value is None else float(value) for value in values]
-        present = _present(numbers)
-        if present and not (-limit <= min(present) and max(present) <= limit):
-            raise ValueError("a number is out of the range of its type")
+        numbers: list[float | None] = _numbers(decode, values, "a number within the type's range")
+        if "-0" in values:  # no integer of JSON
+            return [-0.0 if value == "-0" else number for value, number in zip(values, numbers, strict=True)]
         return numbers
 
     return neutral
