@@ -4,6 +4,7 @@ What is wrong with one row is a value that goes with its message; what is wrong 
 """
 
 import re
+import struct
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
@@ -156,7 +157,7 @@ class SourceReader:
         for key in keys:
             try:
                 wanted.append(self._comparable(key, types))
-            except (ValueError, ArithmeticError):
+            except (ValueError, TypeError, AttributeError, ArithmeticError, struct.error):
                 wanted.append(None)  # of another type than the source's column: there is no such row
         asked = [*dict.fromkeys(key for key in wanted if key is not None)]
         by_key: dict[tuple[Any, ...], SourceRow] = {}

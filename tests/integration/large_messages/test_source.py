@@ -151,6 +151,25 @@ def test_a_key_of_any_type_finds_its_row_and_no_other(
     assert isinstance(missing, RowUnreadable)
 
 
+@pytest.mark.parametrize(
+    ("column", "key"),
+    [
+        ("binary(4)", "text"),
+        ("decimal(5,1)", "x"),
+        ("float", 1e300),
+        ("timestamp", 5),
+        ("enum('a')", "b"),
+        ("int", "x"),
+    ],
+)
+def test_a_key_of_another_type_than_the_column_finds_no_row(
+    source: Connection, reader: SourceReader, database: str, column: str, key: Any
+) -> None:
+    table = create(source, database, "t", f"k {column} PRIMARY KEY")
+    [row] = read(reader, table, ("k",), (key,))
+    assert row.reason == "source_row_missing"
+
+
 def test_many_rows_of_one_snapshot_come_in_the_order_asked_for(
     source: Connection, reader: SourceReader, database: str
 ) -> None:

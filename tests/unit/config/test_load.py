@@ -175,6 +175,14 @@ def test_a_claim_check_store_needs_a_connection_and_a_local_folder_must_not_have
     assert "connections.claim_check: remove it" in error_of(local)
 
 
+def test_reading_rows_again_needs_a_source_and_nothing_else_may_have_one(error_of, write):
+    reread = changed(("policies",), {"handle_key_only": "reread"})
+    assert "connections.source: name the Airflow connection (type mysql)" in error_of(reread)
+    reread["connections"]["source"] = "upstream"
+    assert load_pipeline(write(reread)).pipeline.connections.source == "upstream"
+    assert "connections.source" in error_of(changed(("connections", "source"), "upstream"))
+
+
 def test_avro_needs_a_schema_registry_and_other_protocols_must_not_have_one(error_of, write):
     uri = "kafka://broker:9092/topic?protocol=avro"
     avro = changed(("changefeed", "sink_uri"), uri)
