@@ -2,7 +2,8 @@
 
 The wire names the primary key, but not the unique key that is the handle key where there is none. A reduced row consists of
 exactly the handle key. Of a whole row without primary key the history of definitions tells it, and where that knows nothing
-the row has no identity: nothing is guessed.
+the row has no identity: nothing is guessed. Rows without commitTs have no place in the history but the millisecond of their
+commit, so what it says of that is told here, and nobody later can.
 """
 
 from ticdc_replay.codecs.canal_compiled import Columns, RowForm
@@ -12,8 +13,9 @@ from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.events import Image, RowEvent, Shape, WireColumn
 from ticdc_replay.domain.tso import from_ms
 from ticdc_replay.schemas.history import Known, SchemaHistory
+from ticdc_replay.schemas.resolve import agree
 
-_MAX_SHAPES = 10_000
+_MAX_ANSWERS = 10_000
 
 
 class Shapes:
@@ -23,37 +25,47 @@ class Shapes:
         self._history = history
         self._full_types = changefeed.content_compatible
         self._drops_columns = bool(changefeed.dispatch.selectors)
-        self._shapes: dict[tuple[Columns, tuple[str, ...]], Shape] = {}
+        self._has_commit_ts = changefeed.enable_tidb_extension or not history.epochs
+        self._shapes: dict[tuple[WireColumn, ...], Shape] = {}
+        self._answers: dict[tuple[RowForm, int | None, bool, bool], Shape] = {}
 
     def are_certain(self, form: RowForm) -> bool:
         """Whether all rows of *form* have one shape. Else the history has to be asked for each."""
-        return bool(form.pk_names) and not self._drops_columns
+        return self._has_commit_ts and bool(form.pk_names) and not self._drops_columns
 
     def shape(self, form: RowForm, commit_ts: int | None, es: int, *, reduced: bool) -> Shape:
         """The shape of a row of *form* at *commit_ts* (TSO), or in the millisecond *es* where there is no commitTs.
 
         *reduced* tells that TiCDC left only the handle key. Raises DocumentError for a type that is not known.
         """
-        handle_key = self._handle_key(form, commit_ts, es, reduced)
-        key = (form.columns, handle_key)
-        shape = self._shapes.get(key)
+        known = None if self.are_certain(form) else self._known(form, commit_ts, es)
+        # What is known lives as long as the history, so its id names it.
+        question = (form, None if known is None else id(known), commit_ts is None, reduced)
+        shape = self._answers.get(question)
         if shape is None:
-            if len(self._shapes) >= _MAX_SHAPES:
+            if len(self._answers) >= _MAX_ANSWERS:
+                self._answers.clear()
                 self._shapes.clear()
-            shape = self._shapes[key] = Shape(self._columns(form.columns, handle_key))
+            handle_key = self._handle_key(form, known, reduced)
+            columns = self._columns(form.columns, handle_key, known if commit_ts is None else None)
+            shape = self._answers[question] = self._shapes.setdefault(columns, Shape(columns))
         return shape
 
-    def _columns(self, columns: Columns, handle_key: tuple[str, ...]) -> tuple[WireColumn, ...]:
+    def _columns(self, columns: Columns, handle_key: tuple[str, ...], known: Known | None) -> tuple[WireColumn, ...]:
         full = are_full(columns.types, self._full_types)
+        declared = {} if known is None else {column.name.casefold(): column.type for column in known.schema.columns}
         found = []
         for name, text in zip(columns.names, columns.types, strict=True):
             kind = cell_kind(text, full)
             if kind is None:
                 raise DocumentError("unknown_column_type", f"column {name!r} has the mysqlType {text[:200]!r}")
-            found.append(WireColumn(name, kind.type, name in handle_key, kind.neutral))
+            type_ = declared.get(name.casefold(), kind.type)
+            if kind.type.declared or not agree(type_, kind.type):
+                type_ = kind.type
+            found.append(WireColumn(name, type_, name in handle_key, kind.neutral))
         return tuple(found)
 
-    def _handle_key(self, form: RowForm, commit_ts: int | None, es: int, reduced: bool) -> tuple[str, ...]:
+    def _handle_key(self, form: RowForm, known: Known | None, reduced: bool) -> tuple[str, ...]:
         """The columns that identify a row of *form*; none where that can't be told.
 
         Classic TiCDC leaves columns that a selector drops out of ``pkNames`` too, and what is left of a primary key does not
@@ -63,11 +75,9 @@ class Shapes:
         handle_key = form.pk_names
         if reduced and not handle_key:
             return names
-        if not self.are_certain(form):
-            known = self._known(form, commit_ts, es)
-            if known is not None:
-                spelled = {name.casefold(): name for name in names}
-                handle_key = tuple(spelled.get(name.casefold(), "") for name in known.schema.handle_key)
+        if known is not None and (not handle_key or self._drops_columns):
+            spelled = {name.casefold(): name for name in names}
+            handle_key = tuple(spelled.get(name.casefold(), "") for name in known.schema.handle_key)
         return handle_key if set(handle_key) <= set(names) else ()
 
     def _known(self, form: RowForm, commit_ts: int | None, es: int) -> Known | None:

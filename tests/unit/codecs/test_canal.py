@@ -200,6 +200,31 @@ class TestHandleKey:
         assert key(decoded_row(value, history, enable_tidb_extension=False)) == (("B", "c") if known else ())
 
 
+class TestTypesWithoutCommitTs:
+    """A row without commitTs has no place in the history but its millisecond, so the codec itself looks there."""
+
+    CREATED = "CREATE TABLE t (ID INT PRIMARY KEY, d DECIMAL(9,3), v ENUM('a','b'), x BIGINT)"
+
+    def types_at(self, es: int, *, extension: bool = False) -> list[str]:
+        data = {"id": "1", "d": "1.000", "v": "2", "x": "5"}
+        types = {"d": "decimal", "v": "enum", "x": "int"}
+        value = row(data=data, types=types, ts=from_ms(es) if extension else None, es=es)
+        event = decoded_row(value, history_of((self.CREATED, from_ms(MS))), enable_tidb_extension=extension)
+        assert event.after is not None
+        assert key(event) == ("id",)
+        return [str(column.type) for column in event.after.shape.columns]
+
+    def test_declared_types_count_where_the_wire_agrees(self) -> None:
+        assert self.types_at(MS + 1) == ["int", "decimal(9,3)", "enum('a','b')", "int"]
+
+    @pytest.mark.parametrize("es", [MS, MS - 1])
+    def test_nothing_is_declared_where_the_history_is_not_certain(self, es: int) -> None:
+        assert self.types_at(es) == ["int", "decimal", "enum", "int"]
+
+    def test_with_commit_ts_they_are_left_to_the_resolver(self) -> None:
+        assert self.types_at(MS + 1, extension=True) == ["int", "decimal", "enum", "int"]
+
+
 class TestPartialRows:
     def test_a_claim_check(self) -> None:
         event = decoded_row(row(data={"id": "1"}, claimCheckLocation=LOCATION))
