@@ -49,7 +49,8 @@ def _event(event: Event) -> tuple[Text, Text]:
             return Text(name, _STYLES[name]), _row(event)
         case DdlEvent():
             where = f"{event.schema}.{event.table}" if event.table else event.schema
-            return Text("ddl", "cyan"), _about(event.commit_ts, where).append(f"\n{event.query}  (type {event.type})")
+            commit_ts = None if event.rounded else event.commit_ts
+            return Text("ddl", "cyan"), _about(commit_ts, where).append(f"\n{event.query}  (type {event.type})")
         case WatermarkEvent():
             return Text("watermark", "blue"), _about(event.commit_ts, "")
         case BootstrapEvent():

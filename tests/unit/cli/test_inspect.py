@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from tests.capture_sets import CaptureSets
 from ticdc_replay.cli.main import app
 
 
@@ -33,6 +34,12 @@ def test_a_range_and_a_limit_are_kept(open_captures: Path) -> None:
     result = inspect("--capture", capture, "--partition", 1, "--from", 3, "--to", 9, "--limit", 4)
     offsets = [line.split()[0] for line in result.stdout.splitlines() if line.startswith("cap-")]
     assert offsets == [f"cap-open-2part-index[1]@{offset}" for offset in (3, 4, 5, 6)]
+
+
+def test_a_time_that_stands_for_a_commit_ts_is_not_shown_as_one(captures: CaptureSets) -> None:
+    result = inspect("--capture", captures("canal-json") / "classic" / "canal-json", "--limit", 1)
+    assert "no commitTs" in result.stdout
+    assert "(type " in result.stdout
 
 
 def test_what_can_not_be_decoded_is_shown_and_fails(tmp_path: Path) -> None:
