@@ -105,7 +105,8 @@ def _column(wire: ColumnSchema) -> DefinedColumn | None:
     if type_ is None or wire.name.startswith(_HIDDEN):
         return None
     column = DefinedColumn(wire.name, type_, wire.nullable)
-    return literals.with_default(column, _default(wire.default, type_), computed=False)
+    default = _default(wire.default, type_)
+    return literals.with_default(column, default, computed=default is None)
 
 
 def _type(wire: DataType) -> ColumnType | None:
@@ -135,7 +136,7 @@ def _fraction_digits(wire: DataType, width: int) -> int:
 
 
 def _default(value: str | int | None, type_: ColumnType) -> literals.Literal | None:
-    """The default as a literal. There is U+FFFD in the place of bytes that are not UTF-8: such a default is not told."""
+    """The default as a literal, None where it can't be told: U+FFFD stands for bytes that are not UTF-8."""
     if value is None:
         return literals.NULL
     if isinstance(value, int):

@@ -1,0 +1,230 @@
+"""Whatever the bytes, Simple's codec returns; and what it has read before never changes what it reads."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.simple_protocol import (
+    COMMIT_TS,
+    ID,
+    Encoding,
+    Json,
+    avro,
+    bootstrap,
+    codec,
+    column,
+    ddl,
+    message,
+    number,
+    row,
+    table_schema,
+    text,
+    timestamp,
+    unsigned,
+    watermark,
+)
+from ticdc_replay.codecs.simple import SimpleCodec
+from ticdc_replay.domain.events import BootstrapEvent, DdlEvent, Event, Image, RowEvent, Undecodable, WatermarkEvent
+
+SCHEMA = table_schema(
+    ID,
+    column("name", "varchar", charset="utf8mb4", length=200),
+    column("n", "bigint", length=20, unsigned=True),
+    column("b", "varbinary", length=9),
+    column("ts", "timestamp", null=False, length=19),
+    column("f", "float", length=12),
+)
+
+
+def cells(encoding: Encoding, key: int, name: str | None) -> Json:
+    plain = {
+        "id": number(encoding, key),
+        "name": text(encoding, name),
+        "ts": timestamp(encoding, "2024-07-01 12:00:00"),
+    }
+    if encoding == "json":
+        return plain | {"n": "18446744073709551615", "b": "AP+A", "f": "0.5"}
+    return plain | {"n": unsigned((1 << 64) - 1), "b": ("bytes", b"\0\xff\x80"), "f": ("float", 0.5)}
+
+
+def messages(encoding: Encoding) -> list[bytes]:
+    sums = {"version": 1, "corrupted": False, "current": 5, "previous": 0}
+    long = "long text " * 12
+    return [
+        row(encoding, data=cells(encoding, 1, "a")),
+        row(encoding, "UPDATE", data=cells(encoding, -300, long), old=cells(encoding, 1 << 40, None)),
+        row(encoding, "DELETE", old=cells(encoding, 1, "a\\ufffd")),
+        row(encoding, data=cells(encoding, 1, "a"), checksum=sums),
+        row(encoding, data={"id": number(encoding, 1)}, claimCheckLocation="s3://b/x", handleKeyOnly=True),
+        bootstrap(encoding, SCHEMA),
+        ddl(encoding, "ALTER", "ALTER TABLE `t` ADD `c` INT", SCHEMA, SCHEMA),
+        watermark(encoding),
+    ]
+
+
+def warm(encoding: Encoding) -> SimpleCodec:
+    """A codec that has made its readers."""
+    reader = codec(encoding, SCHEMA)
+    for value in messages(encoding)[:4] * 3:
+        reader.decode(message(value))
+    return reader
+
+
+def said(event: Event) -> Any:
+    """What an event says, without the identity of its shapes."""
+    if not isinstance(event, RowEvent):
+        return event
+    images = [image and (image.shape.columns, image.values) for image in (event.after, event.before)]
+    return event._replace(after=None, before=None), images
+
+
+@pytest.mark.parametrize("encoding", ["json", "avro"])
+def test_messages_that_are_cut_off_are_refused(encoding: Encoding) -> None:
+    reader = warm(encoding)
+    for value in messages(encoding):
+        for end in range(len(value)):
+            (event,) = reader.decode(message(value[:end]))
+            assert isinstance(event, Undecodable), value[:end]
+
+
+@pytest.mark.parametrize("encoding", ["json", "avro"])
+@settings(max_examples=1500, deadline=None)
+@given(seed=st.integers(0, 1 << 30))
+def test_whatever_was_read_before_a_message_says_the_same(encoding: Encoding, seed: int) -> None:
+    fresh, used = _CODECS[encoding]
+    value = mutated(random.Random(seed), messages(encoding))
+    expected, found = fresh().decode(message(value)), used.decode(message(value))
+    assert list(map(said, found)) == list(map(said, expected))
+    (event,) = found
+    assert used.is_schema_change(message(value)) or not isinstance(event, DdlEvent | BootstrapEvent)
+    assert used.is_watermark(message(value)) or not isinstance(event, WatermarkEvent)
+    if isinstance(event, RowEvent):
+        for image in (event.after, event.before):
+            if image is not None:
+                read_cells(image)
+
+
+def read_cells(image: Image) -> None:
+    """A cell is read, or refused with a ValueError."""
+    for column_, cell in zip(image.shape.columns, image.values, strict=True):
+        try:
+            column_.neutral((cell,))
+        except ValueError:
+            continue
+
+
+def mutated(choose: random.Random, values: list[bytes]) -> bytes:
+    """One of *values* with a few bytes changed, left out, put in or copied from elsewhere."""
+    value = bytearray(choose.choice(values))
+    for _ in range(choose.randint(1, 3)):
+        at = choose.randrange(len(value))
+        match choose.randrange(5):
+            case 0:
+                value[at] = choose.randrange(256)
+            case 1:
+                value[at] ^= 1 << choose.randrange(8)
+            case 2:
+                del value[at : at + choose.randint(1, 4)]
+            case 3:
+                value[at:at] = choose.randbytes(choose.randint(1, 4))
+            case _:
+                other = choose.choice(values)
+                begin = choose.randrange(len(other))
+                value[at : at + choose.randint(0, 12)] = other[begin : begin + choose.randint(1, 12)]
+        if not value:
+            return b""
+    return bytes(value)
+
+
+_CODECS: dict[Encoding, tuple[Callable[[], SimpleCodec], SimpleCodec]] = {
+    "json": (lambda: codec("json", SCHEMA), warm("json")),
+    "avro": (lambda: codec("avro", SCHEMA), warm("avro")),
+}
+
+
+@pytest.mark.parametrize(
+    ("value", "reason", "commit_ts"),
+    [
+        (None, "empty_message", None),
+        (b"", "empty_message", None),
+        (b"[]", "bad_message", None),
+        (b'{"version":1}', "bad_message", None),
+        (b'{"version":2,"type":"WATERMARK","commitTs":5}', "unknown_version", 5),
+        (b'{"version":1,"type":"NEW","commitTs":5}', "unknown_event_type", 5),
+        (b'{"version":1,"type":"BOOTSTRAP","commitTs":0}', "bad_message", None),
+        (b'{"version":1,"type":"WATERMARK","commitTs":-1}', "bad_message", None),
+        (row("json"), "bad_message", COMMIT_TS),
+        (row("json", "UPDATE", data={"id": "1"}), "bad_message", COMMIT_TS),
+        (row("json", data={"id": "1"}, old={"id": "1"}), "bad_message", COMMIT_TS),
+        (row("json", "UPDATE", data={"id": "1"}, old={"id": "1", "name": "a"}), "schema_mismatch", COMMIT_TS),
+        (row("json", data={"id": 1}), "bad_message", None),
+        (row("avro", data={"id": ("long", 1)}), "bad_message", None),
+        (b"[" * 100_000, "bad_message", None),
+    ],
+)
+def test_json_that_is_no_message_of_simple_is_refused_with_its_reason(
+    value: bytes | None, reason: str, commit_ts: int | None
+) -> None:
+    (event,) = codec("json", SCHEMA).decode(message(value))
+    assert isinstance(event, Undecodable)
+    assert (event.reason, event.commit_ts, event.ordinal) == (reason, commit_ts, None if commit_ts is None else 0)
+
+
+def _varint(value: int) -> bytes:
+    content = bytearray()
+    while value > 127:
+        content.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*content, value])
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (row("json", data={"id": "1"}), "bad_message"),
+        (watermark("avro") + b"\0", "bad_message"),
+        (b"\x14" + watermark("avro")[1:], "bad_message"),  # another record of the schema
+        (b"\x16\x02\x00" + watermark("avro")[3:], "bad_message"),  # a bootstrap with the payload of a watermark
+        (b"\x16\x00\x00" + _varint(1 << 70) + watermark("avro")[4:], "bad_message"),
+        (avro("WATERMARK", {"version": 3, "commitTs": 5, "buildTs": 6}), "unknown_version"),
+        (avro("WATERMARK", {"version": 1, "commitTs": -5, "buildTs": 6}), "bad_message"),
+        (row("avro", data={"id": ("long", 1)}).replace(b"\x04id", b"\x04i\xff"), "bad_message"),
+        (row("avro", "UPDATE", data={"id": ("long", 1)}), "bad_message"),
+        (row("avro", data={"id": ("long", 1), "ts": ("long", 1)}), "bad_cell"),
+    ],
+)
+def test_avro_that_is_no_message_of_simple_is_refused_with_its_reason(value: bytes, reason: str) -> None:
+    (event,) = codec("avro", SCHEMA).decode(message(value))
+    assert isinstance(event, Undecodable)
+    assert event.reason == reason
+
+
+def test_a_map_may_come_in_blocks_with_sizes_and_may_not_repeat_a_name() -> None:
+    reader = warm("avro")
+    whole = row("avro", data={"id": ("long", 1), "name": ("string", "abc")})
+    entry, other = b"\x04id\x02\x02", b"\x08name\x08\x06abc"
+    assert b"\x04" + entry + other + b"\x00" in whole
+    in_blocks = b"\x01" + _varint(2 * len(entry)) + entry + b"\x02" + other + b"\x00"
+    blocks = whole.replace(b"\x04" + entry + other + b"\x00", in_blocks)
+    repeated = whole.replace(b"\x04" + entry + other, b"\x04" + entry + entry)
+    (event,), (expected,) = reader.decode(message(blocks)), reader.decode(message(whole))
+    assert said(event) == said(expected)
+    (refused,) = reader.decode(message(repeated))
+    assert isinstance(refused, Undecodable)
+    assert "twice" in refused.detail
+
+
+@pytest.mark.parametrize("encoding", ["json", "avro"])
+def test_a_message_that_is_compressed_otherwise_than_configured_is_refused(encoding: Encoding) -> None:
+    for compression in ("snappy", "lz4"):
+        reader = codec(encoding, SCHEMA, compression=compression)
+        value = message(messages(encoding)[0])
+        (event,) = reader.decode(value)
+        assert isinstance(event, Undecodable)
+        assert event.reason in ("bad_compression", "too_large")
+        assert reader.is_schema_change(value)
+        assert reader.is_watermark(value)
