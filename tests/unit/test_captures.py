@@ -44,7 +44,11 @@ def test_settings_are_those_of_the_changefeed(open_captures: Path) -> None:
     feed = Capture(open_captures / "new" / "open-claim-check-lz4").changefeed()
     assert (feed.protocol, feed.compression, feed.large_message) == ("open-protocol", "lz4", "claim-check")
     assert (feed.claim_check_uri, feed.max_message_bytes) == ("s3://ticdc-claims-01/dev/new/open-claim-check-lz4", 4000)
-    assert (feed.dispatch.rules[0].partition, feed.timezone, feed.topic) == ("index-value", "Asia/Shanghai", "cap-open-claim-check-lz4")
+    assert (feed.dispatch.rules[0].partition, feed.timezone, feed.topic) == (
+        "index-value",
+        "Asia/Shanghai",
+        "cap-open-claim-check-lz4",
+    )
     assert not Capture(open_captures / "new" / "open-no-old-value").changefeed().output_old_value
     assert Capture(open_captures / "new" / "open-delete-handle-key").changefeed().delete_only_output_handle_key_columns
     assert Capture(open_captures / "classic" / "open-raw-change").changefeed().output_raw_change_event
