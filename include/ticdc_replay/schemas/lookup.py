@@ -7,7 +7,6 @@ from typing import Protocol
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.schemas.versions import MissingVersion, TableVersions
 
-
 __all__ = ["FixedWriterSchemas", "MissingVersion", "SchemaLookup", "TableVersions", "WriterSchemas"]
 
 
