@@ -1,7 +1,7 @@
 """Simple (``protocol=simple``) of both generations of TiCDC, encoded as JSON or as Avro (``encoding-format``)."""
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import xxhash
@@ -9,7 +9,7 @@ import xxhash
 from ticdc_replay.codecs.base import Carried, Codec
 from ticdc_replay.codecs.claim_checks import in_place_of, unwrap
 from ticdc_replay.codecs.simple_avro import AvroEncoding
-from ticdc_replay.codecs.simple_forms import FormError, Forms, RowForm, image_names
+from ticdc_replay.codecs.simple_forms import FormError, Forms, RowForm, image_names, images_of
 from ticdc_replay.codecs.simple_json import JsonEncoding
 from ticdc_replay.codecs.simple_messages import (
     OPERATIONS,
@@ -44,8 +44,6 @@ from ticdc_replay.schemas.lookup import MissingVersion, SchemaLookup
 
 _MAX_ROUTES = 10_000
 _ROWS = frozenset({*OPERATIONS, "DML"})
-_IMAGES = {Operation.INSERT: (True, False), Operation.UPDATE: (True, True), Operation.DELETE: (False, True)}
-"""Which images a whole row has: a new one, an old one (protocols: simple, section 2)."""
 
 _new = tuple.__new__
 _encode = msgspec.msgpack.Encoder().encode
@@ -109,7 +107,29 @@ class SimpleCodec(Codec):
         if not value:
             return [Undecodable(None, "empty_message", "a message without value")]
         try:
-            return [self._event(value)]
+            content = value if self._compression == "none" else self._decompressed(value)
+            start, size, readers = self._last
+            if not content.startswith(start):
+                start, size, readers = self._routed(content)
+            reader = readers.get(content[size]) if size < len(content) else None
+            if reader is not None:  # hot: 3.7 µs for JSON of 660 bytes with 1.3 images of 10 columns, 2 µs of it `read`
+                read, form, schema, table, operation, seed = reader
+                seen = read(content)
+                if seen is not None:
+                    commit_ts, table_id, sums, after, before = seen
+                    shape = form.shape
+                    row: RowEvent = _new(
+                        RowEvent,
+                        (
+                            0, commit_ts, schema, table, table_id, operation,
+                            None if after is None else _new(Image, (shape, after)),
+                            None if before is None else _new(Image, (shape, before)),
+                            False, None, None, (), _digest(_encode((after, before)), seed ^ commit_ts), (),
+                            "" if sums is None else form.damage(sums, after, before, whole=True),
+                        ),
+                    )  # fmt: skip
+                    return [row]
+            return [self._event(content)]
         except MessageError as error:
             ordinal = None if error.commit_ts is None else 0
             return [Undecodable(ordinal, error.reason, str(error), error.commit_ts, error.schema, error.table)]
@@ -120,7 +140,7 @@ class SimpleCodec(Codec):
         except ValueError as error:
             return in_place_of(small, Undecodable(None, "claim_check_unreadable", str(error)))
         try:
-            found = self._event(value)
+            found = self._event(self._decompressed(value))
         except MessageError as error:
             found = Undecodable(None, error.reason, str(error))
         return in_place_of(small, found)
@@ -149,30 +169,8 @@ class SimpleCodec(Codec):
             detail = f"{error}; the changefeed is configured with {self._compression}"
             raise MessageError("bad_compression", detail) from None
 
-    def _event(self, value: bytes) -> Event:
-        """The event in *value*, compressed as it is. Hot for rows of a known form."""
-        content = value if self._compression == "none" else self._decompressed(value)
-        start, size, readers = self._last
-        if not content.startswith(start):
-            start, size, readers = self._routed(content)
-        if size < len(content):
-            reader = readers.get(content[size])
-            if reader is not None:
-                read, form, schema, table, operation, seed = reader
-                seen = read(content)
-                if seen is not None:
-                    commit_ts, table_id, sums, after, before = seen
-                    shape = form.shape
-                    return _new(
-                        RowEvent,
-                        (
-                            0, commit_ts, schema, table, table_id, operation,
-                            None if after is None else _new(Image, (shape, after)),
-                            None if before is None else _new(Image, (shape, before)),
-                            False, None, None, (), _digest(_encode((after, before)), seed ^ commit_ts), (),
-                            "" if sums is None else form.damage(sums, after, before, whole=True),
-                        ),
-                    )  # fmt: skip
+    def _event(self, content: bytes) -> Event:
+        """The event in *content*, read in full. Raises MessageError."""
         message = self._encoding.read(content)
         match message:
             case Row():
@@ -208,7 +206,7 @@ class SimpleCodec(Codec):
             detail = f"no bootstrap or DDL with version {row.version} of {row.schema}.{row.table} is known"
             raise MessageError("schema_unknown", detail)
         large = LargeMessage.CLAIM_CHECK if reference else LargeMessage.HANDLE_KEY_ONLY if row.handle_key_only else None
-        data, old = _images(row, reduced=large is not None)
+        data, old = images_of(row, reduced=large is not None)
         form = self._forms.form(definition, image_names((data, old)), large is not None, row.location)
         after = None if data is None else self._encoding.cells(data, form)
         before = None if old is None else self._encoding.cells(old, form)
@@ -249,22 +247,6 @@ class SimpleCodec(Codec):
         route = self._routes.setdefault(start, _Route(start, len(start), {}))
         seed = _seed(row.schema, row.table)
         route.readers[content[route.size]] = _Reader(read, form, row.schema, row.table, row.operation, seed)
-
-
-def _images(row: Row, reduced: bool) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-    """The new and the old image. A reduced row of a table without handle key has none in the message: they are empty then."""
-    has_new, has_old = _IMAGES[row.operation]
-    data, old = row.data, row.old
-    if reduced:
-        data = {} if data is None and has_new else data
-        old = {} if old is None and has_old else old
-    if (data is not None, old is not None) != (has_new, has_old):
-        sent = (
-            " and ".join(name for name, image in (("data", data), ("old", old)) if image is not None)
-            or "neither data nor old"
-        )
-        raise MessageError("bad_message", f"an {row.operation} with {sent}")
-    return data, old
 
 
 def _ddl(message: Ddl) -> DdlEvent:

@@ -7,13 +7,15 @@ import msgspec
 
 from ticdc_replay.codecs.checksum import RowChecksum
 from ticdc_replay.codecs.local_times import zone_info
-from ticdc_replay.codecs.simple_messages import Checksum
+from ticdc_replay.codecs.simple_messages import Checksum, MessageError, Row
 from ticdc_replay.codecs.simple_values import CellKind, Neutral, cell_kind
 from ticdc_replay.domain.definition import TableDefinition
-from ticdc_replay.domain.events import Shape, WireColumn
+from ticdc_replay.domain.events import Operation, Shape, WireColumn
 from ticdc_replay.domain.tables import TableName
 
 _MAX_FORMS = 10_000
+_IMAGES = {Operation.INSERT: (True, False), Operation.UPDATE: (True, True), Operation.DELETE: (False, True)}
+"""Which images a whole row has: a new one, an old one (protocols: simple, section 2)."""
 
 
 class FormError(ValueError):
@@ -108,6 +110,25 @@ class Forms:
             (foreign,) if foreign is not None else (self._zone, "Local"),
             RowChecksum([column.type for column in columns], foreign or self._zone),
         )
+
+
+def images_of(row: Row, reduced: bool) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    """The new and the old image. A reduced row of a table without handle key has none in the message: they are empty then.
+
+    Raises MessageError where the operation has other images.
+    """
+    has_new, has_old = _IMAGES[row.operation]
+    data, old = row.data, row.old
+    if reduced:
+        data = {} if data is None and has_new else data
+        old = {} if old is None and has_old else old
+    if (data is not None, old is not None) != (has_new, has_old):
+        sent = (
+            " and ".join(name for name, image in (("data", data), ("old", old)) if image is not None)
+            or "neither data nor old"
+        )
+        raise MessageError("bad_message", f"an {row.operation} with {sent}")
+    return data, old
 
 
 def image_names(images: Sequence[Mapping[str, Any] | None]) -> frozenset[str]:

@@ -61,9 +61,9 @@ class TableSchema(msgspec.Struct, gc=False):
 def definition_of(wire: TableSchema) -> TableDefinition:
     """The definition that *wire* is; its ``valid_from`` is the version.
 
-    Columns in the order of the wire: of the table (new TiCDC), or of column ids (old). Left out are columns of which rows have
-    no cell that could be read: those behind expression indexes, and of types that no table's column has (a view's). Which columns
-    are generated the wire does not say.
+    Columns in the order of the wire: of the table (new TiCDC), or of column ids (old). Left out are those of types that no
+    table's column has (a view's). Which columns are generated the wire does not say; those behind expression indexes are known
+    to be virtual by their names.
     """
     columns = [_column(column) for column in wire.columns or ()]
     known = tuple(column for column in columns if column is not None)
@@ -102,9 +102,11 @@ def database_of(sql: str) -> str:
 
 def _column(wire: ColumnSchema) -> DefinedColumn | None:
     type_ = _type(wire.type)
-    if type_ is None or wire.name.startswith(_HIDDEN):
+    if type_ is None:
         return None
-    column = DefinedColumn(wire.name, type_, wire.nullable)
+    column = DefinedColumn(
+        wire.name, type_, wire.nullable, generated="virtual" if wire.name.startswith(_HIDDEN) else None
+    )
     default = _default(wire.default, type_)
     return literals.with_default(column, default, computed=default is None)
 

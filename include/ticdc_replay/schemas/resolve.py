@@ -108,7 +108,7 @@ def _by_definition(row: RowEvent, image: Shape, definition: TableDefinition, vir
     columns = tuple(
         Column(column.name, column.type, column.nullable)
         for column in definition.columns
-        if column.name in sent or (row.partial and column.name not in virtual)
+        if column.name in sent or (row.partial and column.generated != "virtual" and column.name not in virtual)
     )
     names = {column.name for column in columns}
     unique_keys = tuple(key for key in definition.schema().unique_keys if names.issuperset(key))
