@@ -55,7 +55,7 @@ def cell_kind(field: Field) -> CellKind:
 
 @lru_cache(maxsize=1024)
 def _decimal_kind(precision: int, scale: int) -> CellKind:
-    return CellKind(ColumnType("decimal", length=precision, scale=scale, declared=True), _decimals(scale))
+    return CellKind(ColumnType("decimal", length=precision, scale=scale, declared=True), decimals(scale))
 
 
 @lru_cache(maxsize=64)
@@ -122,7 +122,7 @@ def _unsigned(values: Sequence[int | None]) -> list[int | None]:
     return [None if value is None else value & _MAX_UINT64 for value in values]
 
 
-def _unsigned_texts(values: Sequence[bytes | None]) -> list[int | None]:
+def unsigned_texts(values: Sequence[bytes | None]) -> list[int | None]:
     integers: list[int | None] = []
     for value in values:
         # int() would take blanks, signs and underscores.
@@ -140,7 +140,7 @@ def _finite(values: Sequence[float | None]) -> Sequence[float | None]:
     return values
 
 
-def _decimals(scale: int) -> Neutral:
+def decimals(scale: int) -> Neutral:
     """Unscaled two's complement, big-endian, to text with *scale* digits after the point."""
     width = scale + 1
 
@@ -178,7 +178,7 @@ def _plain_kinds() -> dict[tuple[str, Primitive], CellKind]:
         ("INT", "int"): CellKind(ColumnType("int"), _within(-(1 << 31), (1 << 31) - 1, "INT")),
         ("BIGINT", "long"): CellKind(ColumnType("bigint", declared=True), _as_they_are),
         ("BIGINT UNSIGNED", "long"): CellKind(ColumnType("bigint", unsigned=True, declared=True), _unsigned),
-        ("BIGINT UNSIGNED", "string"): CellKind(ColumnType("bigint", unsigned=True, declared=True), _unsigned_texts),
+        ("BIGINT UNSIGNED", "string"): CellKind(ColumnType("bigint", unsigned=True, declared=True), unsigned_texts),
         ("INT UNSIGNED", "int"): CellKind(ColumnType("int", unsigned=True), _within(0, _MAX_UINT24, "INT UNSIGNED")),
         ("INT UNSIGNED", "long"): CellKind(ColumnType("int", unsigned=True), _within(0, _MAX_UINT32, "INT UNSIGNED")),
         ("FLOAT", "float"): CellKind(ColumnType("float", declared=True), _finite),

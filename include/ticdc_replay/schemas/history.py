@@ -71,6 +71,7 @@ class SchemaHistory:
         for epoch in self.epochs:
             self._definitions.setdefault(key_of(epoch.name), []).append(epoch)
         self._spelled: dict[tuple[str, str], list[tuple[int, Known | None]]] = {}
+        self._spelled_definitions: dict[tuple[str, str], list[Epoch]] = {}
 
     @classmethod
     def from_definitions(cls, definitions: Iterable[TableDefinition]) -> "SchemaHistory":
@@ -102,6 +103,8 @@ class SchemaHistory:
     def known_at(self, schema: str, table: str, commit_ts: int) -> Known | None:
         """What is known of a table for a row of *commit_ts* (TSO); the same object for the same span. Cheap per row."""
         spans = self._spans_of(schema, table)
+        if spans and spans[-1][0] < commit_ts:  # most rows are later than the last DDL
+            return spans[-1][1]
         at = bisect_left(spans, commit_ts, key=_start)
         return spans[at - 1][1] if at else None
 
@@ -122,11 +125,23 @@ class SchemaHistory:
         known = self.known_at(name.schema, name.table, commit_ts)
         return known.schema if known is not None else None
 
+    def definition_at(self, schema: str, table: str, commit_ts: int) -> TableDefinition | None:
+        """A table's definition for a row of *commit_ts* (TSO), None where it is not known. Cheap per row, as ``known_at``.
+
+        It says more than ``known_at``, and is another object also after changes that leave the form of rows alone.
+        """
+        epochs = self._spelled_definitions.get((schema, table))
+        if epochs is None:
+            epochs = self._definitions.get((schema.casefold(), table.casefold()), [])
+            self._spelled_definitions[schema, table] = epochs
+        at = bisect_left(epochs, commit_ts, key=_after)
+        return epochs[at - 1].definition if at else None
+
     def definitions_at(self, commit_ts: int) -> dict[TableKey, TableDefinition]:
         """The definitions that hold for rows of *commit_ts* (TSO), by folded name: what a DDL of it starts from."""
         found = {}
         for key, epochs in self._definitions.items():
-            at = bisect_left(epochs, commit_ts, key=lambda epoch: epoch.after)
+            at = bisect_left(epochs, commit_ts, key=_after)
             if at and (definition := epochs[at - 1].definition) is not None:
                 found[key] = definition
         return found
@@ -157,6 +172,10 @@ def _known(definition: TableDefinition | None, before: Known | None) -> Known | 
         return known
     same_form = Known(msgspec.structs.replace(known.schema, valid_from=before.schema.valid_from), known.virtual)
     return before if same_form == before else known
+
+
+def _after(epoch: Epoch) -> int:
+    return epoch.after
 
 
 def _start(span: tuple[int, Known | None]) -> int:
