@@ -1,5 +1,6 @@
 """Row events of Canal-JSON: from a document to a ``RowEvent`` (protocols: canal-json, sections 2 and 9)."""
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -38,7 +39,9 @@ class _Route(NamedTuple):
     """A form that was met behind the same first members, ready to read the next row."""
 
     form: RowForm
-    compiled: CompiledForm
+    decode: Callable[[bytes], Any]
+    cells: Callable[[Any], tuple[Any, ...]]
+    filled: Callable[[tuple[Any, ...], tuple[Any, ...]], tuple[Any, ...]]
     operation: Operation
     shape: Shape | None
     """None where it depends on the row which columns are the handle key."""
@@ -71,20 +74,20 @@ class RowReader:
         routes = self._routes.get(document[:end])
         if routes is None or document[-1] != _CLOSING_BRACE:
             return None
-        for form, compiled, operation, shape, columns, start, seed in routes:
+        for form, decode, cells_of, filled, operation, shape, columns, start, seed in routes:
             try:
-                row = compiled.decode(document)
+                row = decode(document)
             except (ValueError, RecursionError):
                 continue  # another form, or bad: ``read`` tells which
-            cells = compiled.cells(row.data[0])
+            cells = cells_of(row.data[0])
             old: tuple[Any, ...] | None = None
             members = columns + 1
             if operation is _UPDATE:
-                old = compiled.cells(row.old[0])
+                old = cells_of(row.old[0])
                 missing = old.count(UNSET)
                 members = columns + columns - missing
                 if missing:
-                    old = compiled.filled(old, cells)
+                    old = filled(old, cells)
             at = document.find(start, end)
             if at < 0 or row.isDdl or (old is not None and document.find(_DATA_AFTER_OLD, at) < 0):
                 return None
@@ -206,7 +209,7 @@ class RowReader:
         if compiled is not None:
             start, seed = _OLD_AND_DATA[operation], _seed(form.schema, form.table, form.type)
             certain = shape if self._shapes.are_certain(form) else None
-            route = _Route(form, compiled, operation, certain, len(form.columns.names), start, seed)
+            route = _Route(form, *compiled, operation, certain, len(form.columns.names), start, seed)
             others = [other for other in self._routes.get(document[:end], []) if other.form != form]
             self._routes[document[:end]] = [route, *others][:_MAX_FORMS_OF_A_ROUTE]
 

@@ -41,7 +41,11 @@ class TextForm:
         return [None if value is None else next(following) for value in values]
 
     def _all_match(self, joined: bytes, count: int) -> bool:
-        forms = joined.translate(_DIGITS).split(b"\n")
+        joined = joined.translate(_DIGITS)
+        first = joined.partition(b"\n")[0]
+        if joined == b"\n".join([first] * count):  # dates and times of one column have one form
+            return self._matches(first) is not None
+        forms = joined.split(b"\n")
         return len(forms) == count and all(map(self._matches, set(forms)))
 
     def _refused(self, value: str | bytes) -> ValueError:

@@ -28,7 +28,7 @@ def integers(low: int, high: int | None) -> Neutral:
     def neutral(values: Sequence[str | None]) -> Sequence[int | None]:
         present = _present(values)
         joined = ",".join(present).encode()
-        if joined.translate(None, b"0123456789-,") or b"-0" in joined:
+        if joined.translate(None, b"0123456789-,") or (b"-" in joined and b"-0" in joined):
             raise ValueError(f"{_first_not(_INTEGER, present)!r} is not an integer")
         return _with_nulls(values, _read(decode, joined, present))
 
@@ -44,7 +44,7 @@ def _reals(annotation: Any) -> Neutral:
         if joined.translate(None, b"0123456789-.,"):
             raise ValueError(f"{_first_not(_REAL, present)!r} is not a number")
         numbers = _read(decode, joined, present)
-        if _NEGATIVE_ZERO.search(joined):  # msgspec reads it as an integer, which has no sign
+        if b"-" in joined and _NEGATIVE_ZERO.search(joined):  # msgspec reads it as an integer, which has no sign
             numbers = [float(text) for text in present]
         return _with_nulls(values, numbers)
 
