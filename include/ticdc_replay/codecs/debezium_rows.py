@@ -1,15 +1,15 @@
 """Rows of Debezium: from the JSON of key and value to an event (protocols: debezium, sections 2 and 4)."""
 
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import xxhash
 from msgspec import UNSET
 
+from ticdc_replay.codecs.avro_schema import SchemaError
 from ticdc_replay.codecs.debezium_compiled import CompiledForm, compile_form
 from ticdc_replay.codecs.debezium_json import Document, MessageError, Source, read_image, wire_value
-from ticdc_replay.codecs.debezium_plans import Plan, fields_of, handle_key_of, plan_of
-from ticdc_replay.codecs.debezium_schema import Field, SchemaError
+from ticdc_replay.codecs.debezium_plans import Plan, fields_of, handle_key_of, plan_of, seed_of
+from ticdc_replay.codecs.debezium_schema import Field
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.events import Image, Operation, RowEvent
@@ -253,7 +253,7 @@ class RowReader:
 
 def fingerprint(payload: bytes, schema: str, table: str, commit_ts: int) -> bytes:
     """A hash of what *payload* says of its row. When it was built is left out: copies differ in that."""
-    return xxhash.xxh3_128_digest(payload[max(payload.find(_OPERATION), 0) :], _seed(schema, table) ^ commit_ts)
+    return xxhash.xxh3_128_digest(payload[max(payload.find(_OPERATION), 0) :], seed_of(schema, table) ^ commit_ts)
 
 
 def _check_key(document: Document, names: tuple[str, ...], plan: Plan, cells: tuple[Any, ...] | None) -> None:
@@ -278,10 +278,3 @@ def _payload(data: bytes) -> bytes | None:
         return None
     at = data.find(_SCHEMA)
     return data[len(_PAYLOAD) : at + 1] if at >= 0 else data[len(_PAYLOAD) : -1]
-
-
-@lru_cache(maxsize=10_000)
-def _seed(schema: str, table: str) -> int:
-    """Ties a fingerprint to the table, as the seed of a hash over the bytes of the payload."""
-    seed: int = xxhash.xxh3_64_intdigest(f"{schema}\0{table}".encode())
-    return seed

@@ -5,6 +5,8 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from ticdc_replay.codecs.avro_schema import SchemaError
+
 ConnectType = Literal["boolean", "int16", "int32", "int64", "float", "double", "string", "bytes"]
 
 BITS = "io.debezium.data.Bits"
@@ -22,10 +24,6 @@ DECIMAL = "org.apache.kafka.connect.data.Decimal"
 """Debezium-Avro only."""
 
 Default = str | int | float | bool | None
-
-
-class SchemaError(ValueError):
-    """A schema block is not one that TiCDC writes."""
 
 
 class Field(NamedTuple):

@@ -4,6 +4,7 @@ from ticdc_replay.codecs.avro import AvroCodec
 from ticdc_replay.codecs.base import Carried, Codec
 from ticdc_replay.codecs.canal import CanalCodec
 from ticdc_replay.codecs.debezium import DebeziumCodec
+from ticdc_replay.codecs.debezium_avro import DebeziumAvroCodec
 from ticdc_replay.codecs.open import OpenCodec
 from ticdc_replay.codecs.simple import SimpleCodec
 from ticdc_replay.config.changefeed import Changefeed
@@ -14,6 +15,7 @@ _CODECS: dict[str, type[Codec]] = {
     "avro": AvroCodec,
     "canal-json": CanalCodec,
     "debezium": DebeziumCodec,
+    "debezium-avro": DebeziumAvroCodec,
     "open-protocol": OpenCodec,
     "simple": SimpleCodec,
     "default": OpenCodec,

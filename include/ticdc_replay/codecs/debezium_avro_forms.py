@@ -1,0 +1,138 @@
+"""What writer schemas of Debezium-Avro say of keys and values, ready to read with, by their ids."""
+
+from collections.abc import Callable
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeVar
+
+from ticdc_replay.codecs.avro_reader import Read, compile_reader
+from ticdc_replay.codecs.avro_schema import Record, SchemaError
+from ticdc_replay.codecs.debezium_avro_schema import WriterSchema, parse_key, parse_value
+from ticdc_replay.codecs.debezium_json import MessageError
+from ticdc_replay.codecs.debezium_plans import Plan, plan_of
+from ticdc_replay.codecs.debezium_schema import Field
+from ticdc_replay.schemas.lookup import SchemaLookup
+
+_MAX_REMEMBERED = 10_000
+_SOURCE = ("db", "table", "commit_ts", "ts_ms")
+_READ = ("before", "after", "source", "op", "ddl")
+_BUILD_TIME = "ts_ms"
+
+_Form = TypeVar("_Form")
+
+
+class KeyForm(NamedTuple):
+    """The schema of a key. ``read`` gives its cells as one group."""
+
+    id: str
+    columns: tuple[Field, ...]
+    read: Read
+
+
+class ValueForm(NamedTuple):
+    """The schema of a value."""
+
+    id: str
+    columns: tuple[Field, ...]
+    is_ddl: bool
+    read: Callable[[bytes, int], tuple[Any, ...]]
+    """Gives before, after, source, op and ddl as one group, None for what there is not; then the position of the time it was
+    built at, and the one after the record."""
+    source: Callable[[tuple[Any, ...]], tuple[Any, ...]]
+    """Takes db, table, commitTs (TSO) and time (ms) out of the source."""
+
+
+class Forms:
+    """The forms of a registry's schemas, and what follows from pairs of them. Remembers ids that are not there, too."""
+
+    def __init__(self, schemas: SchemaLookup, zone: str) -> None:
+        self._text = schemas.writer_schemas.text
+        self._definition_at = schemas.history.definition_at
+        self._zone = zone
+        self._keys: dict[str, KeyForm | MessageError] = {}
+        self._values: dict[str, ValueForm | MessageError] = {}
+        self._plans: dict[tuple[Any, ...], Plan] = {}
+
+    def key(self, schema_id: str) -> KeyForm:
+        """The form of keys with *schema_id*.
+
+        Raises MessageError (``schema_unknown``, ``bad_schema``), and what the registry raises.
+        """
+        form = self._keys.get(schema_id)
+        if form is None:
+            form = self._keys[schema_id] = self._load(schema_id, _key_form)
+        if isinstance(form, MessageError):
+            raise MessageError(form.reason, str(form))
+        return form
+
+    def value(self, schema_id: str) -> ValueForm:
+        """The form of values with *schema_id*; raises as ``key``."""
+        form = self._values.get(schema_id)
+        if form is None:
+            form = self._values[schema_id] = self._load(schema_id, _value_form)
+        if isinstance(form, MessageError):
+            raise MessageError(form.reason, str(form))
+        return form
+
+    def plan(self, value: ValueForm, key: KeyForm | None, about: tuple[str, str, int]) -> Plan:
+        """How rows of *value* are read beside *key*; *about* are schema, table and commitTs. Raises MessageError."""
+        definition = self._definition_at(*about)
+        identity = (value.id, None if key is None else key.id, id(definition))
+        plan = self._plans.get(identity)
+        if plan is None:
+            fields = {field.name: field for field in value.columns}
+            if key is not None:
+                handle_key = tuple(field.name for field in key.columns)
+            else:
+                handle_key = definition.handle_key() if definition is not None else ()
+            if not set(handle_key) <= fields.keys():
+                unknown = ", ".join(sorted(set(handle_key) - fields.keys()))
+                raise MessageError("key_mismatch", f"the key has columns that the value lacks: {unknown}")
+            names = tuple(fields)
+            plan = self._plans[identity] = plan_of(names, fields, handle_key, definition, self._zone)
+        return plan
+
+    def _load(self, schema_id: str, form_of: Callable[[str, str], _Form]) -> _Form | MessageError:
+        if len(self._keys) + len(self._values) >= _MAX_REMEMBERED:
+            for remembered in (self._keys, self._values, self._plans):
+                remembered.clear()
+        text = self._text(schema_id)
+        if text is None:
+            return MessageError("schema_unknown", f"the schema registry has no schema {schema_id}")
+        try:
+            return form_of(schema_id, text)
+        except SchemaError as error:
+            return MessageError("bad_schema", f"schema {schema_id} of the registry: {error}")
+
+
+def _key_form(schema_id: str, text: str) -> KeyForm:
+    schema = parse_key(text)
+    return KeyForm(schema_id, schema.columns, compile_reader(schema.record, [range(len(schema.record.fields))]))
+
+
+def _value_form(schema_id: str, text: str) -> ValueForm:
+    schema = parse_value(text)
+    places = {field.name: at for at, field in enumerate(schema.record.fields)}
+    first = places.get(_BUILD_TIME, len(places))
+    read = compile_reader(schema.record, [[places.get(name) for name in _READ]], first)
+    source = schema.record.fields[places["source"]].type if "source" in places else None
+    if not isinstance(source, Record):
+        raise SchemaError("no record called source")
+    names = [field.name for field in source.fields]
+    if not set(_SOURCE) <= set(names):
+        raise SchemaError(f"source lacks {', '.join(sorted(set(_SOURCE) - set(names)))}")
+    if "ddl" not in places and "op" not in places:
+        raise SchemaError("neither op nor ddl")
+    _check_images(schema, places)
+    return ValueForm(
+        schema_id, schema.columns, "ddl" in places, read, itemgetter(*(names.index(name) for name in _SOURCE))
+    )
+
+
+def _check_images(schema: WriterSchema, places: dict[str, int]) -> None:
+    """Both images are one record, each or NULL."""
+    images = [schema.record.fields[places[name]] for name in ("before", "after") if name in places]
+    if images and (len(images) != 2 or images[0].type is not images[1].type or not isinstance(images[0].type, Record)):
+        raise SchemaError("before and after are not of one record")
+    names = [field.name for field in schema.columns]
+    if len(set(names)) != len(names):
+        raise SchemaError("two columns of one name")
