@@ -8,9 +8,6 @@ import pytest
 from tests.capture_differences import read
 from tests.capture_sets import COMMITTED, CaptureSets, Committed
 
-WAITING = "debezium-avro"
-"""Variants of a protocol that can't be read yet."""
-
 _more = os.environ.get("TICDC_REPLAY_CAPTURES")
 MORE_CAPTURES = [
     path.parent
@@ -21,7 +18,7 @@ MORE_CAPTURES = [
 ]
 
 
-@pytest.mark.parametrize("capture", [one for one in COMMITTED if WAITING not in one.variant], ids=str)
+@pytest.mark.parametrize("capture", COMMITTED, ids=str)
 def test_every_event_of_a_capture_is_the_expected_one(captures: CaptureSets, capture: Committed) -> None:
     assert read(captures.of(capture)).problems == []
 
