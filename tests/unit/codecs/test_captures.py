@@ -12,9 +12,7 @@ _more = os.environ.get("TICDC_REPLAY_CAPTURES")
 MORE_CAPTURES = [
     path.parent
     for path in sorted(Path(_more).glob("*/*/*/meta.json") if _more else ())
-    if not path.parent.name.startswith(
-        ("workload", WAITING)
-    )  # the former come with the table at the end, not with events
+    if not path.parent.name.startswith("workload")  # they come with the table at the end, not with events
 ]
 
 
