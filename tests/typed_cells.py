@@ -5,7 +5,7 @@ import datetime
 import json
 import struct
 from collections import defaultdict
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from ticdc_replay.domain.events import RowEvent
 from ticdc_replay.schemas.lookup import SchemaLookup
 from ticdc_replay.schemas.resolve import ResolvedSchema, SchemaResolver
 
-Value = Hashable
+Value = object
 
 
 class Cell(NamedTuple):
@@ -106,7 +106,8 @@ def _value(cell: Any, wanted: Json) -> Value:
     if base in ("float", "double"):
         return struct.pack("<f" if base == "float" else "<d", cell)
     if base == "timestamp":
-        return cell.astimezone(datetime.UTC)
+        moment: datetime.datetime = cell.astimezone(datetime.UTC)
+        return moment
     value: Value = cell
     return value
 
