@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -22,6 +23,7 @@ settings.load_profile("ticdc-replay")
 
 if TYPE_CHECKING:  # imported where they are used, so that a run of unit tests alone starts fast
     from mypy_boto3_s3 import S3Client
+    from pyspark.sql import SparkSession
 
     from demo.embedded_stack.kafka import Kafka
     from demo.embedded_stack.postgres import Postgres
@@ -175,3 +177,25 @@ def captures(tmp_path_factory: pytest.TempPathFactory) -> CaptureSets:
 def open_captures(captures: CaptureSets) -> Path:
     """The folder with the Open Protocol captures and ``expected``."""
     return captures("open")
+
+
+@pytest.fixture(scope="session")
+def spark(java_home: Path) -> Iterator[SparkSession]:
+    """A local Spark with two cores, where a failed task is tried twice."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    # Python workers import the library and the tests' helpers from where this process does.
+    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    from pyspark.sql import SparkSession as Session
+
+    session = (
+        Session.builder.master("local[2,2]")
+        .appName("tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.log.level", "ERROR")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .getOrCreate()
+    )
+    yield session
+    session.stop()

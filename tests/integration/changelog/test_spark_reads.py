@@ -1,28 +1,27 @@
 """Spark reads every type of the changelog as what it is."""
 
+from __future__ import annotations
+
 import datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.every_type import write_one_row
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 pytestmark = pytest.mark.spark
 
 
-def test_spark_reads_every_type_as_what_it_is(tmp_path: Path, java_home: Path) -> None:
-    from pyspark.sql import SparkSession
-
+def test_spark_reads_every_type_as_what_it_is(tmp_path: Path, spark: SparkSession) -> None:
     file = write_one_row(tmp_path)
-    spark = (
-        SparkSession.builder.master("local[1]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .getOrCreate()
-    )
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    assert zone is not None
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
     try:
         frame = spark.read.parquet(str(file))
         found = {field.name: field.dataType.simpleString() for field in frame.schema["after"].dataType}
@@ -31,7 +30,7 @@ def test_spark_reads_every_type_as_what_it_is(tmp_path: Path, java_home: Path) -
             "after.time", "after.date", "_exact['after.date']", "_absent", "before", "after.text", "_key", "after.bit",
         ).first()  # fmt: skip
     finally:
-        spark.stop()
+        spark.conf.set("spark.sql.session.timeZone", zone)
     assert found == {
         "tiny": "tinyint", "u tiny": "smallint", "u int": "bigint", "u big": "decimal(20,0)", "float": "float",
         "double": "double", "u dec": "decimal(38,10)", "dec65": "string", "bit": "decimal(20,0)", "year": "smallint",
