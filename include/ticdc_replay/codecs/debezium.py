@@ -12,12 +12,12 @@ from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.large_messages.compression import CompressionError, DecompressedTooLargeError, decompress
 from ticdc_replay.schemas.lookup import SchemaLookup
 
-_ESCAPE = rb"|\\"
+_ESCAPED_LETTER = rb"|\\u00[4-7]"
 """TiCDC escapes no letter, but a member that is written so is the same for JSON."""
-_MAY_BE_DDL = re.compile(rb'"databaseName"' + _ESCAPE)
-_MAY_BE_DDL_VALUE = re.compile(rb'"ddl"\s*:' + _ESCAPE)
-_MAY_BE_WATERMARK = re.compile(rb'"payload"\s*:\s*\{\s*\}' + _ESCAPE)
-_MAY_BE_WATERMARK_VALUE = re.compile(rb'"op"\s*:\s*"m"' + _ESCAPE)
+_MAY_BE_DDL = re.compile(rb'"databaseName"' + _ESCAPED_LETTER)
+_MAY_BE_DDL_VALUE = re.compile(rb'"ddl"\s*:' + _ESCAPED_LETTER)
+_MAY_BE_WATERMARK = re.compile(rb'"payload"\s*:\s*\{\s*\}' + _ESCAPED_LETTER)
+_MAY_BE_WATERMARK_VALUE = re.compile(rb'"op"\s*:\s*"m"' + _ESCAPED_LETTER)
 
 
 class DebeziumCodec(Codec):

@@ -10,7 +10,7 @@ import msgspec
 
 from ticdc_replay.codecs import avro_schema
 from ticdc_replay.codecs.avro_schema import Primitive, Record, SchemaError
-from ticdc_replay.codecs.debezium_schema import BITS, ConnectType, Field, bits
+from ticdc_replay.codecs.debezium_schema import BITS, DECIMAL, ConnectType, Field, bits
 
 _CONNECT: dict[str, ConnectType] = {
     "boolean": "boolean",
@@ -129,6 +129,7 @@ def _column(document: dict[str, Any]) -> Field:
     if semantic == BITS:
         length = bits(parameters.get("length"))
     elif shape.get("logicalType") == "decimal":
+        semantic = semantic or DECIMAL
         length, scale = shape.get("precision"), shape.get("scale", 0)
         if type(length) is not int or type(scale) is not int or not 0 <= scale <= length <= 65:
             raise SchemaError(f"field {document['name']!r:.80}: {length!r:.20} and {scale!r:.20} are no decimal's")

@@ -51,7 +51,8 @@ class RowReader:
         self._definition_at = history.definition_at
         self._routes: dict[bytes, list[_Known]] = {}
         self._plans: dict[tuple[Any, ...], Plan] = {}
-        self._met: set[tuple[Any, ...]] = set()
+        self._forms: dict[tuple[Any, ...], _Known | None] = {}
+        """Forms that were met: None where it was once, or where msgspec can't read it."""
 
     def read_known(self, key: bytes | None, value: bytes) -> RowEvent | None:
         """The row in *value*, where rows of its form were read before; None for any other message.
@@ -215,7 +216,7 @@ class RowReader:
         plan = self._plans.get(identity)
         if plan is None:
             if len(self._plans) >= _MAX_FORMS:
-                for remembered in (self._plans, self._met, self._routes):
+                for remembered in (self._plans, self._forms, self._routes):
                     remembered.clear()
             try:
                 plan = self._plans[identity] = plan_of(names, fields, handle_key, definition, self._zone)
@@ -240,15 +241,19 @@ class RowReader:
         suffix = value[11 + len(payload) :]
         key_suffix = None if key is None or key_payload is None else key[11 + len(key_payload) :]
         identity = (route, xxhash.xxh3_128_digest(suffix), key_suffix, id(plan))
-        if identity not in self._met:
-            self._met.add(identity)
+        if identity not in self._forms:
+            self._forms[identity] = None
             return
-        form = compile_form(names, plan.cells, plan.key)
-        if form is None:
-            return
-        known = self._routes.setdefault(route, [])
-        known.insert(0, _Known(suffix, key_suffix, plan, form, definition))
-        del known[_FORMS_PER_ROUTE:]
+        known = self._forms[identity]
+        if known is None:
+            form = compile_form(names, plan.cells, plan.key)
+            if form is None:
+                return
+            known = self._forms[identity] = _Known(suffix, key_suffix, plan, form, definition)
+        forms = self._routes.setdefault(route, [])
+        if known not in forms:
+            forms.insert(0, known)
+            del forms[_FORMS_PER_ROUTE:]
 
 
 def fingerprint(payload: bytes, schema: str, table: str, commit_ts: int) -> bytes:
