@@ -106,6 +106,7 @@ def decimal_cells(values: Sequence[Any], column_type: ColumnType) -> Converted:
         number = decimal.Decimal(value)
         if abs(number) >= limit or number.remainder_near(step, context) != 0:
             raise DoesNotFit(value.encode())
-        return str(value)
+        # Arrow reads only exponents that are near the scale, not those of 0E40.
+        return format(number.quantize(step, context=context), "f")
 
     return sift(values, judge, build)

@@ -232,3 +232,9 @@ def test_timestamps_with_z_are_utc_beside_those_in_the_changefeeds_zone():
     assert converted.array.to_pylist() == [midnight, midnight, None, None]
     assert converted.exact == {3: b"0000-00-00 00:00:00Z"}
     assert converted.bad == {}
+
+
+@pytest.mark.parametrize("text", ["0E40", "-0.0e99", "0E-99", "00E5"])
+def test_a_zero_may_have_any_exponent(text):
+    converted = typed_array([text], declared("decimal", length=9, scale=3), ZONE)
+    assert (converted.array.to_pylist(), converted.exact, converted.bad) == ([Decimal("0.000")], {}, {})
