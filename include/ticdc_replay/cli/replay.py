@@ -108,7 +108,7 @@ def _show_pinned(context: ReplayContext, pinned: PinnedManifest) -> None:
     for topic in manifest.topics:
         for partition in topic.partitions:
             part = partition.range
-            resolved = "not live" if partition.resolved_ts is None else str(partition.resolved_ts)
+            resolved = "none" if partition.resolved_ts is None else str(partition.resolved_ts)
             cells = (part.partition, part.start, part.end, part.length, resolved)
             table.add_row(topic.topic, *[str(cell) for cell in cells])
     console = Console(soft_wrap=True, highlight=False)  # what is to be copied stays in one piece

@@ -114,6 +114,11 @@ class WindowSection(Section):
 
     pre_roll_seconds: int = Field(60, ge=0, description="Read this much before the window's start")
     clock_skew_seconds: int = Field(30, ge=0, description="Clocks of TiDB, TiCDC and brokers differ by at most this")
+    lag_seconds: int = Field(
+        600,
+        ge=0,
+        description="Where the protocol has no resolved-ts: rows of a window are taken to be in Kafka this long after its end",
+    )
     poll_seconds: int = Field(10, ge=6, description="How often the watermark is looked for")
     timeout_minutes: int = Field(240, ge=1, description="How long the watermark is waited for")
     claim_check_margin_hours: int = Field(24, ge=1, description="How long an object may be older than the window")

@@ -8,11 +8,13 @@ from ticdc_replay.captures import Capture
 from ticdc_replay.codecs.base import Codec
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.events import BootstrapEvent, DdlEvent
 from ticdc_replay.domain.messages import OffsetRange, RawMessage
 from ticdc_replay.kafka.reader import read_range
 from ticdc_replay.kafka.settings import KafkaSettings
+from ticdc_replay.registry import UsedSchemas, open_registry
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.schemas.lookup import FixedWriterSchemas, SchemaLookup
 
@@ -24,12 +26,15 @@ class FoundSchemas(msgspec.Struct, frozen=True):
     definitions: tuple[TableDefinition, ...]
 
 
-def find_schemas(part: OffsetRange, changefeed: Changefeed, settings: KafkaSettings, max_bytes: int) -> FoundSchemas:
+def find_schemas(
+    part: OffsetRange, changefeed: Changefeed, settings: KafkaSettings, max_bytes: int, registry: Connection | None
+) -> FoundSchemas:
     """What *part* says of tables. Rows are not decoded.
 
     *max_bytes* caps a decompressed event. What can't be decoded is left to the decode itself, which quarantines it.
     """
-    codec = codec_for(changefeed, max_bytes)
+    lookup = SchemaLookup(writer_schemas=UsedSchemas(open_registry(registry)))
+    codec = codec_for(changefeed, max_bytes, lookup)
     return schemas_in((message for messages in read_range(settings, part) for message in messages), codec)
 
 

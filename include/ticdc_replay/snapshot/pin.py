@@ -42,10 +42,11 @@ from ticdc_replay.snapshot.watermark import (
     THREADS,
     PartitionWatermark,
     Watermark,
-    WatermarkStatus,
     first_watermark,
+    partition_in_time,
     partition_watermark,
     retire,
+    status_of,
 )
 from ticdc_replay.state.records import WindowManifest
 from ticdc_replay.state.store import StateStore
@@ -62,19 +63,28 @@ class PinnedManifest(msgspec.Struct, frozen=True):
 
 
 class _End(msgspec.Struct, frozen=True):
-    """Where a window ends in a partition: at a resolved-ts, or why not."""
+    """Where a window ends in a partition: at a resolved-ts, or why not.
+
+    *stop* is the offset behind it: behind the resolved-ts, else where the window is over by time, or all that there is.
+    """
 
     watermark: Watermark | None
     state: PartitionWatermark
+    stop: int
 
 
 class _Look(msgspec.Struct, frozen=True):
-    """What was looked up of every partition. Bounds were asked for last, so what a record look-up found may be gone by then."""
+    """What was looked up of every partition. Bounds were asked for last, so what a record look-up found may be gone by then.
 
+    *asked_ms* is the time of the clock before the first question.
+    """
+
+    asked_ms: float
     topics: list[Topic]
     since: Mapping[Partition, Record | None]
     needed: Mapping[Partition, Record | None]
     complete: Mapping[Partition, Record | None]
+    over: Mapping[Partition, Record | None]
     bounds: Mapping[Partition, Bounds]
 
 
@@ -158,11 +168,12 @@ def _check_reusable(request: PinRequest, manifest: Manifest) -> None:
 
 
 def _look_up(request: PinRequest, kafka: KafkaSettings, offsets: Offsets) -> _Look:
+    asked_ms = time.time() * 1000
     topics = find_topics(request, offsets, kafka)
     partitions = [partition for topic in topics for partition in topic.partitions]
-    times = (request.read_from_ms, request.needed_from_ms, request.complete_from_ms)
-    since, needed, complete = (offsets.at_or_after(dict.fromkeys(partitions, ms)) for ms in times)
-    return _Look(topics, since, needed, complete, offsets.bounds(partitions))
+    times = (request.read_from_ms, request.needed_from_ms, request.complete_from_ms, request.over_ms)
+    since, needed, complete, over = (offsets.at_or_after(dict.fromkeys(partitions, ms)) for ms in times)
+    return _Look(asked_ms, topics, since, needed, complete, over, offsets.bounds(partitions))
 
 
 def _check_no_new_topic(request: PinRequest, kafka: KafkaSettings, offsets: Offsets, look: _Look) -> None:
@@ -180,22 +191,27 @@ def _find_ends(request: PinRequest, kafka: KafkaSettings, offsets: Offsets, look
     def find(partition: Partition) -> _End:
         bounds = look.bounds[partition]
         complete, since = look.complete[partition], look.since[partition]
+        if request.ends_by_time:
+            over = look.over[partition]
+            state = partition_in_time(request, partition, since, look.asked_ms)
+            return _End(None, state, bounds.high if over is None else over.offset)
         found = None
         if complete is not None:
             found = first_watermark(request, kafka, partition, max(complete.offset, bounds.low), bounds.high)
         if found is None:
             status = partition_watermark(request, kafka, partition, since, bounds)
             if status.state != "reached" or since is None:
-                return _End(None, status)
+                return _End(None, status, bounds.high)
             # Recorded before it can have been: clocks differ by more than was allowed, which the margin will show.
             found = first_watermark(request, kafka, partition, max(since.offset, bounds.low), bounds.high)
-        return _End(found, PartitionWatermark(partition, "reached", found.resolved_ts if found else None))
+        reached = PartitionWatermark(partition, "reached", found.resolved_ts if found else None)
+        return _End(found, reached, found.offset + 1 if found else bounds.high)
 
     with ThreadPoolExecutor(THREADS, thread_name_prefix="pin") as pool:
         ends = dict(zip(look.bounds, pool.map(find, look.bounds), strict=True))
     states = retire(request, kafka, offsets, [end.state for end in ends.values()])
-    ends = {state.partition: _End(ends[state.partition].watermark, state) for state in states}
-    status = WatermarkStatus(request.resolved_ts, tuple(states))
+    ends = {state.partition: msgspec.structs.replace(ends[state.partition], state=state) for state in states}
+    status = status_of(request, states)
     if not status.reached:
         raise WatermarkNotReachedError(
             f"window {request.window} is not complete in Kafka {kafka.where} yet: {status}. Is the changefeed running? A "
@@ -212,19 +228,18 @@ def _pin_topics(
 
     def pin(partition: Partition) -> tuple[PartitionPin, Head]:
         end, bounds, since = ends[partition], look.bounds[partition], look.since[partition]
-        stop = bounds.high if end.watermark is None else end.watermark.offset + 1
         if end.state.state == "unused" or since is None:
             empty = OffsetRange(partition.topic, partition.number, bounds.high, bounds.high)
             return PartitionPin(empty, live=False, resolved_ts=None, start_margin_ms=None), Head()
         first = max(since.offset, bounds.low)
-        messages = OffsetRange(partition.topic, partition.number, first, min(stop, first + HEAD_MESSAGES))
+        messages = OffsetRange(partition.topic, partition.number, first, min(end.stop, first + HEAD_MESSAGES))
         head = read_head(request, kafka, messages)
         known = state.stretches_before(
             request.pipeline, topic_ids[partition.topic], partition.number, first, request.window.from_ts
         )
-        start = skip_known(known, first, stop, request.window.from_ts)
+        start = skip_known(known, first, end.stop, request.window.from_ts)
         pinned = PartitionPin(
-            OffsetRange(partition.topic, partition.number, start, stop),
+            OffsetRange(partition.topic, partition.number, start, end.stop),
             live=end.watermark is not None or end.state.state == "retired",
             resolved_ts=end.watermark.resolved_ts if end.watermark else None,
             start_margin_ms=head.margin_ms,
@@ -250,7 +265,12 @@ def _doubts(
             f"required-acks is {request.changefeed.required_acks}, not all (-1): brokers may have lost messages that TiCDC "
             "counts as sent"
         )
-    live = {partition: heads[partition] for partition, end in ends.items() if end.watermark is not None}
+    if request.ends_by_time:
+        doubts.append(
+            f"protocol={request.changefeed.protocol} sends no resolved-ts with these options: the window was taken as complete "
+            f"{request.lag_ms // 1000} s after its end (window.lag_seconds), and rows that TiCDC sent later are missing"
+        )
+    live = {partition: heads[partition] for partition, end in ends.items() if end.state.state == "reached"}
     beginning = beginning_doubt(request, live, look.needed, look.bounds)
     if beginning is not None:
         doubts.append(beginning)

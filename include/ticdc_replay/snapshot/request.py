@@ -4,11 +4,15 @@ from typing import Literal
 
 import msgspec
 
+from ticdc_replay.codecs.base import Codec
+from ticdc_replay.codecs.registry import carried_by, codec_for
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.window import Window
 from ticdc_replay.kafka.offsets import Partition
+from ticdc_replay.registry import UsedSchemas
 from ticdc_replay.schemas.history import SchemaHistory
+from ticdc_replay.schemas.lookup import FixedWriterSchemas, SchemaLookup, WriterSchemas
 
 
 class PinRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +33,8 @@ class PinRequest(msgspec.Struct, frozen=True, kw_only=True):
     """How much is read before the window's start, to measure clocks by."""
     clock_skew_ms: int
     """Clocks of TiDB, TiCDC and the brokers differ by at most this."""
+    lag_ms: int
+    """How long after a window's end its rows are waited for where TiCDC sends no resolved-ts."""
     claim_check_margin_ms: int
     """How long an object may be older than the window that refers to it."""
     list_store: bool
@@ -36,6 +42,8 @@ class PinRequest(msgspec.Struct, frozen=True, kw_only=True):
     decompressed_max_bytes: int
     schemas: SchemaHistory
     """The table schemas that are known before the range is read."""
+    writer_schemas: WriterSchemas = FixedWriterSchemas()
+    """The schema registry."""
 
     @property
     def resolved_ts(self) -> int:
@@ -56,6 +64,21 @@ class PinRequest(msgspec.Struct, frozen=True, kw_only=True):
     def complete_from_ms(self) -> int:
         """No resolved-ts at or after the window's end has a record time before this."""
         return max(0, tso.physical_ms(self.resolved_ts) - self.clock_skew_ms)
+
+    @property
+    def ends_by_time(self) -> bool:
+        """Whether TiCDC sends no resolved-ts, so that only time tells where the window ends: it can't be proven."""
+        return not carried_by(self.changefeed).watermarks
+
+    @property
+    def over_ms(self) -> int:
+        """Record time, and time of the clock, at which a window that ends by time is over."""
+        return tso.physical_ms(self.resolved_ts) + self.clock_skew_ms + self.lag_ms
+
+    def codec(self) -> Codec:
+        """A new codec for the changefeed's messages, which knows what the request does of schemas."""
+        lookup = SchemaLookup(self.schemas, UsedSchemas(self.writer_schemas))
+        return codec_for(self.changefeed, self.decompressed_max_bytes, lookup)
 
     def is_surplus(self, partition: Partition) -> bool:
         """Whether the sink-uri's partition-num says that TiCDC never writes to *partition*."""

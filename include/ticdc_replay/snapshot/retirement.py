@@ -8,7 +8,7 @@ delivery semantics, sections 2 and 6).
 from collections.abc import Iterator
 
 from ticdc_replay.codecs.base import Codec
-from ticdc_replay.codecs.registry import carried_by, codec_for
+from ticdc_replay.codecs.registry import carried_by
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.tables import TableName
@@ -31,7 +31,7 @@ def retired_by_ddl(request: PinRequest, kafka: KafkaSettings, offsets: Offsets, 
     """
     if carried_by(request.changefeed).ddl == "nowhere":
         return False
-    codec = codec_for(request.changefeed, request.decompressed_max_bytes)
+    codec = request.codec()
     partition = min(offsets.topics([topic])[topic].partitions)
     held = offsets.bounds([partition])[partition]
     end, size = held.high, _TAIL

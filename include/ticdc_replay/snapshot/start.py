@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.errors import ExpiredRangeError
 from ticdc_replay.domain.events import DdlEvent, RowEvent, WatermarkEvent
@@ -83,7 +82,7 @@ def _holds_older(needed: Record | None, bounds: Bounds) -> bool:
 
 def read_head(request: PinRequest, kafka: KafkaSettings, part: OffsetRange) -> Head:
     """What the first messages of *part* show."""
-    codec = codec_for(request.changefeed, request.decompressed_max_bytes)
+    codec = request.codec()
     head = Head()
     size = 0
     for messages in read_range(kafka, part):

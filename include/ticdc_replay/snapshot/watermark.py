@@ -3,6 +3,9 @@
 A resolved-ts W says that every row with commitTs ≤ W was sent to the partition before it (protocols: delivery semantics,
 section 1). TiCDC sends one about every second to every partition it uses, so the tail of a partition tells how far it is. After
 a restart it may step back for a while; then the tail says less than has been proven before, never more.
+
+Where TiCDC sends none (Debezium without the extension, Avro), a window is over once time has passed that its rows were
+sent by, and nothing proves that they were.
 """
 
 import time
@@ -13,7 +16,6 @@ from typing import Literal
 import msgspec
 
 from ticdc_replay.codecs.base import Codec
-from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.events import WatermarkEvent
 from ticdc_replay.domain.messages import OffsetRange
@@ -35,7 +37,8 @@ _NEW_MS = 60_000
 class PartitionWatermark(msgspec.Struct, frozen=True):
     """How far one partition has come.
 
-    ``reached``: it carried a resolved-ts at or after the window's end. ``lagging``: not yet. ``silent``: it holds messages
+    ``reached``: it carried a resolved-ts at or after the window's end, or the window is over by time where TiCDC sends none.
+    ``lagging``: not yet. ``silent``: it holds messages
     since the window's start, but no resolved-ts among them. ``retired``: of a topic that TiCDC stopped to write to, as a DDL or
     the pipeline says; what it holds is all there is. ``unused``: TiCDC does not write to it, because partition-num
     says so and nothing came since the window's start, or because it never held a message. ``resolved_ts`` is the last one
@@ -48,10 +51,14 @@ class PartitionWatermark(msgspec.Struct, frozen=True):
 
 
 class WatermarkStatus(msgspec.Struct, frozen=True):
-    """How far the changefeed has come, as its topics show it. ``to_ts`` is the resolved-ts that completes the window (TSO)."""
+    """How far the changefeed has come, as its topics show it. ``to_ts`` is the resolved-ts that completes the window (TSO).
+
+    ``over_ms`` is when (ms since the epoch) the window is over where TiCDC sends no resolved-ts; else None.
+    """
 
     to_ts: int
     partitions: tuple[PartitionWatermark, ...]
+    over_ms: int | None = None
 
     @property
     def reached(self) -> bool:
@@ -74,6 +81,9 @@ class WatermarkStatus(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         by_state = {state: sum(each.state == state for each in self.partitions) for state in _STATES}
         counts = ", ".join(f"{number} {state}" for state, number in by_state.items() if number)
+        if self.over_ms is not None:
+            over = tso.to_datetime(tso.from_ms(self.over_ms)).isoformat(" ", "seconds")
+            return f"no resolved-ts is sent: rows are waited for until {over}; partitions: {counts or 'none'}"
         text = f"resolved-ts to reach: {tso.describe(self.to_ts)}; partitions: {counts or 'none'}"
         for each in self.lagging[:_SHOWN]:
             seen = (
@@ -109,7 +119,13 @@ def watermark_status(request: PinRequest, kafka: KafkaSettings) -> WatermarkStat
         # Only now: what the default topic's resolved-ts speaks of was sent before it, so its topics exist by now.
         others = [topic for topic in find_topics(request, offsets, kafka) if topic.name != default.name]
         partitions += _examine(request, kafka, offsets, others)
-        return WatermarkStatus(request.resolved_ts, tuple(retire(request, kafka, offsets, partitions)))
+        return status_of(request, retire(request, kafka, offsets, partitions))
+
+
+def status_of(request: PinRequest, partitions: Iterable[PartitionWatermark]) -> WatermarkStatus:
+    """What *partitions*, all that there are, say together."""
+    over_ms = request.over_ms if request.ends_by_time else None
+    return WatermarkStatus(request.resolved_ts, tuple(partitions), over_ms)
 
 
 def _examine(
@@ -148,12 +164,14 @@ def partition_watermark(
     request: PinRequest, kafka: KafkaSettings, partition: Partition, since: Record | None, bounds: Bounds
 ) -> PartitionWatermark:
     """How far *partition* has come. *since* is its first record since the window's start."""
+    if request.ends_by_time:
+        return partition_in_time(request, partition, since, time.time() * 1000)
     declared = request.retired_topics.get(partition.topic) is not None
     if since is None:
         never_written = bounds.high == 0 and not request.is_used(partition)
         unused = never_written or request.is_surplus(partition)
         return PartitionWatermark(partition, "unused" if unused else "retired" if declared else "lagging", None)
-    codec = codec_for(request.changefeed, request.decompressed_max_bytes)
+    codec = request.codec()
     last = _last_watermark(codec, kafka, partition, max(since.offset, bounds.low), bounds.high)
     if last is not None and last >= request.resolved_ts:
         return PartitionWatermark(partition, "reached", last)
@@ -162,6 +180,15 @@ def partition_watermark(
     if last is None and not _is_new(request, partition, since):
         return PartitionWatermark(partition, "silent", None)
     return PartitionWatermark(partition, "lagging", last)
+
+
+def partition_in_time(
+    request: PinRequest, partition: Partition, since: Record | None, now_ms: float
+) -> PartitionWatermark:
+    """How far *partition* is at *now_ms* where TiCDC sends no resolved-ts."""
+    if since is None and request.is_surplus(partition):
+        return PartitionWatermark(partition, "unused", None)
+    return PartitionWatermark(partition, "reached" if now_ms >= request.over_ms else "lagging", None)
 
 
 def _is_new(request: PinRequest, partition: Partition, first: Record) -> bool:
@@ -173,7 +200,7 @@ def first_watermark(
     request: PinRequest, kafka: KafkaSettings, partition: Partition, start: int, end: int
 ) -> Watermark | None:
     """The first resolved-ts at or after the window's end, among the offsets ``[start, end)``."""
-    codec = codec_for(request.changefeed, request.decompressed_max_bytes)
+    codec = request.codec()
     for found in _watermarks(codec, kafka, OffsetRange(partition.topic, partition.number, start, end)):
         if found.resolved_ts >= request.resolved_ts:
             return found

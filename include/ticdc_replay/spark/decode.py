@@ -71,7 +71,11 @@ def _decode(
     settings = KafkaSettings.from_connection(connections[job.kafka_connection], job.changefeed.max_message_bytes)
     verify_topics(manifest, settings)
     find = partial(
-        find_schemas, changefeed=job.changefeed, settings=settings, max_bytes=job.limits.decompressed_max_bytes
+        find_schemas,
+        changefeed=job.changefeed,
+        settings=settings,
+        max_bytes=job.limits.decompressed_max_bytes,
+        registry=connections.get(job.schema_registry_connection),
     )
     per_split = messages_per_split(ranges, job, connections)
     read_for_schemas = schema_ranges(manifest.live_ranges(), carried_by(job.changefeed))

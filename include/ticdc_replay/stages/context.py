@@ -8,6 +8,8 @@ from ticdc_replay.config.pipeline import Pipeline
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.kafka.settings import KafkaSettings
+from ticdc_replay.registry import open_registry
+from ticdc_replay.schemas.lookup import WriterSchemas
 from ticdc_replay.state import StateStore, open_state
 from ticdc_replay.storage import ObjectStore, open_store
 
@@ -52,6 +54,11 @@ class ReplayContext:
         if self.changefeed.claim_check_uri is None:
             return None
         return open_store(self.changefeed.claim_check_uri, self.connections.get(self.pipeline.connections.claim_check))
+
+    @cached_property
+    def writer_schemas(self) -> WriterSchemas:
+        """The schema registry; one without any schema where the pipeline names none."""
+        return open_registry(self.connections.get(self.pipeline.connections.schema_registry))
 
     @cached_property
     def kafka(self) -> KafkaSettings:

@@ -8,6 +8,7 @@ each stretch of a topic once, and what it finds is pinned with the window.
 import logging
 from collections.abc import Iterable
 
+from ticdc_replay.codecs.registry import carried_by
 from ticdc_replay.decode.schema_pass import find_schemas
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.definition import TableDefinition
@@ -33,11 +34,12 @@ def known_schemas(context: ReplayContext, window: Window) -> SchemaHistory:
     """The table definitions that rows of *window* start from.
 
     Reads Kafka as far back as ``window.schema_look_back_hours`` says, once per stretch, in the first partition of each topic:
-    every DDL is sent to that one at least (delivery semantics, section 6). Raises what reading a range raises.
+    every DDL is sent to that one at least (delivery semantics, section 6), if any is sent. Raises what reading a range raises.
     """
-    with Offsets(context.kafka) as offsets:
-        topics = find_topics(pin_request(context, window, SchemaHistory()), offsets, context.kafka)
-        _look_back(context, offsets, topics, window)
+    request = pin_request(context, window, SchemaHistory())
+    if carried_by(context.changefeed).ddl != "nowhere":
+        with Offsets(context.kafka) as offsets:
+            _look_back(context, offsets, find_topics(request, offsets, context.kafka), window)
     name = context.pipeline.name
     recorded = [record.epoch for record in context.state.schemas(name) if record.epoch.after < window.from_ts]
     history = _declared(context).with_epochs(recorded).since(window.from_ts)
@@ -112,7 +114,13 @@ def _look_back(context: ReplayContext, offsets: Offsets, topics: Iterable[Topic]
             continue
         log.info("looking for DDL in %s, offsets %d to %d", partition, start, wanted.end - 1)
         part = OffsetRange(topic.name, partition.number, start, wanted.end)
-        schemas = find_schemas(part, context.changefeed, context.kafka, context.pipeline.limits.decompressed_max_bytes)
+        schemas = find_schemas(
+            part,
+            context.changefeed,
+            context.kafka,
+            context.pipeline.limits.decompressed_max_bytes,
+            context.connections.get(context.pipeline.connections.schema_registry),
+        )
         found.setdefault(known is not None, []).extend(schemas.ddl)
         record_versions(context, schemas.definitions)
         first = wanted.start if known is None else known.start

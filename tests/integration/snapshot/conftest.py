@@ -69,6 +69,7 @@ def request_for() -> Callable[..., PinRequest]:
             start_ts=None,
             pre_roll_ms=10_000,
             clock_skew_ms=5_000,
+            lag_ms=30_000,
             claim_check_margin_ms=3_600_000,
             list_store=True,
             unproven="stop",

@@ -83,6 +83,7 @@ def inventory(objects: ObjectStore, artifacts: ObjectStore, changefeed: Changefe
         start_ts=None,
         pre_roll_ms=0,
         clock_skew_ms=0,
+        lag_ms=0,
         claim_check_margin_ms=0,
         list_store=True,
         unproven="stop",

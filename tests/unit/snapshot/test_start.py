@@ -62,6 +62,7 @@ def request(start_ts: int | None = None) -> PinRequest:
         start_ts=start_ts,
         pre_roll_ms=0,
         clock_skew_ms=0,
+        lag_ms=0,
         claim_check_margin_ms=0,
         list_store=False,
         unproven="stop",
