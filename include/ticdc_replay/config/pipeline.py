@@ -41,6 +41,10 @@ class ChangefeedSection(Section):
     target_ts: Tso | None = Field(
         None, description="The changefeed's --target-ts (TSO): nothing that committed later was sent"
     )
+    sends_resolved_ts: bool = Field(
+        True,
+        description="false for Debezium with the TiDB extension from TiCDC v8.x, which sends no resolved-ts",
+    )
     schema_registry: str | None = Field(
         None, description="The changefeed's --schema-registry; the address that is used stands in the connection"
     )

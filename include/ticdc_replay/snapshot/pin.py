@@ -267,10 +267,14 @@ def _doubts(
         )
     if request.ends_by_time:
         doubts.append(
-            f"protocol={request.changefeed.protocol} sends no resolved-ts with these options: the window was taken as complete "
+            f"the changefeed (protocol={request.changefeed.protocol}) sends no resolved-ts: the window was taken as complete "
             f"{request.lag_ms // 1000} s after its end (window.lag_seconds), and rows that TiCDC sent later are missing"
         )
-    live = {partition: heads[partition] for partition, end in ends.items() if end.state.state == "reached"}
+    live = {
+        partition: heads[partition]
+        for partition, end in ends.items()
+        if end.state.state == "reached" and look.bounds[partition].high > 0
+    }
     beginning = beginning_doubt(request, live, look.needed, look.bounds)
     if beginning is not None:
         doubts.append(beginning)

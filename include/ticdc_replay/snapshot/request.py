@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 from ticdc_replay.codecs.base import Codec
-from ticdc_replay.codecs.registry import carried_by, codec_for
+from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.window import Window
@@ -33,8 +33,10 @@ class PinRequest(msgspec.Struct, frozen=True, kw_only=True):
     """How much is read before the window's start, to measure clocks by."""
     clock_skew_ms: int
     """Clocks of TiDB, TiCDC and the brokers differ by at most this."""
+    ends_by_time: bool = False
+    """Whether TiCDC sends no resolved-ts, so that only time tells where the window ends: it can't be proven."""
     lag_ms: int
-    """How long after a window's end its rows are waited for where TiCDC sends no resolved-ts."""
+    """How long after the end of such a window its rows are waited for."""
     claim_check_margin_ms: int
     """How long an object may be older than the window that refers to it."""
     list_store: bool
@@ -64,11 +66,6 @@ class PinRequest(msgspec.Struct, frozen=True, kw_only=True):
     def complete_from_ms(self) -> int:
         """No resolved-ts at or after the window's end has a record time before this."""
         return max(0, tso.physical_ms(self.resolved_ts) - self.clock_skew_ms)
-
-    @property
-    def ends_by_time(self) -> bool:
-        """Whether TiCDC sends no resolved-ts, so that only time tells where the window ends: it can't be proven."""
-        return not carried_by(self.changefeed).watermarks
 
     @property
     def over_ms(self) -> int:

@@ -94,6 +94,8 @@ class WatermarkStatus(msgspec.Struct, frozen=True):
             text += f"; {each.partition} at {seen}"
         if len(self.lagging) > _SHOWN:
             text += f" and {len(self.lagging) - _SHOWN} more"
+        if by_state["silent"] and by_state["silent"] + by_state["unused"] == len(self.partitions):
+            text += "; no partition carries resolved-ts: does this release send them? (changefeed.sends_resolved_ts)"
         return text
 
 

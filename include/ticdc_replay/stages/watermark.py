@@ -55,6 +55,7 @@ def pin_request(context: ReplayContext, window: Window, schemas: SchemaHistory) 
         target_ts=target_ts,
         pre_roll_ms=settings.pre_roll_seconds * 1000,
         clock_skew_ms=settings.clock_skew_seconds * 1000,
+        ends_by_time=not carried.watermarks or not context.pipeline.changefeed.sends_resolved_ts,
         lag_ms=settings.lag_seconds * 1000,
         claim_check_margin_ms=settings.claim_check_margin_hours * 3_600_000,
         list_store=settings.list_claim_check_store,

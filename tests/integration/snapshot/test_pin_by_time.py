@@ -54,7 +54,9 @@ def request_of(topic: str, request_for: Callable[..., PinRequest]) -> Callable[.
 
     def make(window: Window | None = None, unproven: str = "allow") -> PinRequest:
         changefeed = Changefeed(protocol="debezium", topic=topic, timezone="UTC")
-        return msgspec.structs.replace(request_for(topic, window, unproven=unproven), changefeed=changefeed)
+        return msgspec.structs.replace(
+            request_for(topic, window, unproven=unproven), changefeed=changefeed, ends_by_time=True
+        )
 
     return make
 
@@ -67,7 +69,7 @@ def test_the_range_ends_where_the_allowance_for_lag_is_over(
     assert manifest.ranges() == manifest.live_ranges() == [OffsetRange(topic, part, 5, 115) for part in (0, 1)]
     assert manifest.grade == "unproven"
     (reason,) = manifest.reasons
-    assert "protocol=debezium sends no resolved-ts" in reason
+    assert "(protocol=debezium) sends no resolved-ts" in reason
     assert [part.start_margin_ms for part in manifest.topics[0].partitions] == [300, 300, None]
 
 
@@ -87,6 +89,14 @@ def test_what_the_topic_holds_is_all_where_nothing_came_since(
     topic: str, request_of: Callable[..., PinRequest], pin: Pin
 ) -> None:
     assert pin(request_of(Window(at(180), at(260)))).ranges() == [OffsetRange(topic, part, 125, 160) for part in (0, 1)]
+
+
+def test_a_release_that_sends_none_against_its_options_has_to_be_declared(
+    settings: KafkaSettings, request_of: Callable[..., PinRequest]
+) -> None:
+    status = watermark_status(msgspec.structs.replace(request_of(), ends_by_time=False), settings)
+    assert not status.reached
+    assert "changefeed.sends_resolved_ts" in str(status)
 
 
 def test_a_window_is_waited_for_until_the_allowance_is_over(
