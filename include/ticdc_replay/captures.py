@@ -80,7 +80,7 @@ class Capture:
             meta = msgspec.json.decode(path.read_bytes(), type=_Meta)
         except msgspec.DecodeError as error:
             raise ConfigError(f"{path}: {error}") from None
-        toml = _toml(meta.replica_config, str(path))
+        toml = changefeed_toml(meta.replica_config, str(path))
         return from_sink_uri(meta.sink_uri, toml, meta.ticdc_timezone, f"{path} sink_uri").changefeed
 
     def writer_schemas(self) -> dict[str, str]:
@@ -127,8 +127,8 @@ def unpack(archive: Path, folder: Path) -> Path:
     return folder
 
 
-def _toml(settings: dict[str, Any], where: str) -> str:
-    """The TOML of a changefeed with *settings*."""
+def changefeed_toml(settings: dict[str, Any], where: str) -> str:
+    """The TOML of a changefeed with *settings*, as ``meta.json`` has them. Raises ConfigError that names *where*."""
     lines = [f"{_TOML_KEYS[name]} = {json.dumps(value)}" for name, value in settings.items() if name in _TOML_KEYS]
     large = settings.get("large-message-handle", {})
     lines += [f"{_LARGE_MESSAGE_KEY}.{name} = {json.dumps(value)}" for name, value in large.items()]
