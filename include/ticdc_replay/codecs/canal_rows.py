@@ -11,6 +11,7 @@ from msgspec import UNSET
 from ticdc_replay.codecs.canal_compiled import Columns, CompiledForm, RowForm, compile_form
 from ticdc_replay.codecs.canal_members import DocumentError, Head, Object, read_row
 from ticdc_replay.codecs.canal_shapes import Shapes
+from ticdc_replay.codecs.replaced_text import REPLACED, lossy_cells
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.events import Image, LargeMessage, Operation, Reference, RowEvent, Shape
 from ticdc_replay.domain.tso import LOGICAL_BITS
@@ -105,9 +106,10 @@ class RowReader:
             fingerprint = xxhash.xxh3_128_digest(document[at:], seed ^ row.es)
             if shape is None:
                 shape = self._shapes.shape(form, commit_ts, row.es, reduced=only_handle_key or bool(claim_check))
-            return self._event(
+            event = self._event(
                 ordinal, form, operation, shape, commit_ts, only_handle_key, claim_check, cells, old, fingerprint
             )
+            return event if REPLACED not in document else _with_lossy(event, document)
         return None
 
     def read(self, ordinal: int, document: bytes, members: Object, head: Head) -> RowEvent:
@@ -142,7 +144,7 @@ class RowReader:
             _fingerprint(document, form, operation, head.es, (row.data, row.old)),
         )
         self._learn(document, form, operation, shape)
-        return event
+        return event if REPLACED not in document else _with_lossy(event, document)
 
     def _old_cells(self, data: dict[str, str | None], old: dict[str, str | None]) -> tuple[str | None, ...]:
         """The complete old image: columns that ``old`` lacks did not change."""
@@ -212,6 +214,10 @@ class RowReader:
             route = _Route(form, *compiled, operation, certain, len(form.columns.names), start, seed)
             others = [other for other in self._routes.get(document[:end], []) if other.form != form]
             self._routes[document[:end]] = [route, *others][:_MAX_FORMS_OF_A_ROUTE]
+
+
+def _with_lossy(row: RowEvent, document: bytes) -> RowEvent:
+    return row._replace(lossy=lossy_cells(document, row.after, row.before))
 
 
 def _members(document: bytes, at: int) -> int:

@@ -13,6 +13,7 @@ from ticdc_replay.codecs.claim_checks import in_place_of, unwrap
 from ticdc_replay.codecs.open_framing import FramingError, place, split
 from ticdc_replay.codecs.open_members import EventError
 from ticdc_replay.codecs.open_rows import RowReader
+from ticdc_replay.codecs.replaced_text import REPLACED, lossy_cells
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.events import (
     DdlEvent,
@@ -134,6 +135,7 @@ class OpenCodec(Codec):
             elif head.ohk:
                 large = LargeMessage.HANDLE_KEY_ONLY
             operation, after, before, unknown = self._rows.read(schema, table, large is not None, value)
+            lossy = lossy_cells(value, after, before) if REPLACED in value else ()
             partial = large is not None or (
                 self._key_only_deletes
                 and operation is Operation.DELETE
@@ -145,7 +147,7 @@ class OpenCodec(Codec):
                 RowEvent,
                 (
                     ordinal, head.ts, schema, table, head.ptn, operation, after, before,
-                    partial, large, reference, unknown, fingerprint, (), "",
+                    partial, large, reference, unknown, fingerprint, lossy, "",
                 ),
             )  # fmt: skip
         if head.t == _DDL:

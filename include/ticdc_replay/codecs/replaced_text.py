@@ -1,0 +1,27 @@
+"""Text whose bytes TiCDC's JSON encoders replaced because they are not UTF-8 (protocols: type mapping, section 3).
+
+Go's ``encoding/json`` (classic Open Protocol) and easyjson (rows of Canal-JSON) write the escape ``\\ufffd`` in the place of
+such a byte, and the character U+FFFD, where the upstream really has it, as it is. So the escape tells that bytes were lost.
+"""
+
+import re
+
+from ticdc_replay.domain.column_types import BINARY_TYPES
+from ticdc_replay.domain.events import Image
+
+REPLACED = b"\\ufffd"
+"""To be looked for first: hardly any document has it."""
+_HOLDS_ESCAPE = re.compile(rb"(?<!\\)(?:\\\\)*\\ufffd").search
+
+
+def lossy_cells(document: bytes, after: Image | None, before: Image | None) -> tuple[str, ...]:
+    """The cells, as ``<side>.<column>``, that may have lost bytes in *document*: those with U+FFFD, if it is escaped there."""
+    if _HOLDS_ESCAPE(document) is None:
+        return ()
+    return tuple(
+        f"{side}.{column.name}"
+        for side, image in (("after", after), ("before", before))
+        if image is not None
+        for column, value in zip(image.shape.columns, image.values, strict=True)
+        if isinstance(value, str) and "\ufffd" in value and column.type.base not in BINARY_TYPES
+    )
