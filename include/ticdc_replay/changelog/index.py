@@ -37,7 +37,7 @@ class TableVersion(msgspec.Struct, frozen=True):
 
 
 class Ddl(msgspec.Struct, frozen=True, order=True):
-    """One DDL of the window, counted once however many partitions carried it."""
+    """One DDL of the window, counted once however many partitions carried it; ``rounded`` as ``DdlEvent`` has it."""
 
     commit_ts: int
     schema: str
@@ -47,6 +47,7 @@ class Ddl(msgspec.Struct, frozen=True, order=True):
     topic: str
     partition: int
     offset: int
+    rounded: bool = False
 
 
 class Elsewhere(msgspec.Struct, frozen=True, order=True):

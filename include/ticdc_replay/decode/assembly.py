@@ -145,7 +145,7 @@ def _writer_schemas(results: Sequence[SplitResult]) -> dict[str, str]:
 
 
 def _event(ddl: Ddl) -> DdlEvent:
-    return DdlEvent(0, ddl.commit_ts, ddl.schema, ddl.table, ddl.query, ddl.type)
+    return DdlEvent(0, ddl.commit_ts, ddl.schema, ddl.table, ddl.query, ddl.type, rounded=ddl.rounded)
 
 
 def _watermark(manifest: Manifest) -> int | None:

@@ -241,7 +241,9 @@ class SplitDecoder:
         """Every DDL is kept, whatever its table and time: a RENAME names only the new table, and later windows need all."""
         self._events.ddl += 1
         place = (message.topic, message.partition, message.offset)
-        self._ddl.append(Ddl(event.commit_ts, event.schema, event.table, event.query, event.type, *place))
+        self._ddl.append(
+            Ddl(event.commit_ts, event.schema, event.table, event.query, event.type, *place, event.rounded)
+        )
 
     def _flush(self) -> None:
         pending, self._pending, self._pending_bytes = self._pending, [], 0

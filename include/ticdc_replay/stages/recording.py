@@ -53,7 +53,10 @@ def finish_run(context: ReplayContext, run_hash: str) -> None:
 
 
 def _events(ddl: Iterable[Ddl]) -> list[DdlEvent]:
-    return [DdlEvent(at, each.commit_ts, each.schema, each.table, each.query, each.type) for at, each in enumerate(ddl)]
+    return [
+        DdlEvent(at, each.commit_ts, each.schema, each.table, each.query, each.type, rounded=each.rounded)
+        for at, each in enumerate(ddl)
+    ]
 
 
 def _counts(index: ChangelogIndex) -> dict[str, int]:
