@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # imported where they are used, so that a run of unit tests a
     from demo.embedded_stack.postgres import Postgres
     from demo.embedded_stack.s3 import MotoServer, S3Server, VersityGateway
     from tests.capture_sets import CaptureSets
+    from tests.mariadb import Programs
 
 
 class MakeTopic(Protocol):
@@ -99,6 +100,20 @@ def postgres(servers_folder: Path) -> Iterator[Postgres]:
 
     with Postgres(servers_folder / "postgres") as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb_programs() -> Programs:
+    """The programs of a MariaDB server, the peer for what is MySQL's in an upstream; skips where they can't be had."""
+    from tests import mariadb
+
+    found = mariadb.programs()
+    if found is None:
+        pytest.skip(
+            "reading rows of the upstream again is tested against MariaDB, which is neither installed (Debian: apt-get install "
+            "mariadb-server) nor to be had as a jar for this machine: that exists for Linux on x86-64 alone"
+        )
+    return found
 
 
 @pytest.fixture

