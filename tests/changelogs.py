@@ -19,6 +19,7 @@ from ticdc_replay.changelog.index import (
 )
 from ticdc_replay.changelog.layout import INDEX, changelog_root, data_folder
 from ticdc_replay.changelog.types import table_arrow_schema
+from ticdc_replay.changelog.version_order import VersionOrder
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.definition import TableDefinition
@@ -32,7 +33,7 @@ from ticdc_replay.schemas.resolve import version_of
 
 
 class Row(NamedTuple):
-    """One row version."""
+    """One row version. ``commit_ts`` is its offset where the changelog is ordered by place."""
 
     op: str
     commit_ts: int
@@ -41,6 +42,7 @@ class Row(NamedTuple):
     partial: bool = False
     absent: Sequence[str] | None = None
     key_hash: bytes | None = None
+    partition: int = 0
 
 
 def put(commit_ts: int, *, op: str = "insert", **cells: Any) -> Row:
@@ -73,9 +75,20 @@ def table(
 
 
 class Changelog:
-    """The changelog of one window below *folder*, the pipeline's artefacts."""
+    """The changelog of one window below *folder*, the pipeline's artefacts; of rows without commitTs where *order* is place."""
 
-    def __init__(self, folder: Path, from_ts: int, to_ts: int, run: str = "a") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        from_ts: int,
+        to_ts: int,
+        run: str = "a",
+        *,
+        order: VersionOrder = "commit_ts",
+        topic_id: str = "topic-id",
+    ) -> None:
+        self.order = order
+        self.topic_id = topic_id
         self.folder = folder
         self.window = Window(from_ts, to_ts)
         self.run_hash = canonical.digest(f"{run} {from_ts} {to_ts}".encode())
@@ -115,6 +128,8 @@ class Changelog:
             library_version="0",
             window=self.window,
             ranges=(),
+            topic_ids={"topic": self.topic_id},
+            order=self.order,
             tables=tuple(
                 TableVersion(schema, version, True, tuple(files), sum(file.rows for file in files))
                 for version, (schema, files) in sorted(self._files.items())
@@ -163,13 +178,15 @@ class Changelog:
         name = f"{data_folder(schema.name, version)}/{number:03d}.parquet"
         path = self.folder / changelog_root(self.run_hash) / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(rows_of(schema, rows, self._offset + 1), path)
+        pq.write_table(rows_of(schema, rows, self._offset + 1, self.order), path)
         self._offset += len(rows)
-        times = [row.commit_ts for row in rows]
-        return DataFile(name, len(rows), path.stat().st_size, min(times), max(times))
+        times = [row.commit_ts for row in rows] if self.order == "commit_ts" else [0]
+        return DataFile(name, len(rows), path.stat().st_size, min(times), max(times), "topic")
 
 
-def rows_of(schema: TableSchema, rows: Iterable[Row], first_offset: int = 1) -> pa.Table:
+def rows_of(
+    schema: TableSchema, rows: Iterable[Row], first_offset: int = 1, order: VersionOrder = "commit_ts"
+) -> pa.Table:
     """*rows* as decode writes them."""
     records = []
     for offset, row in enumerate(rows, first_offset):
@@ -180,10 +197,10 @@ def rows_of(schema: TableSchema, rows: Iterable[Row], first_offset: int = 1) -> 
         records.append(
             {
                 "_op": row.op,
-                "_commit_ts": row.commit_ts,
+                "_commit_ts": row.commit_ts if order == "commit_ts" else None,
                 "_topic": "topic",
-                "_partition": 0,
-                "_offset": offset,
+                "_partition": row.partition,
+                "_offset": offset if order == "commit_ts" else row.commit_ts,
                 "_index": 0,
                 "_physical_table_id": None,
                 "_key": (row.key_hash or xxhash.xxh3_128_digest(repr(key).encode())) if schema.handle_key else None,

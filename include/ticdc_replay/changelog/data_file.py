@@ -24,6 +24,7 @@ class DataFileWriter:
         self._writer: pq.ParquetWriter | None = None
         self._first: int | None = None
         self._last: int | None = None
+        self._topic = ""
         self.name = name
         self.rows = 0
 
@@ -42,7 +43,7 @@ class DataFileWriter:
         assert self._writer is not None, "a file is opened with its first row"
         self._writer.close()
         size = self._filesystem.get_file_info(self._path).size
-        return DataFile(self.name, self.rows, size, self._first or 0, self._last or 0)
+        return DataFile(self.name, self.rows, size, self._first or 0, self._last or 0, self._topic)
 
     def _flush(self) -> None:
         if self._writer is None:
@@ -51,6 +52,7 @@ class DataFileWriter:
                 self._path, self._schema, filesystem=self._filesystem, compression="zstd", compression_level=1
             )
         table = pa.Table.from_batches(self._waiting, self._schema)
+        self._topic = table["_topic"][0].as_py()
         extremes = pc.min_max(table["_commit_ts"]).as_py()
         if extremes["min"] is not None:
             self._first = extremes["min"] if self._first is None else min(self._first, extremes["min"])

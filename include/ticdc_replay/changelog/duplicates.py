@@ -99,10 +99,12 @@ def describe_file(filesystem: Any, root: str, name: str, table: pa.Table) -> Dat
     """The index entry of the file *name*, which holds *table*."""
     times = "_commit_ts" if "_commit_ts" in table.column_names else "commit_ts"
     extremes = pc.min_max(table[times]).as_py()
+    topic = table["_topic"][0].as_py() if "_topic" in table.column_names else ""
     return DataFile(
         name=name,
         rows=table.num_rows,
         bytes=filesystem.get_file_info(f"{root}/{name}").size,
         min_commit_ts=extremes["min"] or 0,
         max_commit_ts=extremes["max"] or 0,
+        topic=topic,
     )

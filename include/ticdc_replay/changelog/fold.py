@@ -1,7 +1,8 @@
 """The fold: of the row versions of a table, the last one of each row.
 
-Versions of one row are ordered by (commitTs, delete < put); an insert, update or upsert is a put. Rows are told apart by the
-cells of their handle key: the 128-bit hash in ``_key`` only groups them, and two keys with one hash stay two rows.
+Versions of one row are ordered by (commitTs, delete < put), or by their place in Kafka where not all have a commitTs; an insert,
+update or upsert is a put. Rows are told apart by the cells of their handle key: the 128-bit hash in ``_key`` only groups them,
+and two keys with one hash stay two rows.
 """
 
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ticdc_replay.changelog.version_order import OFFSET_BITS, VersionOrder, versions_of
 from ticdc_replay.domain.errors import PermanentError
 
 Indices = npt.NDArray[np.int64]
@@ -40,21 +42,22 @@ def narrow_columns(handle_key: Sequence[str]) -> list[str]:
     return ["_op", "_commit_ts", "_topic", "_partition", "_offset", "_index", "_key", "_partial", *sides, "_exact"]
 
 
-def narrow(rows: pa.Table | pa.RecordBatch, handle_key: Sequence[str], put: pa.BooleanArray) -> pa.Table:
-    """What the fold looks at of *rows*: hash, commitTs, *put* (see ``is_put``), exact texts, and the cells of the handle key:
-    of the new image, or of the old one where the row was deleted. Tables of several files can be concatenated.
+def narrow(
+    rows: pa.Table | pa.RecordBatch, handle_key: Sequence[str], put: pa.BooleanArray, order: VersionOrder = "commit_ts"
+) -> pa.Table:
+    """What the fold looks at of *rows*: hash, version by *order*, *put* (see ``is_put``), exact texts, and the cells of the
+    handle key: of the new image, or of the old one where the row was deleted. Tables of several files can be concatenated.
     """
     if not handle_key:
         raise PermanentError("a table without handle key has no rows that could be told apart: it can't be folded")
-    if rows["_key"].null_count or rows["_commit_ts"].null_count:
-        position = next(
-            at for at in range(rows.num_rows) if None in (rows["_key"][at].as_py(), rows["_commit_ts"][at].as_py())
-        )
+    versions = versions_of(rows, order)
+    if rows["_key"].null_count or versions.null_count:
+        position = next(at for at in range(rows.num_rows) if None in (rows["_key"][at].as_py(), versions[at].as_py()))
         raise PermanentError(
             f"{place_of(rows, position)}: the row has no commitTs or no key, so its versions have no order: history only"
         )
     before, after = _image(rows, "before"), _image(rows, "after")
-    columns = {"hash": rows["_key"], "commit_ts": rows["_commit_ts"], "put": put, "exact": rows["_exact"]}
+    columns = {"hash": rows["_key"], "version": versions, "put": put, "exact": rows["_exact"]}
     for name in handle_key:
         columns[_CELL + name] = pc.if_else(put, pc.struct_field(after, [name]), pc.struct_field(before, [name]))
     return pa.table(columns)
@@ -73,8 +76,8 @@ def last_versions(narrowed: pa.Table) -> pa.Int64Array:
     if narrowed.num_rows == 0:
         return pa.array([], pa.int64())
     high, low = _hash_halves(narrowed["hash"])
-    commit_ts = narrowed["commit_ts"].to_numpy().astype(np.uint64)
-    version = commit_ts << np.uint64(1) | narrowed["put"].to_numpy().astype(np.uint64)
+    numbers = narrowed["version"].to_numpy().astype(np.uint64)
+    version = numbers << np.uint64(1) | narrowed["put"].to_numpy().astype(np.uint64)
     order = np.argsort(high)
     grouped = high[order]
     begins = np.concatenate([[True], grouped[1:] != grouped[:-1]])
@@ -94,6 +97,24 @@ def last_versions(narrowed: pa.Table) -> pa.Int64Array:
         several = np.repeat(sizes > 1, sizes)
         winners = np.concatenate([order[~several], _last_by_cells(narrowed, version, order[several])])
     return pa.array(np.sort(winners), pa.int64())
+
+
+def refuse_moved(narrowed: pa.Table, what: str) -> None:
+    """Raise PermanentError where a row has versions in several partitions, so that their places don't order them.
+
+    *narrowed* is what ``narrow`` made of rows that are ordered by place; *what* names the table.
+    """
+    partitions = pc.shift_right(narrowed["version"], OFFSET_BITS)
+    seen = pa.table({"hash": narrowed["hash"], "partition": partitions}).group_by("hash")
+    extremes = seen.aggregate([("partition", "min"), ("partition", "max")])
+    moved = extremes.filter(pc.not_equal(extremes["partition_min"], extremes["partition_max"]))
+    if moved.num_rows:
+        first = moved.slice(0, 1).to_pylist()[0]
+        raise PermanentError(
+            f"{what}: {moved.num_rows} rows have changes in several partitions, one of them in {first['partition_min']} and "
+            f"{first['partition_max']}; without commitTs nothing tells which came last. Were partitions added or the dispatcher "
+            "changed? End the window before that, bring the table up to date from the upstream, and start the next one after it"
+        )
 
 
 def place_of(rows: pa.Table | pa.RecordBatch, position: int) -> str:

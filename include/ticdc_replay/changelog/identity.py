@@ -1,8 +1,9 @@
 """What makes two events the same: the identity of a row, and of a row version.
 
 A row version is (schema, table, row key, commitTs, delete | put), and counts once however often and in whichever shape it
-was sent (design contract 4). Key cells are compared by their exact bytes, not by a collation: TiCDC itself splits an update
-of ``'a'`` to ``'A'`` into delete and insert.
+was sent (design contract 4). Where rows are ordered by their place in Kafka, that stands for the commitTs: each event counts.
+Key cells are compared by their exact bytes, not by a collation: TiCDC itself splits an update of ``'a'`` to ``'A'`` into delete
+and insert.
 """
 
 from collections.abc import Sequence
@@ -39,18 +40,20 @@ def key_columns(shape: Shape, images: Sequence[Image]) -> tuple[list[tuple[Any, 
     return list(zip(*columns, strict=True)) if columns else [()] * len(images), unreadable
 
 
-def identities(rows: Sequence[RowEvent], keys: Sequence[tuple[Any, ...]], names: tuple[str, ...]) -> Identities:
+def identities(
+    rows: Sequence[RowEvent], keys: Sequence[tuple[Any, ...]], names: tuple[str, ...], versions: Sequence[int]
+) -> Identities:
     """The identities of *rows*, which share one table, given their row *keys* with the columns *names*.
 
-    Each row must have a commitTs. Runs once per row: about 0.9 µs.
+    *versions* order each row among those of its key: commitTs, or place. Runs once per row: about 0.9 µs.
     """
     if not rows:
         return Identities([], [])
     names_bytes = _encode(names)
     table_bytes = _encode((rows[0].schema, rows[0].table))
     key_bytes = [names_bytes + encoded for encoded in map(_encode, keys)]
-    # The seed tells commitTs and kind apart: 63 bits and 1 bit.
-    seeds = [row.commit_ts << 1 | (row.after is not None) for row in rows]  # type: ignore[operator]
+    # The seed tells version and kind apart: 63 bits and 1 bit.
+    seeds = [version << 1 | (row.after is not None) for version, row in zip(versions, rows, strict=True)]
     version_bytes = [table_bytes + key for key in key_bytes]
     return Identities(list(map(_digest, key_bytes)), list(map(_digest, version_bytes, seeds)))
 

@@ -6,6 +6,7 @@ Hive and Spark understand, ``data/schema=<schema>/table=<table>/version=<version
 
 import msgspec
 
+from ticdc_replay.changelog.version_order import VersionOrder
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.tables import TableName, TableSchema
@@ -14,13 +15,17 @@ from ticdc_replay.schemas.changes import TableChanges
 
 
 class DataFile(msgspec.Struct, frozen=True):
-    """One Parquet file. ``name`` is relative to the changelog's root; commit timestamps are TSO, sizes bytes."""
+    """One Parquet file of rows of one partition. ``name`` is relative to the changelog's root; sizes are bytes.
+
+    Commit timestamps are TSO; 0 where no row has one.
+    """
 
     name: str
     rows: int
     bytes: int
     min_commit_ts: int
     max_commit_ts: int
+    topic: str = ""
 
 
 class TableVersion(msgspec.Struct, frozen=True):
@@ -127,6 +132,10 @@ class ChangelogIndex(msgspec.Struct, frozen=True, kw_only=True):
     library_version: str
     window: Window
     ranges: tuple[OffsetRange, ...]
+    topic_ids: dict[str, str] = {}
+    """Kafka's id of each topic of the window, by name."""
+    order: VersionOrder = "commit_ts"
+    """What orders the versions of a row."""
     tables: tuple[TableVersion, ...]
     ddl: tuple[Ddl, ...]
     """The DDL of the window, of every table: a RENAME of a wanted table stands under its new name."""
@@ -143,6 +152,22 @@ class ChangelogIndex(msgspec.Struct, frozen=True, kw_only=True):
     writer_schemas: dict[str, str] = {}
     """SHA-256 (hex) of every schema of the registry that was used, by id."""
     report: DecodeReport
+
+    def extent_of(self, version: TableVersion) -> tuple[int, int]:
+        """The first and the last commitTs (TSO) of the rows of *version*: the window's where not all have one."""
+        if self.order == "place" or not version.files:
+            return self.window.from_ts, self.window.to_ts - 1
+        files = version.files
+        return min(file.min_commit_ts for file in files), max(file.max_commit_ts for file in files)
+
+    def is_before(self, commit_ts: int, floor_ts: int) -> bool:
+        """Whether what a DDL of *commit_ts* did lies below *floor_ts*, both TSO: of a window by offset all or nothing does."""
+        return self.window.to_ts <= floor_ts if self.order == "place" else commit_ts < floor_ts
+
+    def topic_ids_of(self, name: TableName) -> set[str]:
+        """Kafka's ids of the topics with rows of the table *name*."""
+        files = [file for version in self.versions_of(name) for file in version.files]
+        return {self.topic_ids[file.topic] for file in files}
 
     def versions_of(self, name: TableName) -> list[TableVersion]:
         """The versions of the table *name*, oldest schema first."""

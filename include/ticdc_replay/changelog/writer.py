@@ -15,6 +15,7 @@ from ticdc_replay.changelog.index import DataFile
 from ticdc_replay.changelog.keys import Keys
 from ticdc_replay.changelog.layout import data_folder
 from ticdc_replay.changelog.types import table_arrow_schema
+from ticdc_replay.changelog.version_order import VersionOrder, place
 from ticdc_replay.domain.events import Image, Operation, RowEvent, Shape
 from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.schemas.history import SchemaHistory
@@ -50,17 +51,27 @@ class WrittenFile(NamedTuple):
 class ChangelogWriter:
     """One split's data files. A file belongs to one schema version and holds at most *file_rows* rows, about.
 
+    Of rows that are ordered by commitTs each must have one.
+
     Counts, valid after ``close``: ``duplicates`` dropped here, ``split_updates``, ``unkeyed`` rows.
     """
 
     def __init__(
-        self, filesystem: Any, root: str, stem: str, history: SchemaHistory, zone: str, file_rows: int
+        self,
+        filesystem: Any,
+        root: str,
+        stem: str,
+        history: SchemaHistory,
+        zone: str,
+        file_rows: int,
+        order: VersionOrder = "commit_ts",
     ) -> None:
         self._filesystem = filesystem
         self._root = root
         self._stem = stem
         self._zone = zone
         self._file_rows = file_rows
+        self._order = order
         self._history = history
         self._resolver = SchemaResolver(history)
         self._open: dict[ResolvedSchema, DataFileWriter] = {}
@@ -108,7 +119,7 @@ class ChangelogWriter:
         A copy of the same row version that can be used, wherever it was sent, makes it surplus, and so does a copy before it in
         quarantine. A row whose key can't be read has no copies.
         """
-        keyed, ids, unreadable = _identify([located])
+        keyed, ids, unreadable = _identify([located], self._order)
         if not unreadable:
             self._note_keys(keyed, ids, file=file, first_position=position)
 
@@ -120,7 +131,7 @@ class ChangelogWriter:
         return self._files, keys_file
 
     def _write_group(self, resolved: ResolvedSchema, members: list[Located]) -> list[Rejected]:
-        members, ids, rejected = _identify(members)
+        members, ids, rejected = _identify(members, self._order)
         fresh, fresh_ids = self._drop_equal_copies(members, ids)
         if not fresh:
             return rejected
@@ -212,7 +223,7 @@ def _of_side(cells: tuple[str, ...], side: str) -> tuple[str, ...]:
     return tuple(cell for cell in cells if cell.startswith(f"{side}."))
 
 
-def _identify(rows: Sequence[Located]) -> tuple[list[Located], Identities | None, list[Rejected]]:
+def _identify(rows: Sequence[Located], order: VersionOrder) -> tuple[list[Located], Identities | None, list[Rejected]]:
     """*rows* with their identities, grouped by shape, and those whose key can't be read.
 
     The rows are of one resolved schema, so all have a handle key or none has; then there are no identities.
@@ -240,10 +251,16 @@ def _identify(rows: Sequence[Located]) -> tuple[list[Located], Identities | None
             members = [located for at, located in enumerate(members) if at not in unreadable]
             keys = [key for at, key in enumerate(keys) if at not in unreadable]
         ordered += members
-        found = identities([located.row for located in members], keys, shape.handle_key)
+        found = identities([located.row for located in members], keys, shape.handle_key, _versions(members, order))
         ids.keys.extend(found.keys)
         ids.versions.extend(found.versions)
     return ordered, ids, rejected
+
+
+def _versions(rows: Sequence[Located], order: VersionOrder) -> list[int]:
+    if order == "place":
+        return [place(located.message.partition, located.message.offset) for located in rows]
+    return [located.row.commit_ts for located in rows]  # type: ignore[misc]
 
 
 def _only(

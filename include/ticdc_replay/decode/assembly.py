@@ -16,6 +16,7 @@ from ticdc_replay.decode.tasks import SplitResult, VersionFile, add_events, add_
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.errors import ArtifactCorruptError
 from ticdc_replay.domain.events import DdlEvent
+from ticdc_replay.domain.window import ALL_TIME
 from ticdc_replay.jobspec import DecodeJob
 from ticdc_replay.schemas.changes import changes_of
 from ticdc_replay.schemas.history import SchemaHistory
@@ -58,7 +59,9 @@ def assemble(
     events.written -= data_dropped
     events.conflicts += sum(entry.conflicts for entry in by_old.values())
     found_ddl = _distinct_ddl(results)
-    ddl = tuple(entry for entry in found_ddl if entry.commit_ts in manifest.window)
+    by_place = manifest.grade == "offset"
+    window = ALL_TIME if by_place else manifest.window
+    ddl = tuple(entry for entry in found_ddl if entry.commit_ts in window)
     return ChangelogIndex(
         pipeline=job.pipeline,
         run_hash=job.run_hash,
@@ -66,9 +69,11 @@ def assemble(
         library_version=job.library_version,
         window=manifest.window,
         ranges=tuple(manifest.ranges()),
+        topic_ids={topic.topic: topic.topic_id for topic in manifest.topics},
+        order="place" if by_place else "commit_ts",
         tables=tables,
         ddl=ddl,
-        other_ddl=tuple(entry for entry in found_ddl if entry.commit_ts not in manifest.window),
+        other_ddl=tuple(entry for entry in found_ddl if entry.commit_ts not in window),
         changes=tuple(change for entry in ddl for change in changes_of(_event(entry), history)),
         quarantine_files=tuple(quarantine_files),
         reference_files=tuple(result.references_file for result in results if result.references_file is not None),

@@ -10,6 +10,7 @@ from uuid import uuid4
 from ticdc_replay.changelog import side_files
 from ticdc_replay.changelog.index import Ddl, EventCounts, MessageCounts
 from ticdc_replay.changelog.side_files import SideFile
+from ticdc_replay.changelog.version_order import VersionOrder
 from ticdc_replay.changelog.writer import ChangelogWriter, Located
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.decode.collector import no_cycle_search
@@ -22,6 +23,7 @@ from ticdc_replay.decode.source_rows import SourceRows
 from ticdc_replay.decode.sparse_index import SparseIndex
 from ticdc_replay.decode.tasks import Attempt, Split, SplitResult, VersionFile
 from ticdc_replay.domain.connections import Connections
+from ticdc_replay.domain.errors import PermanentError
 from ticdc_replay.domain.events import (
     BootstrapEvent,
     DdlEvent,
@@ -35,7 +37,7 @@ from ticdc_replay.domain.events import (
 )
 from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.domain.tso import MAX_TSO
-from ticdc_replay.domain.window import Window
+from ticdc_replay.domain.window import ALL_TIME, Window
 from ticdc_replay.jobspec import DecodeJob
 from ticdc_replay.kafka.reader import read_range
 from ticdc_replay.kafka.settings import KafkaSettings
@@ -59,14 +61,16 @@ def decode_split(
     split: Split,
     attempt: Attempt,
     job: DecodeJob,
-    window: Window,
+    window: Window | None,
     history: SchemaHistory,
     connections: Connections,
     buckets: int,
 ) -> SplitResult:
     """Read the range of *split*, decode it and write its files below the changelog's root, the keys in *buckets* buckets.
 
-    Raises TransientError when Kafka, a store or the registry is away, ExpiredRangeError when retention has passed the range.
+       *window* is None where the ranges themselves are the window, so that every row belongs to it and rows are ordered by their
+       place. Raises PermanentError where they are, and a dispatcher scatters the versions of a row over partitions;
+    TransientError when Kafka, a store or the registry is away, ExpiredRangeError when retention has passed the range.
     """
     decoder = SplitDecoder(split, attempt, job, window, history, connections)
     settings = KafkaSettings.from_connection(connections[job.kafka_connection], job.changefeed.max_message_bytes)
@@ -84,7 +88,7 @@ class SplitDecoder:
         split: Split,
         attempt: Attempt,
         job: DecodeJob,
-        window: Window,
+        window: Window | None,
         history: SchemaHistory,
         connections: Connections,
     ) -> None:
@@ -93,7 +97,7 @@ class SplitDecoder:
         root = f"{base}/{job.changelog_root}"
         stem = f"{attempt.id}-{split.number:05d}-{uuid4().hex[:12]}"
         self._split = split
-        self._window = window
+        self._window = ALL_TIME if window is None else window
         self._filter = TableFilter(job.tables)
         self._accept_damaged = job.accept_damaged
         self._writer_schemas = UsedSchemas(open_registry(connections.get(job.schema_registry_connection)))
@@ -112,7 +116,11 @@ class SplitDecoder:
         self._sparse_index = SparseIndex(
             SideFile(filesystem, root, f"sparse_index/{stem}.parquet", side_files.SPARSE_INDEX)
         )
-        self._writer = ChangelogWriter(filesystem, root, stem, history, job.changefeed.timezone, job.limits.file_rows)
+        self._order: VersionOrder = "place" if window is None else "commit_ts"
+        self._changefeed = job.changefeed
+        self._writer = ChangelogWriter(
+            filesystem, root, stem, history, job.changefeed.timezone, job.limits.file_rows, self._order
+        )
         self._placement = PlacementCheck(job.changefeed, split.partitions, history)
         self._known_objects = KnownObjects(filesystem, attempt.known_objects)
         self._source: SourceRows | None = None
@@ -192,11 +200,15 @@ class SplitDecoder:
             if isinstance(event, RowEvent):
                 counts.rows += 1
                 commit_ts = event.commit_ts
-                if commit_ts is not None:
+                if commit_ts is None:
+                    times += (0, MAX_TSO)
+                else:
                     times.append(commit_ts)
                 if event.table != table or event.schema != schema:
                     schema, table = event.schema, event.table
                     wanted = self._filter.wants(schema, table)
+                    if wanted and self._order == "place":
+                        self._refuse_scattered(schema, table)
                 if commit_ts is not None and not window.from_ts <= commit_ts < window.to_ts:
                     counts.outside_window += 1
                 elif not wanted:
@@ -218,6 +230,14 @@ class SplitDecoder:
                 self._add_undecodable(message, event)
                 times += (0, MAX_TSO) if event.commit_ts is None else (event.commit_ts,)
         return (min(times), max(times)) if times else (None, 0)
+
+    def _refuse_scattered(self, schema: str, table: str) -> None:
+        if self._changefeed.scatters(schema, table):
+            raise PermanentError(
+                f"{schema}.{table}: the changefeed's dispatcher rules scatter the changes of one row over partitions, and not "
+                "all rows carry a commitTs, so nothing tells which change came last. Take the table out of `tables`, or choose "
+                "another dispatcher or protocol (docs/protocols.md)"
+            )
 
     def _add_undecodable(self, message: RawMessage, event: Undecodable) -> None:
         """Quarantine *event*, unless what could be read of it shows that it does not concern this run."""

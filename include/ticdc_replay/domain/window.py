@@ -6,8 +6,14 @@ import msgspec
 
 from ticdc_replay.domain import tso
 
-Grade = Literal["proven", "unproven"]
-"""Whether it was shown that a window is complete in what its manifest pins."""
+Grade = Literal["proven", "unproven", "offset"]
+"""Whether it was shown that a window is complete in what its manifest pins.
+
+``offset``: not all rows carry a commitTs, so the window is what was recorded in Kafka in its time, whenever it committed.
+"""
+
+GRADES: tuple[Grade, ...] = ("proven", "unproven", "offset")
+"""From the strongest to the weakest."""
 
 
 class Window(msgspec.Struct, frozen=True, order=True):
@@ -30,3 +36,7 @@ class Window(msgspec.Struct, frozen=True, order=True):
 
     def __str__(self) -> str:
         return f"[{tso.describe(self.from_ts)}, {tso.describe(self.to_ts)})"
+
+
+ALL_TIME = Window(0, tso.MAX_TSO)
+"""Every commitTs that a row can have belongs to it."""

@@ -12,11 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
+from ticdc_replay.codecs.registry import carried_by
 from ticdc_replay.domain import canonical, tso
 from ticdc_replay.domain.errors import (
     ArtifactCorruptError,
     ArtifactExistsError,
     ArtifactNotFoundError,
+    ExpiredRangeError,
     TopicChangedError,
     UnprovenWindowError,
     WatermarkNotReachedError,
@@ -122,7 +124,8 @@ def pin_window(
         _check_no_new_topic(request, kafka, offsets, look)
         used = {partition for partition, end in ends.items() if end.state.state != "unused"}
         check_retention(request, offsets, {partition: look.needed[partition] for partition in used}, look.bounds)
-    topics, reasons = _pin_topics(request, kafka, look, ends, state)
+    before = _ends_before(request, artifacts, state, look) if request.by_offset else {}
+    topics, reasons = _pin_topics(request, kafka, look, ends, before, state)
     if reasons and request.unproven == "stop":
         raise UnprovenWindowError(
             f"window {request.window} can't be proven complete:\n"
@@ -135,7 +138,7 @@ def pin_window(
         pipeline=request.pipeline,
         changefeed_hash=request.changefeed.hash,
         window=request.window,
-        grade="unproven" if reasons else "proven",
+        grade="offset" if request.by_offset else "unproven" if reasons else "proven",
         reasons=tuple(reasons),
         topics=topics,
         tables=request.tables if has_topic_rules(request) else None,
@@ -171,7 +174,7 @@ def _look_up(request: PinRequest, kafka: KafkaSettings, offsets: Offsets) -> _Lo
     asked_ms = time.time() * 1000
     topics = find_topics(request, offsets, kafka)
     partitions = [partition for topic in topics for partition in topic.partitions]
-    times = (request.read_from_ms, request.needed_from_ms, request.complete_from_ms, request.over_ms)
+    times = (request.read_from_ms, request.needed_from_ms, request.complete_from_ms, request.end_ms)
     since, needed, complete, over = (offsets.at_or_after(dict.fromkeys(partitions, ms)) for ms in times)
     return _Look(asked_ms, topics, since, needed, complete, over, offsets.bounds(partitions))
 
@@ -220,14 +223,63 @@ def _find_ends(request: PinRequest, kafka: KafkaSettings, offsets: Offsets, look
     return ends
 
 
+def _ends_before(request: PinRequest, artifacts: ObjectStore, state: StateStore, look: _Look) -> dict[Partition, int]:
+    """Where the windows by offset that end at the start of this one ended, by partition.
+
+    A record can come after the pinning of a window and have a time in it; the next window takes it, so that nothing is lost
+    between two windows whenever each was pinned.
+    """
+    topics = {(topic.name, topic.topic_id) for topic in look.topics}
+    found: dict[Partition, int] = {}
+    for entry in state.manifests_up_to(request.pipeline, request.window.from_ts):
+        manifest = _load(artifacts, entry).manifest
+        if manifest.grade != "offset":
+            continue
+        for topic in manifest.topics:
+            if (topic.topic, topic.topic_id) not in topics:
+                continue
+            for pin in topic.partitions:
+                partition = Partition(topic.topic, pin.range.partition)
+                found[partition] = min(pin.range.end, found.get(partition, pin.range.end))
+    return found
+
+
+def _pin_by_offset(
+    request: PinRequest, partition: Partition, look: _Look, stop: int, before: int | None
+) -> PartitionPin:
+    """What was recorded in the time of the window, and what came too late for the window that ended at offset *before*."""
+    since, bounds = look.since[partition], look.bounds[partition]
+    start = bounds.high if since is None else max(since.offset, bounds.low)
+    if before is not None and before < start:
+        if before < bounds.low:
+            raise ExpiredRangeError(
+                f"{partition}: the window before {request.window} ended at offset {before}, and Kafka holds what came from "
+                f"{bounds.low} on: what was recorded in between is gone. Start the window later, and bring the tables up to date "
+                "from the upstream"
+            )
+        start = before
+    live = since is not None or start < bounds.high
+    return PartitionPin(OffsetRange(partition.topic, partition.number, start, max(start, stop)), live, None, None)
+
+
 def _pin_topics(
-    request: PinRequest, kafka: KafkaSettings, look: _Look, ends: Mapping[Partition, _End], state: StateStore
+    request: PinRequest,
+    kafka: KafkaSettings,
+    look: _Look,
+    ends: Mapping[Partition, _End],
+    before: Mapping[Partition, int],
+    state: StateStore,
 ) -> tuple[tuple[TopicPin, ...], list[str]]:
-    """The pinned ranges with their evidence, and why they don't prove the window, if so."""
+    """The pinned ranges with their evidence, and why they don't prove the window, if so.
+
+    *before* is where windows by offset that lie before this one ended.
+    """
     topic_ids = {topic.name: topic.topic_id for topic in look.topics}
 
     def pin(partition: Partition) -> tuple[PartitionPin, Head]:
         end, bounds, since = ends[partition], look.bounds[partition], look.since[partition]
+        if request.by_offset:
+            return _pin_by_offset(request, partition, look, end.stop, before.get(partition)), Head()
         if end.state.state == "unused" or since is None:
             empty = OffsetRange(partition.topic, partition.number, bounds.high, bounds.high)
             return PartitionPin(empty, live=False, resolved_ts=None, start_margin_ms=None), Head()
@@ -265,6 +317,13 @@ def _doubts(
             f"required-acks is {request.changefeed.required_acks}, not all (-1): brokers may have lost messages that TiCDC "
             "counts as sent"
         )
+    if request.by_offset:
+        which = "deletes" if carried_by(request.changefeed).commit_ts == "rows but deletes" else "rows"
+        return [
+            *doubts,
+            f"protocol={request.changefeed.protocol} with these options sends {which} without commitTs: the window is what was "
+            "recorded in Kafka in its time, whenever it committed",
+        ]
     if request.ends_by_time:
         doubts.append(
             f"the changefeed (protocol={request.changefeed.protocol}) sends no resolved-ts: the window was taken as complete "

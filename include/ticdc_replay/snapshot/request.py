@@ -35,6 +35,8 @@ class PinRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Clocks of TiDB, TiCDC and the brokers differ by at most this."""
     ends_by_time: bool = False
     """Whether TiCDC sends no resolved-ts, so that only time tells where the window ends: it can't be proven."""
+    by_offset: bool = False
+    """Whether not all rows carry a commitTs: then the window is what was recorded in its time, and ends by time too."""
     lag_ms: int
     """How long after the end of such a window its rows are waited for."""
     claim_check_margin_ms: int
@@ -55,11 +57,15 @@ class PinRequest(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def needed_from_ms(self) -> int:
         """No row of the window has a record time before this: it is produced after it commits, up to clock skew."""
+        if self.by_offset:
+            return tso.physical_ms(self.window.from_ts)
         return max(0, tso.physical_ms(self.window.from_ts) - self.clock_skew_ms)
 
     @property
     def read_from_ms(self) -> int:
         """Record time at which reading starts."""
+        if self.by_offset:
+            return self.needed_from_ms
         return max(0, self.needed_from_ms - self.pre_roll_ms)
 
     @property
@@ -68,9 +74,15 @@ class PinRequest(msgspec.Struct, frozen=True, kw_only=True):
         return max(0, tso.physical_ms(self.resolved_ts) - self.clock_skew_ms)
 
     @property
+    def end_ms(self) -> int:
+        """Record time of the first record behind a window that ends by time."""
+        return tso.physical_ms(self.window.to_ts) if self.by_offset else self.over_ms
+
+    @property
     def over_ms(self) -> int:
-        """Record time, and time of the clock, at which a window that ends by time is over."""
-        return tso.physical_ms(self.resolved_ts) + self.clock_skew_ms + self.lag_ms
+        """Time of the clock at which a window that ends by time is over: what belongs to it was recorded by then."""
+        last_ts = self.window.to_ts if self.by_offset else self.resolved_ts
+        return tso.physical_ms(last_ts) + self.clock_skew_ms + self.lag_ms
 
     def codec(self) -> Codec:
         """A new codec for the changefeed's messages, which knows what the request does of schemas."""

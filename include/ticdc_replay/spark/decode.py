@@ -95,7 +95,7 @@ def _decode(
             decode_split,
             attempt=attempt,
             job=job,
-            window=manifest.window,
+            window=None if manifest.grade == "offset" else manifest.window,
             history=history,
             connections=connections,
             buckets=buckets,

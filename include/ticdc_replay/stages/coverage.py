@@ -8,7 +8,7 @@ import msgspec
 
 from ticdc_replay.decode.filter import TableFilter
 from ticdc_replay.domain.tables import TableName
-from ticdc_replay.domain.window import Grade, Window
+from ticdc_replay.domain.window import GRADES, Grade, Window
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.state.records import Coverage, Quality
 
@@ -145,11 +145,11 @@ def _whole(selection: Sequence[str], seen: Sequence[TableName], runs: tuple[_Run
     parts = [part for part in (*patterns, *(_best(run.table(table) for run in runs) for table in seen)) if part]
     return Held(
         "quarantine" if any(part.quality == "quarantine" for part in parts) else "complete",
-        "unproven" if any(part.grade == "unproven" for part in parts) else "proven",
+        max((part.grade for part in parts), key=GRADES.index),
     )
 
 
 def _best(candidates: Iterator[Held | None]) -> Held | None:
     """The one that lacks least: a known hole weighs more than a missing proof."""
     found = [held for held in candidates if held is not None]
-    return min(found, key=lambda held: (held.quality == "quarantine", held.grade == "unproven"), default=None)
+    return min(found, key=lambda held: (held.quality == "quarantine", GRADES.index(held.grade)), default=None)

@@ -2,12 +2,13 @@
 
 from ticdc_replay.codecs.registry import carried_by
 from ticdc_replay.domain import tso
-from ticdc_replay.domain.errors import ConfigError, WatermarkNotReachedError, WindowBoundsError
+from ticdc_replay.domain.errors import ConfigError, UnprovenWindowError, WatermarkNotReachedError, WindowBoundsError
 from ticdc_replay.domain.window import Window
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.snapshot import watermark
 from ticdc_replay.snapshot.request import PinRequest
 from ticdc_replay.snapshot.watermark import WatermarkStatus
+from ticdc_replay.stages.changefeed import Windows, possible_windows
 from ticdc_replay.stages.context import ReplayContext
 
 
@@ -28,19 +29,15 @@ def pin_request(context: ReplayContext, window: Window, schemas: SchemaHistory) 
     """What the pipeline asks for when *window* is waited for or pinned.
 
     Raises WindowBoundsError for a window that ends after the changefeed's target-ts: what committed later was never sent;
-    ConfigError where rows have no commitTs: nothing tells which window such a row belongs to.
+    UnprovenWindowError where no window of the changefeed can be proven and the policy stops; ConfigError where windows are
+    bounded by offsets and a target is no mirror.
     """
-    carried = carried_by(context.changefeed)
-    if carried.commit_ts != "rows":
-        which = "deletes" if carried.commit_ts == "rows but deletes" else "rows"
-        raise ConfigError(
-            f"{context.loaded.path}: changefeed.sink_uri: with protocol={context.changefeed.protocol} and these options {which} "
-            "carry no commitTs, so no window of commit time can be cut out of the topic; windows by offset are not supported "
-            "yet. Choose options that send it (docs/protocols.md)"
-        )
+    windows, why = possible_windows(context.changefeed)
+    _check_windows(context, windows, why)
+    by_offset = windows == "by offset"
     settings = context.pipeline.window
     target_ts = context.loaded.target_ts
-    if target_ts is not None and window.to_ts > target_ts + 1:
+    if not by_offset and target_ts is not None and window.to_ts > target_ts + 1:
         raise WindowBoundsError(
             f"window {window} ends after the changefeed's target-ts {tso.describe(target_ts)}: what committed later was not "
             f"sent. End the window at TSO {target_ts + 1}"
@@ -55,7 +52,10 @@ def pin_request(context: ReplayContext, window: Window, schemas: SchemaHistory) 
         target_ts=target_ts,
         pre_roll_ms=settings.pre_roll_seconds * 1000,
         clock_skew_ms=settings.clock_skew_seconds * 1000,
-        ends_by_time=not carried.watermarks or not context.pipeline.changefeed.sends_resolved_ts,
+        ends_by_time=by_offset
+        or not carried_by(context.changefeed).watermarks
+        or not context.pipeline.changefeed.sends_resolved_ts,
+        by_offset=by_offset,
         lag_ms=settings.lag_seconds * 1000,
         claim_check_margin_ms=settings.claim_check_margin_hours * 3_600_000,
         list_store=settings.list_claim_check_store,
@@ -64,3 +64,19 @@ def pin_request(context: ReplayContext, window: Window, schemas: SchemaHistory) 
         schemas=schemas,
         writer_schemas=context.writer_schemas,
     )
+
+
+def _check_windows(context: ReplayContext, windows: Windows, why: tuple[str, ...]) -> None:
+    """Raise where windows of the kind that the changefeed can have are not what the pipeline is for."""
+    if windows != "proven" and context.pipeline.policies.unproven == "stop":
+        raise UnprovenWindowError(
+            f"{context.loaded.path}: no window of this changefeed can be proven complete: {'; '.join(why)}. Choose options that "
+            "allow a proof (docs/protocols.md), or accept unproven windows with policies.unproven: allow"
+        )
+    if windows == "by offset":
+        others = [target.name for target in context.pipeline.targets if not target.is_mirror]
+        if others:
+            raise ConfigError(
+                f"{context.loaded.path}: targets: {', '.join(others)} can't be loaded: {'; '.join(why)}, so copies that TiCDC "
+                "sent twice can't be told from changes, and only a mirror (type postgres) comes out right"
+            )

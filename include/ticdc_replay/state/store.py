@@ -59,6 +59,13 @@ class StateStore:
         with self._database.reading() as connection:
             return _active_manifest(connection, pipeline, window)
 
+    def manifests_up_to(self, pipeline: str, ts: int) -> list[WindowManifest]:
+        """The manifests of the windows of *pipeline* that end at *ts* (TSO)."""
+        table = tables.window_manifest.c
+        wanted = _manifests(pipeline).where(table.to_ts == ts, table.superseded_at_ms.is_(None)).order_by(table.from_ts)
+        with self._database.reading() as connection:
+            return [_window_manifest(row) for row in connection.execute(wanted)]
+
     def last_manifest(self, pipeline: str) -> WindowManifest | None:
         """The manifest of *pipeline* that was pinned last, of any window."""
         wanted = _manifests(pipeline).order_by(tables.window_manifest.c.pinned_at_ms.desc()).limit(1)

@@ -1,8 +1,8 @@
 """The configuration of every kind of target, told apart by ``type``."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ticdc_replay.config.types import ConnectionId, FolderUri
 
@@ -15,11 +15,17 @@ class TargetSection(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    is_mirror: ClassVar[bool]
+    """Whether it holds the last version of each row alone, over all windows."""
+
     name: TargetName = Field(description="Name of the target: its task is called load_<name>")
 
 
 class PostgresTarget(TargetSection):
-    """A mirror of each table in PostgreSQL: the row's last version, guarded by its commitTs."""
+    """A mirror of each table in PostgreSQL: the row's last version, guarded by its commitTs, or by its place in Kafka where
+    the changefeed sends rows without one."""
+
+    is_mirror: ClassVar[bool] = True
 
     type: Literal["postgres"]
     connection: ConnectionId = Field(description="Airflow connection id (type postgres)")
@@ -27,11 +33,22 @@ class PostgresTarget(TargetSection):
         None, alias="schema", description="Target schema; the upstream's name if absent"
     )
     commit_ts_column: Identifier = Field("_commit_ts", description="Column that holds the commitTs of the row")
+    place_column: Identifier = Field(
+        "_place", description="Column that holds the place in Kafka, in its stead, where not all rows carry a commitTs"
+    )
     writers: int = Field(4, ge=1, le=64, description="Connections that load at the same time")
+
+    @model_validator(mode="after")
+    def _columns_differ(self) -> Self:
+        if self.commit_ts_column == self.place_column:
+            raise ValueError("`commit_ts_column` and `place_column` must differ: a commitTs is no place")
+        return self
 
 
 class ParquetTarget(TargetSection):
     """The window's changelog and its fold (last version per key) as Parquet below a URI."""
+
+    is_mirror: ClassVar[bool] = False
 
     type: Literal["parquet"]
     uri: FolderUri = Field(description="s3://… or file:///… folder")

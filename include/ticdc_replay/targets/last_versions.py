@@ -17,8 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ticdc_replay.changelog.fold import is_put, last_versions, narrow, narrow_columns
+from ticdc_replay.changelog.fold import is_put, last_versions, narrow, narrow_columns, refuse_moved
 from ticdc_replay.changelog.index import DataFile, TableVersion
+from ticdc_replay.changelog.version_order import VersionOrder
 from ticdc_replay.domain.errors import PermanentError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.targets.base import Execute, Load, StoreAddress
@@ -40,6 +41,7 @@ class Fold(msgspec.Struct, frozen=True):
     files: tuple[str, ...]
     winners: tuple[str, ...]
     """Where the positions of the last versions are, one file per bucket; none where each worker finds them by itself."""
+    order: VersionOrder
 
 
 class FoldFile(msgspec.Struct, frozen=True):
@@ -85,7 +87,7 @@ def fold_groups(load: Load, tables: Mapping[TableName, Sequence[TableVersion]], 
             winners = tuple(f"{load.folder}/winners/{outputs + bucket:05d}.parquet" for bucket in range(buckets))
             names = tuple(f"{load.changelog_root}/{file.name}" for _, file in files)
             numbered = tuple(FoldFile(number, *entry) for number, entry in enumerate(files))
-            groups.append(FoldGroup(Fold(table, handle_key, names, winners), numbered))
+            groups.append(FoldGroup(Fold(table, handle_key, names, winners, load.index.order), numbered))
             outputs += buckets
     return groups
 
@@ -169,7 +171,7 @@ def _winners(filesystem: Any, root: str, fold: Fold, bucket: int) -> pa.Table:
         with file_errors(f"read {name}"), pq.ParquetFile(f"{root}/{name}", filesystem=filesystem) as file:
             start = 0
             for batch in file.iter_batches(columns=narrow_columns(fold.handle_key)):
-                part = narrow(batch, fold.handle_key, is_put(batch))
+                part = narrow(batch, fold.handle_key, is_put(batch), fold.order)
                 end = start + batch.num_rows
                 part = part.append_column("file", pa.array(np.full(batch.num_rows, number, dtype=np.int32)))
                 part = part.append_column("position", pa.array(np.arange(start, end, dtype=np.int64)))
@@ -182,6 +184,8 @@ def _winners(filesystem: Any, root: str, fold: Fold, bucket: int) -> pa.Table:
             f"{fold.table}: the type of the key changes within the window in a way that can't be compared ({error}); "
             "give the table's definition in the pipeline, or split the window at the change"
         ) from error
+    if fold.order == "place":
+        refuse_moved(versions, str(fold.table))
     return versions.select(_WINNERS.names).take(last_versions(versions)).cast(_WINNERS)
 
 

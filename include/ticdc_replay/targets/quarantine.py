@@ -16,7 +16,7 @@ VALUE_QUARANTINE = pa.schema(
         pa.field("table", pa.string(), nullable=False),
         pa.field("key", pa.string(), nullable=False),
         pa.field("operation", pa.string(), nullable=False),
-        pa.field("commit_ts", pa.int64(), nullable=False),
+        pa.field("commit_ts", pa.int64()),
         pa.field("topic", pa.string(), nullable=False),
         pa.field("partition", pa.int32(), nullable=False),
         pa.field("offset", pa.int64(), nullable=False),

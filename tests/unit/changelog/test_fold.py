@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.changelogs import Row, delete, put, rows_of, table
-from ticdc_replay.changelog.fold import is_put, last_versions, narrow
+from ticdc_replay.changelog.fold import is_put, last_versions, narrow, refuse_moved
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import PermanentError
 
@@ -97,3 +97,18 @@ def test_rows_without_commit_ts_have_no_order() -> None:
     nameless = arrow.set_column(1, arrow.schema.field("_commit_ts"), pa.array([None], pa.int64()))
     with pytest.raises(PermanentError, match=r"topic\[0\]@1, event 0: the row has no commitTs"):
         narrow(nameless, SCHEMA.handle_key, is_put(nameless))
+
+
+def test_without_commit_ts_the_last_offset_stays():
+    rows = [put(8, a=1, b="k", v=1), put(9, a=1, b="k", v=2), delete(7, a=1, b="k")]
+    arrow = rows_of(SCHEMA, rows, order="place")
+    assert last_versions(narrow(arrow, SCHEMA.handle_key, is_put(arrow), "place")).to_pylist() == [1]
+
+
+def test_places_order_rows_of_one_partition_only():
+    rows = [put(8, a=1, b="k"), put(9, a=2, b="k")._replace(partition=1), put(9, a=1, b="k")]
+    arrow = rows_of(SCHEMA, rows, order="place")
+    refuse_moved(narrow(arrow, SCHEMA.handle_key, is_put(arrow), "place"), "s.t")
+    arrow = rows_of(SCHEMA, [*rows, put(1, a=1, b="k")._replace(partition=5)], order="place")
+    with pytest.raises(PermanentError, match="1 rows have changes in several partitions, one of them in 0 and 5"):
+        refuse_moved(narrow(arrow, SCHEMA.handle_key, is_put(arrow), "place"), "s.t")

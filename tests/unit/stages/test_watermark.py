@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from ticdc_replay.config.load import load_pipeline
+from ticdc_replay.domain import tso
 from ticdc_replay.domain.connections import Connections
-from ticdc_replay.domain.errors import ConfigError, WindowBoundsError
+from ticdc_replay.domain.errors import ConfigError, UnprovenWindowError, WindowBoundsError
 from ticdc_replay.domain.window import Window
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.stages.context import ReplayContext
@@ -56,17 +57,48 @@ def test_a_window_beyond_the_changefeed_s_end_is_refused(tmp_path: Path) -> None
         pin_request(context, Window(1, END + 2), SchemaHistory())
 
 
-@pytest.mark.parametrize(("protocol", "what"), [("canal-json", "rows"), ("avro&enable-tidb-extension=true", "deletes")])
-def test_a_changefeed_whose_rows_have_no_commit_ts_is_refused_before_kafka_is_asked(
-    tmp_path: Path, protocol: str, what: str
-) -> None:
-    text = PIPELINE.format(start_ts="").replace("protocol=open-protocol", f"protocol={protocol}")
-    text = text.replace("connections: {kafka: kafka}", "connections: {kafka: kafka, schema_registry: registry}")
-    if "avro" not in protocol:
-        text = text.replace(", schema_registry: registry", "")
+CANAL = PIPELINE.replace("protocol=open-protocol", "protocol=canal-json")
+POSTGRES = "{name: mirror, type: postgres, connection: db}"
+
+
+def without_proof(targets: str, unproven: str = "allow") -> str:
+    """A pipeline whose rows carry no commitTs."""
+    text = CANAL.format(start_ts=f"target_ts: {END}")
+    text = text.replace('{name: lake, type: parquet, uri: "file:///lake"}', targets)
+    return text + f"policies: {{unproven: {unproven}}}\n"
+
+
+def test_windows_by_offset_are_what_was_recorded_in_their_time(tmp_path: Path) -> None:
+    (tmp_path / "shop.yaml").write_text(without_proof(POSTGRES))
+    minute = Window(END + tso.from_ms(1), END + tso.from_ms(60_001))
+    with ReplayContext(load_pipeline(tmp_path / "shop.yaml"), Connections({})) as context:
+        request = pin_request(context, minute, SchemaHistory())
+    # Rows that committed up to target-ts may be recorded after it, so the window may lie behind.
+    assert request.by_offset
+    assert request.ends_by_time
+    first_ms = tso.physical_ms(minute.from_ts)
+    assert (request.read_from_ms, request.needed_from_ms, request.end_ms) == (first_ms, first_ms, first_ms + 60_000)
+    assert request.over_ms > request.end_ms
+
+
+@pytest.mark.parametrize("option", ["", "&required-acks=1&enable-tidb-extension=true"])
+def test_where_no_window_can_be_proven_the_policy_stops_before_kafka_is_asked(tmp_path: Path, option: str) -> None:
+    text = without_proof(POSTGRES, "stop").replace("protocol=canal-json", f"protocol=canal-json{option}")
     (tmp_path / "shop.yaml").write_text(text)
     with (
         ReplayContext(load_pipeline(tmp_path / "shop.yaml"), Connections({})) as context,
-        pytest.raises(ConfigError, match=rf"{what} carry no commitTs"),
+        pytest.raises(
+            UnprovenWindowError, match=r"no window of this changefeed can be proven.*policies\.unproven: allow"
+        ),
+    ):
+        pin_request(context, Window(1, 2), SchemaHistory())
+
+
+def test_windows_by_offset_are_for_mirrors_only(tmp_path: Path) -> None:
+    both = POSTGRES + '\n  - {name: lake, type: parquet, uri: "file:///lake"}'
+    (tmp_path / "shop.yaml").write_text(without_proof(both))
+    with (
+        ReplayContext(load_pipeline(tmp_path / "shop.yaml"), Connections({})) as context,
+        pytest.raises(ConfigError, match=r"targets: lake can't be loaded: no row has commitTs"),
     ):
         pin_request(context, Window(1, 2), SchemaHistory())

@@ -24,8 +24,10 @@ app = FastAPI(title="ticdc-replay", docs_url=None, redoc_url=None, openapi_url=N
 _KINDS = {
     "complete proven": "complete",
     "complete unproven": "complete as far as is known, not proven",
+    "complete offset": "what was recorded in this time, by offset",
     "quarantine proven": "a part is in quarantine",
     "quarantine unproven": "a part is in quarantine, the rest not proven",
+    "quarantine offset": "a part is in quarantine, the rest by offset",
     "partial": "only some of the tables",
 }
 """Classes of the style sheet, and what they say."""

@@ -2,7 +2,8 @@
 
 Versions of one row are ordered by (commitTs, delete < put). A key lives either in the mirror, with the commitTs of its row, or
 in the tombstone table, with the commitTs of its delete: so an older version, in whatever order windows come, finds the newer
-one. A version of equal commitTs overwrites: a reload repairs.
+one. A version of equal commitTs overwrites: a reload repairs. Where not all rows carry a commitTs, their place in Kafka stands
+for it: it orders rows of one partition, and a row that is found in another one stops the load.
 
 The touched keys are deleted and inserted again. An upsert would go wrong where the value of a secondary unique key moves from
 one row to another.
@@ -16,6 +17,7 @@ import msgspec
 import psycopg
 from psycopg import sql
 
+from ticdc_replay.changelog.version_order import OFFSET_BITS
 from ticdc_replay.domain.errors import CommitStateUnknownError, PolicyStopError, TargetMismatchError
 from ticdc_replay.targets.base import Field, Load, TableReport
 from ticdc_replay.targets.postgres import ledger, mirror_table
@@ -23,7 +25,7 @@ from ticdc_replay.targets.postgres.catalog import FoundTable, find_table
 from ticdc_replay.targets.postgres.errors import translate
 from ticdc_replay.targets.postgres.identifiers import LEDGER_SCHEMA
 from ticdc_replay.targets.postgres.plan import PlannedColumn, TablePlan
-from ticdc_replay.targets.postgres.staged_rows import COMMIT_TS, PUT
+from ticdc_replay.targets.postgres.staged_rows import PUT, VERSION
 from ticdc_replay.targets.postgres.types import stage_type
 
 log = logging.getLogger(__name__)
@@ -102,11 +104,15 @@ def _apply(connection: Connection, load: Load, plan: TablePlan, staged: Staged) 
         connection.execute(step.statement)
     mirror_table.note_columns(connection, plan, state)
     ledger.raise_marks(connection, plan.target, schema_ts=plan.schema_ts, newest_ts=staged.last_ts)
+    if plan.topic_id is not None:
+        ledger.note_topic(connection, plan.target, plan.topic_id)
     found = find_table(connection, plan.target)
     counts = _Counts()
     if staged.stages and found is not None:
         merge = _Merge(connection, plan, staged, found, state.floor_ts if state is not None else 0)
-        in_order = staged.first_ts > newest_ts and not load.reload
+        in_order = plan.order == "commit_ts" and staged.first_ts > newest_ts and not load.reload
+        if plan.order == "place":
+            merge.refuse_moved()
         counts = merge.newer(empty=observed.empty) if in_order else merge.any_age()
     report = TableReport(
         table=plan.source,
@@ -135,33 +141,38 @@ def _drop_staging(connection: Connection, staged: Staged) -> None:
 
 _REPLACE = """
 DELETE FROM {target} t USING {folded} f
-WHERE {same_row} AND f.{put} AND t.{commit_ts} <= f.{ts}
+WHERE {same_row} AND f.{put} AND t.{version} <= f.{new}
 """
 _DELETE = """
 DELETE FROM {target} t USING {folded} f
-WHERE {same_row} AND NOT f.{put} AND t.{commit_ts} < f.{ts}
+WHERE {same_row} AND NOT f.{put} AND t.{version} < f.{new}
 """
 _DIG_UP = """
 DELETE FROM {tombstones} t USING {folded} f
-WHERE {same_row} AND t.{commit_ts} <= f.{ts}
+WHERE {same_row} AND t.{version} <= f.{new}
 """
 _REVIVED = "AND f.{put}"
 _INSERT = """
-INSERT INTO {target} ({names}, {commit_ts})
-SELECT {staged}, f.{ts} FROM {folded} f WHERE f.{put}
+INSERT INTO {target} ({names}, {version})
+SELECT {staged}, f.{new} FROM {folded} f WHERE f.{put}
 """
 _UNLESS_NEWER = """
 AND NOT EXISTS (SELECT FROM {tombstones} t WHERE {same_row})
 ON CONFLICT ({key_names}) DO NOTHING
 """
 _BURY = """
-INSERT INTO {tombstones} AS old ({key_names}, {commit_ts})
-SELECT {staged_key}, f.{ts} FROM {folded} f WHERE NOT f.{put}
+INSERT INTO {tombstones} AS old ({key_names}, {version})
+SELECT {staged_key}, f.{new} FROM {folded} f WHERE NOT f.{put}
 """
 _UNLESS_ALIVE = "AND NOT EXISTS (SELECT FROM {target} t WHERE {same_row})"
+_MOVED = """
+SELECT (t.{version} - 1) >> {offset_bits}, (f.{new} - 1) >> {offset_bits}, {old_key} FROM {old} t, {folded} f
+WHERE {same_row} AND t.{version} > 0 AND (t.{version} - 1) >> {offset_bits} <> (f.{new} - 1) >> {offset_bits} LIMIT 1
+"""
+"""Version 0 is no place: rows that somebody brought from the upstream."""
 _OR_LATER = """
-ON CONFLICT ({key_names}) DO UPDATE SET {commit_ts} = excluded.{commit_ts}
-WHERE old.{commit_ts} <= excluded.{commit_ts}
+ON CONFLICT ({key_names}) DO UPDATE SET {version} = excluded.{version}
+WHERE old.{version} <= excluded.{version}
 """
 
 
@@ -173,20 +184,26 @@ class _Merge:
     ) -> None:
         self._connection = connection
         self._target = plan.target
+        self._tombstones = mirror_table.tombstones(plan)
+        self._version = plan.version_column
         types = {column.name: column.type for column in found.columns}
         cells = {column.staged: _cast(column, types[column.target]) for column in plan.columns}
+        # Of windows by place the plan has left out what is below the floor.
+        floor = floor_ts if plan.order == "commit_ts" else 0
         above_floor = sql.SQL("SELECT * FROM {} WHERE {} >= {}")
         stages = [
-            above_floor.format(sql.Identifier(LEDGER_SCHEMA, stage), sql.Identifier(COMMIT_TS), sql.Literal(floor_ts))
+            above_floor.format(sql.Identifier(LEDGER_SCHEMA, stage), sql.Identifier(VERSION), sql.Literal(floor))
             for stage in staged.stages
         ]
         self._parts: dict[str, sql.Composable] = {
             "target": plan.target.sql,
-            "tombstones": mirror_table.tombstones(plan).sql,
+            "tombstones": self._tombstones.sql,
             "folded": sql.SQL("({})").format(sql.SQL(" UNION ALL ").join(stages)),
-            "commit_ts": sql.Identifier(plan.commit_ts),
-            "ts": sql.Identifier(COMMIT_TS),
+            "version": sql.Identifier(plan.version_column),
+            "new": sql.Identifier(VERSION),
             "put": sql.Identifier(PUT),
+            "offset_bits": sql.Literal(OFFSET_BITS),
+            "old_key": _listed(sql.Identifier("t", column.target) for column in plan.key),
             "key_names": _listed(sql.Identifier(column.target) for column in plan.key),
             "names": _listed(sql.Identifier(column.target) for column in plan.columns),
             "staged": _listed(cells[column.staged] for column in plan.columns),
@@ -220,6 +237,19 @@ class _Merge:
         self._run(_DIG_UP + _REVIVED)
         upserted = self._run(_INSERT + _UNLESS_NEWER)
         return _Counts(upserted, deleted, self._run(_BURY + _UNLESS_ALIVE + _OR_LATER))
+
+    def refuse_moved(self) -> None:
+        """Raise TargetMismatchError where a row was in another partition before, so that its places don't order it."""
+        for old in ("target", "tombstones"):
+            parts = {**self._parts, "old": self._parts[old]}
+            row = self._connection.execute(sql.SQL(_MOVED).format(**parts)).fetchone()
+            if row is not None:
+                raise TargetMismatchError(
+                    f"{self._target}: the row with key {tuple(row[2:])} was in partition {row[0]}, and is in partition {row[1]} "
+                    "now; without commitTs nothing tells which came last. Were partitions added or the dispatcher changed? "
+                    f"Bring the table up to date from the upstream, set {self._version} to 0 in all its rows, empty "
+                    f"{self._tombstones}, and set floor_ts to the end of a window after that in _ticdc_replay.tables"
+                )
 
     def _run(self, statement: LiteralString) -> int:
         return self._connection.execute(sql.SQL(statement).format(**self._parts)).rowcount

@@ -1,8 +1,8 @@
 """What a mirror remembers beside its tables, in the schema ``_ticdc_replay`` of the target's database.
 
 * ``tables``: per mirror table where it comes from, ``floor_ts`` (nothing with a commitTs below it is applied), ``newest_ts``
-  (no applied version is newer), ``schema_ts`` (commitTs from which the newest schema holds that the table was brought to), and
-  the name of its tombstone table;
+  (no applied version is newer), ``schema_ts`` (commitTs from which the newest schema holds that the table was brought to),
+  the name of its tombstone table, and ``topic_id`` (Kafka's id of the topic, where rows are ordered by their place in it);
 * ``added_columns``: each column that a DDL added, and what rows from before it show: a literal, or NULL;
 * ``ledger``: one row per table, window and run that was applied, in the same transaction as its rows;
 * ``staging``: the staging tables that exist, and the lock that their attempt holds for as long as it lives.
@@ -29,7 +29,7 @@ CREATE TABLE IF NOT EXISTS {schema}.tables (
     target_schema text NOT NULL, target_table text NOT NULL,
     source_schema text NOT NULL, source_table text NOT NULL,
     floor_ts bigint NOT NULL DEFAULT 0, newest_ts bigint NOT NULL, schema_ts bigint NOT NULL DEFAULT 0,
-    tombstones text NOT NULL,
+    tombstones text NOT NULL, topic_id text,
     PRIMARY KEY (target_schema, target_table));
 CREATE TABLE IF NOT EXISTS {schema}.added_columns (
     target_schema text NOT NULL, target_table text NOT NULL, column_name text NOT NULL, commit_ts bigint NOT NULL,
@@ -61,6 +61,7 @@ class TableState(msgspec.Struct, frozen=True):
     newest_ts: int
     schema_ts: int
     tombstones: Relation
+    topic_id: str | None
     added_columns: dict[str, RecordedColumn]
 
 
@@ -130,7 +131,7 @@ def state_of(connection: Connection, target: Relation) -> TableState | None:
     place = [target.schema, target.table]
     row = connection.execute(
         _sql(
-            "SELECT source_schema, source_table, floor_ts, newest_ts, schema_ts, tombstones FROM {schema}.tables "
+            "SELECT source_schema, source_table, floor_ts, newest_ts, schema_ts, tombstones, topic_id FROM {schema}.tables "
             "WHERE (target_schema, target_table) = (%s, %s)"
         ),
         place,
@@ -146,7 +147,7 @@ def state_of(connection: Connection, target: Relation) -> TableState | None:
     ).fetchall()
     columns = {name: RecordedColumn(commit_ts, fill) for name, commit_ts, fill in added}
     source, tombstones = TableName(row[0], row[1]), Relation(LEDGER_SCHEMA, row[5])
-    return TableState(source, row[2], row[3], row[4], tombstones, columns)
+    return TableState(source, row[2], row[3], row[4], tombstones, row[6], columns)
 
 
 def mirrors_of(connection: Connection, source_schema: str) -> list[tuple[TableName, int]]:
@@ -183,6 +184,14 @@ def raise_marks(connection: Connection, target: Relation, *, schema_ts: int, new
             "WHERE (target_schema, target_table) = (%s, %s)"
         ),
         [schema_ts, newest_ts, target.schema, target.table],
+    )
+
+
+def note_topic(connection: Connection, target: Relation, topic_id: str) -> None:
+    """Note that the rows of *target* are ordered by their place in the topic with *topic_id*."""
+    connection.execute(
+        _sql("UPDATE {schema}.tables SET topic_id = %s WHERE (target_schema, target_table) = (%s, %s)"),
+        [topic_id, target.schema, target.table],
     )
 
 

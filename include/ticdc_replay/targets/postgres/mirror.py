@@ -1,4 +1,4 @@
-"""A mirror of each table in PostgreSQL: the row's last version, guarded by its commitTs.
+"""A mirror of each table in PostgreSQL: the row's last version, guarded by its commitTs or, without one, its place in Kafka.
 
 One attempt: look at the target and refuse what can't be followed; make staging tables; workers stage; then each table is
 committed in one transaction with its ledger row. Whatever an attempt that broke has left, the next one drops.
@@ -27,7 +27,7 @@ from ticdc_replay.targets.postgres.ledger import TableState
 from ticdc_replay.targets.postgres.plan import TablePlan, plan_table, target_of
 from ticdc_replay.targets.postgres.settings import PostgresSettings
 from ticdc_replay.targets.postgres.stage import StageResult, StageTask, stage
-from ticdc_replay.targets.postgres.staged_rows import COMMIT_TS, PUT
+from ticdc_replay.targets.postgres.staged_rows import PUT, VERSION
 from ticdc_replay.targets.postgres.tasks import stage_tasks
 from ticdc_replay.targets.postgres.types import stage_type
 
@@ -64,7 +64,7 @@ class PostgresMirror(Target[PostgresTarget]):
             with found_last_versions(load, groups, execute):
                 results = execute(stage, tasks, f"stage into {self.config.name}")
             for entry in pending:
-                staged = _staged(entry.plan, tasks, results)
+                staged = _staged(load, entry.plan, tasks, results)
                 reports[entry.plan.source] = commit_table(connection, load, entry.plan, staged, settings.conn_id)
         files = tuple(result.quarantine for result in results if result.quarantine is not None)
         return Loaded(tuple(reports[table] for table in load.tables), files)
@@ -155,11 +155,13 @@ def _begin(
             stops += [f"{plan.source} needs {step.text}, and policies.ddl is stop" for step in steps if step.text]
         pending.append(_Pending(plan, observed.state))
     if stops:
+        in_time = load.index.order == "commit_ts"
         raise PolicyStopError(
             "schema changes that a mirror does not follow by itself:\n- "
             + "\n- ".join(stops)
-            + "\nBring the mirror table up to date by hand, then raise its floor_ts in _ticdc_replay.tables just above the "
-            "commitTs named here: nothing from before it will be applied again"
+            + "\nBring the mirror table up to date by hand, then raise its floor_ts in _ticdc_replay.tables "
+            + ("just above the commitTs named here" if in_time else f"to {load.index.window.to_ts}, the window's end")
+            + ": nothing from before it will be applied again"
         )
     if mismatches:
         raise TargetMismatchError("\n".join(mismatches))
@@ -174,7 +176,7 @@ def _dropped_databases(connection: Connection, load: Load) -> list[str]:
         for ddl in load.index.ddl
         if not ddl.table and (ddl.commit_ts, TableName(ddl.schema, "")) not in told
         for table, floor_ts in ledger.mirrors_of(connection, ddl.schema)
-        if ddl.commit_ts >= floor_ts and (ddl.commit_ts, table) not in told
+        if not load.index.is_before(ddl.commit_ts, floor_ts) and (ddl.commit_ts, table) not in told
     ]
 
 
@@ -191,7 +193,7 @@ def _make_staging(connection: Connection, load: Load, entry: _Pending, stages: S
         if default is not None:
             parts += [sql.SQL("DEFAULT"), mirror_table.trusted(default)]
         columns.append(sql.SQL(" ").join(parts))
-    columns.append(sql.SQL("{} bigint, {} boolean").format(sql.Identifier(COMMIT_TS), sql.Identifier(PUT)))
+    columns.append(sql.SQL("{} bigint, {} boolean").format(sql.Identifier(VERSION), sql.Identifier(PUT)))
     for name in stages:
         ledger.note_staging(connection, name, _lock_of(load), entry.plan.target)
         connection.execute(
@@ -201,16 +203,17 @@ def _make_staging(connection: Connection, load: Load, entry: _Pending, stages: S
         )
 
 
-def _staged(plan: TablePlan, tasks: Sequence[StageTask], results: Sequence[StageResult]) -> Staged:
+def _staged(load: Load, plan: TablePlan, tasks: Sequence[StageTask], results: Sequence[StageResult]) -> Staged:
     pieces = [piece for result in results for piece in result.pieces if piece.table == plan.source]
     files = [file for version in plan.versions for file in version.files]
+    extents = [load.index.extent_of(version) for version in plan.versions]
     return Staged(
         stages=tuple(_stages(plan, tasks)),
         events=sum(file.rows for file in files) + plan.below_floor,
         keys=sum(piece.staged for piece in pieces),
         quarantined=sum(piece.quarantined for piece in pieces),
-        first_ts=min((file.min_commit_ts for file in files), default=0),
-        last_ts=max((file.max_commit_ts for file in files), default=0),
+        first_ts=min((first for first, _ in extents), default=0),
+        last_ts=max((last for _, last in extents), default=0),
     )
 
 

@@ -45,10 +45,10 @@ def observe(connection: Connection, target: Relation) -> Observed:
 
 
 def newest_commit_ts(connection: Connection, plan: TablePlan, observed: Observed) -> int:
-    """The newest commitTs (TSO) in a table that somebody else has filled; 0 where it has no row."""
-    if observed.empty:
+    """The newest commitTs (TSO) in a table that somebody else has filled; 0 where it has no row, or places in their stead."""
+    if observed.empty or plan.order == "place":
         return 0
-    name = sql.Identifier(plan.commit_ts)
+    name = sql.Identifier(plan.version_column)
     row = connection.execute(sql.SQL("SELECT max({}) FROM {}").format(name, plan.target.sql)).fetchone()
     return row[0] if row is not None and row[0] is not None else 0
 
@@ -90,6 +90,8 @@ def _alter(plan: TablePlan, observed: Observed, table: FoundTable) -> list[Step]
                 steps += _widen(plan, column)
             else:
                 differences.append(f"column {column.target} is {found.type}, {column.type} is needed")
+    if plan.order == "place":
+        differences += _unfillable(plan, observed.state, table)
     if differences:
         raise _mismatch(plan, differences)
     return [*steps, *_fill_older_rows(plan, observed, table)]
@@ -166,10 +168,17 @@ def _differences(plan: TablePlan, found: FoundTable, state: TableState | None) -
         return
     if state is not None and state.source != plan.source:
         yield f"it is the mirror of {state.source}"
-    commit_ts = found.column(plan.commit_ts)
-    if commit_ts is None or (commit_ts.type, commit_ts.not_null) != ("bigint", True):
-        has = "missing" if commit_ts is None else commit_ts.type + (" NOT NULL" if commit_ts.not_null else "")
-        yield f"column {plan.commit_ts} is {has}; bigint NOT NULL is needed"
+    version = found.column(plan.version_column)
+    if version is None or (version.type, version.not_null) != ("bigint", True):
+        has = "missing" if version is None else version.type + (" NOT NULL" if version.not_null else "")
+        yield f"column {plan.version_column} is {has}; bigint NOT NULL is needed"
+    if state is not None and None not in (state.topic_id, plan.topic_id) and state.topic_id != plan.topic_id:
+        yield (
+            f"its rows are ordered by their place in the topic with id {state.topic_id}, and those of the window are of the "
+            f"topic with id {plan.topic_id}: was the topic recreated, or the table sent to another one? Bring the table up to "
+            f"date from the upstream, set {plan.version_column} to 0 in all its rows, empty {tombstones(plan)}, and set "
+            "topic_id to NULL and floor_ts to the window's start in _ticdc_replay.tables"
+        )
     if not plan.columns:
         return
     key = [column.target for column in plan.key]
@@ -187,13 +196,13 @@ def _differences(plan: TablePlan, found: FoundTable, state: TableState | None) -
             yield f"column {column.name} is generated"
         if column.name in wanted and column.loose:
             yield f"column {column.name} has a collation that takes different texts as equal"
-        if column.name not in wanted and column.name != plan.commit_ts and not _is_older(plan, state):
+        if column.name not in wanted and column.name != plan.version_column and not _is_older(plan, state):
             yield f"column {column.name} is not in the rows of the window"
 
 
 def _create(plan: TablePlan, state: TableState | None) -> Iterator[Step]:
     definitions = [_definition(column, default_of(plan, state, column.target)) for column in plan.columns]
-    definitions.append(sql.SQL("{} bigint NOT NULL").format(sql.Identifier(plan.commit_ts)))
+    definitions.append(sql.SQL("{} bigint NOT NULL").format(sql.Identifier(plan.version_column)))
     definitions.append(sql.SQL("PRIMARY KEY ({})").format(_names([column.target for column in plan.key])))
     statement = sql.SQL("CREATE TABLE {} ({})").format(plan.target.sql, sql.SQL(", ").join(definitions))
     yield Step(statement, f"CREATE TABLE {plan.target}")
@@ -209,7 +218,7 @@ def tombstones(plan: TablePlan) -> Relation:
 def create_tombstones(plan: TablePlan) -> sql.Composed:
     """Makes the table of ``tombstones`` where it does not exist."""
     definitions = [_definition(column, None) for column in plan.key]
-    definitions.append(sql.SQL("{} bigint NOT NULL").format(sql.Identifier(plan.commit_ts)))
+    definitions.append(sql.SQL("{} bigint NOT NULL").format(sql.Identifier(plan.version_column)))
     definitions.append(sql.SQL("PRIMARY KEY ({})").format(_names([column.target for column in plan.key])))
     return sql.SQL("CREATE TABLE IF NOT EXISTS {} ({})").format(tombstones(plan).sql, sql.SQL(", ").join(definitions))
 
@@ -255,6 +264,17 @@ def _widen(plan: TablePlan, column: PlannedColumn) -> Iterator[Step]:
         yield Step(sql.SQL("ALTER TABLE {} {}").format(tombstones(plan).sql, change))
 
 
+def _unfillable(plan: TablePlan, state: TableState | None, table: FoundTable) -> Iterator[str]:
+    """Columns as those of ``_fill_older_rows``, where nothing tells which rows are older than the DDL."""
+    for column in _new_columns(plan, state):
+        if table.column(column.target) is not None and column.fill is not None:
+            yield (
+                f"column {column.target} came with a later window, and without commitTs nothing tells which rows are from before "
+                f"its DDL and show {column.fill}: fill them by hand, then write the column down in _ticdc_replay.added_columns "
+                f"with commit_ts {column.commit_ts}"
+            )
+
+
 def _fill_older_rows(plan: TablePlan, observed: Observed, table: FoundTable) -> Iterator[Step]:
     """For columns that a later window has brought before their DDL was loaded."""
     for column in _new_columns(plan, observed.state):
@@ -263,7 +283,7 @@ def _fill_older_rows(plan: TablePlan, observed: Observed, table: FoundTable) -> 
         name, fill = sql.Identifier(column.target), trusted(column.fill)
         yield Step(
             sql.SQL("UPDATE {} SET {} = {} WHERE {} <= {} AND {} IS NULL").format(
-                *(plan.target.sql, name, fill, sql.Identifier(plan.commit_ts), sql.Literal(column.commit_ts), name)
+                *(plan.target.sql, name, fill, sql.Identifier(plan.version_column), sql.Literal(column.commit_ts), name)
             ),
             f"UPDATE {column.target} = {column.fill} in rows up to {column.commit_ts}",
         )

@@ -3,9 +3,11 @@
 import msgspec
 from psycopg import sql
 
-from ticdc_replay.changelog.index import TableVersion
+from ticdc_replay.changelog.index import ChangelogIndex, TableVersion
+from ticdc_replay.changelog.version_order import VersionOrder
 from ticdc_replay.domain.column_types import BINARY_TYPES, CHARACTER_TYPES, ColumnType
 from ticdc_replay.domain.tables import Column, TableName
+from ticdc_replay.domain.tso import describe
 from ticdc_replay.schemas.changes import BreakingChange, ColumnAdded, ColumnWidened, TableChanges, TableCreated
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.config import PostgresTarget
@@ -70,8 +72,11 @@ class TablePlan(msgspec.Struct, frozen=True, kw_only=True):
     """Names in the changelog."""
     unique_keys: tuple[tuple[str, ...], ...]
     """Names in the mirror."""
-    commit_ts: str
-    """Name of the column that holds a row's commitTs."""
+    version_column: str
+    """Name of the column that orders the versions of a row: its commitTs, or its place in Kafka."""
+    order: VersionOrder
+    topic_id: str | None
+    """Kafka's id of the topic that places are of; None where rows are ordered by commitTs, or where the window has none."""
     moment: int
     """From when (exclusive) the newest schema holds; at the latest, where no DDL tells."""
     schema_ts: int
@@ -114,26 +119,41 @@ def plan_table(load: Load, config: PostgresTarget, table: TableName, floor_ts: i
 
     Schemas that ended and DDL that ran below the floor are history that somebody has dealt with.
     """
-    versions = sorted(load.versions(table), key=lambda version: (_moment(version), version.version))
-    ended = [version for version in versions if _last_ts(version) < floor_ts]
-    versions = [version for version in versions if _last_ts(version) >= floor_ts]
-    changes = [entry for entry in load.index.changes if _is(entry.table, table) and entry.commit_ts >= floor_ts]
+    index = load.index
+    versions = sorted(load.versions(table), key=lambda version: (_moment(index, version), version.version))
+    ended = [version for version in versions if index.extent_of(version)[1] < floor_ts]
+    versions = [version for version in versions if index.extent_of(version)[1] >= floor_ts]
+    changes = [
+        entry
+        for entry in load.index.changes
+        if _is(entry.table, table) and not index.is_before(entry.commit_ts, floor_ts)
+    ]
     conflicts: list[str] = []
     handle_key = _one_handle_key(versions, conflicts)
-    columns = _columns(versions, config.commit_ts_column, conflicts) if handle_key else ()
+    version_option = "commit_ts_column" if index.order == "commit_ts" else "place_column"
+    version_column = fit(getattr(config, version_option))
+    columns = _columns(versions, version_column, version_option, conflicts) if handle_key else ()
     added = _added(changes, columns)
     widened = _widened(changes, columns)
     followed = [version.schema.valid_from for version in versions]
     followed += [column.commit_ts for column in added] + [column.commit_ts for column in widened]
     newest = versions[-1] if versions else None
+    topic_id = _topic_id(load, table, conflicts) if index.order == "place" else None
+    if index.order == "place" and versions and index.window.from_ts < floor_ts:
+        conflicts.append(
+            f"its floor_ts {describe(floor_ts)} lies within the window, and without commitTs nothing tells which rows are from "
+            "before it: choose a floor_ts at the end of a window"
+        )
     return TablePlan(
         source=table,
         target=target_of(config, table),
         columns=columns,
         handle_key=handle_key,
         unique_keys=_unique_keys(newest, columns),
-        commit_ts=fit(config.commit_ts_column),
-        moment=_moment(newest) if newest is not None else 0,
+        version_column=version_column,
+        order=index.order,
+        topic_id=topic_id,
+        moment=_moment(index, newest) if newest is not None else 0,
         schema_ts=max(followed, default=0),
         created=any(isinstance(change, TableCreated) for entry in changes for change in entry.changes),
         added=added,
@@ -154,13 +174,16 @@ def _is(name: TableName, table: TableName) -> bool:
     return (name.schema.casefold(), name.table.casefold()) == (table.schema.casefold(), table.table.casefold())
 
 
-def _moment(version: TableVersion) -> int:
+def _moment(index: ChangelogIndex, version: TableVersion) -> int:
     # A schema holds for rows after its DDL, so one of unknown origin began before its last row at the latest.
-    return version.schema.valid_from or _last_ts(version) - 1
+    return version.schema.valid_from or index.extent_of(version)[1] - 1
 
 
-def _last_ts(version: TableVersion) -> int:
-    return max((file.max_commit_ts for file in version.files), default=1)
+def _topic_id(load: Load, table: TableName, conflicts: list[str]) -> str | None:
+    found = load.index.topic_ids_of(table)
+    if len(found) > 1:
+        conflicts.append("its rows are in several topics, and without commitTs nothing tells which came last")
+    return min(found, default=None)
 
 
 def _one_handle_key(versions: list[TableVersion], conflicts: list[str]) -> tuple[str, ...]:
@@ -171,7 +194,9 @@ def _one_handle_key(versions: list[TableVersion], conflicts: list[str]) -> tuple
     return versions[-1].schema.handle_key if versions else ()
 
 
-def _columns(versions: list[TableVersion], commit_ts: str, conflicts: list[str]) -> tuple[PlannedColumn, ...]:
+def _columns(
+    versions: list[TableVersion], version_column: str, version_option: str, conflicts: list[str]
+) -> tuple[PlannedColumn, ...]:
     """The union of the versions' columns, in the order of the newest; of two types the one that holds both."""
     types: dict[str, str] = {}
     for version in reversed(versions):
@@ -185,11 +210,11 @@ def _columns(versions: list[TableVersion], commit_ts: str, conflicts: list[str])
                 )
             types[column.name] = both or known
     targets = [fit(name) for name in types]
-    taken = {name for name in targets if targets.count(name) > 1 or name == fit(commit_ts)}
+    taken = {name for name in targets if targets.count(name) > 1 or name == version_column}
     if taken:
         conflicts.append(
             f"the mirror would have two columns {', '.join(sorted(taken))}: "
-            "set commit_ts_column of the target to a name that no table has"
+            f"set {version_option} of the target to a name that no table has"
         )
     if len(types) > MAX_COLUMNS:
         conflicts.append(f"it has {len(types)} columns, and a mirror in PostgreSQL has room for {MAX_COLUMNS}")

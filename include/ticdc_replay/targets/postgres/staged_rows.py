@@ -15,9 +15,9 @@ from ticdc_replay.targets.last_versions import Fold
 from ticdc_replay.targets.postgres.types import check_of, staged_arrow_type, staged_cells
 from ticdc_replay.targets.quarantine import Refused
 
-COMMIT_TS = "ts"
+VERSION = "version"
 PUT = "put"
-"""Columns of a staging table beside those of the row: commitTs (TSO), and whether the row stays or goes."""
+"""Columns of a staging table beside those of the row: what orders it among the row's versions, and whether it stays or goes."""
 
 
 class StageColumn(msgspec.Struct, frozen=True):
@@ -57,7 +57,7 @@ def columns_to_read(piece: StagePiece) -> list[str]:
 def stage_schema(piece: StagePiece) -> pa.Schema:
     """The layout of ``StagedBatch.rows``."""
     fields = [pa.field(column.staged, staged_arrow_type(column.type)) for column in piece.columns]
-    return pa.schema([*fields, pa.field(COMMIT_TS, pa.int64()), pa.field(PUT, pa.bool_())])
+    return pa.schema([*fields, pa.field(VERSION, pa.int64()), pa.field(PUT, pa.bool_())])
 
 
 def stage_rows(batch: pa.RecordBatch, piece: StagePiece, check_json: bool) -> StagedBatch:
@@ -67,14 +67,14 @@ def stage_rows(batch: pa.RecordBatch, piece: StagePiece, check_json: bool) -> St
     """
     put = is_put(batch)
     _require_whole(batch, put, piece)
-    keys = narrow(batch, piece.fold.handle_key, put)
+    keys = narrow(batch, piece.fold.handle_key, put, piece.fold.order)
     after = batch["after"]
     cells = {
         column.source: key_cells(keys, column.source) if column.is_key else pc.struct_field(after, [column.source])
         for column in piece.columns
     }
     refused = _refused(batch, put, cells, piece, check_json)
-    rows = [batch["_commit_ts"], put]
+    rows = [keys["version"].combine_chunks(), put]
     if refused:
         bad = pa.array(sorted({entry.position for entry in refused}), pa.int64())
         kept = pc.invert(pc.is_in(pa.array(range(batch.num_rows), pa.int64()), value_set=bad))
