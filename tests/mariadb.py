@@ -91,7 +91,7 @@ def running(folder: Path, found: Programs, options: Mapping[str, str] | None = N
     start = folder / "start.sql"
     quoted = PASSWORD.replace("'", "''")
     start.write_text(
-        f"CREATE USER {USER}@'127.0.0.1' IDENTIFIED BY '{quoted}';\nGRANT ALL ON *.* TO {USER}@'127.0.0.1';\n"
+        f"CREATE USER {USER}@'127.0.0.1' IDENTIFIED BY '{quoted}';\nGRANT ALL ON *.* TO {USER}@'127.0.0.1' WITH GRANT OPTION;\n"
     )
     log = folder / "error.log"
     settings = {
@@ -105,7 +105,8 @@ def running(folder: Path, found: Programs, options: Mapping[str, str] | None = N
     }
     server = subprocess.Popen([*found.server, *common, *[f"--{name}={value}" for name, value in settings.items()]])
     try:
-        connection = Connection("source", "mysql", "127.0.0.1", port, USER, PASSWORD)
+        extra = {"ssl_ca": options["ssl-ca"]} if options and "ssl-ca" in options else {}
+        connection = Connection("source", "mysql", "127.0.0.1", port, USER, PASSWORD, extra=extra)
         _wait(connection, server, log)
         yield connection
     finally:
@@ -118,7 +119,13 @@ def execute(connection: Connection, *statements: str) -> None:
     assert connection.host is not None
     assert connection.port is not None
     with pymysql.connect(
-        host=connection.host, port=connection.port, user=USER, password=PASSWORD, charset="utf8mb4", autocommit=True
+        host=connection.host,
+        port=connection.port,
+        user=USER,
+        password=PASSWORD,
+        charset="utf8mb4",
+        autocommit=True,
+        ssl_ca=connection.extra.get("ssl_ca"),
     ) as session:
         cursor = session.cursor()
         for statement in ("SET time_zone = '+00:00', sql_mode = ''", *statements):

@@ -4,6 +4,7 @@ What is wrong with one row is a value that goes with its message; what is wrong 
 """
 
 import re
+import ssl
 import struct
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -191,9 +192,6 @@ class SourceReader:
             raise ConfigError(
                 f"connection {given.conn_id}: unknown extra {', '.join(unknown)}; allowed: {', '.join(_TLS_FIELDS)}"
             )
-        tls = {name: given.extra[name] for name in _TLS_FIELDS if name in given.extra}
-        if tls:
-            tls |= {"ssl_verify_cert": True, "ssl_verify_identity": True}
         self._session = pymysql.connect(
             host=given.host or "localhost",
             port=given.port or 4000,
@@ -208,7 +206,7 @@ class SourceReader:
             connect_timeout=_TIMEOUT_S,
             read_timeout=_TIMEOUT_S,
             write_timeout=_TIMEOUT_S,
-            **tls,
+            ssl=_tls_context(given),
         )
         return self._session
 
@@ -224,6 +222,11 @@ class SourceReader:
                 f"{self._place}: refused (error {code}): {text}; check login and password of the connection, and SELECT on "
                 "the tables and on mysql.tidb"
             )
+        if isinstance(error.__cause__ or error.__context__, ssl.SSLCertVerificationError):
+            return PermanentError(
+                f"{self._place}: {text}; the extra ssl_ca of the connection must name the authority of the source's "
+                "certificate, and host the name in it"
+            )
         if code in _MAY_PASS or isinstance(error, (OSError, pymysql.err.InterfaceError)):
             self._drop_session()
             return TransientError(f"{self._place}: away or busy (error {code}): {text}")
@@ -233,6 +236,26 @@ class SourceReader:
         session, self._session = self._session, None
         if session is not None:
             session._force_close()
+
+
+def _tls_context(given: Connection) -> ssl.SSLContext | None:
+    """TLS that knows the source by ``ssl_ca`` and shows ``ssl_cert``; None where the connection names no certificate.
+
+    Then the session is encrypted if the source wants it, and not known to be with the right one.
+    """
+    if not any(name in given.extra for name in _TLS_FIELDS):
+        return None
+    ca, certificate, key = (given.extra.get(name) for name in _TLS_FIELDS)
+    try:
+        context = ssl.create_default_context(cafile=ca)
+        if certificate is not None:
+            context.load_cert_chain(
+                certificate, key, ""
+            )  # without a password, OpenSSL would ask for one at the terminal
+    except (OSError, TypeError) as error:
+        paths = ", ".join(f"{name} {given.extra[name]}" for name in _TLS_FIELDS if name in given.extra)
+        raise ConfigError(f"connection {given.conn_id}: extra {paths}: {error}") from None
+    return context
 
 
 class _SnapshotGoneError(PermanentError):
