@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from ticdc_replay.codecs.base import Carried, Codec
-from ticdc_replay.codecs.debezium_json import Document, MessageError, Source, is_unicode, read_source
+from ticdc_replay.codecs.debezium_json import Document, MessageError, Number, Source, is_unicode, read_source
 from ticdc_replay.codecs.debezium_rows import RowReader
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.events import DdlEvent, Event, RowEvent, Undecodable, WatermarkEvent
@@ -58,6 +58,8 @@ class DebeziumCodec(Codec):
         except MessageError as error:
             ordinal = None if error.commit_ts is None else 0
             return [Undecodable(ordinal, error.reason, str(error), error.commit_ts, error.schema, error.table)]
+        except RecursionError:
+            return [Undecodable(None, "bad_json", "nested too deeply")]
 
     def decode_claim_check(self, small: RowEvent, content: bytes) -> Event:
         return Undecodable(
@@ -95,8 +97,11 @@ class DebeziumCodec(Codec):
         try:
             operation = payload.get("op")
             if operation is None:
-                return self._ddl(payload, source)
+                ddl = self._ddl(payload, source)
+                _check_key(key, _MAY_BE_DDL, "a schema change")
+                return ddl
             if operation == "m":
+                _check_key(key, _MAY_BE_WATERMARK, "a watermark")
                 return WatermarkEvent(0, source.commit_ts)
             if operation in ("c", "u", "d"):
                 return self._rows.read(key, value, document, source)
@@ -104,16 +109,20 @@ class DebeziumCodec(Codec):
         except MessageError as error:
             error.commit_ts, error.schema, error.table = source.commit_ts, source.db or None, source.table or None
             raise
+        except UnicodeEncodeError as error:
+            raise MessageError(
+                "bad_schema", f"names or types that are not UTF-8: {error}", source.commit_ts, source.db, source.table
+            ) from None
 
     def _ddl(self, payload: dict[str, Any], source: Source) -> DdlEvent:
         """A schema change; its type is that of the table change, "" for one on a database and for TRUNCATE TABLE."""
         query, changes = payload.get("ddl"), payload.get("tableChanges")
-        if not isinstance(query, str) or not is_unicode(query):
+        if not isinstance(query, str) or isinstance(query, Number) or not is_unicode(query):
             raise MessageError("bad_value", "neither op nor the text of a ddl")
         if not isinstance(changes, list) or not all(isinstance(change, tuple) for change in changes):
             raise MessageError("bad_value", "tableChanges must be an array of objects")
         type_ = dict(changes[0]).get("type") if changes else ""
-        if not isinstance(type_, str):
+        if not isinstance(type_, str) or isinstance(type_, Number) or not is_unicode(type_):
             raise MessageError("bad_value", "the type of a table change must be text")
         return DdlEvent(0, source.commit_ts, source.db, source.table, query, type_)
 
@@ -127,3 +136,9 @@ class DebeziumCodec(Codec):
             raise MessageError(
                 "bad_compression", f"{part}: {error}; the changefeed is configured with {compression}"
             ) from None
+
+
+def _check_key(key: bytes | None, like: re.Pattern[bytes], what: str) -> None:
+    """Raise MessageError where *key*, if there is one, is not that of *what*."""
+    if key is not None and like.search(key) is None:
+        raise MessageError("key_mismatch", f"the value is {what}, and the key is not of one")
