@@ -102,7 +102,8 @@ def _mismatch(plan: TablePlan, differences: list[str]) -> TargetMismatchError:
         f"target table {plan.target} does not fit {plan.source}:\n- "
         + "\n- ".join(differences)
         + "\nCorrect the table and raise its floor_ts where older rows must not be applied to it any more, give the table's "
-        "definition in the pipeline where only the wire told its types, or drop the table and load its windows again (reload)"
+        "definition in the pipeline (definitions) and pin the window anew (repin) where only the wire told its types, or drop "
+        "the table and load its windows again (reload)"
     )
 
 

@@ -89,7 +89,8 @@ def _require_whole(rows: pa.RecordBatch, put: pa.BooleanArray, piece: StagePiece
         position = pc.index(put, True).as_py()
         raise PermanentError(
             f"{place_of(rows, position)}: rows of {piece.fold.table} lack {', '.join(piece.lacking)}, which other rows of the "
-            "window have, and no DDL tells why; give the table's definition in the pipeline and decode the window again"
+            "window have, and no DDL tells why; give the table's definition in the pipeline (definitions) and pin the window "
+            "anew (repin): what was known of tables is pinned with it"
         )
     absent = rows["_absent"]
     if absent.null_count == rows.num_rows:
