@@ -112,6 +112,11 @@ def _value(cell: Any, wanted: Json) -> Value:
     return value
 
 
+def same_value(cell: Any, wanted: Json) -> bool:
+    """Whether a *cell* of a changelog, as Python has it, is that of an expected event."""
+    return _value(cell, wanted) == expected_value(wanted)
+
+
 def expected_value(wanted: Json) -> Value:
     """The value of an expected cell in the same form."""
     base, text = _base(wanted), wanted["value"]

@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 import boto3
 import pyarrow.parquet as pq
 import pytest
-from confluent_kafka import KafkaError, Message, Producer
 
 from tests.capture_sets import CaptureSets, Committed
 from tests.expected import expected_events
@@ -22,6 +21,7 @@ from tests.expected.cells import same_cell
 from tests.expected.wire import Wire
 from tests.integration.targets.conftest import Mirror
 from tests.integration.targets.test_captures import Json, SameCell, assert_same_rows, last_rows, same
+from tests.published_captures import Topics
 from tests.schema_registry import Registry, serve
 from ticdc_replay import jobspec
 from ticdc_replay.captures import Capture, changefeed_toml
@@ -112,38 +112,6 @@ targets:
 """
 
 
-class Topics:
-    """The topics of one capture under names that no other test has."""
-
-    def __init__(self, capture: Capture, make_topic: MakeTopic) -> None:
-        self._capture = capture
-        self._prefix = f"every-{uuid.uuid4().hex[:8]}"
-        self.default = f"{self._prefix}-default"
-        partitions = {self.default: 1}
-        for message in capture.messages():
-            name = self.name(message.topic)
-            partitions[name] = max(partitions.get(name, 1), message.partition + 1)
-        for name, count in partitions.items():
-            make_topic(count, {"retention.ms": "-1"}, name)
-
-    def name(self, captured: str) -> str:
-        """The name of the topic that is called *captured* in the capture; a rule there begins with ``cap_``."""
-        return f"{self._prefix}_{captured.removeprefix('cap_')}" if captured.startswith("cap_") else self.default
-
-    def publish(self, kafka: Kafka, framed: Callable[[bytes | None], bytes | None]) -> None:
-        """Send the capture's messages, keys and values as *framed* changes them."""
-        producer = Producer({"bootstrap.servers": kafka.bootstrap})
-        for message in self._capture.messages():
-            place = {"partition": message.partition, "timestamp": message.timestamp_ms}
-            topic = self.name(message.topic)
-            producer.produce(topic, framed(message.value), framed(message.key), on_delivery=delivered, **place)
-        assert producer.flush(30) == 0
-
-
-def delivered(error: KafkaError | None, _message: Message) -> None:
-    assert error is None
-
-
 def pipeline_of(case: Case, capture: Capture, topics: Topics, start_ts: int, folder: Path) -> str:
     """The pipeline of *capture*'s changefeed on *topics*, with its claim-check objects in their folder."""
     meta = json.loads((capture.folder / "meta.json").read_bytes())
@@ -226,7 +194,7 @@ def test_a_capture_ends_in_the_mirror_as_the_upstream_had_it(
     mirror = Mirror(make_database())
     broker = Connection("kafka", "kafka", extra={"bootstrap.servers": kafka.bootstrap})
     with registry_of(case, capture, request) as registry:
-        topics.publish(kafka, registry.framed)
+        topics.publish(kafka.bootstrap, registry.framed)
         found = {"kafka": broker, "registry": registry.connection, "target": mirror.connections["target"]}
         with ReplayContext(load_pipeline(tmp_path / "every.yaml"), Connections(found)) as context:
             pinned = pin(context, window)
