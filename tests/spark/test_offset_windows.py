@@ -14,7 +14,8 @@ from tests.capture_sets import CaptureSets, Committed
 from tests.expected import expected_events
 from tests.integration.targets.conftest import Mirror
 from tests.integration.targets.test_captures import assert_same_rows, last_rows
-from tests.spark.test_protocols import Topics, spec
+from tests.published_captures import Topics
+from tests.spark.test_protocols import spec
 from ticdc_replay import jobspec
 from ticdc_replay.captures import Capture
 from ticdc_replay.changelog.index import ChangelogIndex
@@ -81,7 +82,7 @@ class Replay:
                 "target": self.mirror.connections["target"],
             }
         )
-        topics.publish(kafka, lambda part: part)
+        topics.publish(kafka.bootstrap)
         self.messages = [message for message in capture.messages() if message.timestamp_ms < dropped_ms(capture)]
         times = sorted(message.timestamp_ms for message in self.messages)
         edges = [tso.from_ms(ms) for ms in (times[0], times[len(times) // 2], times[-1] + 1)]
