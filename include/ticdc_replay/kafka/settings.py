@@ -11,7 +11,7 @@ from ticdc_replay.domain.errors import ConfigError
 Option = str | int | float | bool
 
 _EXACT_READING: Final[dict[str, Option]] = {
-    "group.id": "ticdc-replay",  # demanded by the client; without subscribe or commit no broker ever hears of it
+    "group.id": "ticdc-replay",  # demanded by the client; it is never joined and may be forbidden
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "auto.offset.reset": "error",  # the default jumps to the end when an offset is gone: a silent gap
