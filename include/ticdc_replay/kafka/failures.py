@@ -33,10 +33,11 @@ _REFUSED = frozenset(
     {KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError.SASL_AUTHENTICATION_FAILED}
     | {KafkaError.UNSUPPORTED_SASL_MECHANISM, KafkaError.ILLEGAL_SASL_STATE}
 )
-_NOT_ALLOWED = frozenset(
+NOT_ALLOWED = frozenset(
     {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
     | {KafkaError.GROUP_AUTHORIZATION_FAILED}
 )
+"""The account is known, and lacks an ACL."""
 _NO_TOPIC = frozenset(
     {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
     | {KafkaError.UNKNOWN_TOPIC_ID}
@@ -54,7 +55,7 @@ def translate(error: KafkaError, what: str) -> TicdcReplayError:
     code = error.code()
     if _is_refusal(error):
         return AuthenticationError(f"{message}; check login, password, security.protocol and ssl.* of the connection")
-    if code in _NOT_ALLOWED:
+    if code in NOT_ALLOWED:
         return AuthenticationError(f"{message}; the user lacks an ACL (Describe and Read on the topic)")
     if code in _NO_TOPIC:
         return TopicChangedError(f"{message}; was the topic deleted or renamed?")

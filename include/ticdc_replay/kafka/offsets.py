@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 import msgspec
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
 from ticdc_replay.domain.errors import TransientError
-from ticdc_replay.kafka.failures import ClientHealth, make_client, translate
+from ticdc_replay.kafka.failures import NOT_ALLOWED, ClientHealth, make_client, translate
 from ticdc_replay.kafka.settings import KafkaSettings
 
 Answer = TypeVar("Answer")
@@ -99,6 +99,28 @@ class Offsets:
         except KafkaException as error:
             self._health.check()
             raise self._translated(error, what) from None
+
+    def cleanup_policies(self, names: Iterable[str]) -> dict[str, frozenset[str] | None]:
+        """How Kafka removes messages of each topic (``delete``, ``compact``); None where the account may not ask for it.
+
+        Raises TopicChangedError for a topic that does not exist.
+        """
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+        if not resources:
+            return {}
+        policies: dict[str, frozenset[str] | None] = {}
+        asked = self._admin.describe_configs(resources, request_timeout=self._timeout_s)
+        for resource, future in asked.items():
+            what = f"asking for the configuration of topic {resource.name}"
+            try:
+                found = self._await(future, what)["cleanup.policy"].value
+            except KafkaException as error:
+                if error.args[0].code() not in NOT_ALLOWED:
+                    raise self._translated(error, what) from None
+                policies[resource.name] = None
+            else:
+                policies[resource.name] = frozenset(each.strip() for each in found.split(","))
+        return policies
 
     def bounds(self, partitions: Iterable[Partition]) -> dict[Partition, Bounds]:
         """What each partition holds now."""

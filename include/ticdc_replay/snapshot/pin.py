@@ -35,6 +35,7 @@ from ticdc_replay.snapshot.start import (
     Head,
     beginning_doubt,
     check_retention,
+    compaction_doubt,
     margin_doubt,
     read_head,
     skip_known,
@@ -78,7 +79,7 @@ class _End(msgspec.Struct, frozen=True):
 class _Look(msgspec.Struct, frozen=True):
     """What was looked up of every partition. Bounds were asked for last, so what a record look-up found may be gone by then.
 
-    *asked_ms* is the time of the clock before the first question.
+    *asked_ms* is the time of the clock before the first question; *cleanup* is by topic, see ``Offsets.cleanup_policies``.
     """
 
     asked_ms: float
@@ -88,6 +89,7 @@ class _Look(msgspec.Struct, frozen=True):
     complete: Mapping[Partition, Record | None]
     over: Mapping[Partition, Record | None]
     bounds: Mapping[Partition, Bounds]
+    cleanup: Mapping[str, frozenset[str] | None]
 
 
 def pin_window(
@@ -176,7 +178,8 @@ def _look_up(request: PinRequest, kafka: KafkaSettings, offsets: Offsets) -> _Lo
     partitions = [partition for topic in topics for partition in topic.partitions]
     times = (request.read_from_ms, request.needed_from_ms, request.complete_from_ms, request.end_ms)
     since, needed, complete, over = (offsets.at_or_after(dict.fromkeys(partitions, ms)) for ms in times)
-    return _Look(asked_ms, topics, since, needed, complete, over, offsets.bounds(partitions))
+    cleanup = offsets.cleanup_policies(topic.name for topic in topics)
+    return _Look(asked_ms, topics, since, needed, complete, over, offsets.bounds(partitions), cleanup)
 
 
 def _check_no_new_topic(request: PinRequest, kafka: KafkaSettings, offsets: Offsets, look: _Look) -> None:
@@ -317,6 +320,7 @@ def _doubts(
             f"required-acks is {request.changefeed.required_acks}, not all (-1): brokers may have lost messages that TiCDC "
             "counts as sent"
         )
+    doubts += filter(None, (compaction_doubt(name, policies) for name, policies in look.cleanup.items()))
     if request.by_offset:
         which = "deletes" if carried_by(request.changefeed).commit_ts == "rows but deletes" else "rows"
         return [

@@ -1,8 +1,9 @@
 """Where a window starts in a partition, and how sure that is.
 
-Two things must hold for the start of a range to be complete. No partition lost a record that may belong to the window:
-``check_retention``. And the changefeed ran at the window's start: ``beginning_doubt``; the first record of a topic that never
-lost one shows only where the topic begins, not that rows were sent from there on.
+Two things must hold for the start of a range to be complete. No partition lost a record that may belong to the window, neither at
+its beginning (``check_retention``) nor between others (``compaction_doubt``). And the changefeed ran at the window's start:
+``beginning_doubt``; the first record of a topic that never lost one shows only where the topic begins, not that rows were sent
+from there on.
 """
 
 from collections.abc import Iterable, Mapping
@@ -144,6 +145,26 @@ def beginning_doubt(
         f"{partition}: the changefeed's first sign in Kafka is of {tso.describe(earliest)}, not before the window, so nothing "
         "shows that it ran at the window's start already. Start the window after that TSO; or, if the changefeed was created "
         "with an earlier --start-ts, declare that as changefeed.start_ts"
+    )
+
+
+def compaction_doubt(topic: str, policies: frozenset[str] | None) -> str | None:
+    """Why messages in the middle of *topic* may be gone, None where Kafka removes them from its beginning only.
+
+    Compaction keeps the last message of each Kafka key, and rows share keys: in Open Protocol all that one table commits at one
+    TSO (protocols: open-protocol, section 2). Neither a partition's bounds nor its offsets tell: readers pass over gaps.
+    *policies* are those of the topic's cleanup.policy; None where the account may not ask for them.
+    """
+    if policies is None:
+        return (
+            f"topic {topic}: the Kafka account may not read its configuration, so nothing shows that compaction removes no "
+            "messages of it; grant the account DescribeConfigs on the topic"
+        )
+    if "compact" not in policies:
+        return None
+    return (
+        f"topic {topic} has cleanup.policy={','.join(sorted(policies))}: compaction may have removed messages of the window, "
+        "since rows share keys. Set cleanup.policy=delete; what was removed until then stays missing"
     )
 
 

@@ -35,8 +35,10 @@ def admin(kafka: Kafka) -> AdminClient:
 def make_feed(kafka: Kafka, make_topic: Callable[..., str]) -> Callable[..., Feed]:
     """Makes a topic of so many partitions and a feed that writes to some or all of them."""
 
-    def make(partitions: int = 1, *, writes_to: int | None = None, name: str | None = None) -> Feed:
-        topic = make_topic(partitions=partitions, config={"retention.ms": "-1"}, name=name)
+    def make(
+        partitions: int = 1, *, writes_to: int | None = None, name: str | None = None, cleanup: str = "delete"
+    ) -> Feed:
+        topic = make_topic(partitions, {"retention.ms": "-1", "cleanup.policy": cleanup}, name)
         return Feed(kafka.bootstrap, topic, partitions if writes_to is None else writes_to)
 
     return make

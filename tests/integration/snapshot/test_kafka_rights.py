@@ -19,6 +19,7 @@ from confluent_kafka.admin import (
 from demo.embedded_stack.kafka import Kafka
 from tests.integration.snapshot.feed import Feed
 from ticdc_replay.domain.connections import Connection
+from ticdc_replay.domain.errors import UnprovenWindowError
 from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.snapshot.manifest import Manifest
 from ticdc_replay.snapshot.pin import pin_window
@@ -105,3 +106,13 @@ def test_reading_and_asking_for_configurations_is_enough(
     feed = make_feed("whole")
     grant(feed.topic, READ, CONFIGS)
     assert pin(request_for(feed.topic)).grade == "proven"
+
+
+def test_without_a_look_at_the_configuration_nothing_is_proven(
+    make_feed: Callable[[str], Feed], request_for: Callable[..., PinRequest], grant: Grant, pin: Pin
+) -> None:
+    feed = make_feed("unseen")
+    grant(feed.topic, READ)
+    with pytest.raises(UnprovenWindowError, match=r"topic unseen: .* grant the account DescribeConfigs on the topic"):
+        pin(request_for(feed.topic))
+    assert pin(request_for(feed.topic, unproven="allow")).grade == "unproven"

@@ -268,6 +268,22 @@ def test_a_declared_start_makes_windows_before_it_unproven_whatever_the_topic_ho
         pin(request_for(feed.topic, start_ts=at(60)))
 
 
+@pytest.mark.parametrize("cleanup", ["compact", "compact,delete"])
+def test_a_topic_that_kafka_compacts_proves_nothing(
+    make_feed: MakeFeed, request_for: RequestFor, pin: Pin, cleanup: str
+) -> None:
+    feed = make_feed(cleanup=cleanup)
+    feed.seconds(
+        0, 121
+    )  # all that one table commits at one TSO has one key, of which compaction keeps the last message
+    with pytest.raises(
+        UnprovenWindowError, match=rf"{feed.topic} has cleanup.policy={cleanup}: .* cleanup.policy=delete"
+    ):
+        pin(request_for(feed.topic))
+    manifest = pin(request_for(feed.topic, unproven="allow")).manifest
+    assert (manifest.grade, len(manifest.reasons)) == ("unproven", 1)
+
+
 def test_an_expired_start_names_the_oldest_time_that_can_be_replayed(
     make_feed: MakeFeed, request_for: RequestFor, pin: Pin, admin: AdminClient
 ) -> None:
