@@ -25,15 +25,32 @@ def find_topics(request: PinRequest, offsets: Offsets, kafka: KafkaSettings) -> 
     """The topics of the changefeed that may hold rows of the window, as Kafka has them now: the default one comes first.
 
     A topic that a rule names may not exist yet: TiCDC makes it for the first table. Once the default topic carried a resolved-ts,
-    all topics with rows up to it exist, since they were sent before. Raises TopicChangedError where the default topic is missing.
+    all topics with rows up to it exist, since they were sent before. Kafka lists only what the account may describe; topics whose
+    names are known without the list are asked for by name. Raises TopicChangedError where the default topic is missing, and
+    AuthenticationError where the account may not describe that or a topic that is asked for by name.
     """
     changefeed = request.changefeed
     default = require_topics(offsets, [changefeed.topic], kafka)
     if not has_topic_rules(request):
         return default
-    names = changefeed.dispatch.topics_among(offsets.names() - {changefeed.topic}, request.tables)
+    listed = offsets.names()
+    candidates = (listed | _known_names(request, listed)) - {changefeed.topic}
+    names = changefeed.dispatch.topics_among(candidates, request.tables)
     found = offsets.topics(name for name in names if not _is_left_out(name, request))
     return default + [found[name] for name in sorted(found)]
+
+
+def _known_names(request: PinRequest, listed: set[str]) -> set[str]:
+    """The topics that rules name outright, and those of wanted tables that are named in full.
+
+    Patterns know no letter case and topics do: one that is *listed* in another letter case is taken for the table's.
+    """
+    changefeed = request.changefeed
+    in_full = (pattern.partition(".") for pattern in request.tables if not set(pattern) & set("*?["))
+    of_tables = {changefeed.topic_of(schema, table) for schema, _, table in in_full}
+    seen = {name.lower() for name in listed}
+    named = {name for name in of_tables if name is not None and name.lower() not in seen}
+    return {*changefeed.dispatch.fixed_topics(), *named}
 
 
 def has_topic_rules(request: PinRequest) -> bool:
@@ -48,8 +65,9 @@ def check_none_is_gone(topics: Iterable[Topic], manifest: Manifest, request: Pin
     for name in request.changefeed.dispatch.topics_among(pinned, request.tables):
         if not _is_left_out(name, request):
             raise TopicChangedError(
-                f"topic {name} does not exist any more, and did when window {manifest.window} was pinned. If TiCDC had stopped "
-                "to write to it, declare it in changefeed.retired_topics, with a TSO after which nothing came"
+                f"topic {name} does not exist any more, or the Kafka account may not describe it now, and did when window "
+                f"{manifest.window} was pinned. If TiCDC had stopped to write to it, declare it in changefeed.retired_topics, "
+                "with a TSO after which nothing came"
             )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import ClassVar
 
+import msgspec
 import pytest
 from confluent_kafka.admin import (
     AclBinding,
@@ -18,8 +19,11 @@ from confluent_kafka.admin import (
 
 from demo.embedded_stack.kafka import Kafka
 from tests.integration.snapshot.feed import Feed
+from ticdc_replay.dispatch.rules import Dispatch, Rule
+from ticdc_replay.dispatch.table_filter import TableFilter
+from ticdc_replay.dispatch.topic_expression import TopicExpression
 from ticdc_replay.domain.connections import Connection
-from ticdc_replay.domain.errors import UnprovenWindowError
+from ticdc_replay.domain.errors import AuthenticationError, UnprovenWindowError
 from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.snapshot.manifest import Manifest
 from ticdc_replay.snapshot.pin import pin_window
@@ -100,6 +104,11 @@ def pin(broker: AuthorizingKafka, artifacts: ObjectStore, state: StateStore) -> 
     return pin
 
 
+def with_topic_rule(request: PinRequest, expression: str) -> PinRequest:
+    dispatch = Dispatch((Rule(TableFilter(("shop.*",)), topic=TopicExpression(expression)),))
+    return msgspec.structs.replace(request, changefeed=msgspec.structs.replace(request.changefeed, dispatch=dispatch))
+
+
 def test_reading_and_asking_for_configurations_is_enough(
     make_feed: Callable[[str], Feed], request_for: Callable[..., PinRequest], grant: Grant, pin: Pin
 ) -> None:
@@ -116,3 +125,51 @@ def test_without_a_look_at_the_configuration_nothing_is_proven(
     with pytest.raises(UnprovenWindowError, match=r"topic unseen: .* grant the account DescribeConfigs on the topic"):
         pin(request_for(feed.topic))
     assert pin(request_for(feed.topic, unproven="allow")).grade == "unproven"
+
+
+@pytest.mark.parametrize(
+    ("rule", "tables", "missed"),
+    [
+        ("{main}_fixed", ("*.*",), "{main}_fixed"),
+        ("{main}_{{schema}}_{{table}}", ("shop.orders",), "{main}_shop_orders"),
+    ],
+    ids=["named by the rule", "of a table named in full"],
+)
+def test_a_topic_of_a_wanted_table_that_the_account_may_not_describe_is_missed(
+    make_feed: Callable[[str], Feed],
+    request_for: Callable[..., PinRequest],
+    grant: Grant,
+    pin: Pin,
+    rule: str,
+    tables: tuple[str, ...],
+    missed: str,
+) -> None:
+    main = make_feed(f"main-{len(rule)}").topic
+    grant(main, READ, CONFIGS)
+    request = with_topic_rule(request_for(main, tables=tables), rule.format(main=main))
+    missed = missed.format(main=main)
+    make_feed(missed)
+    with pytest.raises(AuthenticationError, match=f"topic {missed} .*ACL"):
+        pin(request)
+    grant(missed, READ, CONFIGS)
+    assert [topic.topic for topic in pin(request).topics] == [main, missed]
+
+
+def test_a_topic_that_does_not_exist_yet_is_none_that_is_missed(
+    make_feed: Callable[[str], Feed], request_for: Callable[..., PinRequest], grant: Grant, pin: Pin
+) -> None:
+    main = make_feed("main-alone").topic
+    for topic in (main, "main-alone_shop_orders"):
+        grant(topic, READ, CONFIGS)
+    request = with_topic_rule(request_for(main, tables=("shop.orders",)), "main-alone_{schema}_{table}")
+    assert [topic.topic for topic in pin(request).topics] == [main]
+
+
+def test_a_table_pattern_in_another_letter_case_asks_for_no_other_topic(
+    make_feed: Callable[[str], Feed], request_for: Callable[..., PinRequest], grant: Grant, pin: Pin
+) -> None:
+    main, orders = make_feed("main-case").topic, make_feed("main-case_shop_orders").topic
+    for topic in (main, orders):
+        grant(topic, READ, CONFIGS)
+    request = with_topic_rule(request_for(main, tables=("SHOP.ORDERS",)), "main-case_{schema}_{table}")
+    assert [topic.topic for topic in pin(request).topics] == [main, orders]
