@@ -9,12 +9,11 @@ import numpy as np
 _LETTERS = bytes.maketrans(b'abfnrtvx"S', b"SSSSSSSSS-")
 """Maps each letter that may follow a backslash, and mean the same in Python's bytes literals, to S, and nothing else to it."""
 _BACKSLASH, _LINE_FEED, _DOUBLE_QUOTE = ord("\\"), ord("\n"), ord('"')
-_UNKNOWN, _PLAIN, _QUOTE, _WIDE = range(4)
-_KINDS = np.full(256, _UNKNOWN, np.uint8)
-"""What a byte after a backslash makes of it."""
-_KINDS[list(b"\\abfnrtvx")] = _PLAIN
-_KINDS[_DOUBLE_QUOTE] = _QUOTE
-_KINDS[list(b"uU")] = _WIDE
+_SAVED = np.full(256, -1, np.int8)
+"""By the byte after a backslash: how many bytes its escape is longer than what it means; -1 where there is no such escape."""
+_SAVED[list(b'\\abfnrtv"')] = 1
+_SAVED[ord("x")] = 3
+_SAVED[list(b"uU")] = 0
 _WIDE_ESCAPE = re.compile(
     rb"\\(?:\\|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-3][0-7]{2})|([^abfnrtvx\"]|\Z))", re.DOTALL
 )
@@ -32,46 +31,51 @@ def unquote(text: str) -> bytes:
 
 
 def unquote_all(values: Sequence[str | None]) -> list[bytes | None]:
-    """``unquote`` of each value, None kept. Hot: 0.5 µs for 60 characters with 13 escapes."""
+    """``unquote`` of each value, None kept. Hot: 0.4 µs for 60 characters with 13 escapes."""
     present = [value for value in values if value is not None]
-    own = _with_escapes_of_their_own(present)
-    if own is None:
+    contents = _together(present) if present else []
+    if contents is None:
         return [None if value is None else _unquoted(value) for value in values]
-    expanded = [_unquoted(present[at]) for at in own]
-    for at in own:
-        present[at] = ""
-    contents: list[bytes | None] = [escape_decode(value)[0] for value in present]
-    for at, content in zip(own, expanded, strict=True):
-        contents[at] = content
     if len(present) == len(values):
-        return contents
+        return list(contents)
     found = iter(contents)
     return [None if value is None else next(found) for value in values]
 
 
-def _with_escapes_of_their_own(values: Sequence[str]) -> list[int] | None:
-    """The positions of *values* with escapes that Python's bytes literals lack; None where some value may be no quoted text.
+def _together(values: Sequence[str]) -> list[bytes] | None:
+    """*values* unquoted as one text: two thirds of the time of one by one. None where some value may be no quoted text."""
+    quoted = np.frombuffer(bytearray("\n".join(values).encode()), np.uint8)
+    ends = np.flatnonzero(quoted == _LINE_FEED)
+    escapes = _escapes(quoted)
+    if len(ends) != len(values) - 1 or (len(escapes) and escapes[-1] == len(quoted) - 1):
+        return None
+    letters = quoted[escapes + 1]
+    saved = _SAVED[letters]
+    quotes = np.count_nonzero(letters == _DOUBLE_QUOTE)
+    if np.any(saved < 0) or quotes != np.count_nonzero(quoted == _DOUBLE_QUOTE):
+        return None
+    wide = escapes[
+        saved == 0
+    ]  # no escapes of Python's bytes literals: the values that have them are done by themselves
+    quoted[wide] = 0
+    content: bytes = escape_decode(quoted.data)[0]
+    saved_before = np.append(0, np.cumsum(saved, dtype=np.int64))
+    cuts = ends - saved_before[np.searchsorted(escapes, ends)]
+    starts, stops = np.append(0, cuts + 1).tolist(), np.append(cuts, len(content)).tolist()
+    contents = [content[start:stop] for start, stop in zip(starts, stops, strict=True)]
+    for at in np.unique(np.searchsorted(ends, wide)).tolist():
+        contents[at] = _unquoted(values[at])
+    return contents
 
-    All values are looked at together: a fifth of the time of one by one.
-    """
-    if not values:
-        return []
-    joined = np.frombuffer("\n".join(values).encode(), np.uint8)
-    ends = np.flatnonzero(joined == _LINE_FEED)
-    backslashes = np.flatnonzero(joined == _BACKSLASH)
-    if len(ends) != len(values) - 1 or (len(backslashes) and backslashes[-1] == len(joined) - 1):
-        return None
-    # Of backslashes in a row every other one, from the first on, begins an escape.
-    first_of_row = np.diff(backslashes, prepend=-2) != 1
-    number = np.arange(len(backslashes))
-    in_row = number - np.maximum.accumulate(np.where(first_of_row, number, 0))
-    begins = backslashes[in_row % 2 == 0]
-    kinds = _KINDS[joined[begins + 1]]
-    quotes = np.count_nonzero(kinds == _QUOTE)
-    if np.any(kinds == _UNKNOWN) or quotes != np.count_nonzero(joined == _DOUBLE_QUOTE):
-        return None
-    own: list[int] = np.unique(np.searchsorted(ends, begins[kinds == _WIDE])).tolist()
-    return own
+
+def _escapes(quoted: np.ndarray) -> np.ndarray:
+    """Where escapes begin: of backslashes in a row at every other one, from the first on."""
+    backslashes = np.flatnonzero(quoted == _BACKSLASH)
+    seconds: list[int] = []
+    for at in np.flatnonzero(np.diff(backslashes) == 1).tolist():
+        if not seconds or seconds[-1] != at:
+            seconds.append(at + 1)
+    return np.delete(backslashes, seconds)
 
 
 def _unquoted(value: str) -> bytes:
