@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from ticdc_replay.codecs.replaced_text import TEXTS, holds_replaced
 from ticdc_replay.domain.tso import MAX_TSO
 
 
@@ -50,6 +51,8 @@ class CompiledForm(NamedTuple):
     """The cells of an image in ``data`` or ``old``, UNSET for those that ``old`` lacks."""
     filled: Callable[[tuple[Any, ...], tuple[Any, ...]], tuple[Any, ...]]
     """Old cells, those that are UNSET taken from the new ones, the second argument."""
+    holds_replaced: Callable[[tuple[Any, ...]], bool]
+    """Whether text among the cells of a whole image has U+FFFD."""
 
 
 def compile_form(form: RowForm, only_updated_columns: bool) -> CompiledForm | None:
@@ -84,7 +87,9 @@ def compile_form(form: RowForm, only_updated_columns: bool) -> CompiledForm | No
         f"lambda old, new: ({''.join(f'new[{at}] if old[{at}] is UNSET else old[{at}],' for at in width)})",
         {"UNSET": UNSET},
     )
-    return CompiledForm(msgspec.json.Decoder(row).decode, cells, filled)
+    texts = [at for at, text in enumerate(form.columns.types) if text.partition("(")[0] in TEXTS]
+    holds = eval(f"lambda cells: {holds_replaced(texts)}")
+    return CompiledForm(msgspec.json.Decoder(row).decode, cells, filled, holds)
 
 
 @lru_cache(maxsize=4096)

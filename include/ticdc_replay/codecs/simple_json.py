@@ -6,8 +6,9 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from ticdc_replay.codecs.replaced_text import REPLACED
 from ticdc_replay.codecs.simple_forms import RowForm
-from ticdc_replay.codecs.simple_json_compiled import REPLACED_BYTES, SentChecksum, compile_rows
+from ticdc_replay.codecs.simple_json_compiled import SentChecksum, compile_rows
 from ticdc_replay.codecs.simple_messages import (
     OPERATIONS,
     Bootstrap,
@@ -160,7 +161,7 @@ def _row(message: _Message, operation: Operation, content: bytes) -> Row:
         data=message.data,
         old=message.old,
         location=next(iter(locations), None),
-        lossy=_lossy(content) if REPLACED_BYTES in content else (),
+        lossy=_lossy(content) if REPLACED in content else (),
     )
 
 

@@ -9,13 +9,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from ticdc_replay.codecs.replaced_text import TEXTS, holds_replaced
 from ticdc_replay.codecs.simple_forms import RowForm
 from ticdc_replay.codecs.simple_messages import Checksum, ReadRow, Row, SeenRow
-from ticdc_replay.domain.column_types import BINARY_TYPES, CHARACTER_TYPES
+from ticdc_replay.domain.column_types import BINARY_TYPES
 from ticdc_replay.domain.tso import MAX_TSO
-
-REPLACED_BYTES = b"\\ufffd"
-"""What Go's encoder writes in the place of bytes that are not UTF-8; the character U+FFFD it writes as it is."""
 
 _HEAD: list[Any] = [
     ("commitTs", Annotated[int, Meta(ge=0, le=MAX_TSO)]),
@@ -62,11 +60,9 @@ def compile_rows(row: Row, form: RowForm) -> ReadRow | None:
     ]
     message = _struct("Row", [*head, *_HEAD, *images, ("checksum", SentChecksum | UnsetType, UNSET)])
     cells = eval(f"lambda image: ({''.join(map(_cell, range(len(columns)), columns))})")
-    texts = [
-        at for at, column in enumerate(columns) if column.type.base in CHARACTER_TYPES or column.type.base == "json"
-    ]
-    doubtful = " or ".join(f"'\\ufffd' in (cells[{at}] or '')" for at in texts) or "False"
-    return _reader(msgspec.json.Decoder(message).decode, cells, eval(f"lambda cells: {doubtful}"), has_new, has_old)
+    texts = [at for at, column in enumerate(columns) if column.type.base in TEXTS]
+    doubtful = eval(f"lambda cells: {holds_replaced(texts)}")
+    return _reader(msgspec.json.Decoder(message).decode, cells, doubtful, has_new, has_old)
 
 
 def _cell(at: int, column: Any) -> str:
