@@ -87,6 +87,7 @@ class Changelog:
         order: VersionOrder = "commit_ts",
         topic_id: str = "topic-id",
     ) -> None:
+        self.pipeline = "pipeline"
         self.order = order
         self.topic_id = topic_id
         self.folder = folder
@@ -122,7 +123,7 @@ class Changelog:
         events = [DdlEvent(0, ddl.commit_ts, ddl.schema, ddl.table, ddl.query, ddl.type) for ddl in sorted(self._ddl)]
         history = self.history.with_ddls(events)
         index = ChangelogIndex(
-            pipeline="pipeline",
+            pipeline=self.pipeline,
             run_hash=self.run_hash,
             input_hash="0" * 64,
             library_version="0",

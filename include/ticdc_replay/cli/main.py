@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 from ticdc_replay.cli.changefeed import changefeed
 from ticdc_replay.cli.decode import decode
 from ticdc_replay.cli.inspect import inspect
+from ticdc_replay.cli.mirror import mirror
 from ticdc_replay.cli.replay import run, snapshot
 from ticdc_replay.domain.errors import TicdcReplayError
 
@@ -40,3 +41,4 @@ app.command()(decode)
 app.command()(inspect)
 app.command()(snapshot)
 app.command()(run)
+app.add_typer(mirror, name="mirror")

@@ -39,7 +39,7 @@ def snapshot(
 ) -> None:
     """Pin a window: find its offsets, prove that they are complete, write the manifest."""
     window = _window(from_, to)
-    with _context(pipeline, connections) as context:
+    with opened(pipeline, connections) as context:
         require_watermark(context, window)
         _show_pinned(context, pin(context, window, repin=repin))
 
@@ -60,7 +60,7 @@ def run(
     wanted = tuple(tables) if tables else None
     if wanted:
         TableFilter(wanted)  # refuses what is no pattern, before anything is read
-    with _context(pipeline, connections) as context:
+    with opened(pipeline, connections) as context:
         names = _target_names(context, targets)
         require_watermark(context, window)
         pinned = pin(context, window, repin=repin)
@@ -75,7 +75,8 @@ def run(
 
 
 @contextmanager
-def _context(pipeline: Path, file: Path | None) -> Iterator[ReplayContext]:
+def opened(pipeline: Path, file: Path | None) -> Iterator[ReplayContext]:
+    """The context of *pipeline*, with connections out of *file* or the environment; its warnings are shown."""
     loaded = load_pipeline(pipeline)
     for warning in loaded.warnings:
         Console(stderr=True).print(f"warning: {warning}", markup=False)

@@ -73,6 +73,8 @@ class BreakingChange(msgspec.Struct, frozen=True, tag=True):
     """Anything else: rows, names or keys change in a way that row events don't carry; ``what`` says it to a person."""
 
     what: str
+    empties: bool = False
+    """Whether nothing of the table's rows is left after it: it was dropped or truncated."""
 
 
 Change = NoRowChange | TableCreated | ColumnAdded | ColumnWidened | BreakingChange
@@ -113,13 +115,13 @@ def _changes(
                 _add_rename(changes, _full(old, ddl), _full(new, ddl))
             return changes
         case DropTables(names):
-            return {_full(name, ddl): [BreakingChange("the table was dropped")] for name in names}
+            return {_full(name, ddl): [BreakingChange("the table was dropped", empties=True)] for name in names}
         case TruncateTable(name):
-            return {_full(name, ddl): [BreakingChange("the table was truncated")]}
+            return {_full(name, ddl): [BreakingChange("the table was truncated", empties=True)]}
         case DropDatabase(database):
             folded = database.casefold()
             return {
-                table.name: [BreakingChange("the table was dropped with its database")]
+                table.name: [BreakingChange("the table was dropped with its database", empties=True)]
                 for (schema, _), table in tables.items()
                 if schema == folded
             }

@@ -86,9 +86,12 @@ class _Run:
         self.selection = selection
         self._others = Held(record.quality, record.grade)
         self._tables = {
-            covered.table: None if covered.quality == "left_out" else Held(covered.quality, record.grade)
+            covered.table: None
+            if covered.quality == "left_out" or covered.quality == "forgotten"
+            else Held(covered.quality, record.grade)
             for covered in record.tables
         }
+        self.forgotten = {covered.table for covered in record.tables if covered.quality == "forgotten"}
 
     def table(self, table: TableName) -> Held | None:
         if table in self._tables:
@@ -140,9 +143,11 @@ def _table(table: TableName, runs: tuple[_Run, ...]) -> _State:
 
 def _whole(selection: Sequence[str], seen: Sequence[TableName], runs: tuple[_Run, ...]) -> _State:
     patterns = [_best(run.pattern(pattern) for run in runs) for pattern in selection]
-    if not all(patterns):
+    tables = {table: _best(run.table(table) for run in runs) for table in seen}
+    lost = any(held is None and any(table in run.forgotten for run in runs) for table, held in tables.items())
+    if lost or not all(patterns):
         return bool(runs)
-    parts = [part for part in (*patterns, *(_best(run.table(table) for run in runs) for table in seen)) if part]
+    parts = [part for part in (*patterns, *tables.values()) if part]
     return Held(
         "quarantine" if any(part.quality == "quarantine" for part in parts) else "complete",
         max((part.grade for part in parts), key=GRADES.index),

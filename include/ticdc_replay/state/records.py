@@ -43,8 +43,8 @@ class CoveredTable(msgspec.Struct, frozen=True, order=True):
     """A table of which a run had rows or DDL."""
 
     table: TableName
-    quality: Quality | Literal["left_out"]
-    """``left_out`` where the target can't hold the table: it has no key."""
+    quality: Quality | Literal["left_out", "forgotten"]
+    """``left_out`` where the target can't hold the table: it has no key. ``forgotten`` where it was loaded, and dropped since."""
 
 
 class Coverage(msgspec.Struct, frozen=True, kw_only=True):

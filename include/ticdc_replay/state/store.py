@@ -152,6 +152,27 @@ class StateStore:
                 ],
             )
 
+    def forget_coverage(self, pipeline: str, target: str, table: TableName) -> None:
+        """Note that *target* holds nothing of *table* any more, whatever runs have loaded up to now."""
+        columns = tables.coverage.c
+        with self._database.writing() as connection:
+            wanted = select(columns.run_hash).where(columns.pipeline == pipeline, columns.target == target)
+            self._upsert(
+                connection,
+                tables.covered_table,
+                [
+                    {
+                        "pipeline": pipeline,
+                        "target": target,
+                        "run_hash": run_hash,
+                        "schema": table.schema,
+                        "table": table.table,
+                        "quality": "forgotten",
+                    }
+                    for (run_hash,) in connection.execute(wanted)
+                ],
+            )
+
     def coverage(self, pipeline: str) -> list[Coverage]:
         """What the targets of *pipeline* hold, by target, window and run."""
         covered: dict[tuple[str, str], list[CoveredTable]] = {}

@@ -169,4 +169,31 @@ class Target(ABC, Generic[Config]):
         """
 
 
+class FloorRaised(msgspec.Struct, frozen=True):
+    """The floor of a mirror table: the name of the table, and its floor before and now (TSO)."""
+
+    table: str
+    before: int
+    now: int
+
+
+class Mirror(Target[Config]):
+    """A target that holds the last version of each row."""
+
+    @abstractmethod
+    def raise_floor(self, pipeline: str, table: TableName, floor_ts: int) -> FloorRaised:
+        """Have nothing below *floor_ts* (TSO) applied to the mirror of *table* any more; a floor is never lowered.
+
+        The mirror need not exist: a base load says so before its first window. Raises TargetMismatchError for the mirror of
+        another pipeline, TransientError when the target is away.
+        """
+
+    @abstractmethod
+    def forget(self, pipeline: str, table: TableName) -> str:
+        """Forget what was loaded into the mirror of *table*, which must be gone, so that its windows can be loaded again.
+
+        The mirror's name. Raises ConfigError where the table is there, and what ``raise_floor`` raises.
+        """
+
+
 AnyTarget = Target[Any]

@@ -36,6 +36,9 @@ class PostgresTarget(TargetSection):
     place_column: Identifier = Field(
         "_place", description="Column that holds the place in Kafka, in its stead, where not all rows carry a commitTs"
     )
+    same_upstream_as: tuple[str, ...] = Field(
+        (), description="Other pipelines of the same upstream cluster, whose mirror tables this one may load, too"
+    )
     writers: int = Field(4, ge=1, le=64, description="Connections that load at the same time")
 
     @model_validator(mode="after")

@@ -10,8 +10,13 @@ import pytest
 
 from tests.changelogs import Changelog
 from ticdc_replay.domain.connections import Connection, Connections
-from ticdc_replay.targets.base import LoadReport, TableReport
+from ticdc_replay.domain.tables import TableName
+from ticdc_replay.targets.base import FloorRaised, LoadReport, TableReport
+from ticdc_replay.targets.base import Mirror as TargetMirror
 from ticdc_replay.targets.load import in_process, load
+from ticdc_replay.targets.registry import open_target
+
+AnyMirror = TargetMirror[Any]
 
 TARGET: dict[str, object] = {"type": "postgres", "name": "mirror", "connection": "target"}
 
@@ -46,6 +51,23 @@ class Mirror:
         """Load *changelog*, which has one table; what became of it."""
         (report,) = self.load(changelog, **changes).tables
         return report
+
+    def raise_floor(
+        self, table: str, floor_ts: int, target: dict[str, object] | None = None, pipeline: str = "pipeline"
+    ) -> FloorRaised:
+        """Raise the floor of the mirror of *table*."""
+        schema, _, name = table.partition(".")
+        return self._target(target).raise_floor(pipeline, TableName(schema, name), floor_ts)
+
+    def forget(self, table: str, pipeline: str = "pipeline") -> str:
+        """Forget the mirror of *table*."""
+        schema, _, name = table.partition(".")
+        return self._target(None).forget(pipeline, TableName(schema, name))
+
+    def _target(self, section: dict[str, object] | None) -> AnyMirror:
+        target = open_target({**TARGET, **(section or {})}, self.connections)
+        assert isinstance(target, TargetMirror)
+        return target
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """The rows of *query*."""

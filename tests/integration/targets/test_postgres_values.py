@@ -260,8 +260,12 @@ def test_a_table_made_by_hand_that_fits_is_used(mirror: Mirror, artifacts: Path)
         "INSERT INTO lake.t VALUES ('base', 1, 50), ('base', 2, 50)"
     )
     schema = table("shop.t", {"id": INT, "v": TEXT})
-    changelog = Changelog(artifacts, 0, 100).rows(schema, [put(40, id=1, v="older"), put(60, id=2, v="newer")])
-    mirror.load(changelog, {"schema": "lake", "commit_ts_column": "replay_ts"})
+    changelog = Changelog(artifacts, 0, 100).rows(schema, [put(40, id=3, v="older"), put(60, id=2, v="newer")])
+    settings: dict[str, object] = {"schema": "lake", "commit_ts_column": "replay_ts"}
+    with pytest.raises(TargetMismatchError, match="it has rows that no load has brought"):
+        mirror.load(changelog, settings)
+    mirror.raise_floor("shop.t", 50, settings)
+    mirror.load(changelog, settings)
     assert mirror.rows("SELECT id, v, replay_ts FROM lake.t ORDER BY id") == [(1, "base", 50), (2, "newer", 60)]
 
 

@@ -18,7 +18,7 @@ import psycopg
 from psycopg import sql
 
 from ticdc_replay.changelog.version_order import OFFSET_BITS
-from ticdc_replay.domain.errors import CommitStateUnknownError, PolicyStopError, TargetMismatchError
+from ticdc_replay.domain.errors import CommitStateUnknownError, PolicyStopError, TargetMismatchError, TransientError
 from ticdc_replay.targets.base import Field, Load, TableReport
 from ticdc_replay.targets.postgres import ledger, mirror_table
 from ticdc_replay.targets.postgres.catalog import FoundTable, find_table
@@ -93,8 +93,18 @@ def _apply(connection: Connection, load: Load, plan: TablePlan, staged: Staged) 
     steps = mirror_table.steps_to(plan, observed)
     state = observed.state
     if state is None:
-        newest_ts = mirror_table.newest_commit_ts(connection, plan, observed)
-        ledger.add_table(connection, plan.target, plan.source, mirror_table.tombstones(plan), newest_ts)
+        newest_ts = 0
+        ledger.add_table(
+            connection,
+            plan.target,
+            source=plan.source,
+            pipeline=load.index.pipeline,
+            tombstones=mirror_table.tombstones(plan),
+            newest_ts=newest_ts,
+            floor_ts=plan.floor_ts,
+        )
+    elif state.floor_ts < plan.floor_ts:
+        raise TransientError(f"{plan.target} was made by another load while this one staged its rows; try again")
     else:
         newest_ts = state.newest_ts
     if plan.columns:
@@ -109,7 +119,7 @@ def _apply(connection: Connection, load: Load, plan: TablePlan, staged: Staged) 
     found = find_table(connection, plan.target)
     counts = _Counts()
     if staged.stages and found is not None:
-        merge = _Merge(connection, plan, staged, found, state.floor_ts if state is not None else 0)
+        merge = _Merge(connection, plan, staged, found, max(plan.floor_ts, state.floor_ts if state is not None else 0))
         in_order = plan.order == "commit_ts" and staged.first_ts > newest_ts and not load.reload
         if plan.order == "place":
             merge.refuse_moved()
@@ -228,7 +238,7 @@ class _Merge:
                 "who wrote them should have raised floor_ts in _ticdc_replay.tables. Load the window with `reload`, "
                 "which compares with each row"
             ) from error
-        return _Counts(upserted, deleted, self._run(_BURY))
+        return _Counts(upserted, deleted, self._run(_BURY + _UNLESS_ALIVE))
 
     def any_age(self) -> _Counts:
         """Merge versions that may be older than what the mirror or a tombstone has."""

@@ -1,13 +1,15 @@
 """What a mirror remembers beside its tables, in the schema ``_ticdc_replay`` of the target's database.
 
-* ``tables``: per mirror table where it comes from, ``floor_ts`` (nothing with a commitTs below it is applied), ``newest_ts``
-  (no applied version is newer), ``schema_ts`` (commitTs from which the newest schema holds that the table was brought to),
-  the name of its tombstone table, and ``topic_id`` (Kafka's id of the topic, where rows are ordered by their place in it);
+* ``tables``: per mirror table where it comes from (the upstream's name, and the pipeline that loaded it first), ``floor_ts``
+  (nothing with a commitTs below it is applied), ``newest_ts`` (no applied version is newer), ``schema_ts`` (commitTs from which
+  the newest schema holds that the table was brought to), the name of its tombstone table, and ``topic_id`` (Kafka's id of the
+  topic, where rows are ordered by their place in it);
 * ``added_columns``: each column that a DDL added, and what rows from before it show: a literal, or NULL;
 * ``ledger``: one row per table, window and run that was applied, in the same transaction as its rows;
 * ``staging``: the staging tables that exist, and the lock that their attempt holds for as long as it lives.
 """
 
+import logging
 from typing import Any, LiteralString
 
 import msgspec
@@ -19,7 +21,13 @@ from ticdc_replay.domain.window import Window
 from ticdc_replay.targets.base import Load, TableReport
 from ticdc_replay.targets.postgres.identifiers import LEDGER_SCHEMA, Relation
 
+log = logging.getLogger(__name__)
+
 Connection = psycopg.Connection[Any]
+
+_SHORT_WAIT = "SET LOCAL lock_timeout = '2s'"
+_LONG_WAIT = "SET LOCAL lock_timeout = '5min'"
+"""For locks that somebody may hold for ever: then an error, that a retry may mend."""
 
 _CREATE_LOCK = 0x7469636463
 """Advisory lock held while the ledger is made or staging is cleared."""
@@ -27,7 +35,7 @@ _CREATE_LOCK = 0x7469636463
 _TABLES = """
 CREATE TABLE IF NOT EXISTS {schema}.tables (
     target_schema text NOT NULL, target_table text NOT NULL,
-    source_schema text NOT NULL, source_table text NOT NULL,
+    source_schema text NOT NULL, source_table text NOT NULL, pipeline text NOT NULL,
     floor_ts bigint NOT NULL DEFAULT 0, newest_ts bigint NOT NULL, schema_ts bigint NOT NULL DEFAULT 0,
     tombstones text NOT NULL, topic_id text,
     PRIMARY KEY (target_schema, target_table));
@@ -57,6 +65,7 @@ class TableState(msgspec.Struct, frozen=True):
     """What the ledger knows of one mirror table. Timestamps are TSO."""
 
     source: TableName
+    pipeline: str
     floor_ts: int
     newest_ts: int
     schema_ts: int
@@ -71,6 +80,7 @@ def _sql(text: LiteralString) -> sql.Composed:
 
 def create(connection: Connection) -> None:
     """Make the ledger where it does not exist."""
+    connection.execute(_LONG_WAIT)
     connection.execute("SELECT pg_advisory_xact_lock(%s)", [_CREATE_LOCK])
     create_schema(connection, LEDGER_SCHEMA)
     connection.execute(_sql(_TABLES))
@@ -97,12 +107,22 @@ def lock_table(connection: Connection, target: Relation) -> None:
 
 
 def drop_dead_staging(connection: Connection) -> None:
-    """Drop the staging tables of attempts that have ended without doing it themselves."""
+    """Drop the staging tables of attempts that have ended without doing it themselves.
+
+    One that a worker of a dead attempt still holds is left for a later load.
+    """
     connection.execute("SELECT pg_advisory_xact_lock(%s)", [_CREATE_LOCK])
     dead = connection.execute(
         _sql("SELECT name FROM {schema}.staging WHERE pg_try_advisory_xact_lock(attempt_lock)")
     ).fetchall()
-    drop_staging(connection, [name for (name,) in dead])
+    connection.execute(_SHORT_WAIT)
+    for (name,) in dead:
+        try:
+            with connection.transaction():
+                drop_staging(connection, [name])
+        except psycopg.errors.LockNotAvailable:
+            log.warning("staging table %s of an attempt that ended is still in use; a later load drops it", name)
+    connection.execute(_LONG_WAIT)
 
 
 def drop_staging_of(connection: Connection, lock: int) -> None:
@@ -131,7 +151,8 @@ def state_of(connection: Connection, target: Relation) -> TableState | None:
     place = [target.schema, target.table]
     row = connection.execute(
         _sql(
-            "SELECT source_schema, source_table, floor_ts, newest_ts, schema_ts, tombstones, topic_id FROM {schema}.tables "
+            "SELECT source_schema, source_table, pipeline, floor_ts, newest_ts, schema_ts, tombstones, topic_id "
+            "FROM {schema}.tables "
             "WHERE (target_schema, target_table) = (%s, %s)"
         ),
         place,
@@ -146,8 +167,8 @@ def state_of(connection: Connection, target: Relation) -> TableState | None:
         place,
     ).fetchall()
     columns = {name: RecordedColumn(commit_ts, fill) for name, commit_ts, fill in added}
-    source, tombstones = TableName(row[0], row[1]), Relation(LEDGER_SCHEMA, row[5])
-    return TableState(source, row[2], row[3], row[4], tombstones, row[6], columns)
+    source, tombstones = TableName(row[0], row[1]), Relation(LEDGER_SCHEMA, row[6])
+    return TableState(source, row[2], row[3], row[4], row[5], tombstones, row[7], columns)
 
 
 def mirrors_of(connection: Connection, source_schema: str) -> list[tuple[TableName, int]]:
@@ -163,17 +184,52 @@ def mirrors_of(connection: Connection, source_schema: str) -> list[tuple[TableNa
 
 
 def add_table(
-    connection: Connection, target: Relation, source: TableName, tombstones: Relation, newest_ts: int
+    connection: Connection,
+    target: Relation,
+    *,
+    source: TableName,
+    pipeline: str,
+    tombstones: Relation,
+    newest_ts: int,
+    floor_ts: int,
 ) -> None:
-    """Write down *target* as the mirror of *source*; *newest_ts* is the newest commitTs (TSO) in it."""
+    """Write down *target* as *pipeline*'s mirror of *source*.
+
+    *newest_ts* is the newest commitTs (TSO) in it; below *floor_ts* (TSO) nothing is applied.
+    """
     connection.execute(
         _sql(
             "INSERT INTO {schema}.tables "
-            "(target_schema, target_table, source_schema, source_table, tombstones, newest_ts) "
-            "VALUES (%s, %s, %s, %s, %s, %s)"
+            "(target_schema, target_table, source_schema, source_table, pipeline, tombstones, newest_ts, floor_ts) "
+            "VALUES (%s, %s, %s, %s, %s, %s, %s, %s)"
         ),
-        [target.schema, target.table, source.schema, source.table, tombstones.table, newest_ts],
+        [
+            *(target.schema, target.table, source.schema, source.table),
+            *(pipeline, tombstones.table, newest_ts, floor_ts),
+        ],
     )
+
+
+def raise_floor(connection: Connection, target: Relation, floor_ts: int) -> None:
+    """Apply nothing below *floor_ts* (TSO) to *target* any more, which must be written down; a higher floor stays."""
+    connection.execute(
+        _sql(
+            "UPDATE {schema}.tables SET floor_ts = greatest(floor_ts, %s) "
+            "WHERE (target_schema, target_table) = (%s, %s)"
+        ),
+        [floor_ts, target.schema, target.table],
+    )
+
+
+def forget(connection: Connection, target: Relation, tombstones: Relation) -> None:
+    """Delete all that is written down of *target*, and its tombstones."""
+    for table in ("tables", "added_columns", "ledger"):
+        statement = "DELETE FROM {schema}.{table} WHERE (target_schema, target_table) = (%s, %s)"
+        connection.execute(
+            sql.SQL(statement).format(schema=sql.Identifier(LEDGER_SCHEMA), table=sql.Identifier(table)),
+            [target.schema, target.table],
+        )
+    connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(tombstones.sql))
 
 
 def raise_marks(connection: Connection, target: Relation, *, schema_ts: int, newest_ts: int) -> None:

@@ -16,15 +16,16 @@ from psycopg import sql
 from ticdc_replay.domain.errors import PermanentError, PolicyStopError, TargetMismatchError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.tso import describe
-from ticdc_replay.targets.base import Execute, Load, Loaded, TableReport, Target
+from ticdc_replay.targets.base import Execute, FloorRaised, Load, Loaded, Mirror, TableReport
 from ticdc_replay.targets.config import PostgresTarget
 from ticdc_replay.targets.last_versions import FoldGroup, fold_groups, found_last_versions
-from ticdc_replay.targets.postgres import ledger, mirror_table
+from ticdc_replay.targets.postgres import ledger, mirror_table, upkeep
+from ticdc_replay.targets.postgres.catalog import find_table
 from ticdc_replay.targets.postgres.commit import Staged, commit_table
 from ticdc_replay.targets.postgres.errors import translated
 from ticdc_replay.targets.postgres.identifiers import LEDGER_SCHEMA
 from ticdc_replay.targets.postgres.ledger import TableState
-from ticdc_replay.targets.postgres.plan import TablePlan, plan_table, target_of
+from ticdc_replay.targets.postgres.plan import TablePlan, first_floor, plan_table, target_of
 from ticdc_replay.targets.postgres.settings import PostgresSettings
 from ticdc_replay.targets.postgres.stage import StageResult, StageTask, stage
 from ticdc_replay.targets.postgres.staged_rows import PUT, VERSION
@@ -39,14 +40,14 @@ SMALL_ROWS = 1_500_000
 """Up to this many row versions each worker compares all keys of a table itself: measured to cost less than a round of tasks."""
 
 
-class PostgresMirror(Target[PostgresTarget]):
+class PostgresMirror(Mirror[PostgresTarget]):
     """Loads changelogs into PostgreSQL. Tables without key have no rows that could be told apart: they are left out where a
     pattern matched them, and refused where the pipeline names them."""
 
     type: ClassVar[str] = "postgres"
 
     def load(self, load: Load, execute: Execute) -> Loaded:
-        settings = PostgresSettings(self.connections[self.config.connection])
+        settings = self._settings
         with _attempt(settings, load) as connection:
             with translated("look at the target", settings.conn_id):
                 plans = [self._plan(connection, load, table) for table in load.tables]
@@ -54,7 +55,8 @@ class PostgresMirror(Target[PostgresTarget]):
                 _refuse_shared_tables(plans)
                 _refuse_named_keyless(load, keyless)
                 reports = {plan.source: _without_key(plan) for plan in keyless}
-                done, pending = _begin(connection, load, [plan for plan in plans if plan.source not in reports])
+                keyed = [plan for plan in plans if plan.source not in reports]
+                done, pending = _begin(connection, load, keyed, self.config.same_upstream_as)
                 reports |= done
                 groups = fold_groups(load, {entry.plan.source: entry.plan.versions for entry in pending}, SMALL_ROWS)
                 tasks = self._tasks(load, [entry.plan for entry in pending], groups)
@@ -69,9 +71,22 @@ class PostgresMirror(Target[PostgresTarget]):
         files = tuple(result.quarantine for result in results if result.quarantine is not None)
         return Loaded(tuple(reports[table] for table in load.tables), files)
 
+    def raise_floor(self, pipeline: str, table: TableName, floor_ts: int) -> FloorRaised:
+        return upkeep.raise_floor(self._settings, self.config, pipeline, table, floor_ts)
+
+    def forget(self, pipeline: str, table: TableName) -> str:
+        return upkeep.forget(self._settings, self.config, pipeline, table)
+
+    @property
+    def _settings(self) -> PostgresSettings:
+        return PostgresSettings(self.connections[self.config.connection])
+
     def _plan(self, connection: Connection, load: Load, table: TableName) -> TablePlan:
-        state = ledger.state_of(connection, target_of(self.config, table))
-        return plan_table(load, self.config, table, state.floor_ts if state is not None else 0)
+        target = target_of(self.config, table)
+        state = ledger.state_of(connection, target)
+        if state is not None:
+            return plan_table(load, self.config, table, state.floor_ts)
+        return plan_table(load, self.config, table, 0 if find_table(connection, target) else first_floor(load, table))
 
     def _tasks(self, load: Load, plans: Sequence[TablePlan], groups: Sequence[FoldGroup]) -> list[StageTask]:
         by_table = {group.fold.table: group for group in groups}
@@ -130,7 +145,7 @@ def _require_utf8(connection: Connection) -> None:
 
 
 def _begin(
-    connection: Connection, load: Load, plans: Sequence[TablePlan]
+    connection: Connection, load: Load, plans: Sequence[TablePlan], same_upstream: Sequence[str]
 ) -> tuple[dict[TableName, TableReport], list[_Pending]]:
     """What the ledger has already, and what is to be loaded. Refuses what can't be loaded before a row is read."""
     done: dict[TableName, TableReport] = {}
@@ -138,14 +153,19 @@ def _begin(
     stops = _dropped_databases(connection, load)
     mismatches: list[str] = []
     for plan in plans:
+        observed = mirror_table.observe(connection, plan.target)
+        if observed.state is not None:
+            mirror_table.refuse_others(plan.target, observed.state, load.index.pipeline, same_upstream)
+        mirror_table.refuse_lost(plan, observed)
         report = None
         if not load.reload:
             report = ledger.find_done(connection, plan.target, load.index.window, load.index.run_hash)
         if report is not None:
             done[plan.source] = report
             continue
-        observed = mirror_table.observe(connection, plan.target)
         stops += mirror_table.unfollowed_changes(plan, observed.state)
+        if observed.state is not None:
+            stops += mirror_table.rows_before_creation(connection, plan, observed)
         try:
             steps = mirror_table.steps_to(plan, observed)
         except TargetMismatchError as error:
@@ -159,9 +179,9 @@ def _begin(
         raise PolicyStopError(
             "schema changes that a mirror does not follow by itself:\n- "
             + "\n- ".join(stops)
-            + "\nBring the mirror table up to date by hand, then raise its floor_ts in _ticdc_replay.tables "
+            + "\nBring the mirror table up to date by hand, then raise its floor "
             + ("just above the commitTs named here" if in_time else f"to {load.index.window.to_ts}, the window's end")
-            + ": nothing from before it will be applied again"
+            + ", below which nothing is applied: ticdc-replay mirror floor <pipeline> <table> --at <TSO>"
         )
     if mismatches:
         raise TargetMismatchError("\n".join(mismatches))

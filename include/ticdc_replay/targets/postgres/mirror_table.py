@@ -1,6 +1,6 @@
 """Brings a mirror table to the form that a plan needs: makes it, adds and widens columns, or says what does not fit."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import msgspec
@@ -44,20 +44,26 @@ def observe(connection: Connection, target: Relation) -> Observed:
     return Observed(found, ledger.state_of(connection, target), empty)
 
 
-def newest_commit_ts(connection: Connection, plan: TablePlan, observed: Observed) -> int:
-    """The newest commitTs (TSO) in a table that somebody else has filled; 0 where it has no row, or places in their stead."""
-    if observed.empty or plan.order == "place":
-        return 0
-    name = sql.Identifier(plan.version_column)
-    row = connection.execute(sql.SQL("SELECT max({}) FROM {}").format(name, plan.target.sql)).fetchone()
-    return row[0] if row is not None and row[0] is not None else 0
+def rows_before_creation(connection: Connection, plan: TablePlan, observed: Observed) -> list[str]:
+    """What is wrong where the mirror has rows from before the table's CREATE TABLE in the window; empty where nothing is."""
+    if plan.created_ts is None or plan.order == "place" or observed.empty:
+        return []
+    query = sql.SQL("SELECT FROM {} WHERE {} < {} LIMIT 1").format(
+        plan.target.sql, sql.Identifier(plan.version_column), sql.Literal(plan.created_ts)
+    )
+    if connection.execute(query).fetchone() is None:
+        return []
+    return [
+        f"{plan.source} at {describe(plan.created_ts)}: the table was created, though its mirror has rows from before; the "
+        "DROP or RENAME that ended the older table was not seen"
+    ]
 
 
 def unfollowed_changes(plan: TablePlan, state: TableState | None) -> list[str]:
     """The changes of the window that a mirror can't follow, one line each."""
     lines = [f"{plan.source} at {describe(commit_ts)}: {what}" for commit_ts, what in plan.breaking]
     for column in _new_columns(plan, state):
-        older_rows = not plan.created or any(column.target not in _targets(plan, piece) for piece in plan.pieces)
+        older_rows = plan.created_ts is None or any(column.target not in _targets(plan, piece) for piece in plan.pieces)
         if column.unknown is not None and older_rows:
             lines.append(f"{plan.source} at {describe(column.commit_ts)}: {column.unknown}")
     return lines
@@ -77,6 +83,11 @@ def steps_to(plan: TablePlan, observed: Observed) -> list[Step]:
 
 def _alter(plan: TablePlan, observed: Observed, table: FoundTable) -> list[Step]:
     differences = list(_differences(plan, table, observed.state))
+    if observed.state is None and not observed.empty:
+        differences.append(
+            f"it has rows that no load has brought, and nothing tells of when they are; say up to which commitTs they are "
+            f"complete: ticdc-replay mirror floor <pipeline> {plan.source} --at <TSO or time>"
+        )
     steps: list[Step] = []
     for column in _wanted(plan):
         found = table.column(column.target)
@@ -95,6 +106,28 @@ def _alter(plan: TablePlan, observed: Observed, table: FoundTable) -> list[Step]
     if differences:
         raise _mismatch(plan, differences)
     return [*steps, *_fill_older_rows(plan, observed, table)]
+
+
+def refuse_lost(plan: TablePlan, observed: Observed) -> None:
+    """Raise TargetMismatchError where rows were loaded into the mirror table, and it is not there any more.
+
+    Not where the floor says that they are all history, as after a DROP TABLE that somebody followed.
+    """
+    state = observed.state
+    if observed.found is None and state is not None and state.newest_ts >= max(state.floor_ts, 1):
+        raise TargetMismatchError(
+            f"target table {plan.target}, with rows up to {describe(state.newest_ts)}, was dropped. To have it built anew, "
+            f"run `ticdc-replay mirror forget <pipeline> {plan.source}` and load its windows again"
+        )
+
+
+def refuse_others(target: Relation, state: TableState, pipeline: str, same_upstream: Collection[str]) -> None:
+    """Raise TargetMismatchError where *target* is another pipeline's mirror, and that is not said to have the same upstream."""
+    if state.pipeline != pipeline and state.pipeline not in same_upstream:
+        raise TargetMismatchError(
+            f"target table {target} is a mirror of pipeline {state.pipeline}. Give this target another `schema`; or, where "
+            f"both pipelines replay the same upstream cluster, name {state.pipeline} in `same_upstream_as` of the target"
+        )
 
 
 def _mismatch(plan: TablePlan, differences: list[str]) -> TargetMismatchError:

@@ -77,12 +77,14 @@ class TablePlan(msgspec.Struct, frozen=True, kw_only=True):
     order: VersionOrder
     topic_id: str | None
     """Kafka's id of the topic that places are of; None where rows are ordered by commitTs, or where the window has none."""
+    floor_ts: int
+    """Nothing below it is loaded."""
     moment: int
     """From when (exclusive) the newest schema holds; at the latest, where no DDL tells."""
     schema_ts: int
     """commitTs of the newest DDL that the window's schemas follow; 0 where none is known."""
-    created: bool
-    """Whether the table was created in the window."""
+    created_ts: int | None
+    """commitTs of the CREATE TABLE, where the table was created in the window: the last one."""
     added: tuple[AddedColumn, ...]
     widened: tuple[WidenedColumn, ...]
     breaking: tuple[tuple[int, str], ...]
@@ -153,9 +155,13 @@ def plan_table(load: Load, config: PostgresTarget, table: TableName, floor_ts: i
         version_column=version_column,
         order=index.order,
         topic_id=topic_id,
+        floor_ts=floor_ts,
         moment=_moment(index, newest) if newest is not None else 0,
         schema_ts=max(followed, default=0),
-        created=any(isinstance(change, TableCreated) for entry in changes for change in entry.changes),
+        created_ts=max(
+            (entry.commit_ts for entry in changes if any(isinstance(change, TableCreated) for change in entry.changes)),
+            default=None,
+        ),
         added=added,
         widened=widened,
         breaking=tuple(
@@ -168,6 +174,25 @@ def plan_table(load: Load, config: PostgresTarget, table: TableName, floor_ts: i
         pieces=tuple(_piece(version, versions, columns, {column.target for column in added}) for version in versions),
         below_floor=sum(version.rows for version in ended),
     )
+
+
+def first_floor(load: Load, table: TableName) -> int:
+    """From which commitTs (TSO) on rows count for a mirror that does not exist yet: after the last DDL that emptied the table.
+
+    0 where the window has no such DDL, or has rows by offset, of which nothing tells whether they are older.
+    """
+    index = load.index
+    emptied = [
+        entry.commit_ts
+        for entry in index.changes
+        if _is(entry.table, table)
+        and any(isinstance(change, BreakingChange) and change.empties for change in entry.changes)
+    ]
+    if not emptied:
+        return 0
+    if index.order == "commit_ts":
+        return max(emptied) + 1
+    return 0 if load.versions(table) else index.window.to_ts
 
 
 def _is(name: TableName, table: TableName) -> bool:

@@ -1,0 +1,84 @@
+"""What a person tells a mirror: from when on rows count, or that it is to be built anew."""
+
+from contextlib import closing
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from ticdc_replay.domain.errors import ConfigError
+from ticdc_replay.domain.tables import TableName
+from ticdc_replay.targets.base import FloorRaised
+from ticdc_replay.targets.config import PostgresTarget
+from ticdc_replay.targets.postgres import ledger, mirror_table
+from ticdc_replay.targets.postgres.catalog import FoundTable, find_table
+from ticdc_replay.targets.postgres.errors import translated
+from ticdc_replay.targets.postgres.identifiers import LEDGER_SCHEMA, Relation, fit, tombstone_table
+from ticdc_replay.targets.postgres.plan import target_of
+from ticdc_replay.targets.postgres.settings import PostgresSettings
+
+Connection = psycopg.Connection[Any]
+
+
+def raise_floor(
+    settings: PostgresSettings, config: PostgresTarget, pipeline: str, table: TableName, floor_ts: int
+) -> FloorRaised:
+    """Apply nothing below *floor_ts* (TSO) to the mirror of *table* any more, whether or not the mirror exists already.
+
+    A floor is never lowered. Raises TransientError when the database is away, TargetMismatchError for another pipeline's mirror.
+    """
+    target = target_of(config, table)
+    with translated(f"raise the floor of {target}", settings.conn_id), closing(settings.connect()) as connection:
+        ledger.create(connection)
+        ledger.lock_table(connection, target)
+        state = ledger.state_of(connection, target)
+        if state is None:
+            ledger.add_table(
+                connection,
+                target,
+                source=table,
+                pipeline=pipeline,
+                tombstones=_tombstones(target),
+                newest_ts=_newest_ts(connection, target, config),
+                floor_ts=floor_ts,
+            )
+        else:
+            mirror_table.refuse_others(target, state, pipeline, config.same_upstream_as)
+            ledger.raise_floor(connection, target, floor_ts)
+        connection.commit()
+    before = state.floor_ts if state is not None else 0
+    return FloorRaised(str(target), before, max(before, floor_ts))
+
+
+def forget(settings: PostgresSettings, config: PostgresTarget, pipeline: str, table: TableName) -> str:
+    """Forget what was loaded into the mirror of *table*, which must be gone, so that its windows can be loaded again.
+
+    The mirror's name. Raises ConfigError where the table is still there, and what ``raise_floor`` raises.
+    """
+    target = target_of(config, table)
+    with translated(f"forget {target}", settings.conn_id), closing(settings.connect()) as connection:
+        ledger.create(connection)
+        ledger.lock_table(connection, target)
+        state = ledger.state_of(connection, target)
+        if find_table(connection, target) is not None:
+            raise ConfigError(f"{target} is still there: drop it first, then forget it")
+        if state is not None:
+            mirror_table.refuse_others(target, state, pipeline, config.same_upstream_as)
+        ledger.forget(connection, target, _tombstones(target))
+        connection.commit()
+    return str(target)
+
+
+def _tombstones(target: Relation) -> Relation:
+    return Relation(LEDGER_SCHEMA, tombstone_table(target.schema, target.table))
+
+
+def _newest_ts(connection: Connection, target: Relation, config: PostgresTarget) -> int:
+    """The newest commitTs (TSO) in a table that somebody has filled; 0 where there is none."""
+    found: FoundTable | None = find_table(connection, target)
+    name = fit(config.commit_ts_column)
+    if found is None or found.column(name) is None:
+        return 0
+    query = sql.SQL("SELECT max({}) FROM {}").format(sql.Identifier(name), target.sql)
+    row = connection.execute(query).fetchone()
+    return row[0] if row is not None and row[0] is not None else 0
