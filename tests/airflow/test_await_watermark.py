@@ -3,17 +3,20 @@
 import asyncio
 import json
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 
 import pytest
 
 from ticdc_replay.domain import tso
-from ticdc_replay.domain.errors import AuthenticationError, PermanentError, WatermarkNotReachedError
+from ticdc_replay.domain.errors import AuthenticationError, ConfigError, PermanentError, WatermarkNotReachedError
 
 pytestmark = pytest.mark.airflow
 
 HOUR = (datetime(2026, 3, 1, 0, tzinfo=UTC), datetime(2026, 3, 1, 1, tzinfo=UTC))
 FROM_TS, TO_TS = map(tso.from_datetime, HOUR)
-CONTEXT = {"params": {"from": None, "to": None}, "data_interval_start": HOUR[0], "data_interval_end": HOUR[1]}
+ANSWERS = {"from": None, "to": None, "tables": ["shop.*"], "targets": ["lake"]}
+ANSWERS |= {"dry_run": False, "repin": False, "reload": False}
+CONTEXT = {"params": ANSWERS, "data_interval_start": HOUR[0], "data_interval_end": HOUR[1]}
 
 
 def resolved(commit_ts):
@@ -74,6 +77,18 @@ def trigger(pipelines, seconds):
 
 async def first_event(made):
     return (await anext(made.run())).payload
+
+
+@pytest.mark.parametrize("operator", ["await_watermark.AwaitWatermarkOperator", "snapshot.SnapshotOperator"])
+def test_a_run_for_tables_that_the_pipeline_does_not_have_fails_at_once(pipelines, monkeypatch, operator):
+    module, _, name = operator.partition(".")
+    kind = getattr(import_module(f"ticdc_replay.airflow.operators.{module}"), name)
+    for connection in ("SHOP_KAFKA", "WAREHOUSE"):
+        monkeypatch.setenv(f"AIRFLOW_CONN_{connection}", json.dumps({"conn_type": "kafka", "host": "192.0.2.1"}))
+    pipelines.add("live", {"artifacts": pipelines.path.as_uri()})
+    task = kind(task_id="t", pipeline_file=str(pipelines.path / "live.yaml"), dag=None)
+    with pytest.raises(ConfigError, match=r"tables hr\.people, which no pattern of pipeline live covers: shop\.\*"):
+        task.execute(CONTEXT | {"params": ANSWERS | {"tables": ["shop.orders", "hr.people"]}})
 
 
 @pytest.mark.integration

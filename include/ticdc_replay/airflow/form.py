@@ -49,7 +49,7 @@ def params(pipeline: Pipeline) -> dict[str, Param]:
             items={"type": "string", "pattern": r"^[^.]+\..+$"},
             minItems=1,
             title="Tables",
-            description="schema.table patterns, one a line, with * and ?",
+            description="schema.table patterns, one a line, with * and ?, within those of the pipeline",
         ),
         "targets": Param(
             targets,

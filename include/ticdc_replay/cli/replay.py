@@ -12,7 +12,6 @@ from rich.table import Table
 from ticdc_replay.cli.connections import load_connections
 from ticdc_replay.cli.submit import submit
 from ticdc_replay.config.load import load_pipeline
-from ticdc_replay.decode.filter import TableFilter
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.domain.window import Window
@@ -22,6 +21,7 @@ from ticdc_replay.stages.context import ReplayContext, connection_ids
 from ticdc_replay.stages.jobs import write_decode_job, write_load_job
 from ticdc_replay.stages.pin import pin
 from ticdc_replay.stages.publish import RunReport, publish
+from ticdc_replay.stages.selection import selected_tables
 from ticdc_replay.stages.watermark import require_watermark
 
 PipelineFile = Annotated[Path, typer.Argument(help="The pipeline's YAML file", exists=True, dir_okay=False)]
@@ -57,11 +57,9 @@ def run(
 ) -> None:
     """Replay a window into the pipeline's targets: pin, decode, check, load, publish."""
     window = _window(from_, to)
-    wanted = tuple(tables) if tables else None
-    if wanted:
-        TableFilter(wanted)  # refuses what is no pattern, before anything is read
     with opened(pipeline, connections) as context:
         names = _target_names(context, targets)
+        wanted = selected_tables(context.pipeline, tables)
         require_watermark(context, window)
         pinned = pin(context, window, repin=repin)
         _show_pinned(context, pinned)

@@ -10,6 +10,7 @@ from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.jobspec import DecodeJob, JobSpec, Limits, LoadJob
 from ticdc_replay.snapshot.pin import PinnedManifest
 from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.selection import selected_tables
 
 
 class WrittenJob(msgspec.Struct, frozen=True):
@@ -22,7 +23,10 @@ class WrittenJob(msgspec.Struct, frozen=True):
 def write_decode_job(
     context: ReplayContext, pinned: PinnedManifest, tables: tuple[str, ...] | None = None
 ) -> WrittenJob:
-    """The spec that decodes the pinned range; *tables* narrows the pipeline's patterns down."""
+    """The spec that decodes the pinned range; *tables* narrows the pipeline's patterns down.
+
+    Raises ConfigError for a pattern that is not within the pipeline's.
+    """
     pipeline = context.pipeline
     limits = pipeline.limits
     job = DecodeJob(
@@ -38,7 +42,7 @@ def write_decode_job(
         manifest=pinned.name,
         input_hash=pinned.manifest.input_hash,
         changefeed=context.changefeed,
-        tables=tables or pipeline.tables,
+        tables=selected_tables(pipeline, tables),
         limits=Limits(**limits.model_dump()),
     )
     return WrittenJob(_write(context, job), job.run_hash)
@@ -54,7 +58,8 @@ def write_load_job(
 ) -> WrittenJob:
     """The spec that loads the changelog of *run_hash* into the target called *target_name*.
 
-    Raises ConfigError for an unknown target, ArtifactNotFoundError where the changelog is not complete.
+    Raises ConfigError for an unknown target and for tables that are not within the pipeline's, ArtifactNotFoundError where the
+    changelog is not complete.
     """
     pipeline = context.pipeline
     target = next((target for target in pipeline.targets if target.name == target_name), None)
@@ -70,7 +75,7 @@ def write_load_job(
         run_hash=run_hash,
         window=read_index(context.artifacts, run_hash).window,
         target=target.model_dump(mode="json", by_alias=True),
-        tables=tables or pipeline.tables,
+        tables=selected_tables(pipeline, tables),
         target_value=pipeline.policies.target_value,
         ddl=pipeline.policies.ddl,
         reload=reload,

@@ -12,6 +12,7 @@ name: shop
 changefeed: {{sink_uri: "kafka://broker:9092/shop?protocol=open-protocol", timezone: UTC}}
 connections: {{kafka: shop_kafka}}
 artifacts: {artifacts}
+tables: [shop.*, hr.people]
 schedule: {{start: "2026-03-02T00:00:00Z"}}
 targets:
   - {{name: warehouse, type: postgres, connection: shop_kafka}}
@@ -54,6 +55,12 @@ def test_a_target_that_the_pipeline_does_not_have(invoke):
     result = invoke("run", "--target", "lake", "--target", "lage")
     assert result.exit_code == 2
     assert "--target: lage is not in the pipeline; its targets: warehouse, lake" in result.stderr
+
+
+def test_tables_that_are_not_within_the_pipeline_s(invoke):
+    result = invoke("run", "--table", "shop.orders", "--table", "hr.*", "--table", "*.orders")
+    assert result.exit_code == 2
+    assert "tables hr.*, *.orders, which no pattern of pipeline shop covers: shop.*, hr.people" in result.stderr
 
 
 def test_tables_that_are_no_pattern(invoke):

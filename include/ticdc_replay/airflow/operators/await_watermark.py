@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ticdc_replay.airflow.form import run_window
+from ticdc_replay.airflow.form import run_options, run_window
 from ticdc_replay.airflow.operators.base import ReplayOperator, open_replay
 from ticdc_replay.airflow.trigger import WatermarkTrigger
 from ticdc_replay.domain import errors
@@ -18,11 +18,13 @@ class AwaitWatermarkOperator(ReplayOperator):
     """
 
     def execute(self, context: Mapping[str, Any]) -> str:
+        from ticdc_replay.stages.selection import selected_tables
         from ticdc_replay.stages.watermark import watermark_status
 
         window = run_window(context)
         self.log.info("Window %s", window)
         with open_replay(self.pipeline_file) as replay:
+            selected_tables(replay.pipeline, run_options(context).tables)  # nobody waits for a run that will be refused
             status = watermark_status(replay, window)
             if status.reached:
                 return str(status)

@@ -13,9 +13,11 @@ class SnapshotOperator(ReplayOperator):
     def execute(self, context: Mapping[str, Any]) -> dict[str, Any]:
         from ticdc_replay.stages.jobs import write_decode_job
         from ticdc_replay.stages.pin import pin
+        from ticdc_replay.stages.selection import selected_tables
 
         window, options = run_window(context), run_options(context)
         with open_replay(self.pipeline_file) as replay:
+            tables = selected_tables(replay.pipeline, options.tables)
             pinned = pin(replay, window, repin=options.repin)
             manifest = pinned.manifest
             ranges = manifest.ranges()
@@ -37,5 +39,5 @@ class SnapshotOperator(ReplayOperator):
             if options.dry_run:
                 self.log.info("Dry run: nothing is decoded or loaded")
                 return summary
-            job = write_decode_job(replay, pinned, options.tables)
+            job = write_decode_job(replay, pinned, tables)
         return summary | {"run_hash": job.run_hash, "decode_job": job.uri}

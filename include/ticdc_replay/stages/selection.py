@@ -1,0 +1,26 @@
+"""Which of the pipeline's tables a run is for."""
+
+from collections.abc import Sequence
+
+from ticdc_replay.config.pipeline import Pipeline
+from ticdc_replay.decode.filter import TableFilter
+from ticdc_replay.domain.errors import ConfigError
+
+
+def selected_tables(pipeline: Pipeline, wanted: Sequence[str] | None) -> tuple[str, ...]:
+    """The patterns that a run is for: *wanted*, without them all of the pipeline's.
+
+    Raises ConfigError for one that no pattern of the pipeline covers. Windows are pinned over the topics of the pipeline's
+    tables: of another table nothing shows that its rows are complete, nor that its topic was read at all.
+    """
+    if not wanted:
+        return pipeline.tables
+    allowed = TableFilter(pipeline.tables)
+    outside = [pattern for pattern in wanted if not allowed.covers(pattern)]
+    if outside:
+        raise ConfigError(
+            f"this run is for tables {', '.join(outside)}, which no pattern of pipeline {pipeline.name} covers: "
+            f"{', '.join(pipeline.tables)}. A run can be for fewer tables than its pipeline, not for others: choose patterns "
+            "within one of these, or widen tables in the pipeline's file"
+        )
+    return tuple(wanted)
