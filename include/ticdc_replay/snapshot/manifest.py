@@ -14,7 +14,8 @@ class PartitionPin(msgspec.Struct, frozen=True):
     live: bool
     """Whether TiCDC writes to this partition at all (it carried a watermark)."""
     resolved_ts: int | None
-    """The first resolved-ts at or after the window's end (TSO), found at ``range.end - 1``; None where not live."""
+    """The first resolved-ts at or after the window's end (TSO); None where not live. Its message is at ``range.end - 1``, or
+    before it where the window ends with the changefeed."""
     start_margin_ms: int | None
     """Smallest (record time − physical(commitTs)) in the examined head of the range, in ms; None if nothing to measure."""
 

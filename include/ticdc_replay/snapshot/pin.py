@@ -68,7 +68,7 @@ class PinnedManifest(msgspec.Struct, frozen=True):
 class _End(msgspec.Struct, frozen=True):
     """Where a window ends in a partition: at a resolved-ts, or why not.
 
-    *stop* is the offset behind it: behind the resolved-ts, else where the window is over by time, or all that there is.
+    *stop* is the offset behind it: behind the resolved-ts, where the window is over by time, or all that there is.
     """
 
     watermark: Watermark | None
@@ -211,7 +211,8 @@ def _find_ends(request: PinRequest, kafka: KafkaSettings, offsets: Offsets, look
             # Recorded before it can have been: clocks differ by more than was allowed, which the margin will show.
             found = first_watermark(request, kafka, partition, max(since.offset, bounds.low), bounds.high)
         reached = PartitionWatermark(partition, "reached", found.resolved_ts if found else None)
-        return _End(found, reached, found.offset + 1 if found else bounds.high)
+        stop = bounds.high if found is None or request.ends_with_changefeed else found.offset + 1
+        return _End(found, reached, stop)
 
     with ThreadPoolExecutor(THREADS, thread_name_prefix="pin") as pool:
         ends = dict(zip(look.bounds, pool.map(find, look.bounds), strict=True))

@@ -55,6 +55,15 @@ class PinRequest(msgspec.Struct, frozen=True, kw_only=True):
         return self.window.to_ts if self.target_ts is None else min(self.window.to_ts, self.target_ts)
 
     @property
+    def ends_with_changefeed(self) -> bool:
+        """Whether the window holds the changefeed's target-ts, so that no resolved-ts behind its last DDL is ever sent.
+
+        Classic TiCDC may send the resolved-ts W before a DDL with the commitTs W; rows of W come before it (protocols: delivery
+        semantics, section 2). Elsewhere that DDL belongs to the next window.
+        """
+        return self.resolved_ts < self.window.to_ts
+
+    @property
     def needed_from_ms(self) -> int:
         """No row of the window has a record time before this: it is produced after it commits, up to clock skew."""
         if self.by_offset:

@@ -81,6 +81,19 @@ def test_the_range_starts_before_the_window_by_skew_and_pre_roll_and_ends_at_its
     assert manifest.reasons == ()
 
 
+def test_a_window_with_the_changefeed_s_target_ts_holds_a_ddl_behind_the_last_resolved_ts(
+    make_feed: MakeFeed, request_for: RequestFor, pin: Pin
+) -> None:
+    feed = make_feed()
+    feed.seconds(0, 121)
+    feed.ddl(120, "ALTER TABLE `shop`.`orders` ADD COLUMN `v` INT")
+    feed.flush()
+    (part,) = pin(request_for(feed.topic, Window(at(60), at(120) + 1), target_ts=at(120))).manifest.topics[0].partitions
+    assert (part.range.end, part.resolved_ts) == (243, at(120))
+    (before,) = pin(request_for(feed.topic, target_ts=at(120))).manifest.ranges()
+    assert before.end == 242, "the DDL is not of a window that ends at its commitTs"
+
+
 def test_rows_that_were_recorded_before_they_committed_are_in_the_range(
     make_feed: MakeFeed, request_for: RequestFor, pin: Pin
 ) -> None:
