@@ -4,5 +4,10 @@ from ticdc_replay.config.pipeline import Pipeline
 
 
 def spark_properties(pipeline: Pipeline) -> dict[str, str]:
-    """The properties of every job of *pipeline*: those of its ``spark.conf``, which replace ours."""
-    return {"spark.ui.enabled": "false", "spark.log.level": "WARN", **pipeline.spark.conf}
+    """The properties of every job of *pipeline*: those of its ``spark.conf``, which replace ours.
+
+    Tasks carry connections. PySpark writes tasks, and functions of more than 1 MB, to files in Spark's local folder on their way
+    to the JVM, and the JVM may put them into files there when memory is short: with I/O encryption none of these can be read.
+    """
+    ours = {"spark.ui.enabled": "false", "spark.log.level": "WARN", "spark.io.encryption.enabled": "true"}
+    return {**ours, **pipeline.spark.conf}
