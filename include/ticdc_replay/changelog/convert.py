@@ -5,12 +5,12 @@ resolved schema but not always a shape (member order, key-only deletes, updated 
 is transposed at once.
 """
 
-import itertools
 from collections.abc import Sequence
-from functools import lru_cache
-from operator import attrgetter
+from functools import lru_cache, partial
+from operator import attrgetter, is_not
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from ticdc_replay.changelog.cells import typed_array
@@ -45,15 +45,17 @@ def rows_to_batch(rows: Sequence[RowEvent], resolved: ResolvedSchema, zone: str)
     exact: dict[int, list[tuple[str, bytes]]] = {}
     bad: dict[int, str] = {}
     images = []
+    shapes: set[Shape] = set()
     for side in ("before", "after"):
-        array, side_exact, side_bad = _images(list(map(attrgetter(side), rows)), resolved, zone)
+        array, side_shapes, side_exact, side_bad = _images(list(map(attrgetter(side), rows)), resolved, zone)
         images.append(array)
+        shapes |= side_shapes
         for row_at, cells in side_exact.items():
             exact.setdefault(row_at, []).extend((f"{side}.{name}", text) for name, text in cells)
         for row_at, reason in side_bad.items():
             bad.setdefault(row_at, f"{side}.{reason}")
     return ConvertedRows(
-        images[0], images[1], _absent(rows, resolved), _lossy(rows, resolved), _exact(len(rows), exact), bad
+        images[0], images[1], _absent(rows, shapes, resolved), _lossy(rows, resolved), _exact(len(rows), exact), bad
     )
 
 
@@ -79,16 +81,16 @@ def neutral_values(values: Sequence[Any], column: WireColumn) -> tuple[Sequence[
 
 _SHAPE_OF = attrgetter("shape")
 
-_ImageColumn = tuple[pa.StructArray, dict[int, list[tuple[str, bytes]]], dict[int, str]]
+_ImageColumn = tuple[pa.StructArray, set[Shape], dict[int, list[tuple[str, bytes]]], dict[int, str]]
 
 
 def _images(images: Sequence[Image | None], resolved: ResolvedSchema, zone: str) -> _ImageColumn:
     present = [image for image in images if image is not None]
     arrow = _image_type(resolved)
     if not present:
-        return pa.nulls(len(images), arrow), {}, {}
+        return pa.nulls(len(images), arrow), set(), {}, {}
     shapes = set(map(_SHAPE_OF, present))
-    cells, bad = _one_shape(present, resolved) if len(shapes) == 1 else _many_shapes(present, resolved)
+    cells, bad = _one_shape(present, resolved, arrow=True) if len(shapes) == 1 else _many_shapes(present, resolved)
     arrays: list[pa.Array] = []
     exact: dict[int, list[tuple[str, bytes]]] = {}
     for column, values in zip(resolved.schema.columns, cells, strict=True):
@@ -103,16 +105,18 @@ def _images(images: Sequence[Image | None], resolved: ResolvedSchema, zone: str)
             bad.setdefault(at, f"{column.name}: {reason}")
     array = pa.StructArray.from_arrays(arrays, fields=list(arrow))
     if len(present) == len(images):
-        return array, exact, bad
-    rows = [at for at, image in enumerate(images) if image is not None]
-    places: list[int | None] = [None] * len(images)
-    for at, row_at in enumerate(rows):
-        places[row_at] = at
-    array = array.take(pa.array(places, pa.int32()))
-    return array, {rows[at]: found for at, found in exact.items()}, {rows[at]: why for at, why in bad.items()}
+        return array, shapes, exact, bad
+    there = np.fromiter(map(partial(is_not, None), images), np.bool_, len(images))
+    rows = np.flatnonzero(there).tolist() if exact or bad else []
+    array = array.take(pa.array(np.cumsum(there) - 1, pa.int64(), mask=~there))
+    exact = {rows[at]: found for at, found in exact.items()}
+    return array, shapes, exact, {rows[at]: why for at, why in bad.items()}
 
 
-def _one_shape(images: list[Image], resolved: ResolvedSchema) -> tuple[list[Sequence[Any] | None], dict[int, str]]:
+def _one_shape(
+    images: list[Image], resolved: ResolvedSchema, *, arrow: bool
+) -> tuple[list[Sequence[Any] | None], dict[int, str]]:
+    """Neutral values by column of *resolved*, None for one that was not sent; with *arrow*, arrays where that is faster."""
     shape = images[0].shape
     columns = list(zip(*[image.values for image in images], strict=True))
     bad: dict[int, str] = {}
@@ -121,10 +125,15 @@ def _one_shape(images: list[Image], resolved: ResolvedSchema) -> tuple[list[Sequ
         if place is None:
             cells.append(None)
             continue
-        values, reasons = neutral_values(columns[place], shape.columns[place])
+        column = shape.columns[place]
+        array = column.arrow(columns[place]) if arrow and column.arrow is not None else None
+        if array is not None:
+            cells.append(array)
+            continue
+        values, reasons = neutral_values(columns[place], column)
         cells.append(values)
         for at, reason in reasons.items():
-            bad.setdefault(at, f"{shape.columns[place].name}: {reason}")
+            bad.setdefault(at, f"{column.name}: {reason}")
     return cells, bad
 
 
@@ -135,7 +144,7 @@ def _many_shapes(images: list[Image], resolved: ResolvedSchema) -> tuple[list[Se
     cells: list[list[Any] | None] = [None] * len(resolved.schema.columns)
     bad: dict[int, str] = {}
     for members in groups.values():
-        group_cells, group_bad = _one_shape([images[at] for at in members], resolved)
+        group_cells, group_bad = _one_shape([images[at] for at in members], resolved, arrow=False)
         bad |= {members[at]: reason for at, reason in group_bad.items()}
         for index, values in enumerate(group_cells):
             if values is None:
@@ -180,9 +189,7 @@ def _absent_names(
     return tuple(names + [name for name in garbled if name not in names])
 
 
-def _absent(rows: Sequence[RowEvent], resolved: ResolvedSchema) -> pa.ListArray:
-    images = itertools.chain(map(attrgetter("before"), rows), map(attrgetter("after"), rows))
-    shapes = set(map(_SHAPE_OF, filter(None, images)))
+def _absent(rows: Sequence[RowEvent], shapes: set[Shape], resolved: ResolvedSchema) -> pa.ListArray:
     unknown = set(map(attrgetter("before_unknown"), rows))
     if unknown == {()} and not any(None in _places(shape, resolved) for shape in shapes):
         return pa.nulls(len(rows), CELLS_TYPE)

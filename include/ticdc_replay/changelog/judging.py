@@ -34,6 +34,7 @@ class DoesNotFit(Exception):  # noqa: N818 - an outcome, not an error
 
 def sift(values: Sequence[Any], judge: Callable[[Any], Any], build: Callable[[list[Any]], pa.Array]) -> Converted:
     """The slow way, at about 1 µs per value: *judge* returns what *build* takes, or raises DoesNotFit or ValueError."""
+    values = values.to_pylist() if isinstance(values, pa.Array) else values
     fitting: list[Any] = []
     exact: dict[int, bytes] = {}
     bad: dict[int, str] = {}
@@ -48,6 +49,11 @@ def sift(values: Sequence[Any], judge: Callable[[Any], Any], build: Callable[[li
                 bad[at] = str(error)
         fitting.append(kept)
     return Converted(build(fitting), exact, bad)
+
+
+def array_of(values: Sequence[Any], arrow: pa.DataType) -> pa.Array:
+    """*values* as an array of the type *arrow*, which they may be already."""
+    return values if isinstance(values, pa.Array) and values.type == arrow else pa.array(values, arrow)
 
 
 def refuse_other_kinds(values: Sequence[Any], kinds: set[type]) -> None:

@@ -9,7 +9,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ticdc_replay.changelog.judging import REFUSED, Converted, DoesNotFit, matched, refuse_other_kinds, sift, within
+from ticdc_replay.changelog.judging import (
+    REFUSED,
+    Converted,
+    DoesNotFit,
+    array_of,
+    matched,
+    refuse_other_kinds,
+    sift,
+    within,
+)
 from ticdc_replay.changelog.text_cells import text_cells
 from ticdc_replay.changelog.types import arrow_type
 from ticdc_replay.domain.column_types import ColumnType
@@ -91,7 +100,7 @@ def decimal_cells(values: Sequence[Any], column_type: ColumnType) -> Converted:
         return pc.cast(pa.array(fitting, pa.string()), arrow)
 
     try:
-        texts = pa.array(values, pa.string())
+        texts = array_of(values, pa.string())
         # Arrow reads 1E-78 as 0: what has an exponent is judged below.
         if not pc.any(pc.match_substring(texts, "e", ignore_case=True)).as_py():
             return Converted(pc.cast(texts, arrow), {}, {})

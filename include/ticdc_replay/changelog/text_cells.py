@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ticdc_replay.changelog.judging import REFUSED, Converted, DoesNotFit, refuse_other_kinds, sift
+from ticdc_replay.changelog.judging import REFUSED, Converted, DoesNotFit, array_of, refuse_other_kinds, sift
 from ticdc_replay.domain.column_types import ColumnType
 
 
@@ -62,7 +62,7 @@ def name_cells(values: Sequence[Any], column_type: ColumnType) -> Converted:
 def text_cells(values: Sequence[Any]) -> Converted:
     """Text. What is not UTF-8 does not fit."""
     try:
-        return Converted(pa.array(values, pa.string()), {}, {})
+        return Converted(array_of(values, pa.string()), {}, {})
     except REFUSED:
         pass
 
@@ -86,7 +86,7 @@ def text_cells(values: Sequence[Any]) -> Converted:
 def byte_cells(values: Sequence[Any]) -> Converted:
     """Bytes."""
     try:
-        return Converted(pa.array(values, pa.binary()), {}, {})
+        return Converted(array_of(values, pa.binary()), {}, {})
     except REFUSED:
         pass
 

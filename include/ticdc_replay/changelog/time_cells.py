@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ticdc_replay.changelog.judging import REFUSED, Converted, DoesNotFit, matched, sift, within
+from ticdc_replay.changelog.judging import REFUSED, Converted, DoesNotFit, array_of, matched, sift, within
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import ConfigError
 
@@ -28,7 +28,7 @@ def date_cells(values: Sequence[Any]) -> Converted:
     """DATE, from the year 1 on: zero and partial dates, and the year 0, do not fit."""
 
     def build(fitting: Sequence[Any]) -> pa.Array:
-        return pc.cast(pa.array(fitting, pa.string()), pa.date32())
+        return pc.cast(array_of(fitting, pa.string()), pa.date32())
 
     try:
         array = build(values)
@@ -52,7 +52,7 @@ def date_cells(values: Sequence[Any]) -> Converted:
 def time_cells(values: Sequence[Any]) -> Converted:
     """TIME as microseconds, negative and beyond 24 h too."""
     try:
-        texts = pa.array(values, pa.string())
+        texts = array_of(values, pa.string())
         if within(pc.binary_length(texts), 8, 15):
             clock = pc.cast(pc.binary_join_element_wise("1970-01-01", texts, " "), pa.timestamp("us"))
             return Converted(clock.cast(pa.int64()), {}, {})
@@ -79,6 +79,7 @@ def moment_cells(values: Sequence[Any], column_type: ColumnType, zone: str) -> C
     check_zone(zone)
     if not _may_be_utc(values):
         return _instants(values, column_type, zone)
+    values = values.to_pylist() if isinstance(values, pa.Array) else values
     in_utc = [at for at, value in enumerate(values) if isinstance(value, str) and value.endswith("Z")]
     local, utc = list(values), [None] * len(values)
     for at in in_utc:
@@ -91,7 +92,7 @@ def moment_cells(values: Sequence[Any], column_type: ColumnType, zone: str) -> C
 def _may_be_utc(values: Sequence[Any]) -> bool:
     """Whether some of *values* ends with Z, or is no text; 0.1 µs a value, a third of looking at each."""
     try:
-        return bool(pc.any(pc.ends_with(pa.array(values, pa.string()), "Z")).as_py())
+        return bool(pc.any(pc.ends_with(array_of(values, pa.string()), "Z")).as_py())
     except REFUSED:
         return True
 
@@ -105,7 +106,7 @@ def _instants(values: Sequence[Any], column_type: ColumnType, zone: str) -> Conv
     same = pc.equal(earliest, latest)  # a local time that clocks showed twice, or never, is two instants
     exact = dict(naive.exact)
     for at in pc.indices_nonzero(pc.fill_null(pc.invert(same), False)).to_pylist():
-        exact[at] = values[at].encode()
+        exact[at] = str(values[at]).encode()
     return Converted(pc.if_else(same, earliest, pa.scalar(None, earliest.type)), exact, naive.bad)
 
 
@@ -121,7 +122,7 @@ def _local_moments(values: Sequence[Any], column_type: ColumnType) -> Converted:
         return pc.cast(texts_of(fitting), pa.timestamp("us"))
 
     def texts_of(fitting: Sequence[Any]) -> pa.Array:
-        return pa.array(fitting, pa.string())
+        return array_of(fitting, pa.string())
 
     try:
         texts = texts_of(values)

@@ -62,7 +62,7 @@ class Shapes:
             type_ = declared.get(name.casefold(), kind.type)
             if kind.type.declared or not agree(type_, kind.type):
                 type_ = kind.type
-            found.append(WireColumn(name, type_, name in handle_key, kind.neutral))
+            found.append(WireColumn(name, type_, name in handle_key, kind.neutral, kind.arrow))
         return tuple(found)
 
     def _handle_key(self, form: RowForm, known: Known | None, reduced: bool) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple, cast
 
 from ticdc_replay.codecs import text_forms
+from ticdc_replay.codecs.text_forms import Arrow
 from ticdc_replay.codecs.text_numbers import Neutral, float_32, float_64, integers, unsigned_64
 from ticdc_replay.domain.column_types import BaseType, ColumnType
 
@@ -20,6 +21,8 @@ class CellKind(NamedTuple):
 
     type: ColumnType
     neutral: Neutral
+    arrow: Arrow | None
+    """See ``WireColumn.arrow``."""
 
 
 @lru_cache(maxsize=10_000)
@@ -44,7 +47,7 @@ def cell_kind(text: str, full: bool) -> CellKind | None:
         type_ = described
     elif full and base not in _ALWAYS_WITH_ARGUMENTS:
         type_ = ColumnType(base, unsigned, scale=0 if base in _FRACTIONS else None, declared=True)
-    return CellKind(type_, neutrals[unsigned])
+    return CellKind(type_, neutrals[unsigned], text_forms.ARROWS.get(base))
 
 
 def are_full(texts: Iterable[str], otherwise: bool) -> bool:

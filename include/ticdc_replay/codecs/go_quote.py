@@ -5,6 +5,9 @@ from codecs import escape_decode
 from collections.abc import Sequence
 
 import numpy as np
+import pyarrow as pa
+
+from ticdc_replay.codecs.text_forms import utf8_array
 
 _LETTERS = bytes.maketrans(b'abfnrtvx"S', b"SSSSSSSSS-")
 """Maps each letter that may follow a backslash, and mean the same in Python's bytes literals, to S, and nothing else to it."""
@@ -25,47 +28,71 @@ def unquote(text: str) -> bytes:
     Raises ValueError for what ``strconv.Quote`` can't have made: an unknown or cut-off escape, a surrogate, a bare quote or
     line feed. The mapping is lossless.
     """
-    (content,) = unquote_all((text,))
-    assert content is not None
-    return content
+    return _unquoted(text)
 
 
 def unquote_all(values: Sequence[str | None]) -> list[bytes | None]:
-    """``unquote`` of each value, None kept. Hot: 0.4 µs for 60 characters with 13 escapes."""
-    present = [value for value in values if value is not None]
-    contents = _together(present) if present else []
-    if contents is None:
-        return [None if value is None else _unquoted(value) for value in values]
-    if len(present) == len(values):
-        return list(contents)
-    found = iter(contents)
-    return [None if value is None else next(found) for value in values]
+    """``unquote`` of each value, None kept."""
+    return [None if value is None else _unquoted(value) for value in values]
 
 
-def _together(values: Sequence[str]) -> list[bytes] | None:
-    """*values* unquoted as one text: two thirds of the time of one by one. None where some value may be no quoted text."""
-    quoted = np.frombuffer(bytearray("\n".join(values).encode()), np.uint8)
-    ends = np.flatnonzero(quoted == _LINE_FEED)
+def unquoted_array(values: Sequence[str | None]) -> pa.Array | None:
+    """``unquote`` of all values as an Arrow array of bytes; None where some may be no quoted text.
+
+    Hot: 0.5 µs for 60 characters with 13 escapes. The escapes of all values are decoded as one text, which is cut apart by how
+    much shorter what they mean is: half the time of one by one.
+    """
+    texts = utf8_array(values)
+    if texts is None:
+        return None
+    validity, offsets, content = texts.buffers()
+    ends = np.frombuffer(offsets, np.int32)[: len(texts) + 1].astype(np.int64) if len(texts) else np.zeros(1, np.int64)
+    if not ends[-1]:
+        return texts.cast(pa.binary())
+    quoted = np.frombuffer(bytearray(memoryview(content)[: ends[-1]]), np.uint8)
     escapes = _escapes(quoted)
-    if len(ends) != len(values) - 1 or (len(escapes) and escapes[-1] == len(quoted) - 1):
+    if np.any(quoted == _LINE_FEED) or (len(escapes) and escapes[-1] == len(quoted) - 1):
         return None
     letters = quoted[escapes + 1]
     saved = _SAVED[letters]
     quotes = np.count_nonzero(letters == _DOUBLE_QUOTE)
     if np.any(saved < 0) or quotes != np.count_nonzero(quoted == _DOUBLE_QUOTE):
         return None
+    before = np.searchsorted(escapes, ends)
+    last = before[1:][before[1:] > before[:-1]] - 1
+    if np.any(escapes[last] + np.maximum(saved[last], 1) >= ends[1:][before[1:] > before[:-1]]):
+        return None  # an escape that goes on in the next value
     wide = escapes[
         saved == 0
     ]  # no escapes of Python's bytes literals: the values that have them are done by themselves
     quoted[wide] = 0
-    content: bytes = escape_decode(quoted.data)[0]
-    saved_before = np.append(0, np.cumsum(saved, dtype=np.int64))
-    cuts = ends - saved_before[np.searchsorted(escapes, ends)]
-    starts, stops = np.append(0, cuts + 1).tolist(), np.append(cuts, len(content)).tolist()
-    contents = [content[start:stop] for start, stop in zip(starts, stops, strict=True)]
-    for at in np.unique(np.searchsorted(ends, wide)).tolist():
-        contents[at] = _unquoted(values[at])
-    return contents
+    cuts = ends - np.append(0, np.cumsum(saved, dtype=np.int64))[before]
+    try:
+        unquoted = escape_decode(quoted.data)[0]
+        if len(wide):
+            unquoted, cuts = _replaced(unquoted, cuts, values, np.unique(np.searchsorted(ends, wide, "right") - 1))
+    except ValueError:
+        return None
+    return pa.BinaryArray.from_buffers(
+        pa.binary(),
+        len(texts),
+        [validity, pa.py_buffer(cuts.astype(np.int32)), pa.py_buffer(unquoted)],
+        texts.null_count,
+    )
+
+
+def _replaced(
+    unquoted: bytes, cuts: np.ndarray, values: Sequence[str | None], own: np.ndarray
+) -> tuple[bytes, np.ndarray]:
+    """What the values, which are *unquoted* between *cuts*, become when those at the positions *own* are done by themselves."""
+    sizes = np.diff(cuts)
+    pieces, end = [], 0
+    for at in own.tolist():
+        content = _unquoted(values[at] or "")
+        pieces += [unquoted[end : cuts[at]], content]
+        end = cuts[at + 1]
+        sizes[at] = len(content)
+    return b"".join([*pieces, unquoted[end:]]), np.append(0, np.cumsum(sizes))
 
 
 def _escapes(quoted: np.ndarray) -> np.ndarray:

@@ -129,7 +129,8 @@ class RowReader:
             if len(self._shapes) >= _MAX_FORMS:
                 self._shapes.clear()
             columns = (
-                WireColumn(name, cell.kind.type, cell.is_handle_key, cell.kind.neutral) for name, cell in cells.items()
+                WireColumn(name, cell.kind.type, cell.is_handle_key, cell.kind.neutral, cell.kind.arrow)
+                for name, cell in cells.items()
             )
             shape = self._shapes[key] = Shape(tuple(columns))
         return shape

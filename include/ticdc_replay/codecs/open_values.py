@@ -11,7 +11,8 @@ from typing import Annotated, Any, NamedTuple
 from msgspec import Meta
 
 from ticdc_replay.codecs import text_forms
-from ticdc_replay.codecs.go_quote import unquote_all
+from ticdc_replay.codecs.go_quote import unquote_all, unquoted_array
+from ticdc_replay.codecs.text_forms import ARROWS, Arrow, utf8_array
 from ticdc_replay.domain.column_types import BaseType, ColumnType
 
 FLAG_BINARY = 0x01
@@ -32,6 +33,8 @@ class CellKind(NamedTuple):
     neutral: Neutral
     text: bool
     """Whether a cell may be text that is not UTF-8, and then is bytes (new TiCDC copies such text as it is)."""
+    arrow: Arrow | None = None
+    """See ``WireColumn.arrow``."""
 
 
 def cell_kind(code: int, flags: int) -> CellKind | None:
@@ -89,8 +92,8 @@ def _number_kinds() -> dict[tuple[int, int], CellKind]:
     )
     for code, base, annotation, neutral in reals:
         for binary in (0, FLAG_BINARY):
-            kinds[code, binary] = CellKind(ColumnType(base), annotation, neutral, False)
-            kinds[code, binary | FLAG_UNSIGNED] = CellKind(ColumnType(base, unsigned=True), annotation, neutral, False)
+            for sign, type_ in ((0, ColumnType(base)), (FLAG_UNSIGNED, ColumnType(base, unsigned=True))):
+                kinds[code, binary | sign] = CellKind(type_, annotation, neutral, False, ARROWS.get(base))
     return kinds
 
 
@@ -108,7 +111,10 @@ def _flagless_kinds() -> dict[tuple[int, int], CellKind]:
         (247, "enum", Annotated[int, Meta(ge=0, le=65535)], _as_they_are),
         (248, "set", Annotated[int, Meta(ge=0)], _uint64),
     )
-    kinds = {code: CellKind(ColumnType(base), annotation, neutral, False) for code, base, annotation, neutral in plain}
+    kinds = {
+        code: CellKind(ColumnType(base), annotation, neutral, False, ARROWS.get(base))
+        for code, base, annotation, neutral in plain
+    }
     kinds[245] = CellKind(ColumnType("json"), str, _as_they_are, True)
     flags = (0, FLAG_BINARY, FLAG_UNSIGNED, FLAG_BINARY | FLAG_UNSIGNED)
     return {(code, flag): kind for code, kind in kinds.items() for flag in flags}
@@ -129,9 +135,9 @@ def _string_kinds() -> dict[tuple[int, int], CellKind]:
     )
     for code, text, binary in short:
         kinds[code, 0] = CellKind(ColumnType(text), str, _as_they_are, True)
-        kinds[code, FLAG_BINARY] = CellKind(ColumnType(binary), str, unquote_all, False)
+        kinds[code, FLAG_BINARY] = CellKind(ColumnType(binary), str, unquote_all, False, unquoted_array)
     for code, text, binary in long:
-        kinds[code, 0] = CellKind(ColumnType(text), bytes, _texts, False)
+        kinds[code, 0] = CellKind(ColumnType(text), bytes, _texts, False, utf8_array)
         kinds[code, FLAG_BINARY] = CellKind(ColumnType(binary), bytes, _as_they_are, False)
     return kinds
 

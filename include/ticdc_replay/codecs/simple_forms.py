@@ -98,7 +98,7 @@ class Forms:
         kinds = tuple(cell_kind(column.type, foreign) for column in columns)
         shape = Shape(
             tuple(
-                WireColumn(column.name, column.type, column.name in handle_key, self._neutral_of(kind))
+                WireColumn(column.name, column.type, column.name in handle_key, self._neutral_of(kind), kind.arrow)
                 for column, kind in zip(columns, kinds, strict=True)
             ),
             definition,

@@ -18,6 +18,7 @@ from msgspec import Meta
 from ticdc_replay.codecs import text_forms
 from ticdc_replay.codecs.avro_values import texts
 from ticdc_replay.codecs.local_times import in_utc
+from ticdc_replay.codecs.text_forms import Arrow
 from ticdc_replay.domain.column_types import BINARY_TYPES, INTEGER_TYPES, ColumnType
 
 _Value = TypeVar("_Value")
@@ -42,6 +43,8 @@ class CellKind(NamedTuple):
     of_avro: Neutral
     branches: tuple[int, ...]
     """Those of Avro's union that a cell may be, besides null."""
+    arrow: Arrow | None = None
+    """See ``WireColumn.arrow``: of either encoding."""
 
 
 @lru_cache(maxsize=4096)
@@ -69,8 +72,10 @@ def cell_kind(type_: ColumnType, foreign_zone: str | None) -> CellKind:
         return _timestamp_kind(type_, foreign_zone)
     form = _FORMS.get(base)
     if form is not None:
-        return CellKind(type_, form.of_texts, form.of_bytes, _CONTENT)
-    return CellKind(type_, _as_they_are, _as_they_are if base in BINARY_TYPES else texts, _CONTENT)
+        return CellKind(type_, form.of_texts, form.of_bytes, _CONTENT, form.arrow)
+    if base in BINARY_TYPES:
+        return CellKind(type_, _as_they_are, _as_they_are, _CONTENT)
+    return CellKind(type_, _as_they_are, texts, _CONTENT, text_forms.utf8_array)
 
 
 _FORMS = {
@@ -210,7 +215,7 @@ def _as_they_are(values: Sequence[Any]) -> Sequence[Any]:
 def _timestamp_kind(type_: ColumnType, foreign_zone: str | None) -> CellKind:
     form = text_forms.MOMENT
     if foreign_zone is None:
-        return CellKind(type_, form.of_texts, form.of_bytes, (TIMESTAMP,))
+        return CellKind(type_, form.of_texts, form.of_bytes, (TIMESTAMP,), form.arrow)
     zone = foreign_zone
 
     def of_json(values: Sequence[str | None]) -> list[str | None]:

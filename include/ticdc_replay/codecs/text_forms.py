@@ -4,7 +4,10 @@ Hot: a column is checked as the few distinct forms its values have, at about 0.1
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
 
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
 _NUMBER = r"-?0+(?:\.0+)?"
@@ -40,6 +43,18 @@ class TextForm:
         following = iter(texts)
         return [None if value is None else next(following) for value in values]
 
+    def arrow(self, values: Sequence[str | bytes | None]) -> pa.Array | None:
+        """*values* as an Arrow array of text; None where one is not of the form."""
+        texts = utf8_array(values)
+        if texts is None:
+            return None
+        validity, offsets, content = texts.buffers()
+        if content is None:
+            return texts
+        digits = pa.py_buffer(content.to_pybytes().translate(_DIGITS))
+        forms = pa.StringArray.from_buffers(len(texts), offsets, digits, validity, texts.null_count).unique()
+        return texts if all(self._matches(form.encode()) for form in forms.drop_null().to_pylist()) else None
+
     def _all_match(self, joined: bytes, count: int) -> bool:
         joined = joined.translate(_DIGITS)
         first = joined.partition(b"\n")[0]
@@ -52,6 +67,14 @@ class TextForm:
         return ValueError(f"{value[:80]!r} is not a {self._name}")
 
 
+def utf8_array(values: Sequence[str | bytes | None]) -> pa.Array | None:
+    """*values* as an Arrow array of text; None where one is not UTF-8."""
+    try:
+        return pa.array(values, pa.string())
+    except (pa.ArrowInvalid, UnicodeEncodeError):
+        return None
+
+
 INTEGER = TextForm("integer", r"-?0{1,20}")
 REAL = TextForm("number", _NUMBER)
 DECIMAL = TextForm("decimal", r"-?0{1,65}(?:\.0{1,30})?")
@@ -59,3 +82,15 @@ DATE = TextForm("date", "0000-00-00")
 MOMENT = TextForm("date and time", f"0000-00-00 00:{_CLOCK}")
 TIME = TextForm("time", f"-?0{{2,3}}:{_CLOCK}")
 VECTOR = TextForm("vector", rf"\[(?:{_NUMBER}(?:,{_NUMBER})*)?\]")
+
+Arrow = Callable[[Sequence[Any]], Any]
+"""See ``WireColumn.arrow``."""
+ARROWS: dict[str, Arrow] = {
+    "decimal": DECIMAL.arrow,
+    "date": DATE.arrow,
+    "time": TIME.arrow,
+    "datetime": MOMENT.arrow,
+    "timestamp": MOMENT.arrow,
+    "vector": VECTOR.arrow,
+}
+"""By base type."""

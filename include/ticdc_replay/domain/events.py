@@ -36,12 +36,16 @@ class WireColumn(NamedTuple):
     * enum and set of protocols that carry names: str.
 
     It raises ``ValueError`` when a value can't be of the column's type; the caller then finds the row by halving.
+
+    ``arrow``, where a column has it, turns the same wire values into an Arrow array of their neutral forms, text or bytes,
+    without an object for each; None where a value needs a closer look, which is then ``neutral``'s to take.
     """
 
     name: str
     type: ColumnType
     is_handle_key: bool
     neutral: Callable[[Sequence[Any]], Sequence[Any]]
+    arrow: Callable[[Sequence[Any]], Any] | None = None
 
 
 class Shape:
