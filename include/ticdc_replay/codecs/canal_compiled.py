@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from ticdc_replay.codecs.canal_members import MAX_MS
 from ticdc_replay.codecs.replaced_text import TEXTS, holds_replaced
 from ticdc_replay.domain.tso import MAX_TSO
 
@@ -73,7 +74,7 @@ def compile_form(form: RowForm, only_updated_columns: bool) -> CompiledForm | No
             ("pkNames", tuple[pk_names] if pk_names else tuple[()]),  # type: ignore[valid-type]
             ("isDdl", bool),
             ("type", Literal[form.type]),
-            ("es", Annotated[int, Meta(ge=0)]),
+            ("es", Annotated[int, Meta(ge=0, le=MAX_MS)]),
             ("mysqlType", types),
             ("data", tuple[data]),  # type: ignore[valid-type]
             ("old", tuple[old] if form.type == "UPDATE" else None),  # type: ignore[valid-type]

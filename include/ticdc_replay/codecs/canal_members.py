@@ -10,6 +10,9 @@ from typing import Any, NamedTuple
 
 from ticdc_replay.domain.tso import MAX_TSO, physical_ms
 
+MAX_MS = physical_ms(MAX_TSO)
+"""The latest time that a commit can have, in ms."""
+
 Object = tuple[tuple[str, Any], ...]
 """A JSON object with all its members, repeated ones too."""
 
@@ -91,6 +94,8 @@ def read_head(document: Object) -> Head:
     members = dict(document)
     schema, table, type_ = (_text(members, name) for name in ("database", "table", "type"))
     es = _number(members, "es")
+    if es > MAX_MS:
+        raise DocumentError("bad_value", f"es {es} is no time of a commit in ms")
     is_ddl = members.get("isDdl")
     if type(is_ddl) is not bool:
         raise DocumentError("bad_value", "isDdl must be true or false")

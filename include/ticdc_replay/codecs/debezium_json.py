@@ -53,6 +53,9 @@ class Source(msgspec.Struct, gc=False):
     ts_ms: int
 
 
+_SOURCE_FIELDS = frozenset(Source.__struct_fields__)
+
+
 class Document:
     """A key or a value: ``payload``, and ``schema``, which is None where schemas are off.
 
@@ -94,7 +97,7 @@ def plain(value: Any) -> Any:
 
 def read_source(payload: dict[str, Any]) -> Source:
     """The source in *payload*. Raises MessageError, also where its time is not that of the commitTs."""
-    members = plain(as_object(payload.get("source"), "source"))
+    members = plain(tuple(each for each in as_object(payload.get("source"), "source") if each[0] in _SOURCE_FIELDS))
     try:
         source = msgspec.convert(members, Source)
     except (ValueError, OverflowError) as error:

@@ -53,7 +53,7 @@ class RowReader:
             shape, decode, cells_of, old_cells_of, doubtful = form
             try:
                 row = decode(value)
-            except (ValueError, RecursionError):
+            except (ValueError, RecursionError, NotImplementedError):  # the last: a flag beyond 64 bits
                 return self._read_any(route, value)  # another form, or bad: this tells which
             u, p, d = row.u, row.p, row.d
             if d is UNSET and u is not UNSET:

@@ -82,7 +82,7 @@ def _reader(decode: Any, cells_of: Any, doubtful: Any, has_new: bool, has_old: b
     def read(content: bytes) -> SeenRow | None:
         try:
             row = decode(content)
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError, NotImplementedError):  # the last: a version beyond 64 bits
             return None
         after = before = None
         if has_new:

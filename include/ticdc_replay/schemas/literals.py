@@ -99,6 +99,9 @@ def default_text(literal: Literal, column_type: ColumnType) -> str | None:
     return text if pattern is not None and pattern.fullmatch(text) else None
 
 
+_LONGEST_BINARY = 255
+
+
 def _bytes_text(literal: Literal, column_type: ColumnType) -> str | None:
     if literal.kind == "hex":
         content = bytes.fromhex(literal.text.rjust(len(literal.text) + len(literal.text) % 2, "0"))
@@ -107,6 +110,8 @@ def _bytes_text(literal: Literal, column_type: ColumnType) -> str | None:
     else:
         return None
     if column_type.base == "binary" and column_type.length is not None:
+        if column_type.length > _LONGEST_BINARY:
+            return None
         content = content.ljust(column_type.length, b"\0")
     return content.decode("latin-1")
 
