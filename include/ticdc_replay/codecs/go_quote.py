@@ -33,6 +33,9 @@ def unquote(text: str) -> bytes:
 
 def unquote_all(values: Sequence[str | None]) -> list[bytes | None]:
     """``unquote`` of each value, None kept."""
+    array = unquoted_array(values) if len(values) > 1 else None
+    if array is not None:
+        return list(array.to_pylist())
     return [None if value is None else _unquoted(value) for value in values]
 
 
@@ -49,7 +52,7 @@ def unquoted_array(values: Sequence[str | None]) -> pa.Array | None:
     ends = np.frombuffer(offsets, np.int32)[: len(texts) + 1].astype(np.int64) if len(texts) else np.zeros(1, np.int64)
     if not ends[-1]:
         return texts.cast(pa.binary())
-    quoted = np.frombuffer(bytearray(memoryview(content)[: ends[-1]]), np.uint8)
+    quoted = np.frombuffer(content, np.uint8)[: ends[-1]]
     escapes = _escapes(quoted)
     if np.any(quoted == _LINE_FEED) or (len(escapes) and escapes[-1] == len(quoted) - 1):
         return None
@@ -58,21 +61,17 @@ def unquoted_array(values: Sequence[str | None]) -> pa.Array | None:
     quotes = np.count_nonzero(letters == _DOUBLE_QUOTE)
     if np.any(saved < 0) or quotes != np.count_nonzero(quoted == _DOUBLE_QUOTE):
         return None
-    before = np.searchsorted(escapes, ends)
-    last = before[1:][before[1:] > before[:-1]] - 1
-    if np.any(escapes[last] + np.maximum(saved[last], 1) >= ends[1:][before[1:] > before[:-1]]):
-        return None  # an escape that goes on in the next value
-    wide = escapes[
-        saved == 0
-    ]  # no escapes of Python's bytes literals: the values that have them are done by themselves
-    quoted[wide] = 0
-    cuts = ends - np.append(0, np.cumsum(saved, dtype=np.int64))[before]
     try:
-        unquoted = escape_decode(quoted.data)[0]
-        if len(wide):
-            unquoted, cuts = _replaced(unquoted, cuts, values, np.unique(np.searchsorted(ends, wide, "right") - 1))
+        text, sizes, saved = _expanded(quoted, escapes, letters, saved)
+        unquoted = escape_decode(text)[0]
     except ValueError:
         return None
+    before = np.searchsorted(escapes, ends)
+    has_some = before[1:] > before[:-1]
+    last = before[1:][has_some] - 1
+    if np.any(escapes[last] + sizes[last] > ends[1:][has_some]):
+        return None  # an escape that goes on in the next value
+    cuts = ends - np.append(0, np.cumsum(saved, dtype=np.int64))[before]
     return pa.BinaryArray.from_buffers(
         pa.binary(),
         len(texts),
@@ -81,18 +80,23 @@ def unquoted_array(values: Sequence[str | None]) -> pa.Array | None:
     )
 
 
-def _replaced(
-    unquoted: bytes, cuts: np.ndarray, values: Sequence[str | None], own: np.ndarray
-) -> tuple[bytes, np.ndarray]:
-    """What the values, which are *unquoted* between *cuts*, become when those at the positions *own* are done by themselves."""
-    sizes = np.diff(cuts)
-    pieces, end = [], 0
-    for at in own.tolist():
-        content = _unquoted(values[at] or "")
-        pieces += [unquoted[end : cuts[at]], content]
-        end = cuts[at + 1]
-        sizes[at] = len(content)
-    return b"".join([*pieces, unquoted[end:]]), np.append(0, np.cumsum(sizes))
+def _expanded(
+    quoted: np.ndarray, escapes: np.ndarray, letters: np.ndarray, saved: np.ndarray
+) -> tuple[bytes, np.ndarray, np.ndarray]:
+    """The text *quoted* with characters in the place of the escapes that Python's bytes literals lack; and by escape, how many
+    bytes it has, and how many bytes it is longer than what it means. Raises ValueError for an escape of no character."""
+    text, sizes, saved = quoted.tobytes(), saved + 1, saved.copy()
+    pieces, done = [], 0
+    for at in np.flatnonzero(saved == 0).tolist():
+        start, size = int(escapes[at]), 6 if letters[at] == ord("u") else 10
+        digits = text[start + 2 : start + size]
+        if len(digits) < size - 2 or not digits.isalnum():
+            raise ValueError(f"{digits!r} is no number of a character")
+        char = chr(int(digits, 16)).encode()
+        pieces += [text[done:start], rb"\\" if char == b"\\" else char]
+        done = start + size
+        sizes[at], saved[at] = size, size - len(char)
+    return b"".join([*pieces, text[done:]]), sizes, saved
 
 
 def _escapes(quoted: np.ndarray) -> np.ndarray:

@@ -83,11 +83,10 @@ def _doubtful(columns: Sequence[ColumnForm]) -> Callable[[tuple[Any, ...], bytes
 
 @lru_cache(maxsize=4096)
 def _column_struct(code: int, flags: int, is_handle_key: bool) -> Any:
-    """A struct for one column object. ``h`` is there when true and only then."""
-    kind = _kind(code, flags)
-    mark: Any = ("h", bool) if is_handle_key else ("h", UnsetType, UNSET)
-    literals = [("t", Literal[code]), ("f", Literal[flags])]
-    return _struct("Column", [*literals, ("v", kind.annotation | None), mark])
+    """A struct for one column object. ``h`` is there when true and only then; msgspec looks for the next member first."""
+    mark: list[Any] = [("h", bool)] if is_handle_key else []
+    fields = [("t", Literal[code]), *mark, ("f", Literal[flags]), ("v", _kind(code, flags).annotation | None)]
+    return _struct("Column", fields, forbid_unknown_fields=True)
 
 
 def _kind(code: int, flags: int) -> CellKind:

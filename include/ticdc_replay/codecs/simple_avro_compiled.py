@@ -20,6 +20,8 @@ _ABSENT, _PRESENT = 0, 2
 
 _LENGTH = tuple(byte >> 1 if byte < 128 and not byte & 1 else -1 for byte in range(256))
 """By the first byte of a length: the length, -1 where it is negative or has more bytes."""
+_HEADS = tuple(2 + (byte >> 1) for byte in range(256))
+"""By the first byte of a name: how many bytes it, the name and a branch are."""
 _TIMES = 24
 _TIMES_MASK = int.from_bytes(b"\x80" * _TIMES, "little")
 _TIMES_FORM = int.from_bytes((b"\x80" * 8 + b"\0") + (b"\x80" * 5 + b"\0") + (b"\x80" * 8 + b"\0"), "little")
@@ -63,20 +65,20 @@ def _reader(start: int, row: Row, cells_of: _Cells) -> ReadRow:
     version = _varint(row.version)
     has_new, has_old = row.data is not None, row.old is not None
     table_id = row.table_id
-    moments: dict[bytes, int] = {}
+    end = start + _TIMES
+    moments: dict[bytes, int] = {}  # rows of one transaction are mostly written in the same millisecond
 
     def read(data: bytes) -> SeenRow | None:
-        end = start + _TIMES
-        if int.from_bytes(data[start:end], "little") & _TIMES_MASK != _TIMES_FORM or data[start + 15 : end] != version:
-            return None
-        moment = data[start : start + 9]
-        commit_ts = moments.get(moment)
+        times = data[start:end]
+        commit_ts = moments.get(times)
         sums = after = before = None
         try:
             if commit_ts is None:
+                if int.from_bytes(times, "little") & _TIMES_MASK != _TIMES_FORM or times[15:] != version:
+                    return None
                 if len(moments) >= _MAX_MOMENTS:
                     moments.clear()
-                commit_ts = moments[moment] = varint(data, start)[0]
+                commit_ts = moments[times] = varint(times, 0)[0]
             if data[end] or data[end + 1]:  # claim check, handle key only
                 return None
             at = end + 3
@@ -123,50 +125,54 @@ def _compile_cells(names: list[bytes], form: RowForm) -> _Cells:
         for branch in kind.branches:
             entries[name + _varint(branch)] = slot + offsets.get(branch, 0)
     locations = frozenset(map(_string, form.locations))
-    lengths = _LENGTH
+    lengths, heads = _LENGTH, _HEADS
 
     def cells_of(data: bytes, at: int) -> tuple[tuple[Any, ...], int]:
         if data[at : at + first] != count:
             raise KeyError
         at += first
         cells: list[Any] = blank[:]
-        for _ in range(width):
-            start = at + 2 + (data[at] >> 1)
+        for _ in blank:
+            start = at + heads[data[at]]
             slot = entries[data[at:start]]
             if slot < numbers:
-                length = lengths[data[start]]
+                length = data[start]
                 start += 1
-                if length < 0:
-                    length = data[start - 1]
+                if length > 127:
                     high = data[start]
-                    if high > 127 or length & 1:  # of three bytes, or negative
+                    if high > 127:  # of three bytes
                         raise KeyError
                     start += 1
-                    length = (length - 128 | high << 7) >> 1
-                at = start + length
+                    length += (high - 1) << 7
+                if length & 1:  # negative
+                    raise KeyError
+                at = start + (length >> 1)
                 cells[slot] = data[start:at]
             elif slot < timestamps:
                 value = data[start]
                 at = start + 1
-                if value > 127:  # each step takes off the bit by which the byte before it goes on
-                    byte = data[at]
+                if value > 127:  # what is taken off are the bits by which bytes go on
+                    second = data[at]
                     at += 1
-                    value += (byte - 1) << 7
-                    if byte > 127:
-                        byte = data[at]
+                    if second < 128:
+                        value += (second << 7) - 0x80
+                    else:
+                        third = data[at]
                         at += 1
-                        value += (byte - 1) << 14
-                        if byte > 127:
-                            byte = data[at]
-                            at += 1
-                            value += (byte - 1) << 21
-                            if byte > 127:
-                                byte = data[at]
+                        if third < 128:
+                            value += (second << 7) + (third << 14) - 0x4080
+                        else:
+                            fourth = data[at]
+                            fifth = data[at + 1]  # there is one: an entry is never the end of a message
+                            if fourth < 128:
+                                value += (second << 7) + (third << 14) + (fourth << 21) - 0x204080
                                 at += 1
-                                value += (byte - 1) << 28
-                                if byte > 127:
-                                    cells[slot - numbers], at = varint(data, start)
-                                    continue
+                            elif fifth < 128:
+                                value += (second << 7) + (third << 14) + (fourth << 21) + (fifth << 28) - 0x10204080
+                                at += 2
+                            else:
+                                cells[slot - numbers], at = varint(data, start)
+                                continue
                 cells[slot - numbers] = (value >> 1) ^ -(value & 1)
             elif slot < reals:
                 at = start + 1 + lengths[data[start]]
