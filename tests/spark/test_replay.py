@@ -13,6 +13,8 @@ import msgspec
 import psycopg
 import pyarrow.parquet as pq
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from demo.sample import contents
 from demo.sample.publish import publish as publish_sample
@@ -23,6 +25,7 @@ from ticdc_replay.changelog.layout import changelog_root
 from ticdc_replay.changelog.reading import read_index
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain.connections import Connection, Connections
+from ticdc_replay.domain.errors import ArtifactNotFoundError, ExpiredRangeError
 from ticdc_replay.domain.window import Window
 from ticdc_replay.spark.decode import run_decode
 from ticdc_replay.spark.load import run_load
@@ -290,6 +293,70 @@ def test_attempts_that_decode_a_window_at_once_return_one_changelog(
         first, second = pool.map(lambda _: run_decode(spark, job, context.connections), range(2))
     assert first == second == read_index(context.artifacts, job.run_hash)
     assert len(content(context, first)) == first.report.events.written
+
+
+def lose(context: ReplayContext, index: ChangelogIndex) -> list[str]:
+    """Remove files of *index* as a lifecycle rule does, one of each kind; their names."""
+    names = [index.tables[0].files[0].name, index.reference_files[0], index.sparse_index_files[0]]
+    for name in names:
+        context.artifacts.delete(f"{changelog_root(index.run_hash)}/{name}")
+    return names
+
+
+def test_a_changelog_of_which_files_are_gone_is_decoded_anew_into_the_same_rows(
+    spark: SparkSession, make_context: MakeContext, caplog: pytest.LogCaptureFixture
+) -> None:
+    context = make_context(split_bytes=150_000)
+    job = decode_job(context, WINDOWS[2])
+    whole = run_decode(spark, job, context.connections)
+    rows = content(context, whole)
+    load = jobspec.decode(
+        context.artifacts.get(
+            write_load_job(context, job.run_hash, "lake").uri.removeprefix(context.artifacts_uri + "/")
+        )
+    )
+    assert isinstance(load, jobspec.LoadJob)
+    lost = lose(context, whole)
+    with pytest.raises(ArtifactNotFoundError, match="decode the window again"):
+        run_load(spark, load, context.connections)
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(lambda _: run_decode(spark, job, context.connections), range(2))
+    assert first == second == read_index(context.artifacts, job.run_hash)
+    assert content(context, first) == rows
+    assert first.report == whole.report
+    root = changelog_root(job.run_hash)
+    assert {entry.name.removeprefix(f"{root}/") for entry in context.artifacts.list(f"{root}/")} == {
+        *first.files(),
+        "index.json",
+    }
+    assert all(name in caplog.text for name in lost)
+    assert {table.outcome for table in run_load(spark, load, context.connections).tables} == {"loaded"}
+
+
+def test_a_changelog_of_which_files_are_gone_stays_as_it_is_where_kafka_has_expired_its_range(
+    spark: SparkSession, make_context: MakeContext, kafka: Kafka, s3: MotoServer, published: Published
+) -> None:
+    from tests.conftest import s3_client_of
+
+    topic = f"{published.topic}-expiring"
+    publish_sample(kafka.bootstrap, topic, s3_client_of(s3), published.bucket, "claim-check/")
+    context = make_context(edit=lambda text: text.replace(published.topic, topic, 1))
+    job = decode_job(context, WINDOWS[0])
+    index = run_decode(spark, job, context.connections)
+    (removed, *_) = [TopicPartition(part.topic, part.partition, part.start + 1) for part in index.ranges]
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    admin.delete_records([removed])[removed].result(30)
+    assert run_decode(spark, job, context.connections) == index
+    (name, *_) = lose(context, index)
+    with pytest.raises(ExpiredRangeError) as raised:
+        run_decode(spark, job, context.connections)
+    text = str(raised.value)
+    assert name in text
+    assert (
+        f"Kafka no longer holds {topic}[{removed.partition}] offsets {removed.offset - 1} to {removed.offset - 1}"
+        in text
+    )
+    assert read_index(context.artifacts, job.run_hash) == index
 
 
 def test_an_object_that_is_replaced_after_pinning_is_set_aside(spark: SparkSession, make_context: MakeContext) -> None:

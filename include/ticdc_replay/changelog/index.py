@@ -1,6 +1,7 @@
 """The index of a changelog: which files make it up, and the counts that account for every consumed message.
 
-``index.json`` is written once, last: a changelog without it does not exist for any reader. Data files lie in a layout that
+``index.json`` is written once, last: a changelog without it does not exist for any reader. Where files that it names are gone,
+the next decode removes it before it writes the changelog anew. Data files lie in a layout that
 Hive and Spark understand, ``data/schema=<schema>/table=<table>/version=<version>/<file>.parquet`` (names percent-encoded).
 """
 
@@ -152,6 +153,11 @@ class ChangelogIndex(msgspec.Struct, frozen=True, kw_only=True):
     writer_schemas: dict[str, str] = {}
     """SHA-256 (hex) of every schema of the registry that was used, by id."""
     report: DecodeReport
+
+    def files(self) -> frozenset[str]:
+        """The names of all files that make the changelog up, relative to its root, but for the index itself."""
+        data = (file.name for version in self.tables for file in version.files)
+        return frozenset((*data, *self.quarantine_files, *self.reference_files, *self.sparse_index_files))
 
     def extent_of(self, version: TableVersion) -> tuple[int, int]:
         """The first and the last commitTs (TSO) of the rows of *version*: the window's where not all have one."""

@@ -66,11 +66,27 @@ class ChangelogStore:
         return SchemaHistory.decode(content)
 
     def index(self) -> ChangelogIndex | None:
-        """The index of the changelog, None where it is not complete yet."""
+        """The index of the changelog, None where there is none yet. Files that it names may be ``lost`` since."""
         try:
             return changelog_index.decode(self._store.get(f"{self.root}/{layout.INDEX}"))
         except ArtifactNotFoundError:
             return None
+
+    def lost(self, index: ChangelogIndex) -> list[str]:
+        """The files of *index* that are gone, sorted: lifecycle rules of a store remove objects one by one, the index last."""
+        there = {entry.name.removeprefix(f"{self.root}/") for entry in self._store.list(f"{self.root}/")}
+        return sorted(index.files() - there)
+
+    def discard(self, index: ChangelogIndex) -> None:
+        """Remove *index*, of which files are ``lost``, so that the changelog can be completed anew.
+
+        What other attempts do meanwhile stands: an index that is not *index* stays, and counts. A load that has read *index*
+        already fails at the first file that is gone. The other files stay until the changelog is complete again.
+        """
+        # Look and delete are two requests. An index of another attempt gets in between only if that attempt removes the old one
+        # and decodes the window within these milliseconds; its run would find no changelog then, and this one makes it again.
+        if self.index() == index:
+            self._store.delete(f"{self.root}/{layout.INDEX}")
 
     def known_objects(self, manifest: Manifest) -> tuple[str, ...]:
         """Where to read what is known of claim-check objects: the inventory, then what runs of this input used.
@@ -152,8 +168,7 @@ class ChangelogStore:
 
     def _delete_leftovers(self, index: ChangelogIndex, prefix: str) -> None:
         """Delete the files whose name starts with *prefix* and which are not in *index*."""
-        kept = {file.name for table in index.tables for file in table.files}
-        kept |= {*index.quarantine_files, *index.reference_files, *index.sparse_index_files, layout.INDEX}
+        kept = {*index.files(), layout.INDEX}
         for entry in self._store.list(f"{self.root}/"):
             name = entry.name.removeprefix(f"{self.root}/")
             if name not in kept and name.rpartition("/")[2].startswith(prefix):

@@ -14,6 +14,7 @@ from ticdc_replay.decode.assembly import assemble
 from ticdc_replay.decode.changelog_store import ChangelogStore
 from ticdc_replay.decode.deduplicate import Rewritten, Surplus, find_surplus, rewrite
 from ticdc_replay.decode.look_ahead import seek_versions
+from ticdc_replay.decode.lost_files import require_range, tell_lost
 from ticdc_replay.decode.planning import plan_splits, schema_ranges
 from ticdc_replay.decode.sampling import messages_per_split
 from ticdc_replay.decode.schema_pass import find_schemas
@@ -33,21 +34,29 @@ MAX_BUCKETS = 64
 
 
 def run_decode(spark: SparkSession, job: DecodeJob, connections: Connections) -> ChangelogIndex:
-    """Write the changelog of *job*, or return the one that is there.
+    """Write the changelog of *job*, or return the one that is there; one of which files are gone is written anew.
 
     Raises what a split raises (see ``decode.split``), PermanentError where the source can't show its past any
-    more, ArtifactCorruptError where the manifest was edited, and TopicChangedError
-    where a topic is not the one that was pinned.
+    more, ArtifactCorruptError where the manifest was edited, TopicChangedError where a topic is not the one that was pinned, and
+    ExpiredRangeError where files of the changelog are gone and Kafka no longer holds the range: the index then stays.
     """
     store = ChangelogStore.open(job, connections)
     found = store.index()
-    if found is not None:
+    lost = [] if found is None else store.lost(found)
+    if found is not None and not lost:
         log.info("changelog %s is there already: %d rows", job.run_hash, found.report.events.written)
         return found
     manifest = store.manifest()
+    if found is not None:
+        told = tell_lost(job.run_hash, found, lost)
+        log.warning("%s; it is decoded anew", told)
+        settings = KafkaSettings.from_connection(connections[job.kafka_connection], job.changefeed.max_message_bytes)
+        require_range(manifest, settings, told)
     attempt = Attempt(uuid4().hex[:8], store.known_objects(manifest), store.known_rows())
     if not attempt.known_rows:  # a replay has its record: the source may be gone by then
         check_source(job, manifest.window, connections)
+    if found is not None:
+        store.discard(found)
     index = store.complete(attempt, partial(_decode, spark, job, connections, store, manifest, attempt))
     counts = ", ".join(
         f"{name} {number}" for name, number in msgspec.structs.asdict(index.report.events).items() if number

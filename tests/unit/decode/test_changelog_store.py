@@ -10,14 +10,23 @@ from uuid import UUID
 import msgspec
 import pytest
 
+from tests.changelogs import table
 from tests.decoded_captures import LIMITS
 from ticdc_replay.changelog import side_files
-from ticdc_replay.changelog.index import ChangelogIndex, DecodeReport, EventCounts, MessageCounts
+from ticdc_replay.changelog.index import (
+    ChangelogIndex,
+    DataFile,
+    DecodeReport,
+    EventCounts,
+    MessageCounts,
+    TableVersion,
+)
 from ticdc_replay.changelog.side_files import SideFile
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.decode.changelog_store import ChangelogStore
 from ticdc_replay.decode.tasks import Attempt
 from ticdc_replay.domain import canonical
+from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import ArtifactCorruptError, ArtifactNotFoundError, TransientError
 from ticdc_replay.domain.window import Window
@@ -169,6 +178,45 @@ def test_a_lost_changelog_can_be_decoded_again_although_it_uses_other_objects(
         artifacts.delete(name)
     index = store.complete(second, lambda: decode(store, job, second, "two"))
     assert store.index() == index
+
+
+def test_what_is_gone_of_a_changelog_is_noticed_whatever_it_is(store: ChangelogStore, job: DecodeJob) -> None:
+    schema = table("s.t", {"id": ColumnType("int", declared=True)})
+    whole = msgspec.structs.replace(
+        decode(store, job, Attempt("a")),
+        tables=(TableVersion(schema, "v", True, (DataFile("data/d.parquet", 1, 1, 150, 150),), 1),),
+        quarantine_files=("quarantine/q.parquet",),
+        sparse_index_files=("sparse_index/s.parquet",),
+    )
+    artifacts = open_store(job.artifacts)
+    for name in whole.files():
+        artifacts.put(f"{store.root}/{name}", b"content")
+    assert store.lost(whole) == []
+    names = ["data/d.parquet", "quarantine/q.parquet", "references/a-00000-0.parquet", "sparse_index/s.parquet"]
+    for number, name in enumerate(names, 1):
+        artifacts.delete(f"{store.root}/{name}")
+        assert store.lost(whole) == names[:number]
+
+
+def test_a_changelog_that_is_not_whole_any_more_is_completed_anew(store: ChangelogStore, job: DecodeJob) -> None:
+    old, new = Attempt("old"), Attempt("new")
+    broken = store.complete(old, lambda: decode(store, job, old))
+    store.discard(broken)
+    assert store.index() is None
+    assert files(job, store.root) == [f"{store.root}/{broken.reference_files[0]}"]
+    index = store.complete(new, lambda: decode(store, job, new))
+    assert files(job, store.root) == [f"{store.root}/index.json", f"{store.root}/{index.reference_files[0]}"]
+
+
+def test_what_another_attempt_has_made_anew_is_not_discarded(store: ChangelogStore, job: DecodeJob) -> None:
+    old, fast, slow = Attempt("old"), Attempt("fast"), Attempt("slow")
+    broken = store.complete(old, lambda: decode(store, job, old))
+    store.discard(broken)
+    index = store.complete(fast, lambda: decode(store, job, fast))
+    store.discard(broken)
+    assert store.index() == index
+    assert store.complete(slow, lambda: decode(store, job, slow)) == index
+    assert files(job, store.root) == [f"{store.root}/index.json", f"{store.root}/{index.reference_files[0]}"]
 
 
 def test_a_schema_of_the_registry_must_stay_what_a_run_of_the_input_used(store: ChangelogStore, job: DecodeJob) -> None:
