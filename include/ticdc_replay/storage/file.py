@@ -139,6 +139,8 @@ class FileStore(ObjectStore):
         for entry_name, entry in sorted(entries, key=lambda pair: pair[0]):
             name = folder_name + entry_name
             if entry_name.endswith("/"):
+                if name < after and not after.startswith(name):
+                    continue  # all that is in it sorts before *after*, too
                 if name.startswith(prefix) or prefix.startswith(name):
                     yield from self._walk(Path(entry.path), name, prefix, after)
             elif name.startswith(prefix) and name > after and not entry_name.startswith(TEMPORARY_PREFIX):

@@ -47,8 +47,10 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     """One attempt to load one changelog into one target."""
 
     index: ChangelogIndex
+    selection: tuple[str, ...]
+    """The patterns of the tables that are wanted."""
     tables: tuple[TableName, ...]
-    """The tables that are wanted, sorted."""
+    """The tables of ``index`` that are wanted, sorted."""
     named: frozenset[TableName]
     """Those of ``tables`` that the pipeline names in full, without wildcard."""
     artifacts: StoreAddress

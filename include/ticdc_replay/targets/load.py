@@ -35,6 +35,7 @@ def load(job: LoadJob, connections: Connections, execute: Execute, parallelism: 
     tables = tuple(name for name in index.table_names() if wanted.wants(name.schema, name.table))
     plan = Load(
         index=index,
+        selection=job.tables,
         tables=tables,
         named=_named(tables, job.tables),
         artifacts=artifacts,

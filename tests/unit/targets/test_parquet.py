@@ -211,6 +211,88 @@ def test_of_several_runs_of_a_window_the_one_loaded_last_is_current(changelog: C
     assert len(list(lake.glob("pipeline/loads/window=0-100/run=*.json"))) == 2
 
 
+OTHERS = ["a-b", "orders%2E", "orders.2", "orders2", "ordres", "Été/ö"]
+"""Names that sort around ``orders``, as text and as parts of a path."""
+
+
+def repinned(folder: Path, lake: Path, **settings: Any) -> tuple[Changelog, Changelog]:
+    """A run with many tables is loaded, then one of the same window that has ``orders`` only, with *settings*."""
+    first = Changelog(folder / "first", 0, 100).rows(ORDERS, [put(10, id=1, v="a")])
+    for name in OTHERS:
+        first.rows(table(f"shop.{name}", {"id": INT}), [put(20, id=1)]).ddl(50, "TRUNCATE", table=f"shop.{name}")
+    first.rows(table("billing.orders", {"id": INT}), [put(20, id=1)])
+    run(first, lake)
+    other = Changelog(folder / "other", 100, 200).rows(table("shop.ordres", {"id": INT}), [put(120, id=1)])
+    run(other, lake)
+    second = Changelog(folder / "second", 0, 100, run="b").rows(ORDERS, [put(10, id=1, v="b")])
+    load(second.job({"type": "parquet", "name": "lake", "uri": lake.as_uri()}, **settings), Connections(), in_process)
+    return first, second
+
+
+def entries(lake: Path, window: str = "0-100") -> dict[str, tuple[str, int]]:
+    """By table: the run that its entry tells of, and how many files and DDL it lists."""
+    found = {}
+    for path in lake.glob(f"pipeline/current/*/*/window={window}.json"):
+        entry = json.loads(path.read_bytes())
+        listed = [*entry["changelog"], *entry["fold"], *entry["ddl"]]
+        found[f"{entry['table']['schema']}.{entry['table']['table']}"] = (entry["run_hash"], len(listed))
+    return found
+
+
+def test_a_table_that_only_an_earlier_run_of_the_window_had_is_left_without_files(tmp_path: Path) -> None:
+    first, second = repinned(tmp_path, tmp_path / "lake")
+    assert entries(tmp_path / "lake") == {
+        "shop.orders": (second.run_hash, 2),
+        "billing.orders": (second.run_hash, 0),
+        **{f"shop.{name}": (second.run_hash, 0) for name in OTHERS},
+    }
+    assert [files for _, files in entries(tmp_path / "lake", "100-200").values()] == [2]
+    before = content(tmp_path / "lake")
+    run(second, tmp_path / "lake", reload=True)
+    assert content(tmp_path / "lake") == before
+    run(first, tmp_path / "lake", reload=True)
+    assert entries(tmp_path / "lake")["shop.ordres"] == (first.run_hash, 3)
+
+
+def test_a_run_for_some_tables_leaves_what_the_window_has_of_others(tmp_path: Path) -> None:
+    first, second = repinned(tmp_path, tmp_path / "lake", tables=("shop.ORDERS?", "shop.orders"))
+    found = entries(tmp_path / "lake")
+    assert (found["shop.orders"], found["shop.orders2"]) == ((second.run_hash, 2), (second.run_hash, 0))
+    assert (found["shop.ordres"], found["billing.orders"]) == ((first.run_hash, 3), (first.run_hash, 2))
+
+
+def test_a_run_without_any_change_leaves_the_window_without_files(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    run(Changelog(tmp_path / "first", 0, 100).rows(ORDERS, [put(10, id=1, v="a")]), lake)
+    empty = Changelog(tmp_path / "second", 0, 100, run="b")
+    run(empty, lake)
+    assert entries(lake) == {"shop.orders": (empty.run_hash, 0)}
+
+
+def test_a_load_that_broke_before_it_emptied_every_table_is_repeated(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    first = Changelog(tmp_path / "first", 0, 100).rows(ORDERS, [put(10, id=1, v="a")])
+    for name in OTHERS:
+        first.rows(table(f"shop.{name}", {"id": INT}), [put(20, id=1)])
+    run(first, lake)
+    second = Changelog(tmp_path / "second", 0, 100, run="b").rows(ORDERS, [put(10, id=1, v="b")])
+    left = iter(range(3))
+
+    class BreakingStore(FileStore):
+        def put(self, name: str, content: bytes) -> None:
+            if next(left, None) is None:
+                raise TransientError("worker lost")
+            super().put(name, content)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FileStore, "open", classmethod(lambda cls, uri, connection: BreakingStore(Path(uri[7:]))))
+        with pytest.raises(TransientError, match="worker lost"):
+            run(second, lake)
+    assert [run_hash for run_hash, _ in entries(lake).values()].count(second.run_hash) == 3
+    run(second, lake)
+    assert {run_hash for run_hash, _ in entries(lake).values()} == {second.run_hash}
+
+
 def test_each_table_has_its_own_files_and_ddl(tmp_path: Path) -> None:
     items = table("shop.orders_items", {"id": INT})
     changelog = Changelog(tmp_path / "artifacts", 0, 100).rows(ORDERS, [put(1, id=1, v="x")])

@@ -5,9 +5,11 @@ from typing import Literal
 import msgspec
 
 from ticdc_replay.changelog.index import Ddl, TableVersion
-from ticdc_replay.changelog.layout import escape
+from ticdc_replay.changelog.layout import escape, unescape
+from ticdc_replay.decode.filter import TableFilter
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
+from ticdc_replay.storage import ObjectStore
 from ticdc_replay.targets.base import Load, TableReport
 
 Kind = Literal["changelog", "fold"]
@@ -75,6 +77,28 @@ def table_entry_name(load: Load, table: TableName) -> str:
 def table_folder(pipeline: str, kind: Kind | Literal["current"], table: TableName) -> str:
     """The folder of all windows of *table*."""
     return f"{pipeline}/{kind}/schema={escape(table.schema)}/table={escape(table.table)}"
+
+
+def tables_of_other_runs(store: ObjectStore, load: Load) -> list[TableName]:
+    """The tables with an entry of the window that *load* is to replace though its changelog has nothing of them.
+
+    That is those of its selection: a run for some tables leaves the others alone. Asks for one object per table, not for all
+    windows.
+    """
+    wanted, own = TableFilter(load.selection), set(load.tables)
+    root = f"{load.index.pipeline}/current/"
+    found, after = [], ""
+    while (entry := next(store.list(root, after), None)) is not None:
+        schema, table = (unescape(part.partition("=")[2]) for part in entry.name[len(root) :].split("/")[:2])
+        name = TableName(schema, table)
+        if name not in own and wanted.wants(schema, table) and store.info(table_entry_name(load, name)) is not None:
+            found.append(name)
+        after = f"{table_folder(load.index.pipeline, 'current', name)}{_BEHIND_SLASH}"
+    return found
+
+
+_BEHIND_SLASH = chr(ord("/") + 1)
+"""What ends a name that sorts behind all that is in a folder, and before what is behind the folder."""
 
 
 def file_name(load: Load, kind: Kind, version: TableVersion, source: str) -> str:

@@ -22,6 +22,7 @@ from ticdc_replay.targets.parquet.entries import (
     run_entry_name,
     table_entry_name,
     table_folder,
+    tables_of_other_runs,
 )
 from ticdc_replay.targets.parquet.files import CopyTask, Taken, TakeTask, copy_file, take_last_versions
 
@@ -55,7 +56,9 @@ class ParquetFiles(Target[ParquetTarget]):
             ddl=tuple(ddl for ddl in load.index.ddl if TableName(ddl.schema, ddl.table) in load.tables),
         )
         # The run's entry says that nothing is left to do, so it comes last: an attempt that broke before is done again.
-        for table in load.tables:
+        # Tables that another run of the window had and this one does not get an entry without files: what that run left of them
+        # is not the window's any more, and a reader that has seen the entry's name still finds it.
+        for table in (*load.tables, *tables_of_other_runs(store, load)):
             store.put(table_entry_name(load, table), canonical.encode(entry.of(table)))
         store.put(run_entry_name(load), canonical.encode(entry))
         return Loaded(entry.tables)

@@ -21,6 +21,7 @@ INT = ColumnType("bigint", declared=True)
 def tasks_of(index: ChangelogIndex, writers: int, parallelism: int = 100) -> list[StageTask]:
     load = Load(
         index=index,
+        selection=("*.*",),
         tables=tuple(index.table_names()),
         named=frozenset(),
         artifacts=StoreAddress("file:///artifacts", None),
