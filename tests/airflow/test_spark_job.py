@@ -123,3 +123,27 @@ def test_a_connection_that_airflow_does_not_know_is_told_by_name(job, monkeypatc
     monkeypatch.delenv("AIRFLOW_CONN_SHOP_KAFKA")
     with pytest.raises(ConfigError, match="connection 'shop_kafka' is not defined in Airflow"):
         job.run()
+
+
+def test_a_load_task_that_is_cleared_after_its_window_was_pinned_anew_is_refused(tmp_path, pipelines, monkeypatch):
+    from tests.changelogs import Changelog
+    from ticdc_replay.airflow.operators.spark_job import LoadOperator
+    from ticdc_replay.config.load import load_pipeline
+    from ticdc_replay.domain.window import Window
+    from ticdc_replay.state import WindowManifest, open_state
+
+    for name in ("SHOP_KAFKA", "WAREHOUSE"):
+        monkeypatch.setenv(f"AIRFLOW_CONN_{name}", '{"conn_type": "kafka", "host": "b"}')
+    file = pipelines.add("shop", {"artifacts": (tmp_path / "artifacts").as_uri()})
+    changelog = Changelog(tmp_path / "artifacts" / "shop", 0, 100)
+    changelog.write()
+    state = open_state(f"sqlite:///{tmp_path}/artifacts/state.db")
+    state.register_manifest(WindowManifest("shop", Window(0, 100), "1" * 64, "manifests/1.json", 1))
+    state.close()
+    operator = LoadOperator(target="lake", pipeline_file=str(file), pipeline=load_pipeline(file).pipeline)
+    operator.job = "file:///job.json"
+    operator.application_args = ["file:///job.json"]
+    options = {"tables": ["*.*"], "targets": ["lake"], "dry_run": False, "repin": False, "reload": False}
+    check = SimpleNamespace(xcom_pull=lambda task_ids: {"run_hash": changelog.run_hash})
+    with pytest.raises(PermanentError, match="older input of window"):
+        operator.execute({"params": options, "ti": check})

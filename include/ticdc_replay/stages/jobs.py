@@ -1,12 +1,15 @@
 """Writes the job specs that Spark jobs are given."""
 
+from datetime import UTC, datetime
+
 import msgspec
 
 from ticdc_replay import __version__
+from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.changelog.layout import INDEX, changelog_root
 from ticdc_replay.changelog.reading import read_index
 from ticdc_replay.domain import canonical
-from ticdc_replay.domain.errors import ConfigError
+from ticdc_replay.domain.errors import ConfigError, PermanentError
 from ticdc_replay.jobspec import DecodeJob, JobSpec, Limits, LoadJob
 from ticdc_replay.snapshot.pin import PinnedManifest
 from ticdc_replay.stages.context import ReplayContext
@@ -59,13 +62,16 @@ def write_load_job(
     """The spec that loads the changelog of *run_hash* into the target called *target_name*.
 
     Raises ConfigError for an unknown target and for tables that are not within the pipeline's, ArtifactNotFoundError where the
-    changelog is not complete.
+    changelog is not complete, and without *reload* what ``require_current`` raises.
     """
     pipeline = context.pipeline
     target = next((target for target in pipeline.targets if target.name == target_name), None)
     if target is None:
         known = ", ".join(target.name for target in pipeline.targets)
         raise ConfigError(f"pipeline {pipeline.name} has no target {target_name!r}; its targets: {known}")
+    index = read_index(context.artifacts, run_hash)
+    if not reload:
+        require_current(context, index)
     job = LoadJob(
         library_version=__version__,
         pipeline=pipeline.name,
@@ -73,7 +79,7 @@ def write_load_job(
         artifacts_connection=pipeline.connections.artifacts,
         index=f"{changelog_root(run_hash)}/{INDEX}",
         run_hash=run_hash,
-        window=read_index(context.artifacts, run_hash).window,
+        window=index.window,
         target=target.model_dump(mode="json", by_alias=True),
         tables=selected_tables(pipeline, tables),
         target_value=pipeline.policies.target_value,
@@ -81,6 +87,24 @@ def write_load_job(
         reload=reload,
     )
     return WrittenJob(_write(context, job), run_hash)
+
+
+def require_current(context: ReplayContext, index: ChangelogIndex) -> None:
+    """Return if the changelog of *index* comes from what its window is pinned to now, or nothing is known of the window.
+
+    Raises PermanentError where the window was pinned anew since: of equal commitTs the version loaded last counts, so that rows
+    which the newer run repaired would be replaced by those of the older one.
+    """
+    pinned = context.state.manifest_of(context.pipeline.name, index.window)
+    if pinned is None or pinned.input_hash == index.input_hash:
+        return
+    at = datetime.fromtimestamp(pinned.pinned_at_ms / 1000, UTC)
+    raise PermanentError(
+        f"run {index.run_hash} is of an older input of window {index.window}: the window was pinned anew (repin) at "
+        f"{at:%Y-%m-%d %H:%M:%S} UTC, and this run would replace rows that the newer one may have repaired (its input is "
+        f"{index.input_hash}, the window's is now {pinned.input_hash}). Clear the run from snapshot on, which reads what is "
+        "pinned now; only a run that was started with reload is loaded all the same"
+    )
 
 
 def _write(context: ReplayContext, job: JobSpec) -> str:

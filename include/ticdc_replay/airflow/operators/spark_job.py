@@ -54,6 +54,7 @@ class SparkJobOperator(EmitsLineage, SparkSubmitOperator):
         self._skip_unless_wanted(run_options(context))
         if not self.job:
             raise ConfigError(f"{self.task_id}: the task before left no job spec; clear the run from there on")
+        self._refuse_outdated(context)
         pipeline = load_pipeline(self.pipeline_file).pipeline
         self._refuse_cluster_mode(pipeline)
         self.application = str(spark_jobs_folder() / self.script)
@@ -70,6 +71,9 @@ class SparkJobOperator(EmitsLineage, SparkSubmitOperator):
 
     def _skip_unless_wanted(self, options: RunOptions) -> None:
         raise NotImplementedError
+
+    def _refuse_outdated(self, context: Mapping[str, Any]) -> None:
+        """Raise where the job must not run any more, though it was right when its spec was written."""
 
     def _connection_ids(self, pipeline: Pipeline) -> list[str]:
         """The connections that the job needs, and no more."""
@@ -136,6 +140,17 @@ class LoadOperator(SparkJobOperator):
     def _skip_unless_wanted(self, options: RunOptions) -> None:
         if self.target not in options.targets:
             raise AirflowSkipException(f"Target {self.target} is not among the targets of this run")
+
+    def _refuse_outdated(self, context: Mapping[str, Any]) -> None:
+        from ticdc_replay.changelog.reading import read_index
+        from ticdc_replay.stages.jobs import require_current
+
+        if run_options(context).reload:
+            return
+        # The spec may be much older than this attempt: somebody clears the task after the window was pinned anew.
+        run_hash = context["ti"].xcom_pull(task_ids=CHECK)["run_hash"]
+        with open_replay(self.pipeline_file) as replay:
+            require_current(replay, read_index(replay.artifacts, run_hash))
 
     def _connection_ids(self, pipeline: Pipeline) -> list[str]:
         target = next(target for target in pipeline.targets if target.name == self.target)

@@ -1,0 +1,82 @@
+"""Which changelog may be loaded: that of the input which its window has now."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.changelogs import Changelog, put, table
+from ticdc_replay import jobspec
+from ticdc_replay.config.load import load_pipeline
+from ticdc_replay.domain.column_types import ColumnType
+from ticdc_replay.domain.connections import Connections
+from ticdc_replay.domain.errors import PermanentError
+from ticdc_replay.domain.window import Window
+from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.jobs import write_load_job
+from ticdc_replay.state import WindowManifest
+
+PIPELINE = """
+name: shop
+changefeed: {{sink_uri: "kafka://b:9092/shop?protocol=open-protocol", timezone: UTC}}
+connections: {{kafka: kafka}}
+artifacts: {folder}
+schedule: {{start: "2026-03-01T00:00:00Z"}}
+targets: [{{name: lake, type: parquet, uri: "file:///lake"}}]
+"""
+ORDERS = table("shop.orders", {"id": ColumnType("bigint", declared=True)})
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Iterator[ReplayContext]:
+    (tmp_path / "shop.yaml").write_text(PIPELINE.format(folder=(tmp_path / "artifacts").as_uri()))
+    with ReplayContext(load_pipeline(tmp_path / "shop.yaml"), Connections()) as context:
+        yield context
+
+
+@pytest.fixture
+def changelog(tmp_path: Path) -> Changelog:
+    changelog = Changelog(tmp_path / "artifacts" / "shop", 0, 100).rows(ORDERS, [put(10, id=1)])
+    changelog.write()
+    return changelog
+
+
+def pinned(input_hash: str, from_ts: int = 0) -> WindowManifest:
+    window = Window(from_ts, from_ts + 100)
+    return WindowManifest("shop", window, input_hash, f"manifests/{input_hash}.json", 1_772_409_600_000)
+
+
+OLD, NEW = pinned("0" * 64), pinned("1" * 64)
+
+
+def loads(context: ReplayContext, changelog: Changelog, *, reload: bool = False) -> jobspec.JobSpec:
+    written = write_load_job(context, changelog.run_hash, "lake", reload=reload)
+    return jobspec.decode(context.artifacts.get(written.uri.removeprefix(context.artifacts_uri + "/")))
+
+
+def test_a_run_of_the_window_s_input_is_loaded(context: ReplayContext, changelog: Changelog) -> None:
+    context.state.register_manifest(OLD)
+    context.state.register_manifest(pinned("2" * 64, 100))
+    job = loads(context, changelog)
+    assert isinstance(job, jobspec.LoadJob)
+    assert (job.run_hash, job.window) == (changelog.run_hash, changelog.window)
+
+
+def test_a_run_of_a_window_of_which_the_state_knows_nothing_is_loaded(
+    context: ReplayContext, changelog: Changelog
+) -> None:
+    assert isinstance(loads(context, changelog), jobspec.LoadJob)
+
+
+def test_a_run_from_before_the_window_was_pinned_anew_is_loaded_only_where_that_is_asked_for(
+    context: ReplayContext, changelog: Changelog
+) -> None:
+    context.state.register_manifest(OLD)
+    context.state.register_manifest(NEW, replaces=OLD)
+    with pytest.raises(PermanentError) as raised:
+        loads(context, changelog)
+    assert "pinned anew (repin) at 2026-03-02 00:00:00 UTC" in str(raised.value)
+    assert "Clear the run from snapshot on" in str(raised.value)
+    job = loads(context, changelog, reload=True)
+    assert isinstance(job, jobspec.LoadJob)
+    assert job.reload
