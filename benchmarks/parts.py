@@ -12,6 +12,7 @@ from ticdc_replay.changelog.convert import rows_to_batch
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.decode.collector import no_cycle_search
+from ticdc_replay.decode.split import BATCH_ROWS
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.events import RowEvent
 from ticdc_replay.domain.messages import OffsetRange, RawMessage
@@ -19,8 +20,6 @@ from ticdc_replay.kafka.reader import read_range
 from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.schemas.resolve import ResolvedSchema, SchemaResolver
-
-BATCH = 20_000
 
 _messages: list[RawMessage] = []
 _batches: list[pa.RecordBatch] = []
@@ -64,7 +63,7 @@ def _decode(changefeed: Changefeed, history: SchemaHistory) -> list[pa.RecordBat
             if isinstance(event, RowEvent):
                 waiting.setdefault(resolver.resolve(event), []).append(event)
         for resolved, rows in waiting.items():
-            if len(rows) >= BATCH:
+            if len(rows) >= BATCH_ROWS:
                 batches.append(_batch(rows, resolved, changefeed.timezone))
                 rows.clear()
     batches += [_batch(rows, resolved, changefeed.timezone) for resolved, rows in waiting.items() if rows]

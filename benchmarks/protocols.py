@@ -20,11 +20,11 @@ from ticdc_replay.changelog.convert import rows_to_batch
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.decode.collector import no_cycle_search
 from ticdc_replay.decode.schema_pass import lookup_in
+from ticdc_replay.decode.split import BATCH_ROWS
 from ticdc_replay.domain.events import RowEvent
 from ticdc_replay.schemas.resolve import ResolvedSchema, SchemaResolver
 
 CAPTURES = Path(__file__).parent / "captures"
-BATCH = 20_000
 MAX_BYTES = 1 << 28
 EVENTS = 100_000
 
@@ -101,7 +101,7 @@ def measure(folder: Path, runs: int) -> Measured:
                     )
                 )
                 waiting += decoded
-                if len(waiting) >= BATCH:
+                if len(waiting) >= BATCH_ROWS:
                     arrow_s += convert(waiting)
                     waiting = []
             if waiting:
