@@ -24,20 +24,27 @@ RUNS_AT_A_TIME = 2
 DAG_SECONDS = 120.0
 LINE_IN_A_FILE = 140
 BACKFILL_SECONDS = 1200.0
+STOPPED = 128 + signal.SIGTERM
+"""Exit code where the demo was stopped before its result was there."""
+
+
+class Stopped(BaseException):
+    """SIGTERM came, as from ``make demo-stop``. No Exception: nothing between may take it for a failure of its own."""
 
 
 def main() -> int:
-    """0 when every window was replayed and the tables are as expected."""
+    """0 when every window was replayed and the tables are as expected, also where it was stopped after that."""
     parser = argparse.ArgumentParser(prog="demo", description=__doc__)
     parser.add_argument("--exit", action="store_true", help="end after the report instead of waiting for Ctrl-C")
     parser.add_argument(
         "--folder", type=Path, default=instance.FOLDER, help="where data and logs go; emptied at the start"
     )
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    signal.signal(signal.SIGTERM, _stop)
     console = Console()
     if not console.is_terminal:
         console = Console(width=LINE_IN_A_FILE)
+    succeeded: bool | None = None
     try:
         with instance.only_one(options.folder), System(options.folder.resolve()) as system:
             succeeded = run(console, system)
@@ -47,12 +54,19 @@ def main() -> int:
                 signal.pause()
         console.print(f"\nThe servers are stopped. Files and logs stay in {options.folder} until the next demo.")
         return 0 if succeeded else 1
+    except Stopped:
+        console.print("\nStopped by `make demo-stop`.")
+        return STOPPED if succeeded is None else int(not succeeded)
     except KeyboardInterrupt:
         console.print("\nStopped.")
         return 130
     except (StackError, instance.AlreadyRunningError) as error:
         console.print(str(error), style="red", markup=False)
         return 1
+
+
+def _stop(*_: object) -> None:
+    raise Stopped
 
 
 def run(console: Console, system: System) -> bool:

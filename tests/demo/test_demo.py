@@ -93,6 +93,17 @@ def test_however_it_is_stopped_nothing_of_it_runs_on(tmp_path, number):
 
 
 @pytest.mark.timeout(300)
+def test_stopped_from_elsewhere_it_says_so(tmp_path):
+    demo = start(tmp_path)
+    read_until(demo, "Start Kafka")
+    stop = f"from pathlib import Path; from demo import instance; assert instance.stop(Path({str(tmp_path)!r}))"
+    subprocess.run([sys.executable, "-c", stop], cwd=CHECKOUT, check=True, timeout=120)
+    output, _ = demo.communicate(timeout=60)
+    assert output.splitlines()[-1] == "Stopped by `make demo-stop`."
+    assert demo.returncode == 128 + signal.SIGTERM
+
+
+@pytest.mark.timeout(300)
 def test_a_second_one_in_the_same_folder_is_refused_and_told_how_to_stop_the_first(tmp_path):
     first = start(tmp_path)
     try:
