@@ -92,9 +92,7 @@ def test_every_quarantine_reason_of_the_code_is_explained():
         for room in ("codecs", "large_messages", "decode")
         for path in (CHECKOUT / "include/ticdc_replay" / room).glob("*.py")
     )
-    reasons = set(
-        re.findall(r"(?:EventError|FramingError|Fetched\.failed|about_row)\(\s*(?:\w+, )?\"([a-z_]+)\"", code)
-    )
+    reasons = set(re.findall(r"(?:\w+Error|Undecodable|Fetched\.failed|about_row)\(\s*(?:\w+, )?\"([a-z_]+)\"", code))
     reasons |= set(re.findall(r"reason(?:, detail)? = \"([a-z_]+)\"", code))
     assert reasons
     reasons.add(CELL_MISMATCH)
