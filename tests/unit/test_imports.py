@@ -30,6 +30,7 @@ ROOMS = [
     "jobspec",
     "decode",
     "targets",
+    "reconcile",
     "lineage",
     "stages",
     "spark",
