@@ -39,14 +39,14 @@ REFERENCES = pa.schema(
         pa.field("source", pa.string(), nullable=False),
     ]
 )
-"""Every known reference of a message to an object of the store. A row is one event of one message: the same
-(``topic``, ``topic_id``, ``partition``, ``offset``, ``ordinal``) may stand again where a scan or several decodes met it, with what
-each of them recorded.
+"""Every known reference of a message to an object of the store. A row is one event of one message. The same event, by
+(``topic``, ``topic_id``, ``partition``, ``offset``, ``ordinal``), may stand again where a scan or several decodes met it, with
+what each of them recorded.
 
 ``object_name``: what ``large_messages.locations.object_name`` made of the location; empty where it names no object.
 ``topic_id``: Kafka's, of the manifest that was decoded or of the topic that was scanned.
 ``timestamp_ms``: the record's own time; null where the decode did not keep it. ``commit_ts``: TSO.
-``key_hash``: 128-bit hash of the row's handle key, ``key``: the same key as JSON for people; null where only the reference was read.
+``key_hash``: 128-bit hash of the row's handle key, ``key``: the same key as JSON for people; null where the key is not known.
 Rows with equal (schema, table, key_hash, commit_ts) are copies of one row version.
 ``etag``, ``size`` (bytes), ``sha256`` (hex): the object as the decode read it or its manifest pinned it; null where unknown.
 ``status``: as a decode says it (``changelog.side_files.REFERENCES``), or ``SEEN``. ``source``: ``decode`` or ``scan``."""
@@ -63,9 +63,9 @@ CLASSIFIED_OBJECTS = pa.schema(
         pa.field("deletable", pa.bool_(), nullable=False),
     ]
 )
-"""An object with its class (``rules.ObjectClass``) and the sentence that says why. ``references`` counts the rows of ``REFERENCES``
-that name it, ``protecting`` those of them whose message can still be read. ``schema`` and ``table`` are those of a reference, null
-without one. ``deletable``: what ``rules.deletable`` says."""
+"""An object with its class (``rules.ObjectClass``) and the sentence that says why. ``references`` counts the rows of
+``REFERENCES`` that name it, ``protecting`` those of them whose message can still be read. ``schema`` and ``table`` are those of
+a reference, null without one. ``deletable``: what ``rules.deletable`` says."""
 
 CLASSIFIED_REFERENCES = pa.schema(
     [
@@ -75,5 +75,6 @@ CLASSIFIED_REFERENCES = pa.schema(
         pa.field("other_object", pa.string()),
     ]
 )
-"""A reference with its class (``rules.ReferenceClass``). ``protecting``: its message can still be read, so a missing object is a row
-that a replay lacks. ``other_object``: another object that exists and holds the same row version; null where none is known."""
+"""A reference with its class (``rules.ReferenceClass``). ``protecting``: its message can still be read, so a missing object is
+a row that a replay lacks. ``other_object``: another object that exists and holds the same row version; null where none is
+known."""

@@ -1,0 +1,249 @@
+"""The rules of reconciliation, without any I/O: the class of an object, the class of a reference, what may be deleted.
+
+``spark.reconcile`` holds the same rules as column expressions; a test holds the two to each other.
+"""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+
+from ticdc_replay.domain import tso
+from ticdc_replay.large_messages.locations import object_name
+
+UNREADABLE = "claim_check_unreadable"
+"""The status of a reference whose object a decode could not read as a claim-check object."""
+REPLACED = "claim_check_altered"
+"""The status of a reference whose object a decode found to be another than was pinned."""
+
+
+class ObjectClass(StrEnum):
+    """What an object is to the changefeeds of its store. Only ``orphaned`` and ``expired`` objects may ever be deleted."""
+
+    REFERENCED = "referenced"
+    ORPHANED = "orphaned"
+    TOO_YOUNG = "too_young"
+    EXPIRED = "expired"
+    MALFORMED = "malformed"
+    FOREIGN = "foreign"
+
+
+class ReferenceClass(StrEnum):
+    """What became of the object that a reference names. ``too_young``: the inventory is older than the message."""
+
+    PRESENT = "present"
+    MISSING = "missing"
+    ALTERED = "altered"
+    DUPLICATE = "duplicate"
+    TOO_YOUNG = "too_young"
+
+
+class Reason(StrEnum):
+    """Why an object has its class, as people read it."""
+
+    FOREIGN = "its name is not one that TiCDC gives: <uuid>.json right below the store's root"
+    UNREADABLE = "a decode could not read it as a claim-check object"
+    EMPTY = "it has no bytes"
+    REFERENCED = "a message that Kafka retains, or that a pinned window may read again, refers to it"
+    TOO_YOUNG = "it was written so shortly before the offsets were read that its message may be still to come"
+    REFERENCES_EXPIRED = "all messages that are known to refer to it have expired in Kafka"
+    OLDER_THAN_KAFKA = "no retained message refers to it, and Kafka has expired messages of its time"
+    ORPHANED = "every message that can refer to it was read, and none does: left over from a retry of TiCDC"
+
+
+class Verdict(NamedTuple):
+    """The class of an object, and why."""
+
+    kind: ObjectClass
+    reason: Reason
+
+
+class PartitionBounds(msgspec.Struct, frozen=True, order=True):
+    """What Kafka retains of one partition: offsets ``[low, high)``. ``first_ms``: the time of the record at ``low``; None where
+    there is none."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    low: int
+    high: int
+    first_ms: int | None = None
+
+
+class ReplayableRange(msgspec.Struct, frozen=True, order=True):
+    """Offsets ``[start, end)`` that the manifest of a window pins, where that window may be read again."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    start: int
+    end: int
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reconciliation knows of its store beside objects and references. Times are Unix ms by the clock of whoever read
+    the offsets; spans are ms."""
+
+    bounds_ms: int
+    """When the offsets of Kafka were read, at the latest: a message that came later may be unknown."""
+    listed_ms: int
+    """What the inventory is of: when listing began, or the moment of S3's report."""
+    partitions: tuple[PartitionBounds, ...]
+    """Every partition of every topic of all changefeeds of the store."""
+    gone_topics: tuple[str, ...] = ()
+    """Topics of which Kafka itself said that they do not exist any more. A topic that is in neither place is not known, and
+    references from it protect their objects."""
+    replayable: tuple[ReplayableRange, ...] = ()
+    young_ms: int
+    skew_ms: int
+    """The clocks of the store, the brokers, TiCDC and the reader differ by at most this."""
+    grace_ms: int
+    owners_complete: bool
+    """A person's word that no changefeed but those of the listed pipelines writes to the store."""
+    unread_offsets: int
+    """Offsets within the bounds that neither a decode nor a scan has covered to its end."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether "no reference is known" means that no retained message has one."""
+        return self.owners_complete and self.unread_offsets == 0
+
+    @property
+    def judged_before_ms(self) -> int:
+        """Objects last modified at this moment or earlier, by the store's clock, are judged; later ones are too young."""
+        return self.bounds_ms - self.young_ms - self.skew_ms
+
+    @property
+    def deletable_before_ms(self) -> int:
+        """Only objects last modified at this moment or earlier, by the store's clock, may be deleted."""
+        return min(self.judged_before_ms, self.bounds_ms - self.grace_ms - self.skew_ms)
+
+    @property
+    def listed_before_ms(self) -> int:
+        """What existed up to this moment is in the inventory."""
+        return self.listed_ms - self.skew_ms
+
+    @property
+    def lost_before_ms(self) -> int:
+        """Kafka may have expired the message of an object that was last modified at this moment or earlier, by the store's clock;
+        -1 where Kafka has expired nothing."""
+        if self.gone_topics:
+            return self.bounds_ms
+        lost = [found for found in self.partitions if found.low > 0]
+        firsts = [self.bounds_ms if found.first_ms is None else found.first_ms for found in lost]
+        return max(firsts) + self.skew_ms if firsts else -1
+
+
+class Protection:
+    """Which references protect their object, as their message can still be read: from Kafka, or as part of a pinned window."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self._bounds = {(found.topic, found.partition): found for found in evidence.partitions}
+        self._gone = frozenset(evidence.gone_topics)
+        self._replayable: dict[tuple[str, str, int], list[ReplayableRange]] = {}
+        for part in merged(evidence.replayable):
+            self._replayable.setdefault((part.topic, part.topic_id, part.partition), []).append(part)
+
+    def protects(self, topic: str, topic_id: str, partition: int, offset: int) -> bool:
+        """Whether a reference at these coordinates protects its object. What is not known to be gone does."""
+        ranges = self._replayable.get((topic, topic_id, partition), ())
+        if any(part.start <= offset < part.end for part in ranges):
+            return True
+        if topic in self._gone:
+            return False
+        bounds = self._bounds.get((topic, partition))
+        return bounds is None or (bounds.topic_id == topic_id and offset >= bounds.low)
+
+
+class ObjectFacts(NamedTuple):
+    """What all references to one object say together. ``protecting`` counts those that ``Protection.protects``."""
+
+    references: int
+    protecting: int
+    unreadable: bool
+    """Whether one of them has the status ``UNREADABLE``."""
+
+
+class ReferenceFacts(NamedTuple):
+    """What a row of ``records.REFERENCES`` says of its object. ``etag`` and ``size`` (bytes) as recorded or pinned; the others
+    as there."""
+
+    status: str
+    etag: str | None
+    size: int | None
+    timestamp_ms: int | None
+    commit_ts: int | None
+
+
+class Found(NamedTuple):
+    """An object as the inventory has it."""
+
+    etag: str
+    size: int
+
+
+def merged(ranges: tuple[ReplayableRange, ...]) -> list[ReplayableRange]:
+    """The same offsets as *ranges*, sorted and without overlap."""
+    result: list[ReplayableRange] = []
+    for part in sorted(found for found in ranges if found.start < found.end):
+        last = result[-1] if result else None
+        if last is None or _place(last) != _place(part) or part.start > last.end:
+            result.append(part)
+        elif part.end > last.end:
+            result[-1] = msgspec.structs.replace(last, end=part.end)
+    return result
+
+
+def classify_object(evidence: Evidence, name: str, size: int, last_modified_ms: int, facts: ObjectFacts) -> Verdict:
+    """The class of the object *name* of *size* bytes, last modified at *last_modified_ms* by the store's clock."""
+    young = last_modified_ms > evidence.judged_before_ms
+    if not name or object_name(name) != name:
+        return Verdict(ObjectClass.FOREIGN, Reason.FOREIGN)
+    if facts.unreadable:
+        return Verdict(ObjectClass.MALFORMED, Reason.UNREADABLE)
+    if size == 0 and not young:
+        return Verdict(ObjectClass.MALFORMED, Reason.EMPTY)
+    if facts.protecting > 0:
+        return Verdict(ObjectClass.REFERENCED, Reason.REFERENCED)
+    if young:
+        return Verdict(ObjectClass.TOO_YOUNG, Reason.TOO_YOUNG)
+    if facts.references > 0:
+        return Verdict(ObjectClass.EXPIRED, Reason.REFERENCES_EXPIRED)
+    if last_modified_ms <= evidence.lost_before_ms:
+        return Verdict(ObjectClass.EXPIRED, Reason.OLDER_THAN_KAFKA)
+    return Verdict(ObjectClass.ORPHANED, Reason.ORPHANED)
+
+
+def deletable(evidence: Evidence, kind: ObjectClass, last_modified_ms: int) -> bool:
+    """Whether an object of class *kind* may be put on a plan: nothing that can still be read refers to it, and it is old
+    enough."""
+    return (
+        kind in (ObjectClass.ORPHANED, ObjectClass.EXPIRED)
+        and evidence.complete
+        and last_modified_ms <= evidence.deletable_before_ms
+    )
+
+
+def classify_reference(
+    evidence: Evidence, reference: ReferenceFacts, found: Found | None, present_copies: int
+) -> ReferenceClass:
+    """The class of a reference. *found*: its object in the inventory. *present_copies*: how many different objects of its row
+    version are in the inventory, this one included; 1 where the row's key is not known."""
+    if found is None:
+        written_ms = reference.timestamp_ms
+        if written_ms is None and reference.commit_ts is not None:
+            written_ms = tso.physical_ms(reference.commit_ts)
+        if written_ms is not None and written_ms > evidence.listed_before_ms:
+            return ReferenceClass.TOO_YOUNG
+        return ReferenceClass.MISSING
+    if (
+        reference.status == REPLACED
+        or reference.etag not in (None, found.etag)
+        or reference.size not in (None, found.size)
+    ):
+        return ReferenceClass.ALTERED
+    return ReferenceClass.DUPLICATE if present_copies > 1 else ReferenceClass.PRESENT
+
+
+def _place(part: ReplayableRange) -> tuple[str, str, int]:
+    return part.topic, part.topic_id, part.partition
