@@ -10,7 +10,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ticdc_replay.codecs import canal, claim_checks
@@ -26,7 +26,7 @@ from ticdc_replay.reconcile.rules import (
     deletable,
 )
 
-YOUNG, SKEW, PARTITIONS = 100, 7, 2
+YOUNG, SKEW, PARTITIONS = 20, 8, 2
 
 
 class Message(NamedTuple):
@@ -86,9 +86,11 @@ class World:
         place = self.topic_id, step.partition
         match step.kind:
             case "wait":
-                self.wait(1 + step.number * 2)
+                self.wait(1 + step.number)
             case "write":
-                self.pending.append((self.now + step.number, step.partition, step.clock, self.put(step.clock)))
+                self.pending.append(
+                    (self.now + step.number, step.partition, step.number % (SKEW + 1), self.put(step.clock))
+                )
             case "twice":  # one object, and its message again after the broker's answer got lost
                 name = self.put(step.clock)
                 self.pending += [(self.now + step.number * n // 2, step.partition, step.clock, name) for n in (1, 2)]
@@ -213,8 +215,25 @@ def lived(steps: list[Step]) -> World:
     return world
 
 
+def history(*steps: tuple[str, int]) -> list[Step]:
+    """Steps by kind and number, in the first partition, by right clocks."""
+    return [Step(kind, 0, number, 0) for kind, number in steps]
+
+
 @settings(max_examples=600)
-@given(STEPS, st.lists(STEPS, min_size=2, max_size=2), st.integers(0, SKEW), st.integers(0, 300))
+@example(  # the message is late, and the clock of who reads the offsets is ahead of the store's
+    history(("write", YOUNG - 1), ("wait", YOUNG - 2)), [[], []], SKEW, 0
+)
+@example(  # Kafka has expired it, but a pinned window holds it
+    history(("write", 0), ("wait", 0), ("decode", 0), ("pin", 0), ("expire", 1), *[("wait", YOUNG - 1)] * 3),
+    [[], []],
+    0,
+    0,
+)
+@example(  # it expires after the offsets were read, before the scan: nothing is known of what it referred to
+    history(("write", 0), *[("wait", YOUNG - 1)] * 3), [history(("expire", 1)), []], 0, 0
+)
+@given(STEPS, st.lists(STEPS, min_size=2, max_size=2), st.integers(0, SKEW), st.sampled_from([0, 0, 60]))
 def test_no_object_of_a_message_that_can_be_read_is_ever_deletable(before, during, clock, grace):
     world = lived(before)
     needed_at_first = world.needed()
@@ -226,6 +245,13 @@ def test_no_object_of_a_message_that_can_be_read_is_ever_deletable(before, durin
 
 
 @settings(max_examples=300)
+@example(  # Kafka has lost the message of the first; the clock of TiCDC is behind the store's
+    [
+        Step("write", 0, 0, SKEW),
+        *history(("wait", 0), ("write", 0), ("wait", 0), ("expire", 1), *[("wait", YOUNG - 1)] * 3),
+    ],
+    0,
+)
 @given(STEPS, st.integers(0, SKEW))
 def test_what_is_called_a_left_over_never_had_a_message(before, clock):
     world = lived(before)
