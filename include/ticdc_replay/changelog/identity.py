@@ -26,6 +26,17 @@ class Identities(NamedTuple):
     versions: list[bytes]
 
 
+class RowKey(NamedTuple):
+    """The handle key of one row: its identity, as in ``Identities.keys``, and JSON for people, binary cells in base64."""
+
+    hash: bytes | None
+    text: str | None
+
+
+NO_KEY = RowKey(None, None)
+"""Of a row without handle key, or whose key can't be read."""
+
+
 def key_columns(shape: Shape, images: Sequence[Image]) -> tuple[list[tuple[Any, ...]], dict[int, str]]:
     """The row keys of *images*, which all have *shape*: neutral values in the order of the key columns' names.
 
@@ -56,6 +67,20 @@ def identities(
     seeds = [version << 1 | (row.after is not None) for version, row in zip(versions, rows, strict=True)]
     version_bytes = [table_bytes + key for key in key_bytes]
     return Identities(list(map(_digest, key_bytes)), list(map(_digest, version_bytes, seeds)))
+
+
+def row_key(row: RowEvent) -> RowKey:
+    """The key of one *row* by itself: of the new image, of a delete the old one. Reduced rows have theirs, too."""
+    image = row.after if row.after is not None else row.before
+    if image is None or not image.shape.handle_key:
+        return NO_KEY
+    try:
+        values = image.key()
+    except ValueError:
+        return NO_KEY
+    names = image.shape.handle_key
+    hashed = identities([row], [values], names, [0]).keys[0]
+    return RowKey(hashed, msgspec.json.encode(dict(zip(names, values, strict=True))).decode())
 
 
 def changes_key(row: RowEvent) -> bool:

@@ -148,6 +148,9 @@ class ChangelogIndex(msgspec.Struct, frozen=True, kw_only=True):
     quarantine_files: tuple[str, ...]
     reference_files: tuple[str, ...]
     sparse_index_files: tuple[str, ...]
+    unsearched: tuple[OffsetRange, ...] | None = None
+    """Messages that may hold a claim-check reference which is in no reference file, as they can't be read. None where the decode
+    was by a version that did not search what it could not read."""
     definitions: tuple[TableDefinition, ...] = ()
     """Versions of tables that were found in the range, or sought behind it (Simple)."""
     writer_schemas: dict[str, str] = {}

@@ -38,10 +38,14 @@ REFERENCES = pa.schema(
         pa.field("etag", pa.string()),
         pa.field("size", pa.int64()),
         pa.field("sha256", pa.string()),
+        pa.field("timestamp_ms", pa.int64()),
+        pa.field("key_hash", pa.binary(16)),
+        pa.field("key", pa.string()),
     ]
 )
 """Every claim-check reference of every scanned message. ``status``: used, not_needed (outside the window or filtered), or
-the reason why it could not be used."""
+the reason why it could not be used. ``ordinal`` is -1 where no event of the message could be read, and the name of an object
+was found in its bytes. ``timestamp_ms``: the record's time. ``key_hash``, ``key``: the row's handle key (``identity.RowKey``)."""
 
 SPARSE_INDEX = pa.schema(
     [

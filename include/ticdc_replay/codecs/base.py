@@ -66,3 +66,10 @@ class Codec(ABC):
     @abstractmethod
     def is_watermark(self, message: RawMessage) -> bool:
         """Whether *message* may hold a watermark; cheap, may say yes too often, never no wrongly."""
+
+    @abstractmethod
+    def may_refer(self, message: RawMessage) -> bool:
+        """Whether *message* may hold a claim-check reference; cheap, may say yes too often, never no wrongly.
+
+        Also yes for what can't be decompressed or does not look like the protocol: what is in it only ``decode`` can tell.
+        """

@@ -14,7 +14,7 @@ from ticdc_replay.codecs.canal_members import (
 )
 from ticdc_replay.codecs.canal_rows import NO_COMMIT_TS, RowReader
 from ticdc_replay.codecs.canal_shapes import with_handle_key_of
-from ticdc_replay.codecs.claim_checks import in_place_of, unwrap
+from ticdc_replay.codecs.claim_checks import in_place_of, may_hold_member, unwrap
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.events import DdlEvent, Event, RowEvent, Undecodable, WatermarkEvent
 from ticdc_replay.domain.messages import RawMessage
@@ -88,6 +88,13 @@ class CanalCodec(Codec):
 
     def is_watermark(self, message: RawMessage) -> bool:
         return self._may_contain(_MAY_BE_WATERMARK, message)
+
+    def may_refer(self, message: RawMessage) -> bool:
+        try:
+            value = self._decompressed(message.value or b"")
+        except DocumentError:
+            return True
+        return not value.startswith(b"{") or may_hold_member(value, b"claimCheckLocation")
 
     def _may_contain(self, pattern: re.Pattern[bytes], message: RawMessage) -> bool:
         try:

@@ -73,6 +73,9 @@ class DebeziumAvroCodec(Codec):
     def is_watermark(self, message: RawMessage) -> bool:
         return _is_test_mode(self.changefeed)
 
+    def may_refer(self, message: RawMessage) -> bool:
+        return False
+
     def _read(self, key: bytes | None, value: bytes) -> Event:
         schema_id, body = self._unframed("value", value)
         form = self._forms.value(schema_id)

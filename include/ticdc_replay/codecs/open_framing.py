@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from struct import Struct
 
-_VERSION = (1).to_bytes(8, "big")
+VERSION = (1).to_bytes(8, "big")
+"""What every key begins with."""
 _LENGTH = Struct(">Q")
 
 Parts = tuple[bytes, bytes]
@@ -29,7 +30,7 @@ def split(key: bytes | None, value: bytes | None) -> list[Parts]:
     if key is None or len(key) < 8:
         what = "no key" if key is None else f"a key of {len(key)} bytes"
         raise FramingError("foreign_message", f"{what}: not Open Protocol, whose keys start with 8 bytes of version")
-    if key[:8] != _VERSION:
+    if key[:8] != VERSION:
         raise FramingError("unknown_version", f"version {_LENGTH.unpack_from(key)[0]} in key bytes 0..8, 1 expected")
     length_at = _LENGTH.unpack_from
     size = len(key)

@@ -152,6 +152,12 @@ class SimpleCodec(Codec):
     def is_watermark(self, message: RawMessage) -> bool:
         return self._type(message) in ("WATERMARK", None)
 
+    def may_refer(self, message: RawMessage) -> bool:
+        try:
+            return self._encoding.may_refer(self._decompressed(message.value or b""))
+        except MessageError:
+            return True
+
     def _type(self, message: RawMessage) -> str | None:
         try:
             return self._encoding.type_of(self._decompressed(message.value or b""))

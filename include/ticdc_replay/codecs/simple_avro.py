@@ -1,8 +1,9 @@
 """Simple in Avro (protocols: simple, section 5)."""
 
+import re
 from typing import Any
 
-from ticdc_replay.codecs.avro_reader import AvroError
+from ticdc_replay.codecs.avro_reader import AvroError, varint
 from ticdc_replay.codecs.simple_avro_compiled import compile_rows, route_of
 from ticdc_replay.codecs.simple_avro_schema import Branch, read_message
 from ticdc_replay.codecs.simple_forms import RowForm
@@ -25,6 +26,8 @@ from ticdc_replay.domain.tso import MAX_TSO
 _TYPES = {b"\x16\x00\x00": "WATERMARK", b"\x16\x02\x02": "BOOTSTRAP", b"\x16\x04\x04": "DDL", b"\x16\x06\x06": "DML"}
 """How messages begin: the record ``Message``, its type, and the record of its payload, which agree."""
 _MAX_SUM = (1 << 32) - 1
+_NO_LOCATION = re.compile(rb"(?:[\x80-\xff]{0,9}[\x00-\x7f]){5}\x00").match
+"""What follows a row's names where it has no claim-check location: table id, type, three times, and the branch of null."""
 
 
 class AvroEncoding:
@@ -33,6 +36,22 @@ class AvroEncoding:
     def type_of(self, content: bytes) -> str | None:
         """What a message says to be, None where it can't be told."""
         return _TYPES.get(content[:3])
+
+    def may_refer(self, content: bytes) -> bool:
+        """Whether a message may hold a claim-check reference; also yes where it can't be told. About 0.8 µs for a row."""
+        type_ = _TYPES.get(content[:3])
+        if type_ != "DML":
+            return type_ is None
+        try:
+            _, at = varint(content, 3)
+            for _ in range(2):  # the names of database and table
+                size, at = varint(content, at)
+                if size < 0:
+                    return True
+                at += size
+        except (IndexError, AvroError):
+            return True
+        return _NO_LOCATION(content, at) is None
 
     def read(self, content: bytes) -> Message:
         """The message in *content*. Raises MessageError."""

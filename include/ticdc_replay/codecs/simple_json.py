@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from ticdc_replay.codecs.claim_checks import may_hold_member
 from ticdc_replay.codecs.replaced_text import REPLACED
 from ticdc_replay.codecs.simple_forms import RowForm
 from ticdc_replay.codecs.simple_json_compiled import SentChecksum, compile_rows
@@ -89,6 +90,10 @@ class JsonEncoding:
             return _TYPE.decode(content).type
         except (ValueError, RecursionError):
             return None
+
+    def may_refer(self, content: bytes) -> bool:
+        """Whether a message may hold a claim-check reference; also yes where it is no JSON object."""
+        return not content.startswith(b"{") or may_hold_member(content, b"claimCheckLocation")
 
     def read(self, content: bytes) -> Message:
         """The message in *content*. Raises MessageError."""

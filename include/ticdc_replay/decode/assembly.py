@@ -80,6 +80,7 @@ def assemble(
         sparse_index_files=tuple(
             result.sparse_index_file for result in results if result.sparse_index_file is not None
         ),
+        unsearched=tuple(part for result in results for part in result.unsearched),
         definitions=tuple(TableVersions(definitions)),
         writer_schemas=_writer_schemas(results),
         report=DecodeReport(

@@ -8,6 +8,7 @@ from itertools import count
 from uuid import uuid4
 
 from ticdc_replay.changelog import side_files
+from ticdc_replay.changelog.identity import NO_KEY, row_key
 from ticdc_replay.changelog.index import Ddl, EventCounts, MessageCounts
 from ticdc_replay.changelog.side_files import SideFile
 from ticdc_replay.changelog.version_order import VersionOrder
@@ -22,6 +23,7 @@ from ticdc_replay.decode.source_record import SourceRecord
 from ticdc_replay.decode.source_rows import SourceRows
 from ticdc_replay.decode.sparse_index import SparseIndex
 from ticdc_replay.decode.tasks import Attempt, Split, SplitResult, VersionFile
+from ticdc_replay.decode.unread_references import NO_ORDINAL, unread_references
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import PermanentError
 from ticdc_replay.domain.events import (
@@ -35,7 +37,7 @@ from ticdc_replay.domain.events import (
     Undecodable,
     WatermarkEvent,
 )
-from ticdc_replay.domain.messages import RawMessage
+from ticdc_replay.domain.messages import OffsetRange, RawMessage
 from ticdc_replay.domain.tso import MAX_TSO
 from ticdc_replay.domain.window import ALL_TIME, Window
 from ticdc_replay.jobspec import DecodeJob
@@ -109,6 +111,8 @@ class SplitDecoder:
         self._pending: list[Located] = []
         self._pending_bytes = 0
         self._pending_large = False
+        self._unsearched: list[OffsetRange] = []
+        self._max_bytes = job.limits.decompressed_max_bytes
         self._quarantine = Quarantine(
             SideFile(filesystem, root, f"quarantine/{stem}.parquet", side_files.QUARANTINE, 64)
         )
@@ -149,6 +153,7 @@ class SplitDecoder:
             if len(decoded) == 1 and isinstance(decoded[0], Undecodable) and decoded[0].ordinal is None:
                 counts.quarantined += 1
                 self._quarantine.add(message, decoded[0])
+                self._search(message, decoded, decoded[0])
                 self._sparse_index.add(message, 0, MAX_TSO)
                 continue
             counts.decoded += 1
@@ -186,6 +191,7 @@ class SplitDecoder:
             missing_versions=tuple(sorted(self._codec.missing_versions)),
             writer_schemas=self._writer_schemas.hashes,
             elsewhere=self._placement.found(),
+            unsearched=tuple(self._unsearched),
         )
 
     def _add_events(self, message: RawMessage, decoded: Sequence[Event]) -> tuple[int | None, int]:
@@ -196,6 +202,7 @@ class SplitDecoder:
         counts, pending, window = self._events, self._pending, self._window
         times: list[int] = []
         schema, table, wanted = "", "", False
+        unread: Undecodable | None = None
         for event in decoded:
             if isinstance(event, RowEvent):
                 counts.rows += 1
@@ -228,8 +235,21 @@ class SplitDecoder:
                 counts.bootstraps += 1
             else:
                 self._add_undecodable(message, event)
+                unread = event
                 times += (0, MAX_TSO) if event.commit_ts is None else (event.commit_ts,)
+        if unread is not None:
+            self._search(message, decoded, unread)
         return (min(times), max(times)) if times else (None, 0)
+
+    def _search(self, message: RawMessage, decoded: Sequence[Event], unread: Undecodable) -> None:
+        """Record the references in what could not be read of *message*, such as *unread*."""
+        if not self._codec.may_refer(message):
+            return
+        found = unread_references(message, decoded, self._max_bytes)
+        for reference in found.references:
+            self._add_reference(message, unread, reference, unread.reason)
+        if not found.complete:
+            self._unsearched.append(OffsetRange(message.topic, message.partition, message.offset, message.offset + 1))
 
     def _refuse_scattered(self, schema: str, table: str) -> None:
         if self._changefeed.scatters(schema, table):
@@ -372,12 +392,13 @@ class SplitDecoder:
         status: str,
         fetched: Fetched | None = None,
     ) -> None:
+        key = row_key(event) if isinstance(event, RowEvent) else NO_KEY
         self._references.add(
             (
                 message.topic,
                 message.partition,
                 message.offset,
-                event.ordinal,
+                NO_ORDINAL if event.ordinal is None else event.ordinal,
                 event.commit_ts,
                 event.schema or "",
                 event.table or "",
@@ -387,5 +408,8 @@ class SplitDecoder:
                 fetched.etag if fetched else None,
                 fetched.size if fetched else None,
                 fetched.sha256 if fetched else None,
+                message.timestamp_ms,
+                key.hash,
+                key.text,
             )
         )

@@ -59,6 +59,8 @@ class SplitResult(msgspec.Struct, frozen=True, kw_only=True):
     writer_schemas: dict[str, str] = {}
     """SHA-256 of every schema of the registry that was used, by id."""
     elsewhere: tuple[Elsewhere, ...] = ()
+    unsearched: tuple[OffsetRange, ...] = ()
+    """Messages that may hold a claim-check reference which could not be found."""
 
 
 def add_messages(parts: Iterable[MessageCounts]) -> MessageCounts:

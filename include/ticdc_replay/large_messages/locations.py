@@ -3,6 +3,7 @@
 import re
 
 _OBJECT_NAME = re.compile(r"[0-9a-f-]{36}\.json")
+_OBJECT_NAMES = re.compile(rb"[0-9a-f-]{36}\.json")
 
 
 def object_name(location: str) -> str:
@@ -14,3 +15,8 @@ def object_name(location: str) -> str:
     """
     name = location.rpartition("/")[2]
     return name if _OBJECT_NAME.fullmatch(name) else ""
+
+
+def object_names_in(text: bytes) -> list[str]:
+    """The names of objects that stand in *text*, whatever else it is, in order; one that stands there twice comes twice."""
+    return [name.decode() for name in _OBJECT_NAMES.findall(text)]

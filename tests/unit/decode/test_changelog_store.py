@@ -66,7 +66,9 @@ def decode(store: ChangelogStore, job: DecodeJob, attempt: Attempt, content: str
     for name in ("references", "keys"):
         file = SideFile(filesystem, root, f"{name}/{attempt.id}-00000-0.parquet", side_files.REFERENCES)
         sha256 = hashlib.sha256(content.encode()).hexdigest()
-        file.add(("t", 0, 0, 0, 150, "s", "t", f"/{OBJECT}", OBJECT, "used", content, len(content), sha256))
+        file.add(
+            ("t", 0, 0, 0, 150, "s", "t", f"/{OBJECT}", OBJECT, "used", content, len(content), sha256, 0, None, None)
+        )
         file.close()
     return ChangelogIndex(
         pipeline="p",

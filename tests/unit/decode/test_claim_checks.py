@@ -167,3 +167,29 @@ def test_a_reference_without_a_table_is_recorded_too(job: DecodeJob) -> None:
     assert result.quarantine_reasons == {"bad_key": 1}
     (reference,) = references(job, result)
     assert (reference["object_name"], reference["schema"], reference["table"]) == (NAMES[0], "s", "")
+
+
+def test_references_to_objects_of_one_row_version_have_one_key(job: DecodeJob) -> None:
+    again = row(150, new={"id": columns(0)["id"]}, ccl=f"s3://bucket/{NAMES[1]}")
+    result = decode(job, [message([small(0), small(2), again], 0, timestamp_ms=77)])
+    first, other, second = sorted(references(job, result), key=lambda reference: int(reference["ordinal"]))
+    assert first["key"] == second["key"] == '{"id":0}'
+    assert first["key_hash"] == second["key_hash"] != other["key_hash"]
+    assert first["timestamp_ms"] == 77
+
+
+def test_the_object_of_a_message_that_can_not_be_read_is_recorded(job: DecodeJob) -> None:
+    sound = message([small(0)], 5)
+    result = decode(job, [sound._replace(value=b"cut")])
+    assert result.quarantine_reasons == {"bad_framing": 1}
+    (reference,) = references(job, result)
+    assert (reference["object_name"], reference["ordinal"], reference["status"]) == (NAMES[0], -1, "bad_framing")
+    assert result.unsearched == ()
+
+
+def test_a_message_that_may_refer_to_an_object_that_can_not_be_told_is_told(job: DecodeJob) -> None:
+    sound = message([small(0)], 5)
+    assert sound.key is not None
+    result = decode(job, [sound._replace(key=sound.key[:-10])])
+    assert result.references_file is None
+    assert result.unsearched == (OffsetRange("topic", 0, 5, 6),)

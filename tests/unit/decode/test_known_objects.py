@@ -40,7 +40,8 @@ def references(folder: Path, file: str, rows: list[tuple[int, str, str]]) -> str
     for number, status, content in rows:
         etag, sha256 = (f"etag {content}", hashlib.sha256(content.encode()).hexdigest()) if content else (None, None)
         size = len(content) if content else None
-        side.add(("t", 0, 0, 0, 150, "s", "t", f"/{name(number)}", name(number), status, etag, size, sha256))
+        used = (status, etag, size, sha256)
+        side.add(("t", 0, 0, 0, 150, "s", "t", f"/{name(number)}", name(number), *used, 0, None, None))
     closed = side.close()
     assert closed is not None
     return closed

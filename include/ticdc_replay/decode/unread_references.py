@@ -1,0 +1,82 @@
+"""Claim-check references in messages that can't be decoded.
+
+Nobody may take the object of such a message for an orphan: once the message can be read, or is mended by hand, it is needed. So
+the names of objects are searched for in the bytes, and a message that may hold one which can't be found is told as such.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from ticdc_replay.codecs.open_framing import VERSION
+from ticdc_replay.domain.events import Event, Reference, RowEvent, Undecodable
+from ticdc_replay.domain.messages import RawMessage
+from ticdc_replay.large_messages.compression import CompressionError, decompress
+from ticdc_replay.large_messages.locations import object_names_in
+
+NO_ORDINAL = -1
+"""Stands for the ordinal of an event where a reference was found in a message of which no event could be read."""
+
+_ESCAPE = re.compile(rb"\\(?:u00([0-7][0-9a-fA-F])|(/))")
+_PLAIN = re.compile(rb'\s*(?:\{\s*["}]|\Z)')
+"""How JSON begins. No LZ4 frame begins so, and a block of snappy can't: after its length it would copy what is not there."""
+_MARKER, _OPEN_MARKER = b"claimCheckLocation", b'"ccl"'
+
+
+class UnreadReferences(NamedTuple):
+    """References that stand in the bytes of a message and in none of its events.
+
+    ``complete`` is False where it may hold others, too: it can't be decompressed, or has a location without a name of an object.
+    """
+
+    references: tuple[Reference, ...]
+    complete: bool
+
+
+_NONE = UnreadReferences((), complete=True)
+
+
+def unread_references(message: RawMessage, events: Sequence[Event], max_bytes: int) -> UnreadReferences:
+    """The references that *message* holds beside those of *events*, which is what could be decoded of it.
+
+    Its bytes are read as every protocol writes them, compressed or not, up to *max_bytes*: what a codec can't read is often of
+    another configuration of the changefeed. Too many are found rather than too few: each protects an object.
+    """
+    if not any(isinstance(event, Undecodable) and event.reference is None for event in events):
+        return _NONE
+    raw_key, raw_value = message.key or b"", message.value or b""
+    key = _ESCAPE.sub(_unescaped, raw_key)
+    values = [_ESCAPE.sub(_unescaped, text) for text in _readings(raw_value, max_bytes)]
+    names = dict.fromkeys(name for text in (key, raw_value, *values) for name in object_names_in(text))
+    readable = raw_key.startswith(VERSION) or any(map(_PLAIN.match, values))
+    every_marker_has_its_name = key.count(_OPEN_MARKER) <= len(object_names_in(key)) and all(
+        text.count(_MARKER) <= len(object_names_in(text)) for text in values
+    )
+    known = {
+        event.reference.object_name
+        for event in events
+        if isinstance(event, RowEvent | Undecodable) and event.reference is not None
+    }
+    return UnreadReferences(
+        tuple(Reference(name, name) for name in names if name not in known),
+        complete=every_marker_has_its_name and (readable or bool(names)),
+    )
+
+
+def _readings(value: bytes, max_bytes: int) -> list[bytes]:
+    """What *value* may say: itself where it is not compressed, or can't be decompressed."""
+    if _PLAIN.match(value):
+        return [value]
+    return [*_decompressed(value, max_bytes)] or [value]
+
+
+def _decompressed(value: bytes, max_bytes: int) -> Iterator[bytes]:
+    for compression in ("lz4", "snappy"):
+        try:
+            yield decompress(value, compression, max_bytes)
+        except CompressionError:
+            continue
+
+
+def _unescaped(escape: re.Match[bytes]) -> bytes:
+    return bytes((int(escape[1], 16),)) if escape[1] else b"/"

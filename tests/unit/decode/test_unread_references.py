@@ -1,0 +1,79 @@
+"""The object of a message that can't be read is found in its bytes, or the message is told as one that may have one."""
+
+import lz4.frame
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests import canal_json, open_protocol
+from ticdc_replay.decode.unread_references import UnreadReferences, unread_references
+from ticdc_replay.domain.events import Reference, Undecodable
+from ticdc_replay.domain.messages import RawMessage
+
+NAME = "04504b9f-7ddc-41ea-bd96-c0e4d82b1770.json"
+OTHER = "14504b9f-7ddc-41ea-bd96-c0e4d82b1770.json"
+BAD = Undecodable(None, "bad", "bad")
+FOUND = UnreadReferences((Reference(NAME, NAME),), complete=True)
+NOTHING = UnreadReferences((), complete=True)
+UNKNOWN = UnreadReferences((), complete=False)
+
+
+def search(value: bytes | None, key: bytes | None = None, *known: Undecodable) -> UnreadReferences:
+    return unread_references(RawMessage("t", 0, 0, 0, key, value), [BAD, *known], 1 << 20)
+
+
+def snappy(content: bytes) -> bytes:
+    compressed: bytes = pa.compress(content, "snappy", asbytes=True)
+    return compressed
+
+
+CANAL = canal_json.row(claimCheckLocation=f"s3:/b/{NAME}")
+PLAIN = canal_json.row()
+
+
+@pytest.mark.parametrize("written", [bytes, lz4.frame.compress, snappy], ids=["plain", "lz4", "snappy"])
+def test_a_location_is_found_however_its_message_was_compressed(written: type[bytes]) -> None:
+    assert search(written(CANAL)) == FOUND
+    assert search(written(PLAIN)) == NOTHING
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        f"s3:\\/\\/b\\/{NAME}",
+        f"s3://b/{NAME.replace('0', chr(92) + 'u0030')}",
+        f"s3://b/{NAME.replace('.', chr(92) + 'u002e')}",
+    ],
+)
+def test_a_location_is_found_in_every_spelling_of_json(spelling: str) -> None:
+    assert search(b'{"_tidb":{"claimCheckLocation":"' + spelling.encode() + b'"') == FOUND
+
+
+def test_a_location_is_found_in_avro() -> None:
+    assert search(b"\x16\x06\x06\x02\x02s\x02t\x00\x00" + f"s3://b/{NAME}".encode()) == FOUND
+
+
+def test_all_locations_of_a_batch_are_found_but_those_that_were_read() -> None:
+    rows = [open_protocol.row(1, new=open_protocol.columns(1), ccl=f"s3://b/{name}") for name in (NAME, OTHER)]
+    batch = open_protocol.message(rows, 0)
+    assert [found.object_name for found in search(b"cut", batch.key).references] == [NAME, OTHER]
+    read = Undecodable(1, "bad_value", "bad", reference=Reference(f"s3://b/{OTHER}", OTHER))
+    assert search(b"cut", batch.key, read) == FOUND
+
+
+def test_a_location_that_is_cut_off_may_be_of_any_object() -> None:
+    assert search(CANAL[: CANAL.index(b".json")]) == UNKNOWN
+    batch = open_protocol.message([open_protocol.row(1, new=open_protocol.columns(1), ccl=f"s3://b/{NAME}")], 0)
+    assert batch.key is not None
+    assert search(b"", batch.key[:-10]) == UNKNOWN
+
+
+@given(st.binary(max_size=60))
+def test_bytes_that_say_nothing_may_refer_to_any_object(value: bytes) -> None:
+    assert search(b"\x16" + value) == UNKNOWN
+
+
+def test_messages_that_were_read_completely_are_not_searched() -> None:
+    read = Undecodable(0, "claim_check_unreadable", "bad", reference=Reference(f"s3://b/{NAME}", NAME))
+    assert unread_references(RawMessage("t", 0, 0, 0, None, CANAL), [read], 1 << 20) == NOTHING
