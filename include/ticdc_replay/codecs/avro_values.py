@@ -182,6 +182,7 @@ def _plain_kinds() -> dict[tuple[str, Primitive], CellKind]:
         ("INT UNSIGNED", "int"): CellKind(ColumnType("int", unsigned=True), _within(0, _MAX_UINT24, "INT UNSIGNED")),
         ("INT UNSIGNED", "long"): CellKind(ColumnType("int", unsigned=True), _within(0, _MAX_UINT32, "INT UNSIGNED")),
         ("FLOAT", "float"): CellKind(ColumnType("float", declared=True), _finite),
+        ("FLOAT", "double"): CellKind(ColumnType("float", declared=True), _finite),
         ("DOUBLE", "double"): CellKind(ColumnType("double", declared=True), _finite),
         ("DECIMAL", "string"): CellKind(ColumnType("decimal"), DECIMAL.of_bytes),
         ("YEAR", "int"): CellKind(ColumnType("year", declared=True), _within(0, 2155, "YEAR")),

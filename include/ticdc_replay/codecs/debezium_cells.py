@@ -38,7 +38,7 @@ _SHIFTED_DAYS = 36_525
 """From 1970-01-01 to 2069-12-31: the years to which TiCDC shifts the years 0 to 99."""
 _SHIFTED_SECONDS = _SHIFTED_DAYS * 86_400
 _SHIFTED = "{v} is None or 0 <= {v} < {o}"
-_NO_TIMESTAMP = "1970-01-01T00:00:00Z"
+_NO_TIMESTAMP = ("1970-01-01T00:00:00Z", *(f"1970-01-01T00:00:00.{'0' * digits}Z" for digits in range(1, 7)))
 """What TiCDC writes for a zero TIMESTAMP, and for those before 1970-01-01 00:00:01 of its own zone."""
 
 
@@ -107,8 +107,8 @@ def _doubts(type_: ColumnType, field: Field | None, unit: int) -> tuple[Doubt, .
     if base == "time" and digits_unknown:
         return (ALWAYS,)
     if base == "timestamp":
-        nothing = _NO_TIMESTAMP.encode() if avro else _NO_TIMESTAMP
-        return (Doubt("{v} == {o}", nothing),)
+        nothing = frozenset(text.encode() for text in _NO_TIMESTAMP) if avro else frozenset(_NO_TIMESTAMP)
+        return (Doubt("{v} in {o}", nothing),)
     return ()
 
 

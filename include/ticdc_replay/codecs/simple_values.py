@@ -229,6 +229,6 @@ def _timestamp_kind(type_: ColumnType, foreign_zone: str | None) -> CellKind:
 
 def _utc(local: str, zone: str) -> str:
     moments = in_utc(local, zone)
-    if len(moments) != 1:
-        raise ValueError(f"clocks in {zone} showed {local} twice or never: which moment it is can't be known")
+    if len(moments) != 1:  # shown twice or never: no moment, but the row is sound
+        return f"{local} {zone}"
     return local if moments[0] == local and local.startswith("0000-") else moments[0] + "Z"

@@ -68,8 +68,29 @@ class Changefeed(msgspec.Struct, frozen=True, kw_only=True):
         """The topic of rows with these names; None where table routing leaves open which table they are of."""
         return self.dispatch.topic_of(schema, table, self.topic)
 
+    @property
+    def names_lose_characters(self) -> bool:
+        """Whether events name tables and columns with ``_`` for characters that Avro's names can't have (avro, section 3)."""
+        return self.protocol == "avro"
+
+    @property
+    def loses_old_keys(self) -> bool:
+        """Whether an UPDATE that changes a row's key does not tell the old one: raw change events without old values."""
+        if not self.output_raw_change_event:
+            return False
+        match self.protocol:
+            case "avro":
+                return not self.avro_include_before_value
+            case "debezium" | "debezium-avro":
+                return not self.debezium_output_old_value
+            case "open-protocol" | "default":
+                return not self.output_old_value
+        return False
+
     def scatters(self, schema: str, table: str) -> bool:
         """Whether versions of one row of the table may be in several partitions: then only commitTs orders them."""
+        if self.names_lose_characters:
+            return self.dispatch.may_scatter(schema, table, raw_changes=self.output_raw_change_event)
         return self.dispatch.scatters(schema, table, raw_changes=self.output_raw_change_event)
 
     @property

@@ -1,5 +1,6 @@
 """Loading a pipeline file, with everything that can be known to be wrong before a run found."""
 
+import re
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -50,6 +51,8 @@ def load_pipeline(path: str | Path) -> LoadedPipeline:
     parsed = _parsed_changefeed(pipeline.changefeed, path)
     _check_claim_check(pipeline, parsed.changefeed, path)
     _check_schema_registry(pipeline, parsed.changefeed, path)
+    if parsed.changefeed.names_lose_characters:
+        _check_avro_names(pipeline, path)
     declared = pipeline.changefeed
     return LoadedPipeline(
         pipeline,
@@ -112,6 +115,26 @@ def _check_claim_check(pipeline: Pipeline, changefeed: Changefeed, path: Path) -
         raise ConfigError(
             f"{place}: missing; the changefeed writes large messages to {uri}: name the Airflow connection (type aws) for it"
         )
+
+
+def _check_avro_names(pipeline: Pipeline, path: Path) -> None:
+    """Refuse names that no message can have: of a table with them nothing would be found, and nothing be missed."""
+    named = [(f"tables[{at}]", pattern) for at, pattern in enumerate(pipeline.tables)]
+    named += [(f"definitions[{at}].name", definition.name) for at, definition in enumerate(pipeline.definitions)]
+    for key, name in named:
+        schema, _, table = name.partition(".")
+        wanted = f"{_avro_name(schema)}.{_avro_name(table)}"
+        if wanted != name:
+            raise ConfigError(
+                f"{path}: {key}: protocol avro writes _ for characters that its names can't have, so no message is of {name!r}: "
+                f"write {wanted}"
+            )
+
+
+def _avro_name(part: str) -> str:
+    """*part* of a pattern as TiCDC writes it in Avro (avro, section 3)."""
+    kept = re.sub(r"[^A-Za-z0-9_*?]", "_", part)
+    return f"_{kept}" if kept[:1].isdecimal() else kept
 
 
 def _check_schema_registry(pipeline: Pipeline, changefeed: Changefeed, path: Path) -> None:

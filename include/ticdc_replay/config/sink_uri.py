@@ -244,6 +244,17 @@ def _check_combinations(changefeed: Changefeed, options: Options) -> None:
         raise ConfigError(
             f"{options.place('force-replicate')}: TiCDC refuses it with delete-only-output-handle-key-columns"
         )
+    if (
+        changefeed.large_message != "none"
+        and changefeed.protocol == "canal-json"
+        and not changefeed.enable_tidb_extension
+    ):
+        raise ConfigError(
+            f"{options.place(f'{_LARGE}.large-message-handle-option')}: TiCDC refuses {changefeed.large_message!r} "
+            "with canal-json without enable-tidb-extension=true"
+        )
+    if changefeed.force_replicate and changefeed.protocol == "avro":
+        raise ConfigError(f"{options.place('force-replicate')}: TiCDC refuses it with protocol avro")
     if changefeed.row_checksum and changefeed.dispatch.selectors:
         raise ConfigError(f"{options.place('sink.column-selectors')}: TiCDC refuses them with the integrity check")
 
@@ -267,17 +278,9 @@ def _warnings(options: Options, changefeed: Changefeed, where: str, toml_where: 
     found += [
         f"{toml_where}: {key} is unknown to TiCDC and ignored" for key in known_options.unknown_keys(options.toml)
     ]
-    no_old_values = (
-        not changefeed.output_old_value
-        if changefeed.protocol == "open-protocol"
-        else (
-            changefeed.protocol == "avro"
-            or (changefeed.protocol == "debezium" and not changefeed.debezium_output_old_value)
-        )
-    )
-    if changefeed.output_raw_change_event and no_old_values:
+    if changefeed.loses_old_keys:
         found.append(
             f"{toml_where}: output-raw-change-event without old values: an UPDATE that changes a row's key does not tell the old "
-            "key, so the old row stays in mirrors"
+            "key, so the old row stays in mirrors; no window can be proven"
         )
     return found

@@ -103,9 +103,15 @@ class Dispatch(msgspec.Struct, frozen=True):
         """
         sources = self._sources(schema, table)
         rules = [self.rule_of(source) for source in sources] or [_DEFAULT, *self.rules]
-        return any(
-            rule.partition in ("ts", "columns") or (rule.partition == "index-value" and bool(rule.index or raw_changes))
-            for rule in rules
+        return any(_scatters(rule, raw_changes) for rule in rules)
+
+    def may_scatter(self, schema: str, table: str, *, raw_changes: bool) -> bool:
+        """As ``scatters``, for names in which ``_`` may stand for any character, as Avro's do. Errs towards yes."""
+        lossy = "_" in schema + table
+        return self.scatters(schema, table, raw_changes=raw_changes) or any(
+            _scatters(rule, raw_changes)
+            for rule in self.rules
+            if rule.matcher.may_match(schema, table) or (lossy and _UNUSUAL.search(" ".join(rule.matcher.patterns)))
         )
 
     def fixed_topics(self) -> tuple[str, ...]:
@@ -189,3 +195,11 @@ def _wants(pattern: str, schema: str | None, table: str | None) -> bool:
         name is None or _wanted_name(part).match(name) is not None
         for part, name in ((of_schema, schema), (of_table, table))
     )
+
+
+_UNUSUAL = re.compile(r"[-`\"/\\]")
+"""In patterns of names that have other characters than topics keep, or of no certain names."""
+
+
+def _scatters(rule: Rule, raw_changes: bool) -> bool:
+    return rule.partition in ("ts", "columns") or (rule.partition == "index-value" and bool(rule.index or raw_changes))

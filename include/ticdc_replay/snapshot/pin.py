@@ -322,6 +322,11 @@ def _doubts(
             "counts as sent"
         )
     doubts += filter(None, (compaction_doubt(name, policies) for name, policies in look.cleanup.items()))
+    if request.changefeed.loses_old_keys:
+        doubts.append(
+            "output-raw-change-event without old values: an UPDATE that changes a row's key does not tell the old one, so "
+            "the old row stays in mirrors"
+        )
     if request.by_offset:
         which = "deletes" if carried_by(request.changefeed).commit_ts == "rows but deletes" else "rows"
         return [

@@ -92,6 +92,10 @@ def possible_windows(changefeed: Changefeed) -> tuple[Windows, tuple[str, ...]]:
             why.append("a dispatcher rule scatters versions of one row over partitions: its tables can't be replayed")
         return "by offset", tuple(why)
     doubts = []
+    if changefeed.loses_old_keys:
+        doubts.append(
+            "output-raw-change-event without old values: an UPDATE that changes a row's key does not tell the old one"
+        )
     if not carried.watermarks:
         doubts.append("no resolved-ts is sent: nothing shows that all rows of a window are there")
     if changefeed.required_acks != -1:

@@ -238,3 +238,17 @@ def test_timestamps_with_z_are_utc_beside_those_in_the_changefeeds_zone():
 def test_a_zero_may_have_any_exponent(text):
     converted = typed_array([text], declared("decimal", length=9, scale=3), ZONE)
     assert (converted.array.to_pylist(), converted.exact, converted.bad) == ([Decimal("0.000")], {}, {})
+
+
+def test_a_local_time_of_another_zone_is_kept_as_text_that_names_it():
+    values = [
+        "2024-10-27 02:30:00 Europe/Berlin",
+        "2024-01-01 08:00:00",
+        "2024-01-01 00:00:00Z",
+        "nonsense Europe/Berlin",
+    ]
+    converted = typed_array(values, ColumnType("timestamp"), ZONE)
+    moment = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
+    assert converted.array.to_pylist() == [None, moment, moment, None]
+    assert converted.exact == {0: b"2024-10-27 02:30:00 Europe/Berlin"}
+    assert list(converted.bad) == [3]

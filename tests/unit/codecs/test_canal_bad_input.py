@@ -102,7 +102,7 @@ class TestEvents:
             (row("insert"), "unknown_event_type", "'insert'"),
             (row(es=-1), "bad_value", "es"),
             (row(es=(TS >> 18) + 1), "bad_value", f"commitTs {TS} is not of the time"),
-            (row(ts=1 << 63), "bad_value", "commitTs"),
+            (row(ts=1 << 63, es=TS >> 18), "bad_value", "commitTs"),
             (row(ts=None), "bad_value", "no _tidb.commitTs"),
             (row().replace(str(TS).encode(), f'"{TS}"'.encode()), "bad_value", "commitTs must be a number"),
             (row().replace(str(TS).encode(), b"1.5"), "bad_value", "commitTs must be a number"),

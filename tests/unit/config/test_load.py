@@ -309,3 +309,17 @@ def test_the_flag_of_the_schema_registry_is_a_key(write):
     document["connections"] = {**document["connections"], "schema_registry": "registry"}
     loaded = load_pipeline(write(document))
     assert (loaded.changefeed.schema_registry, loaded.registry) == ("confluent", "http://registry:8081")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "written"),
+    [("shop.order-items", "shop.order_items"), ("shop.2024_*", "shop._2024_*"), ("shop.表?", "shop._?")],
+)
+def test_names_that_avro_can_not_have_are_refused_with_those_it_has(error_of, write, pattern, written):
+    avro = changed(("changefeed", "sink_uri"), "kafka://broker:9092/topic?protocol=avro")
+    avro["connections"]["schema_registry"] = "registry"
+    avro["tables"] = ["shop.orders", pattern]
+    assert "tables[1]: protocol avro writes _ for characters" in error_of(avro)
+    assert f"write {written}" in error_of(avro)
+    avro["tables"] = [written]
+    assert load_pipeline(write(avro)).pipeline.tables == (written,)

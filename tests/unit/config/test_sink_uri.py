@@ -262,3 +262,34 @@ def test_column_selectors_exclude_the_integrity_check():
     """
     with pytest.raises(ConfigError, match="TiCDC refuses them with the integrity check"):
         parse(toml=toml)
+
+
+@pytest.mark.parametrize(
+    ("options", "toml", "lost"),
+    [
+        ("avro", "", True),
+        ("avro&enable-tidb-extension=true&avro-include-before-value=true", "", False),
+        ("debezium", "[sink.debezium]\noutput-old-value = false\n", True),
+        ("debezium-avro", "[sink.debezium]\noutput-old-value = false\n", True),
+        ("debezium-avro", "", False),
+        ("canal-json", "", False),
+    ],
+)
+def test_raw_changes_lose_the_old_key_where_there_is_no_old_image(options, toml, lost):
+    raw = toml + "[sink.kafka-config]\noutput-raw-change-event = true"
+    uri = URI.replace("open-protocol", options)
+    assert parse(uri, raw).changefeed.loses_old_keys is lost
+    assert parse(uri, toml).changefeed.loses_old_keys is False
+
+
+@pytest.mark.parametrize(
+    ("uri", "toml", "message"),
+    [
+        (URI.replace("open-protocol", "canal-json"), large_message(large_message_handle_option='"handle-key-only"'),
+         "with canal-json without enable-tidb-extension"),
+        (URI.replace("open-protocol", "avro"), "force-replicate = true", "TiCDC refuses it with protocol avro"),
+    ],
+)  # fmt: skip
+def test_combinations_that_ticdc_refuses_are_refused(uri, toml, message):
+    with pytest.raises(ConfigError, match=message):
+        parse(uri, toml)

@@ -71,3 +71,10 @@ def test_whether_versions_of_a_row_scatter(members, raw_changes, scatters):
     dispatch = Dispatch((rule(["shop.*"], **members),))
     assert dispatch.scatters("shop", "orders", raw_changes=raw_changes) is scatters
     assert dispatch.scatters("hr", "people", raw_changes=raw_changes) is False
+
+
+def test_names_that_lost_characters_may_be_of_any_table_that_a_rule_means():
+    scattering = Dispatch((rule(["shop.`order-items`"], partition="ts"), rule(["shop.*"])))
+    assert not scattering.scatters("shop", "order_items", raw_changes=False)
+    assert scattering.may_scatter("shop", "order_items", raw_changes=False)
+    assert not scattering.may_scatter("shop", "orders", raw_changes=False)
