@@ -29,14 +29,14 @@ lint: setup ## format, lint and types, as CI asks
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
-	@$(BIN)/python -m ticdc_replay.config.json_schema include/pipelines/pipeline.schema.json --check
+	@$(BIN)/python -m ticdc_replay.config.json_schema include/pipelines/pipeline.schema.json include/stores/store.schema.json --check
 
 format: setup ## make `lint` content where a machine can
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-schema: setup ## the JSON Schema of pipeline files, from the types that read them
-	@$(BIN)/python -m ticdc_replay.config.json_schema include/pipelines/pipeline.schema.json
+schema: setup ## the JSON Schemas of pipeline and store files, from the types that read them
+	@$(BIN)/python -m ticdc_replay.config.json_schema include/pipelines/pipeline.schema.json include/stores/store.schema.json
 
 bench: setup ## measure; results go to benchmarks/RESULTS.md
 	@$(BIN)/python -m benchmarks $(ARGS)

@@ -12,13 +12,17 @@ from typer.main import get_command
 from ticdc_replay.changelog.writer import CELL_MISMATCH
 from ticdc_replay.cli.main import app
 from ticdc_replay.config.load import load_pipeline
+from ticdc_replay.config.load_store import load_store
 from ticdc_replay.config.pipeline import Pipeline
+from ticdc_replay.config.store import Store
 from ticdc_replay.domain import errors
+from ticdc_replay.reconcile.rules import ObjectClass, ReferenceClass
 from ticdc_replay.targets.config import ParquetTarget, PostgresTarget
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted([*CHECKOUT.glob("*.md"), *(CHECKOUT / "docs").glob("*.md")])
 USER_GUIDE = (CHECKOUT / "docs/user-guide.md").read_text(encoding="utf-8")
+RECONCILIATION = (CHECKOUT / "docs/reconciliation.md").read_text(encoding="utf-8")
 OPERATIONS = (CHECKOUT / "docs/operations.md").read_text(encoding="utf-8")
 README = (CHECKOUT / "README.md").read_text(encoding="utf-8")
 
@@ -28,14 +32,30 @@ def yaml_blocks(text: str) -> list[str]:
 
 
 def sections_of(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
-    """The nested sections of a pipeline, by key."""
+    """The nested sections of a file, by key."""
     found = {}
     for name, field in model.model_fields.items():
         candidates = [field.annotation, *getattr(field.annotation, "__args__", ())]
         for kind in candidates:
             if inspect.isclass(kind) and issubclass(kind, BaseModel):
                 found[name] = kind
-    return {**found, "targets: postgres": PostgresTarget, "targets: parquet": ParquetTarget}
+    return found
+
+
+PIPELINE = {
+    "Top level": Pipeline,
+    **sections_of(Pipeline),
+    "targets: postgres": PostgresTarget,
+    "targets: parquet": ParquetTarget,
+}
+STORE = {
+    "Top level": Store,
+    **{name: kind for name, kind in sections_of(Store).items() if kind not in PIPELINE.values()},
+}
+DOCUMENTED = [
+    *[pytest.param(kind, USER_GUIDE, id=f"pipeline {name}") for name, kind in PIPELINE.items()],
+    *[pytest.param(kind, RECONCILIATION, id=f"store {name}") for name, kind in STORE.items()],
+]
 
 
 def keys_of(model: type[BaseModel]) -> set[str]:
@@ -58,22 +78,35 @@ def test_the_complete_example_shows_every_section():
     assert set(yaml.safe_load(yaml_blocks(USER_GUIDE)[0])) == keys_of(Pipeline)
 
 
-@pytest.mark.parametrize(("section", "model"), [("Top level", Pipeline), *sections_of(Pipeline).items()])
-def test_every_key_of_a_pipeline_is_in_the_user_guide(section, model):
-    missing = {key for key in keys_of(model) if f"`{key}`" not in USER_GUIDE}
-    assert missing == set(), section
+def test_the_store_in_the_documents_loads_with_the_pipeline_in_the_documents(tmp_path):
+    text = yaml_blocks(RECONCILIATION)[0]
+    (tmp_path / "shop_claims.yaml").write_text(text, encoding="utf-8")
+    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "pipelines" / "shop.yaml").write_text(yaml_blocks(USER_GUIDE)[0], encoding="utf-8")
+    assert load_store(tmp_path / "shop_claims.yaml", tmp_path / "pipelines").owners_complete
+    assert set(yaml.safe_load(text)) == keys_of(Store)
 
 
-@pytest.mark.parametrize("model", sections_of(Pipeline).values())
-def test_defaults_in_the_user_guide_are_those_of_the_code(model):
+@pytest.mark.parametrize(("model", "document"), DOCUMENTED)
+def test_every_key_of_a_file_is_documented(model, document):
+    assert {key for key in keys_of(model) if f"`{key}`" not in document} == set()
+
+
+@pytest.mark.parametrize(("model", "document"), DOCUMENTED)
+def test_documented_defaults_are_those_of_the_code(model, document):
     for name, field in model.model_fields.items():
         default = field.default
         if isinstance(default, bool):
             default = str(default).lower()
         if not isinstance(default, str | int) or default == "" or default in (128 * 2**20, 64 * 2**20, 256 * 2**20):
             continue
-        rows = re.findall(rf"^\| `{field.alias or name}` \| `([^`]*)` \|", USER_GUIDE, flags=re.MULTILINE)
+        rows = re.findall(rf"^\| `{field.alias or name}` \| `([^`]*)` \|", document, flags=re.MULTILINE)
         assert str(default) in rows, f"{name}: {default}, documented as {rows}"
+
+
+@pytest.mark.parametrize("kind", [*ObjectClass, *ReferenceClass])
+def test_every_class_of_a_reconciliation_is_explained(kind):
+    assert f"\n| `{kind}` | " in RECONCILIATION
 
 
 def test_every_error_is_explained():

@@ -14,8 +14,7 @@ from airflow.dag_processing.bundles.manager import DagBundlesManager
 
 from ticdc_replay.airflow.pools import ensure_pools
 from ticdc_replay.airflow.settings import pipelines_folder
-
-_SUFFIXES = (".yaml", ".yml")
+from ticdc_replay.config.load_store import PIPELINE_SUFFIXES
 
 _DAG_FILE = Template('''"""Airflow's DAG of a pipeline. Written by PipelineBundle: edit the pipeline's file, not this one."""
 
@@ -58,7 +57,7 @@ class PipelineBundle(BaseDagBundle):
 
     def pipeline_files(self) -> list[Path]:
         """The pipeline files, sorted by name."""
-        return sorted(file for file in self._pipelines.iterdir() if file.suffix in _SUFFIXES and file.is_file())
+        return sorted(file for file in self._pipelines.iterdir() if file.suffix in PIPELINE_SUFFIXES and file.is_file())
 
     def _write_dag_files(self) -> set[str]:
         """Write what is missing or differs, each file in one step: tasks on one machine may do this at the same time."""

@@ -1,4 +1,4 @@
-"""The JSON Schema of pipeline files, for editors: ``python -m ticdc_replay.config.json_schema FILE [--check]``."""
+"""The JSON Schemas of pipeline and store files, for editors: ``python -m ticdc_replay.config.json_schema FILE… [--check]``."""
 
 import argparse
 import json
@@ -6,36 +6,48 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from ticdc_replay.config.pipeline import Pipeline
+from ticdc_replay.config.store import Store
+
+_MODELS: dict[str, tuple[str, type[BaseModel]]] = {
+    "pipeline.schema.json": ("Pipeline of ticdc-replay", Pipeline),
+    "store.schema.json": ("Claim-check store of ticdc-replay", Store),
+}
 
 
-def pipeline_schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) that the types of ``config.pipeline`` give."""
+def json_schema(file_name: str) -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) that the types of ``config`` give for ``pipeline.schema.json`` or ``store.schema.json``."""
+    title, model = _MODELS[file_name]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "Pipeline of ticdc-replay",
-        **Pipeline.model_json_schema(by_alias=True),
+        "title": title,
+        **model.model_json_schema(by_alias=True),
     }
 
 
-def rendered() -> str:
+def rendered(file_name: str) -> str:
     """The schema as it is committed."""
-    return json.dumps(pipeline_schema(), indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(json_schema(file_name), indent=2, ensure_ascii=False) + "\n"
 
 
 def main() -> int:
-    """Write the schema, or with ``--check`` tell by the exit code whether the file is current."""
+    """Write the schemas, or with ``--check`` tell by the exit code whether the files are current."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("file", type=Path)
+    parser.add_argument("files", type=Path, nargs="+", help=f"the last part of the path must be {' or '.join(_MODELS)}")
     parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
-    if not arguments.check:
-        arguments.file.write_text(rendered(), encoding="utf-8")
-        return 0
-    if arguments.file.is_file() and arguments.file.read_text(encoding="utf-8") == rendered():
-        return 0
-    sys.stderr.write(f"{arguments.file} is not current; write it anew: python -m {__spec__.name} {arguments.file}\n")
-    return 1
+    if unknown := [file for file in arguments.files if file.name not in _MODELS]:
+        parser.error(f"{unknown[0]} is not called {' or '.join(_MODELS)}")
+    stale = 0
+    for file in arguments.files:
+        if not arguments.check:
+            file.write_text(rendered(file.name), encoding="utf-8")
+        elif not file.is_file() or file.read_text(encoding="utf-8") != rendered(file.name):
+            sys.stderr.write(f"{file} is not current; write it anew: python -m {__spec__.name} {file}\n")
+            stale = 1
+    return stale
 
 
 if __name__ == "__main__":

@@ -200,7 +200,7 @@ class Pipeline(Section):
     def _consistent(self) -> Self:
         _unique("targets", [target.name for target in self.targets])
         _unique("definitions", [definition.name for definition in self.definitions])
-        _store("artifacts", self.artifacts, "connections.artifacts", self.connections.artifacts)
+        check_place("artifacts", self.artifacts, "connections.artifacts", self.connections.artifacts)
         if (self.policies.handle_key_only == "reread") != (self.connections.source is not None):
             raise ValueError(
                 "connections.source: name the Airflow connection (type mysql) of the changefeed's upstream where "
@@ -208,7 +208,7 @@ class Pipeline(Section):
             )
         for at, target in enumerate(self.targets):
             if isinstance(target, ParquetTarget):
-                _store(f"targets[{at}].uri", target.uri, f"targets[{at}].connection", target.connection)
+                check_place(f"targets[{at}].uri", target.uri, f"targets[{at}].connection", target.connection)
         return self
 
 
@@ -218,7 +218,7 @@ def _unique(section: str, names: list[str]) -> None:
             raise ValueError(f"{section}: the name {name!r} stands more than once; names must differ")
 
 
-def _store(key: str, uri: str, connection_key: str, connection: str | None) -> None:
+def check_place(key: str, uri: str, connection_key: str, connection: str | None) -> None:
     """A local folder takes no connection; an object store's is named, so that nobody's own credentials are used."""
     if uri.startswith("file:") and connection is not None:
         raise ValueError(f"{connection_key}: remove it; {key} is a local folder, which takes no connection")

@@ -1,0 +1,73 @@
+"""What pydantic found wrong in a file, as people read it: file, key, and what is allowed."""
+
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from ticdc_replay.domain.errors import ConfigError
+
+
+def explained(error: ValidationError, document: dict[str, Any], path: Path, model: type[BaseModel]) -> ConfigError:
+    """*error*, met in the *document* of the file *path* when it was read as a *model*: one line per finding."""
+    findings = []
+    for detail in error.errors(include_url=False, include_input=False):
+        key, kind, context = _key_path(detail["loc"], document), detail["type"], detail.get("ctx", {})
+        match kind:
+            case "extra_forbidden":
+                message = _unknown_key(detail["loc"], model)
+            case "missing":
+                message = "missing"
+            case "string_pattern_mismatch":
+                message = f"not allowed; it must match {context['pattern']}"
+            case "literal_error":
+                message = f"not allowed; allowed: {context['expected']}"
+            case "union_tag_invalid":
+                key, message = f"{key}.type", f"not allowed; allowed: {context['expected_tags']}"
+            case "union_tag_not_found":
+                key, message = f"{key}.type", "missing"
+            case _:
+                message = detail["msg"].removeprefix("Value error, ")
+        findings.append(f"{path}: {key}: {message}" if key else f"{path}: {message}")
+    return ConfigError("\n".join(findings))
+
+
+def _unknown_key(location: tuple[int | str, ...], model: type[BaseModel]) -> str:
+    known = _known_keys(location[:-1], model)
+    alike = get_close_matches(str(location[-1]), known, n=1)
+    meant = f", did you mean {alike[0]}?" if alike else ";"
+    return f"unknown key{meant} allowed: {', '.join(known)}"
+
+
+def _known_keys(location: tuple[int | str, ...], model: type[BaseModel]) -> list[str]:
+    """The keys of the section at *location*, a place as pydantic tells it, in the order of the documentation."""
+    schema = model.model_json_schema()
+    section = schema
+    for part in location:
+        if isinstance(part, int):
+            section = section["items"]
+        elif "discriminator" in section:
+            section = {"$ref": section["discriminator"]["mapping"][part]}
+        else:
+            section = section["properties"][part]
+        if "$ref" in section:
+            section = schema["$defs"][section["$ref"].rpartition("/")[2]]
+    return list(section["properties"])
+
+
+def _key_path(location: tuple[int | str, ...], document: Any) -> str:
+    """*location* as a person writes it. pydantic puts a target's ``type`` between index and key: that is left out."""
+    text = ""
+    for part in location:
+        if isinstance(part, int):
+            text += f"[{part}]"
+            document = document[part] if isinstance(document, list) and part < len(document) else None
+        elif (
+            text.endswith("]") and isinstance(document, dict) and part == document.get("type") and part not in document
+        ):
+            continue
+        else:
+            text += f".{part}" if text else str(part)
+            document = document.get(part) if isinstance(document, dict) else None
+    return text

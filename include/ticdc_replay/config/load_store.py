@@ -1,0 +1,91 @@
+"""Loading a store file, with the files of the pipelines that write to it."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from pydantic import ValidationError
+
+from ticdc_replay.config.findings import explained
+from ticdc_replay.config.load import LoadedPipeline, load_pipeline
+from ticdc_replay.config.secrets import refuse_secrets
+from ticdc_replay.config.store import Store
+from ticdc_replay.config.yaml_file import read_yaml
+from ticdc_replay.domain.errors import ConfigError
+
+PIPELINE_SUFFIXES = (".yaml", ".yml")
+
+
+class LoadedStore(NamedTuple):
+    """A store file, read and checked against the files of pipelines."""
+
+    store: Store
+    path: Path
+    pipelines: tuple[LoadedPipeline, ...]
+    """Those that the store lists, in its order. Every one's changefeed writes to the store."""
+    unlisted: tuple[str, ...]
+    """Files of pipelines that write to the store too and are not listed, and files of which nobody can say, because they can't
+    be loaded: each with the reason, for people. Objects of theirs look like left-overs."""
+
+    @property
+    def owners_complete(self) -> bool:
+        """Whether all changefeeds that write to the store are known. Nothing may be deleted where they are not."""
+        return self.store.owners_complete and not self.unlisted
+
+
+def load_store(path: str | Path, pipelines_folder: str | Path) -> LoadedStore:
+    """The store in the YAML file *path*. Reads that file, and every pipeline file in *pipelines_folder*.
+
+    Raises SecretInConfigError for a secret, and ConfigError for anything else that is wrong in it or in the file of a pipeline
+    that it lists: one that is not there, whose changefeed uses no claim-check store or another one; and where the store says that
+    its owners are complete although a pipeline that is not listed writes to it, or can't be loaded.
+    """
+    path, folder = Path(path), Path(pipelines_folder)
+    document = read_yaml(path)
+    refuse_secrets(document, str(path))
+    try:
+        store = Store.model_validate(document)
+    except ValidationError as error:
+        raise explained(error, document, path, Store) from None
+    listed, unlisted = _pipelines(store, path, folder)
+    if store.owners_complete and unlisted:
+        raise ConfigError(
+            f"{path}: owners_complete: is true, but: {'; '.join(unlisted)}. List what writes to {store.uri} in pipelines, "
+            f"mend what can't be loaded, or set owners_complete: false"
+        )
+    return LoadedStore(store, path, listed, unlisted)
+
+
+def _pipelines(store: Store, path: Path, folder: Path) -> tuple[tuple[LoadedPipeline, ...], tuple[str, ...]]:
+    """The pipelines that *store* lists, and what is to be said of other files in *folder*."""
+    if not folder.is_dir():
+        raise ConfigError(f"{path}: pipelines: {folder}, where their files are looked for, is not a folder")
+    listed: dict[str, LoadedPipeline] = {}
+    unlisted, broken = [], []
+    for file in sorted(found for found in folder.iterdir() if found.suffix in PIPELINE_SUFFIXES and found.is_file()):
+        try:
+            loaded = load_pipeline(file)
+        except ConfigError as error:
+            broken.append(f"{file} can't be loaded: {error}")
+            continue
+        name = loaded.pipeline.name
+        if name in listed:
+            raise ConfigError(f"{file}: name: {listed[name].path} has the name {name} too; names must differ")
+        if name in store.pipelines:
+            listed[name] = _belonging(loaded, store, path)
+        elif loaded.changefeed.claim_check_uri == store.uri:
+            unlisted.append(f"{file} writes to {store.uri} and is not listed")
+    missing = [name for name in store.pipelines if name not in listed]
+    if missing:
+        known = f"; {'; '.join(broken)}" if broken else ""
+        raise ConfigError(f"{path}: pipelines: no file in {folder} is of the pipeline {missing[0]}{known}")
+    return tuple(listed[name] for name in store.pipelines), tuple(unlisted + broken)
+
+
+def _belonging(loaded: LoadedPipeline, store: Store, path: Path) -> LoadedPipeline:
+    uri = loaded.changefeed.claim_check_uri
+    if uri == store.uri:
+        return loaded
+    instead = "uses no claim-check store" if uri is None else f"writes to {uri}"
+    raise ConfigError(
+        f"{path}: pipelines: the changefeed of {loaded.pipeline.name} ({loaded.path}) {instead}, not to {store.uri}"
+    )

@@ -1,0 +1,129 @@
+"""A store: one place of claim-check objects, and how it is reconciled. What a user writes in one YAML file."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from ticdc_replay.config.pipeline import Name, RetriesSection, Section, SparkSection, check_place
+from ticdc_replay.config.types import ConnectionId, Cron, FolderUri, Moment, Zone
+
+
+class StoreConnections(Section):
+    """Airflow connection ids. Kafka and schema registries are reached by the connections of the pipelines."""
+
+    store: ConnectionId | None = Field(
+        None, description="The store at `uri` (type aws), with the right to list and read; none for file:"
+    )
+    deletion: ConnectionId | None = Field(
+        None,
+        description="The same store with the right to delete (type aws): used by nothing but the execution of a plan",
+    )
+    inventory: ConnectionId | None = Field(
+        None, description="Where S3 puts its inventory reports (type aws); `store` if absent"
+    )
+    artifacts: ConnectionId | None = Field(None, description="Object store of `artifacts` (type aws); none for file:")
+    state: ConnectionId | None = Field(
+        None, description="Database of the state store; SQLite below `artifacts` if absent"
+    )
+    spark: ConnectionId = Field("spark_default", description="Where Spark jobs are submitted")
+
+
+class StoreSchedule(Section):
+    """When the store is reconciled."""
+
+    cron: Cron = Field("0 3 * * *", description="Five fields, or a preset such as @daily")
+    timezone: Zone = Field("UTC", description="IANA zone in which the cron expression is read")
+    start: Moment = Field(description="No run before this ISO 8601 moment with zone, such as 2026-03-01T00:00:00Z")
+    paused: bool = Field(True, description="Whether the DAG is paused when Airflow sees it for the first time")
+
+
+class InventorySection(Section):
+    """Where the list of objects comes from."""
+
+    source: Literal["listing", "s3_inventory"] = Field(
+        "listing", description="listing: the store is listed; s3_inventory: S3's own reports are read"
+    )
+    manifest: FolderUri | None = Field(
+        None, description="With s3_inventory: the folder with the reports' dated folders, s3://bucket/prefix/source/id"
+    )
+    max_age_hours: int = Field(48, ge=1, description="With s3_inventory: an older report is refused")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.source == "s3_inventory") != (self.manifest is not None):
+            raise ValueError("manifest: give it where source is s3_inventory, and only there")
+        return self
+
+
+class RulesSection(Section):
+    """What an object is judged by."""
+
+    young_hours: int = Field(24, ge=1, description="Younger objects are not judged: their message may be still to come")
+    clock_skew_seconds: int = Field(
+        300, ge=0, description="Clocks of the store, TiCDC, the brokers and the workers differ by at most this"
+    )
+
+
+class DeletionSection(Section):
+    """Who may have objects deleted that no message needs."""
+
+    policy: Literal["never", "approval", "automatic"] = Field(
+        "never",
+        description="never: nothing is planned; approval: a person releases each plan; automatic: a plan is executed when "
+        "its grace period is over",
+    )
+    grace_hours: int = Field(
+        168,
+        ge=1,
+        description="Objects are planned when they are older, and a plan is executed this long after it was made",
+    )
+    max_objects_per_run: int = Field(1_000_000, ge=1, description="A plan names at most this many objects")
+
+
+class Store(Section):
+    """One claim-check store: the folder that one or several changefeeds write large messages to."""
+
+    name: Name = Field(description="Names the DAG (ticdc_replay_store_<name>) and the folder of the artefacts")
+    description: str = Field("", description="For people; shown in Airflow")
+    uri: FolderUri = Field(description="The claim-check-storage-uri of its changefeeds: s3://… or file:///…")
+    pipelines: tuple[Name, ...] = Field(
+        min_length=1, description="Names of the pipelines whose changefeeds write to it, from the folder of pipelines"
+    )
+    owners_complete: bool = Field(
+        False,
+        description="true: a person's word that no changefeed but theirs writes to it. Nothing may be deleted without it",
+    )
+    connections: StoreConnections = StoreConnections()
+    artifacts: FolderUri = Field(
+        description="URI of the folder for reports and plans; files lie below <artifacts>/<name>"
+    )
+    schedule: StoreSchedule
+    inventory: InventorySection = InventorySection()
+    rules: RulesSection = RulesSection()
+    deletion: DeletionSection = DeletionSection()
+    retries: RetriesSection = RetriesSection()
+    spark: SparkSection = SparkSection()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        ids, inventory = self.connections, self.inventory.manifest
+        for name in self.pipelines:
+            if self.pipelines.count(name) > 1:
+                raise ValueError(f"pipelines: the name {name!r} stands more than once; names must differ")
+        check_place("uri", self.uri, "connections.store", ids.store)
+        check_place("artifacts", self.artifacts, "connections.artifacts", ids.artifacts)
+        if inventory is not None:
+            check_place("inventory.manifest", inventory, "connections.inventory", ids.inventory or ids.store)
+        elif ids.inventory is not None:
+            raise ValueError("connections.inventory: remove it; inventory.source is listing")
+        if self.deletion.policy == "never":
+            if ids.deletion is not None:
+                raise ValueError("connections.deletion: remove it; deletion.policy is never")
+            return self
+        check_place("uri", self.uri, "connections.deletion", ids.deletion)
+        if not self.owners_complete:
+            raise ValueError(
+                f"owners_complete: must be true where deletion.policy is {self.deletion.policy}: objects of a changefeed that is "
+                f"not listed look like left-overs"
+            )
+        return self
