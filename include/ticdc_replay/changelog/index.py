@@ -27,6 +27,8 @@ class DataFile(msgspec.Struct, frozen=True):
     min_commit_ts: int
     max_commit_ts: int
     topic: str = ""
+    run: str = ""
+    """The run in whose folder it lies, where that is another than the index's own. Never set in an index that is kept."""
 
 
 class TableVersion(msgspec.Struct, frozen=True):
@@ -155,6 +157,8 @@ class ChangelogIndex(msgspec.Struct, frozen=True, kw_only=True):
     """Versions of tables that were found in the range, or sought behind it (Simple)."""
     writer_schemas: dict[str, str] = {}
     """SHA-256 (hex) of every schema of the registry that was used, by id."""
+    redrives: str | None = None
+    """The run whose quarantine was decoded again, where this is what came out: a part of the window, to be added to that run."""
     report: DecodeReport
 
     def files(self) -> frozenset[str]:

@@ -11,6 +11,7 @@ from ticdc_replay.cli.changefeed import changefeed
 from ticdc_replay.cli.decode import decode
 from ticdc_replay.cli.inspect import inspect
 from ticdc_replay.cli.mirror import mirror
+from ticdc_replay.cli.quarantine import quarantine
 from ticdc_replay.cli.replay import run, snapshot
 from ticdc_replay.domain.errors import TicdcReplayError
 
@@ -42,3 +43,4 @@ app.command()(inspect)
 app.command()(snapshot)
 app.command()(run)
 app.add_typer(mirror, name="mirror")
+app.add_typer(quarantine, name="quarantine")

@@ -1,5 +1,6 @@
 """Messages and events as a person reads them in a terminal."""
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -23,6 +24,9 @@ from ticdc_replay.domain.events import (
 from ticdc_replay.domain.messages import RawMessage
 
 _WIDEST_CELL = 48
+_LINE_BYTES = 16
+_SHOWN_BYTES = 512
+_BYTE = re.compile(r"\bbyte (\d+)")
 _STYLES = {"insert": "green", "upsert": "green", "update": "yellow", "delete": "red"}
 
 
@@ -40,6 +44,34 @@ def message(raw: RawMessage, events: Sequence[Event]) -> RenderableType:
     for event in events:
         table.add_row("" if event.ordinal is None else str(event.ordinal), *_event(event))
     return Group(head, Padding(table, (0, 0, 1, 2)))
+
+
+def hex_dump(content: bytes | None, at: int | None = None) -> str:
+    """*content* as hex and text, sixteen bytes a line; of a long one the beginning, and what is around byte *at*."""
+    if content is None:
+        return "  null"
+    wanted = set(range(0, min(len(content), _SHOWN_BYTES), _LINE_BYTES))
+    if at is not None and at < len(content):
+        line = at - at % _LINE_BYTES
+        wanted |= {start for start in range(line - _LINE_BYTES, line + 2 * _LINE_BYTES, _LINE_BYTES) if start >= 0}
+    lines, behind = [], 0
+    for start in sorted(start for start in wanted if start < len(content)):
+        if start > behind:
+            lines.append("  …")
+        part = content[start : start + _LINE_BYTES]
+        text = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in part)
+        mark = "> " if at is not None and start <= at < start + _LINE_BYTES else "  "
+        lines.append(f"{mark}{start:08x}  {part.hex(' '):<{3 * _LINE_BYTES}} {text}")
+        behind = start + _LINE_BYTES
+    if behind < len(content):
+        lines.append(f"  … {len(content) - behind:,} bytes more")
+    return "\n".join(lines) if lines else "  empty"
+
+
+def byte_named_in(detail: str) -> int | None:
+    """The byte that the *detail* of an undecodable event names, None where it names none."""
+    found = _BYTE.search(detail)
+    return int(found[1]) if found else None
 
 
 def _event(event: Event) -> tuple[Text, Text]:

@@ -19,7 +19,7 @@ from ticdc_replay.domain.errors import ArtifactCorruptError, ArtifactExistsError
 from ticdc_replay.jobspec import DecodeJob
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.snapshot import manifest as manifests
-from ticdc_replay.snapshot.manifest import Manifest, PinnedFile
+from ticdc_replay.snapshot.manifest import Manifest, PinnedFile, Redriven
 from ticdc_replay.storage import open_store
 from ticdc_replay.storage.base import ObjectStore
 
@@ -64,6 +64,16 @@ class ChangelogStore:
                 f"{manifest.schemas.uri} does not have the hash in its name; pin the window anew (repin)"
             )
         return SchemaHistory.decode(content)
+
+    def messages(self, redriven: Redriven) -> str:
+        """The path, in the filesystem of ``arrow_root``, of the messages that are decoded instead of a range of Kafka.
+
+        Raises ArtifactCorruptError and ArtifactNotFoundError where they are not what was pinned.
+        """
+        filesystem, base = self._store.arrow_filesystem()
+        path = f"{base}/{_name_of(redriven.messages)}"
+        self._verify(filesystem, path, redriven.messages)
+        return path
 
     def index(self) -> ChangelogIndex | None:
         """The index of the changelog, None where there is none yet. Files that it names may be ``lost`` since."""

@@ -3,7 +3,7 @@
 Every consumed message and event ends in exactly one of the counts of the result; see ``changelog.index.EventCounts``.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
 from uuid import uuid4
 
@@ -105,6 +105,7 @@ class SplitDecoder:
         self._writer_schemas = UsedSchemas(open_registry(connections.get(job.schema_registry_connection)))
         lookup = SchemaLookup(history, writer_schemas=self._writer_schemas)
         self._codec = codec_for(job.changefeed, job.limits.decompressed_max_bytes, lookup)
+        self._decode: Callable[[RawMessage], Sequence[Event]] = self._codec.decode
         self._messages = MessageCounts()
         self._events = EventCounts()
         self._ddl: list[Ddl] = []
@@ -149,7 +150,7 @@ class SplitDecoder:
             counts.consumed += 1
             counts.bytes += size
             self._pending_bytes += size
-            decoded = self._codec.decode(message)
+            decoded = self._decode(message)
             if len(decoded) == 1 and isinstance(decoded[0], Undecodable) and decoded[0].ordinal is None:
                 counts.quarantined += 1
                 self._quarantine.add(message, decoded[0])

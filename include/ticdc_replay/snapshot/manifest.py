@@ -36,6 +36,17 @@ class PinnedFile(msgspec.Struct, frozen=True):
     count: int
 
 
+class Redriven(msgspec.Struct, frozen=True):
+    """Messages out of the quarantine of a run, as the input of another one."""
+
+    run_hash: str
+    """The run of the window in whose quarantine they, or what a re-drive left of them, stand."""
+    asked_at_ms: int
+    """Each re-drive is an input of its own, for what an earlier one lacked may have been mended meanwhile."""
+    messages: PinnedFile
+    """The messages with their bytes (``changelog.set_aside.MESSAGES``)."""
+
+
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The immutable input of one window. Written once as canonical JSON, named by ``input_hash``."""
 
@@ -57,6 +68,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     replaces: str | None = None
     """The ``input_hash`` of the manifest that the window had before. It makes the input of a window that is pinned anew another
     one even where offsets and inventory are the same: then what is not pinned may have been mended (a restored object)."""
+    redrive: Redriven | None = None
+    """What is decoded instead of ranges of Kafka; topics then have no partitions."""
     pinned_at_ms: int
 
     @property
@@ -67,6 +80,10 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         for member in ("inventory", "schemas"):
             if content[member] is not None:
                 del content[member]["uri"]
+        if content["redrive"] is None:
+            del content["redrive"]  # hashes are those of before there were re-drives
+        else:
+            del content["redrive"]["messages"]["uri"]
         return canonical.hash_of(content)
 
     def live_ranges(self) -> list[OffsetRange]:

@@ -6,6 +6,7 @@ from functools import partial
 from uuid import uuid4
 
 import msgspec
+import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from ticdc_replay.changelog.index import ChangelogIndex
@@ -16,6 +17,7 @@ from ticdc_replay.decode.deduplicate import Rewritten, Surplus, find_surplus, re
 from ticdc_replay.decode.look_ahead import seek_versions
 from ticdc_replay.decode.lost_files import require_range, tell_lost
 from ticdc_replay.decode.planning import plan_splits, schema_ranges
+from ticdc_replay.decode.redrive import find_schemas_again, plan_redrive, redrive_split
 from ticdc_replay.decode.sampling import messages_per_split
 from ticdc_replay.decode.schema_pass import find_schemas
 from ticdc_replay.decode.source_rows import check_source
@@ -50,14 +52,18 @@ def run_decode(spark: SparkSession, job: DecodeJob, connections: Connections) ->
     if found is not None:
         told = tell_lost(job.run_hash, found, lost)
         log.warning("%s; it is decoded anew", told)
-        settings = KafkaSettings.from_connection(connections[job.kafka_connection], job.changefeed.max_message_bytes)
-        require_range(manifest, settings, told)
+        if manifest.redrive is None:
+            settings = KafkaSettings.from_connection(
+                connections[job.kafka_connection], job.changefeed.max_message_bytes
+            )
+            require_range(manifest, settings, told)
     attempt = Attempt(uuid4().hex[:8], store.known_objects(manifest), store.known_rows())
-    if not attempt.known_rows:  # a replay has its record: the source may be gone by then
+    if not attempt.known_rows and manifest.redrive is None:  # a replay has its record: the source may be gone by then
         check_source(job, manifest.window, connections)
     if found is not None:
         store.discard(found)
-    index = store.complete(attempt, partial(_decode, spark, job, connections, store, manifest, attempt))
+    work = _decode if manifest.redrive is None else _redrive
+    index = store.complete(attempt, partial(work, spark, job, connections, store, manifest, attempt))
     counts = ", ".join(
         f"{name} {number}" for name, number in msgspec.structs.asdict(index.report.events).items() if number
     )
@@ -125,6 +131,41 @@ def _decode(
         again = [split for split, result in zip(splits, results, strict=True) if found & {*result.missing_versions}]
         fresh = {result.number: result for result in decode(again, "decode again")}
         results = [fresh.get(result.number, result) for result in results]
+    rewritten = _drop_duplicates(spark, job, connections, attempt, results, buckets)
+    return assemble(job, manifest, history, results, rewritten, definitions)
+
+
+def _redrive(
+    spark: SparkSession,
+    job: DecodeJob,
+    connections: Connections,
+    store: ChangelogStore,
+    manifest: Manifest,
+    attempt: Attempt,
+) -> ChangelogIndex:
+    """As ``_decode``, of messages out of quarantine: nothing is asked of Kafka, which may have expired them."""
+    assert manifest.redrive is not None
+    path = store.messages(manifest.redrive)
+    filesystem, _ = store.arrow_root()
+    groups = pq.ParquetFile(path, filesystem=filesystem).num_row_groups
+    splits = plan_redrive(path, groups, spark.sparkContext.defaultParallelism)
+    find = partial(find_schemas_again, job=job, connections=connections)
+    schemas = run_tasks(spark, find, splits, "find schemas")
+    definitions = [definition for part in schemas for definition in part.definitions]
+    ddl = [event for part in schemas for event in part.ddl]
+    history = store.known_schemas(manifest).with_ddls(ddl).with_versions(definitions)
+    buckets = max(1, min(MAX_BUCKETS, len(splits)))
+    log.info("decoding %d messages of the quarantine of %s", manifest.redrive.messages.count, manifest.redrive.run_hash)
+    work = partial(
+        redrive_split,
+        attempt=attempt,
+        job=job,
+        window=None if manifest.grade == "offset" else manifest.window,
+        history=history,
+        connections=connections,
+        buckets=buckets,
+    )
+    results = run_tasks(spark, work, splits, "decode again")
     rewritten = _drop_duplicates(spark, job, connections, attempt, results, buckets)
     return assemble(job, manifest, history, results, rewritten, definitions)
 

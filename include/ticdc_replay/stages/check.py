@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from ticdc_replay.changelog.index import ChangelogIndex, Elsewhere
+from ticdc_replay.changelog.index import Elsewhere
 from ticdc_replay.changelog.reading import read_index
 from ticdc_replay.config.pipeline import PoliciesSection
 from ticdc_replay.decode.filter import TableFilter
@@ -13,6 +13,7 @@ from ticdc_replay.domain.errors import PolicyStopError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.recording import record_decode
+from ticdc_replay.stages.set_aside import by_reason, has_way_back, set_aside
 
 
 class CheckResult(msgspec.Struct, frozen=True):
@@ -29,6 +30,10 @@ class CheckResult(msgspec.Struct, frozen=True):
     """Rows of a sample whose topic and partition were held against the dispatcher rules."""
     elsewhere: tuple[Elsewhere, ...] = ()
     """Tables with rows among these that stand elsewhere."""
+    accepted: int = 0
+    """Entries of the quarantine that a person accepted as lost; not among ``quarantined``."""
+    redriven: int = 0
+    """Entries of the quarantine that were decoded again since; not among ``quarantined``."""
 
     @property
     def summary(self) -> str:
@@ -36,6 +41,10 @@ class CheckResult(msgspec.Struct, frozen=True):
         text = f"changelog {self.run_hash[:12]}: {self.written} rows"
         if self.quarantined:
             text += f", {self.quarantined} quarantined ({_listed(self.reasons)})"
+        if self.accepted:
+            text += f", {self.accepted} accepted as lost"
+        if self.redriven:
+            text += f", {self.redriven} decoded again since"
         if self.undeclared_tables:
             text += f"; types known from the wire only: {', '.join(self.undeclared_tables)}"
         if self.idle_patterns:
@@ -61,16 +70,22 @@ def check(context: ReplayContext, run_hash: str, tables: Sequence[str] | None = 
     """
     index = read_index(context.artifacts, run_hash)
     record_decode(context, index)
-    stopping = stopping_reasons(index, context.pipeline.policies)
+    reasons, accepted, redriven = index.report.quarantine_reasons, 0, 0
+    if reasons and has_way_back(context, index):
+        held = set_aside(context, index)
+        reasons = by_reason(held.open())
+        accepted = sum(held.status(entry, ()) == "accepted" for entry in held.entries)
+        redriven = len(held.entries) - accepted - sum(reasons.values())
+    stopping = stopping_reasons(reasons, context.pipeline.policies)
     if stopping:
         files = "\n".join(f"  {context.artifacts.uri(f'runs/{run_hash}/{name}')}" for name in index.quarantine_files)
         raise PolicyStopError(
             f"{sum(stopping.values())} messages or events of window {index.window} are in quarantine: {_listed(stopping)}.\n"
             f"No target was touched. They are kept with their bytes in\n{files}\n"
-            "Mend the cause, then run the window again and pin it anew (repin); or let the pipeline go on without them: "
-            + "; ".join(sorted({_policy(reason)[1] for reason in stopping}))
+            "Mend the cause, then run the window again and pin it anew (repin), or decode them again from there (ticdc-replay "
+            "quarantine redrive); or accept the loss of these and clear this task (ticdc-replay quarantine accept); or let the "
+            "pipeline go on without such: " + "; ".join(sorted({_policy(reason)[1] for reason in stopping}))
         )
-    reasons = index.report.quarantine_reasons
     return CheckResult(
         run_hash,
         index.report.events.written,
@@ -80,13 +95,15 @@ def check(context: ReplayContext, run_hash: str, tables: Sequence[str] | None = 
         idle_patterns(context.pipeline.tables if tables is None else tables, index.table_names()),
         index.report.events.placed,
         index.report.elsewhere,
+        accepted,
+        redriven,
     )
 
 
-def stopping_reasons(index: ChangelogIndex, policies: PoliciesSection) -> dict[str, int]:
-    """The quarantine reasons, with their counts, that *policies* say stop the run."""
+def stopping_reasons(reasons: Mapping[str, int], policies: PoliciesSection) -> dict[str, int]:
+    """Those of *reasons*, which are counts, that *policies* say stop the run."""
     stopping = {}
-    for reason, number in index.report.quarantine_reasons.items():
+    for reason, number in reasons.items():
         if getattr(policies, _policy(reason)[0]) == "stop":
             stopping[reason] = number
     return stopping

@@ -90,11 +90,15 @@ def write_load_job(
 
 
 def require_current(context: ReplayContext, index: ChangelogIndex) -> None:
-    """Return if the changelog of *index* comes from what its window is pinned to now, or nothing is known of the window.
+    """Return if the changelog of *index*, or the one it re-drives, comes from what its window is pinned to now.
+
+    Returns, too, where nothing is known of the window.
 
     Raises PermanentError where the window was pinned anew since: of equal commitTs the version loaded last counts, so that rows
     which the newer run repaired would be replaced by those of the older one.
     """
+    if index.redrives is not None:
+        index = read_index(context.artifacts, index.redrives)
     pinned = context.state.manifest_of(context.pipeline.name, index.window)
     if pinned is None or pinned.input_hash == index.input_hash:
         return

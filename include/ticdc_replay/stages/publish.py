@@ -10,10 +10,12 @@ from ticdc_replay.changelog.reading import read_index
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.errors import ArtifactNotFoundError
 from ticdc_replay.domain.messages import OffsetRange
+from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Grade, Window
 from ticdc_replay.snapshot import manifest as manifests
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.recording import finish_run
+from ticdc_replay.stages.set_aside import has_way_back, is_set_aside, set_aside
 from ticdc_replay.state.records import Coverage, CoveredTable, Quality
 from ticdc_replay.targets.base import LoadReport, TableReport
 
@@ -50,6 +52,8 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     messages: MessageCounts
     events: EventCounts
     quarantine_reasons: dict[str, int]
+    accepted: int = 0
+    """How many entries of the quarantine a person has accepted as lost."""
     targets: tuple[TargetRun, ...]
     published_at: datetime
 
@@ -62,8 +66,15 @@ def publish(context: ReplayContext, run_hash: str, targets: Sequence[str]) -> Ru
     index = read_index(context.artifacts, run_hash)
     manifest = manifests.decode(context.artifacts.get(f"manifests/{index.input_hash}.json"))
     loads = [last_load(context, run_hash, target) for target in targets]
-    set_aside = bool(index.report.quarantine_reasons)
-    context.state.record_coverage([coverage_of(load, manifest.grade, set_aside=set_aside) for load in loads])
+    for load in loads:
+        _forget_overwritten(context, load)
+    lacking = {load.target: is_set_aside(context, index, load.target) for load in loads}
+    context.state.record_coverage([coverage_of(load, manifest.grade, set_aside=lacking[load.target]) for load in loads])
+    accepted = 0
+    if index.report.quarantine_reasons and has_way_back(context, index):
+        settle(context, run_hash)  # what re-drives brought counts too
+        held = set_aside(context, index)
+        accepted = sum(held.loss_of(entry) is not None for entry in held.entries)
     report = RunReport(
         pipeline=context.pipeline.name,
         window=index.window,
@@ -76,7 +87,8 @@ def publish(context: ReplayContext, run_hash: str, targets: Sequence[str]) -> Ru
         messages=index.report.messages,
         events=index.report.events,
         quarantine_reasons=index.report.quarantine_reasons,
-        targets=tuple(_target_run(load, set_aside) for load in loads),
+        accepted=accepted,
+        targets=tuple(target_run(load, lacking[load.target]) for load in loads),
         published_at=datetime.now(UTC),
     )
     context.artifacts.put(f"reports/{run_hash}.json", canonical.encode(report))
@@ -122,7 +134,48 @@ def coverage_of(load: LoadReport, grade: Grade, *, set_aside: bool) -> Coverage:
     )
 
 
-def _target_run(load: LoadReport, set_aside: bool) -> TargetRun:
+def settle(context: ReplayContext, run_hash: str) -> None:
+    """Record anew how well targets hold the run *run_hash*, after a part of its quarantine was loaded or accepted as lost."""
+    state, pipeline = context.state, context.pipeline.name
+    index = read_index(context.artifacts, run_hash)
+    redrives = state.redrives(pipeline, run_hash)
+    settled = []
+    for record in state.coverage(pipeline):
+        if record.run_hash != run_hash:
+            continue
+        runs = [run_hash, *(redrive.redrive_hash for redrive in redrives if redrive.target == record.target)]
+        loads = [last_load(context, run, record.target) for run in runs]
+        lacking = is_set_aside(context, index, record.target)
+        tables: dict[TableName, CoveredTable] = {}
+        for load in loads:
+            for covered in coverage_of(load, record.grade, set_aside=lacking).tables:
+                tables[covered.table] = max(covered, tables.get(covered.table, covered), key=_weight)
+        tables |= {covered.table: covered for covered in record.tables if covered.quality == "forgotten"}
+        settled.append(
+            msgspec.structs.replace(record, quality=_quality(0, lacking), tables=tuple(sorted(tables.values())))
+        )
+    state.record_coverage(settled)
+
+
+def _weight(covered: CoveredTable) -> int:
+    """What a load could not hold of a table stays so, whatever another one could."""
+    return ("complete", "quarantine", "left_out", "forgotten").index(covered.quality)
+
+
+def _forget_overwritten(context: ReplayContext, load: LoadReport) -> None:
+    """Take back that *load*'s target has the re-drives of its run, where they were there before *load* wrote the run again."""
+    if all(table.outcome == "done_before" for table in load.tables):
+        return
+    written = context.artifacts.info(load.name)
+    assert written is not None
+    redrives = context.state.redrives(load.pipeline, load.run_hash)
+    times = [redrive.recorded_at_ms for redrive in redrives if redrive.target == load.target]
+    if times and max(times) < written.last_modified.timestamp() * 1000:
+        context.state.forget_redrives(load.pipeline, load.run_hash, load.target)
+
+
+def target_run(load: LoadReport, set_aside: bool) -> TargetRun:
+    """What a target got of *load*; *set_aside* as ``coverage_of`` has it."""
     quarantined = sum(table.quarantined for table in load.tables)
     return TargetRun(load.target, load.type, load.selection, _quality(quarantined, set_aside), load.tables)
 

@@ -34,7 +34,10 @@ def record_decode(context: ReplayContext, index: ChangelogIndex) -> None:
             counts=_counts(index),
         )
     )
-    record_ddl(context, _events(index.ddl))
+    if index.redrives is None:
+        record_ddl(context, _events(index.ddl))
+    else:  # some of the window's, not all
+        record_more_ddl(context, _events(index.ddl))
     record_more_ddl(context, _events(index.other_ddl))
     record_versions(context, index.definitions)
     state.record_stretches(pipeline, list(_stretches(context, index, manifest)))

@@ -46,6 +46,21 @@ def known_schemas(context: ReplayContext, window: Window) -> SchemaHistory:
     return history.with_versions(context.state.table_versions(name))
 
 
+def recorded_schemas(context: ReplayContext, window: Window) -> SchemaHistory:
+    """All that is known by now of the tables that rows of *window* are of, its own DDL included. Asks nothing of Kafka."""
+    name = context.pipeline.name
+    recorded = [record.epoch for record in context.state.schemas(name) if record.epoch.after < window.to_ts]
+    history = _declared(context).with_epochs(recorded).since(window.from_ts)
+    return history.with_versions(context.state.table_versions(name))
+
+
+def all_schemas(context: ReplayContext) -> SchemaHistory:
+    """All that is known of the pipeline's tables by now. Reads no message."""
+    name = context.pipeline.name
+    recorded = [record.epoch for record in context.state.schemas(name)]
+    return _declared(context).with_epochs(recorded).with_versions(context.state.table_versions(name))
+
+
 def record_ddl(context: ReplayContext, ddl: Iterable[DdlEvent]) -> None:
     """Add *ddl*, which must be complete from its first commitTs to its last, to the pipeline's schema history."""
     events = sorted(ddl, key=lambda event: event.commit_ts)

@@ -101,3 +101,38 @@ class ReferenceFile(msgspec.Struct, frozen=True, order=True):
     pipeline: str
     run_hash: str
     name: str
+class Redrive(msgspec.Struct, frozen=True, order=True):
+    """A run that came out of the quarantine of another, and where it was loaded.
+
+    ``target`` is "" for the run itself: its changelog is complete.
+    """
+
+    pipeline: str
+    run_hash: str
+    """The run whose quarantine it was."""
+    redrive_hash: str
+    target: str
+    recorded_at_ms: int
+
+
+class AcceptedLoss(msgspec.Struct, frozen=True, order=True):
+    """An entry of a quarantine that a person accepted as lost, for the reason it stands there and for no other.
+
+    ``topic_id`` is Kafka's. ``ordinal`` is -1 for a whole message.
+    """
+
+    pipeline: str
+    topic_id: str
+    partition: int
+    offset: int
+    ordinal: int
+    reason: str
+    run_hash: str
+    """The run in whose quarantine it stood."""
+    person: str
+    why: str
+    record: str
+    """Name of the record in the artefact store."""
+    accepted_at_ms: int
+
+

@@ -15,9 +15,11 @@ from ticdc_replay.schemas.history import Epoch
 from ticdc_replay.state import tables
 from ticdc_replay.state.database import Database
 from ticdc_replay.state.records import (
+    AcceptedLoss,
     Coverage,
     CoveredTable,
     KnownSchema,
+    Redrive,
     ReferenceFile,
     Run,
     SchemaScan,
@@ -313,6 +315,42 @@ class StateStore:
             statement = statement.on_conflict_do_nothing()
         for at in range(0, len(rows), _ROWS_PER_STATEMENT):
             connection.execute(statement, rows[at : at + _ROWS_PER_STATEMENT])
+    def record_redrive(self, redrive: Redrive) -> None:
+        """Note a re-drive, or that it is in a target."""
+        self._replace(tables.redrive, [msgspec.structs.asdict(redrive)])
+
+    def forget_redrives(self, pipeline: str, run_hash: str, target: str) -> None:
+        """Note that *target* may not hold the re-drives of *run_hash* any more: that run was loaded into it again."""
+        columns = tables.redrive.c
+        with self._database.writing() as connection:
+            connection.execute(
+                delete(tables.redrive).where(
+                    columns.pipeline == pipeline, columns.run_hash == run_hash, columns.target == target
+                )
+            )
+
+    def redrives(self, pipeline: str, run_hash: str) -> list[Redrive]:
+        """The re-drives of the quarantine of *run_hash*, and where they were loaded, oldest first."""
+        columns = tables.redrive.c
+        wanted = select(tables.redrive).where(columns.pipeline == pipeline, columns.run_hash == run_hash)
+        with self._database.reading() as connection:
+            found = [Redrive(**row._mapping) for row in connection.execute(wanted).all()]
+        return sorted(found, key=lambda redrive: (redrive.recorded_at_ms, redrive.redrive_hash, redrive.target))
+
+    def record_accepted_losses(self, losses: Iterable[AcceptedLoss]) -> None:
+        """Keep what a person accepted; the first acceptance of an entry stays."""
+        with self._database.writing() as connection:
+            rows = [msgspec.structs.asdict(loss) for loss in losses]
+            for at in range(0, len(rows), _ROWS_PER_STATEMENT):
+                statement = self._insert(tables.accepted_loss).on_conflict_do_nothing()
+                connection.execute(statement, rows[at : at + _ROWS_PER_STATEMENT])
+
+    def accepted_losses(self, pipeline: str) -> list[AcceptedLoss]:
+        """All that was accepted as lost of *pipeline*."""
+        wanted = select(tables.accepted_loss).where(tables.accepted_loss.c.pipeline == pipeline)
+        with self._database.reading() as connection:
+            return sorted(AcceptedLoss(**row._mapping) for row in connection.execute(wanted).all())
+
 
 
 def _is_window(pipeline: str, window: Window) -> tuple[Any, ...]:

@@ -125,3 +125,29 @@ reference_file = Table(
     Column("run_hash", Text, primary_key=True),
     Column("name", Text, primary_key=True),
 )
+
+redrive = Table(
+    "redrive",
+    metadata,
+    Column("pipeline", Text, primary_key=True),
+    Column("run_hash", Text, primary_key=True),
+    Column("redrive_hash", Text, primary_key=True),
+    Column("target", Text, primary_key=True),
+    Column("recorded_at_ms", BigInteger, nullable=False),
+)
+
+accepted_loss = Table(
+    "accepted_loss",
+    metadata,
+    Column("pipeline", Text, primary_key=True),
+    Column("topic_id", Text, primary_key=True),
+    Column("partition", Integer, primary_key=True),
+    Column("offset", BigInteger, primary_key=True),
+    Column("ordinal", Integer, primary_key=True),
+    Column("reason", Text, primary_key=True),
+    Column("run_hash", Text, nullable=False),
+    Column("person", Text, nullable=False),
+    Column("why", Text, nullable=False),
+    Column("record", Text, nullable=False),
+    Column("accepted_at_ms", BigInteger, nullable=False),
+)

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
-from ticdc_replay.changelog.index import ChangelogIndex, TableVersion
+from ticdc_replay.changelog.index import ChangelogIndex, DataFile, TableVersion
 from ticdc_replay.changelog.layout import changelog_root
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.tables import TableName
@@ -66,10 +66,9 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     parallelism: int = 1
     """How many tasks run at the same time. Decides how work is divided, never what is loaded."""
 
-    @property
-    def changelog_root(self) -> str:
-        """The folder of the changelog, relative to the artefacts."""
-        return changelog_root(self.index.run_hash)
+    def file_name(self, file: DataFile) -> str:
+        """The name of a data file of ``index``, relative to the artefacts."""
+        return f"{changelog_root(file.run or self.index.run_hash)}/{file.name}"
 
     @property
     def folder(self) -> str:

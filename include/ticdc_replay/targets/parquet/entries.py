@@ -34,6 +34,8 @@ class TableEntry(msgspec.Struct, frozen=True, kw_only=True):
     fold: tuple[WrittenFile, ...]
     ddl: tuple[Ddl, ...]
     """The window's DDL of the table, which rows do not tell."""
+    runs: tuple[str, ...] = ()
+    """The runs whose rows are in the files, where these are several: a run, and re-drives of its quarantine."""
 
 
 class RunEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,8 +53,8 @@ class RunEntry(msgspec.Struct, frozen=True, kw_only=True):
     fold: tuple[WrittenFile, ...]
     ddl: tuple[Ddl, ...]
 
-    def of(self, table: TableName) -> TableEntry:
-        """The part of *table*."""
+    def of(self, table: TableName, runs: tuple[str, ...] = ()) -> TableEntry:
+        """The part of *table*, with the rows of *runs* where these are several."""
         return TableEntry(
             run_hash=self.run_hash,
             input_hash=self.input_hash,
@@ -61,6 +63,7 @@ class RunEntry(msgspec.Struct, frozen=True, kw_only=True):
             changelog=_below(table_folder(self.pipeline, "changelog", table), self.changelog),
             fold=_below(table_folder(self.pipeline, "fold", table), self.fold),
             ddl=tuple(ddl for ddl in self.ddl if TableName(ddl.schema, ddl.table) == table),
+            runs=runs,
         )
 
 

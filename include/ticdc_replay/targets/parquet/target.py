@@ -25,6 +25,7 @@ from ticdc_replay.targets.parquet.entries import (
     tables_of_other_runs,
 )
 from ticdc_replay.targets.parquet.files import CopyTask, Taken, TakeTask, copy_file, take_last_versions
+from ticdc_replay.targets.parquet.redriven import current_runs, runs_of, with_rows_before
 
 
 class ParquetFiles(Target[ParquetTarget]):
@@ -36,10 +37,14 @@ class ParquetFiles(Target[ParquetTarget]):
         target = StoreAddress(self.config.uri, self.connections.get(self.config.connection))
         store = target.open()
         kinds: tuple[Kind, ...] = (*self._kind("changelog"), *self._kind("fold"))
+        runs = {table: runs_of(store, load, table) for table in load.tables} if load.index.redrives else {}
         if not load.reload:
             done = _done(store, load)
-            if done and done.kinds == kinds and tuple(table.table for table in done.tables) == load.tables:
+            there = all(load.index.run_hash in current_runs(store, load, table) for table in runs)
+            if there and done and done.kinds == kinds and tuple(table.table for table in done.tables) == load.tables:
                 return Loaded(tuple(msgspec.structs.replace(table, outcome="done_before") for table in done.tables))
+        if runs:
+            load = with_rows_before(load, runs)
         copied: list[WrittenFile] = []
         if self.config.changelog:
             copied = execute(copy_file, _copies(load, target), f"copy to {self.config.name}")
@@ -58,8 +63,9 @@ class ParquetFiles(Target[ParquetTarget]):
         # The run's entry says that nothing is left to do, so it comes last: an attempt that broke before is done again.
         # Tables that another run of the window had and this one does not get an entry without files: what that run left of them
         # is not the window's any more, and a reader that has seen the entry's name still finds it.
-        for table in (*load.tables, *tables_of_other_runs(store, load)):
-            store.put(table_entry_name(load, table), canonical.encode(entry.of(table)))
+        replaced = () if load.index.redrives else tables_of_other_runs(store, load)
+        for table in (*load.tables, *replaced):
+            store.put(table_entry_name(load, table), canonical.encode(entry.of(table, runs.get(table, ()))))
         store.put(run_entry_name(load), canonical.encode(entry))
         return Loaded(entry.tables)
 
@@ -98,7 +104,7 @@ def _copies(load: Load, target: StoreAddress) -> list[CopyTask]:
     return [
         CopyTask(
             load.artifacts,
-            f"{load.changelog_root}/{file.name}",
+            load.file_name(file),
             target,
             file_name(load, "changelog", version, file.name),
             file.rows,

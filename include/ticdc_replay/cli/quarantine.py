@@ -1,0 +1,223 @@
+"""``ticdc-replay quarantine``: what was set aside, and the ways back."""
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from ticdc_replay.cli import rendering
+from ticdc_replay.cli.replay import ConnectionsFile, PipelineFile, opened
+from ticdc_replay.cli.submit import submit
+from ticdc_replay.domain import tso
+from ticdc_replay.domain.errors import ConfigError
+from ticdc_replay.domain.window import Window
+from ticdc_replay.stages import quarantine as stage
+from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.jobs import write_decode_job
+from ticdc_replay.stages.quarantine import RunQuarantine, Selection, Shown
+from ticdc_replay.stages.redrive import (
+    RedriveReport,
+    check_redrive,
+    open_runs,
+    pin_redrive,
+    publish_redrive,
+    write_redrive_loads,
+)
+
+quarantine = typer.Typer(
+    no_args_is_help=True, help="See what was set aside, decode it again, or accept that it is lost."
+)
+
+Run = Annotated[str | None, typer.Option("--run", help="Of this run only: its hash, or the beginning of it")]
+From = Annotated[str | None, typer.Option("--from", help="Of one window only: its start, a TSO or an ISO 8601 time")]
+To = Annotated[str | None, typer.Option("--to", help="The end of that window")]
+Reasons = Annotated[list[str] | None, typer.Option("--reason", help="Only of this reason; repeatable")]
+Tables = Annotated[list[str] | None, typer.Option("--table", help="Only of tables of this pattern; repeatable")]
+Places = Annotated[
+    list[str] | None,
+    typer.Option("--at", help="Only this message or event: topic[partition]@offset#event; repeatable"),
+]
+
+
+@quarantine.command("list")
+def list_(
+    pipeline: PipelineFile,
+    run: Run = None,
+    from_: From = None,
+    to: To = None,
+    reasons: Reasons = None,
+    tables: Tables = None,
+    each: Annotated[bool, typer.Option("--each", help="Every entry, not only how many there are of a kind")] = False,
+    connections: ConnectionsFile = None,
+) -> None:
+    """List what is in quarantine by reason and table, window by window, and what has become of it."""
+    with opened(pipeline, connections) as context:
+        found = stage.list_quarantine(context, _selection(run, from_, to, reasons, tables, None))
+        console = _console()
+        if not found:
+            console.print("nothing is in quarantine")
+        for of_run in found:
+            console.print(_heading(of_run), markup=False)
+            console.print(_entries(of_run) if each else _groups(of_run))
+
+
+@quarantine.command()
+def show(
+    pipeline: PipelineFile,
+    place: Annotated[str, typer.Argument(help="topic[partition]@offset, with #event for one of several")],
+    run: Run = None,
+    connections: ConnectionsFile = None,
+) -> None:
+    """Show one message in quarantine: its bytes, what this version makes of them, and where the error is."""
+    with opened(pipeline, connections) as context:
+        for shown in stage.show(context, place, run):
+            _show(_console(), shown)
+
+
+@quarantine.command()
+def redrive(
+    pipeline: PipelineFile,
+    run: Run = None,
+    from_: From = None,
+    to: To = None,
+    reasons: Reasons = None,
+    tables: Tables = None,
+    places: Places = None,
+    targets: Annotated[list[str] | None, typer.Option("--target", help="Only into this target; repeatable")] = None,
+    master: Annotated[str, typer.Option(help="Spark master URL")] = "local[*]",
+    connections: ConnectionsFile = None,
+) -> None:
+    """Decode what is in quarantine again, with the version and configuration of now, and load what comes out.
+
+    Exit code 1 where something is left.
+    """
+    left = False
+    with opened(pipeline, connections) as context:
+        _check_targets(context, targets)
+        runs = open_runs(context, _selection(run, from_, to, reasons, tables, places))
+        if not runs:
+            _console().print("nothing of this selection is open")
+        for of_run in sorted(runs, key=lambda each: each.window):
+            report = _redrive(context, of_run, targets, master)
+            left |= any(report.open.values())
+    if left:
+        raise typer.Exit(1)
+
+
+@quarantine.command()
+def accept(
+    pipeline: PipelineFile,
+    by: Annotated[str, typer.Option("--by", help="Your name: it stays with the record")],
+    why: Annotated[str, typer.Option("--why", help="Why the loss is acceptable: it stays with the record")],
+    run: Run = None,
+    from_: From = None,
+    to: To = None,
+    reasons: Reasons = None,
+    tables: Tables = None,
+    places: Places = None,
+    all_: Annotated[bool, typer.Option("--all", help="All that is open, where nothing else is chosen")] = False,
+    connections: ConnectionsFile = None,
+) -> None:
+    """Accept that what is in quarantine is lost: it counts as settled, and stops no run any more."""
+    selection = _selection(run, from_, to, reasons, tables, places)
+    if selection == Selection() and not all_:
+        raise ConfigError("this would accept the loss of everything in quarantine: choose entries, or say --all")
+    with opened(pipeline, connections) as context:
+        for record in stage.accept(context, selection, by, why):
+            _console().print(
+                f"{record.window}: {len(record.entries)} accepted as lost by {record.person}: {record.why}",
+                markup=False,
+            )
+
+
+def _redrive(context: ReplayContext, run: RunQuarantine, targets: list[str] | None, master: str) -> RedriveReport:
+    console = _console()
+    job = write_decode_job(context, pin_redrive(context, run))
+    submit("decode", job.uri, context, master)
+    console.print(check_redrive(context, job.run_hash).summary, markup=False)
+    loads = write_redrive_loads(context, job.run_hash, targets)
+    for load in loads:
+        if load.window_job is not None:
+            submit("load", load.window_job, context, master)
+        submit("load", load.redrive_job, context, master)
+    report = publish_redrive(context, job.run_hash, [load.target for load in loads])
+    for target, still in report.open.items():
+        told = ", ".join(f"{number} × {reason}" for reason, number in still.items())
+        console.print(f"{run.window}, {target}: {f'still in quarantine: {told}' if told else 'complete'}", markup=False)
+    return report
+
+
+def _selection(
+    run: str | None,
+    from_: str | None,
+    to: str | None,
+    reasons: list[str] | None,
+    tables: list[str] | None,
+    places: list[str] | None,
+) -> Selection:
+    if (from_ is None) != (to is None):
+        raise ConfigError("--from and --to name a window together")
+    window = None
+    if from_ is not None and to is not None:
+        try:
+            window = Window(tso.parse(from_), tso.parse(to))
+        except ValueError as error:
+            raise ConfigError(f"--from and --to: {error}") from None
+    return Selection(run, window, tuple(reasons or ()), tuple(tables or ()), tuple(places or ())).checked()
+
+
+def _check_targets(context: ReplayContext, targets: list[str] | None) -> None:
+    known = {target.name for target in context.pipeline.targets}
+    unknown = sorted({*(targets or ())} - known)
+    if unknown:
+        raise ConfigError(
+            f"--target: {', '.join(unknown)} is not in the pipeline; its targets: {', '.join(sorted(known))}"
+        )
+
+
+def _heading(run: RunQuarantine) -> str:
+    held = ", ".join(run.targets)
+    return f"{run.window}\nrun {run.run_hash}, {f'loaded into {held}' if held else 'not loaded'}"
+
+
+def _groups(run: RunQuarantine) -> Table:
+    table = _table("reason", "table", "status", "entries", "for example")
+    for group in stage.grouped(run):
+        table.add_row(group.reason, group.table or "unknown", group.status, str(group.entries), group.example)
+    return table
+
+
+def _entries(run: RunQuarantine) -> Table:
+    table = _table("place", "reason", "table", "status", "detail")
+    for listed in run.entries:
+        entry = listed.entry
+        status = (
+            listed.status if listed.accepted is None else f"accepted by {listed.accepted.person}: {listed.accepted.why}"
+        )
+        table.add_row(entry.coordinates, entry.reason, entry.table_name or "unknown", status, entry.detail)
+    return table
+
+
+def _table(*headings: str) -> Table:
+    table = Table()
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    return table
+
+
+def _show(console: Console, shown: Shown) -> None:
+    entry, accepted = shown.listed.entry, shown.listed.accepted
+    console.print(f"{entry.coordinates} in quarantine of run {entry.run_hash}: {shown.listed.status}", markup=False)
+    if accepted is not None:
+        console.print(f"accepted by {accepted.person}: {accepted.why}", markup=False)
+    console.print(f"{entry.reason}: {entry.detail}", markup=False)
+    console.print("\nas this version reads it:")
+    console.print(rendering.message(shown.message, shown.events))
+    for name, content in (("key", shown.message.key), ("value", shown.message.value)):
+        console.print(f"{name}:", markup=False)
+        console.print(rendering.hex_dump(content, rendering.byte_named_in(entry.detail)), markup=False)
+
+
+def _console() -> Console:
+    return Console(soft_wrap=True, highlight=False)

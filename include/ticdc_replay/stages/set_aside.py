@@ -1,0 +1,116 @@
+"""What has become of the quarantine of a run: open, decoded again and loaded, or accepted as lost."""
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import msgspec
+import pyarrow.parquet as pq
+
+from ticdc_replay.changelog.index import ChangelogIndex
+from ticdc_replay.changelog.reading import read_index
+from ticdc_replay.changelog.set_aside import Entry, EntryPlace, read_entries, selected_places
+from ticdc_replay.snapshot import manifest as manifests
+from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.state.records import AcceptedLoss
+
+Status = Literal["open", "redriven", "accepted"]
+
+
+class Redriven(msgspec.Struct, frozen=True):
+    """One re-drive: what it was for, what it left, and in which targets it is."""
+
+    index: ChangelogIndex
+    selected: frozenset[EntryPlace]
+    left: frozenset[EntryPlace]
+    targets: frozenset[str]
+
+    def settles(self, place: EntryPlace) -> bool:
+        """Whether what stood at *place* came out of it."""
+        return (place in self.selected or place.message in self.selected) and place not in self.left
+
+
+class SetAside(msgspec.Struct, frozen=True):
+    """All that was set aside of one run, by itself and by the re-drives of its quarantine."""
+
+    index: ChangelogIndex
+    entries: tuple[Entry, ...]
+    """Those of the run, then those that re-drives left; what stands in several once."""
+    redrives: tuple[Redriven, ...]
+    accepted: dict[tuple[EntryPlace, str], AcceptedLoss]
+    """By place and reason."""
+
+    @property
+    def indexes(self) -> dict[str, ChangelogIndex]:
+        """The changelogs whose quarantine this is, by run."""
+        return {index.run_hash: index for index in (self.index, *(each.index for each in self.redrives))}
+
+    def loss_of(self, entry: Entry) -> AcceptedLoss | None:
+        """Who accepted *entry* as lost, if anybody did."""
+        return self.accepted.get((entry.place, entry.reason))
+
+    def status(self, entry: Entry, targets: Iterable[str]) -> Status:
+        """Of *entry* in those *targets* that are least far; without any, in the changelogs."""
+        if self.loss_of(entry) is not None:
+            return "accepted"
+        settling = [each.targets for each in self.redrives if each.settles(entry.place)]
+        there = frozenset[str]().union(*settling)
+        return "redriven" if settling and there.issuperset(targets) else "open"
+
+    def open(self, targets: Iterable[str] = ()) -> list[Entry]:
+        """The entries that are still to be dealt with in one of *targets*."""
+        wanted = tuple(targets)
+        return [entry for entry in self.entries if self.status(entry, wanted) == "open"]
+
+
+def set_aside(context: ReplayContext, index: ChangelogIndex) -> SetAside:
+    """What was set aside of the run with *index*, which is no re-drive. Raises ArtifactNotFoundError where files are gone."""
+    pipeline = context.pipeline.name
+    targets: dict[str, set[str]] = {}
+    for record in context.state.redrives(pipeline, index.run_hash):
+        targets.setdefault(record.redrive_hash, set()).add(record.target)
+    redrives = []
+    entries = {(entry.place, entry.reason): entry for entry in read_entries(context.artifacts, index)}
+    for run_hash, loaded in targets.items():
+        redrive = read_index(context.artifacts, run_hash)
+        left = read_entries(context.artifacts, redrive)
+        selected = _selected(context, redrive)
+        redrives.append(Redriven(redrive, selected, frozenset(entry.place for entry in left), frozenset(loaded - {""})))
+        # Of the same event under another reason the newest counts: what the version before said of it is history.
+        again = {entry.place for entry in left}
+        entries = {key: entry for key, entry in entries.items() if entry.place not in again}
+        entries |= {(entry.place, entry.reason): entry for entry in left}
+    accepted = {
+        (EntryPlace(loss.topic_id, loss.partition, loss.offset, loss.ordinal), loss.reason): loss
+        for loss in context.state.accepted_losses(pipeline)
+    }
+    return SetAside(index, tuple(entries.values()), tuple(redrives), accepted)
+
+
+def has_way_back(context: ReplayContext, index: ChangelogIndex) -> bool:
+    """Whether anything of the quarantine of the run with *index* may be settled; cheap."""
+    pipeline = context.pipeline.name
+    return bool(context.state.redrives(pipeline, index.run_hash)) or bool(context.state.accepted_losses(pipeline))
+
+
+def is_set_aside(context: ReplayContext, index: ChangelogIndex, target: str) -> bool:
+    """Whether *target* lacks anything of the run with *index* that was set aside by the decode and is not settled."""
+    if not index.report.quarantine_reasons:
+        return False
+    return not has_way_back(context, index) or bool(set_aside(context, index).open([target]))
+
+
+def _selected(context: ReplayContext, redrive: ChangelogIndex) -> frozenset[EntryPlace]:
+    manifest = manifests.decode(context.artifacts.get(f"manifests/{redrive.input_hash}.json"))
+    assert manifest.redrive is not None
+    filesystem, base = context.artifacts.arrow_filesystem()
+    name = "/".join(manifest.redrive.messages.uri.rsplit("/", 2)[1:])
+    with pq.ParquetFile(f"{base}/{name}", filesystem=filesystem) as file:
+        return frozenset(selected_places(file, redrive.topic_ids))
+
+
+def by_reason(entries: Sequence[Entry]) -> dict[str, int]:
+    """How many of *entries* there are of each reason."""
+    counts: dict[str, int] = {}
+    for entry in entries:
+        counts[entry.reason] = counts.get(entry.reason, 0) + 1
+    return dict(sorted(counts.items()))

@@ -1,0 +1,77 @@
+"""What came out of a window's quarantine, added to the files of that window.
+
+``fold/`` has the last version of each row of a window, so files can't only be added: the tables that a re-drive has rows of are
+written anew, out of the changelogs of the window's run, of the re-drives before it, and its own.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ticdc_replay.changelog.index import ChangelogIndex, DataFile, Ddl, TableVersion
+from ticdc_replay.changelog.reading import read_index
+from ticdc_replay.domain.errors import ArtifactNotFoundError, PermanentError
+from ticdc_replay.domain.tables import TableName
+from ticdc_replay.storage import ObjectStore
+from ticdc_replay.targets.base import Load
+from ticdc_replay.targets.parquet.entries import TableEntry, table_entry_name
+
+Runs = tuple[str, ...]
+"""The run of a window, then re-drives of its quarantine in the order in which they were loaded."""
+
+
+def runs_of(store: ObjectStore, load: Load, table: TableName) -> Runs:
+    """The runs whose rows of *table* the target has once *load*, a re-drive, is in it.
+
+    Raises PermanentError where another run has replaced the window's files.
+    """
+    first, own = load.index.redrives, load.index.run_hash
+    assert first is not None
+    runs = current_runs(store, load, table) or (first,)
+    if runs[0] != first:
+        raise PermanentError(
+            f"target {load.target} has run {runs[0]} of window {load.index.window} for {table}, and this is a re-drive of the "
+            f"quarantine of run {first}: re-drive that of run {runs[0]}"
+        )
+    return runs if own in runs else (*runs, own)
+
+
+def current_runs(store: ObjectStore, load: Load, table: TableName) -> Runs:
+    """The runs whose rows of *table* and the window the target has; none where it has no entry of them."""
+    try:
+        entry = msgspec.json.decode(store.get(table_entry_name(load, table)), type=TableEntry)
+    except ArtifactNotFoundError:
+        return ()
+    return entry.runs or (entry.run_hash,)
+
+
+def with_rows_before(load: Load, runs: dict[TableName, Runs]) -> Load:
+    """*load* with the rows of all *runs* of each table in its index, each data file with the run it is of."""
+    artifacts = load.artifacts.open()
+    others = {run for table in runs.values() for run in table if run != load.index.run_hash}
+    indexes = {run: read_index(artifacts, run) for run in sorted(others)} | {load.index.run_hash: load.index}
+    versions = [
+        version for table, names in runs.items() for version in _merged([(run, indexes[run]) for run in names], table)
+    ]
+    ddl = sorted({entry for index in indexes.values() for entry in index.ddl}, key=_moment)
+    return msgspec.structs.replace(
+        load, index=msgspec.structs.replace(load.index, tables=tuple(versions), ddl=tuple(ddl))
+    )
+
+
+def _merged(indexes: Sequence[tuple[str, ChangelogIndex]], table: TableName) -> list[TableVersion]:
+    found: dict[str, TableVersion] = {}
+    for run, index in indexes:
+        for version in index.versions_of(table):
+            files: tuple[DataFile, ...] = tuple(msgspec.structs.replace(file, run=run) for file in version.files)
+            before = found.get(version.version)
+            if before is not None:
+                files = (*before.files, *files)
+            found[version.version] = msgspec.structs.replace(
+                before or version, files=files, rows=sum(file.rows for file in files)
+            )
+    return list(found.values())
+
+
+def _moment(ddl: Ddl) -> tuple[int, str, int, int]:
+    return ddl.commit_ts, ddl.topic, ddl.partition, ddl.offset
