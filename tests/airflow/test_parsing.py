@@ -26,11 +26,12 @@ def parse(pipelines):
     return parse
 
 
-def test_each_pipeline_is_one_dag(parse, pipelines):
+def test_each_pipeline_is_a_dag_and_one_for_its_quarantine(parse, pipelines):
     pipelines.add("billing", {})
     bag = parse()
     assert bag.import_errors == {}
-    assert sorted(bag.dags) == ["ticdc_replay_billing", "ticdc_replay_shop"]
+    names = ["ticdc_replay_billing", "ticdc_replay_shop"]
+    assert sorted(bag.dags) == sorted([*names, *(f"{name}_quarantine" for name in names)])
 
 
 @pytest.mark.parametrize(
@@ -47,13 +48,13 @@ def test_a_broken_pipeline_is_an_import_error_of_its_own_dag_alone(parse, pipeli
     assert list(bag.import_errors) == ["broken_yaml.py"]
     assert message in bag.import_errors["broken_yaml.py"]
     assert "hunter2" not in bag.import_errors["broken_yaml.py"]
-    assert list(bag.dags) == ["ticdc_replay_shop"]
+    assert sorted(bag.dags) == ["ticdc_replay_shop", "ticdc_replay_shop_quarantine"]
 
 
 def test_two_pipelines_of_one_name_are_an_import_error(parse, pipelines):
     pipelines.add("shop2", {"name": "shop"})
     bag = parse()
-    assert list(bag.dags) == ["ticdc_replay_shop"]
+    assert sorted(bag.dags) == ["ticdc_replay_shop", "ticdc_replay_shop_quarantine"]
     assert "ticdc_replay_shop" in bag.import_errors["shop2_yaml.py"]
 
 
@@ -89,6 +90,24 @@ def test_the_dag_has_the_tasks_of_a_replay_in_their_order(parse):
     assert dag.get_task("load_lake").pool == "ticdc_replay_shop_lake"
     assert all(task.doc_md for task in dag.tasks)
     assert "mistyped is unknown to TiCDC" in dag.doc_md
+
+
+def test_the_quarantine_s_dag_is_started_by_hand_only_and_lists_unless_it_is_told_to_do_more(parse):
+    dag = parse().dags["ticdc_replay_shop_quarantine"]
+    edges = {task.task_id: sorted(task.downstream_task_ids) for task in dag.tasks}
+    assert edges == {
+        "select": ["decode"],
+        "decode": ["check"],
+        "check": ["load_window_lake", "load_window_warehouse"],
+        "load_window_warehouse": ["load_warehouse"],
+        "load_window_lake": ["load_lake"],
+        "load_warehouse": ["publish"],
+        "load_lake": ["publish"],
+        "publish": [],
+    }
+    assert {dag.get_task(f"{task}_lake").pool for task in ("load_window", "load")} == {"ticdc_replay_shop_lake"}
+    assert all(task.doc_md for task in dag.tasks)
+    assert (dag.schedule, dag.max_active_runs, dag.params["action"]) == (None, 1, "list")
 
 
 def test_errors_that_may_pass_are_tried_again_as_the_pipeline_says(parse, pipelines):

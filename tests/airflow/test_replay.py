@@ -142,6 +142,36 @@ def test_a_run_for_one_target_leaves_the_other_alone(stage, replayed):
     assert log.count("Spark-Submit cmd") == 2
 
 
+@pytest.fixture
+def without_objects(stage, s3):
+    """All claim-check objects are gone; what is returned brings them back, the end of the test does it in any case."""
+    client = s3_client_of(s3)
+    kept = {
+        entry["Key"]: client.get_object(Bucket=stage.bucket, Key=entry["Key"])["Body"].read()
+        for entry in client.list_objects_v2(Bucket=stage.bucket, Prefix="claim-check/")["Contents"]
+    }
+
+    def bring_back():
+        for key, content in kept.items():
+            client.put_object(Bucket=stage.bucket, Key=key, Body=content)
+
+    for key in kept:
+        client.delete_object(Bucket=stage.bucket, Key=key)
+    yield bring_back
+    bring_back()
+
+
+def test_what_a_lost_object_stopped_goes_on_from_quarantine_once_it_is_back(stage, replayed, without_objects):
+    window = stage.windows[3]
+    stopped = stage.run(window, fails=True)
+    assert f"{window.claim_checked} × claim_check_missing" in stopped
+    without_objects()
+    log = stage.run(window, dag="ticdc_replay_shop_quarantine", action="redrive", reasons=["claim_check_missing"])
+    assert f"{window.claim_checked} messages, {window.claim_checked} rows" in log
+    assert log.count("Spark-Submit cmd") == 1 + 2 * 2, "the decode, and per target the window and what came out"
+    assert "open: {'lake': {}, 'warehouse': {}}" in log
+
+
 def _files(folder):
     return "\n".join(file.read_text(errors="replace") for file in folder.rglob("*") if file.is_file())
 

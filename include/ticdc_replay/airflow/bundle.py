@@ -16,11 +16,13 @@ from ticdc_replay.airflow.pools import ensure_pools
 from ticdc_replay.airflow.settings import pipelines_folder
 from ticdc_replay.config.load_store import PIPELINE_SUFFIXES
 
-_DAG_FILE = Template('''"""Airflow's DAG of a pipeline. Written by PipelineBundle: edit the pipeline's file, not this one."""
+_DAG_FILE = Template('''"""Airflow's DAGs of a pipeline. Written by PipelineBundle: edit the pipeline's file, not this one."""
 
 from ticdc_replay.airflow.factory import build_dag
+from ticdc_replay.airflow.quarantine_dag import build_quarantine_dag
 
 dag = build_dag($path)
+quarantine = build_quarantine_dag($path)
 ''')
 
 

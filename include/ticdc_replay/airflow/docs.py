@@ -34,6 +34,37 @@ PUBLISH = """
 Records which window is loaded in which target, keeps the run's report beside the changelog, and emits lineage.
 """
 
+SELECT = """
+Finds what the form chose in the pipeline's quarantine. To **list**, it tells the groups in its log and the others are skipped. To
+**accept**, it records the loss in your name. To **redrive**, it pins the messages, with their bytes out of the quarantine files.
+"""
+
+DECODE_AGAIN = """
+A Spark job: decodes the pinned messages with the version and the configuration of now, looks for their claim-check objects
+again, and leaves a changelog of its own. Kafka is not asked.
+"""
+
+CHECK_REDRIVE = """
+Records what came out. What could not be used again stays in quarantine, and stops nothing.
+
+*It fails with PolicyStopError:* the window's own run is not loaded yet, and something else in its quarantine still stops it.
+"""
+
+LOAD_WINDOW = """
+A Spark job: loads the window's own run first, where its check had stopped it before this target was reached. Else skipped.
+"""
+
+PUBLISH_REDRIVE = """
+Records the window's coverage anew: complete where nothing is left in quarantine, or what is left was accepted as lost.
+"""
+
+_QUARANTINE = """
+### Quarantine of {name}
+
+What could not be used of this changefeed, and the ways back: **Trigger** with the form, which begins with listing. See
+*Quarantine* in the operations guide, and `ticdc-replay quarantine` for the same from a shell, with the bytes of each message.
+"""
+
 _LOAD = """
 A Spark job: loads the changelog into target **{target}** ({kind}). Repeating it is harmless: a ledger knows what is loaded,
 and no row is replaced by an older version of itself.
@@ -75,6 +106,11 @@ def dag(loaded: LoadedPipeline) -> str:
         file=loaded.path,
         warnings=f"\n**Notes on the configuration**\n{warnings}\n" if warnings else "",
     )
+
+
+def quarantine(pipeline: str) -> str:
+    """The page of the quarantine DAG."""
+    return _QUARANTINE.format(name=pipeline)
 
 
 def load(pipeline: str, target: TargetConfig) -> str:

@@ -39,7 +39,7 @@ def build_dag(path: str | Path) -> DAG:
         is_paused_upon_creation=schedule.paused,
         params=params(pipeline),
         tags={"ticdc-replay", *(target.type for target in pipeline.targets)},
-        default_args=_default_args(pipeline),
+        default_args=default_args(pipeline),
     ) as dag:
         await_watermark = AwaitWatermarkOperator(
             task_id=naming.AWAIT_WATERMARK,
@@ -72,7 +72,8 @@ def build_dag(path: str | Path) -> DAG:
     return dag
 
 
-def _default_args(pipeline: Pipeline) -> dict[str, Any]:
+def default_args(pipeline: Pipeline) -> dict[str, Any]:
+    """How tasks of *pipeline* are tried again."""
     return {
         "owner": "ticdc-replay",
         "retries": pipeline.retries.attempts,

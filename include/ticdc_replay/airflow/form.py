@@ -111,6 +111,16 @@ def run_window(context: Mapping[str, Any]) -> Window:
         raise ConfigError(f"{source} ({start} to {end}) is no window: {error}. {_HOW}") from None
 
 
+def window_between(start: str | None, end: str | None) -> Window:
+    """The window that From and To of a form name. Raises ConfigError where they name none."""
+    if start is None or end is None:
+        raise ConfigError("of From and To only one is given; together they name a window")
+    try:
+        return Window(_moment(start), _moment(end))
+    except ValueError as error:
+        raise ConfigError(f"the form's From and To ({start} to {end}) is no window: {error}") from None
+
+
 def run_options(context: Mapping[str, Any]) -> RunOptions:
     """The other answers of the form."""
     answers = context["params"]

@@ -5,11 +5,22 @@ SNAPSHOT = "snapshot"
 DECODE = "decode"
 CHECK = "check"
 PUBLISH = "publish"
+SELECT = "select"
 
 
 def dag_id(pipeline: str) -> str:
     """The DAG of *pipeline*."""
     return f"ticdc_replay_{pipeline}"
+
+
+def quarantine_dag_id(pipeline: str) -> str:
+    """The DAG for the quarantine of *pipeline*."""
+    return f"{dag_id(pipeline)}_quarantine"
+
+
+def window_load_task_id(target: str) -> str:
+    """The task of the quarantine DAG that loads a window's run into *target*, where it is not there yet."""
+    return f"load_window_{target}"
 
 
 def load_task_id(target: str) -> str:

@@ -9,9 +9,10 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk.exceptions import AirflowSkipException
 
 from ticdc_replay.airflow.connections import connections_for_driver, resolve
-from ticdc_replay.airflow.form import RunOptions, run_options
-from ticdc_replay.airflow.naming import CHECK, DECODE, SNAPSHOT, load_task_id
+from ticdc_replay.airflow.form import run_options
+from ticdc_replay.airflow.naming import CHECK, DECODE, SELECT, SNAPSHOT, load_task_id, window_load_task_id
 from ticdc_replay.airflow.operators.base import EmitsLineage, open_replay
+from ticdc_replay.airflow.quarantine_form import quarantine_options
 from ticdc_replay.airflow.settings import spark_jobs_folder
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.config.pipeline import Pipeline
@@ -51,7 +52,7 @@ class SparkJobOperator(EmitsLineage, SparkSubmitOperator):
         self.job = job
 
     def execute(self, context: Mapping[str, Any]) -> dict[str, Any]:
-        self._skip_unless_wanted(run_options(context))
+        self._skip_unless_wanted(context)
         if not self.job:
             raise ConfigError(f"{self.task_id}: the task before left no job spec; clear the run from there on")
         self._refuse_outdated(context)
@@ -69,7 +70,8 @@ class SparkJobOperator(EmitsLineage, SparkSubmitOperator):
             self.log.info("%s: %s", name, value)
         return summary
 
-    def _skip_unless_wanted(self, options: RunOptions) -> None:
+    def _skip_unless_wanted(self, context: Mapping[str, Any]) -> None:
+        """Raise AirflowSkipException where the run is not to do this."""
         raise NotImplementedError
 
     def _refuse_outdated(self, context: Mapping[str, Any]) -> None:
@@ -96,12 +98,15 @@ class SparkJobOperator(EmitsLineage, SparkSubmitOperator):
 class DecodeOperator(SparkJobOperator):
     """Decodes the pinned range into a changelog. Skipped in a dry run."""
 
+    pinned_by = SNAPSHOT
+    """The task that told the job."""
+
     def __init__(self, **kwargs: Any) -> None:
-        job = f"{{{{ (ti.xcom_pull(task_ids='{SNAPSHOT}') or {{}}).get('decode_job', '') }}}}"
+        job = f"{{{{ (ti.xcom_pull(task_ids='{self.pinned_by}') or {{}}).get('decode_job', '') }}}}"
         super().__init__(task_id=DECODE, script="decode.py", job=job, **kwargs)
 
-    def _skip_unless_wanted(self, options: RunOptions) -> None:
-        if options.dry_run:
+    def _skip_unless_wanted(self, context: Mapping[str, Any]) -> None:
+        if run_options(context).dry_run:
             raise AirflowSkipException("Dry run: the window is pinned; nothing is decoded or loaded")
 
     def _connection_ids(self, pipeline: Pipeline) -> list[str]:
@@ -113,7 +118,7 @@ class DecodeOperator(SparkJobOperator):
         from ticdc_replay.changelog.reading import read_index
         from ticdc_replay.stages import lineage
 
-        run_hash = task_instance.xcom_pull(task_ids=SNAPSHOT)["run_hash"]
+        run_hash = task_instance.xcom_pull(task_ids=self.pinned_by)["run_hash"]
         self.lineage = lineage.decoded(replay, run_hash)
         index = read_index(replay.artifacts, run_hash)
         events = index.report.events
@@ -132,23 +137,26 @@ class DecodeOperator(SparkJobOperator):
 class LoadOperator(SparkJobOperator):
     """Loads the changelog into one target. Skipped where the run's form leaves the target out."""
 
-    def __init__(self, *, target: str, **kwargs: Any) -> None:
-        job = f"{{{{ ((ti.xcom_pull(task_ids='{CHECK}') or {{}}).get('load_jobs') or {{}}).get('{target}', '') }}}}"
-        super().__init__(task_id=load_task_id(target), script="load.py", job=job, **kwargs)
+    jobs, run = "load_jobs", "run_hash"
+    """Where the task before it told the jobs by target, and the run that they load."""
+
+    def __init__(self, *, target: str, task_id: str | None = None, **kwargs: Any) -> None:
+        job = f"{{{{ ((ti.xcom_pull(task_ids='{CHECK}') or {{}}).get('{self.jobs}') or {{}}).get('{target}', '') }}}}"
+        super().__init__(task_id=task_id or load_task_id(target), script="load.py", job=job, **kwargs)
         self.target = target
 
-    def _skip_unless_wanted(self, options: RunOptions) -> None:
-        if self.target not in options.targets:
+    def _skip_unless_wanted(self, context: Mapping[str, Any]) -> None:
+        if self.target not in run_options(context).targets:
             raise AirflowSkipException(f"Target {self.target} is not among the targets of this run")
 
     def _refuse_outdated(self, context: Mapping[str, Any]) -> None:
         from ticdc_replay.changelog.reading import read_index
         from ticdc_replay.stages.jobs import require_current
 
-        if run_options(context).reload:
+        if self._reloads(context):
             return
         # The spec may be much older than this attempt: somebody clears the task after the window was pinned anew.
-        run_hash = context["ti"].xcom_pull(task_ids=CHECK)["run_hash"]
+        run_hash = context["ti"].xcom_pull(task_ids=CHECK)[self.run]
         with open_replay(self.pipeline_file) as replay:
             require_current(replay, read_index(replay.artifacts, run_hash))
 
@@ -160,7 +168,7 @@ class LoadOperator(SparkJobOperator):
         from ticdc_replay.stages import lineage
         from ticdc_replay.stages.publish import last_load
 
-        run_hash = task_instance.xcom_pull(task_ids=CHECK)["run_hash"]
+        run_hash = task_instance.xcom_pull(task_ids=CHECK)[self.run]
         self.lineage = lineage.loaded(replay, run_hash, self.target)
         report = last_load(replay, run_hash, self.target)
         return {
@@ -174,6 +182,40 @@ class LoadOperator(SparkJobOperator):
             }
             for table in report.tables
         }
+
+    def _reloads(self, context: Mapping[str, Any]) -> bool:
+        return run_options(context).reload
+
+
+class RedriveDecodeOperator(DecodeOperator):
+    """Decodes quarantined messages again. Skipped where the run is for something else."""
+
+    pinned_by = SELECT
+
+    def _skip_unless_wanted(self, context: Mapping[str, Any]) -> None:
+        action = quarantine_options(context).action
+        if action != "redrive":
+            raise AirflowSkipException(f"This run is to {action}; nothing is decoded or loaded")
+
+
+class RedriveLoadOperator(LoadOperator):
+    """Loads what came out of quarantine into one target. Skipped where that has no part in it."""
+
+    def _skip_unless_wanted(self, context: Mapping[str, Any]) -> None:
+        if not self.job:
+            raise AirflowSkipException(f"There is nothing of this kind to load into target {self.target}")
+
+    def _reloads(self, context: Mapping[str, Any]) -> bool:
+        return False
+
+
+class WindowLoadOperator(RedriveLoadOperator):
+    """Loads the window's run into a target that does not hold it yet, before what came out of its quarantine."""
+
+    jobs, run = "window_jobs", "window_run"
+
+    def __init__(self, *, target: str, **kwargs: Any) -> None:
+        super().__init__(target=target, task_id=window_load_task_id(target), **kwargs)
 
 
 def _explained(error: Exception, task: str) -> Exception:

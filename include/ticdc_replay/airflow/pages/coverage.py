@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader
 from ticdc_replay.airflow.bundle import pipeline_files
 from ticdc_replay.airflow.connections import resolve
 from ticdc_replay.airflow.naming import dag_id as dag_id_of
+from ticdc_replay.airflow.naming import quarantine_dag_id
 from ticdc_replay.config.load import LoadedPipeline, load_pipeline
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.errors import ConfigError, TicdcReplayError
@@ -61,7 +62,7 @@ def _pipeline_of(dag_id: str) -> LoadedPipeline:
             loaded = load_pipeline(file)
         except ConfigError:
             continue  # it shows as an import error
-        if dag_id_of(loaded.pipeline.name) == dag_id:
+        if dag_id in (dag_id_of(loaded.pipeline.name), quarantine_dag_id(loaded.pipeline.name)):
             return loaded
     raise HTTPException(404, f"{dag_id} is not the DAG of a pipeline")
 

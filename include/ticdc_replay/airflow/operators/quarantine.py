@@ -1,0 +1,125 @@
+"""The tasks of a pipeline's quarantine DAG, beside its Spark jobs."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ticdc_replay.airflow.naming import CHECK, SELECT
+from ticdc_replay.airflow.operators.base import EmitsLineage, ReplayOperator, open_replay
+from ticdc_replay.airflow.quarantine_form import quarantine_options, quarantine_selection
+from ticdc_replay.domain.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ticdc_replay.stages.context import ReplayContext
+    from ticdc_replay.stages.quarantine import RunQuarantine, Selection
+
+
+class SelectOperator(ReplayOperator):
+    """Tells what is in quarantine, accepts it as lost, or pins it for a re-drive and writes the job spec of its decode."""
+
+    def execute(self, context: Mapping[str, Any]) -> dict[str, Any]:
+        from ticdc_replay.stages.quarantine import Selection, list_quarantine
+
+        options, selection = quarantine_options(context), quarantine_selection(context)
+        if options.action == "accept" and selection == Selection():
+            raise ConfigError(
+                "this would accept the loss of everything in quarantine: choose a run, a window or entries"
+            )
+        with open_replay(self.pipeline_file) as replay:
+            if options.action == "redrive":
+                return self._pin(replay, selection)
+            if options.action == "accept":
+                return self._accept(replay, selection, options.person, options.why)
+            found = list_quarantine(replay, selection)
+            for run in found:
+                self._tell(run)
+        return {"entries": sum(len(run.entries) for run in found)}
+
+    def _tell(self, run: "RunQuarantine") -> None:
+        from ticdc_replay.stages.quarantine import grouped
+
+        self.log.info("%s, run %s, in targets: %s", run.window, run.run_hash, ", ".join(run.targets) or "none")
+        for group in grouped(run):
+            self.log.info(
+                "%s, table %s: %d %s, such as %s",
+                group.reason,
+                group.table or "unknown",
+                group.entries,
+                group.status,
+                group.example,
+            )
+
+    def _accept(self, replay: "ReplayContext", selection: "Selection", person: str, why: str) -> dict[str, Any]:
+        from ticdc_replay.stages.quarantine import accept
+
+        accepted = {str(record.window): len(record.entries) for record in accept(replay, selection, person, why)}
+        self.log.info("%s accepted as lost: %s (%s)", person, accepted, why)
+        return {"accepted": accepted}
+
+    def _pin(self, replay: "ReplayContext", selection: "Selection") -> dict[str, Any]:
+        from ticdc_replay.stages.jobs import write_decode_job
+        from ticdc_replay.stages.redrive import open_runs, pin_redrive
+
+        runs = open_runs(replay, selection)
+        for run in runs:
+            self._tell(run)
+        if len(runs) != 1:
+            windows = "".join(f"\n{run.window}, run {run.run_hash}" for run in runs)
+            raise ConfigError(
+                f"a run of this DAG re-drives one window, and this selection has open entries of {len(runs)}: name one by Run, "
+                f"or by From and To{windows}"
+                if runs
+                else "nothing of this selection is open; action list tells what is there"
+            )
+        pinned = pin_redrive(replay, runs[0])
+        job = write_decode_job(replay, pinned)
+        return {
+            "window": str(runs[0].window),
+            "entries": len(runs[0].entries),
+            "manifest": pinned.uri,
+            "run_hash": job.run_hash,
+            "decode_job": job.uri,
+        }
+
+
+class CheckRedriveOperator(ReplayOperator):
+    """Records what the re-drive brought, and writes the job specs of the loads."""
+
+    def execute(self, context: Mapping[str, Any]) -> dict[str, Any]:
+        from ticdc_replay.stages.redrive import check_redrive, write_redrive_loads
+
+        run_hash = context["ti"].xcom_pull(task_ids=SELECT)["run_hash"]
+        with open_replay(self.pipeline_file) as replay:
+            result = check_redrive(replay, run_hash)
+            self.log.info("%s", result.summary)
+            loads = write_redrive_loads(replay, run_hash, quarantine_options(context).targets)
+        return {
+            "summary": result.summary,
+            "run_hash": run_hash,
+            "window_run": result.window_run,
+            "load_jobs": {load.target: load.redrive_job for load in loads},
+            "window_jobs": {load.target: load.window_job for load in loads if load.window_job is not None},
+        }
+
+
+class PublishRedriveOperator(EmitsLineage, ReplayOperator):
+    """Records what the window's coverage is now, keeps the re-drive's report, and gives lineage."""
+
+    def execute(self, context: Mapping[str, Any]) -> dict[str, Any]:
+        from ticdc_replay.stages import lineage
+        from ticdc_replay.stages.redrive import publish_redrive
+
+        checked = context["ti"].xcom_pull(task_ids=CHECK)
+        targets = sorted(checked["load_jobs"])
+        with open_replay(self.pipeline_file) as replay:
+            report = publish_redrive(replay, checked["run_hash"], targets)
+            self.lineage = lineage.published(replay, checked["run_hash"], targets)
+        summary: dict[str, Any] = {
+            "window": str(report.window),
+            "messages": report.messages.consumed,
+            "left": report.left,
+            "open": report.open,
+            "applied": {target.target: target.applied for target in report.targets},
+        }
+        for name, value in summary.items():
+            self.log.info("%s: %s", name, value)
+        return summary
