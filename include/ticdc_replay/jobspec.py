@@ -9,6 +9,7 @@ import msgspec
 from ticdc_replay.changelog.layout import changelog_root
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain import canonical
+from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.window import Window
 
 CONNECTIONS_FILE_VARIABLE = "TICDC_REPLAY_CONNECTIONS_FILE"
@@ -96,9 +97,56 @@ class LoadJob(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
     """Apply again although the ledger says that this window is done."""
 
 
-JobSpec = DecodeJob | LoadJob
+class ScanFeed(msgspec.Struct, frozen=True, kw_only=True):
+    """What of one pipeline's changefeed is scanned for references."""
+
+    pipeline: str
+    changefeed: Changefeed
+    kafka_connection: str
+    schemas: str | None
+    """Name of the known table schemas (``SchemaHistory.encode``) below the job's root; None where none is known."""
+    topic_ids: dict[str, str]
+    """Kafka's id of each topic in ``ranges``, by name."""
+    ranges: tuple[OffsetRange, ...]
+    split_bytes: int
+    decompressed_max_bytes: int
+
+
+class ScanJob(msgspec.Struct, frozen=True, kw_only=True, tag="scan"):
+    """Scan retained offsets that no decode has covered for claim-check references into one store."""
+
+    library_version: str
+    store: str
+    artifacts: str
+    """Root URI of the store's artefacts (``<artifacts>/<store>``)."""
+    artifacts_connection: str | None
+    feeds: tuple[ScanFeed, ...]
+
+    @property
+    def scan_hash(self) -> str:
+        """Names the scan: what is read, with which library; not how work is divided."""
+        feeds = [
+            {
+                "pipeline": feed.pipeline,
+                "changefeed": feed.changefeed.hash,
+                "schemas": feed.schemas,
+                "topic_ids": feed.topic_ids,
+                "ranges": sorted(feed.ranges),
+                "decompressed_max_bytes": feed.decompressed_max_bytes,
+            }
+            for feed in self.feeds
+        ]
+        return canonical.hash_of({"feeds": feeds, "library": self.library_version})
+
+    @property
+    def report(self) -> str:
+        """Name of the report (``reconcile.scan_report.ScanReport``) below the root; once it is there, the scan is done."""
+        return f"scans/{self.scan_hash}.json"
+
+
+JobSpec = DecodeJob | LoadJob | ScanJob
 
 
 def decode(content: bytes) -> JobSpec:
     """A job spec from its JSON. Raises msgspec.ValidationError with the path inside the document."""
-    return msgspec.json.decode(content, type=DecodeJob | LoadJob)
+    return msgspec.json.decode(content, type=DecodeJob | LoadJob | ScanJob)

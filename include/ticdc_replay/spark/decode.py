@@ -92,7 +92,7 @@ def _decode(
         max_bytes=job.limits.decompressed_max_bytes,
         registry=connections.get(job.schema_registry_connection),
     )
-    per_split = messages_per_split(ranges, job, connections)
+    per_split = messages_per_split(ranges, settings, job.limits.split_bytes)
     read_for_schemas = schema_ranges(manifest.live_ranges(), carried_by(job.changefeed))
     schema_splits = plan_splits(read_for_schemas, per_split, parallelism)
     schemas = run_tasks(spark, find, [split.range for split in schema_splits], "find schemas")

@@ -80,6 +80,22 @@ class SchemaScan(msgspec.Struct, frozen=True, order=True):
     end: int
 
 
+class ScannedRange(msgspec.Struct, frozen=True, order=True, kw_only=True):
+    """Offsets ``[start, end)`` of one partition that were scanned for claim-check references.
+
+    ``file`` is the name of the Parquet file with the references in the artefacts of the claim-check store that was reconciled;
+    None where there was none. ``topic_id`` is Kafka's.
+    """
+
+    pipeline: str
+    topic: str
+    topic_id: str
+    partition: int
+    start: int
+    end: int
+    file: str | None
+
+
 class Stretch(msgspec.Struct, frozen=True, order=True):
     """Offsets ``[start, end)`` of one partition and the commitTs range (TSO) of all events in them.
 
@@ -95,12 +111,6 @@ class Stretch(msgspec.Struct, frozen=True, order=True):
     max_commit_ts: int | None
 
 
-class ReferenceFile(msgspec.Struct, frozen=True, order=True):
-    """A file of claim-check references that a run left. ``name`` is relative to the artefact store."""
-
-    pipeline: str
-    run_hash: str
-    name: str
 class Redrive(msgspec.Struct, frozen=True, order=True):
     """A run that came out of the quarantine of another, and where it was loaded.
 
@@ -136,3 +146,9 @@ class AcceptedLoss(msgspec.Struct, frozen=True, order=True):
     accepted_at_ms: int
 
 
+class ReferenceFile(msgspec.Struct, frozen=True, order=True):
+    """A file of claim-check references that a run left. ``name`` is relative to the artefact store."""
+
+    pipeline: str
+    run_hash: str
+    name: str

@@ -22,6 +22,7 @@ from ticdc_replay.state.records import (
     Redrive,
     ReferenceFile,
     Run,
+    ScannedRange,
     SchemaScan,
     SchemaSource,
     Stretch,
@@ -251,6 +252,20 @@ class StateStore:
             rows = connection.execute(wanted.order_by(columns.start_offset)).all()
         return [SchemaScan(row.topic_id, row.partition, row.start_offset, row.end_offset) for row in rows]
 
+    def record_scanned_ranges(self, scanned: Iterable[ScannedRange]) -> None:
+        """Note offsets that were scanned for references; put their files first."""
+        rows = [msgspec.structs.asdict(part) for part in scanned]
+        for row in rows:
+            row["start_offset"], row["end_offset"] = row.pop("start"), row.pop("end")
+        self._replace(tables.scanned_range, rows)
+
+    def scanned_ranges(self, pipeline: str) -> list[ScannedRange]:
+        """What was scanned for references of *pipeline*, in order of topic, partition and offset."""
+        wanted = select(tables.scanned_range).where(tables.scanned_range.c.pipeline == pipeline)
+        with self._database.reading() as connection:
+            rows = [dict(row._mapping) for row in connection.execute(wanted).all()]
+        return sorted(ScannedRange(start=row.pop("start_offset"), end=row.pop("end_offset"), **row) for row in rows)
+
     def record_stretches(self, pipeline: str, stretches: Iterable[Stretch]) -> None:
         """Keep the sparse index of a decoded range."""
         self._replace(
@@ -300,21 +315,6 @@ class StateStore:
             wanted = select(tables.reference_file).where(tables.reference_file.c.pipeline == pipeline)
             return sorted(ReferenceFile(**row._mapping) for row in connection.execute(wanted).all())
 
-    def _replace(self, table: Table, rows: Sequence[dict[str, Any]]) -> None:
-        with self._database.writing() as connection:
-            self._upsert(connection, table, rows)
-
-    def _upsert(self, connection: Connection, table: Table, rows: Sequence[dict[str, Any]]) -> None:
-        """Insert *rows*, replacing those with the same primary key."""
-        keys = [column.name for column in table.primary_key]
-        statement = self._insert(table)
-        others = {column.name: statement.excluded[column.name] for column in table.columns if column.name not in keys}
-        if others:
-            statement = statement.on_conflict_do_update(index_elements=keys, set_=others)
-        else:
-            statement = statement.on_conflict_do_nothing()
-        for at in range(0, len(rows), _ROWS_PER_STATEMENT):
-            connection.execute(statement, rows[at : at + _ROWS_PER_STATEMENT])
     def record_redrive(self, redrive: Redrive) -> None:
         """Note a re-drive, or that it is in a target."""
         self._replace(tables.redrive, [msgspec.structs.asdict(redrive)])
@@ -351,6 +351,21 @@ class StateStore:
         with self._database.reading() as connection:
             return sorted(AcceptedLoss(**row._mapping) for row in connection.execute(wanted).all())
 
+    def _replace(self, table: Table, rows: Sequence[dict[str, Any]]) -> None:
+        with self._database.writing() as connection:
+            self._upsert(connection, table, rows)
+
+    def _upsert(self, connection: Connection, table: Table, rows: Sequence[dict[str, Any]]) -> None:
+        """Insert *rows*, replacing those with the same primary key."""
+        keys = [column.name for column in table.primary_key]
+        statement = self._insert(table)
+        others = {column.name: statement.excluded[column.name] for column in table.columns if column.name not in keys}
+        if others:
+            statement = statement.on_conflict_do_update(index_elements=keys, set_=others)
+        else:
+            statement = statement.on_conflict_do_nothing()
+        for at in range(0, len(rows), _ROWS_PER_STATEMENT):
+            connection.execute(statement, rows[at : at + _ROWS_PER_STATEMENT])
 
 
 def _is_window(pipeline: str, window: Window) -> tuple[Any, ...]:

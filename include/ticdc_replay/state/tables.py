@@ -106,6 +106,18 @@ schema_scan = Table(
     Column("end_offset", BigInteger, nullable=False),
 )
 
+scanned_range = Table(
+    "scanned_range",
+    metadata,
+    Column("pipeline", Text, primary_key=True),
+    Column("topic_id", Text, primary_key=True),
+    Column("partition", Integer, primary_key=True),
+    Column("start_offset", BigInteger, primary_key=True),
+    Column("end_offset", BigInteger, primary_key=True),
+    Column("topic", Text, nullable=False),
+    Column("file", Text),
+)
+
 sparse_index = Table(
     "sparse_index",
     metadata,

@@ -1,0 +1,136 @@
+"""The driver of a scan: from offsets that no decode has covered to the references in them."""
+
+import logging
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+from pyspark.sql import SparkSession
+
+from ticdc_replay.codecs.registry import carried_by
+from ticdc_replay.decode.planning import plan_splits, schema_ranges
+from ticdc_replay.decode.sampling import messages_per_split
+from ticdc_replay.decode.tasks import Split
+from ticdc_replay.domain import canonical
+from ticdc_replay.domain.connections import Connections
+from ticdc_replay.domain.errors import ArtifactExistsError, ArtifactNotFoundError, TopicChangedError
+from ticdc_replay.jobspec import ScanFeed, ScanJob
+from ticdc_replay.kafka.offsets import Offsets
+from ticdc_replay.kafka.settings import KafkaSettings
+from ticdc_replay.reconcile import scan_report
+from ticdc_replay.reconcile.scan import ScanCounts, ScannedSplit, scan_split, schemas_of_split
+from ticdc_replay.reconcile.scan_report import ScannedFeed, ScanReport
+from ticdc_replay.schemas.history import SchemaHistory
+from ticdc_replay.snapshot.topics import require_topics
+from ticdc_replay.spark.tasks import run_tasks
+from ticdc_replay.state.records import ScannedRange
+from ticdc_replay.storage import open_store
+from ticdc_replay.storage.base import ObjectStore
+
+log = logging.getLogger(__name__)
+
+
+def run_scan(spark: SparkSession, job: ScanJob, connections: Connections) -> ScanReport:
+    """Put the references in the offsets of *job* into files and, last, the report; or return the one that is there.
+
+    Raises what ``reconcile.scan.scan_split`` raises, and TopicChangedError where a topic was recreated.
+    """
+    store = open_store(job.artifacts, connections.get(job.artifacts_connection))
+    found = _report(store, job)
+    if found is not None:
+        log.info("scan %s is there already", job.scan_hash)
+        return found
+    feeds = tuple(_scan(spark, job, feed, store, connections) for feed in job.feeds)
+    report = ScanReport(store=job.store, scan_hash=job.scan_hash, feeds=feeds)
+    try:
+        store.put_once(job.report, canonical.encode(report))
+    except ArtifactExistsError:  # another attempt was faster, and its files are as good
+        report = scan_report.decode(store.get(job.report))
+    for feed in report.feeds:
+        log.info(
+            "%s: %d messages scanned, %d decoded, %d references, %d messages that may hold one can't be read",
+            feed.pipeline,
+            feed.counts.messages,
+            feed.counts.decoded,
+            feed.counts.references,
+            len(feed.unsearched),
+        )
+    return report
+
+
+def _report(store: ObjectStore, job: ScanJob) -> ScanReport | None:
+    try:
+        return scan_report.decode(store.get(job.report))
+    except ArtifactNotFoundError:
+        return None
+
+
+def _scan(
+    spark: SparkSession, job: ScanJob, feed: ScanFeed, store: ObjectStore, connections: Connections
+) -> ScannedFeed:
+    settings = KafkaSettings.from_connection(connections[feed.kafka_connection], feed.changefeed.max_message_bytes)
+    _verify(feed, settings)
+    parallelism = spark.sparkContext.defaultParallelism
+    per_split = messages_per_split(feed.ranges, settings, feed.split_bytes)
+    splits = plan_splits(feed.ranges, per_split, parallelism)
+    history = SchemaHistory() if feed.schemas is None else SchemaHistory.decode(store.get(feed.schemas))
+
+    def scan(some: Sequence[Split], known: SchemaHistory, name: str) -> list[ScannedSplit]:
+        work = partial(scan_split, job=job, feed=feed, history=known, connections=connections)
+        return run_tasks(spark, work, some, f"{name} {feed.pipeline}")
+
+    results = scan(splits, history, "scan")
+    if any(result.missing_versions for result in results):
+        schema_splits = plan_splits(schema_ranges(feed.ranges, carried_by(feed.changefeed)), per_split, parallelism)
+        read = partial(schemas_of_split, feed=feed, connections=connections)
+        schemas = run_tasks(spark, read, schema_splits, f"find schemas {feed.pipeline}")
+        known = history.with_versions(definition for part in schemas for definition in part.definitions)
+        again = [at for at, result in enumerate(results) if _finds_more(result, known)]
+        for at, result in zip(again, scan([splits[at] for at in again], known, "scan again"), strict=True):
+            results[at] = result
+    # Offsets alone can't tell: a topic that was recreated while it was read may hold the same ones.
+    _verify(feed, settings)
+    return ScannedFeed(
+        pipeline=feed.pipeline,
+        scanned=tuple(
+            ScannedRange(
+                pipeline=feed.pipeline,
+                topic=part.topic,
+                topic_id=feed.topic_ids[part.topic],
+                partition=part.partition,
+                start=part.start,
+                end=part.end,
+                file=result.file,
+            )
+            for result in results
+            for part in result.scanned
+        ),
+        unsearched=tuple(part for result in results for part in result.unsearched),
+        counts=_total(result.counts for result in results),
+    )
+
+
+def _finds_more(result: ScannedSplit, known: SchemaHistory) -> bool:
+    return any(
+        known.versions.find(missing.name.schema, missing.name.table, missing.version) is not None
+        for missing in result.missing_versions
+    )
+
+
+def _total(parts: Iterable[ScanCounts]) -> ScanCounts:
+    total = ScanCounts()
+    for part in parts:
+        for name in part.__struct_fields__:
+            setattr(total, name, getattr(total, name) + getattr(part, name))
+    return total
+
+
+def _verify(feed: ScanFeed, settings: KafkaSettings) -> None:
+    """Raise TopicChangedError where a topic of *feed* is gone, or is not the one that the job names."""
+    with Offsets(settings) as offsets:
+        for topic in require_topics(offsets, feed.topic_ids, settings):
+            planned = feed.topic_ids[topic.name]
+            if topic.topic_id != planned:
+                raise TopicChangedError(
+                    f"topic {topic.name} was recreated: its id is {topic.topic_id}, and was {planned} when the scan was planned, "
+                    "so what was read up to now says nothing of it. Reconcile again"
+                )

@@ -1,0 +1,100 @@
+"""Which topics of a real broker hold messages of a changefeed, and what of them is retained."""
+
+import uuid
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from demo.embedded_stack.kafka import Kafka
+from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.config.sink_uri import from_sink_uri
+from ticdc_replay.domain.connections import Connection
+from ticdc_replay.domain.errors import TopicChangedError
+from ticdc_replay.domain.messages import OffsetRange
+from ticdc_replay.kafka.offsets import Offsets
+from ticdc_replay.kafka.settings import KafkaSettings
+from ticdc_replay.reconcile.coverage import Retained, find_retained
+
+pytestmark = pytest.mark.integration
+
+
+class Topics:
+    """Topics whose names begin alike, each with 10 messages in its first partition."""
+
+    def __init__(self, kafka: Kafka, make_topic: Callable[..., str]) -> None:
+        self._kafka, self._make_topic = kafka, make_topic
+        self.prefix = f"feed-{uuid.uuid4().hex[:8]}"
+
+    def make(self, suffix: str = "") -> str:
+        name = self._make_topic(2, {"retention.ms": "-1"}, f"{self.prefix}{suffix}")
+        producer = Producer({"bootstrap.servers": self._kafka.bootstrap})
+        for _ in range(10):
+            producer.produce(name, b"v", partition=0)
+        assert producer.flush(30) == 0
+        return name
+
+    def changefeed(self, rules: str = "") -> Changefeed:
+        uri = f"kafka://broker:9092/{self.prefix}?protocol=open-protocol"
+        return from_sink_uri(uri, f"[sink]\ndispatchers = [{rules}]", "UTC", "here").changefeed
+
+    def retained(
+        self, changefeed: Changefeed, retired: dict[str, int | None] | None = None, before: tuple[str, ...] = ()
+    ) -> Retained:
+        connection = Connection("kafka", "kafka", extra={"bootstrap.servers": self._kafka.bootstrap})
+        settings = KafkaSettings.from_connection(connection)
+        with Offsets(settings) as offsets:
+            return find_retained(changefeed, retired or {}, before, offsets, settings)
+
+    def delete_before(self, topic: str, offset: int) -> None:
+        partition = TopicPartition(topic, 0, offset)
+        admin = AdminClient({"bootstrap.servers": self._kafka.bootstrap})
+        admin.delete_records([partition])[partition].result(30)
+
+    def delete(self, topic: str) -> None:
+        admin = AdminClient({"bootstrap.servers": self._kafka.bootstrap})
+        admin.delete_topics([topic])[topic].result(30)
+
+
+@pytest.fixture
+def topics(kafka: Kafka, make_topic: Callable[..., str]) -> Topics:
+    return Topics(kafka, make_topic)
+
+
+def test_what_retention_has_left_of_the_default_topic_counts(topics: Topics) -> None:
+    name = topics.make()
+    topics.make("_other")
+    topics.delete_before(name, 4)
+    retained = topics.retained(topics.changefeed())
+    assert retained.ranges == (OffsetRange(name, 0, 4, 10),)
+    assert set(retained.topic_ids) == {name}
+
+
+def test_every_topic_that_a_rule_may_have_sent_a_table_to_counts(topics: Topics) -> None:
+    names = [topics.make(suffix) for suffix in ("", "_shop_orders", "_shop_items", "_fixed")]
+    rules = (
+        f'{{matcher = ["shop.*"], topic = "{topics.prefix}_{{schema}}_{{table}}"}}, '
+        f'{{matcher = ["log.*"], topic = "{topics.prefix}_fixed"}}'
+    )
+    assert set(topics.retained(topics.changefeed(rules)).topic_ids) == set(names)
+
+
+def test_retired_topics_count_but_not_those_of_other_programs(topics: Topics) -> None:
+    names = {suffix: topics.make(suffix) for suffix in ("", "_shop_old", "_shop_foreign", "_elsewhere")}
+    rules = f'{{matcher = ["shop.*"], topic = "{topics.prefix}_{{schema}}_{{table}}"}}'
+    retired: dict[str, int | None] = {names["_shop_old"]: 5, names["_shop_foreign"]: None, names["_elsewhere"]: 5}
+    found = topics.retained(topics.changefeed(rules), retired).topic_ids
+    assert set(found) == {names[""], names["_shop_old"], names["_elsewhere"]}
+
+
+def test_a_topic_that_an_earlier_run_read_counts_as_long_as_it_exists(topics: Topics) -> None:
+    default, before = topics.make(), topics.make("_before")
+    assert set(topics.retained(topics.changefeed(), before=(before,)).topic_ids) == {default, before}
+    topics.delete(before)
+    assert set(topics.retained(topics.changefeed(), before=(before,)).topic_ids) == {default}
+
+
+def test_without_its_default_topic_nothing_is_known_of_a_changefeed(topics: Topics) -> None:
+    with pytest.raises(TopicChangedError, match="does not exist"):
+        topics.retained(topics.changefeed())

@@ -1,0 +1,210 @@
+"""A scan finds the references that a full decode finds, and decodes few messages for it."""
+
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import lz4.frame
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests import open_protocol
+from tests.capture_sets import COMMITTED, CaptureSets, Committed
+from ticdc_replay.captures import Capture
+from ticdc_replay.changelog.identity import row_key
+from ticdc_replay.codecs.base import Codec
+from ticdc_replay.codecs.registry import codec_for
+from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.decode.schema_pass import lookup_in
+from ticdc_replay.domain.events import RowEvent, Undecodable
+from ticdc_replay.domain.messages import OffsetRange, RawMessage
+from ticdc_replay.reconcile.records import REFERENCES
+from ticdc_replay.reconcile.scan import ReferenceScan
+from ticdc_replay.schemas.lookup import SchemaLookup
+
+MAX_BYTES = 1 << 26
+CLAIM_CHECKED = [capture for capture in COMMITTED if "claim-check" in capture.variant]
+"""Open, Canal-JSON and Simple in both encodings, of both generations; plain, lz4 and snappy."""
+NAMES = [f"{number:08x}-7ddc-41ea-bd96-c0e4d82b1770.json" for number in range(3)]
+
+
+def scan_of(codec: Codec, messages: list[RawMessage]) -> ReferenceScan:
+    scan = ReferenceScan(codec, "shop", "topic id")
+    scan.add(messages)
+    return scan
+
+
+def found_by(codec: Codec, messages: list[RawMessage]) -> list[dict[str, Any]]:
+    """What a scan with *codec* says of *messages*."""
+    rows: list[dict[str, Any]] = scan_of(codec, messages).table().to_pylist()
+    return rows
+
+
+def decoded(codec: Codec, messages: list[RawMessage]) -> list[dict[str, Any]]:
+    """What a decode of all of *messages* says of references."""
+    found = []
+    for message in messages:
+        for event in codec.decode(message):
+            if not isinstance(event, RowEvent | Undecodable) or event.reference is None:
+                continue
+            key = row_key(event) if isinstance(event, RowEvent) else (None, None)
+            row = dict.fromkeys(REFERENCES.names) | {
+                "object_name": event.reference.object_name,
+                "pipeline": "shop",
+                "topic": message.topic,
+                "topic_id": "topic id",
+                "partition": message.partition,
+                "offset": message.offset,
+                "ordinal": event.ordinal,
+                "timestamp_ms": message.timestamp_ms,
+                "commit_ts": event.commit_ts,
+                "schema": event.schema,
+                "table": event.table,
+                "key_hash": key[0],
+                "key": key[1],
+                "status": "seen",
+                "source": "scan",
+            }
+            found.append(row)
+    return found
+
+
+@pytest.mark.parametrize("name", CLAIM_CHECKED, ids=str)
+def test_a_scan_finds_what_a_decode_finds(captures: CaptureSets, name: Committed) -> None:
+    capture = Capture(captures.of(name))
+    messages = list(capture.messages())
+    lookup = lookup_in(capture, MAX_BYTES)
+    scan = scan_of(codec_for(capture.changefeed(), MAX_BYTES, lookup), messages)
+    expected = decoded(codec_for(capture.changefeed(), MAX_BYTES, lookup), messages)
+    assert scan.table().to_pylist() == expected
+    assert {row["object_name"] for row in expected} == {path.name for path in (capture.folder / "objects").iterdir()}
+    assert all(row["key_hash"] for row in expected)
+    assert scan.unsearched == ()
+    assert scan.counts.decoded == len({(row["topic"], row["partition"], row["offset"]) for row in expected})
+
+
+@pytest.mark.skipif("TICDC_REPLAY_CAPTURES" not in os.environ, reason="the full set of captures is not at hand")
+def test_a_scan_finds_what_a_decode_finds_in_every_capture() -> None:
+    for meta in sorted(Path(os.environ["TICDC_REPLAY_CAPTURES"]).rglob("meta.json")):
+        capture = Capture(meta.parent)
+        messages = list(capture.messages())
+        lookup = lookup_in(capture, MAX_BYTES)
+        scan = scan_of(codec_for(capture.changefeed(), MAX_BYTES, lookup), messages)
+        expected = decoded(codec_for(capture.changefeed(), MAX_BYTES, lookup), messages)
+        assert (str(meta), scan.table().to_pylist()) == (str(meta), expected)
+        assert scan.unsearched == ()
+
+
+@pytest.mark.parametrize("name", [each for each in COMMITTED if each not in CLAIM_CHECKED], ids=str)
+def test_nothing_is_found_where_nothing_is_referred_to(captures: CaptureSets, name: Committed) -> None:
+    capture = Capture(captures.of(name))
+    scan = scan_of(codec_for(capture.changefeed(), MAX_BYTES), list(capture.messages()))
+    assert (scan.counts.references, scan.unsearched) == (0, ())
+
+
+@pytest.mark.parametrize("name", [each for each in CLAIM_CHECKED if each.archive.startswith("simple")], ids=str)
+def test_references_are_found_without_the_tables_definition_but_for_their_keys(
+    captures: CaptureSets, name: Committed
+) -> None:
+    capture = Capture(captures.of(name))
+    messages = list(capture.messages())
+    scan = scan_of(codec_for(capture.changefeed(), MAX_BYTES), messages)
+    keyless = {"key": None, "key_hash": None}
+    expected = decoded(codec_for(capture.changefeed(), MAX_BYTES, lookup_in(capture, MAX_BYTES)), messages)
+    assert scan.table().to_pylist() == [row | keyless for row in expected]
+    assert scan.missing_versions
+
+
+@pytest.mark.parametrize("name", CLAIM_CHECKED, ids=str)
+@pytest.mark.parametrize("compression", ["none", "lz4", "snappy"])
+def test_references_are_found_although_the_configuration_names_another_compression(
+    captures: CaptureSets, name: Committed, compression: str
+) -> None:
+    capture = Capture(captures.of(name))
+    messages = list(capture.messages())
+    changefeed = capture.changefeed()
+    other = Changefeed(
+        protocol=changefeed.protocol,
+        topic=changefeed.topic,
+        timezone=changefeed.timezone,
+        compression=compression,  # type: ignore[arg-type]
+        encoding_format=changefeed.encoding_format,
+        enable_tidb_extension=changefeed.enable_tidb_extension,
+    )
+    found = found_by(codec_for(other, MAX_BYTES, lookup_in(capture, MAX_BYTES)), messages)
+    names = {path.name for path in (capture.folder / "objects").iterdir()}
+    assert {row["object_name"] for row in found} >= names
+
+
+@cache
+def _small(
+    archive: str, architecture: str, variant: str, folder: Path
+) -> tuple[Changefeed, RawMessage, frozenset[str]]:
+    """A message with references, and their names."""
+    capture = Capture(folder / architecture / variant)
+    codec = codec_for(capture.changefeed(), MAX_BYTES)
+    for message in capture.messages():
+        names = {row["object_name"] for row in found_by(codec, [message])}
+        if names:
+            return capture.changefeed(), message, frozenset(names)
+    raise AssertionError(f"{variant} of {archive} has no reference")
+
+
+@pytest.mark.parametrize("name", CLAIM_CHECKED, ids=str)
+@settings(max_examples=40)
+@given(data=st.data())
+def test_a_damaged_message_gives_its_references_or_is_told(
+    captures: CaptureSets, name: Committed, data: st.DataObject
+) -> None:
+    changefeed, message, names = _small(*name, captures(name.archive))
+    in_key = changefeed.protocol == "open-protocol"
+    raw = (message.key if in_key else message.value) or b""
+    marker = b'"ccl"' if in_key else b"claimCheckLocation"
+    cut = data.draw(st.integers(1, len(raw) - 1))
+    kept = raw[:-cut]
+    damaged = message._replace(**{"key" if in_key else "value": kept})
+    scan = scan_of(codec_for(changefeed, MAX_BYTES), [damaged])
+    found = {row["object_name"] for row in scan.table().to_pylist()}
+    place = OffsetRange(message.topic, message.partition, message.offset, message.offset + 1)
+    if found != names and scan.unsearched != (place,):
+        # JSON that ends before the member begins, and is readable up to there: nobody could tell.
+        assert changefeed.compression == "none" or in_key
+        assert kept.count(marker) == len(found)
+
+
+@given(st.lists(st.sampled_from([*NAMES, None]), min_size=1, max_size=8), st.sampled_from(["none", "lz4", "snappy"]))
+def test_every_reference_of_a_batch_is_found_at_its_place(names: list[str | None], compression: Any) -> None:
+    events = []
+    for at, name in enumerate(names):
+        marker = {} if name is None else {"ccl": f"s3://bucket/{name}"}
+        key, value = open_protocol.row(100 + at, new={"id": open_protocol.columns(at)["id"]}, **marker)
+        events.append((key, {"none": bytes, "lz4": lz4.frame.compress, "snappy": _snappy}[compression](value)))
+    changefeed = Changefeed(protocol="open-protocol", topic="t", timezone="UTC", compression=compression)
+    found = found_by(codec_for(changefeed, MAX_BYTES), [open_protocol.message(events, 7)])
+    expected = [(7, at, name, f'{{"id":{at}}}') for at, name in enumerate(names) if name is not None]
+    assert [(row["offset"], row["ordinal"], row["object_name"], row["key"]) for row in found] == expected
+
+
+def test_a_member_with_escaped_letters_is_a_reference_too() -> None:
+    key, value = open_protocol.row(100, new={"id": open_protocol.columns(1)["id"]}, ccl=f"s3://bucket/{NAMES[0]}")
+    escaped = open_protocol.message([(key.replace(b'"ccl"', b'"\\u0063cl"'), value)], 0)
+    codec = codec_for(Changefeed(protocol="open-protocol", topic="t", timezone="UTC"), MAX_BYTES)
+    assert [row["object_name"] for row in found_by(codec, [escaped])] == [NAMES[0]]
+
+
+def test_a_message_of_another_protocol_gives_its_reference(captures: CaptureSets) -> None:
+    """The changefeed was changed from Canal-JSON to Open, and its topic was not."""
+    capture = Capture(captures("canal-json") / "new" / "canal-json-claim-check")
+    changefeed = Changefeed(protocol="open-protocol", topic="t", timezone="UTC")
+    scan = scan_of(codec_for(changefeed, MAX_BYTES, SchemaLookup()), list(capture.messages()))
+    found = {row["object_name"] for row in scan.table().to_pylist()}
+    assert found == {path.name for path in (capture.folder / "objects").iterdir()}
+    assert scan.unsearched == ()
+
+
+def _snappy(content: bytes) -> bytes:
+    compressed: bytes = pa.compress(content, "snappy", asbytes=True)
+    return compressed
