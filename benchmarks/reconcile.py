@@ -1,0 +1,246 @@
+"""The join of a reconciliation on two cores: synthetic objects and references, classified and written.
+
+``python -m benchmarks.reconcile`` makes 10 M objects and 20 M references, joins them on ``local[2]`` and writes its part of
+``benchmarks/RESULTS.md``; with other numbers it only prints. Driver and cores are one process here: of the driver's memory it
+tells the heap of the JVM after a full collection, and the peak of the Python process.
+"""
+
+import argparse
+import os
+import platform
+import resource
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from benchmarks.results import replace_part
+from ticdc_replay.domain import tso
+from ticdc_replay.reconcile import records
+from ticdc_replay.reconcile.rules import Evidence, ObjectClass, PartitionBounds, ReferenceClass, ReplayableRange
+from ticdc_replay.spark.parquet_files import Place, Sources
+from ticdc_replay.spark.reconcile import Classified, classify
+
+OBJECTS, REFERENCES = 10_000_000, 20_000_000
+GOAL_S = 180
+FILE_ROWS = 500_000
+TOPICS, PARTITIONS, TABLES = 4, 12, 50
+NOW_MS = 1_800_000_000_000
+HOUR_MS = 3_600_000
+SPAN_MS = 30 * 24 * HOUR_MS
+
+
+def main() -> None:
+    """Measure and, at full size, write the results."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--objects", type=int, default=OBJECTS)
+    arguments.add_argument("--references", type=int, default=REFERENCES)
+    arguments.add_argument("--cores", type=int, default=2)
+    arguments.add_argument("--folder", type=Path, help="for the data, about 250 bytes a row; a temporary one if absent")
+    options = arguments.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="reconcile-", dir=options.folder))
+    try:
+        begin = time.perf_counter()
+        place = Place(folder.as_uri(), None)
+        objects = Sources(place, tuple(write(folder, "objects", objects_of(options.objects))))
+        references = Sources(
+            place, tuple(write(folder, "references", references_of(options.references, options.objects)))
+        )
+        print(f"made the data in {time.perf_counter() - begin:.0f} s")
+        spark = session(options.cores, folder)
+        try:
+            begin = time.perf_counter()
+            found = classify(spark, objects, [references], evidence(), place, "out")
+            seconds = time.perf_counter() - begin
+            heap = heap_after_collection(spark)
+        finally:
+            spark.stop()
+        text = table(options, found, seconds, heap)
+        print(text)
+        if (options.objects, options.references, options.cores) == (OBJECTS, REFERENCES, 2):
+            replace_part("reconcile", text)
+    finally:
+        shutil.rmtree(folder)
+
+
+def session(cores: int, folder: Path) -> SparkSession:
+    """A local Spark as a worker with little memory would be."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    return (
+        SparkSession.builder.appName("benchmark of reconcile")
+        .master(f"local[{cores}]")
+        .config("spark.driver.memory", "3g")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.local.dir", str(folder / "spark"))
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.execution.arrow.maxRecordsPerBatch", "20000")
+        .getOrCreate()
+    )
+
+
+def evidence() -> Evidence:
+    """Half of the messages have expired, and a quarter is pinned by windows."""
+    partitions = [
+        PartitionBounds(f"topic{topic}", "id", number, 200_000, 1_000_000, NOW_MS - SPAN_MS // 2)
+        for topic in range(TOPICS)
+        for number in range(PARTITIONS)
+    ]
+    return Evidence(
+        bounds_ms=NOW_MS,
+        listed_ms=NOW_MS,
+        partitions=tuple(partitions),
+        replayable=tuple(ReplayableRange(found.topic, "id", found.partition, 100_000, 250_000) for found in partitions),
+        young_ms=24 * HOUR_MS,
+        skew_ms=300_000,
+        grace_ms=168 * HOUR_MS,
+        owners_complete=True,
+        unread_offsets=0,
+    )
+
+
+def objects_of(count: int) -> Iterator[pa.Table]:
+    """Objects by number; the last modified times rise with it."""
+    for first in range(0, count, FILE_ROWS):
+        numbers = np.arange(first, min(first + FILE_ROWS, count), dtype=np.int64)
+        columns = [
+            names(numbers),
+            pa.array(2_000_000 + numbers % 1000),
+            hexadecimal(numbers, 32),
+            pa.array(NOW_MS - SPAN_MS + numbers * SPAN_MS // count),
+            pa.nulls(len(numbers), pa.string()),
+        ]
+        yield pa.Table.from_arrays(columns, schema=records.OBJECTS)
+
+
+def references_of(count: int, objects: int) -> Iterator[pa.Table]:
+    """References in the order of the messages. A fifth of the objects has none, a hundredth names an object that is not there,
+    and some row versions have two objects."""
+    for first in range(0, count, FILE_ROWS):
+        at = np.arange(first, min(first + FILE_ROWS, count), dtype=np.int64)
+        rows = len(at)
+        target = at * objects // count
+        target -= (target % 5 == 4).astype(np.int64)
+        number = np.where(at % 100 == 99, target + 2 * objects, target)
+        version = np.where(target % 20 == 1, target - 1, target)
+        commit_ms = NOW_MS - SPAN_MS + version * SPAN_MS // objects
+        tables = version % TABLES
+        scanned = at % 2 == 1
+        place = at % (TOPICS * PARTITIONS)
+        columns: dict[str, Any] = {
+            "object_name": names(number),
+            "pipeline": choice(np.zeros(rows), ["shop"]),
+            "topic": choice(place % TOPICS, [f"topic{topic}" for topic in range(TOPICS)]),
+            "topic_id": choice(np.zeros(rows), ["id"]),
+            "partition": pa.array((place // TOPICS).astype(np.int32)),
+            "offset": pa.array(at * 1_000_000 // count),
+            "ordinal": pa.array(np.zeros(rows, np.int32)),
+            "timestamp_ms": pa.array(commit_ms + 1000, mask=~scanned),
+            "commit_ts": pa.array(commit_ms << tso.LOGICAL_BITS),
+            "schema": choice(np.zeros(rows), ["shop"]),
+            "table": choice(tables, [f"table{table}" for table in range(TABLES)]),
+            "key_hash": pa.FixedSizeBinaryArray.from_buffers(
+                pa.binary(16), rows, [None, pa.py_buffer(mixed(version, 2))]
+            ),
+            "key": pa.nulls(rows, pa.string()),
+            "etag": masked(hexadecimal(number, 32), scanned),
+            "size": pa.array(2_000_000 + number % 1000, mask=scanned),
+            "sha256": masked(hexadecimal(number, 64), scanned),
+            "status": choice(scanned, ["used", records.SEEN]),
+            "source": choice(scanned, ["decode", "scan"]),
+        }
+        yield pa.Table.from_arrays([columns[name] for name in records.REFERENCES.names], schema=records.REFERENCES)
+
+
+def mixed(numbers: np.ndarray, words: int) -> np.ndarray:
+    """*words* well mixed 64-bit words of each number, by splitmix64: as random as UUIDs and hashes, and the same each time."""
+    state = numbers.astype(np.uint64)[:, None] * np.uint64(words) + np.arange(1, words + 1, dtype=np.uint64)
+    state *= np.uint64(0x9E3779B97F4A7C15)
+    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.ascontiguousarray(state ^ (state >> np.uint64(31)))
+
+
+def digits(numbers: np.ndarray, count: int) -> np.ndarray:
+    """*count* hexadecimal digits of each number, as bytes of ASCII."""
+    raw = mixed(numbers, count // 16).view(np.uint8)
+    both = np.stack([raw >> 4, raw & 15], axis=-1).reshape(len(numbers), count)
+    return np.frombuffer(b"0123456789abcdef", np.uint8)[both]
+
+
+def names(numbers: np.ndarray) -> pa.Array:
+    """A claim-check name for each number."""
+    parts = np.split(digits(numbers, 32), [8, 12, 16, 20], axis=1)
+    dash = np.full((len(numbers), 1), ord("-"), np.uint8)
+    suffix = np.broadcast_to(np.frombuffer(b".json", np.uint8), (len(numbers), 5))
+    return strings(np.hstack([parts[0], dash, parts[1], dash, parts[2], dash, parts[3], dash, parts[4], suffix]))
+
+
+def hexadecimal(numbers: np.ndarray, count: int) -> pa.Array:
+    """*count* hexadecimal digits for each number."""
+    return strings(digits(numbers, count))
+
+
+def strings(text: np.ndarray) -> pa.Array:
+    """Rows of ASCII bytes as strings."""
+    offsets = np.arange(0, text.size + 1, text.shape[1], dtype=np.int32)
+    return pa.StringArray.from_buffers(len(text), pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(text)))
+
+
+def choice(numbers: np.ndarray, texts: list[str]) -> pa.Array:
+    """The text at each number."""
+    return pa.array(texts).take(pa.array(numbers.astype(np.int64)))
+
+
+def masked(values: pa.Array, mask: np.ndarray) -> pa.Array:
+    """*values*, null where *mask*."""
+    return pa.compute.if_else(pa.array(mask), pa.scalar(None, values.type), values)
+
+
+def write(folder: Path, kind: str, tables: Iterator[pa.Table]) -> Iterator[str]:
+    """Write each of *tables* as a file; their names."""
+    (folder / kind).mkdir()
+    for number, content in enumerate(tables):
+        name = f"{kind}/{number:05d}.parquet"
+        pq.write_table(content, folder / name, compression="zstd", compression_level=1, row_group_size=100_000)
+        yield name
+
+
+def heap_after_collection(spark: SparkSession) -> float:
+    """MB of the heap that the JVM of driver and executor still uses."""
+    runtime = spark.sparkContext._jvm.java.lang.Runtime.getRuntime()  # type: ignore[union-attr]
+    runtime.gc()
+    return float(runtime.totalMemory() - runtime.freeMemory()) / 1e6
+
+
+def table(options: argparse.Namespace, found: Classified, seconds: float, heap: float) -> str:
+    """The results as Markdown."""
+    summary = found.summary
+    python_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    lines = [
+        f"`python -m benchmarks.reconcile`: {options.objects:,} objects, {options.references:,} references, "
+        f"local[{options.cores}] with 3 GB, Python {platform.python_version()}; reading, joining, writing and counting.",
+        "",
+        "| | value | goal |",
+        "|---|---|---|",
+        f"| seconds | {seconds:.0f} | ≤ {GOAL_S * options.references / REFERENCES:.0f} |",
+        f"| k references/s | {options.references / seconds / 1e3:,.0f} | |",
+        f"| MB of the JVM's heap afterwards | {heap:,.0f} | flat |",
+        f"| peak MB of the driver's Python | {python_mb:,.0f} | flat |",
+        f"| files written | {len(found.objects) + len(found.references)} | |",
+    ]
+    lines += [f"| objects {kind} | {summary.objects(kind):,} | |" for kind in ObjectClass]
+    lines += [f"| references {kind} | {summary.references(kind):,} | |" for kind in ReferenceClass]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

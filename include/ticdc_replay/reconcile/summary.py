@@ -1,0 +1,66 @@
+"""What a reconciliation found, in numbers: small enough for a report, whatever the size of the store."""
+
+import msgspec
+
+from ticdc_replay.reconcile.rules import ObjectClass, ReferenceClass
+
+
+class ObjectsOfDay(msgspec.Struct, frozen=True, order=True):
+    """Objects of one class that were last modified on one day (UTC, ``YYYY-MM-DD``)."""
+
+    kind: ObjectClass
+    day: str
+    objects: int
+    bytes: int
+    deletable: int
+    deletable_bytes: int
+
+
+class ObjectsOfTable(msgspec.Struct, frozen=True, order=True):
+    """Objects of one class whose references are of one table; both names are empty for objects without one."""
+
+    kind: ObjectClass
+    schema: str
+    table: str
+    objects: int
+    bytes: int
+
+
+class ReferencesOfTable(msgspec.Struct, frozen=True, order=True):
+    """References of one class of one table. ``protecting``: how many of them are of messages that can still be read."""
+
+    kind: ReferenceClass
+    schema: str
+    table: str
+    references: int
+    protecting: int
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts of both sides. Its size is classes × (days + tables)."""
+
+    by_day: tuple[ObjectsOfDay, ...]
+    objects_by_table: tuple[ObjectsOfTable, ...]
+    references_by_table: tuple[ReferencesOfTable, ...]
+
+    def objects(self, kind: ObjectClass) -> int:
+        """How many objects are of class *kind*."""
+        return sum(found.objects for found in self.by_day if found.kind == kind)
+
+    def bytes(self, kind: ObjectClass) -> int:
+        """Bytes of all objects of class *kind*."""
+        return sum(found.bytes for found in self.by_day if found.kind == kind)
+
+    def references(self, kind: ReferenceClass) -> int:
+        """How many references are of class *kind*."""
+        return sum(found.references for found in self.references_by_table if found.kind == kind)
+
+    @property
+    def deletable(self) -> int:
+        """How many objects may be put on a plan."""
+        return sum(found.deletable for found in self.by_day)
+
+    @property
+    def lost_rows(self) -> int:
+        """References whose object is missing although their message can still be read."""
+        return sum(found.protecting for found in self.references_by_table if found.kind == ReferenceClass.MISSING)

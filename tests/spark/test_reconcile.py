@@ -1,0 +1,142 @@
+"""The join of a reconciliation from files to files."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ticdc_replay.domain import tso
+from ticdc_replay.reconcile import records
+from ticdc_replay.reconcile.rules import Evidence, ObjectClass, PartitionBounds, ReferenceClass
+from ticdc_replay.reconcile.summary import ObjectsOfDay, ObjectsOfTable, ReferencesOfTable
+from ticdc_replay.spark.parquet_files import Place, Sources
+from ticdc_replay.spark.reconcile import Classified, classify
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+DAY = 86_400_000
+NOW = 20_000 * DAY  # 2024-10-04
+EVIDENCE = Evidence(
+    bounds_ms=NOW,
+    listed_ms=NOW,
+    partitions=(PartitionBounds("t", "id", 0, 10, 20, NOW - 5 * DAY),),
+    young_ms=DAY,
+    skew_ms=0,
+    grace_ms=2 * DAY,
+    owners_complete=True,
+    unread_offsets=0,
+)
+NAMES = [f"{uuid.UUID(int=number)}.json" for number in range(6)]
+
+
+def reference(name: str, offset: int, key: bytes, **changes: Any) -> dict[str, Any]:
+    return {
+        "object_name": name, "pipeline": "p", "topic": "t", "topic_id": "id", "partition": 0, "offset": offset, "ordinal": 0,
+        "timestamp_ms": NOW - DAY, "commit_ts": tso.from_ms(NOW - 2 * DAY), "schema": "shop", "table": "orders",
+        "key_hash": key * 16, "key": '{"id":1}', "status": records.SEEN, "source": "scan", **changes,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def few_partitions(spark: SparkSession) -> Iterator[None]:
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    yield
+    spark.conf.set("spark.sql.shuffle.partitions", str(before))
+
+
+def write(folder: Path, name: str, schema: pa.Schema, rows: list[dict[str, Any]]) -> str:
+    folder.mkdir(exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(rows, schema), folder / name, row_group_size=2)
+    return name
+
+
+def rows_of(folder: Path, found: Classified, kind: str) -> list[dict[str, Any]]:
+    files = getattr(found, kind)
+    tables = [pq.read_table(folder / file.name) for file in files]
+    assert [table.num_rows for table in tables] == [file.rows for file in files]
+    schema = {"objects": records.CLASSIFIED_OBJECTS, "references": records.CLASSIFIED_REFERENCES}[kind]
+    assert all(table.schema.equals(schema) for table in tables)
+    return [row for table in tables for row in table.to_pylist()]
+
+
+@pytest.mark.usefixtures("few_partitions")
+def test_files_of_several_places_become_files_with_classes_and_a_summary(spark: SparkSession, tmp_path: Path) -> None:
+    days = [1, 3, 3, 3, 0, 9]
+    objects = [
+        {"name": name, "size": 100 + number, "etag": "e", "last_modified_ms": NOW - days[number] * DAY}
+        for number, name in enumerate(NAMES)
+    ]
+    here, there, out = tmp_path / "here", tmp_path / "there", tmp_path / "out"
+    inventory = Sources(Place(here.as_uri(), None), (write(here, "objects.parquet", records.OBJECTS, objects),))
+    scanned = write(
+        here,
+        "scan.parquet",
+        records.REFERENCES,
+        [reference(NAMES[0], 10, b"a"), reference(NAMES[1], 11, b"a"), reference("x", 12, b"b")],
+    )
+    decoded = write(
+        there, "decode.parquet", records.REFERENCES, [reference(NAMES[2], 9, b"c", status="used", etag="e", size=102)]
+    )
+    sources = [Sources(Place(here.as_uri(), None), (scanned,)), Sources(Place(there.as_uri(), None), (decoded,))]
+
+    found = classify(spark, inventory, sources, EVIDENCE, Place(out.as_uri(), None), "run/1")
+
+    classes = {
+        row["name"]: (row["class"], row["references"], row["table"], row["deletable"])
+        for row in rows_of(out, found, "objects")
+    }
+    assert classes == {
+        NAMES[0]: ("referenced", 1, "orders", False),
+        NAMES[1]: ("referenced", 1, "orders", False),
+        NAMES[2]: ("expired", 1, "orders", True),
+        NAMES[3]: ("orphaned", 0, None, True),
+        NAMES[4]: ("too_young", 0, None, False),
+        NAMES[5]: ("expired", 0, None, True),
+    }
+    references = {row["object_name"]: row for row in rows_of(out, found, "references")}
+    assert {name: (row["class"], row["protecting"], row["other_object"]) for name, row in references.items()} == {
+        NAMES[0]: ("duplicate", True, NAMES[1]),
+        NAMES[1]: ("duplicate", True, NAMES[0]),
+        NAMES[2]: ("present", False, None),
+        "x": ("missing", True, None),
+    }
+    assert references["x"]["key_hash"] == b"b" * 16
+    assert all(file.name.startswith("run/1/") for file in (*found.objects, *found.references))
+
+    summary = found.summary
+    assert summary.by_day == (
+        ObjectsOfDay(ObjectClass.EXPIRED, "2024-09-25", 1, 105, 1, 105),
+        ObjectsOfDay(ObjectClass.EXPIRED, "2024-10-01", 1, 102, 1, 102),
+        ObjectsOfDay(ObjectClass.ORPHANED, "2024-10-01", 1, 103, 1, 103),
+        ObjectsOfDay(ObjectClass.REFERENCED, "2024-10-01", 1, 101, 0, 0),
+        ObjectsOfDay(ObjectClass.REFERENCED, "2024-10-03", 1, 100, 0, 0),
+        ObjectsOfDay(ObjectClass.TOO_YOUNG, "2024-10-04", 1, 104, 0, 0),
+    )
+    assert ObjectsOfTable(ObjectClass.EXPIRED, "shop", "orders", 1, 102) in summary.objects_by_table
+    assert summary.references_by_table == (
+        ReferencesOfTable(ReferenceClass.DUPLICATE, "shop", "orders", 2, 2),
+        ReferencesOfTable(ReferenceClass.MISSING, "shop", "orders", 1, 1),
+        ReferencesOfTable(ReferenceClass.PRESENT, "shop", "orders", 1, 0),
+    )
+    assert (summary.deletable, summary.lost_rows, summary.bytes(ObjectClass.EXPIRED)) == (3, 1, 207)
+
+
+@pytest.mark.usefixtures("few_partitions")
+def test_a_store_without_any_reference(spark: SparkSession, tmp_path: Path) -> None:
+    place = Place(tmp_path.as_uri(), None)
+    rows = [{"name": NAMES[0], "size": 1, "etag": "e", "last_modified_ms": NOW - 3 * DAY}]
+    objects = Sources(place, (write(tmp_path, "objects.parquet", records.OBJECTS, rows),))
+    found = classify(spark, objects, [], EVIDENCE, place, "run")
+    assert [row["class"] for row in rows_of(tmp_path, found, "objects")] == ["orphaned"]
+    assert found.references == ()
+    assert found.summary.references_by_table == ()
