@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
@@ -60,10 +61,10 @@ def main() -> None:
             begin = time.perf_counter()
             found = classify(spark, objects, [references], evidence(), place, "out")
             seconds = time.perf_counter() - begin
-            heap = heap_after_collection(spark)
+            heap, processor = heap_after_collection(spark), processor_seconds()
         finally:
             spark.stop()
-        text = table(options, found, seconds, heap)
+        text = table(options, found, seconds, processor, heap)
         print(text)
         if (options.objects, options.references, options.cores) == (OBJECTS, REFERENCES, 2):
             replace_part("reconcile", text)
@@ -221,7 +222,13 @@ def heap_after_collection(spark: SparkSession) -> float:
     return float(runtime.totalMemory() - runtime.freeMemory()) / 1e6
 
 
-def table(options: argparse.Namespace, found: Classified, seconds: float, heap: float) -> str:
+def processor_seconds() -> float:
+    """Of all processes that this one started, and of theirs, ended or not."""
+    found = psutil.Process().children(recursive=True)
+    return sum(sum(process.cpu_times()[:4]) for process in found)
+
+
+def table(options: argparse.Namespace, found: Classified, seconds: float, processor: float, heap: float) -> str:
     """The results as Markdown."""
     summary = found.summary
     python_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
@@ -232,6 +239,7 @@ def table(options: argparse.Namespace, found: Classified, seconds: float, heap: 
         "| | value | goal |",
         "|---|---|---|",
         f"| seconds | {seconds:.0f} | ≤ {GOAL_S * options.references / REFERENCES:.0f} |",
+        f"| processor seconds of Spark and its workers | {processor:.0f} | |",
         f"| k references/s | {options.references / seconds / 1e3:,.0f} | |",
         f"| MB of the JVM's heap afterwards | {heap:,.0f} | flat |",
         f"| peak MB of the driver's Python | {python_mb:,.0f} | flat |",
