@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.changelog.reading import read_index
 from ticdc_replay.changelog.set_aside import Entry, EntryPlace, read_entries, selected_places
+from ticdc_replay.domain.errors import ArtifactNotFoundError
 from ticdc_replay.snapshot import manifest as manifests
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.state.records import AcceptedLoss
@@ -71,7 +72,10 @@ def set_aside(context: ReplayContext, index: ChangelogIndex) -> SetAside:
     redrives = []
     entries = {(entry.place, entry.reason): entry for entry in read_entries(context.artifacts, index)}
     for run_hash, loaded in targets.items():
-        redrive = read_index(context.artifacts, run_hash)
+        try:
+            redrive = read_index(context.artifacts, run_hash)
+        except ArtifactNotFoundError:
+            continue  # removed: nothing tells any more what it left, so it settles nothing
         left = read_entries(context.artifacts, redrive)
         selected = _selected(context, redrive)
         redrives.append(Redriven(redrive, selected, frozenset(entry.place for entry in left), frozenset(loaded - {""})))

@@ -1,0 +1,53 @@
+"""The file of messages that are decoded once more: each message once, with the events that are wanted."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.quarantine_files import index_with, quarantine
+from ticdc_replay.changelog.set_aside import EntryPlace, pack_messages, read_entries, read_messages, selected_places
+from ticdc_replay.domain.errors import ArtifactNotFoundError
+from ticdc_replay.storage import ObjectStore, open_store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ObjectStore:
+    return open_store(tmp_path.as_uri())
+
+
+def opened(content: bytes) -> pq.ParquetFile:
+    return pq.ParquetFile(pa.BufferReader(content))
+
+
+def test_a_message_comes_once_however_many_of_its_events_are_wanted(store: ObjectStore) -> None:
+    index = index_with(store, "a", quarantine(1, 0, "x"), quarantine(1, 2, "y"), quarantine(2, None, "z"))
+    wanted = {EntryPlace("id", 0, 1, -1): {2, 0}, EntryPlace("id", 0, 2, -1): None}
+    content, count = pack_messages(store, wanted, [index])
+    assert count == 2
+    file = opened(content)
+    assert [(message.offset, message.value, only) for message, only in read_messages(file, [0])] == [
+        (1, b"value 1", frozenset({0, 2})),
+        (2, b"value 2", None),
+    ]
+    assert {(place.offset, place.ordinal) for place in selected_places(file, index.topic_ids)} == {
+        (1, 0),
+        (1, 2),
+        (2, -1),
+    }
+    assert pack_messages(store, wanted, [index])[0] == content, "the same input has the same hash"
+
+
+def test_what_is_gone_is_said_and_not_left_out(store: ObjectStore) -> None:
+    index = index_with(store, "a", quarantine(1, 0, "x"))
+    with pytest.raises(ArtifactNotFoundError, match="1 messages are in no quarantine file of runs a"):
+        pack_messages(store, {EntryPlace("id", 0, 7, -1): None}, [index])
+    store.delete(f"runs/a/{index.quarantine_files[0]}")
+    with pytest.raises(ArtifactNotFoundError, match="while Kafka still holds it"):
+        read_entries(store, index)
+
+
+def test_entries_have_the_places_that_people_name(store: ObjectStore) -> None:
+    index = index_with(store, "a", quarantine(2, None, "z"), quarantine(1, 0, "x"))
+    assert [entry.coordinates for entry in read_entries(store, index)] == ["topic[0]@1#0", "topic[0]@2"]
