@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
@@ -30,6 +31,7 @@ from ticdc_replay.state import (
     open_state,
 )
 from ticdc_replay.state.database import Database
+from ticdc_replay.state.records import AcceptedLoss, Redrive
 from ticdc_replay.state.tables import metadata
 
 NOON = Window(1000, 2000)
@@ -269,3 +271,27 @@ def test_table_versions_come_back_by_table_and_version(state: StateStore) -> Non
     state.record_table_versions("p", found)
     state.record_table_versions("other", found[:1])
     assert state.table_versions("p") == [found[2], found[1], found[0]]
+
+
+def test_re_drives_are_told_in_order_and_forgotten_by_target(state: StateStore) -> None:
+    made = [
+        Redrive("shop", "run", "b", "", 1),
+        Redrive("shop", "run", "b", "lake", 2),
+        Redrive("shop", "run", "a", "", 3),
+    ]
+    for redrive in (*reversed(made), Redrive("shop", "other", "c", "lake", 1)):
+        state.record_redrive(redrive)
+    assert state.redrives("shop", "run") == made
+    state.forget_redrives("shop", "run", "lake")
+    assert state.redrives("shop", "run") == [made[0], made[2]]
+    assert len(state.redrives("shop", "other")) == 1
+
+
+def test_the_first_acceptance_of_an_entry_stays(state: StateStore) -> None:
+    first = AcceptedLoss("shop", "id", 0, 7, -1, "bad_value", "run", "Ada", "why", "accepted/a.json", 1)
+    later = msgspec.structs.replace(first, person="Bob", accepted_at_ms=2)
+    other = msgspec.structs.replace(later, reason="bad_key")
+    state.record_accepted_losses([first])
+    state.record_accepted_losses([later, other])
+    assert state.accepted_losses("shop") == [other, first]
+    assert state.accepted_losses("billing") == []
