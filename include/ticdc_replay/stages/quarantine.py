@@ -26,6 +26,9 @@ from ticdc_replay.state.records import AcceptedLoss, Run
 
 _COORDINATES = re.compile(r"(?P<topic>[^\[\]]+)\[(?P<partition>\d+)\]@(?P<offset>\d+)(?:#(?P<ordinal>\d+))?")
 
+_SET_ASIDE = ("messages_quarantined", "events_undecodable", "events_quarantined")
+"""The counts of a run (``recording``) of which one is there where it set anything aside."""
+
 
 class Selection(msgspec.Struct, frozen=True):
     """Which entries are meant: those that fit all that is given; all without any."""
@@ -125,6 +128,8 @@ def list_quarantine(context: ReplayContext, selection: Selection) -> tuple[RunQu
     selection.checked()
     found = []
     for run in active_runs(context, selection):
+        if not any(run.counts.get(name) for name in _SET_ASIDE):
+            continue  # most of many: nothing of them need be opened
         try:
             index = read_index(context.artifacts, run.run_hash)
         except ArtifactNotFoundError:
