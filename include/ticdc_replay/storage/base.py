@@ -3,9 +3,15 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from datetime import datetime
+from enum import StrEnum
 from typing import Any, ClassVar
 
 import msgspec
+
+from ticdc_replay.storage.facts import StoreFacts
+
+NO_VERSION = "null"
+"""The version id of an object that was written while its store kept no versions."""
 
 
 class ObjectInfo(msgspec.Struct, frozen=True, order=True):
@@ -15,6 +21,41 @@ class ObjectInfo(msgspec.Struct, frozen=True, order=True):
     size: int
     etag: str
     last_modified: datetime
+    version_id: str | None = None
+    """Where the store keeps versions and was asked for them; ``NO_VERSION`` for an object from before it did."""
+
+    def difference(self, expected: "ObjectInfo") -> str:
+        """What this object differs in from *expected*, as text; empty where it is the same.
+
+        Times are compared to the second, versions only where *expected* names one: not every request tells more.
+        """
+        if self.etag != expected.etag:
+            return f"ETag {self.etag}, {expected.etag} expected"
+        if self.size != expected.size:
+            return f"{self.size} bytes, {expected.size} expected"
+        if int(self.last_modified.timestamp()) != int(expected.last_modified.timestamp()):
+            return f"last modified {self.last_modified}, {expected.last_modified} expected"
+        if expected.version_id not in (None, self.version_id or NO_VERSION):
+            return f"version {self.version_id}, {expected.version_id} expected"
+        return ""
+
+
+class DeletionOutcome(StrEnum):
+    """What a request to delete an object as it was known came to. Only after ``deleted`` did this request remove anything."""
+
+    DELETED = "deleted"
+    GONE = "gone"
+    ALTERED = "altered"
+    DENIED = "denied"
+    REFUSED = "refused"
+
+
+class Deletion(msgspec.Struct, frozen=True):
+    """The result for one object. ``marker``: what ``ObjectStore.undelete`` takes to bring it back; None where nothing can."""
+
+    outcome: DeletionOutcome
+    marker: str | None = None
+    detail: str = ""
 
 
 class ObjectStore(ABC):
@@ -59,9 +100,38 @@ class ObjectStore(ABC):
     def list(self, prefix: str = "", after: str = "") -> Iterator[ObjectInfo]:
         """The objects whose name starts with *prefix* and sorts behind *after*, in order of name (by code point)."""
 
+    def list_versions(self, after: str = "") -> Iterator[ObjectInfo]:
+        """What ``list("", after)`` gives, with the id of the current version where the store keeps versions."""
+        return self.list(after=after)
+
     @abstractmethod
     def delete(self, name: str) -> None:
         """Remove *name*; nothing happens where it does not exist."""
+
+    @abstractmethod
+    def delete_unchanged(self, expected: ObjectInfo) -> Deletion:
+        """Remove the object if it still is *expected*: same ETag, size, time of modification (to the second), and version where
+        *expected* names one.
+
+        Never raises for what concerns this object alone: ``gone`` (there is none; ``marker`` tells what hides it, if a delete
+        marker does), ``altered``, ``denied`` (no right to this name), ``refused`` (``detail`` says why). A store that keeps
+        versions hides the object behind a delete marker and loses nothing.
+        """
+
+    @abstractmethod
+    def undelete(self, name: str, marker: str) -> bool:
+        """Take the delete *marker* of *name* away; False where it is gone already.
+
+        Raises PermanentError where the store has no undo, or *marker* is not a delete marker: no version is ever removed.
+        """
+
+    @abstractmethod
+    def now(self) -> datetime:
+        """This moment by the clock that sets ``last_modified``, to the second (rounded down)."""
+
+    @abstractmethod
+    def facts(self) -> StoreFacts:
+        """What the store itself does with its objects. A question that the credentials may not ask leaves an ``unknown``."""
 
     @abstractmethod
     def arrow_filesystem(self) -> tuple[Any, str]:

@@ -20,7 +20,8 @@ from ticdc_replay.domain.errors import (
     PermanentError,
     TransientError,
 )
-from ticdc_replay.storage.base import ObjectInfo, ObjectStore
+from ticdc_replay.storage.base import Deletion, DeletionOutcome, ObjectInfo, ObjectStore
+from ticdc_replay.storage.facts import StoreFacts
 from ticdc_replay.storage.names import check_name
 
 TEMPORARY_PREFIX = ".ticdc-replay-"
@@ -32,7 +33,10 @@ _TRANSIENT_ERRNO = frozenset(
 
 
 class FileStore(ObjectStore):
-    """A folder. Writes go to a temporary file beside the target, then appear under their name in one step."""
+    """A folder. Writes go to a temporary file beside the target, then appear under their name in one step.
+
+    There is no undo: what is deleted is gone. ``now`` is this machine's clock, also where the folder is another one's.
+    """
 
     scheme: ClassVar[str] = "file"
 
@@ -108,6 +112,31 @@ class FileStore(ObjectStore):
     def delete(self, name: str) -> None:
         with self._errors("delete", name), contextlib.suppress(FileNotFoundError, NotADirectoryError):
             self._path(name).unlink()
+
+    def delete_unchanged(self, expected: ObjectInfo) -> Deletion:
+        # A file has no condition to be deleted under: one that is replaced between look and deletion is lost.
+        try:
+            with self._errors("delete", expected.name), contextlib.suppress(FileNotFoundError):
+                found = self.info(expected.name)
+                changed = found.difference(expected) if found else ""
+                if changed:
+                    return Deletion(DeletionOutcome.ALTERED, detail=changed)
+                if found:
+                    self._path(expected.name).unlink()
+                    return Deletion(DeletionOutcome.DELETED)
+            return Deletion(DeletionOutcome.GONE)
+        except PermanentError as error:
+            denied = isinstance(error.__cause__, PermissionError)
+            return Deletion(DeletionOutcome.DENIED if denied else DeletionOutcome.REFUSED, detail=str(error))
+
+    def undelete(self, name: str, marker: str) -> bool:
+        raise PermanentError(f"{self.uri(name)}: a folder keeps no versions, so nothing can be undeleted")
+
+    def now(self) -> datetime:
+        return datetime.now(UTC).replace(microsecond=0)
+
+    def facts(self) -> StoreFacts:
+        return StoreFacts()
 
     def arrow_filesystem(self) -> tuple[Any, str]:
         from pyarrow.fs import LocalFileSystem

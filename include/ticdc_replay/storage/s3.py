@@ -3,6 +3,8 @@
 import contextlib
 import re
 from collections.abc import Iterator
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
@@ -19,10 +21,14 @@ from ticdc_replay.domain.errors import (
     ConfigError,
     ObjectAlteredError,
     ObjectTooLargeError,
+    PermanentError,
 )
-from ticdc_replay.storage.base import ObjectInfo, ObjectStore
+from ticdc_replay.storage.base import Deletion, DeletionOutcome, ObjectInfo, ObjectStore
+from ticdc_replay.storage.facts import StoreFacts
 from ticdc_replay.storage.names import check_name
+from ticdc_replay.storage.s3_deletion import delete_unchanged, undelete
 from ticdc_replay.storage.s3_errors import BROKEN_TRANSFERS, NOT_FOUND, PRECONDITION_FAILED, error_code, translate
+from ticdc_replay.storage.s3_facts import facts_of
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -92,7 +98,8 @@ class S3Store(ObjectStore):
                     raise
                 self._client.head_bucket(Bucket=self._bucket)  # a missing bucket looks the same, and must not pass
                 return None
-            return ObjectInfo(name, answer["ContentLength"], answer["ETag"].strip('"'), answer["LastModified"])
+            version = answer.get("VersionId")
+            return ObjectInfo(name, answer["ContentLength"], answer["ETag"].strip('"'), answer["LastModified"], version)
 
     def put(self, name: str, content: bytes) -> None:
         with self._errors("write", name):
@@ -122,9 +129,45 @@ class S3Store(ObjectStore):
                     if name and not name.endswith("/"):  # consoles and Arrow mark folders by empty objects
                         yield ObjectInfo(name, found["Size"], found["ETag"].strip('"'), found["LastModified"])
 
+    def list_versions(self, after: str = "") -> Iterator[ObjectInfo]:
+        pages = self._client.get_paginator("list_object_versions")
+        start = {"KeyMarker": self._prefix + after} if after else {}
+        last = ""
+        with self._errors("list the versions of", ""):
+            for page in pages.paginate(Bucket=self._bucket, Prefix=self._prefix, **start):  # type: ignore[arg-type]
+                for found in page.get("Versions", ()):
+                    name = found["Key"][len(self._prefix) :]
+                    # Servers repeat a key's versions at the marker, and the latest one at the start of a page.
+                    if found["IsLatest"] and name > after and name != last and not name.endswith("/"):
+                        last = name
+                        yield ObjectInfo(
+                            name, found["Size"], found["ETag"].strip('"'), found["LastModified"], found["VersionId"]
+                        )
+
     def delete(self, name: str) -> None:
         with self._errors("delete", name):
             self._client.delete_object(Bucket=self._bucket, Key=self._key(name))
+
+    def delete_unchanged(self, expected: ObjectInfo) -> Deletion:
+        try:
+            key = self._key(expected.name)
+        except PermanentError as error:
+            return Deletion(DeletionOutcome.REFUSED, detail=str(error))
+        with self._errors("delete", expected.name):
+            return delete_unchanged(self._client, self._bucket, key, expected)
+
+    def undelete(self, name: str, marker: str) -> bool:
+        with self._errors("undelete", name):
+            return undelete(self._client, self._bucket, self._key(name), marker)
+
+    def now(self) -> datetime:
+        with self._errors("look up", ""):
+            answer = self._client.head_bucket(Bucket=self._bucket)
+        return parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
+
+    def facts(self) -> StoreFacts:
+        with self._errors("look up", ""):
+            return facts_of(self._client, self._bucket, self._prefix)
 
     def arrow_filesystem(self) -> tuple[Any, str]:
         options: dict[str, Any] = {}

@@ -46,12 +46,17 @@ def error_code(error: ClientError) -> str:
     return str(error.response.get("Error", {}).get("Code", ""))
 
 
+def status_of(error: ClientError) -> int:
+    """The HTTP status of *error*; 0 where there is none."""
+    return error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+
+
 def translate(error: BotoCoreError | ClientError, what: str) -> TicdcReplayError:
     """*error* as one of the library's. *what* tells the operation, the object and the connection."""
     message = f"{what}: {error}"
     if isinstance(error, ClientError):
         code = error_code(error)
-        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        status = status_of(error)
         if code in _REFUSED_CREDENTIALS or status == 401:
             return AuthenticationError(f"{message}; check key id, secret and session token")
         if code == "NoSuchBucket" or (code in NOT_FOUND and error.operation_name == "HeadBucket"):
@@ -60,7 +65,7 @@ def translate(error: BotoCoreError | ClientError, what: str) -> TicdcReplayError
             return PermanentError(
                 f"{message}; the credentials are good but lack the permission, or the secret is wrong"
             )
-        if code in _WORTH_A_RETRY or status >= 500 or status == 429:
+        if code in _WORTH_A_RETRY or status == 429 or (status >= 500 and status != 501):  # 501: the server can't do it
             return TransientError(message)
         return PermanentError(message)
     if isinstance(error, _WITHOUT_CREDENTIALS):
