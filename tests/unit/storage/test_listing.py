@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ticdc_replay.domain.errors import TransientError
 from ticdc_replay.storage.base import ObjectInfo
 from ticdc_replay.storage.file import FileStore
-from ticdc_replay.storage.listing import list_parallel
+from ticdc_replay.storage.listing import list_parallel, list_patiently, name_ranges
 
 _MOMENT = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -60,3 +62,41 @@ def test_an_error_in_one_part_reaches_the_caller() -> None:
 
     with pytest.raises(OSError, match="page lost"):
         list(list_parallel(Broken({str(uuid.uuid4()) for _ in range(50)}), everything))
+
+
+@pytest.mark.parametrize("digits", [1, 2])
+@given(found=st.sets(names, max_size=60))
+def test_parts_overlap_nowhere_and_leave_nothing_out(digits: int, found: set[str]) -> None:
+    store = NamesOnly(found)
+    parts = [list_patiently(lambda after: store.list(after=after), part) for part in name_ranges(digits)]
+    assert len(parts) == 16**digits + 1
+    assert [info.name for info in chain.from_iterable(parts)] == sorted(found)
+
+
+class Storm:
+    """A listing that breaks off after each page, ``storms`` times before it goes on."""
+
+    def __init__(self, count: int, page: int, storms: int) -> None:
+        self.store = NamesOnly({f"{number:03d}" for number in range(count)})
+        self.page, self.storms, self.left = page, storms, storms
+
+    def __call__(self, after: str) -> Iterator[ObjectInfo]:
+        if self.left:
+            self.left -= 1
+            raise TransientError("SlowDown")
+        for number, info in enumerate(self.store.list(after=after)):
+            if number == self.page:
+                self.left = self.storms - 1
+                raise TransientError("SlowDown")
+            yield info
+
+
+def test_a_listing_that_is_throttled_again_and_again_goes_on_behind_the_last_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ticdc_replay.storage.listing.time.sleep", lambda _: None)
+    (*_, everything_else) = name_ranges(1)
+    whole = everything_else._replace(after="", end=None)
+    assert [info.name for info in list_patiently(Storm(100, 7, 6), whole)] == [f"{n:03d}" for n in range(100)]
+    with pytest.raises(TransientError, match="SlowDown"):
+        list(list_patiently(Storm(100, 7, 7), whole))
