@@ -9,32 +9,33 @@ from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 from ticdc_replay.config.pipeline import Pipeline
+from ticdc_replay.config.store import Store
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.jobspec import CONNECTIONS_FILE_VARIABLE
 from ticdc_replay.stages.connections_file import private_file
 
 
-def resolve(conn_ids: Sequence[str], pipeline: Pipeline) -> Connections:
-    """The connections called *conn_ids*. Raises ConfigError for one that Airflow does not know."""
+def resolve(conn_ids: Sequence[str], declared: Pipeline | Store) -> Connections:
+    """The connections called *conn_ids*, for a run of *declared*. Raises ConfigError for one that Airflow does not know."""
     found = {}
     for conn_id in conn_ids:
         try:
             found[conn_id] = _converted(BaseHook.get_connection(conn_id))
         except AirflowNotFoundException:
-            raise _missing(conn_id, pipeline) from None
-    return Connections(found, artifacts=pipeline.connections.artifacts)
+            raise _missing(conn_id, declared) from None
+    return Connections(found, artifacts=declared.connections.artifacts)
 
 
-async def resolve_in_trigger(conn_ids: Sequence[str], pipeline: Pipeline) -> Connections:
+async def resolve_in_trigger(conn_ids: Sequence[str], declared: Pipeline | Store) -> Connections:
     """``resolve`` for the triggerer's event loop."""
     found = {}
     for conn_id in conn_ids:
         try:
             found[conn_id] = _converted(await BaseHook.aget_connection(conn_id))
         except AirflowNotFoundException:
-            raise _missing(conn_id, pipeline) from None
-    return Connections(found, artifacts=pipeline.connections.artifacts)
+            raise _missing(conn_id, declared) from None
+    return Connections(found, artifacts=declared.connections.artifacts)
 
 
 @contextmanager
@@ -61,8 +62,8 @@ def _converted(connection: Any) -> Connection:
     )
 
 
-def _missing(conn_id: str, pipeline: Pipeline) -> ConfigError:
+def _missing(conn_id: str, declared: Pipeline | Store) -> ConfigError:
     return ConfigError(
-        f"pipeline {pipeline.name}: connection {conn_id!r} is not defined in Airflow; "
+        f"{type(declared).__name__.lower()} {declared.name}: connection {conn_id!r} is not defined in Airflow; "
         "add it under Admin > Connections or with `airflow connections add`"
     )

@@ -17,6 +17,7 @@ from ticdc_replay.airflow.retries import retry_policy
 from ticdc_replay.airflow.timetable import WindowTimetable
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.config.pipeline import Pipeline
+from ticdc_replay.config.store import Store
 
 
 def build_dag(path: str | Path) -> DAG:
@@ -72,12 +73,12 @@ def build_dag(path: str | Path) -> DAG:
     return dag
 
 
-def default_args(pipeline: Pipeline) -> dict[str, Any]:
-    """How tasks of *pipeline* are tried again."""
+def default_args(declared: Pipeline | Store) -> dict[str, Any]:
+    """How tasks of a pipeline or a store are tried again."""
     return {
         "owner": "ticdc-replay",
-        "retries": pipeline.retries.attempts,
-        "retry_delay": timedelta(seconds=pipeline.retries.delay_seconds),
+        "retries": declared.retries.attempts,
+        "retry_delay": timedelta(seconds=declared.retries.delay_seconds),
         "retry_exponential_backoff": True,
         "max_retry_delay": timedelta(minutes=30),
         "retry_policy": retry_policy(),

@@ -16,6 +16,7 @@ from ticdc_replay.airflow.quarantine_form import quarantine_options
 from ticdc_replay.airflow.settings import spark_jobs_folder
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.config.pipeline import Pipeline
+from ticdc_replay.config.store import Store
 from ticdc_replay.domain.errors import ConfigError, PermanentError, TransientError
 from ticdc_replay.jobspec import EXIT_PERMANENT, EXIT_TRANSIENT
 from ticdc_replay.stages.spark_properties import spark_properties
@@ -39,15 +40,14 @@ class SparkJobOperator(EmitsLineage, SparkSubmitOperator):
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "job")
     ui_color = "#fdf0d5"
 
-    def __init__(self, *, pipeline_file: str, pipeline: Pipeline, script: str, job: str, **kwargs: Any) -> None:
+    def __init__(self, *, declared: Pipeline | Store, script: str, job: str, **kwargs: Any) -> None:
         super().__init__(
-            conn_id=pipeline.connections.spark,
-            name=f"{pipeline.name} {kwargs['task_id']}",
-            conf=spark_properties(pipeline),
+            conn_id=declared.connections.spark,
+            name=f"{declared.name} {kwargs['task_id']}",
+            conf=spark_properties(declared),
             application_args=[job],
             **kwargs,
         )
-        self.pipeline_file = pipeline_file
         self.script = script
         self.job = job
 
@@ -56,16 +56,15 @@ class SparkJobOperator(EmitsLineage, SparkSubmitOperator):
         if not self.job:
             raise ConfigError(f"{self.task_id}: the task before left no job spec; clear the run from there on")
         self._refuse_outdated(context)
-        pipeline = load_pipeline(self.pipeline_file).pipeline
-        self._refuse_cluster_mode(pipeline)
+        declared = self._declared()
+        _refuse_cluster_mode(declared)
         self.application = str(spark_jobs_folder() / self.script)
-        with connections_for_driver(resolve(self._connection_ids(pipeline), pipeline)):
+        with connections_for_driver(resolve(self._connection_ids(), declared)):
             try:
                 super().execute(context)
             except AirflowException as error:
                 raise _explained(error, self.task_id) from error
-        with open_replay(self.pipeline_file) as replay:
-            summary = self._summarise(replay, context["ti"])
+        summary = self._finish(context["ti"])
         for name, value in summary.items():
             self.log.info("%s: %s", name, value)
         return summary
@@ -77,25 +76,39 @@ class SparkJobOperator(EmitsLineage, SparkSubmitOperator):
     def _refuse_outdated(self, context: Mapping[str, Any]) -> None:
         """Raise where the job must not run any more, though it was right when its spec was written."""
 
-    def _connection_ids(self, pipeline: Pipeline) -> list[str]:
+    def _declared(self) -> Pipeline | Store:
+        """Whose job it is, as its file says now."""
+        raise NotImplementedError
+
+    def _connection_ids(self) -> list[str]:
         """The connections that the job needs, and no more."""
         raise NotImplementedError
 
-    def _summarise(self, replay: "ReplayContext", task_instance: Any) -> dict[str, Any]:
+    def _finish(self, task_instance: Any) -> dict[str, Any]:
         """What the job did, in a few numbers, from what it left behind; and its lineage."""
         raise NotImplementedError
 
-    def _refuse_cluster_mode(self, pipeline: Pipeline) -> None:
-        conn_id = pipeline.connections.spark
-        extra = resolve([conn_id], pipeline)[conn_id].extra
-        if extra.get("deploy-mode") == "cluster":
-            raise ConfigError(
-                f"connection {conn_id!r}: deploy-mode cluster is not supported: the driver would run on another machine, "
-                "where the private file with its connections does not exist; set deploy-mode to client"
-            )
+
+class ReplayJobOperator(SparkJobOperator):
+    """A job of the pipeline in *pipeline_file*; *pipeline* is what the file said when the DAG was made."""
+
+    def __init__(self, *, pipeline_file: str, pipeline: Pipeline, **kwargs: Any) -> None:
+        super().__init__(declared=pipeline, **kwargs)
+        self.pipeline_file = pipeline_file
+
+    def _declared(self) -> Pipeline:
+        return load_pipeline(self.pipeline_file).pipeline
+
+    def _finish(self, task_instance: Any) -> dict[str, Any]:
+        with open_replay(self.pipeline_file) as replay:
+            return self._summarise(replay, task_instance)
+
+    def _summarise(self, replay: "ReplayContext", task_instance: Any) -> dict[str, Any]:
+        """What the job did, and its lineage, with the pipeline at hand."""
+        raise NotImplementedError
 
 
-class DecodeOperator(SparkJobOperator):
+class DecodeOperator(ReplayJobOperator):
     """Decodes the pinned range into a changelog. Skipped in a dry run."""
 
     pinned_by = SNAPSHOT
@@ -109,8 +122,8 @@ class DecodeOperator(SparkJobOperator):
         if run_options(context).dry_run:
             raise AirflowSkipException("Dry run: the window is pinned; nothing is decoded or loaded")
 
-    def _connection_ids(self, pipeline: Pipeline) -> list[str]:
-        named = pipeline.connections
+    def _connection_ids(self) -> list[str]:
+        named = self._declared().connections
         ids = (named.kafka, named.claim_check, named.schema_registry, named.source, named.artifacts)
         return [conn_id for conn_id in ids if conn_id]
 
@@ -134,7 +147,7 @@ class DecodeOperator(SparkJobOperator):
         }
 
 
-class LoadOperator(SparkJobOperator):
+class LoadOperator(ReplayJobOperator):
     """Loads the changelog into one target. Skipped where the run's form leaves the target out."""
 
     jobs, run = "load_jobs", "run_hash"
@@ -160,7 +173,8 @@ class LoadOperator(SparkJobOperator):
         with open_replay(self.pipeline_file) as replay:
             require_current(replay, read_index(replay.artifacts, run_hash))
 
-    def _connection_ids(self, pipeline: Pipeline) -> list[str]:
+    def _connection_ids(self) -> list[str]:
+        pipeline = self._declared()
         target = next(target for target in pipeline.targets if target.name == self.target)
         return [conn_id for conn_id in (pipeline.connections.artifacts, target.connection) if conn_id]
 
@@ -216,6 +230,16 @@ class WindowLoadOperator(RedriveLoadOperator):
 
     def __init__(self, *, target: str, **kwargs: Any) -> None:
         super().__init__(target=target, task_id=window_load_task_id(target), **kwargs)
+
+
+def _refuse_cluster_mode(declared: Pipeline | Store) -> None:
+    conn_id = declared.connections.spark
+    extra = resolve([conn_id], declared)[conn_id].extra
+    if extra.get("deploy-mode") == "cluster":
+        raise ConfigError(
+            f"connection {conn_id!r}: deploy-mode cluster is not supported: the driver would run on another machine, "
+            "where the private file with its connections does not exist; set deploy-mode to client"
+        )
 
 
 def _explained(error: Exception, task: str) -> Exception:
