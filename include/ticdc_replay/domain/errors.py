@@ -83,3 +83,11 @@ class UnrepresentableValueError(PermanentError):
 
 class CommitStateUnknownError(TransientError):
     """The connection broke during a commit: it may or may not have happened. A repeat is safe and finds out."""
+
+
+class LeaseHeldError(TransientError):
+    """Another process is deleting from the same claim-check store; the message names it, and until when its lease lasts."""
+
+
+class LeaseLostError(TransientError):
+    """A lease was not renewed in time: others may have taken its holder for dead."""

@@ -12,6 +12,9 @@ RunStatus = Literal["running", "done", "failed"]
 Quality = Literal["complete", "quarantine"]
 """``quarantine`` where a part was set aside by policy."""
 SchemaSource = Literal["ddl", "declared"]
+PlanStatus = Literal["open", "approved", "rejected", "executed"]
+LeaseKind = Literal["replay", "deletion"]
+"""Many replays use a store at once, beside one deletion."""
 
 
 class WindowManifest(msgspec.Struct, frozen=True):
@@ -152,3 +155,61 @@ class ReferenceFile(msgspec.Struct, frozen=True, order=True):
     pipeline: str
     run_hash: str
     name: str
+
+
+class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
+    """A reconciliation of a claim-check store that came to its end."""
+
+    store: str
+    reconciliation_id: str
+    began_at_ms: int
+    finished_at_ms: int
+    report: str
+    """Name of the report below the store's artefacts."""
+    totals: dict[str, int]
+    """What the trend shows, such as ``objects.orphaned`` or ``bytes.orphaned``."""
+
+
+class DeletionPlanRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A deletion plan, and what people said to it."""
+
+    store: str
+    plan_hash: str
+    name: str
+    """Name of the plan below the store's artefacts."""
+    made_at_ms: int
+    due_at_ms: int
+    """Not executed before."""
+    objects: int
+    bytes: int
+    status: PlanStatus = "open"
+    decided_by: str = ""
+    decided_why: str = ""
+    decided_at_ms: int | None = None
+
+
+class DeletionExecution(msgspec.Struct, frozen=True, kw_only=True):
+    """One execution of a deletion plan."""
+
+    store: str
+    plan_hash: str
+    execution_id: str
+    started_at_ms: int
+    finished_at_ms: int | None = None
+    audit: str | None = None
+    """Name of the audit record below the store's artefacts, once there is one."""
+    counts: dict[str, int] = {}
+
+
+class Lease(msgspec.Struct, frozen=True, kw_only=True):
+    """Who uses a claim-check store, and until when that counts unless it is renewed. Times are of the state store's clock."""
+
+    resource: str
+    """The store's URI."""
+    holder: str
+    """Differs between any two processes and attempts."""
+    kind: LeaseKind
+    subject: str
+    """What is done: the replayed input, the hash of the deletion plan."""
+    acquired_at_ms: int
+    expires_at_ms: int

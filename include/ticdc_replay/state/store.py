@@ -5,8 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Row, Select, Table, delete, func, select, update
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Connection, Row, Select, delete, func, select, update
 
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.tables import TableName
@@ -14,6 +13,8 @@ from ticdc_replay.domain.window import Window
 from ticdc_replay.schemas.history import Epoch
 from ticdc_replay.state import tables
 from ticdc_replay.state.database import Database
+from ticdc_replay.state.leases import Leases
+from ticdc_replay.state.reconciliations import Reconciliations
 from ticdc_replay.state.records import (
     AcceptedLoss,
     Coverage,
@@ -29,8 +30,6 @@ from ticdc_replay.state.records import (
     WindowManifest,
 )
 
-_ROWS_PER_STATEMENT = 1_000
-
 
 def open_state(url: str) -> "StateStore":
     """The state store at the SQLAlchemy URL *url*: a SQLite file (made if absent) or a PostgreSQL database.
@@ -43,15 +42,11 @@ def open_state(url: str) -> "StateStore":
     return StateStore(database)
 
 
-class StateStore:
+class StateStore(Reconciliations, Leases):
     """What is known across runs. Thread-safe; every method is one transaction.
 
     Writing a record again replaces it, so a retry does no harm. Every method may raise TransientError (locked, server away).
     """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._insert = postgresql.insert if database.dialect == "postgresql" else sqlite.insert
 
     def close(self) -> None:
         """Close the connections."""
@@ -340,32 +335,13 @@ class StateStore:
     def record_accepted_losses(self, losses: Iterable[AcceptedLoss]) -> None:
         """Keep what a person accepted; the first acceptance of an entry stays."""
         with self._database.writing() as connection:
-            rows = [msgspec.structs.asdict(loss) for loss in losses]
-            for at in range(0, len(rows), _ROWS_PER_STATEMENT):
-                statement = self._insert(tables.accepted_loss).on_conflict_do_nothing()
-                connection.execute(statement, rows[at : at + _ROWS_PER_STATEMENT])
+            self._insert_new(connection, tables.accepted_loss, [msgspec.structs.asdict(loss) for loss in losses])
 
     def accepted_losses(self, pipeline: str) -> list[AcceptedLoss]:
         """All that was accepted as lost of *pipeline*."""
         wanted = select(tables.accepted_loss).where(tables.accepted_loss.c.pipeline == pipeline)
         with self._database.reading() as connection:
             return sorted(AcceptedLoss(**row._mapping) for row in connection.execute(wanted).all())
-
-    def _replace(self, table: Table, rows: Sequence[dict[str, Any]]) -> None:
-        with self._database.writing() as connection:
-            self._upsert(connection, table, rows)
-
-    def _upsert(self, connection: Connection, table: Table, rows: Sequence[dict[str, Any]]) -> None:
-        """Insert *rows*, replacing those with the same primary key."""
-        keys = [column.name for column in table.primary_key]
-        statement = self._insert(table)
-        others = {column.name: statement.excluded[column.name] for column in table.columns if column.name not in keys}
-        if others:
-            statement = statement.on_conflict_do_update(index_elements=keys, set_=others)
-        else:
-            statement = statement.on_conflict_do_nothing()
-        for at in range(0, len(rows), _ROWS_PER_STATEMENT):
-            connection.execute(statement, rows[at : at + _ROWS_PER_STATEMENT])
 
 
 def _is_window(pipeline: str, window: Window) -> tuple[Any, ...]:

@@ -11,6 +11,7 @@ metadata = MetaData(
 )
 
 _ACTIVE = text("superseded_at_ms IS NULL")
+_DELETION = text("kind = 'deletion'")
 
 window_manifest = Table(
     "window_manifest",
@@ -162,4 +163,56 @@ accepted_loss = Table(
     Column("why", Text, nullable=False),
     Column("record", Text, nullable=False),
     Column("accepted_at_ms", BigInteger, nullable=False),
+)
+
+reconciliation = Table(
+    "reconciliation",
+    metadata,
+    Column("store", Text, primary_key=True),
+    Column("reconciliation_id", Text, primary_key=True),
+    Column("began_at_ms", BigInteger, nullable=False),
+    Column("finished_at_ms", BigInteger, nullable=False),
+    Column("report", Text, nullable=False),
+    Column("totals", JSON, nullable=False),
+)
+
+deletion_plan = Table(
+    "deletion_plan",
+    metadata,
+    Column("store", Text, primary_key=True),
+    Column("plan_hash", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("made_at_ms", BigInteger, nullable=False),
+    Column("due_at_ms", BigInteger, nullable=False),
+    Column("objects", BigInteger, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("decided_by", Text, nullable=False),
+    Column("decided_why", Text, nullable=False),
+    Column("decided_at_ms", BigInteger),
+)
+
+deletion_execution = Table(
+    "deletion_execution",
+    metadata,
+    Column("store", Text, primary_key=True),
+    Column("plan_hash", Text, primary_key=True),
+    Column("execution_id", Text, primary_key=True),
+    Column("started_at_ms", BigInteger, nullable=False),
+    Column("finished_at_ms", BigInteger),
+    Column("audit", Text),
+    Column("counts", JSON, nullable=False),
+)
+
+lease = Table(
+    "lease",
+    metadata,
+    Column("resource", Text, primary_key=True),
+    Column("holder", Text, primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("acquired_at_ms", BigInteger, nullable=False),
+    Column("expires_at_ms", BigInteger, nullable=False),
+    # Two deletions that begin at once: the second insert does nothing.
+    Index("uq_lease_deletion", "resource", unique=True, sqlite_where=_DELETION, postgresql_where=_DELETION),
 )

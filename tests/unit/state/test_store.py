@@ -3,7 +3,6 @@
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -35,22 +34,6 @@ from ticdc_replay.state.records import AcceptedLoss, Redrive
 from ticdc_replay.state.tables import metadata
 
 NOON = Window(1000, 2000)
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.integration)])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty database."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/new/folder/state.db"
-    made: str = request.getfixturevalue("make_database")()
-    return made
-
-
-@pytest.fixture
-def state(url: str) -> Iterator[StateStore]:
-    store = open_state(url)
-    yield store
-    store.close()
 
 
 def pinned(input_hash: str, at_ms: int = 1, window: Window = NOON, pipeline: str = "shop") -> WindowManifest:

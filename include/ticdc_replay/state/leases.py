@@ -1,0 +1,118 @@
+"""Who uses a claim-check store now: replays, any number of them, and at most one deletion.
+
+A lease ends at its time to live unless it is renewed. All times are taken from one clock: PostgreSQL's own, or that of the one
+machine that a SQLite file is on; so clocks of workers don't matter.
+"""
+
+import time
+from datetime import UTC, datetime
+
+import msgspec
+from sqlalchemy import Connection, delete, select, text, update
+
+from ticdc_replay.domain.errors import LeaseHeldError, LeaseLostError
+from ticdc_replay.state import tables
+from ticdc_replay.state.records import Lease, LeaseKind
+from ticdc_replay.state.rows import Rows
+
+_SERVER_CLOCK = text("SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)")
+
+
+class Leases(Rows):
+    """The part of the state store that keeps leases. ``resource`` is a store's URI; a time to live is in milliseconds."""
+
+    def acquire_lease(self, resource: str, holder: str, kind: LeaseKind, subject: str, ttl_ms: int) -> Lease:
+        """Take a lease; *holder* may have it already, and has it for *ttl_ms* from now on.
+
+        Atomic. A replay never fails to get one. Raises LeaseHeldError for a deletion while another holder has the resource's.
+        """
+        table = tables.lease
+        with self._database.writing() as connection:
+            now = self._now_ms(connection)
+            of_resource = table.c.resource == resource
+            connection.execute(delete(table).where(of_resource, table.c.holder == holder))
+            if kind == "deletion":
+                connection.execute(
+                    delete(table).where(of_resource, table.c.kind == "deletion", table.c.expires_at_ms <= now)
+                )
+            lease = Lease(
+                resource=resource,
+                holder=holder,
+                kind=kind,
+                subject=subject,
+                acquired_at_ms=now,
+                expires_at_ms=now + ttl_ms,
+            )
+            self._insert_new(connection, table, [msgspec.structs.asdict(lease)])
+            # The partial unique index lets one deletion in: whose is it?
+            wanted = select(table).where(of_resource, table.c.kind == kind)
+            if kind == "replay":
+                wanted = wanted.where(table.c.holder == holder)
+            row = connection.execute(wanted).one_or_none()
+            if row is None:  # released since our row was not inserted
+                raise LeaseHeldError(f"{resource}: another deletion has just ended there; run this one again")
+            if row.holder != holder:
+                until = datetime.fromtimestamp(row.expires_at_ms / 1000, UTC).isoformat(timespec="seconds")
+                raise LeaseHeldError(
+                    f"{resource}: {row.holder} is deleting there (plan {row.subject}), with a lease until {until} that it "
+                    "renews. Run this one again after its end; if it died, its lease ends by itself"
+                )
+        return lease
+
+    def renew_lease(self, lease: Lease, ttl_ms: int) -> Lease:
+        """*lease*, which lasts for *ttl_ms* from now on. Raises LeaseLostError where it has ended or is not there."""
+        table = tables.lease
+        with self._database.writing() as connection:
+            now = self._now_ms(connection)
+            renewed = connection.execute(
+                update(table)
+                .where(
+                    table.c.resource == lease.resource,
+                    table.c.holder == lease.holder,
+                    table.c.acquired_at_ms == lease.acquired_at_ms,
+                    table.c.expires_at_ms > now,
+                )
+                .values(expires_at_ms=now + ttl_ms)
+            )
+            if renewed.rowcount != 1:
+                raise LeaseLostError(
+                    f"{lease.holder} has lost its lease of {lease.resource} for the {lease.kind} of {lease.subject}: it was not "
+                    "renewed in time. Was the machine paused, or the state store away? Run it again"
+                )
+        return msgspec.structs.replace(lease, expires_at_ms=now + ttl_ms)
+
+    def release_lease(self, lease: Lease) -> None:
+        """End *lease*, and with it leases for the same subject whose holders died. Nothing happens where it is not there."""
+        table = tables.lease
+        with self._database.writing() as connection:
+            now = self._now_ms(connection)
+            same = (table.c.resource == lease.resource, table.c.kind == lease.kind)
+            connection.execute(delete(table).where(*same, table.c.holder == lease.holder))
+            connection.execute(
+                delete(table).where(*same, table.c.subject == lease.subject, table.c.expires_at_ms <= now)
+            )
+
+    def leases(self, resource: str) -> list[Lease]:
+        """The leases of *resource* that last now, oldest first."""
+        return self._leases(resource, lasting=True)
+
+    def lapsed_leases(self, resource: str) -> list[Lease]:
+        """The leases of *resource* that ended without being released: their holders died. Oldest first.
+
+        A deletion's is forgotten when the next takes the resource, a replay's when its subject is replayed to its end.
+        """
+        return self._leases(resource, lasting=False)
+
+    def _leases(self, resource: str, *, lasting: bool) -> list[Lease]:
+        columns = tables.lease.c
+        with self._database.reading() as connection:
+            now = self._now_ms(connection)
+            in_time = columns.expires_at_ms > now if lasting else columns.expires_at_ms <= now
+            wanted = select(tables.lease).where(columns.resource == resource, in_time)
+            rows = connection.execute(wanted.order_by(columns.acquired_at_ms, columns.holder)).all()
+        return [Lease(**row._mapping) for row in rows]
+
+    def _now_ms(self, connection: Connection) -> int:
+        if self._database.dialect == "postgresql":
+            return int(connection.execute(_SERVER_CLOCK).scalar_one())
+        return int(time.time() * 1000)

@@ -1,0 +1,160 @@
+"""Leases of claim-check stores."""
+
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from ticdc_replay.domain.errors import LeaseHeldError, LeaseLostError
+from ticdc_replay.state import StateStore, open_state
+from ticdc_replay.state.records import Lease
+
+URI = "s3://claims/here"
+LONG, SHORT = 600_000, 20
+
+
+def wait_out(lease: Lease) -> None:
+    """Return after the end of *lease*; the tests' databases are on this machine, so there is one clock."""
+    while time.time() * 1000 < lease.expires_at_ms + 5:
+        time.sleep(0.005)
+
+
+def test_any_number_of_replays_use_a_store_beside_one_deletion(state: StateStore) -> None:
+    held = [
+        state.acquire_lease(URI, "one", "replay", "shop/a", LONG),
+        state.acquire_lease(URI, "two", "replay", "shop/a", LONG),
+        state.acquire_lease(URI, "three", "deletion", "plan", LONG),
+        state.acquire_lease(URI, "four", "replay", "shop/b", LONG),
+    ]
+    assert sorted(state.leases(URI), key=lambda lease: lease.holder) == sorted(held, key=lambda lease: lease.holder)
+    assert all(lease.expires_at_ms - lease.acquired_at_ms == LONG for lease in held)
+    assert abs(held[0].acquired_at_ms - time.time() * 1000) < 60_000
+
+
+def test_a_second_deletion_is_told_who_deletes_and_until_when(state: StateStore) -> None:
+    first = state.acquire_lease(URI, "one", "deletion", "plan", LONG)
+    with pytest.raises(LeaseHeldError, match=r"s3://claims/here: one is deleting there \(plan plan\).*until 20"):
+        state.acquire_lease(URI, "two", "deletion", "other", LONG)
+    assert state.leases(URI) == [first]
+    state.acquire_lease("s3://elsewhere", "two", "deletion", "other", LONG)
+
+
+def test_a_deletion_may_follow_when_the_first_is_done(state: StateStore) -> None:
+    state.release_lease(state.acquire_lease(URI, "one", "deletion", "plan", LONG))
+    assert state.acquire_lease(URI, "two", "deletion", "plan", LONG).holder == "two"
+
+
+def test_a_deletion_may_follow_when_the_first_has_died(state: StateStore) -> None:
+    died = state.acquire_lease(URI, "one", "deletion", "plan", SHORT)
+    wait_out(died)
+    second = state.acquire_lease(URI, "two", "deletion", "plan", LONG)
+    with pytest.raises(LeaseLostError, match="one has lost its lease of s3://claims/here for the deletion of plan"):
+        state.renew_lease(died, LONG)
+    state.release_lease(died)
+    assert state.leases(URI) == [second]
+
+
+def test_taking_a_lease_again_is_harmless(state: StateStore) -> None:
+    for kind in ("deletion", "replay"):
+        state.acquire_lease(URI, kind, kind, "it", SHORT)
+        again = state.acquire_lease(URI, kind, kind, "it", LONG)
+        assert again in state.leases(URI)
+    assert len(state.leases(URI)) == 2
+
+
+def test_a_renewed_lease_lasts_longer(state: StateStore) -> None:
+    lease = state.acquire_lease(URI, "one", "replay", "shop/a", 60_000)
+    renewed = state.renew_lease(lease, LONG)
+    assert renewed.expires_at_ms > lease.expires_at_ms + 500_000
+    assert state.leases(URI) == [renewed]
+    assert state.renew_lease(lease, LONG).acquired_at_ms == lease.acquired_at_ms
+
+
+def test_a_lease_that_ended_cannot_be_renewed_though_nobody_else_took_it(state: StateStore) -> None:
+    for kind in ("replay", "deletion"):
+        lease = state.acquire_lease(URI, kind, kind, "it", SHORT)
+        wait_out(lease)
+        with pytest.raises(LeaseLostError):
+            state.renew_lease(lease, LONG)
+
+
+def test_a_holder_that_came_back_to_life_does_not_renew_the_lease_of_its_next_attempt(state: StateStore) -> None:
+    first = state.acquire_lease(URI, "one", "deletion", "plan", SHORT)
+    wait_out(first)
+    state.acquire_lease(URI, "one", "deletion", "plan", LONG)
+    with pytest.raises(LeaseLostError):
+        state.renew_lease(first, LONG)
+
+
+def test_a_replay_that_died_is_remembered_until_its_subject_is_replayed_to_its_end(state: StateStore) -> None:
+    died = state.acquire_lease(URI, "one", "replay", "shop/a", SHORT)
+    other = state.acquire_lease(URI, "other", "replay", "shop/b", SHORT)
+    wait_out(other)
+    again = state.acquire_lease(URI, "two", "replay", "shop/a", LONG)
+    state.acquire_lease(URI, "deleting", "deletion", "plan", LONG)
+    assert sorted(lease.holder for lease in state.lapsed_leases(URI)) == ["one", "other"]
+    assert died in state.lapsed_leases(URI)
+    state.release_lease(again)
+    assert state.lapsed_leases(URI) == [other]
+
+
+def test_of_deletions_that_begin_at_the_same_time_one_gets_the_lease(url: str) -> None:
+    open_state(url).close()
+
+    def acquire(number: int) -> str | None:
+        store = open_state(url)
+        try:
+            return store.acquire_lease(URI, f"holder {number}", "deletion", "plan", LONG).holder
+        except LeaseHeldError:
+            return None
+        finally:
+            store.close()
+
+    with ThreadPoolExecutor(8) as pool:
+        got = [holder for holder in pool.map(acquire, range(16)) if holder]
+    store = open_state(url)
+    assert [lease.holder for lease in store.leases(URI)] == got
+    store.close()
+    assert len(got) == 1
+
+
+PROCESS = """
+import sys, time
+from ticdc_replay.domain.errors import LeaseHeldError
+from ticdc_replay.state import open_state
+
+url, me, until = sys.argv[1], sys.argv[2], time.time() + float(sys.argv[3])
+store = open_state(url)
+while time.time() < until:
+    replay = store.acquire_lease("s3://claims/here", me + " replay", "replay", "shop/a", 60_000)
+    try:
+        lease = store.acquire_lease("s3://claims/here", me, "deletion", "plan", 60_000)
+    except LeaseHeldError:
+        pass
+    else:
+        held = [found.holder for found in store.leases("s3://claims/here") if found.kind == "deletion"]
+        assert held == [me], held
+        store.renew_lease(lease, 60_000)
+        print("held", flush=True)
+        store.release_lease(lease)
+    store.release_lease(replay)
+store.close()
+"""
+
+
+def test_processes_that_take_and_release_the_lease_in_turns_never_hold_it_together(url: str) -> None:
+    open_state(url).close()
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROCESS, url, f"process {number}", "1.5"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(3)
+    ]
+    ended = [(process.communicate(timeout=60), process.returncode) for process in running]
+    assert [(error, code) for (_, error), code in ended] == [("", 0)] * 3
+    assert any("held" in told for (told, _), _ in ended)
