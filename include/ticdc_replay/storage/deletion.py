@@ -1,6 +1,6 @@
 """Deleting many objects, each only as the caller knows it, with one result an object."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from itertools import islice
 
@@ -11,7 +11,7 @@ _AHEAD = 2
 
 def delete_parallel(
     store: ObjectStore, expected: Iterable[ObjectInfo], *, threads: int = 16
-) -> Iterator[tuple[ObjectInfo, Deletion]]:
+) -> Generator[tuple[ObjectInfo, Deletion], None, None]:
     """``ObjectStore.delete_unchanged`` for each of *expected*, by *threads* requests at a time; results as they come.
 
     *expected* is asked for an object at most ``2 × threads`` objects before it is deleted, so a generator may check each one
