@@ -7,6 +7,8 @@ from pydantic import Field, model_validator
 from ticdc_replay.config.pipeline import Name, RetriesSection, Section, SparkSection, check_place
 from ticdc_replay.config.types import ConnectionId, Cron, FolderUri, Moment, Zone
 
+_HOUR_MS = 3_600_000
+
 
 class StoreConnections(Section):
     """Airflow connection ids. Kafka and schema registries are reached by the connections of the pipelines."""
@@ -58,10 +60,17 @@ class InventorySection(Section):
 class RulesSection(Section):
     """What an object is judged by."""
 
-    young_hours: int = Field(24, ge=1, description="Younger objects are not judged: their message may be still to come")
+    young_hours: float = Field(
+        24, gt=0, description="Younger objects are not judged: their message may be still to come"
+    )
     clock_skew_seconds: int = Field(
         300, ge=0, description="Clocks of the store, TiCDC, the brokers and the workers differ by at most this"
     )
+
+    @property
+    def young_ms(self) -> int:
+        """``young_hours`` in ms."""
+        return int(self.young_hours * _HOUR_MS)
 
 
 class DeletionSection(Section):
