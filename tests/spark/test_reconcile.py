@@ -11,12 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from ticdc_replay.changelog import side_files
 from ticdc_replay.domain import tso
 from ticdc_replay.reconcile import records
 from ticdc_replay.reconcile.rules import Evidence, ObjectClass, PartitionBounds, ReferenceClass
 from ticdc_replay.reconcile.summary import ObjectsOfDay, ObjectsOfTable, ReferencesOfTable
-from ticdc_replay.spark.parquet_files import Place, Sources
-from ticdc_replay.spark.reconcile import Classified, classify
+from ticdc_replay.spark.parquet_files import DecodedBy, Place, Sources, read_parquet
+from ticdc_replay.spark.reconcile import Classified, ClassifiedObjects, classify, classify_objects
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,7 +61,7 @@ def write(folder: Path, name: str, schema: pa.Schema, rows: list[dict[str, Any]]
     return name
 
 
-def rows_of(folder: Path, found: Classified, kind: str) -> list[dict[str, Any]]:
+def rows_of(folder: Path, found: Classified | ClassifiedObjects, kind: str) -> list[dict[str, Any]]:
     files = getattr(found, kind)
     tables = [pq.read_table(folder / file.name) for file in files]
     assert [table.num_rows for table in tables] == [file.rows for file in files]
@@ -140,3 +141,62 @@ def test_a_store_without_any_reference(spark: SparkSession, tmp_path: Path) -> N
     assert [row["class"] for row in rows_of(tmp_path, found, "objects")] == ["orphaned"]
     assert found.references == ()
     assert found.summary.references_by_table == ()
+
+
+@pytest.mark.usefixtures("few_partitions")
+def test_what_a_decode_left_is_read_with_its_pipeline_and_the_ids_of_its_topics(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = [reference(NAMES[0], 10, b"a"), reference(NAMES[1], 11, b"b", topic="other")]
+    files = [
+        write(tmp_path, f"{number}.parquet", side_files.REFERENCES, [{**row, "location": "s3://x", "status": "used"}])
+        for number, row in enumerate(rows)
+    ]
+    place = Place(tmp_path.as_uri(), None)
+    decoded = DecodedBy("shop", {"t": "id", "other": "id2", "third": "id3"})
+    read = read_parquet(spark, [Sources(place, tuple(files), decoded)], records.REFERENCES, records.REFERENCES.names)
+    found = [row.asDict() for row in read.sort("offset").collect()]
+    assert found == [
+        {**dict.fromkeys(records.REFERENCES.names), **row, "pipeline": "shop", "topic_id": topic_id, "source": "decode",
+         "status": "used", "key_hash": bytearray(row["key_hash"])}
+        for row, topic_id in zip(rows, ["id", "id2"], strict=True)
+    ]  # fmt: skip
+
+
+def test_a_decode_s_file_with_a_topic_that_it_did_not_read_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    row = {**reference(NAMES[0], 10, b"a"), "location": "s3://x", "status": "used"}
+    name = write(tmp_path, "references.parquet", side_files.REFERENCES, [row])
+    sources = [Sources(Place(tmp_path.as_uri(), None), (name,), DecodedBy("shop", {"other": "id"}))]
+    frame = read_parquet(spark, sources, records.REFERENCES, ("object_name", "topic_id"))
+    with pytest.raises(Exception, match="references from t, which its run did not read"):
+        frame.collect()
+
+
+def test_tasks_read_about_equally_much(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [{"name": NAMES[0], "size": 1, "etag": "e", "last_modified_ms": 0}] * 3
+    names = tuple(write(tmp_path, f"{number}.parquet", records.OBJECTS, rows) for number in range(200))
+    frame = read_parquet(spark, [Sources(Place(tmp_path.as_uri(), None), names)], records.OBJECTS, ("name",))
+    assert (frame.rdd.getNumPartitions(), frame.count()) == (4, 600)
+
+
+@pytest.mark.usefixtures("few_partitions")
+def test_the_objects_of_a_plan_are_judged_again_without_judging_references(spark: SparkSession, tmp_path: Path) -> None:
+    objects = [
+        {"name": name, "size": 1, "etag": "e", "last_modified_ms": NOW - 3 * DAY, "class": "orphaned"}
+        for name in NAMES[:2]
+    ]
+    of_plan = pa.schema([pa.field("class", pa.string()), *records.OBJECTS])
+    place, out = Place(tmp_path.as_uri(), None), tmp_path / "out"
+    plan = Sources(place, (write(tmp_path, "plan.parquet", of_plan, objects),))
+    rows = [reference(NAMES[1], 11, b"a"), reference(NAMES[2], 12, b"b")]
+    sources = [Sources(place, (write(tmp_path, "scan.parquet", records.REFERENCES, rows),))]
+
+    found = classify_objects(spark, plan, sources, EVIDENCE, Place(out.as_uri(), None), "rechecks/1")
+
+    judged = {row["name"]: (row["class"], row["deletable"]) for row in rows_of(out, found, "objects")}
+    assert judged == {NAMES[0]: ("orphaned", True), NAMES[1]: ("referenced", False)}
+    assert [(day.kind, day.objects, day.deletable) for day in found.by_day] == [
+        (ObjectClass.ORPHANED, 1, 1),
+        (ObjectClass.REFERENCED, 1, 0),
+    ]
+    assert [path.name for path in (out / "rechecks/1").iterdir()] == ["objects"]

@@ -34,6 +34,14 @@ class Classified(msgspec.Struct, frozen=True):
     summary: Summary
 
 
+class ClassifiedObjects(msgspec.Struct, frozen=True):
+    """What a join for the objects alone left."""
+
+    objects: tuple[WrittenFile, ...]
+    """``records.CLASSIFIED_OBJECTS``."""
+    by_day: tuple[ObjectsOfDay, ...]
+
+
 def classify(
     spark: SparkSession,
     objects: Sources,
@@ -47,11 +55,7 @@ def classify(
 
     The driver holds names of files and the summary; nothing grows with objects or references there.
     """
-    inventory = read_parquet(spark, [objects], records.OBJECTS, records.OBJECTS.names)
-    begin = time.perf_counter()
-    judged = classified_objects(inventory, read_parquet(spark, references, records.REFERENCES, _FOR_OBJECTS), evidence)
-    object_files = write_parquet(judged, out, f"{folder}/objects", records.CLASSIFIED_OBJECTS)
-    log.info("%d objects in %.1f s", sum(file.rows for file in object_files), time.perf_counter() - begin)
+    object_files = _classify_objects(spark, objects, references, evidence, out, folder)
     begin = time.perf_counter()
     judged = classified_references(
         read_parquet(spark, [objects], records.OBJECTS, ("name", "etag", "size")),
@@ -63,43 +67,81 @@ def classify(
     return Classified(object_files, reference_files, _summary(spark, out, object_files, reference_files))
 
 
+def classify_objects(
+    spark: SparkSession,
+    objects: Sources,
+    references: Sequence[Sources],
+    evidence: Evidence,
+    out: Place,
+    folder: str,
+) -> ClassifiedObjects:
+    """As ``classify``, but says nothing of *references*: to look at some objects again. Of *objects* only the columns of
+    ``records.OBJECTS`` are read, so that files with more columns, such as a plan's, will do."""
+    files = _classify_objects(spark, objects, references, evidence, out, folder)
+    return ClassifiedObjects(files, _by_day(_written_objects(spark, out, files)))
+
+
+def _classify_objects(
+    spark: SparkSession,
+    objects: Sources,
+    references: Sequence[Sources],
+    evidence: Evidence,
+    out: Place,
+    folder: str,
+) -> tuple[WrittenFile, ...]:
+    begin = time.perf_counter()
+    inventory = read_parquet(spark, [objects], records.OBJECTS, records.OBJECTS.names)
+    judged = classified_objects(inventory, read_parquet(spark, references, records.REFERENCES, _FOR_OBJECTS), evidence)
+    files = write_parquet(judged, out, f"{folder}/objects", records.CLASSIFIED_OBJECTS)
+    log.info("%d objects in %.1f s", sum(file.rows for file in files), time.perf_counter() - begin)
+    return files
+
+
 def _summary(
     spark: SparkSession, out: Place, object_files: Sequence[WrittenFile], reference_files: Sequence[WrittenFile]
 ) -> Summary:
     """Counted from what was written, so that the numbers are those of the files."""
-    objects = read_parquet(
-        spark,
-        [Sources(out, tuple(file.name for file in object_files))],
-        records.CLASSIFIED_OBJECTS,
-        ("size", "last_modified_ms", "class", "schema", "table", "deletable"),
-    )
+    objects = _written_objects(spark, out, object_files)
     references = read_parquet(
         spark,
         [Sources(out, tuple(file.name for file in reference_files))],
         records.CLASSIFIED_REFERENCES,
         ("class", "schema", "table", "protecting"),
     )
-    day = F.date_add(F.lit("1970-01-01").cast("date"), F.floor(F.col("last_modified_ms") / _DAY_MS).cast("int"))
     kind = F.col("class").alias("kind")
     table = [F.coalesce(name, F.lit("")).alias(name) for name in ("schema", "table")]
-    counted = [F.count(F.lit(1)).alias("objects"), F.sum("size").alias("bytes")]
-    deletable = F.col("deletable")
     return Summary(
-        by_day=_counts(
-            objects.groupBy(kind, day.cast("string").alias("day")).agg(
-                *counted,
-                F.count_if(deletable).alias("deletable"),
-                F.sum(F.when(deletable, F.col("size")).otherwise(0)).alias("deletable_bytes"),
-            ),
-            ObjectsOfDay,
+        by_day=_by_day(objects),
+        objects_by_table=_counts(
+            objects.groupBy(kind, *table).agg(F.count(F.lit(1)).alias("objects"), F.sum("size").alias("bytes")),
+            ObjectsOfTable,
         ),
-        objects_by_table=_counts(objects.groupBy(kind, *table).agg(*counted), ObjectsOfTable),
         references_by_table=_counts(
             references.groupBy(kind, *table).agg(
                 F.count(F.lit(1)).alias("references"), F.count_if("protecting").alias("protecting")
             ),
             ReferencesOfTable,
         ),
+    )
+
+
+def _written_objects(spark: SparkSession, out: Place, files: Sequence[WrittenFile]) -> DataFrame:
+    columns = ("size", "last_modified_ms", "class", "schema", "table", "deletable")
+    return read_parquet(spark, [Sources(out, tuple(file.name for file in files))], records.CLASSIFIED_OBJECTS, columns)
+
+
+def _by_day(objects: DataFrame) -> tuple[ObjectsOfDay, ...]:
+    kind = F.col("class").alias("kind")
+    day = F.date_add(F.lit("1970-01-01").cast("date"), F.floor(F.col("last_modified_ms") / _DAY_MS).cast("int"))
+    deletable = F.col("deletable")
+    return _counts(
+        objects.groupBy(kind, day.cast("string").alias("day")).agg(
+            F.count(F.lit(1)).alias("objects"),
+            F.sum("size").alias("bytes"),
+            F.count_if(deletable).alias("deletable"),
+            F.sum(F.when(deletable, F.col("size")).otherwise(0)).alias("deletable_bytes"),
+        ),
+        ObjectsOfDay,
     )
 
 
