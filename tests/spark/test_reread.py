@@ -27,12 +27,17 @@ from ticdc_replay.changelog.layout import changelog_root
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.window import Window
+from ticdc_replay.snapshot.pin import PinnedManifest
 from ticdc_replay.spark.decode import run_decode
 from ticdc_replay.spark.load import run_load
 from ticdc_replay.stages.check import check
 from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.coverage import coverage
 from ticdc_replay.stages.jobs import write_decode_job, write_load_job
 from ticdc_replay.stages.pin import pin
+from ticdc_replay.stages.publish import publish
+from ticdc_replay.stages.quarantine import Selection
+from ticdc_replay.stages.redrive import check_redrive, open_runs, pin_redrive, publish_redrive, write_redrive_loads
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,10 +60,10 @@ changefeed:
   timezone: Asia/Shanghai
   config: |
     {toml}
-connections: {{kafka: kafka, source: source}}
+connections: {{kafka: kafka{source}}}
 artifacts: file://{folder}/artifacts
 schedule: {{start: "2026-01-01T00:00:00Z"}}
-policies: {{unproven: allow, handle_key_only: reread}}
+policies: {{unproven: allow, handle_key_only: {policy}}}
 targets:
   - {{name: first, type: postgres, connection: first}}
   - {{name: second, type: postgres, connection: second}}
@@ -129,6 +134,36 @@ def assert_as_it_happened(rows: dict[tuple[int, str, str, str], Json], events: l
     assert left == {}
 
 
+class Feed:
+    """A capture in a topic of its own, and pipelines over it."""
+
+    def __init__(self, kafka: Kafka, make_topic: MakeTopic, capture: Capture, folder: Path) -> None:
+        self.capture, self.folder = capture, folder
+        self.events = expected_events(capture.folder)
+        self.kafka = Connection("kafka", "kafka", extra={"bootstrap.servers": kafka.bootstrap})
+        self._topics = Topics(capture, make_topic)
+        self._topics.publish(kafka.bootstrap)
+
+    @property
+    def window(self) -> Window:
+        times = [event["commit_ts"] for event in self.events]
+        return Window(min(times) - 1, max(times) + 1)
+
+    def context(self, connections: dict[str, Connection]) -> ReplayContext:
+        """The pipeline; with a source among *connections*, rows of which only the key was sent are read there."""
+        meta = json.loads((self.capture.folder / "meta.json").read_bytes())
+        text = PIPELINE.format(
+            sink_uri=f"kafka://broker:9092/{self._topics.default}?{urlsplit(meta['sink_uri']).query}",
+            toml=changefeed_toml(meta["replica_config"], "meta.json").replace("\n", "\n    "),
+            folder=self.folder,
+            source=", source: source" if "source" in connections else "",
+            policy="reread" if "source" in connections else "quarantine",
+        )
+        file = self.folder / "reread.yaml"
+        file.write_text(text)
+        return ReplayContext(load_pipeline(file), Connections({"kafka": self.kafka, **connections}))
+
+
 @pytest.mark.parametrize("which", CAPTURES, ids=str)
 def test_rows_are_whole_and_a_replay_gives_them_again_without_the_source(
     spark: SparkSession,
@@ -140,26 +175,15 @@ def test_rows_are_whole_and_a_replay_gives_them_again_without_the_source(
     tmp_path: Path,
     which: Committed,
 ) -> None:
-    capture = Capture(captures.of(which))
-    events = expected_events(capture.folder)
-    meta = json.loads((capture.folder / "meta.json").read_bytes())
-    topics = Topics(capture, make_topic)
-    topics.publish(kafka.bootstrap)
-    toml = changefeed_toml(meta["replica_config"], "meta.json").replace("\n", "\n    ")
-    sink_uri = f"kafka://broker:9092/{topics.default}?{urlsplit(meta['sink_uri']).query}"
-    (tmp_path / "reread.yaml").write_text(PIPELINE.format(sink_uri=sink_uri, toml=toml, folder=tmp_path))
+    feed = Feed(kafka, make_topic, Capture(captures.of(which)), tmp_path)
+    events = feed.events
     mirrors = {name: Mirror(make_database()) for name in ("first", "second")}
-    times = [event["commit_ts"] for event in events]
     upstream = Upstream(definitions(events), events)
     upstream.happen(server)
     with shown(upstream, server) as source:
-        found = {
-            "kafka": Connection("kafka", "kafka", extra={"bootstrap.servers": kafka.bootstrap}),
-            "source": source,
-            **{name: mirror.connections["target"] for name, mirror in mirrors.items()},
-        }
-        with ReplayContext(load_pipeline(tmp_path / "reread.yaml"), Connections(found)) as context:
-            pinned = pin(context, Window(min(times) - 1, max(times) + 1))
+        found = {"source": source, **{name: mirror.connections["target"] for name, mirror in mirrors.items()}}
+        with feed.context(found) as context:
+            pinned = pin(context, feed.window)
             job = spec(context, write_decode_job(context, pinned).uri)
             assert isinstance(job, jobspec.DecodeJob)
             first = run_decode(spark, job, context.connections)
@@ -173,11 +197,59 @@ def test_rows_are_whole_and_a_replay_gives_them_again_without_the_source(
             assert_as_it_happened(rows, events)
             for index, (name, mirror) in zip((first, later), mirrors.items(), strict=True):
                 check(context, index.run_hash)
-                load = spec(context, write_load_job(context, index.run_hash, name).uri)
-                assert isinstance(load, jobspec.LoadJob)
-                run_load(spark, load, context.connections)
+                loaded(spark, context, write_load_job(context, index.run_hash, name).uri)
                 for table, wanted in last_rows(events).items():
                     assert_same_rows(mirror, table, list(wanted.values()))
+
+
+def test_rows_in_quarantine_come_back_once_the_source_may_be_asked(
+    spark: SparkSession,
+    kafka: Kafka,
+    make_topic: MakeTopic,
+    make_database: Callable[[], str],
+    captures: CaptureSets,
+    server: Connection,
+    tmp_path: Path,
+) -> None:
+    feed = Feed(kafka, make_topic, Capture(captures.of(CAPTURES[1])), tmp_path)
+    mirror = Mirror(make_database())
+    targets = dict.fromkeys(("first", "second"), mirror.connections["target"])
+    with feed.context(targets) as context:
+        index = decoded(spark, context, pin(context, feed.window))
+        aside = index.report.quarantine_reasons
+        assert set(aside) == {"handle_key_only"}
+        check(context, index.run_hash)
+        loaded(spark, context, write_load_job(context, index.run_hash, "first").uri)
+        publish(context, index.run_hash, ["first"])
+        assert coverage(context)[0].target.spans[0].held.quality == "quarantine"
+
+    upstream = Upstream(definitions(feed.events), feed.events)
+    upstream.happen(server)
+    with shown(upstream, server) as source, feed.context({"source": source, **targets}) as context:
+        (entries,) = open_runs(context, Selection())
+        again = decoded(spark, context, pin_redrive(context, entries))
+        assert again.report.quarantine_reasons == {}
+        assert again.report.events.reread == again.report.events.written == aside["handle_key_only"]
+        check_redrive(context, again.run_hash)
+        (load,) = write_redrive_loads(context, again.run_hash)
+        loaded(spark, context, load.redrive_job)
+        publish_redrive(context, again.run_hash, ["first"])
+        assert coverage(context)[0].target.spans[0].held.quality == "complete"
+    mariadb.execute(server, "DROP DATABASE devlarge", "DROP TABLE mysql.tidb")
+    for table, wanted in last_rows(feed.events).items():
+        assert_same_rows(mirror, table, list(wanted.values()))
+
+
+def decoded(spark: SparkSession, context: ReplayContext, pinned: PinnedManifest) -> ChangelogIndex:
+    job = spec(context, write_decode_job(context, pinned).uri)
+    assert isinstance(job, jobspec.DecodeJob)
+    return run_decode(spark, job, context.connections)
+
+
+def loaded(spark: SparkSession, context: ReplayContext, uri: str) -> None:
+    job = spec(context, uri)
+    assert isinstance(job, jobspec.LoadJob)
+    run_load(spark, job, context.connections)
 
 
 def spec(context: ReplayContext, uri: str) -> object:
