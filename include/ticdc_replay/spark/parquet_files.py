@@ -131,7 +131,7 @@ def _roots() -> Callable[[Place], tuple[Any, str]]:
     opened: dict[tuple[str, str | None], tuple[Any, str]] = {}
 
     def root_of(place: Place) -> tuple[Any, str]:
-        known = (place.uri, place.connection and place.connection.conn_id)
+        known = (place.uri, None if place.connection is None else place.connection.conn_id)
         if known not in opened:
             opened[known] = open_store(*place).arrow_filesystem()
         return opened[known]
