@@ -2,70 +2,29 @@
 
 from typing import Any
 
-import attr
 from airflow.providers.openlineage.extractors import OperatorLineage
 from openlineage.client.event_v2 import InputDataset, OutputDataset
 from openlineage.client.facet_v2 import (
     DatasetFacet,
     InputDatasetFacet,
     RunFacet,
+    data_quality_assertions_dataset,
+    data_quality_metrics_input_dataset,
     dataset_version_dataset,
     input_statistics_input_dataset,
     output_statistics_output_dataset,
     schema_dataset,
 )
 
-from ticdc_replay.lineage.datasets import Dataset, Lineage, ReplayRun
-
-_SCHEMA = "urn:ticdc-replay:facets:1:"
-
-
-@attr.define
-class ReplayRunFacet(RunFacet):
-    """What was replayed: window (TSO), hashes, counts. See ``lineage.datasets.ReplayRun``."""
-
-    pipeline: str
-    fromTs: int  # noqa: N815
-    toTs: int  # noqa: N815
-    window: str
-    grade: str
-    manifest: str
-    inputHash: str  # noqa: N815
-    runHash: str  # noqa: N815
-    libraryVersion: str  # noqa: N815
-    messages: int | None = None
-    events: int | None = None
-    duplicates: int | None = None
-
-    @staticmethod
-    def _get_schema() -> str:
-        return f"{_SCHEMA}ReplayRun"
-
-
-@attr.define
-class TopicRangesFacet(InputDatasetFacet):
-    """Offsets that were read: ``partitions`` holds partition, start (included) and end (not included)."""
-
-    topicId: str  # noqa: N815
-    partitions: list[dict[str, int]]
-
-    @staticmethod
-    def _get_schema() -> str:
-        return f"{_SCHEMA}TopicRanges"
-
-
-@attr.define
-class ClaimChecksFacet(InputDatasetFacet):
-    """Objects of a claim-check store: the hash and size of the pinned listing, and what was read (bytes)."""
-
-    inventory: str | None
-    listed: int | None
-    resolved: int
-    bytes: int
-
-    @staticmethod
-    def _get_schema() -> str:
-        return f"{_SCHEMA}ClaimChecks"
+from ticdc_replay.airflow.facets import (
+    ClaimChecksFacet,
+    DeletionRunFacet,
+    ReconciliationRunFacet,
+    ReplayRunFacet,
+    StoreClassesFacet,
+    TopicRangesFacet,
+)
+from ticdc_replay.lineage.datasets import Dataset, DeletionRun, Lineage, Quality, ReconciliationRun, ReplayRun
 
 
 def operator_lineage(lineage: Lineage) -> OperatorLineage:
@@ -73,11 +32,46 @@ def operator_lineage(lineage: Lineage) -> OperatorLineage:
     return OperatorLineage(
         inputs=[_input(dataset) for dataset in lineage.inputs],
         outputs=[_output(dataset) for dataset in lineage.outputs],
-        run_facets={"ticdcReplay_run": _run(lineage.run)},
+        run_facets=_run(lineage.run),
     )
 
 
-def _run(run: ReplayRun) -> ReplayRunFacet:
+def _run(run: ReplayRun | ReconciliationRun | DeletionRun) -> dict[str, RunFacet]:
+    match run:
+        case ReplayRun():
+            return {"ticdcReplay_run": _replay_run(run)}
+        case ReconciliationRun():
+            return {"ticdcReplay_reconciliation": _reconciliation_run(run)}
+        case DeletionRun():
+            return {"ticdcReplay_deletion": _deletion_run(run)}
+
+
+def _reconciliation_run(run: ReconciliationRun) -> ReconciliationRunFacet:
+    return ReconciliationRunFacet(
+        store=run.store,
+        reconciliation=run.reconciliation,
+        report=run.report,
+        boundsMs=run.bounds_ms,
+        listedMs=run.listed_ms,
+        complete=run.complete,
+        deletable=run.deletable,
+        alerts=run.alerts,
+        libraryVersion=run.library_version,
+    )
+
+
+def _deletion_run(run: DeletionRun) -> DeletionRunFacet:
+    return DeletionRunFacet(
+        store=run.store,
+        plan=run.plan,
+        execution=run.execution,
+        audit=run.audit,
+        counts=run.counts,
+        libraryVersion=run.library_version,
+    )
+
+
+def _replay_run(run: ReplayRun) -> ReplayRunFacet:
     return ReplayRunFacet(
         pipeline=run.pipeline,
         fromTs=run.from_ts,
@@ -113,9 +107,36 @@ def _input(dataset: Dataset) -> Any:
         facets["inputStatistics"] = input_statistics_input_dataset.InputStatisticsInputDatasetFacet(
             fileCount=read.resolved, size=read.bytes
         )
+    if dataset.quality is not None:
+        facets |= _quality(dataset.quality)
     return InputDataset(
         namespace=dataset.namespace, name=dataset.name, facets=_dataset_facets(dataset), inputFacets=facets
     )
+
+
+def _quality(found: Quality) -> dict[str, InputDatasetFacet]:
+    """A store's own facet beside the standard ones, in which each object counts as a file."""
+    return {
+        "ticdcReplay_storeClasses": StoreClassesFacet(
+            objects=found.objects_by_class, bytes=found.bytes_by_class, references=found.references_by_class
+        ),
+        "dataQualityMetrics": data_quality_metrics_input_dataset.DataQualityMetricsInputDatasetFacet(
+            columnMetrics={}, fileCount=found.objects, bytes=found.bytes
+        ),
+        "dataQualityAssertions": data_quality_assertions_dataset.DataQualityAssertionsDatasetFacet(
+            assertions=[
+                data_quality_assertions_dataset.Assertion(
+                    assertion=check.name,
+                    success=check.success,
+                    severity=check.severity,
+                    description=check.description,
+                    expected="0",
+                    actual=str(check.actual),
+                )
+                for check in found.checks
+            ]
+        ),
+    }
 
 
 def _output(dataset: Dataset) -> Any:

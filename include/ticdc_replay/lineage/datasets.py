@@ -5,6 +5,7 @@ Names follow OpenLineage's naming conventions: ``kafka://host:port`` + topic, ``
 """
 
 import re
+from typing import Literal
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -38,6 +39,31 @@ class ClaimChecks(msgspec.Struct, frozen=True):
     bytes: int
 
 
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """What was looked at in a dataset, and what came of it: ``actual`` violations, where there should be none."""
+
+    name: str
+    description: str
+    actual: int
+    severity: Literal["error", "warn"] = "error"
+
+    @property
+    def success(self) -> bool:
+        """Whether there is none."""
+        return self.actual == 0
+
+
+class Quality(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reconciliation says of a claim-check store. By class: counts, and bytes of objects."""
+
+    objects: int
+    bytes: int
+    objects_by_class: dict[str, int]
+    bytes_by_class: dict[str, int]
+    references_by_class: dict[str, int]
+    checks: tuple[Check, ...]
+
+
 class Field(msgspec.Struct, frozen=True):
     """One column, its type as the dataset's system spells it."""
 
@@ -62,6 +88,7 @@ class Dataset(msgspec.Struct, frozen=True, kw_only=True):
     """Names the content, where the dataset grows by immutable parts."""
     topic: TopicRanges | None = None
     claim_checks: ClaimChecks | None = None
+    quality: Quality | None = None
     fields: tuple[Field, ...] = ()
     written: Rows | None = None
 
@@ -84,10 +111,36 @@ class ReplayRun(msgspec.Struct, frozen=True, kw_only=True):
     duplicates: int | None = None
 
 
+class ReconciliationRun(msgspec.Struct, frozen=True, kw_only=True):
+    """What one run reconciled. Times are Unix ms."""
+
+    store: str
+    reconciliation: str
+    report: str
+    bounds_ms: int
+    listed_ms: int
+    complete: bool
+    """Whether every retained offset of all owners was searched."""
+    deletable: int
+    alerts: int
+    library_version: str
+
+
+class DeletionRun(msgspec.Struct, frozen=True, kw_only=True):
+    """What one run deleted: how many objects of the plan came to which end."""
+
+    store: str
+    plan: str
+    execution: str
+    audit: str
+    counts: dict[str, int]
+    library_version: str
+
+
 class Lineage(msgspec.Struct, frozen=True):
     """What one task read and wrote."""
 
-    run: ReplayRun
+    run: ReplayRun | ReconciliationRun | DeletionRun
     inputs: tuple[Dataset, ...]
     outputs: tuple[Dataset, ...] = ()
 
