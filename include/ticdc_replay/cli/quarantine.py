@@ -15,6 +15,7 @@ from ticdc_replay.domain.window import Window
 from ticdc_replay.stages import quarantine as stage
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.jobs import write_decode_job
+from ticdc_replay.stages.leases import replaying
 from ticdc_replay.stages.quarantine import RunQuarantine, Selection, Shown
 from ticdc_replay.stages.redrive import (
     RedriveReport,
@@ -133,9 +134,11 @@ def accept(
 
 def _redrive(context: ReplayContext, run: RunQuarantine, targets: list[str] | None, master: str) -> RedriveReport:
     console = _console()
-    job = write_decode_job(context, pin_redrive(context, run))
-    submit("decode", job.uri, context, master)
-    console.print(check_redrive(context, job.run_hash).summary, markup=False)
+    pinned = pin_redrive(context, run)
+    job = write_decode_job(context, pinned)
+    with replaying(context, pinned.name, job.run_hash):
+        submit("decode", job.uri, context, master)
+        console.print(check_redrive(context, job.run_hash).summary, markup=False)
     loads = write_redrive_loads(context, job.run_hash, targets)
     for load in loads:
         if load.window_job is not None:

@@ -19,6 +19,7 @@ from ticdc_replay.snapshot.pin import PinnedManifest
 from ticdc_replay.stages.check import check
 from ticdc_replay.stages.context import ReplayContext, connection_ids
 from ticdc_replay.stages.jobs import write_decode_job, write_load_job
+from ticdc_replay.stages.leases import replaying
 from ticdc_replay.stages.pin import pin
 from ticdc_replay.stages.publish import RunReport, publish
 from ticdc_replay.stages.selection import selected_tables
@@ -64,8 +65,9 @@ def run(
         pinned = pin(context, window, repin=repin)
         _show_pinned(context, pinned)
         job = write_decode_job(context, pinned, wanted)
-        submit("decode", job.uri, context, master)
-        Console().print(check(context, job.run_hash, wanted).summary, markup=False)
+        with replaying(context, pinned.name, job.run_hash):
+            submit("decode", job.uri, context, master)
+            Console().print(check(context, job.run_hash, wanted).summary, markup=False)
         for name in names:
             load = write_load_job(context, job.run_hash, name, wanted, reload=reload)
             submit("load", load.uri, context, master)

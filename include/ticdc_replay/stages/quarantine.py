@@ -21,13 +21,10 @@ from ticdc_replay.schemas.lookup import SchemaLookup
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.publish import settle
 from ticdc_replay.stages.schemas import recorded_schemas
-from ticdc_replay.stages.set_aside import SetAside, Status, set_aside
+from ticdc_replay.stages.set_aside import SetAside, Status, set_aside, sets_aside
 from ticdc_replay.state.records import AcceptedLoss, Run
 
 _COORDINATES = re.compile(r"(?P<topic>[^\[\]]+)\[(?P<partition>\d+)\]@(?P<offset>\d+)(?:#(?P<ordinal>\d+))?")
-
-_SET_ASIDE = ("messages_quarantined", "events_undecodable", "events_quarantined")
-"""The counts of a run (``recording``) of which one is there where it set anything aside."""
 
 
 class Selection(msgspec.Struct, frozen=True):
@@ -128,8 +125,8 @@ def list_quarantine(context: ReplayContext, selection: Selection) -> tuple[RunQu
     selection.checked()
     found = []
     for run in active_runs(context, selection):
-        if not any(run.counts.get(name) for name in _SET_ASIDE):
-            continue  # most of many: nothing of them need be opened
+        if not sets_aside(run):
+            continue
         try:
             index = read_index(context.artifacts, run.run_hash)
         except ArtifactNotFoundError:

@@ -11,10 +11,14 @@ from ticdc_replay.changelog.reading import read_index
 from ticdc_replay.changelog.set_aside import Entry, EntryPlace, read_entries, selected_places
 from ticdc_replay.domain.errors import ArtifactNotFoundError
 from ticdc_replay.snapshot import manifest as manifests
+from ticdc_replay.snapshot.manifest import Manifest
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.state.records import AcceptedLoss
+from ticdc_replay.state.records import AcceptedLoss, Run
 
 Status = Literal["open", "redriven", "accepted"]
+
+_SET_ASIDE = ("messages_quarantined", "events_undecodable", "events_quarantined")
+"""The counts of a run (``recording``) of which one is there where it set anything aside."""
 
 
 class Redriven(msgspec.Struct, frozen=True):
@@ -77,7 +81,8 @@ def set_aside(context: ReplayContext, index: ChangelogIndex) -> SetAside:
         except ArtifactNotFoundError:
             continue  # removed: nothing tells any more what it left, so it settles nothing
         left = read_entries(context.artifacts, redrive)
-        selected = _selected(context, redrive)
+        manifest = manifests.decode(context.artifacts.get(f"manifests/{redrive.input_hash}.json"))
+        selected = redriven_places(context, manifest)
         redrives.append(Redriven(redrive, selected, frozenset(entry.place for entry in left), frozenset(loaded - {""})))
         # Of the same event under another reason the newest counts: what the version before said of it is history.
         again = {entry.place for entry in left}
@@ -88,6 +93,11 @@ def set_aside(context: ReplayContext, index: ChangelogIndex) -> SetAside:
         for loss in context.state.accepted_losses(pipeline)
     }
     return SetAside(index, tuple(entries.values()), tuple(redrives), accepted)
+
+
+def sets_aside(run: Run) -> bool:
+    """Whether *run* set anything aside, by its counts alone: most did not, and need not be opened."""
+    return any(run.counts.get(name) for name in _SET_ASIDE)
 
 
 def has_way_back(context: ReplayContext, index: ChangelogIndex) -> bool:
@@ -103,13 +113,19 @@ def is_set_aside(context: ReplayContext, index: ChangelogIndex, target: str) -> 
     return not has_way_back(context, index) or bool(set_aside(context, index).open([target]))
 
 
-def _selected(context: ReplayContext, redrive: ChangelogIndex) -> frozenset[EntryPlace]:
-    manifest = manifests.decode(context.artifacts.get(f"manifests/{redrive.input_hash}.json"))
+def redriven_places(context: ReplayContext, manifest: Manifest) -> frozenset[EntryPlace]:
+    """What a re-drive of *manifest* decodes. Raises ArtifactNotFoundError where its file of messages is gone."""
     assert manifest.redrive is not None
     filesystem, base = context.artifacts.arrow_filesystem()
     name = "/".join(manifest.redrive.messages.uri.rsplit("/", 2)[1:])
-    with pq.ParquetFile(f"{base}/{name}", filesystem=filesystem) as file:
-        return frozenset(selected_places(file, redrive.topic_ids))
+    topic_ids = {topic.topic: topic.topic_id for topic in manifest.topics}
+    try:
+        with pq.ParquetFile(f"{base}/{name}", filesystem=filesystem) as file:
+            return frozenset(selected_places(file, topic_ids))
+    except FileNotFoundError:
+        raise ArtifactNotFoundError(
+            f"{context.artifacts.uri(name)} is gone, the messages of a re-drive: restore it, or re-drive them again"
+        ) from None
 
 
 def by_reason(entries: Sequence[Entry]) -> dict[str, int]:

@@ -1,7 +1,8 @@
 """Runs one of the scripts in ``spark_jobs/`` on a job spec."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from airflow.exceptions import AirflowException
@@ -53,18 +54,20 @@ class SparkJobOperator(EmitsLineage, SparkSubmitOperator):
 
     def execute(self, context: Mapping[str, Any]) -> dict[str, Any]:
         self._skip_unless_wanted(context)
+        self._prepare(context)
         if not self.job:
             raise ConfigError(f"{self.task_id}: the task before left no job spec; clear the run from there on")
         self._refuse_outdated(context)
         declared = self._declared()
         _refuse_cluster_mode(declared)
         self.application = str(spark_jobs_folder() / self.script)
-        with connections_for_driver(resolve(self._connection_ids(), declared)):
-            try:
-                super().execute(context)
-            except AirflowException as error:
-                raise _explained(error, self.task_id) from error
-        summary = self._finish(context["ti"])
+        with self._using(context):
+            with connections_for_driver(resolve(self._connection_ids(), declared)):
+                try:
+                    super().execute(context)
+                except AirflowException as error:
+                    raise _explained(error, self.task_id) from error
+            summary = self._finish(context["ti"])
         for name, value in summary.items():
             self.log.info("%s: %s", name, value)
         return summary
@@ -73,8 +76,15 @@ class SparkJobOperator(EmitsLineage, SparkSubmitOperator):
         """Raise AirflowSkipException where the run is not to do this."""
         raise NotImplementedError
 
+    def _prepare(self, context: Mapping[str, Any]) -> None:
+        """Write the job's spec, where it was not the task before that did."""
+
     def _refuse_outdated(self, context: Mapping[str, Any]) -> None:
         """Raise where the job must not run any more, though it was right when its spec was written."""
+
+    def _using(self, context: Mapping[str, Any]) -> AbstractContextManager[None]:
+        """What is held while the job runs, until ``_finish`` is done."""
+        return nullcontext()
 
     def _declared(self) -> Pipeline | Store:
         """Whose job it is, as its file says now."""
@@ -109,7 +119,7 @@ class ReplayJobOperator(SparkJobOperator):
 
 
 class DecodeOperator(ReplayJobOperator):
-    """Decodes the pinned range into a changelog. Skipped in a dry run."""
+    """Decodes the pinned range into a changelog, and holds a lease of the claim-check store meanwhile. Skipped in a dry run."""
 
     pinned_by = SNAPSHOT
     """The task that told the job."""
@@ -122,6 +132,21 @@ class DecodeOperator(ReplayJobOperator):
         if run_options(context).dry_run:
             raise AirflowSkipException("Dry run: the window is pinned; nothing is decoded or loaded")
 
+    @contextmanager
+    def _using(self, context: Mapping[str, Any]) -> Iterator[None]:
+        from ticdc_replay.stages.context import ReplayContext
+        from ticdc_replay.stages.leases import replaying
+
+        loaded = load_pipeline(self.pipeline_file)
+        pinned = context["ti"].xcom_pull(task_ids=self.pinned_by)
+        manifest = "/".join(pinned["manifest"].rsplit("/", 2)[1:])
+        state = [conn_id for conn_id in [loaded.pipeline.connections.state] if conn_id]
+        with (
+            ReplayContext(loaded, resolve(state, loaded.pipeline)) as replay,
+            replaying(replay, manifest, pinned["run_hash"]),
+        ):
+            yield
+
     def _connection_ids(self) -> list[str]:
         named = self._declared().connections
         ids = (named.kafka, named.claim_check, named.schema_registry, named.source, named.artifacts)
@@ -130,10 +155,12 @@ class DecodeOperator(ReplayJobOperator):
     def _summarise(self, replay: "ReplayContext", task_instance: Any) -> dict[str, Any]:
         from ticdc_replay.changelog.reading import read_index
         from ticdc_replay.stages import lineage
+        from ticdc_replay.stages.recording import record_decode
 
         run_hash = task_instance.xcom_pull(task_ids=self.pinned_by)["run_hash"]
         self.lineage = lineage.decoded(replay, run_hash)
         index = read_index(replay.artifacts, run_hash)
+        record_decode(replay, index)  # here already: what it set aside must be known before the lease ends
         events = index.report.events
         return {
             "messages": index.report.messages.consumed,

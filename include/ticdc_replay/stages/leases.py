@@ -1,0 +1,150 @@
+"""Holding a lease on a claim-check store while its objects are used, or deleted."""
+
+import logging
+import os
+import re
+import socket
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from ticdc_replay.domain.errors import LeaseLostError, TicdcReplayError, TransientError
+from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.state.records import Lease
+from ticdc_replay.state.store import StateStore
+
+log = logging.getLogger(__name__)
+
+TTL_MS = 120_000
+"""How long a lease outlives its last renewal."""
+_RENEWALS = 3
+"""Within one time to live: one may fail."""
+_SUBJECT = re.compile(r"(?P<pipeline>[^/]+)/(?P<manifest>.+)@(?P<run_hash>[^@]+)")
+
+
+class Replayed(NamedTuple):
+    """What a replay's lease is for."""
+
+    pipeline: str
+    manifest: str
+    """Name in the pipeline's artefacts."""
+    run_hash: str
+    """The changelog that is written."""
+
+    @property
+    def subject(self) -> str:
+        """As the lease has it."""
+        return f"{self.pipeline}/{self.manifest}@{self.run_hash}"
+
+
+def replayed(lease: Lease) -> Replayed:
+    """What the replay of *lease* decodes."""
+    parts = _SUBJECT.fullmatch(lease.subject)
+    assert parts is not None, lease.subject
+    return Replayed(**parts.groupdict())
+
+
+class Hold:
+    """A lease that a thread renews. Thread-safe."""
+
+    def __init__(self, state: StateStore, lease: Lease, ttl_ms: int) -> None:
+        self._state = state
+        self._lease = lease
+        self._ttl_ms = ttl_ms
+        self._failure: TicdcReplayError | None = None
+        self._renewing = threading.Lock()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._renew_regularly, name=f"lease of {lease.resource}", daemon=True)
+        self._thread.start()
+
+    def verify(self) -> None:
+        """Return if the lease is held, and lasts for its whole time to live from now on.
+
+        Raises LeaseLostError where it was lost, and what the state store raises.
+        """
+        if self._failure is not None:
+            raise self._failure
+        with self._renewing:
+            self._lease = self._state.renew_lease(self._lease, self._ttl_ms)
+
+    def leave(self) -> None:
+        """Renew the lease no more: it ends by itself."""
+        self._ended.set()
+        self._thread.join()
+
+    def release(self) -> None:
+        """End the lease."""
+        self.leave()
+        try:
+            self._state.release_lease(self._lease)
+        except TransientError as error:
+            # What it was for is done or has failed by now, and that is what counts.
+            log.warning("the lease of %s could not be released, it ends by itself: %s", self._lease.resource, error)
+
+    def _renew_regularly(self) -> None:
+        while not self._ended.wait(self._ttl_ms / _RENEWALS / 1000):
+            try:
+                self.verify()
+            except LeaseLostError as error:
+                self._failure = error
+                log.error("%s", error)
+                return
+            except TransientError as error:
+                log.warning("a lease could not be renewed, it is tried again: %s", error)
+            except TicdcReplayError as error:
+                self._failure = error
+                log.error("a lease could not be renewed: %s", error)
+                return
+
+
+@contextmanager
+def replaying(context: ReplayContext, manifest: str, run_hash: str, *, ttl_ms: int = TTL_MS) -> Iterator[None]:
+    """Hold the claim-check store of *context*, where its changefeed has one, while *manifest* is decoded into *run_hash*.
+
+    Never waits for a deletion. To be entered before the decode reads a message, and left after the run is recorded: until then
+    it protects the objects of messages that Kafka expires meanwhile. After an interruption, when the decode may go on by itself,
+    the lease is not released but ends later.
+
+    Raises LeaseLostError at the end where the lease was lost meanwhile, and what the state store raises.
+    """
+    uri = context.changefeed.claim_check_uri
+    if uri is None:
+        yield
+        return
+    subject = Replayed(context.pipeline.name, manifest, run_hash).subject
+    lease = context.state.acquire_lease(uri, _unique("replay"), "replay", subject, ttl_ms)
+    with _kept(context.state, lease, ttl_ms):
+        yield
+
+
+@contextmanager
+def holding_store(state: StateStore, uri: str, holder: str, plan_hash: str, *, ttl_ms: int = TTL_MS) -> Iterator[Hold]:
+    """Hold the claim-check store at *uri* for the execution of a plan; *holder* names it to people who find the store held.
+
+    Raises LeaseHeldError where another deletion holds it, LeaseLostError at the end where the lease was lost meanwhile.
+    """
+    lease = state.acquire_lease(uri, _unique(holder), "deletion", plan_hash, ttl_ms)
+    with _kept(state, lease, ttl_ms) as hold:
+        yield hold
+
+
+@contextmanager
+def _kept(state: StateStore, lease: Lease, ttl_ms: int) -> Iterator[Hold]:
+    hold = Hold(state, lease, ttl_ms)
+    try:
+        yield hold
+        hold.verify()
+    except Exception:
+        hold.release()
+        raise
+    except BaseException:  # killed from outside: a Spark driver may outlive this process
+        hold.leave()
+        raise
+    hold.release()
+
+
+def _unique(holder: str) -> str:
+    """*holder*, told apart from any other attempt under the same name."""
+    return f"{holder} ({socket.gethostname()}, process {os.getpid()}, {uuid.uuid4().hex[:12]})"

@@ -1,0 +1,183 @@
+"""Who still needs objects of messages that Kafka has expired: decodes that run, and quarantined messages."""
+
+import logging
+import time
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from ticdc_replay.changelog.index import ChangelogIndex
+from ticdc_replay.changelog.reading import read_index
+from ticdc_replay.changelog.set_aside import Entry
+from ticdc_replay.domain.errors import ArtifactNotFoundError
+from ticdc_replay.domain.messages import OffsetRange
+from ticdc_replay.reconcile.coverage import Searched, without
+from ticdc_replay.reconcile.rules import ReplayableRange, merged
+from ticdc_replay.snapshot import manifest as manifests
+from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.leases import Replayed, replayed
+from ticdc_replay.stages.set_aside import SetAside, redriven_places, set_aside, sets_aside
+from ticdc_replay.state.records import Lease
+
+log = logging.getLogger(__name__)
+
+_DRIVER_OUTLIVES_MS = 24 * 3_600_000
+"""A decode whose lease ended without being released may still run, as its driver outlived the process that watched it: not longer
+than this."""
+
+
+class Replayable(msgspec.Struct, frozen=True):
+    """Offsets that are read, or may be read again, whether or not Kafka has expired them."""
+
+    decoding: tuple[ReplayableRange, ...]
+    """Of decodes that run."""
+    quarantined: tuple[ReplayableRange, ...]
+    """Of quarantined messages."""
+    unsearchable: tuple[ReplayableRange, ...]
+    """Those of ``quarantined`` that may have references which could not be found in their bytes."""
+
+    @property
+    def ranges(self) -> tuple[ReplayableRange, ...]:
+        """All, merged and in order: references in them protect their objects."""
+        return tuple(merged((*self.decoding, *self.quarantined)))
+
+    def unread(self, searched: Iterable[Searched]) -> tuple[ReplayableRange, ...]:
+        """Those whose references are not all known, where *searched* is all that is: as long as there are some, nothing shows
+        that no message refers to an object. A decode that runs has not told its references yet."""
+        known = tuple(
+            ReplayableRange(each.range.topic, each.topic_id, each.range.partition, each.range.start, each.range.end)
+            for each in searched
+        )
+        return tuple(merged((*_without(self.decoding, known), *self.unsearchable)))
+
+
+def find_replayable(context: ReplayContext) -> Replayable:
+    """What of the changefeed of *context* may be read again though Kafka has expired it.
+
+    To be asked after Kafka's low watermarks: a decode that has read a message before it expired holds its lease by then, or is
+    recorded with what it set aside. Of quarantines all entries count that nobody accepted as lost, also those that came out
+    again: a target that is added later gets them from there.
+
+    Raises ArtifactNotFoundError where the manifest of a decode that runs is gone, and what the stores raise.
+    """
+    # In this order: a decode that ends meanwhile is recorded before its lease is released.
+    running, ended = _replays(context)
+    decoding = [part for replay in running for part in _pinned(context, replay.manifest)]
+    found = [_quarantined(context, index) for index in (*_recorded(context), *_unrecorded(context, ended))]
+    return Replayable(
+        decoding=tuple(merged(tuple(decoding))),
+        quarantined=tuple(merged(tuple(part for entries, _ in found for part in entries))),
+        unsearchable=tuple(merged(tuple(part for _, entries in found for part in entries))),
+    )
+
+
+def replayable_ranges(context: ReplayContext) -> tuple[ReplayableRange, ...]:
+    """The offsets of ``find_replayable``, merged and in order."""
+    return find_replayable(context).ranges
+
+
+def _replays(context: ReplayContext) -> tuple[list[Replayed], list[Replayed]]:
+    """The replays of the pipeline that run, or may, and those that ended without a trace."""
+    uri = context.changefeed.claim_check_uri
+    if uri is None:
+        return [], []
+    leases = context.state.leases(uri)  # first: what ends in between is among the lapsed
+    lapsed = context.state.lapsed_leases(uri)
+    long_ago = int(time.time() * 1000) - _DRIVER_OUTLIVES_MS
+    running = [*leases, *(lease for lease in lapsed if lease.expires_at_ms > long_ago)]
+    ended = [lease for lease in lapsed if lease.expires_at_ms <= long_ago]
+    return _of_pipeline(context, running), _of_pipeline(context, ended)
+
+
+def _of_pipeline(context: ReplayContext, leases: Iterable[Lease]) -> list[Replayed]:
+    found = {replayed(lease) for lease in leases if lease.kind == "replay"}
+    return sorted(replay for replay in found if replay.pipeline == context.pipeline.name)
+
+
+def _pinned(context: ReplayContext, name: str) -> Iterator[ReplayableRange]:
+    """What the decode of the manifest *name* reads."""
+    manifest = manifests.decode(context.artifacts.get(name))
+    if manifest.redrive is not None:
+        topics = {topic.topic_id: topic.topic for topic in manifest.topics}
+        for place in redriven_places(context, manifest):
+            yield _one(topics[place.topic_id], place.topic_id, place.partition, place.offset)
+    for topic in manifest.topics:
+        for pin in topic.partitions:
+            part = pin.range
+            yield ReplayableRange(part.topic, topic.topic_id, part.partition, part.start, part.end)
+
+
+def _recorded(context: ReplayContext) -> Iterator[ChangelogIndex]:
+    """The changelogs of the pipeline with a quarantine that can be re-driven."""
+    name = context.pipeline.name
+    for run in context.state.runs(name):
+        if not sets_aside(run):
+            continue
+        pinned = context.state.manifest_of(name, run.window)
+        if pinned is not None and pinned.input_hash != run.input_hash:
+            continue  # pinned anew, when Kafka still held it; or a re-drive: what it left counts with the run it belongs to
+        yield from _index(context, run.run_hash)
+
+
+def _unrecorded(context: ReplayContext, ended: Iterable[Replayed]) -> Iterator[ChangelogIndex]:
+    """The changelogs of decodes that were complete when whoever watched them died: a repeat of their task will find them."""
+    for replay in ended:
+        run = context.state.run(replay.pipeline, replay.run_hash)
+        if run is None or run.index is None:
+            yield from _index(context, replay.run_hash)
+
+
+def _index(context: ReplayContext, run_hash: str) -> Iterator[ChangelogIndex]:
+    try:
+        index = read_index(context.artifacts, run_hash)
+    except ArtifactNotFoundError:
+        return  # removed, or never written: nothing of it can be re-driven
+    if index.redrives is None:
+        yield index
+
+
+def _quarantined(context: ReplayContext, index: ChangelogIndex) -> tuple[list[ReplayableRange], list[ReplayableRange]]:
+    """The quarantined messages of the run with *index*, and those among them with references that nobody knows."""
+    try:
+        held = set_aside(context, index)
+    except ArtifactNotFoundError as error:
+        # Backups may bring the file back; as long as there is an index, nothing of the run is given up.
+        log.warning("run %s protects all that it read: %s", index.run_hash, error)
+        return _of_run(index, index.ranges), _of_run(index, index.unsearched or index.ranges)
+    entries = [entry for entry in held.entries if held.loss_of(entry) is None]
+    unsearchable = [entry for entry in entries if held.status(entry, ()) == "open" and _is_unsearched(held, entry)]
+    return [_entry(entry) for entry in entries], [_entry(entry) for entry in unsearchable]
+
+
+def _is_unsearched(held: SetAside, entry: Entry) -> bool:
+    unsearched = held.indexes[entry.run_hash].unsearched
+    if unsearched is None:
+        return True
+    place = (entry.topic, entry.partition)
+    return any((part.topic, part.partition) == place and part.start <= entry.offset < part.end for part in unsearched)
+
+
+def _of_run(index: ChangelogIndex, ranges: Iterable[OffsetRange]) -> list[ReplayableRange]:
+    return [
+        ReplayableRange(part.topic, index.topic_ids[part.topic], part.partition, part.start, part.end)
+        for part in ranges
+    ]
+
+
+def _entry(entry: Entry) -> ReplayableRange:
+    return _one(entry.topic, entry.topic_id, entry.partition, entry.offset)
+
+
+def _one(topic: str, topic_id: str, partition: int, offset: int) -> ReplayableRange:
+    return ReplayableRange(topic, topic_id, partition, offset, offset + 1)
+
+
+def _without(ranges: Iterable[ReplayableRange], taken: Iterable[ReplayableRange]) -> list[ReplayableRange]:
+    """What is left of *ranges*, which are apart from each other. Offsets of a recreated topic are other offsets."""
+    names = {part.topic_id: part.topic for part in ranges}
+    left = without(map(_by_id, ranges), map(_by_id, taken))
+    return [ReplayableRange(names[gap.topic], gap.topic, gap.partition, gap.start, gap.end) for gap in left]
+
+
+def _by_id(part: ReplayableRange) -> OffsetRange:
+    return OffsetRange(part.topic_id, part.partition, part.start, part.end)
