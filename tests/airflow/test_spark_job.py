@@ -20,6 +20,7 @@ import json, os, sys
 from pathlib import Path
 from ticdc_replay.domain import errors
 from ticdc_replay.spark import main
+from ticdc_replay.state import open_state
 
 def read(uri, connections):
     file = Path(os.environ["TICDC_REPLAY_CONNECTIONS_FILE"])
@@ -33,8 +34,10 @@ def read(uri, connections):
 
 def driver(spark, job, connections):
     conf = dict(spark.sparkContext.getConf().getAll())
+    state = open_state({state!r})
+    leases = [(lease.kind, lease.subject) for lease in state.leases("file:///claims")]
     answer = json.loads(Path({answer!r}).read_text())
-    Path({answer!r}).write_text(json.dumps(answer | {{"conf": conf}}))
+    Path({answer!r}).write_text(json.dumps(answer | {{"conf": conf, "leases": leases}}))
     raise {raises}
 
 main._read = read
@@ -58,15 +61,18 @@ def job(tmp_path, pipelines, monkeypatch, java_home):
 
     class Job:
         answer = tmp_path / "answer.json"
+        state = f"sqlite:///{tmp_path}/state.db"
         options = {"tables": ["*.*"], "targets": ["lake"], "dry_run": False, "repin": False, "reload": False}
 
         def run(self, raises="SystemExit(0)", **options):
-            driver = DRIVER.format(raises=raises, answer=str(self.answer))
+            driver = DRIVER.format(raises=raises, answer=str(self.answer), state=self.state)
             (tmp_path / "decode.py").write_text(textwrap.dedent(driver))
             operator = DecodeOperator(pipeline_file=str(file), pipeline=load_pipeline(file).pipeline)
             operator.job = "file:///job.json"
             operator.application_args = ["file:///job.json"]
-            operator.execute({"params": self.options | options, "ti": SimpleNamespace()})
+            pinned = {"manifest": "s3://lake/shop/manifests/abc.json", "run_hash": "def"}
+            ti = SimpleNamespace(xcom_pull=lambda task_ids: pinned)
+            operator.execute({"params": self.options | options, "ti": ti})
 
     return Job()
 
@@ -101,6 +107,23 @@ def test_secrets_reach_the_driver_by_a_private_file_alone(job, caplog, capfd):
     shown = [*answer["command_lines"], *answer["conf"].values(), caplog.text, *capfd.readouterr()]
     assert answer["arguments"] == ["file:///job.json"]
     assert all("hunter2" not in text and answer["file"] not in text for text in shown)
+
+
+def test_a_decode_holds_its_claim_check_store_as_long_as_its_driver_runs(job, pipelines, tmp_path):
+    from ticdc_replay.state import open_state
+
+    sink = "kafka://broker:9092/shop?protocol=open-protocol"
+    large = "large-message-handle-option = 'claim-check'\nclaim-check-storage-uri = 'file:///claims'\n"
+    changefeed = {"sink_uri": sink, "timezone": "UTC", "config": f"[sink.kafka-config.large-message-handle]\n{large}"}
+    pipelines.add("shop", {"artifacts": tmp_path.as_uri(), "changefeed": changefeed})
+    state = open_state(job.state)
+    state.acquire_lease("file:///claims", "somebody", "deletion", "plan", 600_000)
+    with pytest.raises(PermanentError, match="seen enough"):
+        job.run("errors.PermanentError('seen enough')")
+    leases = json.loads(job.answer.read_text())["leases"]
+    assert leases == [["deletion", "plan"], ["replay", "shop/manifests/abc.json@def"]], "none waits for a deletion"
+    assert [lease.kind for lease in state.leases("file:///claims")] == ["deletion"], "released when the driver is gone"
+    state.close()
 
 
 def test_a_dry_run_submits_nothing(job):

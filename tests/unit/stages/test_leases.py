@@ -1,0 +1,154 @@
+"""Leases of replays and deletions, as they are held while work goes on."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ticdc_replay.config.load import load_pipeline
+from ticdc_replay.domain.connections import Connections
+from ticdc_replay.domain.errors import LeaseHeldError, LeaseLostError, TransientError
+from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.leases import Replayed, holding_store, replayed, replaying
+from ticdc_replay.state import StateStore
+from ticdc_replay.state.records import Lease
+
+CLAIMS = "file:///claims"
+CONFIG = f"""
+[sink.kafka-config.large-message-handle]
+large-message-handle-option = "claim-check"
+claim-check-storage-uri = "{CLAIMS}"
+"""
+MANIFEST = "manifests/abc.json"
+
+
+@pytest.fixture
+def make_context(tmp_path: Path) -> Iterator[Callable[[str], ReplayContext]]:
+    made = []
+
+    def make(config: str) -> ReplayContext:
+        file = tmp_path / "shop.yaml"
+        pipeline = {
+            "name": "shop",
+            "changefeed": {
+                "sink_uri": "kafka://b:9092/t?protocol=open-protocol",
+                "timezone": "UTC",
+                "config": config,
+            },
+            "connections": {"kafka": "k"},
+            "artifacts": (tmp_path / "artifacts").as_uri(),
+            "tables": ["s.*"],
+            "schedule": {"start": "2026-03-01T00:00:00Z"},
+            "targets": [{"name": "lake", "type": "parquet", "uri": (tmp_path / "lake").as_uri()}],
+        }
+        file.write_text(yaml.safe_dump(pipeline))
+        made.append(ReplayContext(load_pipeline(file), Connections({})))
+        return made[-1]
+
+    yield make
+    for context in made:
+        context.state.close()
+
+
+@pytest.fixture
+def context(make_context: Callable[[str], ReplayContext]) -> ReplayContext:
+    return make_context(CONFIG)
+
+
+def test_a_replay_is_seen_while_it_runs_and_not_afterwards(context: ReplayContext) -> None:
+    with replaying(context, MANIFEST, "def"):
+        (lease,) = context.state.leases(CLAIMS)
+        assert lease.kind == "replay"
+        assert replayed(lease) == Replayed("shop", MANIFEST, "def")
+    assert context.state.leases(CLAIMS) == context.state.lapsed_leases(CLAIMS) == []
+
+
+def test_a_changefeed_without_claim_checks_needs_no_state_store(make_context: Callable[[str], ReplayContext]) -> None:
+    context = make_context("")
+    with replaying(context, MANIFEST, "def"):
+        assert "state" not in vars(context)
+
+
+def test_a_lease_is_renewed_for_as_long_as_the_work_takes(context: ReplayContext) -> None:
+    with replaying(context, MANIFEST, "def", ttl_ms=300):
+        time.sleep(1)
+        assert len(context.state.leases(CLAIMS)) == 1
+
+
+def test_a_replay_that_failed_holds_nothing(context: ReplayContext) -> None:
+    with pytest.raises(TransientError, match="broker"), replaying(context, MANIFEST, "def"):
+        raise TransientError("the broker is away")
+    assert context.state.leases(CLAIMS) == []
+
+
+def test_a_replay_that_was_interrupted_is_held_on_for_its_driver_may_still_run(context: ReplayContext) -> None:
+    with pytest.raises(KeyboardInterrupt), replaying(context, MANIFEST, "def"):
+        raise KeyboardInterrupt
+    assert [lease.kind for lease in context.state.leases(CLAIMS)] == ["replay"]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("lease of")]
+
+
+def test_a_replay_says_that_it_lost_its_lease(context: ReplayContext) -> None:
+    def replay() -> None:
+        with replaying(context, MANIFEST, "def", ttl_ms=120):
+            for lease in context.state.leases(CLAIMS):
+                context.state.release_lease(lease)
+            time.sleep(0.1)
+
+    with pytest.raises(LeaseLostError, match=r"replay of shop/manifests/abc\.json@def"):
+        replay()
+
+
+def test_a_state_store_that_is_away_for_a_moment_costs_nothing(
+    context: ReplayContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renew, refused = StateStore.renew_lease, threading.Event()
+
+    def away_once(state: StateStore, lease: Lease, ttl_ms: int) -> Lease:
+        if not refused.is_set():
+            refused.set()
+            raise TransientError("the server is restarted")
+        return renew(state, lease, ttl_ms)
+
+    monkeypatch.setattr(StateStore, "renew_lease", away_once)
+    with replaying(context, MANIFEST, "def", ttl_ms=900):
+        assert refused.wait(5)
+        time.sleep(1)
+        assert len(context.state.leases(CLAIMS)) == 1
+
+
+def test_deletions_of_one_store_take_turns_whatever_they_call_themselves(context: ReplayContext) -> None:
+    with holding_store(context.state, CLAIMS, "deletion", "plan") as hold:
+        hold.verify()
+        second = holding_store(context.state, CLAIMS, "deletion", "plan")
+        with pytest.raises(LeaseHeldError, match=r"deletion \(.*process \d+.*is deleting there \(plan plan\)"), second:
+            raise AssertionError("both hold it")
+    with holding_store(context.state, CLAIMS, "deletion", "other"):
+        assert [lease.subject for lease in context.state.leases(CLAIMS)] == ["other"]
+
+
+def test_a_replay_begins_while_a_deletion_holds_the_store(context: ReplayContext) -> None:
+    with holding_store(context.state, CLAIMS, "deletion", "plan") as hold, replaying(context, MANIFEST, "def"):
+        hold.verify()
+        assert sorted(lease.kind for lease in context.state.leases(CLAIMS)) == ["deletion", "replay"]
+
+
+def test_a_deletion_that_was_taken_for_dead_stops_at_its_next_check(context: ReplayContext) -> None:
+    done = []
+
+    def execute() -> None:
+        with holding_store(context.state, CLAIMS, "deletion", "plan") as hold:
+            hold.verify()
+            (lease,) = context.state.leases(CLAIMS)
+            context.state.release_lease(lease)  # what its end would be
+            context.state.acquire_lease(CLAIMS, "another", "deletion", "plan", 600_000)
+            hold.verify()
+            done.append("deleted")
+
+    with pytest.raises(LeaseLostError):
+        execute()
+    assert done == []
+    assert [lease.holder for lease in context.state.leases(CLAIMS)] == ["another"]
