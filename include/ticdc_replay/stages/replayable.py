@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from ticdc_replay.changelog.index import ChangelogIndex
+from ticdc_replay.changelog.layout import changelog_root
 from ticdc_replay.changelog.reading import read_index
 from ticdc_replay.changelog.set_aside import Entry
 from ticdc_replay.domain.errors import ArtifactNotFoundError
 from ticdc_replay.domain.messages import OffsetRange
-from ticdc_replay.reconcile.coverage import Searched, without
 from ticdc_replay.reconcile.rules import ReplayableRange, merged
 from ticdc_replay.snapshot import manifest as manifests
 from ticdc_replay.stages.context import ReplayContext
@@ -30,25 +30,17 @@ class Replayable(msgspec.Struct, frozen=True):
     """Offsets that are read, or may be read again, whether or not Kafka has expired them."""
 
     decoding: tuple[ReplayableRange, ...]
-    """Of decodes that run."""
+    """Of decodes that run. Their references are not told yet: they are known only where others have searched, too."""
     quarantined: tuple[ReplayableRange, ...]
     """Of quarantined messages."""
     unsearchable: tuple[ReplayableRange, ...]
-    """Those of ``quarantined`` that may have references which could not be found in their bytes."""
+    """Those of ``quarantined`` with references that are in no file: they could not be found in the bytes, or the file is gone. As
+    long as there are some, nothing shows that no message refers to an object."""
 
     @property
     def ranges(self) -> tuple[ReplayableRange, ...]:
         """All, merged and in order: references in them protect their objects."""
         return tuple(merged((*self.decoding, *self.quarantined)))
-
-    def unread(self, searched: Iterable[Searched]) -> tuple[ReplayableRange, ...]:
-        """Those whose references are not all known, where *searched* is all that is: as long as there are some, nothing shows
-        that no message refers to an object. A decode that runs has not told its references yet."""
-        known = tuple(
-            ReplayableRange(each.range.topic, each.topic_id, each.range.partition, each.range.start, each.range.end)
-            for each in searched
-        )
-        return tuple(merged((*_without(self.decoding, known), *self.unsearchable)))
 
 
 def find_replayable(context: ReplayContext) -> Replayable:
@@ -145,16 +137,27 @@ def _quarantined(context: ReplayContext, index: ChangelogIndex) -> tuple[list[Re
         log.warning("run %s protects all that it read: %s", index.run_hash, error)
         return _of_run(index, index.ranges), _of_run(index, index.unsearched or index.ranges)
     entries = [entry for entry in held.entries if held.loss_of(entry) is None]
-    unsearchable = [entry for entry in entries if held.status(entry, ()) == "open" and _is_unsearched(held, entry)]
-    return [_entry(entry) for entry in entries], [_entry(entry) for entry in unsearchable]
+    known_to = [index for index in held.indexes.values() if _has_reference_files(context, index)]
+    unknown = [entry for entry in entries if not any(_is_searched(held, entry, index) for index in known_to)]
+    return [_entry(entry) for entry in entries], [_entry(entry) for entry in unknown]
 
 
-def _is_unsearched(held: SetAside, entry: Entry) -> bool:
-    unsearched = held.indexes[entry.run_hash].unsearched
-    if unsearched is None:
-        return True
+def _has_reference_files(context: ReplayContext, index: ChangelogIndex) -> bool:
+    root = changelog_root(index.run_hash)
+    wanted = {f"{root}/{name}" for name in index.reference_files}
+    return not wanted or wanted <= {entry.name for entry in context.artifacts.list(f"{root}/references/")}
+
+
+def _is_searched(held: SetAside, entry: Entry, index: ChangelogIndex) -> bool:
+    """Whether the references of *entry* are in the files of the run with *index*, in whose quarantine it is or out of which it
+    came."""
+    settled = any(each.index is index and each.settles(entry.place) for each in held.redrives)
+    if not settled and index.run_hash != entry.run_hash:
+        return False
     place = (entry.topic, entry.partition)
-    return any((part.topic, part.partition) == place and part.start <= entry.offset < part.end for part in unsearched)
+    return index.unsearched is not None and not any(
+        (part.topic, part.partition) == place and part.start <= entry.offset < part.end for part in index.unsearched
+    )
 
 
 def _of_run(index: ChangelogIndex, ranges: Iterable[OffsetRange]) -> list[ReplayableRange]:
@@ -170,14 +173,3 @@ def _entry(entry: Entry) -> ReplayableRange:
 
 def _one(topic: str, topic_id: str, partition: int, offset: int) -> ReplayableRange:
     return ReplayableRange(topic, topic_id, partition, offset, offset + 1)
-
-
-def _without(ranges: Iterable[ReplayableRange], taken: Iterable[ReplayableRange]) -> list[ReplayableRange]:
-    """What is left of *ranges*, which are apart from each other. Offsets of a recreated topic are other offsets."""
-    names = {part.topic_id: part.topic for part in ranges}
-    left = without(map(_by_id, ranges), map(_by_id, taken))
-    return [ReplayableRange(names[gap.topic], gap.topic, gap.partition, gap.start, gap.end) for gap in left]
-
-
-def _by_id(part: ReplayableRange) -> OffsetRange:
-    return OffsetRange(part.topic_id, part.partition, part.start, part.end)

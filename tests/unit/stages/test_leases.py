@@ -2,60 +2,18 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
-import yaml
 
-from ticdc_replay.config.load import load_pipeline
-from ticdc_replay.domain.connections import Connections
+from tests.unit.stages.conftest import CLAIMS
 from ticdc_replay.domain.errors import LeaseHeldError, LeaseLostError, TransientError
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.leases import Replayed, holding_store, replayed, replaying
 from ticdc_replay.state import StateStore
 from ticdc_replay.state.records import Lease
 
-CLAIMS = "file:///claims"
-CONFIG = f"""
-[sink.kafka-config.large-message-handle]
-large-message-handle-option = "claim-check"
-claim-check-storage-uri = "{CLAIMS}"
-"""
 MANIFEST = "manifests/abc.json"
-
-
-@pytest.fixture
-def make_context(tmp_path: Path) -> Iterator[Callable[[str], ReplayContext]]:
-    made = []
-
-    def make(config: str) -> ReplayContext:
-        file = tmp_path / "shop.yaml"
-        pipeline = {
-            "name": "shop",
-            "changefeed": {
-                "sink_uri": "kafka://b:9092/t?protocol=open-protocol",
-                "timezone": "UTC",
-                "config": config,
-            },
-            "connections": {"kafka": "k"},
-            "artifacts": (tmp_path / "artifacts").as_uri(),
-            "tables": ["s.*"],
-            "schedule": {"start": "2026-03-01T00:00:00Z"},
-            "targets": [{"name": "lake", "type": "parquet", "uri": (tmp_path / "lake").as_uri()}],
-        }
-        file.write_text(yaml.safe_dump(pipeline))
-        made.append(ReplayContext(load_pipeline(file), Connections({})))
-        return made[-1]
-
-    yield make
-    for context in made:
-        context.state.close()
-
-
-@pytest.fixture
-def context(make_context: Callable[[str], ReplayContext]) -> ReplayContext:
-    return make_context(CONFIG)
 
 
 def test_a_replay_is_seen_while_it_runs_and_not_afterwards(context: ReplayContext) -> None:
