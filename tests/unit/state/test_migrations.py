@@ -1,0 +1,111 @@
+"""A state store as an earlier version has left it keeps what it holds, and gets what is new."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, Integer, MetaData, make_url, select
+from sqlalchemy.types import JSON
+
+from ticdc_replay.state import database as databases
+from ticdc_replay.state import open_state, tables
+from ticdc_replay.state.database import Database
+
+Contents = dict[str, list[dict[str, Any]]]
+
+
+def scripts() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(Path(databases.__file__).parent / "migrations"))
+    return config
+
+
+def earlier_revisions() -> list[str]:
+    found = [script.revision for script in ScriptDirectory.from_config(scripts()).walk_revisions()]
+    return sorted(found)[:-1]
+
+
+def fill(connection: Connection) -> Contents:
+    """Put two rows into every table that there is; all of them."""
+    found = MetaData()
+    found.reflect(connection)
+    for table in found.sorted_tables:
+        if table.name == "alembic_version":
+            continue
+        for number in (1, 2):
+            row: dict[str, Any] = {}
+            for column in table.columns:
+                if isinstance(column.type, JSON):
+                    row[column.name] = {"kept ☃": number}
+                elif isinstance(column.type, Integer):
+                    row[column.name] = number
+                else:
+                    row[column.name] = f"{column.name} {number} ☃"
+            connection.execute(table.insert().values(row))
+    return contents(connection, found)
+
+
+def contents(connection: Connection, known: MetaData) -> Contents:
+    """The rows of the tables and columns that are *known*."""
+    return {
+        table.name: [dict(row._mapping) for row in connection.execute(select(table))]
+        for table in known.sorted_tables
+        if table.name != "alembic_version"
+    }
+
+
+def leave_at(url: str, revision: str) -> tuple[Contents, MetaData]:
+    """Make the database of *revision* with rows in all tables; what it holds, and its tables."""
+    file = make_url(url).database
+    if url.startswith("sqlite") and file is not None:
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
+    database = Database(url)
+    with database.writing() as connection:
+        config = scripts()
+        config.attributes["connection"] = connection
+        command.upgrade(config, revision)
+        held = fill(connection)
+        known = MetaData()
+        known.reflect(connection)
+    database.close()
+    return held, known
+
+
+def test_there_are_earlier_versions() -> None:
+    assert earlier_revisions() == ["0001", "0002", "0003"], "add the newest to this list when there is a newer one"
+
+
+@pytest.mark.parametrize("revision", earlier_revisions())
+def test_what_an_earlier_version_kept_is_kept(url: str, revision: str) -> None:
+    before, known = leave_at(url, revision)
+    assert len(before) > 5
+    assert all(len(rows) == 2 for rows in before.values())
+    state = open_state(url)
+    assert state.leases("s3://claims") == []
+    state.release_lease(state.acquire_lease("s3://claims", "one", "deletion", "plan", 1000))
+    state.close()
+    database = Database(url)
+    with database.reading() as connection:
+        assert contents(connection, known) == before
+        assert compare_metadata(MigrationContext.configure(connection), tables.metadata) == []
+    database.close()
+
+
+def test_processes_that_open_an_earlier_store_at_the_same_time_migrate_it_once(url: str) -> None:
+    before, known = leave_at(url, "0001")
+    program = "import sys; from ticdc_replay.state import open_state; open_state(sys.argv[1]).leases('s3://claims')"
+    running = [
+        subprocess.Popen([sys.executable, "-c", program, url], stderr=subprocess.PIPE, text=True) for _ in range(4)
+    ]
+    assert [(process.communicate(timeout=60)[1], process.returncode) for process in running] == [("", 0)] * 4
+    database = Database(url)
+    with database.reading() as connection:
+        assert contents(connection, known) == before
+    database.close()
