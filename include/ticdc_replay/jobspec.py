@@ -144,9 +144,54 @@ class ScanJob(msgspec.Struct, frozen=True, kw_only=True, tag="scan"):
         return f"scans/{self.scan_hash}.json"
 
 
-JobSpec = DecodeJob | LoadJob | ScanJob
+class DecodedReferences(msgspec.Struct, frozen=True, kw_only=True):
+    """Reference files of one pipeline's decodes (``changelog.side_files.REFERENCES``), which read the same topics."""
+
+    pipeline: str
+    artifacts: str
+    """Root URI of the pipeline's artefacts."""
+    artifacts_connection: str | None
+    topic_ids: dict[str, str]
+    """Kafka's id of each topic in the files, by name."""
+    names: tuple[str, ...]
+
+
+class ReconcileJob(msgspec.Struct, frozen=True, kw_only=True, tag="reconcile"):
+    """Join objects of a claim-check store with all known references to them."""
+
+    library_version: str
+    store: str
+    artifacts: str
+    """Root URI of the store's artefacts (``<artifacts>/<store>``); names below are relative to it."""
+    artifacts_connection: str | None
+    survey: str
+    """Name of the survey (``reconcile.survey.Survey``)."""
+    evidence: str
+    """Name of what is known beside objects and references (``reconcile.rules.Evidence``)."""
+    inventory: str | None
+    """Name of the inventory (``reconcile.inventory.Inventory``); None for a recheck."""
+    plan_hash: str | None
+    """The deletion plan whose objects are judged again, without their references; None for a reconciliation."""
+    objects: tuple[str, ...]
+    """Files that begin with ``reconcile.records.OBJECTS``."""
+    scanned: tuple[str, ...]
+    """Files of references (``reconcile.records.REFERENCES``)."""
+    decoded: tuple[DecodedReferences, ...]
+
+    @property
+    def reconciliation_id(self) -> str:
+        """Names what the job leaves: the hash of the whole job, and so of its survey: no two reconciliations share one."""
+        return canonical.hash_of(self)
+
+    @property
+    def folder(self) -> str:
+        """Where the job leaves its files, below the root."""
+        return f"{'reconciliations' if self.plan_hash is None else 'rechecks'}/{self.reconciliation_id}"
+
+
+JobSpec = DecodeJob | LoadJob | ScanJob | ReconcileJob
 
 
 def decode(content: bytes) -> JobSpec:
     """A job spec from its JSON. Raises msgspec.ValidationError with the path inside the document."""
-    return msgspec.json.decode(content, type=DecodeJob | LoadJob | ScanJob)
+    return msgspec.json.decode(content, type=DecodeJob | LoadJob | ScanJob | ReconcileJob)

@@ -32,7 +32,14 @@ from ticdc_replay.stages.check import check
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.jobs import write_decode_job
 from ticdc_replay.stages.pin import pin
-from ticdc_replay.stages.scan import SearchedFeed, scan_feed, searched_feed, write_scan_job
+from ticdc_replay.stages.scan import (
+    KnownReferences,
+    SearchedFeed,
+    known_references,
+    scan_feed,
+    searched_feed,
+    write_scan_job,
+)
 from ticdc_replay.state import StateStore, open_state
 from ticdc_replay.storage import ObjectStore, open_store
 
@@ -72,6 +79,9 @@ class Reconciled:
 
     def searched(self) -> SearchedFeed:
         return searched_feed(self.context, self.state, self.store)
+
+    def known(self) -> KnownReferences:
+        return known_references(self.context, self.state, self.store)
 
     def planned(self) -> ScanJob:
         feed = scan_feed(self.context, self.searched(), self.store)
@@ -156,7 +166,7 @@ def test_all_references_of_a_topic_that_was_never_decoded_are_found_once(
     assert feed.counts.messages == sum(part.length for part in before.retained.ranges)
     after = changefeed.searched()
     assert after.unsearched == ()
-    assert after.scan_files == report.files()
+    assert changefeed.known().scanned == report.files()
     assert changefeed.scan(job) == report, "a repeat finds the report"
     for name in report.files():
         changefeed.store.delete(name)
@@ -186,7 +196,8 @@ def test_what_a_decode_covered_is_not_scanned(
     filesystem, root = changefeed.context.artifacts.arrow_filesystem()
     by_decode = {
         name
-        for file in searched.run_files
+        for files in changefeed.known().decoded
+        for file in files.names
         for name in pq.read_table(f"{root}/{file}", filesystem=filesystem)["object_name"].to_pylist()
     }
     by_scan = {row["object_name"] for row in changefeed.references(report)}

@@ -13,20 +13,22 @@ from ticdc_replay.jobspec import CONNECTIONS_FILE_VARIABLE, EXIT_PERMANENT, EXIT
 from ticdc_replay.stages.connections_file import private_file
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.spark_properties import spark_properties
+from ticdc_replay.stages.store_context import StoreContext
 
-JOBS = ("decode", "load")
+JOBS = ("decode", "load", "scan", "reconcile")
 
 
-def submit(job: str, uri: str, context: ReplayContext, master: str) -> None:
+def submit(job: str, uri: str, context: ReplayContext | StoreContext, master: str) -> None:
     """Run the Spark job *job* (one of ``JOBS``) on the spec at *uri* and wait for its end; its log goes to stderr.
 
-    The job gets the Spark properties of the pipeline's file, as it does from Airflow.
+    The job gets the Spark properties of the pipeline's or the store's file, as it does from Airflow.
 
     Raises PermanentError or TransientError as the job's exit code says, ConfigError where Spark is not installed.
     """
     binary = shutil.which("spark-submit", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
     if binary is None or find_spec("pyspark") is None:
         raise ConfigError("spark-submit is not installed here: pip install 'ticdc-replay[spark]'")
+    declared = context.store if isinstance(context, StoreContext) else context.pipeline
     with private_file(context.connections) as private, tempfile.NamedTemporaryFile("w", suffix=f"_{job}.py") as script:
         # The entry scripts live beside the DAGs of a deployment, not in the wheel: this is all that they do.
         script.write(f"from ticdc_replay.spark.main import run_{job}_job\n\nrun_{job}_job()\n")
@@ -37,7 +39,7 @@ def submit(job: str, uri: str, context: ReplayContext, master: str) -> None:
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": os.environ.get("SPARK_LOCAL_IP", "127.0.0.1"),
         }
-        properties = [f"--conf={name}={value}" for name, value in spark_properties(context.pipeline).items()]
+        properties = [f"--conf={name}={value}" for name, value in spark_properties(declared).items()]
         command = [binary, "--master", master, *properties, script.name, uri]
         code = subprocess.run(command, env=environment, stdout=sys.stderr, check=False).returncode
     if code == EXIT_PERMANENT:

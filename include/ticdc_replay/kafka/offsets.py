@@ -105,22 +105,43 @@ class Offsets:
 
         Raises TopicChangedError for a topic that does not exist.
         """
+        return {
+            name: None if found is None else _policies(found) for name, found in self._configurations(names).items()
+        }
+
+    def retention_ms(self, names: Iterable[str]) -> dict[str, int | None]:
+        """How long Kafka keeps messages of each topic (``retention.ms``), whatever limits of size do before; -1: for ever, None
+        where the account may not ask for it.
+
+        Raises TopicChangedError for a topic that does not exist.
+        """
+        kept: dict[str, int | None] = {}
+        for name, found in self._configurations(names).items():
+            if found is None:
+                kept[name] = None
+            elif "delete" in _policies(found):
+                kept[name] = int(found["retention.ms"])
+            else:
+                kept[name] = -1
+        return kept
+
+    def _configurations(self, names: Iterable[str]) -> dict[str, dict[str, str] | None]:
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
         if not resources:
             return {}
-        policies: dict[str, frozenset[str] | None] = {}
+        found: dict[str, dict[str, str] | None] = {}
         asked = self._admin.describe_configs(resources, request_timeout=self._timeout_s)
         for resource, future in asked.items():
             what = f"asking for the configuration of topic {resource.name}"
             try:
-                found = self._await(future, what)["cleanup.policy"].value
+                entries = self._await(future, what)
             except KafkaException as error:
                 if error.args[0].code() not in NOT_ALLOWED:
                     raise self._translated(error, what) from None
-                policies[resource.name] = None
+                found[resource.name] = None
             else:
-                policies[resource.name] = frozenset(each.strip() for each in found.split(","))
-        return policies
+                found[resource.name] = {key: entry.value for key, entry in entries.items()}
+        return found
 
     def bounds(self, partitions: Iterable[Partition]) -> dict[Partition, Bounds]:
         """What each partition holds now."""
@@ -169,3 +190,7 @@ class Offsets:
         return (
             self._health.explain(f"{what}: {error.args[0].str()}") if isinstance(failure, TransientError) else failure
         )
+
+
+def _policies(configuration: Mapping[str, str]) -> frozenset[str]:
+    return frozenset(each.strip() for each in configuration["cleanup.policy"].split(","))

@@ -11,8 +11,9 @@ from ticdc_replay.changelog.layout import changelog_root
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.errors import ArtifactNotFoundError
 from ticdc_replay.domain.messages import OffsetRange
-from ticdc_replay.kafka.offsets import Offsets
+from ticdc_replay.kafka.offsets import Offsets, Topic
 from ticdc_replay.kafka.settings import KafkaSettings
+from ticdc_replay.reconcile.rules import PartitionBounds
 from ticdc_replay.snapshot.topics import require_topics
 from ticdc_replay.state.records import Run, ScannedRange
 from ticdc_replay.state.store import StateStore
@@ -22,11 +23,20 @@ _READERS = 16
 
 
 class Retained(msgspec.Struct, frozen=True):
-    """What Kafka holds of a changefeed: offsets ``[low, high)`` of each partition of each topic, empty ones left out."""
+    """What Kafka holds of a changefeed."""
 
     topic_ids: dict[str, str]
     """Kafka's id of each topic, by name."""
-    ranges: tuple[OffsetRange, ...]
+    partitions: tuple[PartitionBounds, ...]
+    """Every partition of each topic, sorted."""
+    gone: tuple[str, ...] = ()
+    """Topics that the changefeed has written to, and of which Kafka says that they do not exist."""
+
+    @property
+    def ranges(self) -> tuple[OffsetRange, ...]:
+        """What each partition holds, empty ones left out, in order."""
+        held = (OffsetRange(each.topic, each.partition, each.low, each.high) for each in self.partitions)
+        return tuple(part for part in held if part.length > 0)
 
 
 class Searched(msgspec.Struct, frozen=True, order=True):
@@ -36,14 +46,22 @@ class Searched(msgspec.Struct, frozen=True, order=True):
     range: OffsetRange
 
 
+class DecodedFiles(msgspec.Struct, frozen=True):
+    """Reference files of decodes that read the same topics (``changelog.side_files.REFERENCES``)."""
+
+    topic_ids: dict[str, str]
+    """Kafka's id of each topic that they name."""
+    names: tuple[str, ...]
+    """Below the pipeline's artefacts."""
+
+
 class SearchedByRuns(msgspec.Struct, frozen=True):
     """What the decodes of a pipeline have searched."""
 
     searched: tuple[Searched, ...]
     topics: frozenset[str]
     """Names of all topics that any of them read."""
-    files: tuple[str, ...]
-    """Their reference files, below the pipeline's artefacts."""
+    files: tuple[DecodedFiles, ...]
 
 
 def find_retained(
@@ -63,16 +81,52 @@ def find_retained(
     dispatch = changefeed.dispatch
     of_others = {name for name, last in retired_topics.items() if last is None}
     default = require_topics(offsets, [changefeed.topic], kafka)
-    named = {*read_before, *dispatch.fixed_topics(), *retired_topics}
+    existed = {*read_before, *retired_topics}
+    named = {*existed, *dispatch.fixed_topics()}
     if any(rule.topic is not None for rule in dispatch.rules):
         named |= {*dispatch.topics_among(offsets.names())}
     others = offsets.topics(sorted(named - of_others - {changefeed.topic}))
     topics = [*default, *(others[name] for name in sorted(others))]
-    held = offsets.bounds(partition for topic in topics for partition in topic.partitions)
-    ranges = (OffsetRange(each.topic, each.number, bounds.low, bounds.high) for each, bounds in held.items())
     return Retained(
-        {topic.name: topic.topic_id for topic in topics}, tuple(sorted(part for part in ranges if part.length > 0))
+        {topic.name: topic.topic_id for topic in topics},
+        bounds_of(topics, offsets),
+        tuple(sorted(existed - of_others - {topic.name for topic in topics})),
     )
+
+
+def bounds_of(topics: Iterable[Topic], offsets: Offsets) -> tuple[PartitionBounds, ...]:
+    """What each partition of *topics* holds now, sorted."""
+    ids = {topic.name: topic.topic_id for topic in topics}
+    held = offsets.bounds(partition for topic in topics for partition in topic.partitions)
+    cut = {partition: 0 for partition, bounds in held.items() if 0 < bounds.low < bounds.high}
+    firsts = offsets.at_or_after(cut)
+    found = []
+    for partition, bounds in held.items():
+        first = firsts.get(partition)
+        found.append(
+            PartitionBounds(
+                partition.topic,
+                ids[partition.topic],
+                partition.number,
+                bounds.low,
+                bounds.high,
+                None if first is None else first.timestamp_ms,
+            )
+        )
+    return tuple(sorted(found))
+
+
+def still_retained(surveyed: Iterable[PartitionBounds], offsets: Offsets) -> tuple[PartitionBounds, ...]:
+    """What of the bounds *surveyed* Kafka still holds: without what it has expired since, and topics gone or recreated."""
+    wanted = tuple(surveyed)
+    topics = offsets.topics(sorted({bounds.topic for bounds in wanted}))
+    held = {(now.topic, now.topic_id, now.partition): now.low for now in bounds_of(topics.values(), offsets)}
+    left = []
+    for bounds in wanted:
+        low = held.get((bounds.topic, bounds.topic_id, bounds.partition))
+        if low is not None and low < bounds.high:
+            left.append(msgspec.structs.replace(bounds, low=max(low, bounds.low)))
+    return tuple(left)
 
 
 def searched_by_runs(state: StateStore, artifacts: ObjectStore, pipeline: str) -> SearchedByRuns:
@@ -85,36 +139,55 @@ def searched_by_runs(state: StateStore, artifacts: ObjectStore, pipeline: str) -
         indexes = readers.map(lambda run: _index_of(artifacts, run), runs)
         found = [index for index in indexes if index is not None]
     searched: list[Searched] = []
+    files: list[tuple[dict[str, str], list[str]]] = []
     for index in found:
         ranges = without(index.ranges, index.unsearched or ())
-        searched += [Searched(index.topic_ids[part.topic], part) for part in ranges if part.topic in index.topic_ids]
+        searched += [Searched(index.topic_ids[part.topic], part) for part in ranges]
+        names = [f"{changelog_root(index.run_hash)}/{name}" for name in index.reference_files]
+        if names:
+            _add_files(files, index.topic_ids, names)
     return SearchedByRuns(
         searched=tuple(sorted(searched)),
         topics=frozenset(topic for index in found for topic in index.topic_ids),
-        files=tuple(f"{changelog_root(index.run_hash)}/{name}" for index in found for name in index.reference_files),
+        files=tuple(DecodedFiles(topic_ids, tuple(names)) for topic_ids, names in files),
     )
 
 
-def searched_by_scans(scans: Iterable[ScannedRange], artifacts: ObjectStore) -> list[Searched]:
-    """What *scans* have searched, as far as their files still exist in *artifacts*, the store's."""
+def _add_files(files: list[tuple[dict[str, str], list[str]]], topic_ids: dict[str, str], names: Iterable[str]) -> None:
+    """Put *names* with files whose topics have the same ids: a topic that was recreated has two."""
+    for known, of_them in files:
+        if all(known.get(topic, topic_id) == topic_id for topic, topic_id in topic_ids.items()):
+            known.update(topic_ids)
+            of_them.extend(names)
+            return
+    files.append((dict(topic_ids), [*names]))
+
+
+def standing_scans(scans: Iterable[ScannedRange], artifacts: ObjectStore) -> list[ScannedRange]:
+    """Those of *scans* whose files still exist in *artifacts*, the store's, or which found no reference."""
     records = list(scans)
     there = {entry.name for entry in artifacts.list("scans/")} if any(scan.file for scan in records) else set()
+    return [scan for scan in records if scan.file is None or scan.file in there]
+
+
+def searched_by_scans(scans: Iterable[ScannedRange]) -> list[Searched]:
+    """What *scans*, whose files exist, have searched."""
     return sorted(
-        Searched(scan.topic_id, OffsetRange(scan.topic, scan.partition, scan.start, scan.end))
-        for scan in records
-        if scan.file is None or scan.file in there
+        Searched(scan.topic_id, OffsetRange(scan.topic, scan.partition, scan.start, scan.end)) for scan in scans
     )
 
 
-def unsearched(retained: Retained, searched: Iterable[Searched]) -> list[OffsetRange]:
-    """The offsets of *retained* that are not among *searched*, in (topic, partition, offset) order."""
-    names = {topic_id: name for name, topic_id in retained.topic_ids.items()}
+def unsearched(held: Iterable[PartitionBounds], searched: Iterable[Searched]) -> list[OffsetRange]:
+    """The offsets of *held*, partitions of one cluster, that are not among *searched*; in (topic, partition, offset) order."""
+    bounds = list(held)
+    names = {each.topic_id: each.topic for each in bounds}
     done = [
         OffsetRange(names[each.topic_id], each.range.partition, each.range.start, each.range.end)
         for each in searched
         if each.topic_id in names
     ]
-    return without(retained.ranges, done)
+    ranges = [OffsetRange(each.topic, each.partition, each.low, each.high) for each in bounds if each.low < each.high]
+    return without(ranges, done)
 
 
 def without(ranges: Iterable[OffsetRange], taken: Iterable[OffsetRange]) -> list[OffsetRange]:
@@ -143,7 +216,7 @@ def _index_of(artifacts: ObjectStore, run: Run) -> ChangelogIndex | None:
         index = changelog_index.decode(artifacts.get(run.index))
     except ArtifactNotFoundError:
         return None
-    if index.unsearched is None:
+    if index.unsearched is None or not {part.topic for part in index.ranges} <= set(index.topic_ids):
         return None
     if index.reference_files:
         root = changelog_root(run.run_hash)

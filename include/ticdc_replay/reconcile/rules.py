@@ -16,6 +16,9 @@ UNREADABLE = "claim_check_unreadable"
 REPLACED = "claim_check_altered"
 """The status of a reference whose object a decode found to be another than was pinned."""
 
+_CLOCK_ERROR_MS = 1000
+"""A store tells its time in whole seconds."""
+
 
 class ObjectClass(StrEnum):
     """What an object is to the changefeeds of its store. Only ``orphaned`` and ``expired`` objects may ever be deleted."""
@@ -89,7 +92,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     listed_ms: int
     """What the inventory is of: when listing began, or the moment of S3's report."""
     partitions: tuple[PartitionBounds, ...]
-    """Every partition of every topic of all changefeeds of the store."""
+    """Every partition of every topic of all changefeeds of the store. Topics of two clusters may have one name, not one id."""
     gone_topics: tuple[str, ...] = ()
     """Topics of which Kafka itself said that they do not exist any more. A topic that is in neither place is not known, and
     references from it protect their objects."""
@@ -101,12 +104,40 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     owners_complete: bool
     """A person's word that no changefeed but those of the listed pipelines writes to the store."""
     unread_offsets: int
-    """Offsets within the bounds that neither a decode nor a scan has covered to its end."""
+    """Offsets within the bounds that neither a decode nor a scan has covered to its end, and those whose references are not all
+    known although they can be read again after Kafka has expired them."""
+    unread: tuple[ReplayableRange, ...] = ()
+    """The first of these offsets, for people."""
+    clock_ahead_ms: int = 0
+    """How far the store's clock was found to be ahead of the reader's, to the second; negative: behind."""
 
     @property
     def complete(self) -> bool:
-        """Whether "no reference is known" means that no retained message has one."""
-        return self.owners_complete and self.unread_offsets == 0
+        """Whether "no reference is known" means that no message that can be read has one, and times can be compared."""
+        return not self.obstacles()
+
+    @property
+    def clock_differs(self) -> bool:
+        """Whether the store's clock is further from the reader's than was said: ages of objects then can't be told."""
+        return abs(self.clock_ahead_ms) > self.skew_ms + _CLOCK_ERROR_MS
+
+    def obstacles(self) -> tuple[str, ...]:
+        """Why nothing may be deleted, whatever its class; empty where nothing speaks against it."""
+        found = []
+        if not self.owners_complete:
+            found.append("nobody has said that all changefeeds which write to the store are listed (owners_complete)")
+        if self.unread_offsets:
+            found.append(
+                f"{self.unread_offsets} offsets that can be read have not been searched for references, or hold messages that "
+                "can't be searched"
+            )
+        if self.clock_differs:
+            side = "ahead of" if self.clock_ahead_ms > 0 else "behind"
+            found.append(
+                f"the store's clock is {abs(self.clock_ahead_ms) / 1000:.0f} s {side} this program's, more than "
+                f"rules.clock_skew_seconds ({self.skew_ms / 1000:.0f}) allows, so ages can't be told"
+            )
+        return tuple(found)
 
     @property
     def judged_before_ms(self) -> int:
@@ -138,7 +169,9 @@ class Protection:
     """Which references protect their object, as their message can still be read: from Kafka, or as part of a pinned window."""
 
     def __init__(self, evidence: Evidence) -> None:
-        self._bounds = {(found.topic, found.partition): found for found in evidence.partitions}
+        self._bounds: dict[tuple[str, int], list[PartitionBounds]] = {}
+        for bounds in evidence.partitions:
+            self._bounds.setdefault((bounds.topic, bounds.partition), []).append(bounds)
         self._gone = frozenset(evidence.gone_topics)
         self._replayable: dict[tuple[str, str, int], list[ReplayableRange]] = {}
         for part in merged(evidence.replayable):
@@ -151,8 +184,8 @@ class Protection:
             return True
         if topic in self._gone:
             return False
-        bounds = self._bounds.get((topic, partition))
-        return bounds is None or (bounds.topic_id == topic_id and offset >= bounds.low)
+        known = self._bounds.get((topic, partition))
+        return known is None or any(bounds.topic_id == topic_id and offset >= bounds.low for bounds in known)
 
 
 class ObjectFacts(NamedTuple):

@@ -10,16 +10,17 @@ from pyspark.sql import SparkSession
 from ticdc_replay import jobspec
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import ConfigError, PermanentError, TransientError
-from ticdc_replay.jobspec import EXIT_PERMANENT, EXIT_TRANSIENT, DecodeJob, JobSpec, LoadJob, ScanJob
+from ticdc_replay.jobspec import EXIT_PERMANENT, EXIT_TRANSIENT, DecodeJob, JobSpec, LoadJob, ReconcileJob, ScanJob
 from ticdc_replay.spark.decode import run_decode
 from ticdc_replay.spark.load import run_load
+from ticdc_replay.spark.reconcile_job import run_reconcile
 from ticdc_replay.spark.scan import run_scan
 from ticdc_replay.spark.session import open_session, read_connections
 from ticdc_replay.storage import open_store
 
 log = logging.getLogger("ticdc_replay.spark")
 
-Job = TypeVar("Job", DecodeJob, LoadJob, ScanJob)
+Job = TypeVar("Job", DecodeJob, LoadJob, ScanJob, ReconcileJob)
 
 
 def run_decode_job() -> None:
@@ -35,6 +36,11 @@ def run_load_job() -> None:
 def run_scan_job() -> None:
     """Run the scan job whose spec's URI is the only argument of the script; see ``_run`` for exit codes."""
     _run(ScanJob, lambda job: f"scan {job.store} {job.scan_hash[:12]}", run_scan)
+
+
+def run_reconcile_job() -> None:
+    """Run the reconcile job whose spec's URI is the only argument of the script; see ``_run`` for exit codes."""
+    _run(ReconcileJob, lambda job: f"reconcile {job.store} {job.reconciliation_id[:12]}", run_reconcile)
 
 
 def _run(

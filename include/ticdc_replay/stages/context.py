@@ -5,6 +5,7 @@ from functools import cached_property
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.config.load import LoadedPipeline
 from ticdc_replay.config.pipeline import Pipeline
+from ticdc_replay.config.store import Store
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.kafka.settings import KafkaSettings
@@ -80,18 +81,18 @@ def connection_ids(pipeline: Pipeline) -> tuple[str, ...]:
     return tuple(sorted({conn_id for conn_id in ids if conn_id is not None}))
 
 
-def state_url(pipeline: Pipeline, connections: Connections) -> str:
-    """The SQLAlchemy URL of the state store: the connection's database, else a SQLite file beside the artefacts.
+def state_url(declared: Pipeline | Store, connections: Connections) -> str:
+    """The SQLAlchemy URL of the state store of *declared*: the connection's database, else a SQLite file beside the artefacts.
 
     Raises ConfigError where artefacts are not in a folder of this machine and no connection is named.
     """
-    connection = connections.get(pipeline.connections.state)
+    connection = connections.get(declared.connections.state)
     if connection is not None:
         return _database_url(connection)
-    root = pipeline.artifacts.rstrip("/")
+    root = declared.artifacts.rstrip("/")
     if not root.startswith("file://"):
         raise ConfigError(
-            f"pipeline {pipeline.name}: artifacts are at {root}, so the state store needs a database: "
+            f"{declared.name}: artifacts are at {root}, so the state store needs a database: "
             "set connections.state to a connection of type postgres"
         )
     return f"sqlite:///{root.removeprefix('file://')}/state.db"

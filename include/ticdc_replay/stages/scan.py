@@ -10,10 +10,13 @@ from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.jobspec import ScanFeed, ScanJob
 from ticdc_replay.kafka.offsets import Offsets
 from ticdc_replay.reconcile.coverage import (
+    DecodedFiles,
     Retained,
+    Searched,
     find_retained,
     searched_by_runs,
     searched_by_scans,
+    standing_scans,
     unsearched,
 )
 from ticdc_replay.stages.context import ReplayContext
@@ -22,17 +25,40 @@ from ticdc_replay.state.store import StateStore
 from ticdc_replay.storage.base import ObjectStore
 
 
+class KnownReferences(msgspec.Struct, frozen=True):
+    """What is known of the references in one pipeline's changefeed, from files that exist."""
+
+    searched: tuple[Searched, ...]
+    topics: frozenset[str]
+    """Names of all topics that any decode or scan read."""
+    decoded: tuple[DecodedFiles, ...]
+    """Of decodes, below the pipeline's artefacts."""
+    scanned: tuple[str, ...]
+    """Files of references that scans found (``reconcile.records.REFERENCES``), below the store's artefacts, sorted."""
+
+
 class SearchedFeed(msgspec.Struct, frozen=True):
-    """What Kafka holds of one pipeline's changefeed, and what is known of the references in it."""
+    """What Kafka holds of one pipeline's changefeed, and what of it nobody has searched for references."""
 
     pipeline: str
     retained: Retained
     unsearched: tuple[OffsetRange, ...]
-    """Offsets that Kafka holds and nobody has searched. As long as there are some, nothing may be deleted."""
-    run_files: tuple[str, ...]
-    """Reference files of decodes (``changelog.side_files.REFERENCES``), below the pipeline's artefacts."""
-    scan_files: tuple[str, ...]
-    """Files of references that scans found (``reconcile.records.REFERENCES``), below the store's artefacts, sorted."""
+    """As long as there are some, nothing may be deleted."""
+
+
+def known_references(context: ReplayContext, state: StateStore, artifacts: ObjectStore) -> KnownReferences:
+    """What decodes and scans have found in the changefeed of *context* up to now. *state* and *artifacts* are the claim-check
+    store's."""
+    name = context.pipeline.name
+    recorded = state.scanned_ranges(name)
+    scans = standing_scans(recorded, artifacts)
+    runs = searched_by_runs(context.state, context.artifacts, name)
+    return KnownReferences(
+        searched=(*runs.searched, *searched_by_scans(scans)),
+        topics=runs.topics | {scan.topic for scan in recorded},
+        decoded=runs.files,
+        scanned=tuple(sorted({scan.file for scan in scans if scan.file is not None})),
+    )
 
 
 def searched_feed(context: ReplayContext, state: StateStore, artifacts: ObjectStore) -> SearchedFeed:
@@ -40,25 +66,12 @@ def searched_feed(context: ReplayContext, state: StateStore, artifacts: ObjectSt
 
     Raises what ``reconcile.coverage.find_retained`` and the stores raise.
     """
-    name = context.pipeline.name
-    scans = state.scanned_ranges(name)
-    runs = searched_by_runs(context.state, context.artifacts, name)
+    known = known_references(context, state, artifacts)
+    retired = context.pipeline.changefeed.retired_topics
     with Offsets(context.kafka) as offsets:
-        retained = find_retained(
-            context.changefeed,
-            context.pipeline.changefeed.retired_topics,
-            {*runs.topics, *(scan.topic for scan in scans)},
-            offsets,
-            context.kafka,
-        )
-    searched = [*runs.searched, *searched_by_scans(scans, artifacts)]
-    return SearchedFeed(
-        pipeline=name,
-        retained=retained,
-        unsearched=tuple(unsearched(retained, searched)),
-        run_files=runs.files,
-        scan_files=tuple(sorted({scan.file for scan in scans if scan.file is not None})),
-    )
+        retained = find_retained(context.changefeed, retired, known.topics, offsets, context.kafka)
+    left = unsearched(retained.partitions, known.searched)
+    return SearchedFeed(context.pipeline.name, retained, tuple(left))
 
 
 def scan_feed(context: ReplayContext, feed: SearchedFeed, artifacts: ObjectStore) -> ScanFeed:

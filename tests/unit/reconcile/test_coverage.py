@@ -14,13 +14,15 @@ from ticdc_replay.domain import canonical
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.window import Window
 from ticdc_replay.reconcile.coverage import (
-    Retained,
+    DecodedFiles,
     Searched,
     searched_by_runs,
     searched_by_scans,
+    standing_scans,
     unsearched,
     without,
 )
+from ticdc_replay.reconcile.rules import PartitionBounds
 from ticdc_replay.state import Run, StateStore, open_state
 from ticdc_replay.state.records import ScannedRange
 from ticdc_replay.storage import ObjectStore, open_store
@@ -94,7 +96,23 @@ def test_a_run_covers_the_ranges_that_it_read_but_for_messages_it_could_not_sear
     parts = [OffsetRange("t", 0, 0, 7), OffsetRange("t", 0, 8, 50), OffsetRange("t", 1, 5, 9)]
     assert runs.searched == tuple(Searched("id of t", part) for part in parts)
     assert runs.topics == {"t"}
-    assert runs.files == ("runs/run/references/a.parquet", "runs/run/references/b.parquet")
+    names = ("runs/run/references/a.parquet", "runs/run/references/b.parquet")
+    assert runs.files == (DecodedFiles({"t": "id of t"}, names),)
+
+
+def test_references_of_a_topic_that_was_recreated_are_told_apart(state: StateStore, artifacts: ObjectStore) -> None:
+    keep(state, artifacts, INDEXED)
+    keep(
+        state, artifacts, msgspec.structs.replace(INDEXED, run_hash="same", topic_ids={"t": "id of t", "u": "id of u"})
+    )
+    keep(state, artifacts, msgspec.structs.replace(INDEXED, run_hash="recreated", topic_ids={"t": "new id of t"}))
+    files = searched_by_runs(state, artifacts, "shop").files
+    assert {
+        tuple(sorted(each.topic_ids.items())): sorted({name.split("/")[1] for name in each.names}) for each in files
+    } == {
+        (("t", "id of t"), ("u", "id of u")): ["run", "same"],
+        (("t", "new id of t"),): ["recreated"],
+    }
 
 
 def test_a_run_of_which_a_reference_file_is_gone_covers_nothing(state: StateStore, artifacts: ObjectStore) -> None:
@@ -126,9 +144,9 @@ def test_a_scan_covers_its_range_as_long_as_its_file_exists(artifacts: ObjectSto
     without_reference = msgspec.structs.replace(SCANNED, partition=1, file=None)
     artifacts.put("scans/a.parquet", b"references")
     both = [Searched("id of t", OffsetRange("t", partition, 0, 9)) for partition in (0, 1)]
-    assert searched_by_scans([SCANNED, without_reference], artifacts) == both
+    assert searched_by_scans(standing_scans([SCANNED, without_reference], artifacts)) == both
     artifacts.delete("scans/a.parquet")
-    assert searched_by_scans([SCANNED, without_reference], artifacts) == both[1:]
+    assert searched_by_scans(standing_scans([SCANNED, without_reference], artifacts)) == both[1:]
 
 
 def test_what_was_scanned_is_remembered_by_pipeline(state: StateStore) -> None:
@@ -142,13 +160,13 @@ def test_what_was_scanned_is_remembered_by_pipeline(state: StateStore) -> None:
 
 
 def test_a_topic_that_was_recreated_is_not_searched() -> None:
-    retained = Retained({"t": "new id"}, (OffsetRange("t", 0, 0, 10),))
+    retained = [PartitionBounds("t", "new id", 0, 0, 10)]
     assert unsearched(retained, [Searched("id of t", OffsetRange("t", 0, 0, 10))]) == [OffsetRange("t", 0, 0, 10)]
     assert unsearched(retained, [Searched("new id", OffsetRange("t", 0, 0, 10))]) == []
 
 
 def test_offsets_that_kafka_has_removed_need_no_search() -> None:
-    retained = Retained({"t": "id of t"}, (OffsetRange("t", 0, 40, 60),))
+    retained = [PartitionBounds("t", "id of t", 0, 40, 60)]
     assert unsearched(retained, [Searched("id of t", OffsetRange("t", 0, 0, 50))]) == [OffsetRange("t", 0, 50, 60)]
 
 

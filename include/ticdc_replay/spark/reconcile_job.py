@@ -1,0 +1,74 @@
+"""The driver of a reconciliation's join, and of the recheck before a deletion."""
+
+import logging
+from collections.abc import Iterable
+
+import msgspec
+from pyspark.sql import SparkSession
+
+from ticdc_replay.domain import canonical
+from ticdc_replay.domain.connections import Connections
+from ticdc_replay.domain.errors import ArtifactExistsError, ArtifactNotFoundError
+from ticdc_replay.jobspec import ReconcileJob
+from ticdc_replay.reconcile.classified import Classified, ClassifiedFile, classified_name, read_classified
+from ticdc_replay.reconcile.rules import Evidence
+from ticdc_replay.reconcile.summary import Summary
+from ticdc_replay.spark.parquet_files import DecodedBy, Place, Sources, WrittenFile
+from ticdc_replay.spark.reconcile import classify, classify_objects
+from ticdc_replay.storage import open_store
+
+log = logging.getLogger(__name__)
+
+
+def run_reconcile(spark: SparkSession, job: ReconcileJob, connections: Connections) -> Classified:
+    """Put the classes of objects and references into files and, last, what names them; or return what is there.
+
+    Of a recheck there are the classes of objects alone. Raises what a store raises.
+    """
+    connection = connections.get(job.artifacts_connection)
+    store = open_store(job.artifacts, connection)
+    try:
+        found = read_classified(store, job.folder)
+    except ArtifactNotFoundError:
+        pass
+    else:
+        log.info("%s is there already", job.folder)
+        return found
+    evidence = msgspec.json.decode(store.get(job.evidence), type=Evidence)
+    out = Place(job.artifacts, connection)
+    objects = Sources(out, job.objects)
+    references = [Sources(out, job.scanned), *_decoded(job, connections)]
+    judged: tuple[WrittenFile, ...]
+    of_references: tuple[WrittenFile, ...] = ()
+    summary: Summary | None = None
+    if job.plan_hash is None:
+        done = classify(spark, objects, references, evidence, out, job.folder)
+        judged, of_references, summary = done.objects, done.references, done.summary
+    else:
+        judged = classify_objects(spark, objects, references, evidence, out, job.folder).objects
+    classified = Classified(
+        store=job.store,
+        id=job.reconciliation_id,
+        survey=job.survey,
+        evidence=job.evidence,
+        inventory=job.inventory,
+        plan_hash=job.plan_hash,
+        objects=_files(judged),
+        references=_files(of_references),
+        summary=summary,
+    )
+    try:
+        store.put_once(classified_name(job.folder), canonical.encode(classified))
+    except ArtifactExistsError:  # another attempt was faster, and its files are as good
+        classified = read_classified(store, job.folder)
+    return classified
+
+
+def _decoded(job: ReconcileJob, connections: Connections) -> Iterable[Sources]:
+    for files in job.decoded:
+        place = Place(files.artifacts, connections.get(files.artifacts_connection))
+        yield Sources(place, files.names, DecodedBy(files.pipeline, files.topic_ids))
+
+
+def _files(written: Iterable[WrittenFile]) -> tuple[ClassifiedFile, ...]:
+    return tuple(ClassifiedFile(file.name, file.rows) for file in written)

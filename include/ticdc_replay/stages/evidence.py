@@ -1,0 +1,152 @@
+"""What a join of objects with references is told beside both: how far Kafka, decodes and clocks can be relied on."""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from ticdc_replay.domain import canonical
+from ticdc_replay.domain.errors import PermanentError
+from ticdc_replay.domain.messages import OffsetRange
+from ticdc_replay.jobspec import DecodedReferences
+from ticdc_replay.kafka.offsets import Offsets
+from ticdc_replay.reconcile.coverage import Searched, still_retained, without
+from ticdc_replay.reconcile.rules import Evidence, PartitionBounds, ReplayableRange, merged
+from ticdc_replay.reconcile.survey import Survey, SurveyedFeed
+from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.replayable import find_replayable
+from ticdc_replay.stages.scan import known_references
+from ticdc_replay.stages.store_context import StoreContext
+from ticdc_replay.storage.base import ObjectStore
+
+_HOUR_MS = 3_600_000
+_UNREAD_NAMED = 20
+
+
+class Known(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is known of the references to a store's objects."""
+
+    evidence: Evidence
+    decoded: tuple[DecodedReferences, ...]
+    scanned: tuple[str, ...]
+
+
+class _KnownOfFeed(msgspec.Struct, frozen=True, kw_only=True):
+    unread: tuple[ReplayableRange, ...]
+    replayable: tuple[ReplayableRange, ...]
+    decoded: tuple[DecodedReferences, ...]
+    scanned: tuple[str, ...]
+
+
+def gather(context: StoreContext, survey: Survey, listed_ms: int, clock_ahead_ms: int) -> Known:
+    """What is known now, after the scan, about the moment of *survey*.
+
+    *listed_ms* and *clock_ahead_ms* are those of the inventory (``reconcile.inventory.Inventory``).
+
+    Raises PermanentError where the store's file has other pipelines than were surveyed, and what Kafka and the stores raise.
+    """
+    pipelines = {each.pipeline.name: each for each in context.pipelines}
+    surveyed = {feed.pipeline for feed in survey.feeds}
+    if surveyed != set(pipelines) or survey.uri != context.store.uri:
+        raise PermanentError(
+            f"{context.store.name}: its file has changed since Kafka was surveyed: it was {survey.uri} of "
+            f"{', '.join(sorted(surveyed))}, and is {context.store.uri} of {', '.join(sorted(pipelines))}. Survey again"
+        )
+    known = [_of_feed(context, pipelines[feed.pipeline], feed) for feed in survey.feeds]
+    # A topic that two pipelines read is one topic.
+    bounds: dict[tuple[str, str, int], PartitionBounds] = {}
+    for found in (each for feed in survey.feeds for each in feed.partitions):
+        place = (found.topic, found.topic_id, found.partition)
+        bounds[place] = _wider(found, bounds.get(place, found))
+    existing = {found.topic for found in bounds.values()}
+    gone = {name for feed in survey.feeds for name in feed.gone_topics} - existing
+    unread = merged(tuple(part for each in known for part in each.unread))
+    rules = context.store.rules
+    evidence = Evidence(
+        bounds_ms=survey.bounds_ms,
+        listed_ms=listed_ms,
+        partitions=tuple(sorted(bounds.values())),
+        gone_topics=tuple(sorted(gone)),
+        replayable=tuple(sorted({part for each in known for part in each.replayable})),
+        young_ms=int(rules.young_hours * _HOUR_MS),
+        skew_ms=rules.clock_skew_seconds * 1000,
+        grace_ms=context.store.deletion.grace_hours * _HOUR_MS,
+        owners_complete=context.loaded.owners_complete,
+        unread_offsets=sum(part.end - part.start for part in unread),
+        unread=tuple(unread[:_UNREAD_NAMED]),
+        clock_ahead_ms=clock_ahead_ms,
+    )
+    return Known(
+        evidence=evidence,
+        decoded=tuple(files for each in known for files in each.decoded),
+        scanned=tuple(sorted({name for each in known for name in each.scanned})),
+    )
+
+
+def put_evidence(artifacts: ObjectStore, evidence: Evidence) -> str:
+    """Put *evidence* into *artifacts*, the store's; its name."""
+    content = canonical.encode(evidence)
+    name = f"evidence/{canonical.digest(content)}.json"
+    artifacts.put_once(name, content)
+    return name
+
+
+def read_evidence(artifacts: ObjectStore, name: str) -> Evidence:
+    """The evidence called *name*. Raises ArtifactNotFoundError, msgspec.ValidationError with the path inside the document."""
+    return msgspec.json.decode(artifacts.get(name), type=Evidence)
+
+
+def _of_feed(context: StoreContext, pipeline: ReplayContext, feed: SurveyedFeed) -> _KnownOfFeed:
+    # In this order. What a decode has read before Kafka expired it is asked for after Kafka, and what decodes have found after
+    # those that run: one that ends in between is in one of the two.
+    with Offsets(pipeline.kafka) as offsets:
+        held = still_retained(feed.partitions, offsets)
+    replayable = find_replayable(pipeline)
+    known = known_references(pipeline, context.state, context.artifacts)
+    readable = merged((*map(_as_range, held), *before_survey((*replayable.decoding, *replayable.quarantined), feed)))
+    unread = [*_not_searched(readable, known.searched), *before_survey(replayable.unsearchable, feed)]
+    return _KnownOfFeed(
+        unread=tuple(unread),
+        replayable=replayable.ranges,
+        decoded=tuple(
+            DecodedReferences(
+                pipeline=pipeline.pipeline.name,
+                artifacts=pipeline.artifacts_uri,
+                artifacts_connection=pipeline.pipeline.connections.artifacts,
+                topic_ids=files.topic_ids,
+                names=files.names,
+            )
+            for files in known.decoded
+        ),
+        scanned=known.scanned,
+    )
+
+
+def before_survey(ranges: Iterable[ReplayableRange], feed: SurveyedFeed) -> list[ReplayableRange]:
+    """What of *ranges* lies below the ends that were surveyed: messages that came later refer to young objects only."""
+    ends = {(each.topic_id, each.partition): each.high for each in feed.partitions}
+    cut = (
+        msgspec.structs.replace(part, end=min(part.end, ends.get((part.topic_id, part.partition), part.end)))
+        for part in ranges
+    )
+    return [part for part in cut if part.start < part.end]
+
+
+def _not_searched(ranges: Sequence[ReplayableRange], searched: Iterable[Searched]) -> list[ReplayableRange]:
+    """What of *ranges*, which are apart from each other, is not among *searched*."""
+    topics = {part.topic_id: part.topic for part in ranges}
+    wanted = [OffsetRange(part.topic_id, part.partition, part.start, part.end) for part in ranges]
+    done = [msgspec.structs.replace(each.range, topic=each.topic_id) for each in searched]
+    return [
+        ReplayableRange(topics[part.topic], part.topic, part.partition, part.start, part.end)
+        for part in without(wanted, done)
+    ]
+
+
+def _as_range(bounds: PartitionBounds) -> ReplayableRange:
+    return ReplayableRange(bounds.topic, bounds.topic_id, bounds.partition, bounds.low, bounds.high)
+
+
+def _wider(one: PartitionBounds, other: PartitionBounds) -> PartitionBounds:
+    """The bounds of a partition that was looked at twice, so that neither forgets a message."""
+    first = one if one.low <= other.low else other
+    return msgspec.structs.replace(first, high=max(one.high, other.high))
