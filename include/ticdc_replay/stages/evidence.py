@@ -102,7 +102,7 @@ def _of_feed(context: StoreContext, pipeline: ReplayContext, feed: SurveyedFeed)
         held = still_retained(feed.partitions, offsets)
     replayable = find_replayable(pipeline)
     known = known_references(pipeline, context.state, context.artifacts)
-    readable = merged((*map(_as_range, held), *before_survey((*replayable.decoding, *replayable.quarantined), feed)))
+    readable = merged((*map(_as_range, held), *before_survey(replayable.decoding, feed)))
     unread = [*_not_searched(readable, known.searched), *before_survey(replayable.unsearchable, feed)]
     return _KnownOfFeed(
         unread=tuple(unread),
