@@ -12,6 +12,7 @@ from ticdc_replay.cli.decode import decode
 from ticdc_replay.cli.inspect import inspect
 from ticdc_replay.cli.mirror import mirror
 from ticdc_replay.cli.quarantine import quarantine
+from ticdc_replay.cli.reconcile import reconcile
 from ticdc_replay.cli.replay import run, snapshot
 from ticdc_replay.domain.errors import TicdcReplayError
 
@@ -42,5 +43,6 @@ app.command()(decode)
 app.command()(inspect)
 app.command()(snapshot)
 app.command()(run)
+app.command()(reconcile)
 app.add_typer(mirror, name="mirror")
 app.add_typer(quarantine, name="quarantine")

@@ -1,0 +1,63 @@
+"""What the verbs that work on a claim-check store have in common."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from ticdc_replay.cli.connections import load_connections
+from ticdc_replay.cli.submit import submit
+from ticdc_replay.config.load_store import load_store
+from ticdc_replay.stages.reconcile import record_scan, survey
+from ticdc_replay.stages.store_context import StoreContext, store_connection_ids
+
+StoreFile = Annotated[Path, typer.Argument(help="The store's YAML file", exists=True, dir_okay=False)]
+PipelinesFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--pipelines", help="Folder of the pipelines' YAML files; else pipelines beside the folder of the store's file"
+    ),
+]
+Master = Annotated[str, typer.Option(help="Spark master URL")]
+
+
+@contextmanager
+def opened_store(
+    file: Path, pipelines: Path | None, connections: Path | None, *, deleting: bool = False
+) -> Iterator[StoreContext]:
+    """The context of the store in *file*, with connections out of the file *connections* or the environment.
+
+    Warnings are shown. The connection that may delete is looked for only where *deleting*.
+    """
+    loaded = load_store(file, pipelines if pipelines is not None else file.resolve().parent.parent / "pipelines")
+    warnings = [warning for listed in loaded.pipelines for warning in listed.warnings]
+    for warning in [*warnings, *(f"owners are not complete: {each}" for each in loaded.unlisted)]:
+        tell(f"warning: {warning}")
+    named = loaded.store.connections
+    ids = [*store_connection_ids(loaded), *filter(None, [named.deletion if deleting else None])]
+    with StoreContext(loaded, load_connections(connections, ids, named.artifacts)) as context:
+        yield context
+
+
+def survey_and_scan(context: StoreContext, master: str) -> str:
+    """Survey Kafka, and scan what nobody has searched for references; the survey's name."""
+    tell(f"surveying {len(context.pipelines)} changefeeds")
+    surveyed = survey(context)
+    if surveyed.scan_job is None:
+        tell("every retained offset has been searched before")
+        return surveyed.name
+    submit("scan", surveyed.scan_job, context, master)
+    for feed in record_scan(context, surveyed.scan_job).feeds:
+        tell(
+            f"scanned {feed.pipeline}: {feed.counts.messages} messages, {feed.counts.references} references, "
+            f"{len(feed.unsearched)} that can't be searched"
+        )
+    return surveyed.name
+
+
+def tell(text: str) -> None:
+    """Show progress: on stderr, so that stdout is the result."""
+    Console(stderr=True, soft_wrap=True, highlight=False).print(text, markup=False)
