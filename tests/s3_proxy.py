@@ -4,6 +4,8 @@ import http.client
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
+from email.utils import format_datetime, parsedate_to_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock, Thread
 from typing import NamedTuple
@@ -31,6 +33,8 @@ class Proxy:
     """Method and path with query → what is answered instead."""
     requests: list[tuple[str, str]] = field(default_factory=list)
     refused: int = 0
+    ahead_s: int = 0
+    """How far the clock that its Date headers tell is ahead of the server's."""
     lock: Lock = field(default_factory=Lock)
 
 
@@ -56,6 +60,9 @@ def before(server: S3Server) -> Iterator[Proxy]:
                 content = f"<Error><Code>{refusal.code}</Code><Message>as the test asks</Message></Error>".encode()
             self.send_response_only(status)
             for name, value in headers:
+                if name.lower() == "date" and proxy.ahead_s:
+                    shifted = parsedate_to_datetime(value) + timedelta(seconds=proxy.ahead_s)
+                    value = format_datetime(shifted, usegmt=True)
                 if name.lower() not in ("transfer-encoding", "connection"):
                     self.send_header(name, value)
             if not any(name.lower() == "content-length" for name, _ in headers):
