@@ -20,6 +20,11 @@ class StoreConnections(Section):
         None,
         description="The same store with the right to delete (type aws): used by nothing but the execution of a plan",
     )
+    undo: ConnectionId | None = Field(
+        None,
+        description="The same store with the right to remove delete markers (type aws): used by nothing but the undo of a "
+        "deletion, in a bucket that keeps versions; without it there is no undo",
+    )
     inventory: ConnectionId | None = Field(
         None, description="Where S3 puts its inventory reports (type aws); `store` if absent"
     )
@@ -125,6 +130,8 @@ class Store(Section):
             check_place("inventory.manifest", inventory, "connections.inventory", ids.inventory or ids.store)
         elif ids.inventory is not None:
             raise ValueError("connections.inventory: remove it; inventory.source is listing")
+        if ids.undo is not None and not self.uri.startswith("s3://"):
+            raise ValueError(f"connections.undo: remove it; {self.uri} keeps no versions")
         if self.deletion.policy == "never":
             if ids.deletion is not None:
                 raise ValueError("connections.deletion: remove it; deletion.policy is never")

@@ -4,6 +4,7 @@ from collections import Counter
 
 import msgspec
 
+from ticdc_replay import __version__
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.errors import ArtifactCorruptError
 from ticdc_replay.reconcile.plan import DeletionPlan, read_planned
@@ -71,23 +72,18 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     """All results, of all executions of the plan."""
 
 
-class Tally(msgspec.Struct, frozen=True):
-    """All results of a plan, counted; see ``Audit``."""
-
-    counts: dict[str, int]
-    bytes: dict[str, int]
-    undoable: int
-    trouble: tuple[Trouble, ...]
-    files: tuple[AuditedFile, ...]
-
-
 def audit_name(plan_hash: str, execution_id: str) -> str:
     """The name of an audit, below the store's artefacts."""
     return f"{deletion_folder(plan_hash)}/{execution_id}/audit.json"
 
 
-def tally(artifacts: ObjectStore, plan: DeletionPlan) -> Tally:
-    """Count the results of *plan*; memory holds one of its files. Raises ArtifactCorruptError where an object has none."""
+def audit_of(
+    artifacts: ObjectStore, plan: DeletionPlan, release: Release, *, started_at_ms: int, finished_at_ms: int
+) -> Audit:
+    """The audit of *plan*, counted from its results; memory holds those of one of its files.
+
+    Raises ArtifactCorruptError where an object has no result, or one that is not planned has.
+    """
     plan_hash = plan.hash
     names: dict[int, list[str]] = {}
     for file in files_of(artifacts, plan_hash):
@@ -114,7 +110,24 @@ def tally(artifacts: ObjectStore, plan: DeletionPlan) -> Tally:
             : _EXAMPLES - len(trouble)
         ]
     files = [AuditedFile(name, canonical.digest(artifacts.get(name))) for group in names.values() for name in group]
-    return Tally(dict(counts), dict(sizes), undoable, tuple(sorted(trouble)), tuple(sorted(files)))
+    return Audit(
+        library_version=__version__,
+        store=plan.store,
+        uri=plan.uri,
+        plan_hash=plan_hash,
+        execution_id=release.recheck_id,
+        reconciliation_id=plan.reconciliation_id,
+        made_at_ms=plan.made_at_ms,
+        due_at_ms=plan.due_at_ms,
+        release=release,
+        started_at_ms=started_at_ms,
+        finished_at_ms=finished_at_ms,
+        counts=dict(counts),
+        bytes=dict(sizes),
+        undoable=undoable,
+        trouble=tuple(sorted(trouble)),
+        files=tuple(sorted(files)),
+    )
 
 
 def read_audit(artifacts: ObjectStore, plan_hash: str, execution_id: str) -> Audit:

@@ -71,11 +71,8 @@ def objections_to_recheck(store: Store, plan: DeletionPlan, recheck: Recheck, no
         yield f"the recheck read Kafka's offsets at {read}, which is still to come: clocks differ by more than the rules allow"
     if now_ms > evidence.bounds_ms + RECHECK_MAX_AGE_MS:
         yield f"the recheck is more than {RECHECK_MAX_AGE_MS // _HOUR_MS} hours old: it read Kafka's offsets at {read}"
-    if not evidence.owners_complete:
-        yield "the owners of the store were not complete at the recheck"
-    if evidence.unread_offsets:
-        yield f"{evidence.unread_offsets} offsets that Kafka holds were not searched for references"
-    wanted = (store.rules.young_hours * _HOUR_MS, store.deletion.grace_hours * _HOUR_MS, skew_ms)
+    yield from evidence.obstacles()
+    wanted = (store.rules.young_ms, store.deletion.grace_hours * _HOUR_MS, skew_ms)
     if any(
         had < now for had, now in zip((evidence.young_ms, evidence.grace_ms, evidence.skew_ms), wanted, strict=True)
     ):

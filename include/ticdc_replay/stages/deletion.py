@@ -1,0 +1,316 @@
+"""Deletion plans of a store: made, looked at, decided about, executed, undone."""
+
+from collections.abc import Callable
+
+import msgspec
+import pyarrow as pa
+
+from ticdc_replay.domain import canonical
+from ticdc_replay.domain.errors import ArtifactExistsError, ConfigError, PolicyStopError
+from ticdc_replay.reconcile import plan as plans
+from ticdc_replay.reconcile.audit import Audit, Release, audit_name, audit_of, read_audit
+from ticdc_replay.reconcile.classified import read_classified, reconciliation_folder
+from ticdc_replay.reconcile.contents import PlannedGroup, PlannedObject, plan_contents
+from ticdc_replay.reconcile.execution import Execution, Guards
+from ticdc_replay.reconcile.release import due_ms, objections
+from ticdc_replay.reconcile.undo import Markers, Undone, put_undone
+from ticdc_replay.reconcile.verdicts import Verdicts
+from ticdc_replay.stages.deletion_guards import EverySoOften, now_ms, require_no_new_reader, require_release
+from ticdc_replay.stages.judged import evidence_of, last_copies, newest_last_copies, read_recheck
+from ticdc_replay.stages.leases import holding_store
+from ticdc_replay.stages.store_context import StoreContext
+from ticdc_replay.state.records import DeletionExecution, DeletionPlanRecord
+from ticdc_replay.storage import open_store
+
+_HOUR_MS = 3_600_000
+_THREADS = 16
+
+
+class PlanDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """A plan as a person sees it who decides about it."""
+
+    store: str
+    uri: str
+    record: DeletionPlanRecord
+    reconciliation_id: str
+    due_at_ms: int
+    """Not executed before, by the rules of now: the grace period, and what clocks may differ by."""
+    groups: tuple[PlannedGroup, ...]
+    first: tuple[PlannedObject, ...]
+    objections: tuple[str, ...]
+    """Why it would not be executed now, beside what a recheck may find."""
+
+
+class _Made(msgspec.Struct, frozen=True):
+    """When the plan of a reconciliation was made: put once, so that a repeat makes the same plan."""
+
+    made_at_ms: int
+
+
+def make_plan(context: StoreContext, reconciliation_id: str) -> DeletionPlanRecord | None:
+    """Plan to delete what the reconciliation found deletable: at most ``max_objects_per_run``, the oldest first.
+
+    None where the policy is never, or nothing is left to plan: objects that stand in another plan which is open or approved are
+    not planned again, and those that hold a row whose own object is missing stay. A repeat gives the same plan.
+
+    Raises PolicyStopError where the reconciliation could not show that nothing refers to what it found, or the owners of the
+    store are not complete; ArtifactCorruptError where its files contradict themselves.
+    """
+    store, artifacts = context.store, context.artifacts
+    if store.deletion.policy == "never":
+        return None
+    found = read_classified(artifacts, reconciliation_folder(reconciliation_id))
+    evidence = evidence_of(context, found)
+    obstacles = [*evidence.obstacles()]
+    if not context.loaded.owners_complete:
+        obstacles.append("owners_complete of the store is not true, or a pipeline that is not listed writes to it")
+    if (found.store, found.plan_hash) != (store.name, None):
+        obstacles.append(f"it is not a reconciliation of store {store.name}")
+    if obstacles:
+        raise PolicyStopError(f"nothing of reconciliation {reconciliation_id} is planned: {'; '.join(obstacles)}")
+    waiting = [
+        plan
+        for record in context.state.deletion_plans(store.name)
+        if record.status in ("open", "approved")
+        and (plan := plans.read_plan(artifacts, record.plan_hash)).reconciliation_id != reconciliation_id
+    ]
+    kept = [last_copies(context, found), plans.names_in(artifacts, waiting)]
+    objects = plans.oldest_deletable(
+        artifacts,
+        [file.name for file in found.objects],
+        evidence,
+        store.deletion.max_objects_per_run,
+        pa.concat_arrays(kept),
+    )
+    if not len(objects):
+        return None
+    made_at_ms = _made_at(context, reconciliation_id)
+    plan = plans.write_plan(
+        artifacts,
+        objects,
+        store=store.name,
+        uri=store.uri,
+        reconciliation_id=reconciliation_id,
+        bounds_ms=evidence.bounds_ms,
+        made_at_ms=made_at_ms,
+        due_at_ms=made_at_ms + store.deletion.grace_hours * _HOUR_MS,
+    )
+    record = DeletionPlanRecord(
+        store=store.name,
+        plan_hash=plan.hash,
+        name=plans.plan_name(plan.hash),
+        made_at_ms=plan.made_at_ms,
+        due_at_ms=plan.due_at_ms,
+        objects=plan.objects,
+        bytes=plan.bytes,
+    )
+    context.state.record_deletion_plan(record)
+    return context.state.deletion_plan(store.name, record.plan_hash)
+
+
+def choose_plan(context: StoreContext, plan_hash: str | None = None) -> DeletionPlanRecord | None:
+    """The plan *plan_hash*, or without it the oldest that is open or approved and whose grace period is over; None without one.
+
+    Raises PolicyStopError where the plan that is named may not be executed, for another reason than that nobody has approved it.
+    """
+    if plan_hash is not None:
+        record = context.state.deletion_plan(context.store.name, plan_hash)
+        against = _objections(context, record)
+        if against:
+            raise PolicyStopError(
+                f"plan {plan_hash} of store {context.store.name} is not executed: {'; '.join(against)}"
+            )
+        return record
+    for record in context.state.deletion_plans(context.store.name):
+        if record.status in ("open", "approved") and not _objections(context, record):
+            return record
+    return None
+
+
+def describe_plan(context: StoreContext, plan_hash: str, shown: int) -> PlanDescription:
+    """What the plan would delete and why, with its first *shown* objects. Verifies the whole plan.
+
+    Raises ArtifactCorruptError where it was changed.
+    """
+    record = context.state.deletion_plan(context.store.name, plan_hash)
+    plan = plans.read_plan(context.artifacts, plan_hash)
+    contents = plan_contents(context.artifacts, plan, shown)
+    return PlanDescription(
+        store=plan.store,
+        uri=plan.uri,
+        record=record,
+        reconciliation_id=plan.reconciliation_id,
+        due_at_ms=due_ms(context.store, plan),
+        groups=contents.groups,
+        first=contents.first,
+        objections=tuple(objections(context.store, context.loaded.owners_complete, plan, record, now_ms())),
+    )
+
+
+def decide(context: StoreContext, plan_hash: str, approve: bool, person: str, why: str) -> DeletionPlanRecord:
+    """Approve or reject the plan in the name of *person*; the plan as it is now. An approved plan can still be rejected: that
+    stops its execution, too.
+
+    Raises ConfigError without a name, PolicyStopError where it is too late: the plan was rejected or executed before.
+    """
+    if not person.strip():
+        raise ConfigError("a plan is released or rejected by somebody: give the name")
+    if approve:
+        plan_contents(
+            context.artifacts, plans.read_plan(context.artifacts, plan_hash), 0
+        )  # nobody approves what was changed
+    wanted = "approved" if approve else "rejected"
+    store = context.store.name
+    record = context.state.decide_deletion_plan(
+        store, plan_hash, "approved" if approve else "rejected", by=person.strip(), why=why.strip()
+    )
+    if record.status != wanted:
+        raise PolicyStopError(
+            f"plan {plan_hash} of store {store} was {record.status} before; it can't be {wanted} any more"
+        )
+    return record
+
+
+def execute(
+    context: StoreContext,
+    plan_hash: str,
+    recheck_id: str,
+    *,
+    progress: Callable[[int, int], None] = lambda _done, _all: None,
+) -> Audit:
+    """Delete the plan's objects that *recheck_id* found deletable again, each only as it was planned.
+
+    *progress* gets how many of how many objects were done. What has a result is not done again: a repeat, with this recheck or
+    another one, goes on where it stopped; with this one it gives the audit if all is done.
+
+    Raises PolicyStopError where something forbids the execution, also in the middle, LeaseHeldError while another one runs,
+    LeaseLostError, and ArtifactCorruptError where the plan or the recheck was changed. What was done until then has its results.
+    """
+    plan = plans.read_plan(context.artifacts, plan_hash)
+    recheck = read_recheck(context, recheck_id)
+    if context.artifacts.info(audit_name(plan_hash, recheck_id)) is not None:
+        return _finish(context, read_audit(context.artifacts, plan_hash, recheck_id))
+    require_release(context, plan, recheck)
+    plan_contents(context.artifacts, plan, 0)  # verifies all its files before anything is deleted
+    verdicts = Verdicts(context.artifacts, recheck, plan)
+    kept = newest_last_copies(context, plan)
+    store = context.for_deletion()
+    with holding_store(context.state, plan.uri, f"deletion in store {plan.store}", plan_hash) as hold:
+        execution = DeletionExecution(
+            store=plan.store,
+            plan_hash=plan_hash,
+            execution_id=recheck_id,
+            started_at_ms=_started(context, plan_hash, recheck_id),
+        )
+        context.state.record_deletion_execution(execution)
+
+        def between() -> None:
+            hold.verify()
+            require_release(context, plan, recheck)
+            require_no_new_reader(context, recheck)
+
+        done = 0
+        record = context.state.deletion_plan(plan.store, plan_hash)
+        attempt = Execution(context.artifacts, store, plan, recheck_id)
+        for count in attempt.run(verdicts, kept, Guards(between, EverySoOften(hold)), _THREADS):
+            done += count
+            progress(done, plan.objects)
+        audit = audit_of(
+            context.artifacts,
+            plan,
+            Release(
+                policy=context.store.deletion.policy,
+                decided_by=record.decided_by,
+                decided_why=record.decided_why,
+                decided_at_ms=record.decided_at_ms,
+                recheck_id=recheck.recheck_id,
+                bounds_ms=recheck.evidence.bounds_ms,
+                connection=context.store.connections.deletion,
+            ),
+            started_at_ms=execution.started_at_ms,
+            finished_at_ms=now_ms(),
+        )
+        context.artifacts.put_once(audit_name(plan_hash, recheck_id), canonical.encode(audit))
+    return _finish(context, audit)
+
+
+def undo(context: StoreContext, plan_hash: str, person: str, why: str, names: frozenset[str] | None = None) -> Undone:
+    """Bring back what the plan's execution deleted, or those objects of it that are called *names*; the record of it.
+
+    Allowed under every policy. Raises ConfigError where the store has no connection for it, without a name, and where nothing was
+    deleted that is asked for.
+    """
+    store, conn_id = context.store, context.store.connections.undo
+    if conn_id is None:
+        raise ConfigError(
+            f"store {store.name}: connections.undo is missing: name a connection that may remove delete markers of {store.uri}"
+        )
+    if not person.strip():
+        raise ConfigError("a deletion is undone by somebody: give the name")
+    plan = plans.read_plan(context.artifacts, plan_hash)
+    if plan.uri != store.uri:
+        raise ConfigError(f"plan {plan_hash} is of {plan.uri}, not of {store.uri}")
+    markers = Markers(open_store(store.uri, context.connections[conn_id]), _THREADS)
+    markers.remove(context.artifacts, plan_hash, names)
+    counts = markers.counts
+    if not counts["found"]:
+        raise ConfigError(
+            f"plan {plan_hash} of store {store.name} has deleted nothing of that; ticdc-replay deletion show tells"
+        )
+    undone = Undone(
+        store=store.name,
+        uri=store.uri,
+        plan_hash=plan_hash,
+        person=person.strip(),
+        why=why.strip(),
+        at_ms=now_ms(),
+        names=None if names is None else tuple(sorted(names)),
+        restored=counts["restored"],
+        without_marker=counts["without_marker"],
+        not_undoable=counts["not_undoable"],
+        failed=counts["failed"],
+        failures=tuple(sorted(markers.failures)),
+    )
+    put_undone(context.artifacts, undone)
+    return undone
+
+
+def _objections(context: StoreContext, record: DeletionPlanRecord) -> list[str]:
+    """Against the plan of *record*, whatever people are still to say to it."""
+    plan = plans.read_plan(context.artifacts, record.plan_hash)
+    decided = msgspec.structs.replace(record, status="approved") if record.status == "open" else record
+    return list(objections(context.store, context.loaded.owners_complete, plan, decided, now_ms()))
+
+
+def _made_at(context: StoreContext, reconciliation_id: str) -> int:
+    name = f"{reconciliation_folder(reconciliation_id)}/planned.json"
+    made = _Made(now_ms())
+    try:
+        context.artifacts.put_once(name, canonical.encode(made))
+    except ArtifactExistsError:
+        return msgspec.json.decode(context.artifacts.get(name), type=_Made).made_at_ms
+    return made.made_at_ms
+
+
+def _started(context: StoreContext, plan_hash: str, execution_id: str) -> int:
+    for known in context.state.deletion_executions(context.store.name, plan_hash):
+        if known.execution_id == execution_id:
+            return known.started_at_ms
+    return now_ms()
+
+
+def _finish(context: StoreContext, audit: Audit) -> Audit:
+    """Note that nothing of the plan is left to do."""
+    context.state.record_deletion_execution(
+        DeletionExecution(
+            store=audit.store,
+            plan_hash=audit.plan_hash,
+            execution_id=audit.execution_id,
+            started_at_ms=audit.started_at_ms,
+            finished_at_ms=audit.finished_at_ms,
+            audit=audit_name(audit.plan_hash, audit.execution_id),
+            counts=audit.counts,
+        )
+    )
+    context.state.finish_deletion_plan(audit.store, audit.plan_hash)
+    return audit
