@@ -7,7 +7,7 @@ from ticdc_replay.airflow.timetable import WindowTimetable
 
 
 class TicdcReplayPlugin(AirflowPlugin):
-    """The coverage page, a tab of each DAG; and the timetable of the DAGs, which Airflow wants to be told of."""
+    """The pages of pipelines and stores, tabs of each DAG; and the timetable of the DAGs, which Airflow wants to be told of."""
 
     name = "ticdc_replay"
     timetables = [WindowTimetable]
@@ -18,5 +18,11 @@ class TicdcReplayPlugin(AirflowPlugin):
             "href": f"{URL_PREFIX.lstrip('/')}/coverage/{{DAG_ID}}",
             "destination": "dag",
             "url_route": "ticdc-replay-coverage",
-        }
+        },
+        {
+            "name": "Store",
+            "href": f"{URL_PREFIX.lstrip('/')}/store/{{DAG_ID}}",
+            "destination": "dag",
+            "url_route": "ticdc-replay-store",
+        },
     ]

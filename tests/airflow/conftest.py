@@ -1,6 +1,7 @@
 """An Airflow home of its own for these tests: set before anything imports airflow."""
 
 import atexit
+import json
 import os
 import shutil
 import sys
@@ -62,9 +63,89 @@ def pipelines(tmp_path):
     return folder
 
 
+CLAIMS = "[sink.kafka-config.large-message-handle]\nlarge-message-handle-option = 'claim-check'\n"
+STORE = """
+name: claims
+uri: file:///var/claims
+pipelines: [large]
+owners_complete: true
+artifacts: file:///var/reconciliation
+schedule: {cron: "0 3 * * *", start: "2026-03-01T00:00:00Z"}
+deletion: {policy: approval}
+"""
+
+
+@pytest.fixture
+def stores(tmp_path, pipelines):
+    """A folder with the store ``claims``, and the pipeline ``large`` that writes to it; ``add`` as of ``pipelines``."""
+
+    class Folder:
+        path = tmp_path / "stores"
+        uri = "file:///var/claims"
+
+        def add(self, name, content):
+            file = self.path / f"{name}.yaml"
+            if not isinstance(content, str):
+                content = yaml.safe_dump(yaml.safe_load(STORE) | {"name": name} | content)
+            file.write_text(content)
+            return file
+
+        def pipeline(self, name, uri=uri):
+            config = f"{CLAIMS}claim-check-storage-uri = '{uri}'\n"
+            changefeed = {"sink_uri": f"kafka://b/{name}?protocol=open-protocol", "timezone": "UTC", "config": config}
+            return pipelines.add(name, {"changefeed": changefeed})
+
+    folder = Folder()
+    folder.path.mkdir()
+    folder.pipeline("large")
+    folder.add("claims", STORE)
+    return folder
+
+
 @pytest.fixture(scope="session")
 def airflow_database():
     """The metadata database of the tests' own home."""
     from airflow.utils.db import initdb
 
     initdb()
+
+
+@pytest.fixture
+def client(pipelines, stores, airflow_database, monkeypatch):
+    """Airflow's API server with the pipelines and stores of the test's folders."""
+    from airflow.api_fastapi.app import create_app, purge_cached_app
+    from fastapi.testclient import TestClient
+
+    bundle = {
+        "name": "pipelines",
+        "classpath": "ticdc_replay.airflow.bundle.PipelineBundle",
+        "kwargs": {"pipelines": str(pipelines.path), "stores": str(stores.path)},
+    }
+    monkeypatch.setenv("AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST", json.dumps([bundle]))
+    monkeypatch.setenv(
+        "AIRFLOW__API_AUTH__JWT_SECRET", "a secret of these tests, long enough for SHA-512 to be content with"
+    )
+    purge_cached_app()
+    with TestClient(create_app(apps="core")) as client:
+        yield client
+    purge_cached_app()
+
+
+@pytest.fixture
+def sign_in(client):
+    """Makes ``client`` that of a user with this name and role."""
+
+    def sign_in(name, role):
+        from airflow.api_fastapi.app import get_auth_manager
+        from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+
+        token = get_auth_manager().generate_jwt(SimpleAuthManagerUser(username=name, role=role))
+        client.headers["Authorization"] = f"Bearer {token}"
+        return client
+
+    return sign_in
+
+
+@pytest.fixture
+def signed_in(sign_in):
+    return sign_in("somebody", "viewer")

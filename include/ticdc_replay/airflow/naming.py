@@ -7,6 +7,18 @@ CHECK = "check"
 PUBLISH = "publish"
 SELECT = "select"
 
+SURVEY = "survey"
+SCAN = "scan"
+LIST_OBJECTS = "list_objects"
+RECONCILE = "reconcile"
+REPORT = "report"
+PLAN_DELETION = "plan_deletion"
+ALERT = "alert"
+CHOOSE_PLAN = "choose_plan"
+APPROVE = "approve"
+RECHECK = "recheck"
+DELETE = "delete"
+
 
 def dag_id(pipeline: str) -> str:
     """The DAG of *pipeline*."""
@@ -36,3 +48,23 @@ def pool_name(pipeline: str, target: str) -> str:
 def asset_name(pipeline: str, target: str) -> str:
     """The asset that each load of *target* updates, for DAGs that want to run after it."""
     return f"ticdc_replay/{pipeline}/{target}"
+
+
+def store_dag_id(store: str) -> str:
+    """The DAG that reconciles *store*."""
+    return f"ticdc_replay_store_{store}"
+
+
+def deletion_dag_id(store: str) -> str:
+    """The DAG that deletes what a plan of *store* names."""
+    return f"{store_dag_id(store)}_deletion"
+
+
+def store_pool_name(store: str) -> str:
+    """The pool of the Spark jobs of *store*: one slot, so that a deletion does not scan what a reconciliation scans already."""
+    return store_dag_id(store)
+
+
+def store_asset_name(store: str) -> str:
+    """The asset that each reconciliation of *store* updates, for DAGs that want to run after it."""
+    return f"ticdc_replay_store/{store}"

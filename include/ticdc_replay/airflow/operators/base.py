@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from ticdc_replay.lineage.datasets import Lineage
     from ticdc_replay.stages.context import ReplayContext
+    from ticdc_replay.stages.store_context import StoreContext
 
 
 _STANDSTILL_S = 900
@@ -27,10 +28,34 @@ def open_replay(pipeline_file: str) -> Iterator["ReplayContext"]:
     from ticdc_replay.stages.context import ReplayContext, connection_ids
 
     loaded = load_pipeline(pipeline_file)
+    with (
+        _standstill_shown(),
+        ReplayContext(loaded, resolve(connection_ids(loaded.pipeline), loaded.pipeline)) as context,
+    ):
+        yield context
+
+
+@contextmanager
+def open_store(store_file: str, pipelines: str, *, deleting: bool = False) -> Iterator["StoreContext"]:
+    """The engine's context for the store in *store_file*, its pipelines in the folder *pipelines*; closed afterwards.
+
+    The connection that may delete is resolved only where *deleting*.
+    """
+    from ticdc_replay.airflow.connections import resolve
+    from ticdc_replay.config.load_store import load_store
+    from ticdc_replay.stages.store_context import StoreContext, store_connection_ids
+
+    loaded = load_store(store_file, pipelines)
+    ids = [*store_connection_ids(loaded), *filter(None, [loaded.store.connections.deletion if deleting else None])]
+    with _standstill_shown(), StoreContext(loaded, resolve(ids, loaded.store)) as context:
+        yield context
+
+
+@contextmanager
+def _standstill_shown() -> Iterator[None]:
     faulthandler.dump_traceback_later(_STANDSTILL_S, repeat=True, file=_STDERR)
     try:
-        with ReplayContext(loaded, resolve(connection_ids(loaded.pipeline), loaded.pipeline)) as context:
-            yield context
+        yield
     finally:
         faulthandler.cancel_dump_traceback_later()
 
@@ -45,6 +70,31 @@ class EmitsLineage:
         from ticdc_replay.airflow.lineage import operator_lineage
 
         return None if self.lineage is None else operator_lineage(self.lineage)
+
+
+class OnStore:
+    """What a task of a store is made with: the store's file, and the folder of the pipelines that it lists."""
+
+    store_file: str
+    pipelines: str
+
+    @contextmanager
+    def opened(self, *, deleting: bool = False) -> Iterator["StoreContext"]:
+        """The engine's context, as the files say now; see ``open_store``."""
+        with open_store(self.store_file, self.pipelines, deleting=deleting) as context:
+            yield context
+
+
+class StoreOperator(OnStore, BaseOperator):
+    """A task of the store in *store_file*. Its file, and those in the folder *pipelines*, are read again when the task runs."""
+
+    template_fields: Sequence[str] = ()
+    ui_color = "#e9f5e9"
+
+    def __init__(self, *, store_file: str, pipelines: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.store_file = store_file
+        self.pipelines = pipelines
 
 
 class ReplayOperator(BaseOperator):

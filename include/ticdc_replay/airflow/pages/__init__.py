@@ -16,6 +16,6 @@ async def app(
     scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]
 ) -> None:
     """The pages, as an ASGI application."""
-    from ticdc_replay.airflow.pages.coverage import app as pages
+    from ticdc_replay.airflow.pages.site import app as pages
 
     await pages(scope, receive, send)

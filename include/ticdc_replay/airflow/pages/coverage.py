@@ -5,7 +5,7 @@ from typing import Any
 
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from airflow.api_fastapi.core_api.security import requires_access_dag
-from fastapi import Depends, FastAPI, HTTPException
+from fastapi import APIRouter, Depends, HTTPException
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader
 
@@ -20,7 +20,7 @@ from ticdc_replay.domain.window import Window
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.coverage import Covered, TargetCoverage, coverage
 
-app = FastAPI(title="ticdc-replay", docs_url=None, redoc_url=None, openapi_url=None)
+router = APIRouter()
 
 _KINDS = {
     "complete proven": "complete",
@@ -36,7 +36,7 @@ _KINDS = {
 _TEMPLATES = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True)
 
 
-@app.get(
+@router.get(
     "/coverage/{dag_id}",
     response_class=HTMLResponse,
     dependencies=[Depends(requires_access_dag("GET", DagAccessEntity.RUN))],

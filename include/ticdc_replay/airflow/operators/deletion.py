@@ -1,0 +1,121 @@
+"""The tasks that execute a deletion plan, beside its Spark jobs."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk import Param
+from airflow.sdk.exceptions import AirflowSkipException
+
+from ticdc_replay.airflow.naming import CHOOSE_PLAN, DELETE, RECHECK
+from ticdc_replay.airflow.operators.base import EmitsLineage, OnStore, StoreOperator
+from ticdc_replay.airflow.store_form import chosen_plan
+from ticdc_replay.domain.errors import PermanentError
+
+_SHOWN = 20
+"""How many objects the question names; the plan has them all."""
+_TOLD = 10
+"""How many objects a failing task names; the audit has more, the results have all."""
+_FAILED = ("denied", "refused")
+"""Outcomes of objects that the store did not delete though it was to; see ``reconcile.results.Outcome``."""
+
+
+class ChoosePlanOperator(StoreOperator):
+    """Finds the plan of this run: the one that the form names, else the oldest one that is due. Skipped where there is none."""
+
+    def execute(self, context: Mapping[str, Any]) -> dict[str, Any]:
+        from ticdc_replay.stages.deletion import choose_plan
+
+        with self.opened() as store:
+            plan = choose_plan(store, chosen_plan(context))
+        if plan is None:
+            raise AirflowSkipException("No plan is due")
+        summary = {"plan": plan.plan_hash, "objects": plan.objects, "bytes": plan.bytes, "status": plan.status}
+        for name, value in summary.items():
+            self.log.info("%s: %s", name, value)
+        return summary
+
+
+class ApprovePlanOperator(OnStore, ApprovalOperator):
+    """Asks a person whether the plan is to be executed, and records the answer with the person's name.
+
+    Passes without asking where the plan was approved before, such as on the command line.
+    """
+
+    ui_color = "#f5e9e9"
+
+    def __init__(self, *, store_file: str, pipelines: str, store: str, **kwargs: Any) -> None:
+        # Airflow hands every operator the fields of its DAG's form; those of the question are others.
+        kwargs["params"] = {"why": Param("", type="string", title="Why", description="Stays with the record")}
+        super().__init__(subject=f"Delete objects of claim-check store {store}?", **kwargs)
+        self.store_file = store_file
+        self.pipelines = pipelines
+
+    def execute(self, context: Any) -> Any:
+        from ticdc_replay.airflow import approval
+        from ticdc_replay.stages.deletion import describe_plan
+
+        chosen = context["ti"].xcom_pull(task_ids=CHOOSE_PLAN)
+        if chosen["status"] == "approved":
+            self.log.info("The plan was approved before")
+            return None
+        with self.opened() as store:
+            description = describe_plan(store, chosen["plan"], _SHOWN)
+        self.subject, self.body = approval.subject(description), approval.body(description)
+        return super().execute(context)
+
+    def execute_complete(self, context: Any, event: dict[str, Any]) -> Any:
+        from ticdc_replay.stages.deletion import decide
+
+        if "error" not in event:
+            person = event["responded_by_user"]
+            if person is None:
+                raise PermanentError("the answer has nobody's name: a plan is released by a person; clear this task")
+            approve = event["chosen_options"] == [self.APPROVE]
+            why = (event["params_input"] or {}).get("why", "")
+            plan = context["ti"].xcom_pull(task_ids=CHOOSE_PLAN)["plan"]
+            with self.opened() as store:
+                decide(store, plan, approve, person["name"], why)
+            self.log.info(
+                "%s by %s: %s", "Approved" if approve else "Rejected", person["name"], why or "no reason given"
+            )
+        return super().execute_complete(context, event)
+
+
+class DeletePlanOperator(EmitsLineage, StoreOperator):
+    """Deletes what the plan names and the check has just found deletable again. A repeat goes on where it stopped."""
+
+    def execute(self, context: Mapping[str, Any]) -> dict[str, Any]:
+        from ticdc_replay.stages.deletion import execute
+        from ticdc_replay.stages.store_lineage import deleted
+
+        instance = context["ti"]
+        plan = instance.xcom_pull(task_ids=CHOOSE_PLAN)["plan"]
+        with self.opened(deleting=True) as store:
+            audit = execute(store, plan, instance.xcom_pull(task_ids=RECHECK)["recheck"], progress=self._tell)
+            self.lineage = deleted(store, audit)
+        for outcome, count in audit.counts.items():
+            self.log.info("%s: %d objects, %d bytes", outcome, count, audit.bytes.get(outcome, 0))
+        return {
+            "execution": audit.execution_id,
+            "counts": audit.counts,
+            "trouble": [f"{each.name}: {each.outcome}: {each.detail}" for each in audit.trouble[:_TOLD]],
+        }
+
+    def _tell(self, done: int, objects: int) -> None:
+        self.log.info("%d of %d objects are done", done, objects)
+
+
+class DeletionAlertOperator(StoreOperator):
+    """Fails where objects of the plan are still there that should not be, with the first of them."""
+
+    def execute(self, context: Mapping[str, Any]) -> None:
+        done = context["ti"].xcom_pull(task_ids=DELETE)
+        left = {outcome: done["counts"][outcome] for outcome in _FAILED if done["counts"].get(outcome)}
+        if not left:
+            self.log.info("Nothing to alert anybody for")
+            return
+        counted = " and ".join(f"{count} were {outcome}" for outcome, count in left.items())
+        raise PermanentError(
+            "\n".join([f"execution {done['execution']}: of the plan's objects {counted}, such as", *done["trouble"]])
+        )

@@ -1,0 +1,110 @@
+"""The tasks of a store's reconciliation, beside its Spark jobs."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowSkipException
+
+from ticdc_replay.airflow.naming import RECONCILE, REPORT, SURVEY
+from ticdc_replay.airflow.operators.base import EmitsLineage, StoreOperator
+from ticdc_replay.airflow.store_form import plans_deletion
+from ticdc_replay.domain.errors import PermanentError
+
+if TYPE_CHECKING:
+    from ticdc_replay.reconcile.report import Alert
+
+_TOLD = 10
+"""How many alerts a failing task names; the report has them all."""
+
+
+class SurveyOperator(StoreOperator):
+    """Reads what Kafka retains of every changefeed of the store, and writes the job spec that scans what nobody has searched."""
+
+    def execute(self, context: Mapping[str, Any]) -> dict[str, Any]:
+        from ticdc_replay.stages.reconcile import survey
+
+        with self.opened() as store:
+            surveyed = survey(store)
+        self.log.info("Survey %s", surveyed.name)
+        return {"survey": surveyed.name, "scan_job": surveyed.scan_job or ""}
+
+
+class ListObjectsOperator(StoreOperator):
+    """Takes the inventory of the store: by listing it, or from S3's own reports."""
+
+    def execute(self, context: Mapping[str, Any]) -> dict[str, Any]:
+        from ticdc_replay.stages.reconcile import take_inventory
+
+        survey = context["ti"].xcom_pull(task_ids=SURVEY)["survey"]
+        with self.opened() as store:
+            inventory = take_inventory(store, survey)
+        self.log.info("Inventory %s", inventory)
+        return {"inventory": inventory}
+
+
+class ReportOperator(EmitsLineage, StoreOperator):
+    """Writes the report of the reconciliation, tells it in the log, and gives lineage with what it says of the data's quality."""
+
+    def execute(self, context: Mapping[str, Any]) -> dict[str, Any]:
+        from ticdc_replay.stages.reconcile_report import publish_reconciliation
+        from ticdc_replay.stages.store_lineage import reconciled
+
+        reconciliation = context["ti"].xcom_pull(task_ids=RECONCILE)["reconciliation"]
+        survey = context["ti"].xcom_pull(task_ids=SURVEY)["survey"]
+        with self.opened() as store:
+            report = publish_reconciliation(store, reconciliation)
+            self.lineage = reconciled(store, report, survey)
+        totals = report.totals()
+        for name, value in totals.items():
+            self.log.info("%s: %d", name, value)
+        for told in (*report.obstacles, *report.notes):
+            self.log.warning("%s", told)
+        return {
+            "reconciliation": reconciliation,
+            "totals": totals,
+            "alerts": len(report.alerts),
+            "first_alerts": [_told(alert) for alert in report.alerts[:_TOLD]],
+        }
+
+
+class AlertOperator(StoreOperator):
+    """Fails where the report has alerts, with the first of them."""
+
+    def execute(self, context: Mapping[str, Any]) -> None:
+        reported = context["ti"].xcom_pull(task_ids=REPORT)
+        if reported["alerts"] == 0:
+            self.log.info("Nothing to alert anybody for")
+            return
+        told = reported["first_alerts"]
+        more = reported["alerts"] - len(told)
+        raise PermanentError(
+            "\n".join(
+                [
+                    f"reconciliation {reported['reconciliation']}:",
+                    *told,
+                    *([f"and {more} more, in the report"] if more else []),
+                ]
+            )
+        )
+
+
+class PlanDeletionOperator(StoreOperator):
+    """Puts what may be deleted on a plan. Skipped where the form says so."""
+
+    def execute(self, context: Mapping[str, Any]) -> dict[str, Any]:
+        from ticdc_replay.stages.deletion import make_plan
+
+        if not plans_deletion(context):
+            raise AirflowSkipException("This run is not to plan a deletion")
+        with self.opened() as store:
+            plan = make_plan(store, context["ti"].xcom_pull(task_ids=REPORT)["reconciliation"])
+        if plan is None:
+            raise AirflowSkipException("Nothing may be deleted")
+        summary = {"plan": plan.plan_hash, "objects": plan.objects, "bytes": plan.bytes, "due_at_ms": plan.due_at_ms}
+        for name, value in summary.items():
+            self.log.info("%s: %s", name, value)
+        return summary
+
+
+def _told(alert: "Alert") -> str:
+    return f"{alert.text}. Still to be had from: {'; '.join(alert.still_from)}" if alert.still_from else alert.text

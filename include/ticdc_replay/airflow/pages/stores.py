@@ -1,0 +1,175 @@
+"""The page of a store: what its newest reconciliation found, how that changed, and what is planned and was deleted."""
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
+from airflow.api_fastapi.core_api.security import requires_access_dag
+from fastapi import APIRouter, Depends, HTTPException
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, FileSystemLoader
+
+from ticdc_replay.airflow.bundle import store_files
+from ticdc_replay.airflow.connections import resolve
+from ticdc_replay.airflow.naming import deletion_dag_id, store_dag_id
+from ticdc_replay.airflow.pages.charts import HEIGHT, WIDTH, stacked_areas, stacked_columns
+from ticdc_replay.config.load_store import LoadedStore, load_store
+from ticdc_replay.domain.errors import ConfigError, TicdcReplayError
+from ticdc_replay.reconcile.rules import ObjectClass, ReferenceClass
+from ticdc_replay.reconcile.summary import Summary
+from ticdc_replay.stages.store_context import StoreContext
+from ticdc_replay.stages.store_overview import StoreOverview, store_overview
+from ticdc_replay.state.records import Reconciliation
+
+router = APIRouter()
+
+_ALERTS, _DAYS, _TABLES = 50, 60, 100
+"""How much of each the page shows; the report and its Parquet files have the rest."""
+
+_MEANINGS = {
+    ObjectClass.REFERENCED: "a message that can be read again needs it",
+    ObjectClass.TOO_YOUNG: "its message may be still to come",
+    ObjectClass.ORPHANED: "left over from a retry: no message refers to it",
+    ObjectClass.EXPIRED: "Kafka has expired the messages of its time",
+    ObjectClass.MALFORMED: "not readable as a claim-check object, or empty",
+    ObjectClass.FOREIGN: "not a claim-check name",
+    ReferenceClass.PRESENT: "the object is there, as it was",
+    ReferenceClass.DUPLICATE: "one of several objects of the same row version",
+    ReferenceClass.ALTERED: "the object is another than was pinned or read",
+    ReferenceClass.MISSING: "no object has this name",
+    ReferenceClass.TOO_YOUNG: "the message is newer than the inventory",
+}
+"""In the order of the page, which is that of the charts from the bottom up."""
+_OBJECTS = [kind for kind in _MEANINGS if isinstance(kind, ObjectClass)]
+_REFERENCES = [kind for kind in _MEANINGS if isinstance(kind, ReferenceClass)]
+
+_TEMPLATES = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True)
+
+
+@router.get(
+    "/store/{dag_id}",
+    response_class=HTMLResponse,
+    dependencies=[Depends(requires_access_dag("GET", DagAccessEntity.RUN))],
+)
+def store_page(dag_id: str) -> str:
+    """The page of the store whose DAG is *dag_id*; seen by whoever may see the DAG's runs."""
+    loaded = _store_of(dag_id)
+    named = loaded.store.connections
+    try:
+        connections = resolve([conn_id for conn_id in (named.state, named.artifacts) if conn_id], loaded.store)
+        with StoreContext(loaded, connections) as context:
+            overview = store_overview(context)
+    except TicdcReplayError as error:
+        raise HTTPException(503, f"What is known of the store can't be read: {error}") from error
+    return _TEMPLATES.get_template("stores.html").render(**_shown(loaded, overview))
+
+
+def _store_of(dag_id: str) -> LoadedStore:
+    for file, pipelines in store_files():
+        try:
+            loaded = load_store(file, pipelines)
+        except ConfigError:
+            continue  # it shows as an import error
+        if dag_id in (store_dag_id(loaded.store.name), deletion_dag_id(loaded.store.name)):
+            return loaded
+    raise HTTPException(404, f"{dag_id} is not the DAG of a store")
+
+
+def _shown(loaded: LoadedStore, overview: StoreOverview) -> dict[str, Any]:
+    """The values of the template."""
+    return {
+        "store": loaded.store,
+        "overview": overview,
+        "trend": _trend(overview.trend),
+        "days": _days(overview.newest.summary) if overview.newest else None,
+        "tables": _tables(overview.newest.summary) if overview.newest else [],
+        "object_classes": _OBJECTS,
+        "reference_classes": _REFERENCES,
+        "meaning": _MEANINGS,
+        "alerts_shown": _ALERTS,
+        "chart": (WIDTH, HEIGHT),
+        "moment": _moment,
+        "size": _size,
+    }
+
+
+def _trend(done: Iterable[Reconciliation]) -> list[dict[str, Any]]:
+    """The charts of all reconciliations; those in which nothing changes from zero are left out."""
+    done = list(done)
+    times = [each.began_at_ms for each in done]
+    charts: list[tuple[str, list[str], Callable[[int], str]]] = [
+        ("Objects", [f"objects.{kind}" for kind in _OBJECTS], str),
+        ("Bytes", [f"bytes.{kind}" for kind in _OBJECTS], _size),
+        ("Messages whose object is missing", ["lost_rows"], str),
+    ]
+    return [
+        {
+            "title": title,
+            "bands": bands,
+            "now": text(sum(done[-1].totals.get(name, 0) for name in names)),
+            "most": text(max(sum(each.totals.get(name, 0) for name in names) for each in done)),
+            "first": times[0],
+            "last": times[-1],
+        }
+        for title, names, text in charts
+        if (bands := stacked_areas(times, {_kind(name): [e.totals.get(name, 0) for e in done] for name in names}))
+    ]
+
+
+def _kind(total: str) -> str:
+    return total.partition(".")[2] or "missing"
+
+
+def _days(summary: Summary) -> dict[str, Any]:
+    """Bytes by the day on which objects were last modified: the last ``_DAYS`` days of them that have any."""
+    by_day: dict[str, dict[str, int]] = {}
+    for part in summary.by_day:
+        by_day.setdefault(part.day, dict.fromkeys(map(str, _OBJECTS), 0))[part.kind] += part.bytes
+    days = sorted(by_day)[-_DAYS:]
+    titles = [
+        f"{day}: " + ", ".join(f"{kind} {_size(size)}" for kind, size in by_day[day].items() if size) for day in days
+    ]
+    return {
+        "blocks": [(block, titles[block.column]) for block in stacked_columns([by_day[day] for day in days])],
+        "first": days[0] if days else None,
+        "last": days[-1] if days else None,
+        "left_out": len(by_day) - len(days),
+    }
+
+
+def _tables(summary: Summary) -> list[dict[str, Any]]:
+    """One row a table, the largest first."""
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+
+    def row(schema: str, table: str) -> dict[str, Any]:
+        empty = {"name": f"{schema}.{table}" if table else "", "bytes": 0, "objects": {}, "references": {}, "lost": 0}
+        return rows.setdefault((schema, table), empty)
+
+    for part in summary.objects_by_table:
+        found = row(part.schema, part.table)
+        found["bytes"] += part.bytes
+        _add(found["objects"], part.kind, part.objects)
+    for of in summary.references_by_table:
+        found = row(of.schema, of.table)
+        _add(found["references"], of.kind, of.references)
+        found["lost"] += of.protecting if of.kind == ReferenceClass.MISSING else 0
+    return sorted(rows.values(), key=lambda found: (-found["lost"], -found["bytes"], found["name"]))[:_TABLES]
+
+
+def _add(counts: dict[str, int], kind: str, more: int) -> None:
+    counts[kind] = counts.get(kind, 0) + more
+
+
+def _moment(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def _size(size: int) -> str:
+    amount = float(size)
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if amount < 1024:
+            return f"{amount:.0f} {unit}" if unit == "bytes" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} TiB"

@@ -1,0 +1,130 @@
+"""Lineage of a store's reconciliation and deletion."""
+
+from collections.abc import Iterable, Mapping
+
+from ticdc_replay.lineage.datasets import (
+    Check,
+    Dataset,
+    DeletionRun,
+    Lineage,
+    PartitionRange,
+    Quality,
+    ReconciliationRun,
+    Rows,
+    TopicRanges,
+    kafka_namespace,
+    uri_name,
+)
+from ticdc_replay.reconcile.audit import Audit
+from ticdc_replay.reconcile.report import ReconciliationReport, report_name
+from ticdc_replay.reconcile.rules import ObjectClass, PartitionBounds, ReferenceClass
+from ticdc_replay.reconcile.summary import Summary
+
+
+def reconciled(
+    report: ReconciliationReport,
+    *,
+    artifacts_uri: str,
+    retained: Mapping[str, Iterable[PartitionBounds]],
+) -> Lineage:
+    """From the store and the topics of its changefeeds to the lists of one reconciliation.
+
+    *artifacts_uri* is the root of the store's artefacts, *retained* what Kafka held, by bootstrap servers.
+    """
+    namespace, name = uri_name(report.uri)
+    store = Dataset(namespace=namespace, name=name, quality=_quality(report))
+    topics = [dataset for servers, bounds in retained.items() for dataset in _topics(servers, bounds)]
+    namespace, name = uri_name(f"{artifacts_uri}/reconciliations")
+    lists = Dataset(
+        namespace=namespace,
+        name=name,
+        version=report.reconciliation_id,
+        written=Rows(sum(part.objects for part in report.summary.by_day)),
+    )
+    run = ReconciliationRun(
+        store=report.store,
+        reconciliation=report.reconciliation_id,
+        report=f"{artifacts_uri}/{report_name(report.reconciliation_id)}",
+        bounds_ms=report.bounds_ms,
+        listed_ms=report.listed_ms,
+        complete=report.complete,
+        deletable=report.summary.deletable,
+        alerts=len(report.alerts),
+        library_version=report.library_version,
+    )
+    return Lineage(run, (store, *topics), (lists,))
+
+
+def _quality(report: ReconciliationReport) -> Quality:
+    summary = report.summary
+    objects = {str(kind): summary.objects(kind) for kind in ObjectClass}
+    sizes = {str(kind): summary.bytes(kind) for kind in ObjectClass}
+    return Quality(
+        objects=sum(objects.values()),
+        bytes=sum(sizes.values()),
+        objects_by_class=objects,
+        bytes_by_class=sizes,
+        references_by_class={str(kind): summary.references(kind) for kind in ReferenceClass},
+        checks=_checks(summary, report),
+    )
+
+
+def _checks(summary: Summary, report: ReconciliationReport) -> tuple[Check, ...]:
+    return (
+        Check(
+            name="referenced_objects_exist",
+            description="Messages that can still be read whose object is missing",
+            actual=summary.lost_rows,
+        ),
+        Check(
+            name="referenced_objects_unaltered",
+            description="References whose object is another than was pinned or read",
+            actual=summary.references(ReferenceClass.ALTERED),
+        ),
+        Check(
+            name="objects_readable",
+            description="Objects that are empty or can't be read as claim-check objects",
+            actual=summary.objects(ObjectClass.MALFORMED),
+            severity="warn",
+        ),
+        Check(
+            name="objects_belong_to_ticdc",
+            description="Objects whose name is not one that TiCDC gives",
+            actual=summary.objects(ObjectClass.FOREIGN),
+            severity="warn",
+        ),
+        Check(
+            name="retained_offsets_searched",
+            description="Offsets that Kafka retains and nobody has searched for references",
+            actual=report.unread_offsets,
+        ),
+    )
+
+
+def _topics(bootstrap_servers: str, bounds: Iterable[PartitionBounds]) -> Iterable[Dataset]:
+    found: dict[tuple[str, str], list[PartitionRange]] = {}
+    for part in bounds:
+        if part.high > part.low:
+            found.setdefault((part.topic, part.topic_id), []).append(
+                PartitionRange(part.partition, part.low, part.high)
+            )
+    for (topic, topic_id), ranges in found.items():
+        yield Dataset(
+            namespace=kafka_namespace(bootstrap_servers), name=topic, topic=TopicRanges(topic_id, tuple(ranges))
+        )
+
+
+def deleted(audit: Audit, *, artifacts_uri: str, audit_uri: str) -> Lineage:
+    """From a plan to the store that it was executed on. *artifacts_uri* is the root of the store's artefacts."""
+    namespace, name = uri_name(f"{artifacts_uri}/plans")
+    inputs = (Dataset(namespace=namespace, name=name, version=audit.plan_hash),)
+    namespace, name = uri_name(audit.uri)
+    run = DeletionRun(
+        store=audit.store,
+        plan=audit.plan_hash,
+        execution=audit.execution_id,
+        audit=audit_uri,
+        counts=audit.counts,
+        library_version=audit.library_version,
+    )
+    return Lineage(run, inputs, (Dataset(namespace=namespace, name=name),))

@@ -1,0 +1,178 @@
+"""From store files to DAGs: which there are, what is in them, and what a broken file does."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.airflow
+
+PIPELINE_DAGS = {f"ticdc_replay_{name}{kind}" for name in ("large", "shop") for kind in ("", "_quarantine")}
+RECONCILIATION, DELETION = "ticdc_replay_store_claims", "ticdc_replay_store_claims_deletion"
+
+
+@pytest.fixture
+def bundle(pipelines, stores):
+    from ticdc_replay.airflow.bundle import PipelineBundle
+
+    name = f"pipelines-{pipelines.path.parent.name}"
+    return PipelineBundle(name=name, pipelines=str(pipelines.path), stores=str(stores.path))
+
+
+@pytest.fixture
+def parse(bundle):
+    """Parses the folders as the DAG processor does: through the bundle, file by file."""
+
+    def parse():
+        from airflow.dag_processing.dagbag import DagBag
+
+        bundle.initialize()
+        return DagBag(bundle.path, bundle_path=bundle.path, bundle_name=bundle.name)
+
+    return parse
+
+
+def edges(dag):
+    return {task.task_id: sorted(task.downstream_task_ids) for task in dag.tasks}
+
+
+def test_a_store_is_a_dag_that_reconciles_and_one_that_deletes(parse):
+    bag = parse()
+    assert bag.import_errors == {}
+    assert set(bag.dags) == PIPELINE_DAGS | {RECONCILIATION, DELETION}
+
+
+def test_the_reconciliation_scans_what_is_left_lists_joins_and_reports(parse):
+    dag = parse().dags[RECONCILIATION]
+    assert edges(dag) == {
+        "survey": ["list_objects", "scan"],
+        "scan": ["list_objects"],
+        "list_objects": ["reconcile"],
+        "reconcile": ["report"],
+        "report": ["alert", "plan_deletion"],
+        "alert": [],
+        "plan_deletion": [],
+    }
+    assert {dag.get_task(task).pool for task in ("scan", "reconcile")} == {"ticdc_replay_store_claims"}
+    assert all(task.doc_md for task in dag.tasks)
+    assert (dag.max_active_runs, dag.is_paused_upon_creation) == (1, True)
+    assert dag.timetable.summary == "0 3 * * *"
+
+
+def test_a_deletion_is_started_by_hand_asks_a_person_and_checks_again_before_it_deletes(parse):
+    from airflow.providers.standard.operators.hitl import ApprovalOperator
+
+    dag = parse().dags[DELETION]
+    assert edges(dag) == {
+        "choose_plan": ["approve"],
+        "approve": ["survey"],
+        "survey": ["recheck", "scan"],
+        "scan": ["recheck"],
+        "recheck": ["delete"],
+        "delete": ["alert"],
+        "alert": [],
+    }
+    assert isinstance(dag.get_task("approve"), ApprovalOperator)
+    assert (dag.schedule, dag.max_active_runs, dag.is_paused_upon_creation) == (None, 1, False)
+    assert all(task.doc_md for task in dag.tasks)
+
+
+def test_a_store_whose_policy_is_automatic_deletes_after_each_reconciliation_without_asking(parse, stores):
+    stores.add("claims", {"deletion": {"policy": "automatic"}})
+    bag = parse()
+    dag = bag.dags[DELETION]
+    assert "approve" not in dag.task_ids
+    assert edges(dag)["choose_plan"] == ["survey"]
+    assert [asset.name for asset in bag.dags[RECONCILIATION].get_task("report").outlets] == [
+        asset.name for asset in dag.timetable.asset_condition.objects
+    ]
+    assert dag.is_paused_upon_creation, "as the schedule of the store says"
+
+
+def test_a_store_that_never_deletes_has_no_dag_and_no_task_that_could(parse, stores):
+    stores.add("claims", {"deletion": {"policy": "never"}})
+    bag = parse()
+    assert DELETION not in bag.dags
+    dag = bag.dags[RECONCILIATION]
+    assert "plan_deletion" not in dag.task_ids
+    assert dict(dag.params) == {}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("name: [", "broken.yaml, line 1"),
+        ({"rules": {"young_hours": 0}}, "broken.yaml: rules.young_hours"),
+        ({"pipelines": ["shop"]}, "the changefeed of shop"),
+        ({"pipelines": ["nobody"]}, "is of the pipeline nobody"),
+    ],
+)
+def test_a_broken_store_is_an_import_error_of_its_own_dags_alone(parse, stores, content, message):
+    stores.add("broken", content)
+    bag = parse()
+    assert list(bag.import_errors) == ["stores/broken_yaml.py"]
+    assert message in bag.import_errors["stores/broken_yaml.py"]
+    assert set(bag.dags) == PIPELINE_DAGS | {RECONCILIATION, DELETION}
+
+
+def test_a_pipeline_that_is_not_listed_stops_the_dags_of_its_store(parse, stores):
+    stores.pipeline("forgotten")
+    errors = parse().import_errors
+    assert list(errors) == ["stores/claims_yaml.py"]
+    assert "forgotten.yaml writes to file:///var/claims and is not listed" in errors["stores/claims_yaml.py"]
+
+
+def test_a_removed_store_goes_and_a_new_one_comes_with_its_pool(bundle, stores, airflow_database):
+    from airflow.models.pool import Pool
+
+    bundle.initialize()
+    stores.add("more", {"uri": "file:///var/more", "pipelines": ["most"]})
+    stores.pipeline("most", "file:///var/more")
+    (stores.path / "claims.yaml").unlink()
+    bundle.refresh()
+    assert [file.name for file in (bundle.path / "stores").iterdir()] == ["more_yaml.py"]
+    assert {pool.pool: pool.slots for pool in Pool.get_pools()}["ticdc_replay_store_more"] == 1
+
+
+def test_the_folder_of_stores_is_what_the_environment_says_else_beside_the_dags(monkeypatch, tmp_path):
+    from ticdc_replay.airflow.settings import stores_folder
+
+    assert stores_folder().parts[-2:] == ("include", "stores")
+    monkeypatch.setenv("TICDC_REPLAY_STORES", str(tmp_path))
+    assert stores_folder() == tmp_path
+
+
+def test_without_a_folder_of_stores_there_are_pipelines_only(pipelines, tmp_path):
+    from ticdc_replay.airflow.bundle import PipelineBundle
+
+    bundle = PipelineBundle(name="no-stores", pipelines=str(pipelines.path), stores=str(tmp_path / "nowhere"))
+    bundle.initialize()
+    assert [file.name for file in bundle.path.iterdir()] == ["shop_yaml.py"]
+
+
+def test_both_dags_survive_airflow_s_serialization_and_hold_nothing_big(parse):
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    bag = parse()
+    for dag_id, fields in ((RECONCILIATION, {"plan"}), (DELETION, {"plan"})):
+        data = DagSerialization.to_dict(bag.dags[dag_id])
+        assert len(json.dumps(data)) < 40_000
+        assert set(DagSerialization.from_dict(data).params) == fields
+
+
+def test_parsing_imports_no_pyspark_and_opens_nothing(pipelines, stores):
+    arguments = f"{str(stores.path / 'claims.yaml')!r}, {str(pipelines.path)!r}"
+    probe = f"""
+import json, socket, sys
+def refuse(*_): raise AssertionError("parsing opened a connection")
+socket.socket.connect = refuse
+from ticdc_replay.airflow.deletion_dag import build_deletion_dag
+from ticdc_replay.airflow.store_dag import build_store_dag
+build_store_dag({arguments})
+build_deletion_dag({arguments})
+heavy = ["pyspark", "confluent_kafka", "boto3", "pyarrow", "sqlglot"]
+print(json.dumps([name for name in heavy if name in sys.modules]))
+"""
+    answer = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert json.loads(answer.stdout.splitlines()[-1]) == []
