@@ -9,6 +9,7 @@ from typer.core import TyperGroup
 
 from ticdc_replay.cli.changefeed import changefeed
 from ticdc_replay.cli.decode import decode
+from ticdc_replay.cli.deletion import deletion
 from ticdc_replay.cli.inspect import inspect
 from ticdc_replay.cli.mirror import mirror
 from ticdc_replay.cli.quarantine import quarantine
@@ -46,3 +47,4 @@ app.command()(run)
 app.command()(reconcile)
 app.add_typer(mirror, name="mirror")
 app.add_typer(quarantine, name="quarantine")
+app.add_typer(deletion, name="deletion")

@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
 
 from ticdc_replay.cli.connections import load_connections
 from ticdc_replay.cli.submit import submit
-from ticdc_replay.config.load_store import load_store
+from ticdc_replay.config.load_store import LoadedStore, load_store
 from ticdc_replay.stages.reconcile import record_scan, survey
 from ticdc_replay.stages.store_context import StoreContext, store_connection_ids
 
@@ -24,22 +24,38 @@ PipelinesFolder = Annotated[
 Master = Annotated[str, typer.Option(help="Spark master URL")]
 
 
+Doing = Literal["reconciling", "deciding", "deleting", "undoing"]
+"""What a verb is for: it asks for no connection beyond that."""
+
+
 @contextmanager
 def opened_store(
-    file: Path, pipelines: Path | None, connections: Path | None, *, deleting: bool = False
+    file: Path, pipelines: Path | None, connections: Path | None, doing: Doing = "reconciling"
 ) -> Iterator[StoreContext]:
     """The context of the store in *file*, with connections out of the file *connections* or the environment.
 
-    Warnings are shown. The connection that may delete is looked for only where *deleting*.
+    Warnings are shown.
     """
     loaded = load_store(file, pipelines if pipelines is not None else file.resolve().parent.parent / "pipelines")
     warnings = [warning for listed in loaded.pipelines for warning in listed.warnings]
     for warning in [*warnings, *(f"owners are not complete: {each}" for each in loaded.unlisted)]:
         tell(f"warning: {warning}")
-    named = loaded.store.connections
-    ids = [*store_connection_ids(loaded), *filter(None, [named.deletion if deleting else None])]
-    with StoreContext(loaded, load_connections(connections, ids, named.artifacts)) as context:
+    ids = [each for each in _connections(loaded, doing) if each is not None]
+    with StoreContext(loaded, load_connections(connections, ids, loaded.store.connections.artifacts)) as context:
         yield context
+
+
+def _connections(loaded: LoadedStore, doing: Doing) -> list[str | None]:
+    named = loaded.store.connections
+    match doing:
+        case "reconciling":
+            return [*store_connection_ids(loaded)]
+        case "deciding":
+            return [named.artifacts, named.state]
+        case "deleting":
+            return [*store_connection_ids(loaded), named.deletion]
+        case "undoing":
+            return [named.artifacts, named.state, named.undo]
 
 
 def survey_and_scan(context: StoreContext, master: str) -> str:
