@@ -117,15 +117,18 @@ def bounds_of(topics: Iterable[Topic], offsets: Offsets) -> tuple[PartitionBound
 
 
 def still_retained(surveyed: Iterable[PartitionBounds], offsets: Offsets) -> tuple[PartitionBounds, ...]:
-    """What of the bounds *surveyed* Kafka still holds: without what it has expired since, and topics gone or recreated."""
+    """What of the bounds *surveyed* Kafka still holds: they begin where Kafka has expired messages up to since, and are empty
+    where it has expired all of them. Topics that are gone or recreated are left out."""
     wanted = tuple(surveyed)
     topics = offsets.topics(sorted({bounds.topic for bounds in wanted}))
-    held = {(now.topic, now.topic_id, now.partition): now.low for now in bounds_of(topics.values(), offsets)}
+    held = {(now.topic, now.topic_id, now.partition): now for now in bounds_of(topics.values(), offsets)}
     left = []
     for bounds in wanted:
-        low = held.get((bounds.topic, bounds.topic_id, bounds.partition))
-        if low is not None and low < bounds.high:
-            left.append(msgspec.structs.replace(bounds, low=max(low, bounds.low)))
+        now = held.get((bounds.topic, bounds.topic_id, bounds.partition))
+        if now is not None and now.low > bounds.low:
+            left.append(msgspec.structs.replace(bounds, low=min(now.low, bounds.high), first_ms=now.first_ms))
+        elif now is not None:
+            left.append(bounds)
     return tuple(left)
 
 

@@ -31,6 +31,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _KnownOfFeed(msgspec.Struct, frozen=True, kw_only=True):
+    held: tuple[PartitionBounds, ...]
     unread: tuple[ReplayableRange, ...]
     replayable: tuple[ReplayableRange, ...]
     decoded: tuple[DecodedReferences, ...]
@@ -54,9 +55,13 @@ def gather(context: StoreContext, survey: Survey, listed_ms: int, clock_ahead_ms
     known = [_of_feed(context, pipelines[feed.pipeline], feed) for feed in survey.feeds]
     # A topic that two pipelines read is one topic.
     bounds: dict[tuple[str, str, int], PartitionBounds] = {}
-    for found in (each for feed in survey.feeds for each in feed.partitions):
-        place = (found.topic, found.topic_id, found.partition)
-        bounds[place] = _wider(found, bounds.get(place, found))
+    for feed, found in zip(survey.feeds, known, strict=True):
+        # Not as they were surveyed: of what Kafka has expired since without anybody having searched it, nothing is known.
+        held = {_place(part): part for part in found.held}
+        for surveyed_part in feed.partitions:
+            place = _place(surveyed_part)
+            part = held.get(place, surveyed_part)
+            bounds[place] = _wider(part, bounds.get(place, part))
     existing = {found.topic for found in bounds.values()}
     gone = {name for feed in survey.feeds for name in feed.gone_topics} - existing
     unread = merged(tuple(part for each in known for part in each.unread))
@@ -105,6 +110,7 @@ def _of_feed(context: StoreContext, pipeline: ReplayContext, feed: SurveyedFeed)
     readable = merged((*map(_as_range, held), *before_survey(replayable.decoding, feed)))
     unread = [*_not_searched(readable, known.searched), *before_survey(replayable.unsearchable, feed)]
     return _KnownOfFeed(
+        held=held,
         unread=tuple(unread),
         replayable=replayable.ranges,
         decoded=tuple(
@@ -144,6 +150,10 @@ def _not_searched(ranges: Sequence[ReplayableRange], searched: Iterable[Searched
 
 def _as_range(bounds: PartitionBounds) -> ReplayableRange:
     return ReplayableRange(bounds.topic, bounds.topic_id, bounds.partition, bounds.low, bounds.high)
+
+
+def _place(bounds: PartitionBounds) -> tuple[str, str, int]:
+    return bounds.topic, bounds.topic_id, bounds.partition
 
 
 def _wider(one: PartitionBounds, other: PartitionBounds) -> PartitionBounds:
