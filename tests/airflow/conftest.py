@@ -93,7 +93,8 @@ def stores(tmp_path, pipelines):
         def pipeline(self, name, uri=uri):
             config = f"{CLAIMS}claim-check-storage-uri = '{uri}'\n"
             changefeed = {"sink_uri": f"kafka://b/{name}?protocol=open-protocol", "timezone": "UTC", "config": config}
-            return pipelines.add(name, {"changefeed": changefeed})
+            connections = {"kafka": "shop_kafka"} | ({"claim_check": "objects"} if uri.startswith("s3:") else {})
+            return pipelines.add(name, {"changefeed": changefeed, "connections": connections})
 
     folder = Folder()
     folder.path.mkdir()

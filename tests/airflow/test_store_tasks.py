@@ -1,0 +1,253 @@
+"""The tasks of a store that decide how a run goes on: what they pass on, ask, skip and fail with."""
+
+from datetime import UTC, datetime
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pytest
+
+from ticdc_replay.domain.errors import PermanentError, PolicyStopError
+from ticdc_replay.reconcile.plan import PLANNED, plan_name, write_plan
+from ticdc_replay.state import open_state
+from ticdc_replay.state.records import DeletionPlanRecord
+from ticdc_replay.storage import open_store
+
+pytestmark = pytest.mark.airflow
+
+NAME = "7d1c2a94-0b53-4a58-9a4e-51d1f6d3c2b0.json"
+MARCH = 1_772_323_200_000  # 2026-03-01T00:00:00Z
+HOUR = 3_600_000
+ANSWERED = datetime(2026, 3, 2, tzinfo=UTC)
+
+
+@pytest.fixture
+def folder(tmp_path, stores, monkeypatch):
+    """Files and artefacts of the store ``claims``, with the connections that its pipeline names."""
+    artifacts = tmp_path / "artifacts"
+    artifacts.mkdir()
+    stores.add("claims", {"artifacts": artifacts.as_uri()})
+    for name in ("SHOP_KAFKA", "WAREHOUSE"):
+        monkeypatch.setenv(f"AIRFLOW_CONN_{name}", '{"conn_type": "kafka", "host": "192.0.2.1"}')
+    return artifacts
+
+
+@pytest.fixture
+def state(folder):
+    state = open_state(f"sqlite:///{folder}/state.db")
+    yield state
+    state.close()
+
+
+@pytest.fixture
+def plan(folder, state):
+    """A plan of one object that is due."""
+    row = {
+        "name": NAME,
+        "size": 1_500,
+        "etag": "e",
+        "last_modified_ms": MARCH - HOUR,
+        "version_id": None,
+        "class": "orphaned",
+        "reason": "left over",
+        "schema": None,
+        "table": None,
+    }
+    made = write_plan(
+        open_store((folder / "claims").as_uri(), None),
+        pa.Table.from_pylist([row], PLANNED),
+        store="claims",
+        uri="file:///var/claims",
+        reconciliation_id="r",
+        bounds_ms=MARCH,
+        made_at_ms=MARCH,
+        due_at_ms=MARCH + HOUR,
+    )
+    record = DeletionPlanRecord(
+        store="claims",
+        plan_hash=made.hash,
+        name=plan_name(made.hash),
+        made_at_ms=made.made_at_ms,
+        due_at_ms=made.due_at_ms,
+        objects=1,
+        bytes=1_500,
+    )
+    state.record_deletion_plan(record)
+    return record
+
+
+@pytest.fixture
+def deletion(folder, pipelines, stores):
+    from ticdc_replay.airflow.deletion_dag import build_deletion_dag
+
+    return build_deletion_dag(stores.path / "claims.yaml", pipelines.path)
+
+
+@pytest.fixture
+def reconciliation(folder, pipelines, stores):
+    from ticdc_replay.airflow.store_dag import build_store_dag
+
+    return build_store_dag(stores.path / "claims.yaml", pipelines.path)
+
+
+def context(task, told=None, **answers):
+    """What a task is run with: the form's answers, and what the tasks before it have told."""
+    told = told or {}
+    instance = SimpleNamespace(
+        id="ti", map_index=-1, xcom_pull=lambda task_ids: told.get(task_ids), xcom_push=lambda **_: None
+    )
+    return {"params": answers, "ti": instance, "task_instance": instance, "task": task}
+
+
+def answer(option, name="kim", why="looked at them"):
+    return {
+        "chosen_options": [option],
+        "params_input": {"why": why},
+        "responded_at": ANSWERED,
+        "responded_by_user": None if name is None else {"id": "7", "name": name},
+    }
+
+
+def test_the_oldest_plan_that_is_due_is_chosen(deletion, plan):
+    task = deletion.get_task("choose_plan")
+    assert task.execute(context(task, plan=None)) == {
+        "plan": plan.plan_hash,
+        "objects": 1,
+        "bytes": 1_500,
+        "status": "open",
+    }
+
+
+def test_a_run_without_a_plan_that_is_due_is_skipped(deletion, folder):
+    from airflow.sdk.exceptions import AirflowSkipException
+
+    task = deletion.get_task("choose_plan")
+    with pytest.raises(AirflowSkipException, match="No plan is due"):
+        task.execute(context(task, plan=None))
+
+
+def test_a_plan_that_is_named_but_was_rejected_is_refused(deletion, plan, state):
+    state.decide_deletion_plan("claims", plan.plan_hash, "rejected", by="kim", why="no")
+    task = deletion.get_task("choose_plan")
+    with pytest.raises(PolicyStopError, match="it was rejected"):
+        task.execute(context(task, plan=plan.plan_hash))
+
+
+def test_a_person_is_shown_the_plan_s_numbers_reasons_and_first_objects(deletion, plan, monkeypatch):
+    from airflow.providers.standard.operators import hitl
+    from airflow.sdk.exceptions import TaskAwaitingInput
+
+    asked = {}
+    monkeypatch.setattr(hitl, "upsert_hitl_detail", lambda **detail: asked.update(detail))
+    task = deletion.get_task("approve")
+    chosen = {"plan": plan.plan_hash, "status": "open"}
+    with pytest.raises(TaskAwaitingInput):
+        task.execute(context(task, {"choose_plan": chosen}))
+    assert asked["subject"] == "Delete 1 objects (1,500 bytes) of claim-check store claims?"
+    assert "| orphaned | left over | 1 | 1,500 | 2026-02-28 23:00 UTC to 2026-02-28 23:00 UTC |" in asked["body"]
+    assert f"* `{NAME}` (orphaned, 1,500 bytes, 2026-02-28 23:00 UTC)" in asked["body"]
+    assert plan.plan_hash in asked["body"]
+    assert asked["options"] == ["Approve", "Reject"]
+    assert list(asked["params"]) == ["why"]
+
+
+def test_nobody_is_asked_about_a_plan_that_was_approved_before(deletion, plan):
+    task = deletion.get_task("approve")
+    assert task.execute(context(task, {"choose_plan": {"plan": plan.plan_hash, "status": "approved"}})) is None
+
+
+def test_an_approval_is_recorded_with_the_person_s_name_and_reason(deletion, plan, state):
+    task = deletion.get_task("approve")
+    task.execute_complete(context(task, {"choose_plan": {"plan": plan.plan_hash}}), answer("Approve"))
+    decided = state.deletion_plan("claims", plan.plan_hash)
+    assert (decided.status, decided.decided_by, decided.decided_why) == ("approved", "kim", "looked at them")
+
+
+def test_a_rejection_ends_the_plan_and_skips_all_that_is_left_of_the_run(deletion, plan, state):
+    from airflow.sdk.exceptions import DownstreamTasksSkipped
+
+    task = deletion.get_task("approve")
+    with pytest.raises(DownstreamTasksSkipped) as skipped:
+        task.execute_complete(context(task, {"choose_plan": {"plan": plan.plan_hash}}), answer("Reject"))
+    assert skipped.value.tasks == ["survey"], "and what comes after it by its own rule"
+    assert deletion.get_task("recheck").trigger_rule == "none_failed_min_one_success"
+    assert state.deletion_plan("claims", plan.plan_hash).status == "rejected"
+
+
+def test_an_answer_that_nobody_gave_releases_nothing(deletion, plan, state):
+    task = deletion.get_task("approve")
+    with pytest.raises(PermanentError, match="nobody's name"):
+        task.execute_complete(context(task, {"choose_plan": {"plan": plan.plan_hash}}), answer("Approve", None))
+    assert state.deletion_plan("claims", plan.plan_hash).status == "open"
+
+
+def test_a_scan_for_which_nothing_is_left_is_skipped(reconciliation):
+    from airflow.sdk.exceptions import AirflowSkipException
+
+    task = reconciliation.get_task("scan")
+    task.job = ""
+    with pytest.raises(AirflowSkipException, match="has been searched before"):
+        task.execute(context(task))
+
+
+def test_jobs_get_the_connections_that_they_need_and_never_the_one_that_deletes(pipelines, stores, tmp_path):
+    from ticdc_replay.airflow.deletion_dag import build_deletion_dag
+
+    stores.pipeline("large", "s3://claims/here")
+    stores.add(
+        "claims",
+        {
+            "uri": "s3://claims/here",
+            "artifacts": "s3://lake/stores",
+            "connections": {"store": "reading", "deletion": "deleting", "artifacts": "lake", "state": "states"},
+        },
+    )
+    dag = build_deletion_dag(stores.path / "claims.yaml", pipelines.path)
+    assert dag.get_task("scan")._connection_ids() == ["lake", "shop_kafka"]
+    assert dag.get_task("recheck")._connection_ids() == ["lake"]
+
+
+def test_the_connection_that_deletes_is_resolved_by_no_task_but_the_deletion(deletion, monkeypatch):
+    from ticdc_replay.airflow.operators import base
+
+    opened = {}
+
+    class OpenedError(Exception):
+        pass
+
+    def refuse(store_file, pipelines, *, deleting=False):
+        opened[task.task_id] = deleting
+        raise OpenedError
+
+    monkeypatch.setattr(base, "open_store", refuse)
+    told = {name: {"plan": "p", "status": "open", "survey": "s", "recheck": "r"} for name in deletion.task_ids}
+    for task in deletion.tasks:
+        if task.task_id not in ("scan", "alert"):
+            with pytest.raises(OpenedError):
+                task.execute(context(task, told, plan=None))
+    assert {name for name, deleting in opened.items() if deleting} == {"delete"}
+
+
+def test_an_alert_fails_with_the_text_of_the_first_ones(reconciliation):
+    task = reconciliation.get_task("alert")
+    told = {"reconciliation": "r1", "alerts": 12, "first_alerts": ["shop[0]@7: object x does not exist"]}
+    with pytest.raises(PermanentError) as failed:
+        task.execute(context(task, {"report": told}))
+    assert str(failed.value) == "reconciliation r1:\nshop[0]@7: object x does not exist\nand 11 more, in the report"
+    assert task.execute(context(task, {"report": told | {"alerts": 0}})) is None
+
+
+def test_a_reconciliation_is_planned_from_only_where_the_form_says_so(reconciliation):
+    from airflow.sdk.exceptions import AirflowSkipException
+
+    task = reconciliation.get_task("plan_deletion")
+    with pytest.raises(AirflowSkipException, match="not to plan"):
+        task.execute(context(task, plan=False))
+
+
+def test_a_deletion_that_the_store_denied_fails_and_one_of_which_objects_were_kept_does_not(deletion):
+    task = deletion.get_task("alert")
+    done = {"execution": "e", "counts": {"deleted": 5, "withheld": 2}, "trouble": []}
+    assert task.execute(context(task, {"delete": done})) is None
+    done |= {"counts": {"deleted": 5, "denied": 2}, "trouble": [f"{NAME}: denied: AccessDenied"]}
+    with pytest.raises(PermanentError, match=rf"2 were denied, such as\n{NAME}: denied: AccessDenied"):
+        task.execute(context(task, {"delete": done}))
