@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +12,11 @@ import pytest
 
 from ticdc_replay.changelog import side_files
 from ticdc_replay.domain import tso
+from ticdc_replay.domain.errors import ArtifactCorruptError
 from ticdc_replay.reconcile import records
 from ticdc_replay.reconcile.rules import Evidence, ObjectClass, PartitionBounds, ReferenceClass
 from ticdc_replay.reconcile.summary import ObjectsOfDay, ObjectsOfTable, ReferencesOfTable
-from ticdc_replay.spark.parquet_files import DecodedBy, Place, Sources, read_parquet
+from ticdc_replay.spark.parquet_files import DecodedBy, Part, Place, Sources, plan_reading, read_parts
 from ticdc_replay.spark.reconcile import Classified, ClassifiedObjects, classify, classify_objects
 
 if TYPE_CHECKING:
@@ -47,14 +47,6 @@ def reference(name: str, offset: int, key: bytes, **changes: Any) -> dict[str, A
     }  # fmt: skip
 
 
-@pytest.fixture
-def few_partitions(spark: SparkSession) -> Iterator[None]:
-    before = spark.conf.get("spark.sql.shuffle.partitions")
-    spark.conf.set("spark.sql.shuffle.partitions", "2")
-    yield
-    spark.conf.set("spark.sql.shuffle.partitions", str(before))
-
-
 def write(folder: Path, name: str, schema: pa.Schema, rows: list[dict[str, Any]]) -> str:
     folder.mkdir(exist_ok=True)
     pq.write_table(pa.Table.from_pylist(rows, schema), folder / name, row_group_size=2)
@@ -70,7 +62,6 @@ def rows_of(folder: Path, found: Classified | ClassifiedObjects, kind: str) -> l
     return [row for table in tables for row in table.to_pylist()]
 
 
-@pytest.mark.usefixtures("few_partitions")
 def test_files_of_several_places_become_files_with_classes_and_a_summary(spark: SparkSession, tmp_path: Path) -> None:
     days = [1, 3, 3, 3, 0, 9]
     objects = [
@@ -132,7 +123,6 @@ def test_files_of_several_places_become_files_with_classes_and_a_summary(spark: 
     assert (summary.deletable, summary.lost_rows, summary.bytes(ObjectClass.EXPIRED)) == (3, 1, 207)
 
 
-@pytest.mark.usefixtures("few_partitions")
 def test_a_store_without_any_reference(spark: SparkSession, tmp_path: Path) -> None:
     place = Place(tmp_path.as_uri(), None)
     rows = [{"name": NAMES[0], "size": 1, "etag": "e", "last_modified_ms": NOW - 3 * DAY}]
@@ -143,10 +133,7 @@ def test_a_store_without_any_reference(spark: SparkSession, tmp_path: Path) -> N
     assert found.summary.references_by_table == ()
 
 
-@pytest.mark.usefixtures("few_partitions")
-def test_what_a_decode_left_is_read_with_its_pipeline_and_the_ids_of_its_topics(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_what_a_decode_left_is_read_with_its_pipeline_and_the_ids_of_its_topics(tmp_path: Path) -> None:
     rows = [reference(NAMES[0], 10, b"a"), reference(NAMES[1], 11, b"b", topic="other")]
     files = [
         write(tmp_path, f"{number}.parquet", side_files.REFERENCES, [{**row, "location": "s3://x", "status": "used"}])
@@ -154,32 +141,35 @@ def test_what_a_decode_left_is_read_with_its_pipeline_and_the_ids_of_its_topics(
     ]
     place = Place(tmp_path.as_uri(), None)
     decoded = DecodedBy("shop", {"t": "id", "other": "id2", "third": "id3"})
-    read = read_parquet(spark, [Sources(place, tuple(files), decoded)], records.REFERENCES, records.REFERENCES.names)
-    found = [row.asDict() for row in read.sort("offset").collect()]
+    sources = [Sources(place, tuple(files), decoded)]
+    (parts,) = plan_reading(sources).tasks
+    found = [row for batch in read_parts(sources, parts, records.REFERENCES, 10) for row in batch.to_pylist()]
     assert found == [
         {**dict.fromkeys(records.REFERENCES.names), **row, "pipeline": "shop", "topic_id": topic_id, "source": "decode",
-         "status": "used", "key_hash": bytearray(row["key_hash"])}
+         "status": "used"}
         for row, topic_id in zip(rows, ["id", "id2"], strict=True)
     ]  # fmt: skip
 
 
-def test_a_decode_s_file_with_a_topic_that_it_did_not_read_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_decode_s_file_with_a_topic_that_it_did_not_read_is_refused(tmp_path: Path) -> None:
     row = {**reference(NAMES[0], 10, b"a"), "location": "s3://x", "status": "used"}
     name = write(tmp_path, "references.parquet", side_files.REFERENCES, [row])
     sources = [Sources(Place(tmp_path.as_uri(), None), (name,), DecodedBy("shop", {"other": "id"}))]
-    frame = read_parquet(spark, sources, records.REFERENCES, ("object_name", "topic_id"))
-    with pytest.raises(Exception, match="references from t, which its run did not read"):
-        frame.collect()
+    with pytest.raises(ArtifactCorruptError, match="references from t, which its run did not read"):
+        list(read_parts(sources, [Part(0, name, 0, 1)], records.REFERENCES, 10))
 
 
-def test_tasks_read_about_equally_much(spark: SparkSession, tmp_path: Path) -> None:
+def test_tasks_read_about_equally_much(tmp_path: Path) -> None:
     rows = [{"name": NAMES[0], "size": 1, "etag": "e", "last_modified_ms": 0}] * 3
     names = tuple(write(tmp_path, f"{number}.parquet", records.OBJECTS, rows) for number in range(200))
-    frame = read_parquet(spark, [Sources(Place(tmp_path.as_uri(), None), names)], records.OBJECTS, ("name",))
-    assert (frame.rdd.getNumPartitions(), frame.count()) == (4, 600)
+    sources = [Sources(Place(tmp_path.as_uri(), None), names)]
+    plan = plan_reading(sources)
+    assert (len(plan.tasks), plan.rows) == (4, 600)
+    assert plan.bytes > 0
+    assert plan.tasks[0][0] == Part(0, "0.parquet", 0, 2)
+    assert [part.name for parts in plan.tasks for part in parts] == list(names)
 
 
-@pytest.mark.usefixtures("few_partitions")
 def test_the_objects_of_a_plan_are_judged_again_without_judging_references(spark: SparkSession, tmp_path: Path) -> None:
     objects = [
         {"name": name, "size": 1, "etag": "e", "last_modified_ms": NOW - 3 * DAY, "class": "orphaned"}

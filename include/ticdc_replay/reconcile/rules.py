@@ -1,6 +1,6 @@
 """The rules of reconciliation, without any I/O: the class of an object, the class of a reference, what may be deleted.
 
-``spark.reconcile`` holds the same rules as column expressions; a test holds the two to each other.
+``judgement`` applies the same rules to columns; a test holds the two to each other.
 """
 
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""Parquet files of an object store as DataFrames, and back.
+"""Parquet files of an object store as tables, and back.
 
 Executors read and write them through the store's own filesystem, like all other files of this program: Spark itself would need
 another client of S3, and another way for its credentials.
@@ -7,27 +7,26 @@ another client of S3, and another way for its credentials.
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark import TaskContext
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import ArtifactCorruptError
 from ticdc_replay.storage import open_store
 
-_READ_ROWS = 20_000
-_TASK = "parts array<struct<source: int, name: string, first_group: int, groups: int>>"
 _TASK_BYTES = 64 * 1024 * 1024
 """Of what a task reads, before compression."""
 _FILE_BYTES = 1024 * 1024
 """What opening a file costs, in bytes that are read meanwhile: a task has at most 64 files."""
 _FOOTER_READERS = 16
+_GROUP_ROWS = 100_000
+_REPEATING = frozenset(
+    {"pipeline", "topic", "topic_id", "partition", "ordinal", "schema", "table", "status", "source", "class", "reason"}
+)
+"""Columns that a dictionary makes smaller; of the others it would be made and thrown away."""
 _OF_DECODE = ("pipeline", "topic_id", "source")
 _COMPRESSION = {"compression": "zstd", "compression_level": 1}
 
@@ -63,8 +62,8 @@ class WrittenFile(msgspec.Struct, frozen=True, order=True):
     rows: int
 
 
-class _Part(NamedTuple):
-    """Neighbouring row groups of a file of the source with the number ``source``."""
+class Part(NamedTuple):
+    """Neighbouring row groups of the file ``name`` of the source with the number ``source``."""
 
     source: int
     name: str
@@ -72,48 +71,27 @@ class _Part(NamedTuple):
     groups: int
 
 
-def read_parquet(
-    spark: SparkSession, sources: Sequence[Sources], schema: pa.Schema, columns: Sequence[str]
-) -> DataFrame:
-    """*columns* of all files of *sources*, which have at least those of *schema*.
+class Plan(NamedTuple):
+    """How files are read."""
 
-    Tasks read about equally much: several row groups of a large file, or several small files. Raises what a store raises for
-    a footer that can't be read. A task fails with ArtifactCorruptError where a decode's file names a topic that the decode did
-    not read.
-    """
-    wanted = pa.schema([_known_to_spark(schema.field(name)) for name in columns])
-    fields = from_arrow_schema(wanted)
-    tasks = _tasks(sources)
-    if not tasks:
-        return spark.createDataFrame([], fields)
-    rows = spark.createDataFrame(spark.sparkContext.parallelize([(task,) for task in tasks], len(tasks)), _TASK)
-    return rows.mapInArrow(partial(_read, [source._replace(names=()) for source in sources], wanted), fields)
+    tasks: list[list[Part]]
+    """What each task reads: about equally much, which is several row groups of a large file, or several small files."""
+    rows: int
+    bytes: int
+    """Before compression."""
 
 
-def write_parquet(frame: DataFrame, place: Place, folder: str, schema: pa.Schema) -> tuple[WrittenFile, ...]:
-    """Write *frame* as files of *schema* below *folder* of *place*, at least one a task that has rows.
-
-    Only the files that are returned hold the rows, each once: an attempt that failed, or ran beside another, may leave more.
-    """
-    written = frame.select(*schema.names).mapInArrow(partial(_write, place, folder, schema), "name string, rows bigint")
-    return tuple(sorted(WrittenFile(row["name"], row["rows"]) for row in written.collect()))
-
-
-def _known_to_spark(field: pa.Field) -> pa.Field:
-    return field.with_type(pa.binary()) if pa.types.is_fixed_size_binary(field.type) else field
-
-
-def _tasks(sources: Sequence[Sources]) -> list[list[_Part]]:
-    """What each task reads. Footers are read by several threads."""
+def plan_reading(sources: Sequence[Sources]) -> Plan:
+    """How all files of *sources* are read. Raises what a store raises for a footer that can't be read."""
     root_of = _roots()
     files = [(number, name, *root_of(source.place)) for number, source in enumerate(sources) for name in source.names]
+    tasks: list[list[Part]] = []
+    rows, total, size = 0, 0, _TASK_BYTES
     with ThreadPoolExecutor(_FOOTER_READERS) as readers:
-        footers = readers.map(lambda file: pq.read_metadata(f"{file[3]}/{file[1]}", filesystem=file[2]), files)
-        tasks: list[list[_Part]] = []
-        size = _TASK_BYTES
-        for (number, name, _, _), footer in zip(files, footers, strict=True):
+        groups_of = readers.map(lambda file: _row_groups(f"{file[3]}/{file[1]}", file[2]), files)
+        for (number, name, _, _), groups in zip(files, groups_of, strict=True):
             size += _FILE_BYTES
-            for group in range(footer.num_row_groups):
+            for group, (group_rows, group_bytes) in enumerate(groups):
                 if size >= _TASK_BYTES:
                     tasks.append([])
                     size = _FILE_BYTES
@@ -121,9 +99,58 @@ def _tasks(sources: Sequence[Sources]) -> list[list[_Part]]:
                 if last is not None and (last.source, last.name) == (number, name):
                     tasks[-1][-1] = last._replace(groups=last.groups + 1)
                 else:
-                    tasks[-1].append(_Part(number, name, group, 1))
-                size += footer.row_group(group).total_byte_size
-    return tasks
+                    tasks[-1].append(Part(number, name, group, 1))
+                size += group_bytes
+                total += group_bytes
+                rows += group_rows
+    return Plan(tasks, rows, total)
+
+
+def read_parts(
+    sources: Sequence[Sources], parts: Sequence[Part], schema: pa.Schema, rows: int
+) -> Iterator[pa.RecordBatch]:
+    """The columns of *schema* of *parts* of *sources*, at most *rows* at a time.
+
+    Raises ArtifactCorruptError where a decode's file names a topic that the decode did not read.
+    """
+    root_of = _roots()
+    for part in parts:
+        source = sources[part.source]
+        filesystem, root = root_of(source.place)
+        with pq.ParquetFile(f"{root}/{part.name}", filesystem=filesystem) as file:
+            groups = range(part.first_group, part.first_group + part.groups)
+            for batch in file.iter_batches(rows, groups, columns=_columns(source, schema), use_threads=False):
+                whole = batch if source.decoded is None else _with_decode(batch, source.decoded, part.name)
+                yield whole.select(schema.names).cast(schema)
+
+
+def write_table(table: pa.Table, place: Place, folder: str, number: int) -> WrittenFile | None:
+    """Write *table* as a file below *folder* of *place*; nothing where it has no row.
+
+    Only the files that are returned count: a task that failed, or ran beside another, may leave more.
+    """
+    if not table.num_rows:
+        return None
+    filesystem, root = open_store(place.uri, place.connection).arrow_filesystem()
+    filesystem.create_dir(f"{root}/{folder}", recursive=True)
+    name = f"{folder}/{number:05d}-{uuid.uuid4().hex}.parquet"
+    repeating = [field.name for field in table.schema if field.name in _REPEATING]
+    pq.write_table(
+        table,
+        f"{root}/{name}",
+        filesystem=filesystem,
+        use_dictionary=repeating,
+        row_group_size=_GROUP_ROWS,
+        **_COMPRESSION,
+    )
+    return WrittenFile(name, table.num_rows)
+
+
+def _row_groups(path: str, filesystem: Any) -> list[tuple[int, int]]:
+    """Rows and bytes of each row group."""
+    footer = pq.read_metadata(path, filesystem=filesystem)
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    return [(group.num_rows, group.total_byte_size) for group in groups]
 
 
 def _roots() -> Callable[[Place], tuple[Any, str]]:
@@ -137,20 +164,6 @@ def _roots() -> Callable[[Place], tuple[Any, str]]:
         return opened[known]
 
     return root_of
-
-
-def _read(sources: Sequence[Sources], schema: pa.Schema, tasks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    root_of = _roots()
-    for task in tasks:
-        for part in (_Part(**part) for row in task.to_pylist() for part in row["parts"]):
-            source = sources[part.source]
-            filesystem, root = root_of(source.place)
-            with pq.ParquetFile(f"{root}/{part.name}", filesystem=filesystem) as file:
-                columns = _columns(source, schema)
-                groups = range(part.first_group, part.first_group + part.groups)
-                for batch in file.iter_batches(_READ_ROWS, groups, columns=columns):
-                    whole = batch if source.decoded is None else _with_decode(batch, source.decoded, part.name)
-                    yield whole.select(schema.names).cast(schema)
 
 
 def _columns(source: Sources, schema: pa.Schema) -> list[str]:
@@ -176,20 +189,3 @@ def _with_decode(batch: pa.RecordBatch, decoded: DecodedBy, name: str) -> pa.Rec
         .append_column("pipeline", pa.repeat(decoded.pipeline, rows))
         .append_column("source", pa.repeat("decode", rows))
     )
-
-
-def _write(place: Place, folder: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    filesystem, root = open_store(place.uri, place.connection).arrow_filesystem()
-    context = TaskContext.get()
-    assert context is not None
-    name = f"{folder}/{context.partitionId():05d}-{uuid.uuid4().hex}.parquet"
-    writer, rows = None, 0
-    for batch in batches:
-        if writer is None:
-            filesystem.create_dir(f"{root}/{folder}", recursive=True)
-            writer = pq.ParquetWriter(f"{root}/{name}", schema, filesystem=filesystem, **_COMPRESSION)
-        writer.write_batch(batch.cast(schema))
-        rows += batch.num_rows
-    if writer is not None:
-        writer.close()
-        yield pa.RecordBatch.from_pydict({"name": [name], "rows": [rows]})

@@ -1,27 +1,44 @@
-"""The join of a reconciliation: inventory and references in, both with their classes and a summary out."""
+"""The join of a reconciliation: inventory and references in, both with their classes and a summary out.
+
+Rows go through one shuffle, to the bucket of their object's name. There they are judged as columns (``reconcile.judgement``).
+Row versions meet in a second one, with nothing but the names of their objects, and those that have several come back in a third.
+"""
 
 import logging
 import time
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
 
 import msgspec
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+import pyarrow as pa
+from pyspark import RDD, SparkContext, StorageLevel
+from pyspark.sql import SparkSession
 
 from ticdc_replay.reconcile import records
+from ticdc_replay.reconcile.buckets import buckets_of, buckets_of_references, buckets_of_versions
+from ticdc_replay.reconcile.counting import Counted, added, count_objects, count_references, summary_of
+from ticdc_replay.reconcile.judgement import Bucket
+from ticdc_replay.reconcile.protection import Protections
+from ticdc_replay.reconcile.row_versions import COPIES, HOLDERS, VERSION, several, versions_of
 from ticdc_replay.reconcile.rules import Evidence
-from ticdc_replay.reconcile.summary import ObjectsOfDay, ObjectsOfTable, ReferencesOfTable, Summary
-from ticdc_replay.spark.classification import classified_objects, classified_references
-from ticdc_replay.spark.parquet_files import Place, Sources, WrittenFile, read_parquet, write_parquet
+from ticdc_replay.reconcile.summary import ObjectsOfDay, Summary
+from ticdc_replay.spark.exchange import PIECE_ROWS, Piece, assembled, exchanged, pieces
+from ticdc_replay.spark.parquet_files import Part, Place, Sources, WrittenFile, plan_reading, read_parts, write_table
 
 log = logging.getLogger(__name__)
 
-Counts = TypeVar("Counts", ObjectsOfDay, ObjectsOfTable, ReferencesOfTable)
-
-_DAY_MS = 86_400_000
-_FOR_OBJECTS = ("object_name", "topic", "topic_id", "partition", "offset", "schema", "table", "status")
-"""What the class of an object needs to know of its references."""
+_BATCH_ROWS = (20_000, 200_000)
+_BUCKET_ROWS, _BUCKET_BYTES = 300_000, 64 * 1024 * 1024
+"""Of a task that judges; it takes about ten times these bytes."""
+_PROTECTING = pa.field("protecting", pa.bool_())
+_REFERENCES = pa.schema([*records.REFERENCES, _PROTECTING, VERSION])
+_OF_OBJECTS = pa.schema(
+    [*(records.REFERENCES.field(name) for name in ("object_name", "schema", "table", "status")), _PROTECTING]
+)
+_FOR_OBJECTS = pa.schema(
+    [records.REFERENCES.field(name) for name in (*_OF_OBJECTS.names[:-1], "topic", "topic_id", "partition", "offset")]
+)
 
 
 class Classified(msgspec.Struct, frozen=True):
@@ -42,6 +59,24 @@ class ClassifiedObjects(msgspec.Struct, frozen=True):
     by_day: tuple[ObjectsOfDay, ...]
 
 
+class _Written(NamedTuple):
+    """What one bucket left."""
+
+    objects: WrittenFile | None
+    references: WrittenFile | None
+    counts: list[Counted]
+
+
+class _Join(NamedTuple):
+    """What every task of a join is told. ``read``: columns of references."""
+
+    objects: Sources
+    references: tuple[Sources, ...]
+    evidence: Evidence
+    read: pa.Schema
+    buckets: int
+
+
 def classify(
     spark: SparkSession,
     objects: Sources,
@@ -55,16 +90,14 @@ def classify(
 
     The driver holds names of files and the summary; nothing grows with objects or references there.
     """
-    object_files = _classify_objects(spark, objects, references, evidence, out, folder)
-    begin = time.perf_counter()
-    judged = classified_references(
-        read_parquet(spark, [objects], records.OBJECTS, ("name", "etag", "size")),
-        read_parquet(spark, references, records.REFERENCES, records.REFERENCES.names),
-        evidence,
-    )
-    reference_files = write_parquet(judged, out, f"{folder}/references", records.CLASSIFIED_REFERENCES)
-    log.info("%d references in %.1f s", sum(file.rows for file in reference_files), time.perf_counter() - begin)
-    return Classified(object_files, reference_files, _summary(spark, out, object_files, reference_files))
+    join, arrived = _arrived(spark, objects, references, evidence, records.REFERENCES)
+    held = exchanged(arrived.mapPartitions(partial(_hold, buckets=join.buckets)), join.buckets)
+    copies = exchanged(held.mapPartitions(partial(_find_copies, buckets=join.buckets)), join.buckets)
+    # Both have every bucket in the partition of its number, so that their union moves nothing.
+    met = spark.sparkContext.union([arrived, copies])
+    write = partial(_write_bucket, evidence=evidence, out=out, folder=folder)
+    object_files, reference_files, summary = _results(met.mapPartitionsWithIndex(write), f"classify {folder}")
+    return Classified(object_files, reference_files, summary)
 
 
 def classify_objects(
@@ -77,73 +110,104 @@ def classify_objects(
 ) -> ClassifiedObjects:
     """As ``classify``, but says nothing of *references*: to look at some objects again. Of *objects* only the columns of
     ``records.OBJECTS`` are read, so that files with more columns, such as a plan's, will do."""
-    files = _classify_objects(spark, objects, references, evidence, out, folder)
-    return ClassifiedObjects(files, _by_day(_written_objects(spark, out, files)))
+    _, arrived = _arrived(spark, objects, references, evidence, _FOR_OBJECTS)
+    write = partial(_write_objects, evidence=evidence, out=out, folder=folder)
+    object_files, _, summary = _results(arrived.mapPartitionsWithIndex(write), f"classify {folder}")
+    return ClassifiedObjects(object_files, summary.by_day)
 
 
-def _classify_objects(
-    spark: SparkSession,
-    objects: Sources,
-    references: Sequence[Sources],
-    evidence: Evidence,
-    out: Place,
-    folder: str,
-) -> tuple[WrittenFile, ...]:
+def _arrived(
+    spark: SparkSession, objects: Sources, references: Sequence[Sources], evidence: Evidence, read: pa.Schema
+) -> tuple[_Join, "RDD[Piece]"]:
+    """All rows, each in the bucket of its object's name."""
+    of_objects, of_references = plan_reading([objects]), plan_reading(references)
+    rows = of_objects.rows + of_references.rows
+    size = of_objects.bytes + of_references.bytes
+    context: SparkContext = spark.sparkContext
+    buckets = max(context.defaultParallelism, -(-rows // _BUCKET_ROWS), -(-size // _BUCKET_BYTES))
+    bare = tuple(source._replace(names=()) for source in references)
+    join = _Join(objects._replace(names=()), bare, evidence, read, buckets)
+    tasks = [("objects", parts) for parts in of_objects.tasks] + [
+        ("references", parts) for parts in of_references.tasks
+    ]
+    log.info(
+        "%d objects, %d references: %d tasks, %d buckets", of_objects.rows, of_references.rows, len(tasks), buckets
+    )
+    return join, exchanged(context.parallelize(tasks, max(1, len(tasks))).flatMap(partial(_spread, join=join)), buckets)
+
+
+def _spread(task: tuple[str, list[Part]], join: _Join) -> Iterator[Piece]:
+    kind, parts = task
+    rows = min(max(_BATCH_ROWS[0], PIECE_ROWS * join.buckets), _BATCH_ROWS[1])
+    if kind == "objects":
+        for batch in read_parts([join.objects], parts, records.OBJECTS, rows):
+            yield from pieces("objects", batch, buckets_of(batch.column("name"), join.buckets))
+        return
+    protections = Protections(join.evidence)
+    whole = join.read.equals(records.REFERENCES)
+    for batch in read_parts(join.references, parts, join.read, rows):
+        names = batch.column("object_name")
+        sent = batch.append_column(_PROTECTING, pa.array(protections.of(batch)))
+        if whole:
+            versions = versions_of(batch)
+            buckets = buckets_of_references(names, versions, join.buckets)
+            yield from pieces("references", sent.append_column(VERSION, versions), buckets)
+        else:
+            yield from pieces("references", sent.select(_OF_OBJECTS.names), buckets_of(names, join.buckets))
+
+
+def _hold(arrived: Iterable[Piece], buckets: int) -> Iterator[Piece]:
+    tables = assembled(arrived, {"objects": records.OBJECTS, "references": _REFERENCES})
+    if tables["references"].num_rows:
+        holders = Bucket(tables["objects"], tables["references"]).holders()
+        yield from pieces("holders", holders, buckets_of_versions(holders.column("version"), buckets))
+
+
+def _find_copies(arrived: Iterable[Piece], buckets: int) -> Iterator[Piece]:
+    holders = assembled(arrived, {"holders": HOLDERS})["holders"]
+    if not holders.num_rows:
+        return
+    names, copies = several(holders)
+    if len(names):
+        batch = copies.combine_chunks().to_batches()[0]
+        of_names = buckets_of_references(names.combine_chunks(), batch.column("version"), buckets)
+        yield from pieces("copies", batch, of_names)
+
+
+def _write_bucket(
+    bucket: int, arrived: Iterable[Piece], evidence: Evidence, out: Place, folder: str
+) -> Iterator[_Written]:
+    tables = assembled(arrived, {"objects": records.OBJECTS, "references": _REFERENCES, "copies": COPIES})
+    judge = Bucket(tables["objects"], tables["references"])
+    objects = judge.objects(evidence)
+    written_objects = write_table(objects, out, f"{folder}/objects", bucket)
+    counts = [*count_objects(objects)]
+    del objects
+    references = judge.references(evidence, tables["copies"])
+    written_references = write_table(references, out, f"{folder}/references", bucket)
+    yield _Written(written_objects, written_references, [*counts, *count_references(references)])
+
+
+def _write_objects(
+    bucket: int, arrived: Iterable[Piece], evidence: Evidence, out: Place, folder: str
+) -> Iterator[_Written]:
+    tables = assembled(arrived, {"objects": records.OBJECTS, "references": _OF_OBJECTS})
+    objects = Bucket(tables["objects"], tables["references"]).objects(evidence)
+    yield _Written(write_table(objects, out, f"{folder}/objects", bucket), None, [*count_objects(objects)])
+
+
+def _results(written: "RDD[_Written]", name: str) -> tuple[tuple[WrittenFile, ...], tuple[WrittenFile, ...], Summary]:
+    """The files of *written*, and its counts added up where they are: of many buckets with many tables they are not small."""
     begin = time.perf_counter()
-    inventory = read_parquet(spark, [objects], records.OBJECTS, records.OBJECTS.names)
-    judged = classified_objects(inventory, read_parquet(spark, references, records.REFERENCES, _FOR_OBJECTS), evidence)
-    files = write_parquet(judged, out, f"{folder}/objects", records.CLASSIFIED_OBJECTS)
-    log.info("%d objects in %.1f s", sum(file.rows for file in files), time.perf_counter() - begin)
-    return files
-
-
-def _summary(
-    spark: SparkSession, out: Place, object_files: Sequence[WrittenFile], reference_files: Sequence[WrittenFile]
-) -> Summary:
-    """Counted from what was written, so that the numbers are those of the files."""
-    objects = _written_objects(spark, out, object_files)
-    references = read_parquet(
-        spark,
-        [Sources(out, tuple(file.name for file in reference_files))],
-        records.CLASSIFIED_REFERENCES,
-        ("class", "schema", "table", "protecting"),
+    written.context.setJobDescription(name)
+    written.persist(StorageLevel.MEMORY_AND_DISK)
+    files = written.map(lambda found: (found.objects, found.references)).collect()
+    counts = (
+        written.flatMap(lambda found: found.counts).reduceByKey(added, written.context.defaultParallelism).collect()
     )
-    kind = F.col("class").alias("kind")
-    table = [F.coalesce(name, F.lit("")).alias(name) for name in ("schema", "table")]
-    return Summary(
-        by_day=_by_day(objects),
-        objects_by_table=_counts(
-            objects.groupBy(kind, *table).agg(F.count(F.lit(1)).alias("objects"), F.sum("size").alias("bytes")),
-            ObjectsOfTable,
-        ),
-        references_by_table=_counts(
-            references.groupBy(kind, *table).agg(
-                F.count(F.lit(1)).alias("references"), F.count_if("protecting").alias("protecting")
-            ),
-            ReferencesOfTable,
-        ),
+    written.unpersist()
+    log.info("%s: %.1f s", name, time.perf_counter() - begin)
+    object_files, reference_files = (
+        tuple(sorted(file for file in column if file is not None)) for column in zip(*files, strict=True)
     )
-
-
-def _written_objects(spark: SparkSession, out: Place, files: Sequence[WrittenFile]) -> DataFrame:
-    columns = ("size", "last_modified_ms", "class", "schema", "table", "deletable")
-    return read_parquet(spark, [Sources(out, tuple(file.name for file in files))], records.CLASSIFIED_OBJECTS, columns)
-
-
-def _by_day(objects: DataFrame) -> tuple[ObjectsOfDay, ...]:
-    kind = F.col("class").alias("kind")
-    day = F.date_add(F.lit("1970-01-01").cast("date"), F.floor(F.col("last_modified_ms") / _DAY_MS).cast("int"))
-    deletable = F.col("deletable")
-    return _counts(
-        objects.groupBy(kind, day.cast("string").alias("day")).agg(
-            F.count(F.lit(1)).alias("objects"),
-            F.sum("size").alias("bytes"),
-            F.count_if(deletable).alias("deletable"),
-            F.sum(F.when(deletable, F.col("size")).otherwise(0)).alias("deletable_bytes"),
-        ),
-        ObjectsOfDay,
-    )
-
-
-def _counts(frame: DataFrame, kind: type[Counts]) -> tuple[Counts, ...]:
-    return tuple(sorted(msgspec.convert(row.asDict(), kind) for row in frame.collect()))
+    return object_files, reference_files, summary_of(counts)

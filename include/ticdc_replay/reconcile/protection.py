@@ -1,0 +1,57 @@
+"""``rules.Protection`` for whole columns."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ticdc_replay.reconcile.rules import Evidence, merged
+
+
+class Protections:
+    """Which rows of ``records.REFERENCES`` protect their object, as ``rules.Protection.protects`` says of one."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self._bounds = {(found.topic, found.partition): found for found in evidence.partitions}
+        self._gone = frozenset(evidence.gone_topics)
+        ranges: dict[tuple[str, str, int], list[tuple[int, int]]] = {}
+        for part in merged(evidence.replayable):
+            ranges.setdefault((part.topic, part.topic_id, part.partition), []).append((part.start, part.end))
+        self._replayable = {place: np.array(parts, np.int64).T for place, parts in ranges.items()}
+
+    def of(self, references: pa.RecordBatch) -> np.ndarray[Any, Any]:
+        """One bool a row of *references*, of which topic, topic_id, partition and offset are needed."""
+        topics, topic_ids = (references.column(name).dictionary_encode() for name in ("topic", "topic_id"))
+        partitions, numbers = np.unique(references.column("partition").to_numpy(), return_inverse=True)
+        offsets = references.column("offset").to_numpy()
+        ids = topics.indices.to_numpy() * np.int64(len(topic_ids.dictionary)) + topic_ids.indices.to_numpy()
+        places = ids * len(partitions) + numbers
+        order = np.argsort(places, kind="stable")
+        found, begins = np.unique(places[order], return_index=True)
+        result = np.empty(len(offsets), bool)
+        for place, rows in zip(found, np.split(order, begins)[1:], strict=True):
+            id_, number = divmod(int(place), len(partitions))
+            topic, topic_id = divmod(id_, len(topic_ids.dictionary))
+            result[rows] = self._protects(
+                topics.dictionary[topic].as_py(),
+                topic_ids.dictionary[topic_id].as_py(),
+                int(partitions[number]),
+                offsets[rows],
+            )
+        return result
+
+    def _protects(
+        self, topic: str, topic_id: str, partition: int, offsets: np.ndarray[Any, Any]
+    ) -> np.ndarray[Any, Any]:
+        bounds = self._bounds.get((topic, partition))
+        if topic in self._gone:
+            protects = np.zeros(len(offsets), bool)
+        elif bounds is None:
+            protects = np.ones(len(offsets), bool)
+        else:
+            protects = (offsets >= bounds.low) & (bounds.topic_id == topic_id)
+        if (ranges := self._replayable.get((topic, topic_id, partition))) is not None:
+            starts, ends = ranges
+            at = np.searchsorted(starts, offsets, side="right") - 1
+            protects |= (at >= 0) & (offsets < ends[at])
+        return protects
