@@ -5,14 +5,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ticdc_replay.reconcile.rules import Evidence, merged
+from ticdc_replay.reconcile.rules import Evidence, PartitionBounds, merged
 
 
 class Protections:
     """Which rows of ``records.REFERENCES`` protect their object, as ``rules.Protection.protects`` says of one."""
 
     def __init__(self, evidence: Evidence) -> None:
-        self._bounds = {(found.topic, found.partition): found for found in evidence.partitions}
+        self._bounds: dict[tuple[str, int], list[PartitionBounds]] = {}
+        for bounds in evidence.partitions:
+            self._bounds.setdefault((bounds.topic, bounds.partition), []).append(bounds)
         self._gone = frozenset(evidence.gone_topics)
         ranges: dict[tuple[str, str, int], list[tuple[int, int]]] = {}
         for part in merged(evidence.replayable):
@@ -43,13 +45,12 @@ class Protections:
     def _protects(
         self, topic: str, topic_id: str, partition: int, offsets: np.ndarray[Any, Any]
     ) -> np.ndarray[Any, Any]:
-        bounds = self._bounds.get((topic, partition))
-        if topic in self._gone:
-            protects = np.zeros(len(offsets), bool)
-        elif bounds is None:
-            protects = np.ones(len(offsets), bool)
-        else:
-            protects = (offsets >= bounds.low) & (bounds.topic_id == topic_id)
+        known = self._bounds.get((topic, partition))
+        protects = np.full(len(offsets), known is None and topic not in self._gone)
+        if known is not None and topic not in self._gone:
+            for bounds in known:
+                if bounds.topic_id == topic_id:
+                    protects |= offsets >= bounds.low
         if (ranges := self._replayable.get((topic, topic_id, partition))) is not None:
             starts, ends = ranges
             at = np.searchsorted(starts, offsets, side="right") - 1

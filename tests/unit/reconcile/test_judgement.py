@@ -74,7 +74,7 @@ def random_evidence(choose: random.Random) -> Evidence:
         listed_ms=NOW - choose.choice([0, 50]),
         partitions=tuple(
             PartitionBounds(topic, topic_id, number, choose.choice([0, 5, 10]), 20, first_ms)
-            for topic, topic_id in (("a", "1"), ("b", "2"))
+            for topic, topic_id in (("a", "1"), ("b", "2"), *choose.choice([(), [("a", "2")]]))
             for number in range(2)
         ),
         gone_topics=choose.choice([(), ("gone",)]),
