@@ -49,8 +49,11 @@ class Stage:
             self.postgres.drop_database(database)
 
     def run(self, window, dag="ticdc_replay_shop", fails=False, **answers):
+        """``run_dag`` for *window*."""
+        return self.run_dag(dag, fails, **answers, **{"from": _iso(window.from_ts), "to": _iso(window.to_ts)})
+
+    def run_dag(self, dag, fails=False, **conf):
         """A manual run of *dag*. Returns what it printed, with the log of every task; it must end as *fails* says."""
-        conf = answers | {"from": _iso(window.from_ts), "to": _iso(window.to_ts)}
         command = [
             Path(sys.executable).with_name("airflow"),
             "dags",
