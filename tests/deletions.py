@@ -80,6 +80,7 @@ class Scene:
     connection: Connection | None = None
     clock: Clock = field(default_factory=Clock)
     opened: list[StoreContext] = field(default_factory=list)
+    _store: tuple[Any, ObjectStore] | None = None
 
     def __post_init__(self) -> None:
         self.pipelines = self.folder / "pipelines"
@@ -135,7 +136,9 @@ class Scene:
 
     @property
     def store(self) -> ObjectStore:
-        return open_store(self.uri, self.connection)
+        if self._store is None or self._store[0] != (self.uri, self.connection):
+            self._store = (self.uri, self.connection), open_store(self.uri, self.connection)
+        return self._store[1]
 
     @property
     def artifacts(self) -> ObjectStore:
@@ -220,7 +223,7 @@ class Scene:
         copies: Sequence[str],
         pipelines: Sequence[str] = ("shop",),
     ) -> str:
-        artifacts, protection = self.artifacts, Protection(evidence)
+        protection = Protection(evidence)
         rows = []
         for found, size, etag, modified, version in objects:
             offset = references.get(found)
@@ -253,6 +256,18 @@ class Scene:
             }
             for copy in copies
         ]
+        return self.write_classified(rows, lost, evidence, plan_hash, pipelines)
+
+    def write_classified(
+        self,
+        rows: Sequence[tuple[Any, ...]],
+        lost: Sequence[dict[str, Any]],
+        evidence: Evidence,
+        plan_hash: str | None,
+        pipelines: Sequence[str] = ("shop",),
+    ) -> str:
+        """Put what a join leaves of objects (``CLASSIFIED_OBJECTS``) and references (``CLASSIFIED_REFERENCES``); its id."""
+        artifacts = self.artifacts
         survey = Survey(
             store="claims",
             uri=self.uri,

@@ -62,7 +62,11 @@ class Markers:
     def _remove(self, result: Result) -> str:
         assert result.marker is not None
         try:
-            return "restored" if self._store.undelete(result.name, result.marker) else "without_marker"
+            if not self._store.undelete(result.name, result.marker):
+                return "without_marker"
+            if self._store.info(result.name) is not None:
+                return "restored"
+            raise PermanentError("another delete marker hides it still: somebody deleted it, too")
         except AuthenticationError:
             raise
         except PermanentError as error:
