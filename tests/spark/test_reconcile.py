@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,17 +11,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.conftest import s3_client_of
 from ticdc_replay.changelog import side_files
 from ticdc_replay.domain import tso
+from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import ArtifactCorruptError
 from ticdc_replay.reconcile import records
 from ticdc_replay.reconcile.rules import Evidence, ObjectClass, PartitionBounds, ReferenceClass
 from ticdc_replay.reconcile.summary import ObjectsOfDay, ObjectsOfTable, ReferencesOfTable
-from ticdc_replay.spark.parquet_files import DecodedBy, Part, Place, Sources, plan_reading, read_parts
+from ticdc_replay.spark.parquet_files import DecodedBy, Part, Place, Sources, WrittenFile, plan_reading, read_parts
 from ticdc_replay.spark.reconcile import Classified, ClassifiedObjects, classify, classify_objects
+from ticdc_replay.storage import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from demo.embedded_stack.s3 import VersityGateway
 
 pytestmark = pytest.mark.spark
 
@@ -190,3 +196,46 @@ def test_the_objects_of_a_plan_are_judged_again_without_judging_references(spark
         (ObjectClass.REFERENCED, 1, 0),
     ]
     assert [path.name for path in (out / "rechecks/1").iterdir()] == ["objects"]
+
+
+@pytest.mark.integration
+def test_files_on_s3_are_read_and_written_with_the_connection_and_spark_is_told_nothing_of_it(
+    spark: SparkSession, versitygw: VersityGateway, tmp_path: Path
+) -> None:
+    bucket = f"bucket-{uuid.uuid4().hex[:12]}"
+    s3_client_of(versitygw).create_bucket(Bucket=bucket)
+    extra = {"endpoint_url": versitygw.endpoint, "region_name": versitygw.region}
+    connection = Connection("s3", "aws", login=versitygw.access_key, password=versitygw.secret_key, extra=extra)
+    place = Place(f"s3://{bucket}/reconciliation", connection)
+    store = open_store(*place)
+    objects = [{"name": name, "size": 1, "etag": "e", "last_modified_ms": NOW - 3 * DAY} for name in NAMES[:3]]
+    decoded = {**reference(NAMES[1], 9, b"b"), "location": "s3://x", "status": "used", "etag": "f"}
+    for name, schema, rows in (
+        ("objects.parquet", records.OBJECTS, objects),
+        ("scan.parquet", records.REFERENCES, [reference(NAMES[0], 11, b"a"), reference(NAMES[5], 12, b"c")]),
+        ("decode.parquet", side_files.REFERENCES, [decoded]),
+    ):
+        store.put(name, (tmp_path / write(tmp_path, name, schema, rows)).read_bytes())
+    inventory = Sources(place, ("objects.parquet",))
+    references = [
+        Sources(place, ("scan.parquet",)),
+        Sources(place, ("decode.parquet",), DecodedBy("shop", {"t": "id"})),
+    ]
+
+    found = classify(spark, inventory, references, EVIDENCE, place, "run")
+    again = classify_objects(spark, inventory, references, EVIDENCE, place, "again")
+
+    filesystem, root = store.arrow_filesystem()
+
+    def classes(files: Sequence[WrittenFile], name: str) -> dict[str, str]:
+        tables = [pq.read_table(f"{root}/{file.name}", filesystem=filesystem) for file in files]
+        return {row[name]: row["class"] for table in tables for row in table.to_pylist()}
+
+    judged = {NAMES[0]: "referenced", NAMES[1]: "expired", NAMES[2]: "orphaned"}
+    assert classes(found.objects, "name") == classes(again.objects, "name") == judged
+    assert classes(found.references, "object_name") == {
+        NAMES[0]: "present",
+        NAMES[1]: "altered",
+        NAMES[5]: "missing",
+    }
+    assert versitygw.secret_key not in str(spark.sparkContext.getConf().getAll())
