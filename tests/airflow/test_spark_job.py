@@ -64,13 +64,13 @@ def job(tmp_path, pipelines, monkeypatch, java_home):
         state = f"sqlite:///{tmp_path}/state.db"
         options = {"tables": ["*.*"], "targets": ["lake"], "dry_run": False, "repin": False, "reload": False}
 
-        def run(self, raises="SystemExit(0)", **options):
+        def run(self, raises="SystemExit(0)", run_hash="def", **options):
             driver = DRIVER.format(raises=raises, answer=str(self.answer), state=self.state)
             (tmp_path / "decode.py").write_text(textwrap.dedent(driver))
             operator = DecodeOperator(pipeline_file=str(file), pipeline=load_pipeline(file).pipeline)
             operator.job = "file:///job.json"
             operator.application_args = ["file:///job.json"]
-            pinned = {"manifest": "s3://lake/shop/manifests/abc.json", "run_hash": "def"}
+            pinned = {"manifest": "s3://lake/shop/manifests/abc.json", "run_hash": run_hash}
             ti = SimpleNamespace(xcom_pull=lambda task_ids: pinned)
             operator.execute({"params": self.options | options, "ti": ti})
 
@@ -109,21 +109,55 @@ def test_secrets_reach_the_driver_by_a_private_file_alone(job, caplog, capfd):
     assert all("hunter2" not in text and answer["file"] not in text for text in shown)
 
 
-def test_a_decode_holds_its_claim_check_store_as_long_as_its_driver_runs(job, pipelines, tmp_path):
-    from ticdc_replay.state import open_state
-
+def claims_of(pipelines, tmp_path):
+    """Give the pipeline a claim-check store."""
     sink = "kafka://broker:9092/shop?protocol=open-protocol"
     large = "large-message-handle-option = 'claim-check'\nclaim-check-storage-uri = 'file:///claims'\n"
     changefeed = {"sink_uri": sink, "timezone": "UTC", "config": f"[sink.kafka-config.large-message-handle]\n{large}"}
     pipelines.add("shop", {"artifacts": tmp_path.as_uri(), "changefeed": changefeed})
+
+
+def test_a_decode_holds_its_claim_check_store_as_long_as_its_driver_runs(job, pipelines, tmp_path):
+    from ticdc_replay.state import open_state
+
+    claims_of(pipelines, tmp_path)
     state = open_state(job.state)
     state.acquire_lease("file:///claims", "somebody", "deletion", "plan", 600_000)
     with pytest.raises(PermanentError, match="seen enough"):
         job.run("errors.PermanentError('seen enough')")
     leases = json.loads(job.answer.read_text())["leases"]
     assert leases == [["deletion", "plan"], ["replay", "shop/manifests/abc.json@def"]], "none waits for a deletion"
-    assert [lease.kind for lease in state.leases("file:///claims")] == ["deletion"], "released when the driver is gone"
     state.close()
+
+
+def test_a_decode_is_recorded_before_its_lease_ends(job, pipelines, tmp_path, monkeypatch):
+    from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+
+    from tests.changelogs import Changelog
+    from ticdc_replay.domain import canonical
+    from ticdc_replay.domain.window import Window
+    from ticdc_replay.snapshot.manifest import Manifest
+    from ticdc_replay.state import StateStore
+
+    claims_of(pipelines, tmp_path)
+    monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE", '{"conn_type": "postgres", "host": "b"}')
+    changelog = Changelog(tmp_path / "shop", 0, 100)
+    index = changelog.write()
+    manifest = Manifest(
+        pipeline="shop", changefeed_hash="c", window=Window(0, 100), grade="proven", topics=(), pinned_at_ms=1
+    )
+    (tmp_path / "shop" / "manifests").mkdir()
+    (tmp_path / "shop" / "manifests" / f"{index.input_hash}.json").write_bytes(canonical.encode(manifest))
+    monkeypatch.setattr(SparkSubmitOperator, "execute", lambda self, context: None)
+    release, recorded = StateStore.release_lease, []
+
+    def released(state, lease):
+        recorded.append([run.run_hash for run in state.runs("shop")])
+        release(state, lease)
+
+    monkeypatch.setattr(StateStore, "release_lease", released)
+    job.run(run_hash=changelog.run_hash)
+    assert recorded == [[changelog.run_hash]]
 
 
 def test_a_dry_run_submits_nothing(job):

@@ -104,8 +104,8 @@ def replaying(context: ReplayContext, manifest: str, run_hash: str, *, ttl_ms: i
     """Hold the claim-check store of *context*, where its changefeed has one, while *manifest* is decoded into *run_hash*.
 
     Never waits for a deletion. To be entered before the decode reads a message, and left after the run is recorded: until then
-    it protects the objects of messages that Kafka expires meanwhile. After an interruption, when the decode may go on by itself,
-    the lease is not released but ends later.
+    it protects the objects of messages that Kafka expires meanwhile. After an error the lease is not released but ends by itself:
+    the decode may go on, or be complete and not recorded.
 
     Raises LeaseLostError at the end where the lease was lost meanwhile, and what the state store raises.
     """
@@ -115,8 +115,14 @@ def replaying(context: ReplayContext, manifest: str, run_hash: str, *, ttl_ms: i
         return
     subject = Replayed(context.pipeline.name, manifest, run_hash).subject
     lease = context.state.acquire_lease(uri, _unique("replay"), "replay", subject, ttl_ms)
-    with _kept(context.state, lease, ttl_ms):
+    hold = Hold(context.state, lease, ttl_ms)
+    try:
         yield
+        hold.verify()
+    except BaseException:
+        hold.leave()
+        raise
+    hold.release()
 
 
 @contextmanager
@@ -126,23 +132,12 @@ def holding_store(state: StateStore, uri: str, holder: str, plan_hash: str, *, t
     Raises LeaseHeldError where another deletion holds it, LeaseLostError at the end where the lease was lost meanwhile.
     """
     lease = state.acquire_lease(uri, _unique(holder), "deletion", plan_hash, ttl_ms)
-    with _kept(state, lease, ttl_ms) as hold:
-        yield hold
-
-
-@contextmanager
-def _kept(state: StateStore, lease: Lease, ttl_ms: int) -> Iterator[Hold]:
     hold = Hold(state, lease, ttl_ms)
     try:
         yield hold
         hold.verify()
-    except Exception:
+    finally:
         hold.release()
-        raise
-    except BaseException:  # killed from outside: a Spark driver may outlive this process
-        hold.leave()
-        raise
-    hold.release()
 
 
 def _unique(holder: str) -> str:

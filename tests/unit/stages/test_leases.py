@@ -36,17 +36,32 @@ def test_a_lease_is_renewed_for_as_long_as_the_work_takes(context: ReplayContext
         assert len(context.state.leases(CLAIMS)) == 1
 
 
-def test_a_replay_that_failed_holds_nothing(context: ReplayContext) -> None:
-    with pytest.raises(TransientError, match="broker"), replaying(context, MANIFEST, "def"):
-        raise TransientError("the broker is away")
-    assert context.state.leases(CLAIMS) == []
-
-
-def test_a_replay_that_was_interrupted_is_held_on_for_its_driver_may_still_run(context: ReplayContext) -> None:
-    with pytest.raises(KeyboardInterrupt), replaying(context, MANIFEST, "def"):
-        raise KeyboardInterrupt
+@pytest.mark.parametrize("error", [TransientError("the state store is away"), KeyboardInterrupt()])
+def test_a_replay_that_failed_is_held_on_for_its_decode_may_be_complete_or_go_on(
+    context: ReplayContext, error: BaseException
+) -> None:
+    with pytest.raises(type(error)), replaying(context, MANIFEST, "def"):
+        raise error
     assert [lease.kind for lease in context.state.leases(CLAIMS)] == ["replay"]
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("lease of")]
+
+
+@pytest.mark.parametrize("error", [TransientError("the store is away"), KeyboardInterrupt()])
+def test_a_deletion_that_failed_lets_the_next_one_in(context: ReplayContext, error: BaseException) -> None:
+    with pytest.raises(type(error)), holding_store(context.state, CLAIMS, "deletion", "plan"):
+        raise error
+    with holding_store(context.state, CLAIMS, "deletion", "plan") as hold:
+        hold.verify()
+
+
+def test_a_repeat_of_a_replay_that_succeeds_ends_what_the_attempts_before_left(context: ReplayContext) -> None:
+    with pytest.raises(KeyboardInterrupt), replaying(context, MANIFEST, "def", ttl_ms=50):
+        raise KeyboardInterrupt
+    time.sleep(0.1)
+    assert len(context.state.lapsed_leases(CLAIMS)) == 1
+    with replaying(context, MANIFEST, "def"):
+        pass
+    assert context.state.leases(CLAIMS) == context.state.lapsed_leases(CLAIMS) == []
 
 
 def test_a_replay_says_that_it_lost_its_lease(context: ReplayContext) -> None:
