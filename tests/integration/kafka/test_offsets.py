@@ -63,6 +63,21 @@ def test_bounds_follow_removed_records(settings: KafkaSettings, admin: AdminClie
         }
 
 
+def test_how_long_messages_are_kept_follows_the_topics_configuration(
+    settings: KafkaSettings, make_topic: MakeTopic
+) -> None:
+    for_ever = make_topic(config={"retention.ms": "-1"})
+    compacted = make_topic(config={"cleanup.policy": "compact", "retention.ms": "5000"})
+    both = make_topic(config={"cleanup.policy": "compact,delete", "retention.ms": "5000"})
+    by_default = make_topic()
+    with Offsets(settings) as offsets:
+        kept = offsets.retention_ms([for_ever, compacted, both, by_default])
+        assert kept == {for_ever: -1, compacted: -1, both: 5000, by_default: 7 * 86_400_000}
+        assert offsets.retention_ms([]) == {}
+        policies = offsets.cleanup_policies([compacted, both])
+        assert policies == {compacted: frozenset({"compact"}), both: frozenset({"compact", "delete"})}
+
+
 def test_only_topics_that_exist_are_found_and_a_recreated_one_has_another_id(
     settings: KafkaSettings, admin: AdminClient, topic: str, make_topic: MakeTopic
 ) -> None:

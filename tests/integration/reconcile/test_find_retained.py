@@ -68,6 +68,10 @@ def test_what_retention_has_left_of_the_default_topic_counts(topics: Topics) -> 
     topics.delete_before(name, 4)
     retained = topics.retained(topics.changefeed())
     assert retained.ranges == (OffsetRange(name, 0, 4, 10),)
+    cut, empty = retained.partitions
+    assert (cut.low, cut.high, empty.low, empty.high) == (4, 10, 0, 0)
+    assert cut.first_ms is not None
+    assert empty.first_ms is None
     assert set(retained.topic_ids) == {name}
 
 
@@ -92,7 +96,9 @@ def test_a_topic_that_an_earlier_run_read_counts_as_long_as_it_exists(topics: To
     default, before = topics.make(), topics.make("_before")
     assert set(topics.retained(topics.changefeed(), before=(before,)).topic_ids) == {default, before}
     topics.delete(before)
-    assert set(topics.retained(topics.changefeed(), before=(before,)).topic_ids) == {default}
+    found = topics.retained(topics.changefeed(), before=(before,))
+    assert set(found.topic_ids) == {default}
+    assert found.gone == (before,)
 
 
 def test_without_its_default_topic_nothing_is_known_of_a_changefeed(topics: Topics) -> None:

@@ -74,6 +74,23 @@ def test_a_window_that_may_be_read_again_protects_where_its_topic_is_gone():
     assert not protection.protects("gone", "id", 0, 10)
 
 
+def test_topics_of_one_name_in_two_clusters_are_told_apart():
+    of_both = (PartitionBounds("t", "here", 0, 10, 20), PartitionBounds("t", "there", 0, 50, 60))
+    for partitions in (of_both, of_both[::-1]):
+        protection = Protection(with_(partitions=partitions, replayable=()))
+        assert protection.protects("t", "here", 0, 10)
+        assert not protection.protects("t", "there", 0, 10)
+        assert not protection.protects("t", "neither", 0, 55)
+
+
+def test_everything_that_speaks_against_a_deletion_is_told():
+    assert with_().obstacles() == ()
+    found = with_(owners_complete=False, unread_offsets=3, clock_ahead_ms=2 * HOUR).obstacles()
+    assert [word for word, text in zip(("owners_complete", "3 offsets", "clock"), found, strict=True) if word in text]
+    assert len(found) == 3
+    assert not with_(clock_ahead_ms=-2 * HOUR).complete
+
+
 def test_ranges_that_touch_or_overlap_become_one():
     pieces = [("t", "a", 0, 5, 9), ("t", "a", 0, 0, 5), ("t", "a", 0, 6, 7), ("t", "b", 0, 8, 9), ("t", "a", 1, 3, 3)]
     assert merged(tuple(ReplayableRange(*piece) for piece in pieces)) == [
