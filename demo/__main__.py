@@ -1,4 +1,7 @@
-"""``make demo``: the system, the sample changefeed, a backfill of its windows, the result. ``--exit`` ends by itself then."""
+"""``make demo``: the system, the sample changefeed, a backfill of its windows, a reconciliation of its claim checks, the result.
+
+``--exit`` ends by itself then.
+"""
 
 import argparse
 import signal
@@ -8,10 +11,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from demo import instance, pipeline, report
+from demo import instance, pipeline, reconciliation, report
 from demo.airflow_api import AirflowApi, RunState
 from demo.embedded_stack.errors import StackError
-from demo.progress import follow, step
+from demo.progress import Watched, follow, step
 from demo.report import Outcome, read_report
 from demo.sample import contents
 from demo.system import System
@@ -19,11 +22,20 @@ from demo.verify import verify
 from ticdc_replay.domain import tso
 
 DAG_ID = f"ticdc_replay_{pipeline.NAME}"
-TASKS = ("await_watermark", "snapshot", "decode", "check", "load_warehouse", "load_lake", "publish")
+BACKFILL = Watched(
+    "Backfill",
+    "window (UTC)",
+    ("await_watermark", "snapshot", "decode", "check", "load_warehouse", "load_lake", "publish"),
+)
+STORE_DAG_ID = f"ticdc_replay_store_{pipeline.STORE}"
+RECONCILIATION = Watched(
+    "Reconciliation", "for the day from (UTC)", ("survey", "scan", "list_objects", "reconcile", "report", "alert")
+)
 RUNS_AT_A_TIME = 2
 DAG_SECONDS = 120.0
 LINE_IN_A_FILE = 140
 BACKFILL_SECONDS = 1200.0
+RECONCILIATION_SECONDS = 600.0
 STOPPED = 128 + signal.SIGTERM
 """Exit code where the demo was stopped before its result was there."""
 
@@ -33,7 +45,7 @@ class Stopped(BaseException):
 
 
 def main() -> int:
-    """0 when every window was replayed and the tables are as expected, also where it was stopped after that."""
+    """0 when every window was replayed, the tables are as expected and so is the store, also where it was stopped after that."""
     parser = argparse.ArgumentParser(prog="demo", description=__doc__)
     parser.add_argument("--exit", action="store_true", help="end after the report instead of waiting for Ctrl-C")
     parser.add_argument(
@@ -70,7 +82,7 @@ def _stop(*_: object) -> None:
 
 
 def run(console: Console, system: System) -> bool:
-    """Start, publish, replay, compare. True when all went well."""
+    """Start, publish, replay, compare, reconcile. True when all went well."""
     with step(console, "Start Kafka, S3 and PostgreSQL"):
         system.start_data()
     starting = system.begin_airflow()
@@ -83,27 +95,47 @@ def run(console: Console, system: System) -> bool:
     api = AirflowApi(airflow.url)
     with step(console, f"Let Airflow find the pipeline {pipeline.NAME}"):
         system.add_connections(api)
-        await_dag(api)
+        await_dag(api, DAG_ID)
     windows = contents.windows()
     first, last = (tso.to_datetime(window.from_ts) for window in (windows[0], windows[-1]))
     api.unpause(DAG_ID)
     api.backfill(DAG_ID, first, last, RUNS_AT_A_TIME)
     deadline = time.monotonic() + BACKFILL_SECONDS
-    runs = follow(console, TASKS, len(windows), lambda: api.backfill_runs(DAG_ID), deadline)
+    runs = follow(console, BACKFILL, len(windows), lambda: api.runs(DAG_ID, "backfill"), deadline)
     if any(run.state != "success" for run in runs):
         console.print("A run failed: its task logs in the Airflow UI say why.", style="bold red")
         return False
     outcome = Outcome(read_reports(system, api, runs), verify(system.warehouse))
     report.show(console, outcome)
-    return outcome.right
+    reconciled = reconcile(console, system, api)
+    return outcome.right and reconciled
 
 
-def await_dag(api: AirflowApi) -> None:
+def reconcile(console: Console, system: System, api: AirflowApi) -> bool:
+    """Do to the store what months do, reconcile it, compare. True when every object has its class."""
+    console.print()
+    await_dag(api, STORE_DAG_ID)
+    with step(console, "Expire messages in Kafka, remove an object, replace another"):
+        aged = system.age_store()
+    api.unpause(STORE_DAG_ID)  # the last run that was due begins at once
+    deadline = time.monotonic() + RECONCILIATION_SECONDS
+    (run,) = follow(console, RECONCILIATION, 1, lambda: api.runs(STORE_DAG_ID, "scheduled")[:1], deadline)
+    if run.tasks["report"].state != "success":
+        console.print("The reconciliation failed: its task logs in the Airflow UI say why.", style="bold red")
+        return False
+    told = api.xcom(STORE_DAG_ID, run.run_id, "report")
+    folder = system.artifacts / "stores" / pipeline.STORE / "reconciliations" / told["reconciliation"]
+    reconciled = reconciliation.read(folder, aged, told["first_alerts"])
+    reconciliation.show(console, reconciled)
+    return reconciled.right
+
+
+def await_dag(api: AirflowApi, dag_id: str) -> None:
     """Return when the DAG was parsed. Raises TimeoutError."""
     deadline = time.monotonic() + DAG_SECONDS
-    while not api.dag_is_known(DAG_ID):
+    while not api.dag_is_known(dag_id):
         if time.monotonic() > deadline:
-            raise TimeoutError(f"Airflow did not find the DAG {DAG_ID} in {DAG_SECONDS:.0f} s")
+            raise TimeoutError(f"Airflow did not find the DAG {dag_id} in {DAG_SECONDS:.0f} s")
         time.sleep(0.5)
 
 
@@ -119,10 +151,12 @@ def show_addresses(console: Console, system: System) -> None:
     assert system.airflow is not None
     places = {
         "Airflow": f"{system.airflow.url}/dags/{DAG_ID}",
+        "Store": f"{system.airflow.url}/dags/{STORE_DAG_ID}",
         "PostgreSQL": system.warehouse,
         "Parquet": str(system.lake),
         "Lineage": str(system.airflow.lineage_file),
         "Pipeline": str(system.pipeline_file),
+        "Store file": str(system.store_file),
     }
     console.print()
     for name, place in places.items():

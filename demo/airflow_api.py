@@ -19,7 +19,7 @@ class TaskState(NamedTuple):
 
 
 class RunState(NamedTuple):
-    """One run of a backfill, by the start of its interval."""
+    """One run of a DAG, by the start of its interval."""
 
     run_id: str
     start: datetime
@@ -56,9 +56,9 @@ class AirflowApi:
         interval = {"from_date": first.isoformat(), "to_date": last.isoformat()}
         self._post("/backfills", {"dag_id": dag_id, **interval, "max_active_runs": max_active_runs, "dag_run_conf": {}})
 
-    def backfill_runs(self, dag_id: str) -> list[RunState]:
-        """The runs of the DAG's backfills, by time."""
-        found = self._get(f"/dags/{dag_id}/dagRuns", limit=PAGE, run_type="backfill")["dag_runs"]
+    def runs(self, dag_id: str, run_type: str) -> list[RunState]:
+        """The DAG's runs of one type (``backfill``, ``scheduled``), by time."""
+        found = self._get(f"/dags/{dag_id}/dagRuns", limit=PAGE, run_type=run_type)["dag_runs"]
         tasks: dict[str, dict[str, TaskState]] = defaultdict(dict)
         for task in self._get(f"/dags/{dag_id}/dagRuns/~/taskInstances", limit=PAGE)["task_instances"]:
             tasks[task["dag_run_id"]][task["task_id"]] = TaskState(task["task_id"], task["state"] or "")

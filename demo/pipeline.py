@@ -1,4 +1,4 @@
-"""The sample changefeed as a pipeline, with the connections of the embedded stack."""
+"""The sample changefeed as a pipeline and its claim checks as a store, with the connections of the embedded stack."""
 
 import json
 from collections.abc import Mapping
@@ -12,6 +12,7 @@ NAME = "shop"
 BUCKET = "shop-changefeed"
 PREFIX = "claim-check/"
 TOPIC = "shop-changes"
+STORE = "shop_claims"
 
 PIPELINE = """\
 # yaml-language-server: $schema={schema}
@@ -44,6 +45,25 @@ targets:
     uri: file://{lake}
 """
 
+STORE_YAML = """\
+# yaml-language-server: $schema={schema}
+name: {store}
+description: Large messages of the shop
+uri: s3://{bucket}/{prefix}
+pipelines: [{name}]
+owners_complete: true
+connections:
+  store: shop_claim_check
+  state: replay_state
+artifacts: file://{artifacts}/stores
+schedule:
+  cron: "0 3 * * *"
+  start: {start}
+rules:
+  young_hours: 0.02  # the demo has no time to wait; a day, the default, is right elsewhere
+  clock_skew_seconds: 5
+"""
+
 
 def pipeline_yaml(artifacts: Path, lake: Path, schema: Path) -> str:
     """The pipeline file; artefacts and the lake are folders of this machine. *schema* is the JSON Schema for editors."""
@@ -57,6 +77,19 @@ def pipeline_yaml(artifacts: Path, lake: Path, schema: Path) -> str:
         lake=lake,
         start=windows[0]["from"],
         end=windows[-1]["from"],
+        schema=schema,
+    )
+
+
+def store_yaml(artifacts: Path, schema: Path) -> str:
+    """The file of the claim-check store; it knows the pipeline by its name."""
+    return STORE_YAML.format(
+        store=STORE,
+        name=NAME,
+        bucket=BUCKET,
+        prefix=PREFIX.rstrip("/"),
+        artifacts=artifacts,
+        start=contents.summary()["windows"][0]["from"],
         schema=schema,
     )
 

@@ -1,8 +1,9 @@
-"""Shows how the runs of a backfill go on, live on a terminal, as lines elsewhere."""
+"""Shows how runs of a DAG go on, live on a terminal, as lines elsewhere."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.live import Live
@@ -32,8 +33,16 @@ def step(console: Console, text: str) -> Iterator[None]:
     console.print(f"[green]✓[/green] {text} [dim]({time.monotonic() - started:.1f} s)[/dim]")
 
 
+class Watched(NamedTuple):
+    """Runs to follow: what they are called, what the moment of a run is, and the tasks to show, in order."""
+
+    title: str
+    moment: str
+    tasks: Sequence[str]
+
+
 def follow(
-    console: Console, tasks: Sequence[str], expected_runs: int, look: Callable[[], list[RunState]], deadline: float
+    console: Console, watched: Watched, expected_runs: int, look: Callable[[], list[RunState]], deadline: float
 ) -> list[RunState]:
     """Show what *look* gives until *expected_runs* runs ended, and return them.
 
@@ -44,25 +53,25 @@ def follow(
         while True:
             runs = look()
             if console.is_terminal:
-                live.update(_table(tasks, runs), refresh=True)
+                live.update(_table(watched, runs), refresh=True)
             else:
                 _tell(console, runs, told)
             if len(runs) == expected_runs and all(run.state in FINAL for run in runs):
                 break
             if time.monotonic() > deadline:
-                raise TimeoutError("the backfill did not end in time; look at the runs in the Airflow UI")
+                raise TimeoutError(f"{watched.title}: not done in time; look at the runs in the Airflow UI")
             time.sleep(POLL_SECONDS)
-    console.print(_table(tasks, runs))
+    console.print(_table(watched, runs))
     return runs
 
 
-def _table(tasks: Sequence[str], runs: Sequence[RunState]) -> Table:
-    table = Table(title="Backfill", title_justify="left")
-    table.add_column("window (UTC)")
-    for task in tasks:
+def _table(watched: Watched, runs: Sequence[RunState]) -> Table:
+    table = Table(title=watched.title, title_justify="left")
+    table.add_column(watched.moment)
+    for task in watched.tasks:
         table.add_column(task.removeprefix("await_").replace("load_", "→ "))
     for run in runs:
-        states = [run.tasks[task].state if task in run.tasks else "" for task in tasks]
+        states = [run.tasks[task].state if task in run.tasks else "" for task in watched.tasks]
         table.add_row(f"{run.start:%H:%M}", *(SIGNS.get(state, f"[dim]{state}[/dim]") for state in states))
     return table
 

@@ -15,6 +15,7 @@ from demo.airflow_api import AirflowApi
 from demo.embedded_stack.airflow import Airflow
 from demo.embedded_stack.cache import CHECKOUT
 from demo.embedded_stack.stack import DataServers
+from demo.sample.ageing import Aged, age, leave_foreign_objects
 from demo.sample.publish import Published, publish
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ BUNDLES = '[{"name": "ticdc_replay", "classpath": "ticdc_replay.airflow.bundle.P
 
 
 PIPELINE_SCHEMA = CHECKOUT / "include" / "pipelines" / "pipeline.schema.json"
+STORE_SCHEMA = CHECKOUT / "include" / "stores" / "store.schema.json"
 
 
 class System:
@@ -36,21 +38,24 @@ class System:
         self.artifacts = folder / "artifacts"
         self.lake = folder / "lake"
         self.pipeline_file = folder / "pipelines" / f"{pipeline.NAME}.yaml"
+        self.store_file = folder / "stores" / f"{pipeline.STORE}.yaml"
         self.warehouse = ""
         """DSN of the target database, once the data servers run."""
         self.airflow: Airflow | None = None
 
     def start_data(self) -> None:
         """Kafka, S3, PostgreSQL; empty."""
-        for old in ("data", "airflow", "artifacts", "lake", "pipelines"):
+        for old in ("data", "airflow", "artifacts", "lake", "pipelines", "stores"):
             shutil.rmtree(self._folder / old, ignore_errors=True)
         self._exit.enter_context(self.data)
         self.warehouse = self.data.postgres.create_database("warehouse")
 
     def begin_airflow(self) -> "Future[Airflow]":
-        """Start Airflow in the background, with the pipeline's file to find."""
+        """Start Airflow in the background, with the files of pipeline and store to find."""
         self.pipeline_file.parent.mkdir()
+        self.store_file.parent.mkdir()
         self.pipeline_file.write_text(pipeline.pipeline_yaml(self.artifacts, self.lake, PIPELINE_SCHEMA))
+        self.store_file.write_text(pipeline.store_yaml(self.artifacts, STORE_SCHEMA))
         airflow = Airflow(
             self._folder / "airflow",
             dags_folder=CHECKOUT / "dags",
@@ -59,6 +64,7 @@ class System:
             environment={
                 "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": BUNDLES,
                 "TICDC_REPLAY_PIPELINES": str(self.pipeline_file.parent),
+                "TICDC_REPLAY_STORES": str(self.store_file.parent),
             },
         )
         self.airflow = airflow
@@ -72,7 +78,12 @@ class System:
         """Bring the sample changefeed into Kafka and S3."""
         client = self.s3_client()
         client.create_bucket(Bucket=pipeline.BUCKET)
+        leave_foreign_objects(client, pipeline.BUCKET, pipeline.PREFIX)
         return publish(self.data.kafka.bootstrap, pipeline.TOPIC, client, pipeline.BUCKET, pipeline.PREFIX)
+
+    def age_store(self) -> Aged:
+        """Do to the topic and the store of the claim checks what months do."""
+        return age(self.data.kafka.bootstrap, pipeline.TOPIC, self.s3_client(), pipeline.BUCKET, pipeline.PREFIX)
 
     def add_connections(self, api: AirflowApi) -> None:
         """What the pipeline names, as an administrator would add it."""
