@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ticdc_replay.domain import tso
 from ticdc_replay.reconcile.lost_rows import LaterVersion, LostRow
 from ticdc_replay.reconcile.report import Alert
-from ticdc_replay.reconcile.rules import Evidence, ReferenceClass
+from ticdc_replay.reconcile.rules import Evidence, ObjectClass, ReferenceClass
 from ticdc_replay.reconcile.summary import Summary
 from ticdc_replay.storage.facts import Expiration, StoreFacts
 
@@ -57,6 +57,20 @@ def altered_alerts(summary: Summary) -> Iterator[Alert]:
                 text=f"{found.schema}.{found.table}: {found.protecting} references of messages that can be read again are to "
                 "objects that are other ones than were pinned or read before. A replay puts their rows into quarantine; see the "
                 "files of references (class altered)",
+                schema=found.schema,
+                table=found.table,
+            )
+
+
+def malformed_alerts(summary: Summary) -> Iterator[Alert]:
+    """One for each table with objects that messages need and that are none of claim checks."""
+    for found in summary.objects_by_table:
+        if found.kind == ObjectClass.MALFORMED and found.needed:
+            yield Alert(
+                kind="malformed",
+                text=f"{found.schema}.{found.table}: {found.needed} objects that messages need have no bytes, or could not be "
+                "read as claim-check objects. A replay puts their rows into quarantine; see the files of objects "
+                "(class malformed, protecting)",
                 schema=found.schema,
                 table=found.table,
             )

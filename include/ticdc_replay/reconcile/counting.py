@@ -32,7 +32,12 @@ def count_objects(objects: pa.Table) -> Iterator[Counted]:
     sums = [("size", "count"), ("size", "sum"), ("deletable", "sum"), ("deletable_size", "sum")]
     for kind, day, *numbers in _rows(by_day.aggregate(sums)):
         yield ("day", kind, str(np.datetime64(day, "D"))), tuple(numbers)
-    by_table = objects.group_by(["class", "schema", "table"]).aggregate([("size", "count"), ("size", "sum")])
+    needed = (objects["protecting"].to_numpy() > 0).astype(np.int64)
+    by_table = (
+        objects.append_column("needed", pa.array(needed))
+        .group_by(["class", "schema", "table"])
+        .aggregate([("size", "count"), ("size", "sum"), ("needed", "sum")])
+    )
     for kind, schema, table, *numbers in _rows(by_table):
         yield ("table", kind, schema or "", table or ""), tuple(numbers)
 

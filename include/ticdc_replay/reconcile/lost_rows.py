@@ -1,6 +1,6 @@
 """Messages that can still be read and whose object is missing: which they are, and where their rows can still be had."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -11,22 +11,9 @@ from ticdc_replay.reconcile.rules import ReferenceClass
 from ticdc_replay.storage.base import ObjectStore
 
 _PLACE = ["topic", "partition", "offset", "ordinal"]
-_TOLD = [
-    *_PLACE,
-    "pipeline",
-    "object_name",
-    "commit_ts",
-    "schema",
-    "table",
-    "key_hash",
-    "key",
-    "class",
-    "protecting",
-    "other_object",
-]
-_VERSION = ["schema", "table", "key_hash", "commit_ts", "class", "object_name", "topic", "partition", "offset"]
+_VERSION = ["schema", "table", "key_hash", "commit_ts", "object_name"]
 _THERE = pa.array([ReferenceClass.PRESENT.value, ReferenceClass.DUPLICATE.value])
-_READ_ROWS = 100_000
+_BATCH_ROWS = 10_000
 
 
 class LostRow(NamedTuple):
@@ -64,15 +51,13 @@ def lost_rows(artifacts: ObjectStore, files: Sequence[str], most: int) -> list[L
     *files* (``records.CLASSIFIED_REFERENCES``) are below *artifacts*, the store's. Memory grows with *most* only.
     """
     found: dict[tuple[Any, ...], LostRow] = {}
-    for batch in _batches(artifacts, files, _TOLD):
-        lost = pc.and_(pc.equal(batch["class"], ReferenceClass.MISSING.value), batch["protecting"])
-        for row in batch.filter(lost).select(LostRow._fields).to_pylist():
-            event = LostRow(**row)
-            place = event[: len(_PLACE)]
-            known = found.get(place)
-            # Of those who met the event, one may have known the row's key.
-            if known is None or (known.key_hash is None and event.key_hash is not None):
-                found[place] = event
+    for row in _rows(artifacts, files, ["class", "protecting"], _is_lost, LostRow._fields):
+        event = LostRow(**row)
+        place = event[: len(_PLACE)]
+        known = found.get(place)
+        # Of those who met the event, one may have known the row's key.
+        if known is None or (known.key_hash is None and event.key_hash is not None):
+            found[place] = event
         if len(found) > 2 * most:
             found = {place: found[place] for place in sorted(found)[:most]}
     return [found[place] for place in sorted(found)[:most]]
@@ -88,22 +73,42 @@ def later_versions(
             waiting.setdefault(row.row, []).append(row)
     if not waiting:
         return {}
-    hashes = pa.array(sorted({row[2] for row in waiting if row[2] is not None}), pa.binary(16))
+    hashes = pa.array(
+        sorted({row.key_hash for rows in waiting.values() for row in rows if row.key_hash}), pa.binary(16)
+    )
+
+    def may_be_one(table: pa.Table) -> pa.ChunkedArray:
+        return pc.and_(pc.is_in(table["class"], _THERE), pc.is_in(table["key_hash"], hashes))
+
     found: dict[LostRow, LaterVersion] = {}
-    for batch in _batches(artifacts, files, _VERSION):
-        wanted = pc.and_(pc.is_in(batch["class"], _THERE), pc.is_in(batch["key_hash"], hashes))
-        for version in batch.filter(wanted).to_pylist():
-            commit_ts = version["commit_ts"]
-            for row in waiting.get((version["schema"], version["table"], version["key_hash"]), ()):
-                if commit_ts is None or row.commit_ts is None or commit_ts <= row.commit_ts:
-                    continue
-                later = LaterVersion(commit_ts, version["object_name"])
-                found[row] = min(found.get(row, later), later)
+    for version in _rows(artifacts, files, ["class", "key_hash"], may_be_one, _VERSION):
+        commit_ts = version["commit_ts"]
+        for row in waiting.get((version["schema"], version["table"], version["key_hash"]), ()):
+            if commit_ts is None or row.commit_ts is None or commit_ts <= row.commit_ts:
+                continue
+            later = LaterVersion(commit_ts, version["object_name"])
+            found[row] = min(found.get(row, later), later)
     return found
 
 
-def _batches(artifacts: ObjectStore, files: Sequence[str], columns: list[str]) -> Iterator[pa.RecordBatch]:
+def _is_lost(table: pa.Table) -> pa.ChunkedArray:
+    return pc.and_(pc.equal(table["class"], ReferenceClass.MISSING.value), table["protecting"])
+
+
+def _rows(
+    artifacts: ObjectStore,
+    files: Sequence[str],
+    asked: list[str],
+    wanted: Callable[[pa.Table], pa.ChunkedArray],
+    columns: Sequence[str],
+) -> Iterator[dict[str, Any]]:
+    """*columns* of the rows that are *wanted*, as *asked* columns tell; row groups without any are not read further."""
     filesystem, root = artifacts.arrow_filesystem()
     for name in files:
         with pq.ParquetFile(f"{root}/{name}", filesystem=filesystem) as file:
-            yield from file.iter_batches(_READ_ROWS, columns=columns)
+            for group in range(file.num_row_groups):
+                mask = wanted(file.read_row_group(group, asked))
+                if pc.any(mask).as_py():
+                    rows = file.read_row_group(group, list(columns)).filter(mask)
+                    for batch in rows.to_batches(_BATCH_ROWS):
+                        yield from batch.to_pylist()

@@ -17,13 +17,15 @@ class ObjectsOfDay(msgspec.Struct, frozen=True, order=True):
 
 
 class ObjectsOfTable(msgspec.Struct, frozen=True, order=True):
-    """Objects of one class whose references are of one table; both names are empty for objects without one."""
+    """Objects of one class whose references are of one table; both names are empty for objects without one. ``needed``: how
+    many of them a message refers to that can still be read."""
 
     kind: ObjectClass
     schema: str
     table: str
     objects: int
     bytes: int
+    needed: int = 0
 
 
 class ReferencesOfTable(msgspec.Struct, frozen=True, order=True):

@@ -39,6 +39,7 @@ def look_after(
     found = [
         *_missing(context, summary, reference_files),
         *alerts.altered_alerts(summary),
+        *alerts.malformed_alerts(summary),
         *alerts.lifecycle_alerts(facts, retention),
         *alerts.evidence_alerts(evidence),
     ]

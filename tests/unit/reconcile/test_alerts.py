@@ -16,12 +16,13 @@ from ticdc_replay.reconcile.alerts import (
     evidence_alerts,
     lifecycle_alerts,
     lifecycle_notes,
+    malformed_alerts,
     missing_alerts,
 )
 from ticdc_replay.reconcile.lost_rows import LaterVersion, LostRow, later_versions, lost_rows
 from ticdc_replay.reconcile.records import CLASSIFIED_REFERENCES
-from ticdc_replay.reconcile.rules import Evidence, PartitionBounds, ReferenceClass, ReplayableRange
-from ticdc_replay.reconcile.summary import ReferencesOfTable, Summary
+from ticdc_replay.reconcile.rules import Evidence, ObjectClass, PartitionBounds, ReferenceClass, ReplayableRange
+from ticdc_replay.reconcile.summary import ObjectsOfTable, ReferencesOfTable, Summary
 from ticdc_replay.storage import ObjectStore, StoreFacts, open_store
 from ticdc_replay.storage.facts import Expiration
 
@@ -139,6 +140,17 @@ def test_altered_objects_are_told_by_table_where_a_message_needs_them() -> None:
     (alert,) = altered_alerts(Summary(by_day=(), objects_by_table=(), references_by_table=counted))
     assert (alert.kind, alert.table) == ("altered", "a")
     assert "s.a: 2 references" in alert.text
+
+
+def test_objects_that_messages_need_and_that_cannot_be_read_are_told_by_table() -> None:
+    counted = (
+        ObjectsOfTable(ObjectClass.MALFORMED, "s", "a", 3, 0, needed=1),
+        ObjectsOfTable(ObjectClass.MALFORMED, "s", "b", 3, 0, needed=0),
+        ObjectsOfTable(ObjectClass.REFERENCED, "s", "c", 3, 9, needed=3),
+    )
+    (alert,) = malformed_alerts(Summary(by_day=(), objects_by_table=counted, references_by_table=()))
+    assert (alert.kind, alert.table) == ("malformed", "a")
+    assert "s.a: 1 objects" in alert.text
 
 
 def rule(days: int | None, date: str | None = None, conditional: bool = False) -> Expiration:
