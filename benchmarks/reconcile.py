@@ -1,21 +1,25 @@
 """The join of a reconciliation on two cores: synthetic objects and references, classified and written.
 
-``python -m benchmarks.reconcile`` makes 10 M objects and 20 M references, joins them on ``local[2]`` and writes its part of
-``benchmarks/RESULTS.md``; with other numbers it only prints. Driver and cores are one process here: of the driver's memory it
-tells the heap of the JVM after a full collection, and the peak of the Python process.
+``python -m benchmarks.reconcile`` makes 10 M objects and 20 M references, and a tenth of that, joins both on ``local[2]`` and
+writes its part of ``benchmarks/RESULTS.md``; with other numbers it only prints. Each join has a process of its own, which is the
+driver; its executor runs in the same JVM. Memory that is flat is the same for both sizes.
 """
 
 import argparse
+import contextlib
+import multiprocessing
 import os
 import platform
 import resource
 import shutil
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import psutil
@@ -27,8 +31,9 @@ from benchmarks.results import replace_part
 from ticdc_replay.domain import tso
 from ticdc_replay.reconcile import records
 from ticdc_replay.reconcile.rules import Evidence, ObjectClass, PartitionBounds, ReferenceClass, ReplayableRange
+from ticdc_replay.reconcile.summary import Summary
 from ticdc_replay.spark.parquet_files import Place, Sources
-from ticdc_replay.spark.reconcile import Classified, classify
+from ticdc_replay.spark.reconcile import classify
 
 OBJECTS, REFERENCES = 10_000_000, 20_000_000
 GOAL_S = 180
@@ -39,37 +44,103 @@ HOUR_MS = 3_600_000
 SPAN_MS = 30 * 24 * HOUR_MS
 
 
+class Measured(NamedTuple):
+    """One join. Memory in MB: the heap of the JVM after a full collection, and peaks of resident sets."""
+
+    objects: int
+    references: int
+    seconds: float
+    processor: float
+    heap: float
+    driver: float
+    worker: float
+    files: int
+    summary: Summary
+
+
 def main() -> None:
     """Measure and, at full size, write the results."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--objects", type=int, default=OBJECTS)
     arguments.add_argument("--references", type=int, default=REFERENCES)
     arguments.add_argument("--cores", type=int, default=2)
-    arguments.add_argument("--folder", type=Path, help="for the data, about 250 bytes a row; a temporary one if absent")
+    arguments.add_argument("--folder", type=Path, help="for the data, about 350 bytes a row; a temporary one if absent")
     options = arguments.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="reconcile-", dir=options.folder))
-    try:
-        begin = time.perf_counter()
-        place = Place(folder.as_uri(), None)
-        objects = Sources(place, tuple(write(folder, "objects", objects_of(options.objects))))
-        references = Sources(
-            place, tuple(write(folder, "references", references_of(options.references, options.objects)))
-        )
-        print(f"made the data in {time.perf_counter() - begin:.0f} s")
-        spark = session(options.cores, folder)
+    sizes = [(options.objects // 10, options.references // 10), (options.objects, options.references)]
+    found = []
+    for objects, references in sizes:
+        folder = Path(tempfile.mkdtemp(prefix="reconcile-", dir=options.folder))
         try:
-            begin = time.perf_counter()
-            found = classify(spark, objects, [references], evidence(), place, "out")
-            seconds = time.perf_counter() - begin
-            heap, processor = heap_after_collection(spark), processor_seconds()
+            # Neither what made the data nor the join before counts.
+            with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), max_tasks_per_child=1) as apart:
+                begin = time.perf_counter()
+                apart.submit(make, folder, objects, references).result()
+                print(f"made the data in {time.perf_counter() - begin:.0f} s", flush=True)
+                found.append(apart.submit(measure, folder, objects, references, options.cores).result())
         finally:
-            spark.stop()
-        text = table(options, found, seconds, processor, heap)
-        print(text)
-        if (options.objects, options.references, options.cores) == (OBJECTS, REFERENCES, 2):
-            replace_part("reconcile", text)
+            shutil.rmtree(folder)
+    text = table(options.cores, *found)
+    print(text)
+    if (options.objects, options.references, options.cores) == (OBJECTS, REFERENCES, 2):
+        replace_part("reconcile", text)
+
+
+def make(folder: Path, objects: int, references: int) -> None:
+    """Write the files of both sides."""
+    write(folder, "objects", objects_of(objects))
+    write(folder, "references", references_of(references, objects))
+
+
+def measure(folder: Path, objects: int, references: int, cores: int) -> Measured:
+    """Join the files in *folder*."""
+    place = Place(folder.as_uri(), None)
+    sources = [
+        Sources(place, tuple(f"{kind}/{path.name}" for path in sorted((folder / kind).iterdir())))
+        for kind in ("objects", "references")
+    ]
+    spark = session(cores, folder)
+    try:
+        with Watch() as watch:
+            begin = time.perf_counter()
+            found = classify(spark, sources[0], sources[1:], evidence(), place, "out")
+            seconds = time.perf_counter() - begin
+        return Measured(
+            objects=objects,
+            references=references,
+            seconds=seconds,
+            processor=processor_seconds(),
+            heap=heap_after_collection(spark),
+            driver=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
+            worker=watch.peak / 1e6,
+            files=len(found.objects) + len(found.references),
+            summary=found.summary,
+        )
     finally:
-        shutil.rmtree(folder)
+        spark.stop()
+
+
+class Watch:
+    """Looks every half second how much memory the largest Python worker has."""
+
+    def __init__(self) -> None:
+        self.peak = 0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._over.wait(0.5):
+            for process in psutil.Process().children(recursive=True):
+                with contextlib.suppress(psutil.Error):
+                    if process.name().startswith("python"):
+                        self.peak = max(self.peak, process.memory_info().rss)
 
 
 def session(cores: int, folder: Path) -> SparkSession:
@@ -206,13 +277,12 @@ def masked(values: pa.Array, mask: np.ndarray) -> pa.Array:
     return pa.compute.if_else(pa.array(mask), pa.scalar(None, values.type), values)
 
 
-def write(folder: Path, kind: str, tables: Iterator[pa.Table]) -> Iterator[str]:
-    """Write each of *tables* as a file; their names."""
+def write(folder: Path, kind: str, tables: Iterator[pa.Table]) -> None:
+    """Write each of *tables* as a file."""
     (folder / kind).mkdir()
     for number, content in enumerate(tables):
-        name = f"{kind}/{number:05d}.parquet"
-        pq.write_table(content, folder / name, compression="zstd", compression_level=1, row_group_size=100_000)
-        yield name
+        path = folder / kind / f"{number:05d}.parquet"
+        pq.write_table(content, path, compression="zstd", compression_level=1, row_group_size=100_000)
 
 
 def heap_after_collection(spark: SparkSession) -> float:
@@ -228,25 +298,31 @@ def processor_seconds() -> float:
     return sum(sum(process.cpu_times()[:4]) for process in found)
 
 
-def table(options: argparse.Namespace, found: Classified, seconds: float, processor: float, heap: float) -> str:
+def table(cores: int, small: Measured, large: Measured) -> str:
     """The results as Markdown."""
-    summary = found.summary
-    python_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+
+    def row(name: str, value: Callable[[Measured], str], goal: str = "") -> str:
+        return f"| {name} | {value(small)} | {value(large)} | {goal} |"
+
+    goal = f"≤ {GOAL_S * large.references / REFERENCES:.0f}"
     lines = [
-        f"`python -m benchmarks.reconcile`: {options.objects:,} objects, {options.references:,} references, "
-        f"local[{options.cores}] with 3 GB, Python {platform.python_version()}; reading, joining, writing and counting.",
+        f"`python -m benchmarks.reconcile`: local[{cores}] with 3 GB, Python {platform.python_version()}; reading, joining, "
+        "writing and counting.",
         "",
-        "| | value | goal |",
-        "|---|---|---|",
-        f"| seconds | {seconds:.0f} | ≤ {GOAL_S * options.references / REFERENCES:.0f} |",
-        f"| processor seconds of Spark and its workers | {processor:.0f} | |",
-        f"| k references/s | {options.references / seconds / 1e3:,.0f} | |",
-        f"| MB of the JVM's heap afterwards | {heap:,.0f} | flat |",
-        f"| peak MB of the driver's Python | {python_mb:,.0f} | flat |",
-        f"| files written | {len(found.objects) + len(found.references)} | |",
+        row("", lambda run: f"{run.objects:,} objects, {run.references:,} references", "goal"),
+        "|---|---|---|---|",
+        row("seconds", lambda run: f"{run.seconds:.0f}", goal),
+        row("processor seconds of Spark and its workers", lambda run: f"{run.processor:.0f}"),
+        row("k references/s", lambda run: f"{run.references / run.seconds / 1e3:,.0f}"),
+        row("MB of the JVM's heap afterwards", lambda run: f"{run.heap:,.0f}", "flat"),
+        row("peak MB of the driver's Python", lambda run: f"{run.driver:,.0f}", "flat"),
+        row("peak MB of a worker's Python", lambda run: f"{run.worker:,.0f}"),
+        row("files written", lambda run: str(run.files)),
     ]
-    lines += [f"| objects {kind} | {summary.objects(kind):,} | |" for kind in ObjectClass]
-    lines += [f"| references {kind} | {summary.references(kind):,} | |" for kind in ReferenceClass]
+    for kind in ObjectClass:
+        lines.append(row(f"objects {kind}", lambda run, kind=kind: f"{run.summary.objects(kind):,}"))
+    for found in ReferenceClass:
+        lines.append(row(f"references {found}", lambda run, found=found: f"{run.summary.references(found):,}"))
     return "\n".join(lines)
 
 
