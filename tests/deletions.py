@@ -141,8 +141,12 @@ class Scene:
         return self._store[1]
 
     @property
+    def artifacts_folder(self) -> Path:
+        return self.folder / "lake" / "claims"
+
+    @property
     def artifacts(self) -> ObjectStore:
-        return open_store((self.folder / "lake" / "claims").as_uri(), None)
+        return open_store(self.artifacts_folder.as_uri(), None)
 
     def put(self, *numbers: int) -> list[str]:
         names = [name(number) for number in numbers]

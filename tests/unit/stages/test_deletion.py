@@ -20,6 +20,7 @@ from ticdc_replay.reconcile.release import RECHECK_MAX_AGE_MS
 from ticdc_replay.stages import deletion, deletion_guards
 from ticdc_replay.stages.deletion import choose_plan, decide, describe_plan, execute, make_plan, undo
 from ticdc_replay.stages.leases import holding_store
+from ticdc_replay.storage.file import FileStore
 
 
 @pytest.fixture
@@ -360,7 +361,9 @@ def test_a_recheck_of_other_objects_allows_nothing(scene, lie):
     assert scene.names() == {name(1)}
 
 
-@pytest.mark.parametrize("lie", [{"deletable": True}, {"deletable": True, "class": "orphaned"}])
+@pytest.mark.parametrize(
+    "lie", [{"deletable": True}, {"deletable": True, "class": "orphaned"}, {"deletable": True, "protecting": 0}]
+)
 def test_a_recheck_that_contradicts_itself_deletes_nothing(scene, lie):
     (needed,) = scene.put(1)
     plan = scene.plan().plan_hash
@@ -560,6 +563,30 @@ def test_a_lease_that_is_lost_in_the_middle_stops_it_there_and_another_execution
     assert scene.names() == set()
     assert sum(audit.counts.values()) == audit.counts["deleted"] == 6
     assert first.items() <= scene.results(plan).items()
+
+
+def test_a_lease_that_is_lost_within_a_file_of_the_plan_stops_it_there(scene, monkeypatch):
+    monkeypatch.setattr("ticdc_replay.reconcile.plan.FILE_ROWS", 100)
+    monkeypatch.setattr(deletion, "_THREADS", 1)
+    monkeypatch.setattr(deletion_guards, "_LEASE_EVERY_S", 0.0)
+    scene.put(*range(1, 31))
+    plan = scene.plan().plan_hash
+    right = FileStore.delete_unchanged
+
+    def delete(store, expected):
+        if expected.name == name(5):
+            state = scene.context.state
+            for lease in state.leases(scene.uri):
+                state.release_lease(lease)
+        return right(store, expected)
+
+    monkeypatch.setattr(FileStore, "delete_unchanged", delete)
+    with pytest.raises(LeaseLostError):
+        scene.execute(plan)
+    deleted = {name(number) for number in range(1, 31)} - scene.names()
+    assert name(5) in deleted
+    assert len(deleted) < 10
+    assert scene.results(plan).keys() == deleted
 
 
 def test_two_executions_do_not_run_at_once(scene):

@@ -4,12 +4,13 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.deletions import LOW, Scene, name, with_clock
-from ticdc_replay.reconcile.results import deletion_folder
+from ticdc_replay.reconcile.results import deletion_folder, files_of
 from ticdc_replay.stages import deletion
 
 OBJECTS = 6
@@ -97,6 +98,8 @@ def test_nothing_that_is_needed_goes_and_each_object_has_one_result(planned_refe
                 assert {name(number) for number in range(1, OBJECTS + 1)} - planned - removed <= scene.names()
             results = scene.results(plan)
             assert results.keys() == planned
+            written = [file.name for file in files_of(scene.artifacts, plan) if not file.begun]
+            assert sum(pq.read_metadata(scene.artifacts_folder / file).num_rows for file in written) == len(planned)
             ours = {
                 found.name
                 for found in results.values()
