@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 from ticdc_replay.reconcile.rules import ReferenceClass
 from ticdc_replay.storage.base import ObjectStore
 
-_PLACE = ["topic", "partition", "offset", "ordinal"]
+_PLACE = 5
+"""How many members of a ``LostRow`` tell where its event is."""
 _VERSION = ["schema", "table", "key_hash", "commit_ts", "object_name"]
 _THERE = pa.array([ReferenceClass.PRESENT.value, ReferenceClass.DUPLICATE.value])
 _BATCH_ROWS = 10_000
@@ -23,6 +24,7 @@ class LostRow(NamedTuple):
     partition: int
     offset: int
     ordinal: int
+    topic_id: str
     pipeline: str
     object_name: str
     commit_ts: int | None
@@ -53,7 +55,7 @@ def lost_rows(artifacts: ObjectStore, files: Sequence[str], most: int) -> list[L
     found: dict[tuple[Any, ...], LostRow] = {}
     for row in _rows(artifacts, files, ["class", "protecting"], _is_lost, LostRow._fields):
         event = LostRow(**row)
-        place = event[: len(_PLACE)]
+        place = event[:_PLACE]
         known = found.get(place)
         # Of those who met the event, one may have known the row's key.
         if known is None or (known.key_hash is None and event.key_hash is not None):

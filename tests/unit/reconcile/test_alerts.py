@@ -28,7 +28,7 @@ from ticdc_replay.storage.facts import Expiration
 
 DAY_MS = 86_400_000
 HASH, OTHER_HASH = bytes(16), bytes(15) + b"1"
-LOST = LostRow("t", 1, 5, 0, "shop", "x.json", tso.from_ms(1_000), "s", "orders", HASH, '{"id":7}', None)
+LOST = LostRow("t", 1, 5, 0, "id", "shop", "x.json", tso.from_ms(1_000), "s", "orders", HASH, '{"id":7}', None)
 EVIDENCE = Evidence(
     bounds_ms=100 * DAY_MS,
     listed_ms=100 * DAY_MS,
@@ -43,7 +43,7 @@ EVIDENCE = Evidence(
 
 def reference(**changes: Any) -> dict[str, Any]:
     row = dict.fromkeys(CLASSIFIED_REFERENCES.names)
-    row |= {**LOST._asdict(), "topic_id": "id", "status": "seen", "source": "scan"}
+    row |= {**LOST._asdict(), "status": "seen", "source": "scan"}
     return row | {"class": "missing", "protecting": True} | changes
 
 
@@ -76,6 +76,8 @@ def test_a_lost_row_that_several_met_is_one_with_the_key_that_one_of_them_knew(s
         store, [reference(key_hash=None, key=None)], [reference(source="decode")], [reference(key_hash=None)]
     )
     assert lost_rows(store, files, 10) == [LOST]
+    elsewhere = written(store, [reference()], [reference(topic_id="of a topic of that name in another cluster")])
+    assert len(lost_rows(store, elsewhere, 10)) == 2
 
 
 @given(st.lists(st.integers(0, 30), max_size=60), st.integers(1, 5))
@@ -121,7 +123,7 @@ def test_a_missing_object_is_told_with_all_its_coordinates_and_the_best_place_to
 
 
 def test_of_a_message_of_which_nothing_could_be_read_the_alert_says_so() -> None:
-    row = LostRow("t", 0, 1, -1, "shop", "", None, "", "", None, None, None)
+    row = LostRow("t", 0, 1, -1, "id", "shop", "", None, "", "", None, None, None)
     (alert,) = missing_alerts([row], {}, {})
     assert "t[0]@1: the message names no object" in alert.text
     assert "an unknown table" in alert.text
