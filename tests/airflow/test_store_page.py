@@ -125,6 +125,8 @@ def test_the_page_shows_counts_and_bytes_of_each_class_and_table(signed_in, stor
     assert 'shop.&lt;b&gt;orders</td><td class="n">3.0 GiB</td><td class="n">900</td>' in page.text
     assert "no reference is known" in page.text
     assert "No alert" in page.text
+    assert page.text.count("its message may be still to come") == 1
+    assert page.text.count("the message is newer than the inventory") == 1
 
 
 def test_bytes_are_drawn_by_day_from_the_bottom_up(signed_in, store):

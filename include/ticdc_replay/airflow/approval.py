@@ -18,6 +18,7 @@ def body(plan: PlanDescription) -> str:
 
 def _lines(plan: PlanDescription) -> Iterator[str]:
     yield f"Objects in `{plan.uri}` that no message needs any more, by reconciliation `{plan.reconciliation_id}`."
+    yield ""
     yield f"Plan `{plan.record.plan_hash}`, made {_moment(plan.record.made_at_ms)}, due since {_moment(plan.due_at_ms)}."
     yield ""
     yield "| class | reason | objects | bytes | last modified |"
@@ -26,7 +27,10 @@ def _lines(plan: PlanDescription) -> Iterator[str]:
         modified = f"{_moment(group.oldest_ms)} to {_moment(group.newest_ms)}"
         yield f"| {group.kind} | {group.reason} | {group.objects:,} | {group.bytes:,} | {modified} |"
     yield ""
-    yield f"The first {len(plan.first):,} of them; `ticdc-replay deletion show` lists all:"
+    if len(plan.first) < plan.record.objects:
+        yield f"The first {len(plan.first):,} of them; the plan's Parquet files have all:"
+    else:
+        yield "They are:"
     yield ""
     for each in plan.first:
         table = f", {each.table}" if each.table else ""

@@ -28,22 +28,22 @@ router = APIRouter()
 _ALERTS, _DAYS, _TABLES = 50, 60, 100
 """How much of each the page shows; the report and its Parquet files have the rest."""
 
-_MEANINGS = {
+_OBJECTS = {
     ObjectClass.REFERENCED: "a message that can be read again needs it",
     ObjectClass.TOO_YOUNG: "its message may be still to come",
     ObjectClass.ORPHANED: "left over from a retry: no message refers to it",
     ObjectClass.EXPIRED: "Kafka has expired the messages of its time",
     ObjectClass.MALFORMED: "not readable as a claim-check object, or empty",
     ObjectClass.FOREIGN: "not a claim-check name",
+}
+"""What the classes mean, in the order of the page, which is that of the charts from the bottom up."""
+_REFERENCES = {
     ReferenceClass.PRESENT: "the object is there, as it was",
     ReferenceClass.DUPLICATE: "one of several objects of the same row version",
     ReferenceClass.ALTERED: "the object is another than was pinned or read",
     ReferenceClass.MISSING: "no object has this name",
     ReferenceClass.TOO_YOUNG: "the message is newer than the inventory",
 }
-"""In the order of the page, which is that of the charts from the bottom up."""
-_OBJECTS = [kind for kind in _MEANINGS if isinstance(kind, ObjectClass)]
-_REFERENCES = [kind for kind in _MEANINGS if isinstance(kind, ReferenceClass)]
 
 _TEMPLATES = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True)
 
@@ -87,7 +87,6 @@ def _shown(loaded: LoadedStore, overview: StoreOverview) -> dict[str, Any]:
         "tables": _tables(overview.newest.summary) if overview.newest else [],
         "object_classes": _OBJECTS,
         "reference_classes": _REFERENCES,
-        "meaning": _MEANINGS,
         "alerts_shown": _ALERTS,
         "chart": (WIDTH, HEIGHT),
         "moment": _moment,
