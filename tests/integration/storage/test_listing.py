@@ -182,7 +182,7 @@ def test_times_are_told_by_the_clock_of_the_store(versitygw: VersityGateway, out
     with s3_proxy.before(versitygw) as proxy:
         proxy.ahead_s = hour
         found = write_listing(store_of(versitygw, bucket, proxy.endpoint), out, versions=False)
-    assert abs(found.clock_ahead_ms - hour * 1_000) <= 2_000
+    assert abs(found.clock_ahead_ms - hour * 1_000) <= 5_000
     (row,) = pq.read_table(Path(out.store.root.removeprefix("file://")) / found.files[0].name).to_pylist()
-    assert found.began_ms - 3_000 <= row["last_modified_ms"] <= found.ended_ms + 1_000
-    assert abs(write_listing(store_of(versitygw, bucket), out, versions=False).clock_ahead_ms) <= 2_000
+    assert found.began_ms - 10_000 <= row["last_modified_ms"] <= found.ended_ms + 5_000
+    assert abs(write_listing(store_of(versitygw, bucket), out, versions=False).clock_ahead_ms) <= 5_000
