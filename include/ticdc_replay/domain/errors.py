@@ -70,7 +70,7 @@ class AuthenticationError(PermanentError):
 
 
 class PolicyStopError(PermanentError):
-    """A policy of the pipeline stops the run; the message lists what was found and how to go on."""
+    """A policy stops a run, or something forbids a deletion; the message lists what was found and how to go on."""
 
 
 class TargetMismatchError(PermanentError):

@@ -267,7 +267,7 @@ def undo(context: StoreContext, plan_hash: str, person: str, why: str, names: fr
         names=None if names is None else tuple(sorted(names)),
         restored=counts["restored"],
         without_marker=counts["without_marker"],
-        not_undoable=counts["not_undoable"],
+        not_undoable=counts["not_undoable"] + (len(names) - counts["found"] if names is not None else 0),
         failed=counts["failed"],
         failures=tuple(sorted(markers.failures)),
     )

@@ -90,8 +90,8 @@ def test_a_deletion_in_a_bucket_with_versions_can_be_undone_under_any_policy(ver
     assert (audit.counts, audit.undoable) == ({"deleted": 2}, 2)
     assert versioned.names() == {needed}
     versioned.write(policy="never")
-    undone = undo(versioned.context, plan, "Ada", "one was needed", frozenset({one}))
-    assert (undone.restored, versioned.names()) == (1, {needed, one})
+    undone = undo(versioned.context, plan, "Ada", "one was needed", frozenset({one, name(77)}))
+    assert (undone.restored, undone.not_undoable, versioned.names()) == (1, 1, {needed, one})
     undone = undo(versioned.context, plan, "Ada", "all were")
     assert (undone.restored, undone.without_marker, undone.failed) == (1, 1, 0)
     assert versioned.names() == {needed, one, two}
