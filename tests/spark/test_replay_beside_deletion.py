@@ -77,6 +77,7 @@ ROWS = range(1, 31)
 LARGE = 7
 """The row whose object is larger than the cap."""
 LEFT_OVER = range(1_000, 1_060)
+_PATIENCE_S = 300
 YOUNG = f"{UUID(int=2_000)}.json"
 
 
@@ -107,7 +108,7 @@ class Gate:
     def _wait(self, method: str, path: str) -> None:
         if method == self.method and path.endswith(".json"):
             self.reached.set()
-            assert self.opened.wait(120)
+            assert self.opened.wait(_PATIENCE_S)
 
 
 class Shop:
@@ -314,14 +315,14 @@ def test_a_deletion_leaves_what_a_running_replay_needs_though_kafka_has_expired_
         window = ("--from", str(WINDOW.from_ts), "--to", str(WINDOW.to_ts))
         replay = shop.command("run", str(shop.folder / "pipelines" / "shop.yaml"), *window)
         try:
-            assert shop.fetching.reached.wait(120), "the decode asked for no object"
+            assert shop.fetching.reached.wait(_PATIENCE_S), "the decode asked for no object"
             shop.expire_all()
             found = shop.reconcile(context)
             assert {name for name, kind in shop.classes(found).items() if kind == "referenced"} == names(ROWS)
             plan = shop.plan(context, found, monkeypatch)
 
             def open_both() -> None:
-                assert shop.deleting.reached.wait(120)
+                assert shop.deleting.reached.wait(_PATIENCE_S)
                 shop.fetching.opened.set()
                 shop.deleting.opened.set()
 
@@ -329,7 +330,7 @@ def test_a_deletion_leaves_what_a_running_replay_needs_though_kafka_has_expired_
             opener.start()
             audit = shop.delete(context, plan)
             opener.join()
-            told, _ = replay.communicate(timeout=180)
+            told, _ = replay.communicate(timeout=_PATIENCE_S)
         finally:
             shop.fetching.opened.set()
             shop.deleting.opened.set()

@@ -155,6 +155,6 @@ def test_processes_that_take_and_release_the_lease_in_turns_never_hold_it_togeth
         )
         for number in range(3)
     ]
-    ended = [(process.communicate(timeout=60), process.returncode) for process in running]
+    ended = [(process.communicate(timeout=300), process.returncode) for process in running]
     assert [(error, code) for (_, error), code in ended] == [("", 0)] * 3
     assert any("held" in told for (told, _), _ in ended)

@@ -104,7 +104,7 @@ def test_processes_that_open_an_earlier_store_at_the_same_time_migrate_it_once(u
     running = [
         subprocess.Popen([sys.executable, "-c", program, url], stderr=subprocess.PIPE, text=True) for _ in range(4)
     ]
-    assert [(process.communicate(timeout=60)[1], process.returncode) for process in running] == [("", 0)] * 4
+    assert [(process.communicate(timeout=300)[1], process.returncode) for process in running] == [("", 0)] * 4
     database = Database(url)
     with database.reading() as connection:
         assert contents(connection, known) == before
