@@ -95,6 +95,7 @@ def classify(
     copies = exchanged(held.mapPartitions(partial(_find_copies, buckets=join.buckets)), join.buckets)
     # Both have every bucket in the partition of its number, so that their union moves nothing.
     met = spark.sparkContext.union([arrived, copies])
+    assert met.getNumPartitions() == join.buckets
     write = partial(_write_bucket, evidence=evidence, out=out, folder=folder)
     object_files, reference_files, summary = _results(met.mapPartitionsWithIndex(write), f"classify {folder}")
     return Classified(object_files, reference_files, summary)
