@@ -126,7 +126,8 @@ def _days(summary: Summary) -> dict[str, Any]:
     by_day: dict[str, dict[str, int]] = {}
     for part in summary.by_day:
         by_day.setdefault(part.day, dict.fromkeys(map(str, _OBJECTS), 0))[part.kind] += part.bytes
-    days = sorted(by_day)[-_DAYS:]
+    filled = sorted(day for day, sizes in by_day.items() if any(sizes.values()))
+    days = filled[-_DAYS:]
     titles = [
         f"{day}: " + ", ".join(f"{kind} {_size(size)}" for kind, size in by_day[day].items() if size) for day in days
     ]
@@ -134,7 +135,7 @@ def _days(summary: Summary) -> dict[str, Any]:
         "blocks": [(block, titles[block.column]) for block in stacked_columns([by_day[day] for day in days])],
         "first": days[0] if days else None,
         "last": days[-1] if days else None,
-        "left_out": len(by_day) - len(days),
+        "left_out": len(filled) - len(days),
     }
 
 
