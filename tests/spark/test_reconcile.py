@@ -15,7 +15,7 @@ from tests.conftest import s3_client_of
 from ticdc_replay.changelog import side_files
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.connections import Connection
-from ticdc_replay.domain.errors import ArtifactCorruptError
+from ticdc_replay.domain.errors import ArtifactCorruptError, ArtifactNotFoundError
 from ticdc_replay.reconcile import records
 from ticdc_replay.reconcile.rules import Evidence, ObjectClass, PartitionBounds, ReferenceClass
 from ticdc_replay.reconcile.summary import ObjectsOfDay, ObjectsOfTable, ReferencesOfTable
@@ -165,6 +165,15 @@ def test_a_decode_s_file_with_a_topic_that_it_did_not_read_is_refused(tmp_path: 
         list(read_parts(sources, [Part(0, name, 0, 1)], records.REFERENCES, 10))
 
 
+def test_a_file_that_is_gone_or_damaged_is_named(tmp_path: Path) -> None:
+    place = Place(tmp_path.as_uri(), None)
+    (tmp_path / "damaged.parquet").write_bytes(b"PAR1 and nothing more")
+    with pytest.raises(ArtifactNotFoundError, match=r"gone\.parquet is gone: reconcile again"):
+        plan_reading([Sources(place, ("gone.parquet",))])
+    with pytest.raises(ArtifactCorruptError, match=r"damaged\.parquet is no Parquet file"):
+        plan_reading([Sources(place, ("damaged.parquet",))])
+
+
 def test_tasks_read_about_equally_much(tmp_path: Path) -> None:
     rows = [{"name": NAMES[0], "size": 1, "etag": "e", "last_modified_ms": 0}] * 3
     names = tuple(write(tmp_path, f"{number}.parquet", records.OBJECTS, rows) for number in range(200))
@@ -238,4 +247,6 @@ def test_files_on_s3_are_read_and_written_with_the_connection_and_spark_is_told_
         NAMES[1]: "altered",
         NAMES[5]: "missing",
     }
+    names = {entry.name for entry in store.list()}
+    assert len(names) == 3 + len(found.objects) + len(found.references) + len(again.objects), "no object for a folder"
     assert versitygw.secret_key not in str(spark.sparkContext.getConf().getAll())

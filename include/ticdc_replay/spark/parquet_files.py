@@ -7,6 +7,7 @@ another client of S3, and another way for its credentials.
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import msgspec
@@ -14,8 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ticdc_replay.domain.connections import Connection
-from ticdc_replay.domain.errors import ArtifactCorruptError
+from ticdc_replay.domain.errors import ArtifactCorruptError, ArtifactNotFoundError, TransientError
 from ticdc_replay.storage import open_store
+from ticdc_replay.targets.files import make_parent
 
 _TASK_BYTES = 64 * 1024 * 1024
 """Of what a task reads, before compression."""
@@ -82,7 +84,7 @@ class Plan(NamedTuple):
 
 
 def plan_reading(sources: Sequence[Sources]) -> Plan:
-    """How all files of *sources* are read. Raises what a store raises for a footer that can't be read."""
+    """How all files of *sources* are read. Raises what ``read_parts`` raises of a file."""
     root_of = _roots()
     files = [(number, name, *root_of(source.place)) for number, source in enumerate(sources) for name in source.names]
     tasks: list[list[Part]] = []
@@ -111,13 +113,15 @@ def read_parts(
 ) -> Iterator[pa.RecordBatch]:
     """The columns of *schema* of *parts* of *sources*, at most *rows* at a time.
 
-    Raises ArtifactCorruptError where a decode's file names a topic that the decode did not read.
+    Raises ArtifactNotFoundError where a file is gone, TransientError where it can't be read, and ArtifactCorruptError where it is
+    no Parquet, or a decode's file names a topic that the decode did not read.
     """
     root_of = _roots()
     for part in parts:
         source = sources[part.source]
         filesystem, root = root_of(source.place)
-        with pq.ParquetFile(f"{root}/{part.name}", filesystem=filesystem) as file:
+        path = f"{root}/{part.name}"
+        with _errors_of(path), pq.ParquetFile(path, filesystem=filesystem) as file:
             groups = range(part.first_group, part.first_group + part.groups)
             for batch in file.iter_batches(rows, groups, columns=_columns(source, schema), use_threads=False):
                 whole = batch if source.decoded is None else _with_decode(batch, source.decoded, part.name)
@@ -132,8 +136,8 @@ def write_table(table: pa.Table, place: Place, folder: str, number: int) -> Writ
     if not table.num_rows:
         return None
     filesystem, root = open_store(place.uri, place.connection).arrow_filesystem()
-    filesystem.create_dir(f"{root}/{folder}", recursive=True)
     name = f"{folder}/{number:05d}-{uuid.uuid4().hex}.parquet"
+    make_parent(filesystem, f"{root}/{name}")
     repeating = [field.name for field in table.schema if field.name in _REPEATING]
     pq.write_table(
         table,
@@ -148,9 +152,25 @@ def write_table(table: pa.Table, place: Place, folder: str, number: int) -> Writ
 
 def _row_groups(path: str, filesystem: Any) -> list[tuple[int, int]]:
     """Rows and bytes of each row group."""
-    footer = pq.read_metadata(path, filesystem=filesystem)
+    with _errors_of(path):
+        footer = pq.read_metadata(path, filesystem=filesystem)
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     return [(group.num_rows, group.total_byte_size) for group in groups]
+
+
+@contextmanager
+def _errors_of(path: str) -> Iterator[None]:
+    """Turns Arrow's errors about the file at *path* into those of the library."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise ArtifactNotFoundError(
+            f"{path} is gone: reconcile again, so that its offsets are searched anew"
+        ) from error
+    except OSError as error:
+        raise TransientError(f"cannot read {path}: {error}") from error
+    except pa.ArrowInvalid as error:
+        raise ArtifactCorruptError(f"{path} is no Parquet file any more: {error}") from error
 
 
 def _roots() -> Callable[[Place], tuple[Any, str]]:
