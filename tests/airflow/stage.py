@@ -115,6 +115,13 @@ class Stage:
         }
 
 
+def objects_of(client, bucket, prefix):
+    """The objects below *prefix*, by key, as text."""
+    found = client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+    keys = [entry["Key"] for page in found for entry in page.get("Contents", ())]
+    return {key: client.get_object(Bucket=bucket, Key=key)["Body"].read().decode(errors="replace") for key in keys}
+
+
 def _kafka(kafka):
     extra = {
         "bootstrap.servers": kafka.sasl_bootstrap,

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.airflow.stage import Stage
+from tests.airflow.stage import Stage, objects_of
 from tests.conftest import s3_client_of
 
 pytestmark = [pytest.mark.airflow, pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(900)]
@@ -71,7 +71,7 @@ def test_the_window_arrives_in_both_targets(stage, replayed, s3):
     with psycopg.connect(stage.warehouse) as connection:
         (rows,) = connection.execute("SELECT count(*) FROM shop.orders").fetchone()
     assert rows == orders["insert"] - orders["delete"]
-    files = _objects(s3_client_of(s3), stage.bucket, "lake/")
+    files = objects_of(s3_client_of(s3), stage.bucket, "lake/")
     assert [key for key in files if "orders" in key and key.endswith(".parquet")]
 
 
@@ -87,7 +87,7 @@ def test_no_secret_is_in_anything_that_a_run_leaves_or_shows(stage, replayed, s3
         "lineage": stage.lineage.read_text(),
         "the DAG's file": _files(stage.folder / "bundles"),
         "an artefact: job specs, manifest, changelog, reports": "\n".join(
-            _objects(s3_client_of(s3), stage.bucket, "replay/").values()
+            objects_of(s3_client_of(s3), stage.bucket, "replay/").values()
         ),
     }
     assert "org.apache.spark.deploy.SparkSubmit" in command_lines, "spark-submit itself is there for a moment only"
@@ -174,9 +174,3 @@ def test_what_a_lost_object_stopped_goes_on_from_quarantine_once_it_is_back(stag
 
 def _files(folder):
     return "\n".join(file.read_text(errors="replace") for file in folder.rglob("*") if file.is_file())
-
-
-def _objects(client, bucket, prefix):
-    found = client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
-    keys = [entry["Key"] for page in found for entry in page.get("Contents", ())]
-    return {key: client.get_object(Bucket=bucket, Key=key)["Body"].read().decode(errors="replace") for key in keys}

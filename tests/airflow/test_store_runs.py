@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from demo.sample import contents
+from tests.airflow.stage import objects_of
 from tests.airflow.store_stage import Person, StoreStage
 from tests.conftest import s3_client_of
 
@@ -59,6 +60,13 @@ def test_lineage_tells_the_quality_of_the_store(stage, reconciled):
     topic = next(each for each in event["inputs"] if each["name"] == stage.topic)
     assert len(topic["inputFacets"]["ticdcReplay_topicRanges"]["partitions"]) == 3
     assert event["run"]["facets"]["ticdcReplay_reconciliation"]["alerts"] >= 1
+
+
+def test_no_secret_is_in_what_a_reconciliation_leaves_or_shows(stage, reconciled, s3):
+    artefacts = objects_of(s3_client_of(s3), stage.bucket, "stores/")
+    assert any("/report.json" in key for key in artefacts)
+    left = {"the log": reconciled.log, "lineage": stage.lineage.read_text(), **artefacts}
+    assert [(secret, where) for secret in stage.secrets for where, text in left.items() if secret in text] == []
 
 
 def test_a_plan_that_a_person_approves_is_checked_again_and_executed_and_nothing_else_goes(
