@@ -202,7 +202,7 @@ def read_planned(artifacts: ObjectStore, plan: DeletionPlan, number: int) -> pa.
             f"of it is deleted; reject the plan"
         )
     table = pq.read_table(pa.BufferReader(content)).cast(PLANNED)
-    hostile = [found for found in table["name"].to_pylist() if object_name(found) != found]
+    hostile = [found for found in table["name"].to_pylist() if not found or object_name(found) != found]
     if hostile or len(table) != file.rows:
         raise ArtifactCorruptError(
             f"{artifacts.uri(name)} does not hold {file.rows} claim-check objects: {hostile[:3]}"
@@ -219,7 +219,7 @@ def _deletable(artifacts: ObjectStore, files: Sequence[str], evidence: Evidence)
         sound = pc.and_(pc.is_in(table["class"], pa.array(_DELETABLE)), pc.equal(table["protecting"], 0))
         sound = pc.and_(sound, pc.less_equal(table["last_modified_ms"], evidence.deletable_before_ms))
         wrong = table.filter(pc.invert(sound))["name"].to_pylist()
-        wrong += [found for found in table["name"].to_pylist() if object_name(found) != found]
+        wrong += [found for found in table["name"].to_pylist() if not found or object_name(found) != found]
         if wrong or not evidence.complete:
             raise ArtifactCorruptError(
                 f"the reconciliation calls {len(wrong)} objects deletable that are not by its own rules, such as {wrong[:3]!r}: "
