@@ -11,6 +11,7 @@ from ticdc_replay.config.secrets import refuse_secrets
 from ticdc_replay.config.store import Store
 from ticdc_replay.config.yaml_file import read_yaml
 from ticdc_replay.domain.errors import ConfigError
+from ticdc_replay.storage.names import may_be_same_folder
 
 PIPELINE_SUFFIXES = (".yaml", ".yml")
 
@@ -72,8 +73,8 @@ def _pipelines(store: Store, path: Path, folder: Path) -> tuple[tuple[LoadedPipe
             raise ConfigError(f"{file}: name: {listed[name].path} has the name {name} too; names must differ")
         if name in store.pipelines:
             listed[name] = _belonging(loaded, store, path)
-        elif loaded.changefeed.claim_check_uri == store.uri:
-            unlisted.append(f"{file} writes to {store.uri} and is not listed")
+        elif (uri := loaded.changefeed.claim_check_uri) is not None and may_be_same_folder(uri, store.uri):
+            unlisted.append(f"{file} writes to {uri} and is not listed")
     missing = [name for name in store.pipelines if name not in listed]
     if missing:
         known = f"; {'; '.join(broken)}" if broken else ""

@@ -3,7 +3,7 @@
 import tomllib
 from collections.abc import Mapping
 from typing import Any, NamedTuple, get_args
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit
 from zoneinfo import ZoneInfo
 
 from ticdc_replay.config import known_options
@@ -14,6 +14,7 @@ from ticdc_replay.config.kafka_access import KafkaAccess, kafka_access
 from ticdc_replay.config.options import Options, is_masked
 from ticdc_replay.config.secrets import refuse_secret_in_uri, refuse_secrets
 from ticdc_replay.domain.errors import ConfigError
+from ticdc_replay.storage.names import tidy_folder
 
 _SCHEMES = ("kafka", "kafka+ssl")
 _PROTOCOLS = {
@@ -224,7 +225,7 @@ def _claim_check_uri(options: Options) -> str | None:
     if "://" not in uri:
         raise ConfigError(f"{options.place(f'{_LARGE}.claim-check-storage-uri')}: not a URI such as s3://bucket/prefix")
     parts = urlsplit(uri)
-    return urlunsplit(parts._replace(query="", fragment="")).rstrip("/")
+    return tidy_folder(f"{parts.scheme}://{parts.netloc}{parts.path}")
 
 
 def _check_combinations(changefeed: Changefeed, options: Options) -> None:

@@ -8,6 +8,7 @@ from croniter import croniter
 from pydantic import AfterValidator, AwareDatetime, Field
 
 from ticdc_replay.domain.tso import MAX_TSO, from_ms
+from ticdc_replay.storage.names import tidy_folder
 
 _PRESETS = ("@hourly", "@daily", "@weekly", "@monthly", "@yearly")
 _OLDEST_TSO = from_ms(1_420_070_400_000)
@@ -39,7 +40,7 @@ def _table_pattern(text: str) -> str:
 def _folder(uri: str) -> str:
     if not _URI.fullmatch(uri):
         raise ValueError("must look like s3://bucket/prefix or file:///absolute/folder")
-    return uri.rstrip("/")
+    return tidy_folder(uri)
 
 
 def _tso(number: int) -> int:

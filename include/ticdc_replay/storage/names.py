@@ -1,4 +1,8 @@
-"""Which names an object may have."""
+"""Which names an object may have, and which URIs mean one folder."""
+
+import os
+import posixpath
+from urllib.parse import unquote, urlsplit
 
 from ticdc_replay.domain.errors import PermanentError
 
@@ -12,3 +16,29 @@ def check_name(name: str) -> str:
     if not name or "\0" in name or any(part in ("", ".", "..") for part in parts):
         raise PermanentError(f"{name!r} is not a name of an object: relative, no empty part, no '.' or '..'")
     return name
+
+
+def tidy_folder(uri: str) -> str:
+    """*uri* (``s3://bucket/prefix``, ``file:///folder``, no query) without slashes that mean nothing: stores leave them out at
+    both ends of a prefix, and files have no empty names."""
+    scheme, _, rest = uri.partition("://")
+    place, _, path = rest.partition("/")
+    if scheme == "file":
+        path = "/".join(part for part in path.split("/") if part not in ("", "."))
+    return f"{scheme}://{place}/{path.strip('/')}".rstrip("/")
+
+
+def may_be_same_folder(one: str, other: str) -> bool:
+    """Whether two URIs may mean one folder, however they are spelled. Errs towards yes: a server may take more spellings for one
+    than another does, and folders have links."""
+    return _place(one) == _place(other)
+
+
+def _place(uri: str) -> tuple[str, str, str]:
+    parts = urlsplit(uri)
+    path = posixpath.normpath(f"/{unquote(parts.path).strip('/')}")
+    while "//" in path:
+        path = path.replace("//", "/")
+    if parts.scheme == "file":
+        return "file", "", os.path.realpath(path)
+    return parts.scheme, parts.netloc.lower(), path

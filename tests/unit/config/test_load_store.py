@@ -147,6 +147,30 @@ def test_an_owner_that_is_not_listed_is_named_where_nothing_may_be_deleted(load)
     assert [text for text in loaded.unlisted if "stock.yaml" in text] == list(loaded.unlisted)
 
 
+@pytest.mark.parametrize(
+    "uri", ["s3://shop//claims", "s3://shop/claims//", "s3://shop/./claims", "s3://shop/a/../claims"]
+)
+def test_an_owner_that_spells_the_store_in_another_way_is_an_owner(load, folder, uri):
+    (folder / "else.yaml").write_text(yaml.safe_dump(pipeline("else", uri)))
+    with pytest.raises(ConfigError, match=r"else.yaml writes to .* and is not listed"):
+        load()
+
+
+@pytest.mark.parametrize("path", ["{}//claims/", "{}/./claims", "/{}/claims", "{}/link"])
+def test_a_folder_is_one_folder_however_it_is_spelled(load, folder, tmp_path, path):
+    (tmp_path / "link").symlink_to(tmp_path / "claims")
+    for name, uri in (("shop", f"file://{tmp_path}/claims"), ("else", f"file://{path.format(tmp_path)}")):
+        connections = {"connections": {"kafka": "k", "artifacts": "l"}}
+        (folder / f"{name}.yaml").write_text(yaml.safe_dump(pipeline(name, uri) | connections))
+    with pytest.raises(ConfigError, match=r"else.yaml writes to .* and is not listed"):
+        load(uri=f"file://{tmp_path}/claims", pipelines=["shop"], connections={"artifacts": "lake"}, deletion=None)
+
+
+def test_a_listed_pipeline_may_have_slashes_that_mean_nothing(load, folder):
+    (folder / "stock.yaml").write_text(yaml.safe_dump(pipeline("stock", "s3://shop//claims//")))
+    assert [found.changefeed.claim_check_uri for found in load().pipelines] == ["s3://shop/claims"] * 2
+
+
 def test_a_pipeline_that_cannot_be_loaded_may_be_an_owner(load, folder):
     (folder / "broken.yaml").write_text("name: broken")
     with pytest.raises(ConfigError, match=r"broken.yaml can't be loaded"):
