@@ -150,18 +150,24 @@ class Offsets:
         high = self._list_offsets({partition: OffsetSpec.latest() for partition in wanted})
         return {partition: Bounds(low[partition].offset, high[partition].offset) for partition in wanted}
 
+    def high_watermarks(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """The end of what each partition holds now, messages behind an open transaction included: these are not in ``bounds``."""
+        specs = {partition: OffsetSpec.latest() for partition in partitions}
+        found = self._list_offsets(specs, IsolationLevel.READ_UNCOMMITTED)
+        return {partition: record.offset for partition, record in found.items()}
+
     def at_or_after(self, times: Mapping[Partition, int]) -> dict[Partition, Record | None]:
         """Per partition, the first record that has at least the given time (ms); None where every record is older."""
         found = self._list_offsets({partition: OffsetSpec.for_timestamp(ms) for partition, ms in times.items()})
         return {partition: record if record.offset >= 0 else None for partition, record in found.items()}
 
-    def _list_offsets(self, specs: Mapping[Partition, Any]) -> dict[Partition, Record]:
+    def _list_offsets(
+        self, specs: Mapping[Partition, Any], isolation: IsolationLevel = IsolationLevel.READ_COMMITTED
+    ) -> dict[Partition, Record]:
         if not specs:
             return {}
         request = {TopicPartition(partition.topic, partition.number): spec for partition, spec in specs.items()}
-        futures = self._admin.list_offsets(
-            request, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._timeout_s
-        )
+        futures = self._admin.list_offsets(request, isolation_level=isolation, request_timeout=self._timeout_s)
         found = {}
         for asked, future in futures.items():
             partition = Partition(asked.topic, asked.partition)

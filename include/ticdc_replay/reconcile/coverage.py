@@ -38,6 +38,12 @@ class Retained(msgspec.Struct, frozen=True):
         held = (OffsetRange(each.topic, each.partition, each.low, each.high) for each in self.partitions)
         return tuple(part for part in held if part.length > 0)
 
+    @property
+    def held_back(self) -> tuple[OffsetRange, ...]:
+        """What of ``ranges`` can't be read as long as a transaction is open."""
+        found = ((each, max(each.low, each.stable)) for each in self.partitions if each.stable is not None)
+        return tuple(OffsetRange(each.topic, each.partition, start, each.high) for each, start in found)
+
 
 class Searched(msgspec.Struct, frozen=True, order=True):
     """Offsets whose references are in files that exist. ``topic_id`` is Kafka's: a recreated topic has another."""
@@ -95,9 +101,13 @@ def find_retained(
 
 
 def bounds_of(topics: Iterable[Topic], offsets: Offsets) -> tuple[PartitionBounds, ...]:
-    """What each partition of *topics* holds now, sorted."""
+    """What each partition of *topics* holds now, sorted; behind an open transaction, too: a reader that takes no notice of
+    transactions, such as TiCDC's own, has these messages."""
     ids = {topic.name: topic.topic_id for topic in topics}
-    held = offsets.bounds(partition for topic in topics for partition in topic.partitions)
+    partitions = [partition for topic in topics for partition in topic.partitions]
+    # Asked before the bounds: a message that comes in between is not held back.
+    ends = offsets.high_watermarks(partitions)
+    held = offsets.bounds(partitions)
     cut = {partition: 0 for partition, bounds in held.items() if 0 < bounds.low < bounds.high}
     firsts = offsets.at_or_after(cut)
     found = []
@@ -109,8 +119,9 @@ def bounds_of(topics: Iterable[Topic], offsets: Offsets) -> tuple[PartitionBound
                 ids[partition.topic],
                 partition.number,
                 bounds.low,
-                bounds.high,
+                max(bounds.high, ends[partition]),
                 None if first is None else first.timestamp_ms,
+                bounds.high if bounds.high < ends[partition] else None,
             )
         )
     return tuple(sorted(found))

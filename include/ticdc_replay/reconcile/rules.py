@@ -62,8 +62,8 @@ class Verdict(NamedTuple):
 
 
 class PartitionBounds(msgspec.Struct, frozen=True, order=True):
-    """What Kafka retains of one partition: offsets ``[low, high)``. ``first_ms``: the time of the record at ``low``; None where
-    there is none."""
+    """What Kafka retains of one partition: offsets ``[low, high)``, whether or not they can be read. ``first_ms``: the time of
+    the record at ``low``; None where there is none."""
 
     topic: str
     topic_id: str
@@ -71,6 +71,8 @@ class PartitionBounds(msgspec.Struct, frozen=True, order=True):
     low: int
     high: int
     first_ms: int | None = None
+    stable: int | None = None
+    """Where an open transaction keeps readers from what follows; None where all can be read."""
 
 
 class ReplayableRange(msgspec.Struct, frozen=True, order=True):

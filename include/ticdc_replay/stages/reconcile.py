@@ -53,7 +53,7 @@ def survey(context: StoreContext) -> Surveyed:
             for _, feed in feeds
         ),
     )
-    to_scan = [scan_feed(pipeline, feed, context.artifacts) for pipeline, feed in feeds if feed.unsearched]
+    to_scan = [scan_feed(pipeline, feed, context.artifacts) for pipeline, feed in feeds if feed.to_scan]
     scan_job = None
     if to_scan:
         artifacts_connection = context.store.connections.artifacts

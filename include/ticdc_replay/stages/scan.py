@@ -18,6 +18,7 @@ from ticdc_replay.reconcile.coverage import (
     searched_by_scans,
     standing_scans,
     unsearched,
+    without,
 )
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.schemas import all_schemas
@@ -44,6 +45,11 @@ class SearchedFeed(msgspec.Struct, frozen=True):
     retained: Retained
     unsearched: tuple[OffsetRange, ...]
     """As long as there are some, nothing may be deleted."""
+
+    @property
+    def to_scan(self) -> tuple[OffsetRange, ...]:
+        """What of ``unsearched`` can be read: not what an open transaction holds back."""
+        return tuple(without(self.unsearched, self.retained.held_back))
 
 
 def known_references(context: ReplayContext, state: StateStore, artifacts: ObjectStore) -> KnownReferences:
@@ -75,14 +81,14 @@ def searched_feed(context: ReplayContext, state: StateStore, artifacts: ObjectSt
 
 
 def scan_feed(context: ReplayContext, feed: SearchedFeed, artifacts: ObjectStore) -> ScanFeed:
-    """What a scan of the unsearched offsets of *feed* is told. Puts the known table schemas into *artifacts*, the store's."""
+    """What a scan of ``SearchedFeed.to_scan`` of *feed* is told. Puts the known table schemas into *artifacts*, the store's."""
     history = all_schemas(context)
     schemas = None
     if history:
         content = history.encode()
         schemas = f"schemas/{canonical.digest(content)}.json"
         artifacts.put_once(schemas, content)
-    topics = {part.topic for part in feed.unsearched}
+    topics = {part.topic for part in feed.to_scan}
     limits = context.pipeline.limits
     return ScanFeed(
         pipeline=feed.pipeline,
@@ -90,7 +96,7 @@ def scan_feed(context: ReplayContext, feed: SearchedFeed, artifacts: ObjectStore
         kafka_connection=context.pipeline.connections.kafka,
         schemas=schemas,
         topic_ids={name: feed.retained.topic_ids[name] for name in sorted(topics)},
-        ranges=feed.unsearched,
+        ranges=feed.to_scan,
         split_bytes=limits.split_bytes,
         decompressed_max_bytes=limits.decompressed_max_bytes,
     )

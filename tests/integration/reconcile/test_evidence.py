@@ -79,6 +79,16 @@ class Setting:
         producer.produce(topic, raw.value, raw.key, partition=partition, timestamp=NOW + 60_000)
         assert producer.flush(30) == 0
 
+    def begin_transaction(self, topic: str) -> Producer:
+        """A message of a transaction that is not ended."""
+        name = f"hanging-{topic}"
+        producer = Producer({"bootstrap.servers": self._kafka.bootstrap, "transactional.id": name})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        producer.produce(topic, b"not known yet", partition=0)
+        assert producer.flush(30) == 0
+        return producer
+
     def expire_before(self, topic: str, offset: int) -> None:
         place = TopicPartition(topic, 0, offset)
         self.admin.delete_records([place])[place].result(30)
@@ -170,6 +180,24 @@ def test_a_message_that_cannot_be_searched_stays_unread_until_kafka_expires_it(s
     scan(context, msgspec.structs.replace(of, feeds=(_without_offset(of, 5),)))
     assert [(part.start, part.end) for part in known(context, of).unread] == [(5, 6)]
     setting.expire_before(topic, 6)
+    assert known(context, of).complete
+
+
+def test_what_an_open_transaction_holds_back_is_unread_until_it_ends(setting: Setting, topic: str) -> None:
+    context = setting.open("shop")
+    scan(context, surveyed(context))
+    transaction = setting.begin_transaction(topic)
+    setting.send(topic)  # these TiCDC's own consumer reads at once
+    end = 2 * (MESSAGES + 1) + 1
+    made = survey(context)
+    of = read_survey(context.artifacts, made.name)
+    assert made.scan_job is None, "nothing of it can be read"
+    assert [(part.start, part.end) for part in of.feeds[0].unsearched] == [(MESSAGES + 1, end)]
+    assert [(part.start, part.end) for part in known(context, of).unread] == [(MESSAGES + 1, end)]
+    transaction.abort_transaction(30)
+    _eventually(lambda: survey(context).scan_job is not None)
+    of = surveyed(context)
+    scan(context, of)
     assert known(context, of).complete
 
 
