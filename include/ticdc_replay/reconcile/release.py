@@ -13,6 +13,9 @@ from ticdc_replay.state.records import DeletionPlanRecord
 RECHECK_MAX_AGE_MS = 6 * 3_600_000
 """A recheck is good for a deletion this long after it read the offsets of Kafka."""
 
+PLANNING_MAX_AGE_MS = 24 * 3_600_000
+"""A reconciliation is good for a plan this long after it read the offsets of Kafka."""
+
 _HOUR_MS = 3_600_000
 
 
@@ -53,6 +56,8 @@ def objections(
         yield f"it was {record.status}"
     elif policy == "approval" and record.status != "approved":
         yield "nobody has approved it"
+    elif record.status != "approved" and record.policy != "automatic":
+        yield "it was made under another policy than automatic, and nobody has approved it: approve or reject it"
     if now_ms < due_ms(store, plan):
         yield f"its grace period lasts until {_text(due_ms(store, plan))}"
 

@@ -1,18 +1,19 @@
 """Deletion plans of a store: made, looked at, decided about, executed, undone."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 import pyarrow as pa
 
 from ticdc_replay.domain import canonical
-from ticdc_replay.domain.errors import ArtifactExistsError, ConfigError, PolicyStopError
+from ticdc_replay.domain.errors import ConfigError, PolicyStopError
 from ticdc_replay.reconcile import plan as plans
 from ticdc_replay.reconcile.audit import Audit, Release, audit_name, audit_of, read_audit
 from ticdc_replay.reconcile.classified import read_classified, reconciliation_folder
 from ticdc_replay.reconcile.contents import PlannedGroup, PlannedObject, plan_contents
 from ticdc_replay.reconcile.execution import Execution, Guards
-from ticdc_replay.reconcile.release import due_ms, objections
+from ticdc_replay.reconcile.release import PLANNING_MAX_AGE_MS, due_ms, objections
+from ticdc_replay.reconcile.rules import Evidence
 from ticdc_replay.reconcile.undo import Markers, Undone, put_undone
 from ticdc_replay.reconcile.verdicts import Verdicts
 from ticdc_replay.stages.deletion_guards import EverySoOften, now_ms, require_no_new_reader, require_release
@@ -41,27 +42,25 @@ class PlanDescription(msgspec.Struct, frozen=True, kw_only=True):
     """Why it would not be executed now, beside what a recheck may find."""
 
 
-class _Made(msgspec.Struct, frozen=True):
-    """When the plan of a reconciliation was made: put once, so that a repeat makes the same plan."""
-
-    made_at_ms: int
-
-
 def make_plan(context: StoreContext, reconciliation_id: str) -> DeletionPlanRecord | None:
     """Plan to delete what the reconciliation found deletable: at most ``max_objects_per_run``, the oldest first.
 
     None where the policy is never, or nothing is left to plan: objects that stand in another plan which is open or approved are
-    not planned again, and those that hold a row whose own object is missing stay. A repeat gives the same plan.
+    not planned again, and those that hold a row whose own object is missing stay. A reconciliation has one plan: a repeat gives
+    it, whatever people said to it since. The grace period begins when the plan is made, not when the reconciliation was.
 
-    Raises PolicyStopError where the reconciliation could not show that nothing refers to what it found, or the owners of the
-    store are not complete; ArtifactCorruptError where its files contradict themselves.
+    Raises PolicyStopError where the reconciliation could not show that nothing refers to what it found, is old or not the newest,
+    or the owners of the store are not complete; ArtifactCorruptError where its files contradict themselves.
     """
     store, artifacts = context.store, context.artifacts
     if store.deletion.policy == "never":
         return None
+    known = _plan_of(context, reconciliation_id)
+    if known is not None:
+        return known
     found = read_classified(artifacts, reconciliation_folder(reconciliation_id))
     evidence = evidence_of(context, found)
-    obstacles = [*evidence.obstacles()]
+    obstacles = [*evidence.obstacles(), *_outdated(context, reconciliation_id, evidence)]
     if not context.loaded.owners_complete:
         obstacles.append("owners_complete of the store is not true, or a pipeline that is not listed writes to it")
     if (found.store, found.plan_hash) != (store.name, None):
@@ -84,7 +83,7 @@ def make_plan(context: StoreContext, reconciliation_id: str) -> DeletionPlanReco
     )
     if not len(objects):
         return None
-    made_at_ms = _made_at(context, reconciliation_id)
+    made_at_ms = now_ms()
     plan = plans.write_plan(
         artifacts,
         objects,
@@ -103,15 +102,18 @@ def make_plan(context: StoreContext, reconciliation_id: str) -> DeletionPlanReco
         due_at_ms=plan.due_at_ms,
         objects=plan.objects,
         bytes=plan.bytes,
+        reconciliation_id=reconciliation_id,
+        policy=store.deletion.policy,
     )
     context.state.record_deletion_plan(record)
-    return context.state.deletion_plan(store.name, record.plan_hash)
+    return _plan_of(context, reconciliation_id)
 
 
 def choose_plan(context: StoreContext, plan_hash: str | None = None) -> DeletionPlanRecord | None:
     """The plan *plan_hash*, or without it the oldest that is open or approved and whose grace period is over; None without one.
 
-    Raises PolicyStopError where the plan that is named may not be executed, for another reason than that nobody has approved it.
+    Under ``approval`` a plan is chosen that nobody has approved yet. Raises PolicyStopError where the plan that is named may not
+    be executed, for another reason than that.
     """
     if plan_hash is not None:
         record = context.state.deletion_plan(context.store.name, plan_hash)
@@ -278,18 +280,23 @@ def undo(context: StoreContext, plan_hash: str, person: str, why: str, names: fr
 def _objections(context: StoreContext, record: DeletionPlanRecord) -> list[str]:
     """Against the plan of *record*, whatever people are still to say to it."""
     plan = plans.read_plan(context.artifacts, record.plan_hash)
-    decided = msgspec.structs.replace(record, status="approved") if record.status == "open" else record
+    asked = record.status == "open" and context.store.deletion.policy == "approval"
+    decided = msgspec.structs.replace(record, status="approved") if asked else record
     return list(objections(context.store, context.loaded.owners_complete, plan, decided, now_ms()))
 
 
-def _made_at(context: StoreContext, reconciliation_id: str) -> int:
-    name = f"{reconciliation_folder(reconciliation_id)}/planned.json"
-    made = _Made(now_ms())
-    try:
-        context.artifacts.put_once(name, canonical.encode(made))
-    except ArtifactExistsError:
-        return msgspec.json.decode(context.artifacts.get(name), type=_Made).made_at_ms
-    return made.made_at_ms
+def _plan_of(context: StoreContext, reconciliation_id: str) -> DeletionPlanRecord | None:
+    known = context.state.deletion_plans(context.store.name)
+    return next((record for record in known if record.reconciliation_id == reconciliation_id), None)
+
+
+def _outdated(context: StoreContext, reconciliation_id: str, evidence: Evidence) -> Iterator[str]:
+    """Why nothing is planned any more by the reconciliation, for people; none where it may be."""
+    newest = context.state.reconciliations(context.store.name)[-1:]
+    if newest and newest[0].reconciliation_id != reconciliation_id:
+        yield f"reconciliation {newest[0].reconciliation_id} is newer: plan that one"
+    if now_ms() > evidence.bounds_ms + PLANNING_MAX_AGE_MS:
+        yield f"it read Kafka's offsets more than {PLANNING_MAX_AGE_MS // _HOUR_MS} hours ago: reconcile again"
 
 
 def _started(context: StoreContext, plan_hash: str, execution_id: str) -> int:

@@ -28,7 +28,7 @@ class Reconciliations(Rows):
         return [Reconciliation(**row._mapping) for row in rows]
 
     def record_deletion_plan(self, plan: DeletionPlanRecord) -> None:
-        """Keep *plan*, unless it is known: then what was said to it stays."""
+        """Keep *plan*, unless it or another one of the same reconciliation is known: then that stays, and what was said to it."""
         with self._database.writing() as connection:
             self._insert_new(connection, tables.deletion_plan, [msgspec.structs.asdict(plan)])
 

@@ -186,6 +186,10 @@ class DeletionPlanRecord(msgspec.Struct, frozen=True, kw_only=True):
     decided_by: str = ""
     decided_why: str = ""
     decided_at_ms: int | None = None
+    reconciliation_id: str | None = None
+    """The reconciliation that it is of, which has no other plan; None for plans of earlier versions."""
+    policy: str | None = None
+    """The store's when the plan was made: only a plan that was made under ``automatic`` needs nobody's approval."""
 
 
 class DeletionExecution(msgspec.Struct, frozen=True, kw_only=True):

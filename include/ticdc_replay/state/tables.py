@@ -190,6 +190,10 @@ deletion_plan = Table(
     Column("decided_by", Text, nullable=False),
     Column("decided_why", Text, nullable=False),
     Column("decided_at_ms", BigInteger),
+    Column("reconciliation_id", Text),
+    Column("policy", Text),
+    # A reconciliation is planned once, whatever runs at the same time.
+    Index("uq_deletion_plan_reconciliation", "store", "reconciliation_id", unique=True),
 )
 
 deletion_execution = Table(

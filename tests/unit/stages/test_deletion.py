@@ -101,6 +101,47 @@ def test_a_repeat_makes_the_same_plan(scene):
     assert scene.context.state.deletion_plans("claims") == [first]
 
 
+def test_a_reconciliation_whose_plan_was_rejected_is_not_planned_once_more(scene):
+    scene.put(1, 2, 3)
+    reconciliation = scene.reconcile({})
+    rejected = decide(scene.context, make_plan(scene.context, reconciliation).plan_hash, False, "Ada", "wrong owners")
+    scene.clock.pass_days(GRACE_DAYS + 2)
+    scene.write(deletion={"policy": "automatic", "grace_hours": GRACE_DAYS * 24, "max_objects_per_run": 2})
+    assert make_plan(scene.context, reconciliation) == rejected
+    assert choose_plan(scene.context) is None
+
+
+def test_the_grace_period_begins_with_the_plan_though_an_attempt_to_make_it_failed_before(scene, monkeypatch):
+    scene.put(1)
+    reconciliation = scene.reconcile({})
+    with monkeypatch.context() as broken:
+        broken.setattr(deletion.plans, "write_plan", lambda *_args, **_rest: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            make_plan(scene.context, reconciliation)
+    scene.clock.pass_days(0.9)
+    record = make_plan(scene.context, reconciliation)
+    assert scene.clock() - record.made_at_ms < DAY_MS / 10
+    assert record.due_at_ms - record.made_at_ms == GRACE_DAYS * DAY_MS
+
+
+def test_an_old_reconciliation_is_not_planned(scene):
+    scene.put(1)
+    reconciliation = scene.reconcile({})
+    scene.clock.pass_days(1.1)
+    with pytest.raises(PolicyStopError, match="24 hours ago: reconcile again"):
+        make_plan(scene.context, reconciliation)
+
+
+def test_only_the_newest_reconciliation_is_planned(scene):
+    scene.put(1)
+    old = scene.reconcile({})
+    scene.clock.pass_days(0.1)
+    newest = scene.reconcile({})
+    with pytest.raises(PolicyStopError, match=f"{newest} is newer"):
+        make_plan(scene.context, old)
+    assert make_plan(scene.context, newest).objects == 1
+
+
 def test_the_oldest_are_planned_where_the_plan_has_room_for_some(scene, tmp_path):
     import os
 
@@ -227,6 +268,19 @@ def test_an_automatic_policy_needs_nobody(scene):
     scene.put(1)
     scene.write(policy="automatic")
     assert scene.execute(scene.plan(approve=False).plan_hash).counts == {"deleted": 1}
+
+
+def test_a_plan_from_before_the_policy_was_automatic_still_needs_somebody(scene):
+    scene.put(1)
+    plan = scene.plan(approve=False).plan_hash
+    scene.write(policy="automatic")
+    assert choose_plan(scene.context) is None
+    with pytest.raises(PolicyStopError, match="another policy than automatic"):
+        choose_plan(scene.context, plan)
+    assert "another policy than automatic" in refused(scene, plan)
+    decide(scene.context, plan, True, "Ada", "looked at it")
+    assert choose_plan(scene.context).plan_hash == plan
+    assert scene.execute(plan).counts == {"deleted": 1}
 
 
 def test_the_grace_period_is_not_over_by_somebodys_clock(scene):

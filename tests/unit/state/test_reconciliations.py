@@ -57,6 +57,15 @@ def test_a_plan_that_is_made_again_keeps_what_was_decided(state: StateStore) -> 
     )
 
 
+def test_a_reconciliation_has_one_plan(state: StateStore) -> None:
+    first, second = (msgspec.structs.replace(plan(name), reconciliation_id="r") for name in ("p", "q"))
+    elsewhere = msgspec.structs.replace(plan("q", store="other"), reconciliation_id="r", policy="automatic")
+    for made in (first, second, elsewhere, plan("x"), plan("y")):
+        state.record_deletion_plan(made)
+    assert state.deletion_plans("claims") == [first, plan("x"), plan("y")]
+    assert state.deletion_plans("other") == [elsewhere]
+
+
 def test_plans_come_back_oldest_first_and_by_store(state: StateStore) -> None:
     later, first = plan("a", 2), plan("b", 1)
     for made in (later, first, plan("c", store="other")):
