@@ -20,6 +20,7 @@ from ticdc_replay.reconcile.coverage import (
     unsearched,
     without,
 )
+from ticdc_replay.reconcile.truncation import put_truncated, read_truncated, searched_once, truncated
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.schemas import all_schemas
 from ticdc_replay.state.store import StateStore
@@ -60,7 +61,7 @@ def known_references(context: ReplayContext, state: StateStore, artifacts: Objec
     scans = standing_scans(recorded, artifacts)
     runs = searched_by_runs(context.state, context.artifacts, name)
     return KnownReferences(
-        searched=(*runs.searched, *searched_by_scans(scans)),
+        searched=searched_once((*runs.searched, *searched_by_scans(scans)), read_truncated(artifacts)),
         topics=runs.topics | {scan.topic for scan in recorded},
         decoded=runs.files,
         scanned=tuple(sorted({scan.file for scan in scans if scan.file is not None})),
@@ -70,12 +71,15 @@ def known_references(context: ReplayContext, state: StateStore, artifacts: Objec
 def searched_feed(context: ReplayContext, state: StateStore, artifacts: ObjectStore) -> SearchedFeed:
     """How far the changefeed of *context* is searched now. *state* and *artifacts* are the claim-check store's.
 
+    Notes what Kafka has lost of what was searched (``reconcile.truncation``).
+
     Raises what ``reconcile.coverage.find_retained`` and the stores raise.
     """
     known = known_references(context, state, artifacts)
     retired = context.pipeline.changefeed.retired_topics
     with Offsets(context.kafka) as offsets:
         retained = find_retained(context.changefeed, retired, known.topics, offsets, context.kafka)
+    put_truncated(artifacts, truncated(retained.partitions, known.searched))
     left = unsearched(retained.partitions, known.searched)
     return SearchedFeed(context.pipeline.name, retained, tuple(left))
 

@@ -18,6 +18,7 @@ from ticdc_replay.config.load_store import load_store
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.errors import ConfigError, PermanentError
+from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.window import Window
 from ticdc_replay.reconcile.rules import Evidence, Protection
 from ticdc_replay.reconcile.survey import Survey, read_survey
@@ -198,6 +199,24 @@ def test_what_an_open_transaction_holds_back_is_unread_until_it_ends(setting: Se
     _eventually(lambda: survey(context).scan_job is not None)
     of = surveyed(context)
     scan(context, of)
+    assert known(context, of).complete
+
+
+def test_offsets_that_kafka_gives_a_second_time_must_be_searched_again(setting: Setting, topic: str) -> None:
+    context = setting.open("shop")
+    of = surveyed(context)
+    scan(context, of)
+    # What an unclean election leaves: more was searched than the partition has now.
+    (feed,) = of.feeds
+    more = OffsetRange(topic, 0, MESSAGES + 1, MESSAGES + 5)
+    scan(context, msgspec.structs.replace(of, feeds=(msgspec.structs.replace(feed, unsearched=(more,)),)))
+    assert known(context, surveyed(context)).complete
+    setting.send(topic)
+    of = surveyed(context)
+    scan(context, of)
+    evidence = known(context, of)
+    assert [(part.start, part.end) for part in evidence.unread] == [(MESSAGES + 1, MESSAGES + 5)]
+    setting.expire_before(topic, MESSAGES + 5)
     assert known(context, of).complete
 
 
