@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
+import msgspec
 import pyarrow as pa
 import pytest
 
@@ -140,8 +141,9 @@ def test_a_person_is_shown_the_plan_s_numbers_reasons_and_first_objects(deletion
     monkeypatch.setattr(hitl, "upsert_hitl_detail", lambda **detail: asked.update(detail))
     task = deletion.get_task("approve")
     chosen = {"plan": plan.plan_hash, "status": "open"}
-    with pytest.raises(TaskAwaitingInput):
+    with pytest.raises(TaskAwaitingInput) as waiting:
         task.execute(context(task, {"choose_plan": chosen}))
+    assert waiting.value.kwargs == {"plan": plan.plan_hash}, "the answer is about the plan that was shown"
     assert asked["subject"] == "Delete 1 objects (1,500 bytes) of claim-check store claims?"
     assert "| orphaned | left over | 1 | 1,500 | 2026-02-28 23:00 UTC to 2026-02-28 23:00 UTC |" in asked["body"]
     assert f"* `{NAME}` (orphaned, 1,500 bytes, 2026-02-28 23:00 UTC)" in asked["body"]
@@ -157,9 +159,21 @@ def test_nobody_is_asked_about_a_plan_that_was_approved_before(deletion, plan):
 
 def test_an_approval_is_recorded_with_the_person_s_name_and_reason(deletion, plan, state):
     task = deletion.get_task("approve")
-    task.execute_complete(context(task, {"choose_plan": {"plan": plan.plan_hash}}), answer("Approve"))
+    task.execute_complete(context(task, {"choose_plan": {"plan": plan.plan_hash}}), answer("Approve"), plan.plan_hash)
     decided = state.deletion_plan("claims", plan.plan_hash)
     assert (decided.status, decided.decided_by, decided.decided_why) == ("approved", "kim", "looked at them")
+
+
+def test_an_answer_is_about_the_plan_that_was_shown_though_the_run_has_chosen_another_one_since(deletion, plan, state):
+    other = msgspec.structs.replace(plan, plan_hash="0" * 64)
+    state.record_deletion_plan(other)
+    task = deletion.get_task("approve")
+    with pytest.raises(PermanentError, match=f"about plan {plan.plan_hash}; since the question this run has chosen"):
+        task.execute_complete(
+            context(task, {"choose_plan": {"plan": other.plan_hash}}), answer("Approve"), plan.plan_hash
+        )
+    assert state.deletion_plan("claims", plan.plan_hash).status == "approved"
+    assert state.deletion_plan("claims", other.plan_hash).status == "open"
 
 
 def test_a_rejection_ends_the_plan_and_skips_all_that_is_left_of_the_run(deletion, plan, state):
@@ -167,7 +181,9 @@ def test_a_rejection_ends_the_plan_and_skips_all_that_is_left_of_the_run(deletio
 
     task = deletion.get_task("approve")
     with pytest.raises(DownstreamTasksSkipped) as skipped:
-        task.execute_complete(context(task, {"choose_plan": {"plan": plan.plan_hash}}), answer("Reject"))
+        task.execute_complete(
+            context(task, {"choose_plan": {"plan": plan.plan_hash}}), answer("Reject"), plan.plan_hash
+        )
     assert skipped.value.tasks == ["survey"], "and what comes after it by its own rule"
     assert deletion.get_task("recheck").trigger_rule == "none_failed_min_one_success"
     assert state.deletion_plan("claims", plan.plan_hash).status == "rejected"
@@ -176,7 +192,9 @@ def test_a_rejection_ends_the_plan_and_skips_all_that_is_left_of_the_run(deletio
 def test_an_answer_that_nobody_gave_releases_nothing(deletion, plan, state):
     task = deletion.get_task("approve")
     with pytest.raises(PermanentError, match="nobody's name"):
-        task.execute_complete(context(task, {"choose_plan": {"plan": plan.plan_hash}}), answer("Approve", None))
+        task.execute_complete(
+            context(task, {"choose_plan": {"plan": plan.plan_hash}}), answer("Approve", None), plan.plan_hash
+        )
     assert state.deletion_plan("claims", plan.plan_hash).status == "open"
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Param
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk.exceptions import AirflowSkipException, TaskAwaitingInput
 
 from ticdc_replay.airflow.naming import CHOOSE_PLAN, DELETE, RECHECK
 from ticdc_replay.airflow.operators.base import EmitsLineage, OnStore, StoreOperator
@@ -62,9 +62,13 @@ class ApprovePlanOperator(OnStore, ApprovalOperator):
         with self.opened() as store:
             description = describe_plan(store, chosen["plan"], _SHOWN)
         self.subject, self.body = approval.subject(description), approval.body(description)
-        return super().execute(context)
+        try:
+            return super().execute(context)
+        except TaskAwaitingInput as waiting:
+            waiting.kwargs = {"plan": chosen["plan"]}  # what the answer is about, whatever is chosen meanwhile
+            raise
 
-    def execute_complete(self, context: Any, event: dict[str, Any]) -> Any:
+    def execute_complete(self, context: Any, event: dict[str, Any], plan: str) -> Any:
         from ticdc_replay.stages.deletion import decide
 
         if "error" not in event:
@@ -73,12 +77,17 @@ class ApprovePlanOperator(OnStore, ApprovalOperator):
                 raise PermanentError("the answer has nobody's name: a plan is released by a person; clear this task")
             approve = event["chosen_options"] == [self.APPROVE]
             why = (event["params_input"] or {}).get("why", "")
-            plan = context["ti"].xcom_pull(task_ids=CHOOSE_PLAN)["plan"]
             with self.opened() as store:
                 decide(store, plan, approve, person["name"], why)
             self.log.info(
                 "%s by %s: %s", "Approved" if approve else "Rejected", person["name"], why or "no reason given"
             )
+            chosen = context["ti"].xcom_pull(task_ids=CHOOSE_PLAN)["plan"]
+            if chosen != plan:
+                raise PermanentError(
+                    f"the answer is recorded, and is about plan {plan}; since the question this run has chosen plan {chosen}, "
+                    f"about which nobody was asked: clear this task"
+                )
         return super().execute_complete(context, event)
 
 
