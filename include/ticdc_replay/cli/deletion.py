@@ -25,7 +25,9 @@ deletion = typer.Typer(
 )
 
 _FIRST = 20
-Plan = Annotated[str, typer.Argument(help="The plan's hash, or the beginning of it")]
+_SHORTEST = 4
+"""Characters of a plan's hash that name it: an empty variable of a shell names no plan."""
+Plan = Annotated[str, typer.Argument(help=f"The plan's hash, or the beginning of it: at least {_SHORTEST} characters")]
 By = Annotated[str, typer.Option("--by", help="Your name: it stays with the record")]
 Why = Annotated[str, typer.Option("--why", help="Why: it stays with the record")]
 
@@ -184,6 +186,11 @@ def _decide(
 
 def _chosen(context: StoreContext, beginning: str) -> DeletionPlanRecord:
     """The one plan whose hash begins so."""
+    if len(beginning) < _SHORTEST:
+        raise ConfigError(
+            f"{beginning!r} names no plan: give at least the first {_SHORTEST} characters of its hash; "
+            f"ticdc-replay deletion list shows them"
+        )
     found = [plan for plan in context.state.deletion_plans(context.store.name) if plan.plan_hash.startswith(beginning)]
     if len(found) != 1:
         raise ConfigError(

@@ -37,7 +37,7 @@ Reasons = Annotated[list[str] | None, typer.Option("--reason", help="Only of thi
 Tables = Annotated[list[str] | None, typer.Option("--table", help="Only of tables of this pattern; repeatable")]
 Places = Annotated[
     list[str] | None,
-    typer.Option("--at", help="Only this message or event: topic[partition]@offset#event; repeatable"),
+    typer.Option("--at", help="Only this message or event: topic\\[partition]@offset#event; repeatable"),
 ]
 
 
@@ -66,7 +66,7 @@ def list_(
 @quarantine.command()
 def show(
     pipeline: PipelineFile,
-    place: Annotated[str, typer.Argument(help="topic[partition]@offset, with #event for one of several")],
+    place: Annotated[str, typer.Argument(help="topic\\[partition]@offset, with #event for one of several")],
     run: Run = None,
     connections: ConnectionsFile = None,
 ) -> None:

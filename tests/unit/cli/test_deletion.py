@@ -85,13 +85,24 @@ def test_a_plan_that_nobody_approved_or_that_somebody_rejected_is_not_executed(s
     assert scene.names() == {name(1)}
 
 
-def test_a_beginning_that_means_no_plan_or_several_is_an_error(scene, run):
+def test_a_beginning_that_means_no_plan_is_an_error(scene, run):
     scene.put(1)
-    assert run("show", "ffff").exit_code == 2
     make_plan(scene.context, scene.reconcile({}))
-    scene.put(2)
-    make_plan(scene.context, scene.reconcile({}))
-    assert "2 plans" in run("approve", "", "--by", "Ada", "--why", "x").output
+    assert run("show", "zzzz").exit_code == 2
+
+
+@pytest.mark.parametrize("verb", ["show", "approve", "reject", "execute", "undo"])
+def test_less_than_four_characters_name_no_plan_though_it_is_the_only_one(scene, run, verb):
+    scene.put(1)
+    plan = scene.plan(approve=verb == "execute").plan_hash
+    rest = {"show": [], "execute": ["--yes"]}.get(verb, ["--by", "Ada", "--why", "x"])
+    for beginning in ("", plan[:3]):
+        refused = run(verb, beginning, *rest)
+        assert refused.exit_code == 2
+        assert "names no plan: give at least the first 4 characters" in " ".join(refused.output.split())
+    (known,) = scene.context.state.deletion_plans("claims")
+    assert known.status == ("approved" if verb == "execute" else "open")
+    assert scene.names() == {name(1)}
 
 
 def test_a_store_that_was_never_reconciled_has_nothing_to_plan(run):
