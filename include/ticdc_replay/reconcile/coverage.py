@@ -5,9 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
-from ticdc_replay.changelog import index as changelog_index
 from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.changelog.layout import changelog_root
+from ticdc_replay.changelog.reading import complete_changelogs, read_index
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.errors import ArtifactNotFoundError
 from ticdc_replay.domain.messages import OffsetRange
@@ -15,7 +15,7 @@ from ticdc_replay.kafka.offsets import Offsets, Topic
 from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.reconcile.rules import PartitionBounds
 from ticdc_replay.snapshot.topics import require_topics
-from ticdc_replay.state.records import Run, ScannedRange
+from ticdc_replay.state.records import ScannedRange
 from ticdc_replay.state.store import StateStore
 from ticdc_replay.storage.base import ObjectStore
 
@@ -146,12 +146,13 @@ def still_retained(surveyed: Iterable[PartitionBounds], offsets: Offsets) -> tup
 def searched_by_runs(state: StateStore, artifacts: ObjectStore, pipeline: str) -> SearchedByRuns:
     """What the runs of *pipeline* have searched, as far as all their reference files still exist in *artifacts*, the pipeline's.
 
+    Also runs that the state store does not know: they were not recorded yet, or it was restored from a backup.
     A run of which a file is gone, or by a version that did not search what it could not read, counts for nothing.
     """
-    runs = [run for run in state.runs(pipeline) if run.index is not None]
+    runs = {run.run_hash for run in state.runs(pipeline) if run.index is not None} | complete_changelogs(artifacts)
     with ThreadPoolExecutor(_READERS) as readers:
-        indexes = readers.map(lambda run: _index_of(artifacts, run), runs)
-        found = [index for index in indexes if index is not None]
+        indexes = readers.map(lambda run_hash: _index_of(artifacts, run_hash), sorted(runs))
+        found = [index for index in indexes if index is not None and index.pipeline == pipeline]
     searched: list[Searched] = []
     files: list[tuple[dict[str, str], list[str]]] = []
     for index in found:
@@ -223,17 +224,16 @@ def without(ranges: Iterable[OffsetRange], taken: Iterable[OffsetRange]) -> list
     return left
 
 
-def _index_of(artifacts: ObjectStore, run: Run) -> ChangelogIndex | None:
-    """The index of *run*, None where its search can't be relied on."""
-    assert run.index is not None
+def _index_of(artifacts: ObjectStore, run_hash: str) -> ChangelogIndex | None:
+    """The index of the run *run_hash*, None where its search can't be relied on."""
     try:
-        index = changelog_index.decode(artifacts.get(run.index))
+        index = read_index(artifacts, run_hash)
     except ArtifactNotFoundError:
         return None
     if index.unsearched is None or not {part.topic for part in index.ranges} <= set(index.topic_ids):
         return None
     if index.reference_files:
-        root = changelog_root(run.run_hash)
+        root = changelog_root(run_hash)
         there = {entry.name.removeprefix(f"{root}/") for entry in artifacts.list(f"{root}/references/")}
         if not there.issuperset(index.reference_files):
             return None

@@ -8,7 +8,7 @@ import msgspec
 
 from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.changelog.layout import changelog_root
-from ticdc_replay.changelog.reading import read_index
+from ticdc_replay.changelog.reading import complete_changelogs, read_index
 from ticdc_replay.changelog.set_aside import Entry
 from ticdc_replay.domain.errors import ArtifactNotFoundError
 from ticdc_replay.domain.messages import OffsetRange
@@ -50,22 +50,34 @@ def find_replayable(context: ReplayContext) -> Replayable:
     recorded with what it set aside. Of quarantines all entries count that nobody accepted as lost, also those that came out
     again: a target that is added later gets them from there.
 
+    Runs that the state store does not know count, too: it may be older than they are, restored from a backup.
+
     Raises ArtifactNotFoundError where the manifest of a decode that runs is gone, and what the stores raise.
     """
     # In this order: a decode that ends meanwhile is recorded before its lease is released.
     running, ended = _replays(context)
     decoding = [part for replay in running for part in _pinned(context, replay.manifest)]
-    found = [_quarantined(context, index) for index in (*_recorded(context), *_unrecorded(context, ended))]
+    indexes = (*_recorded(context), *_unrecorded(context, ended), *_forgotten(context))
+    return _replayable(context, decoding, indexes)
+
+
+def replayable_ranges(context: ReplayContext) -> tuple[ReplayableRange, ...]:
+    """The offsets of ``find_replayable``, merged and in order, but for runs that the state store has forgotten: cheap enough to
+    be asked all the way of a deletion."""
+    running, ended = _replays(context)
+    decoding = [part for replay in running for part in _pinned(context, replay.manifest)]
+    return _replayable(context, decoding, (*_recorded(context), *_unrecorded(context, ended))).ranges
+
+
+def _replayable(
+    context: ReplayContext, decoding: Iterable[ReplayableRange], indexes: Iterable[ChangelogIndex]
+) -> Replayable:
+    found = [_quarantined(context, index) for index in indexes]
     return Replayable(
         decoding=tuple(merged(tuple(decoding))),
         quarantined=tuple(merged(tuple(part for entries, _ in found for part in entries))),
         unsearchable=tuple(merged(tuple(part for _, entries in found for part in entries))),
     )
-
-
-def replayable_ranges(context: ReplayContext) -> tuple[ReplayableRange, ...]:
-    """The offsets of ``find_replayable``, merged and in order."""
-    return find_replayable(context).ranges
 
 
 def _replays(context: ReplayContext) -> tuple[list[Replayed], list[Replayed]]:
@@ -117,6 +129,13 @@ def _unrecorded(context: ReplayContext, ended: Iterable[Replayed]) -> Iterator[C
         run = context.state.run(replay.pipeline, replay.run_hash)
         if run is None or run.index is None:
             yield from _index(context, replay.run_hash)
+
+
+def _forgotten(context: ReplayContext) -> Iterator[ChangelogIndex]:
+    """The changelogs of the pipeline with a quarantine, of runs that the state store does not know."""
+    known = {run.run_hash for run in context.state.runs(context.pipeline.name)}
+    for run_hash in sorted(complete_changelogs(context.artifacts) - known):
+        yield from (index for index in _index(context, run_hash) if index.quarantine_files)
 
 
 def _index(context: ReplayContext, run_hash: str) -> Iterator[ChangelogIndex]:

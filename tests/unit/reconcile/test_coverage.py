@@ -140,6 +140,15 @@ def test_a_run_of_another_pipeline_covers_nothing(state: StateStore, artifacts: 
     assert searched_by_runs(state, artifacts, "other").searched == ()
 
 
+def test_a_run_that_a_restored_state_store_has_forgotten_is_found_by_its_index(
+    state: StateStore, artifacts: ObjectStore, tmp_path: Path
+) -> None:
+    keep(state, artifacts, INDEXED)
+    restored = open_state(f"sqlite:///{tmp_path / 'restored.db'}")
+    assert searched_by_runs(restored, artifacts, "shop") == searched_by_runs(state, artifacts, "shop")
+    assert searched_by_runs(restored, artifacts, "other").searched == ()
+
+
 def test_a_scan_covers_its_range_as_long_as_its_file_exists(artifacts: ObjectStore) -> None:
     without_reference = msgspec.structs.replace(SCANNED, partition=1, file=None)
     artifacts.put("scans/a.parquet", b"references")

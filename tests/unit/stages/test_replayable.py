@@ -219,6 +219,13 @@ def test_references_in_files_that_are_gone_are_known_to_nobody(context: ReplayCo
     assert find_replayable(context).unsearchable == ()
 
 
+def test_what_runs_set_aside_that_a_restored_state_store_has_forgotten_is_still_needed(context: ReplayContext) -> None:
+    decoded(context, "forgotten", 4, 5)
+    decoded(context, "nothing set aside")
+    assert find_replayable(context).ranges == (part(4, 6),)
+    assert find_replayable(context).unsearchable == ()
+
+
 def test_a_re_drive_finds_references_that_could_not_be_found_before(context: ReplayContext) -> None:
     unsearched = (OffsetRange("topic", 0, 4, 8),)
     recorded(context, "run", 4, 5, 7, unsearched=unsearched)
