@@ -87,6 +87,14 @@ def test_the_store_in_the_documents_loads_with_the_pipeline_in_the_documents(tmp
     assert set(yaml.safe_load(text)) == keys_of(Store)
 
 
+def test_the_store_in_the_documents_can_be_stopped_by_its_policy_alone(tmp_path):
+    (text,) = yaml_blocks(RECONCILIATION)
+    (tmp_path / "shop.yaml").write_text(yaml_blocks(USER_GUIDE)[0])
+    stopped = tmp_path / "claims.yml.txt"
+    stopped.write_text(text.replace("policy: approval", "policy: never"))
+    assert load_store(stopped, tmp_path).store.deletion.policy == "never"
+
+
 @pytest.mark.parametrize(("model", "document"), DOCUMENTED)
 def test_every_key_of_a_file_is_documented(model, document):
     assert {key for key in keys_of(model) if f"`{key}`" not in document} == set()
@@ -155,3 +163,8 @@ def test_links_lead_somewhere(document):
         assert there.exists(), f"{document.name} links to {link}"
         if anchor:
             assert anchor in anchors(there.read_text(encoding="utf-8")), f"{document.name} links to {link}"
+
+
+def test_the_readme_leads_to_what_is_there():
+    assert "](docs/reconciliation.md)" in README
+    assert "econciliation" not in README.partition("## What is not there yet")[2].partition("##")[0]

@@ -132,9 +132,7 @@ class Store(Section):
             raise ValueError("connections.inventory: remove it; inventory.source is listing")
         if ids.undo is not None and not self.uri.startswith("s3://"):
             raise ValueError(f"connections.undo: remove it; {self.uri} keeps no versions")
-        if self.deletion.policy == "never":
-            if ids.deletion is not None:
-                raise ValueError("connections.deletion: remove it; deletion.policy is never")
+        if self.deletion.policy == "never":  # what it does not use may stay: a stop must not need other changes
             return self
         check_place("uri", self.uri, "connections.deletion", ids.deletion)
         if not self.owners_complete:

@@ -90,6 +90,10 @@ def test_nothing_is_deleted_by_default_and_nobody_knows_all_owners(load):
     assert (store.deletion.grace_hours, store.rules.young_hours) == (168, 24)
 
 
+def test_to_stop_a_deletion_nothing_but_the_policy_has_to_change(load):
+    assert load(connections__undo="shop_s3_undo", deletion__policy="never").store.deletion.policy == "never"
+
+
 def test_a_folder_takes_no_connection(load, folder):
     (folder / "shop.yaml").write_text(
         yaml.safe_dump(pipeline("shop", "file:///claims") | {"connections": {"kafka": "k", "artifacts": "l"}})
@@ -106,9 +110,9 @@ def test_a_folder_takes_no_connection(load, folder):
         ({"pipelines": ["shop"]}, "owners_complete: is true, but: *stock.yaml writes to s3://shop/claims and is not listed"),
         ({"pipelines": ["shop", "shop"]}, "pipelines: the name 'shop' stands more than once"),
         ({"pipelines": []}, "pipelines: "),
+        ({"former_pipelines": ["shop"]}, "former_pipelines: 'shop' is listed in pipelines, too"),
         ({"owners_complete": False}, "owners_complete: must be true where deletion.policy is approval"),
         ({"connections__deletion": None}, "connections.deletion: missing"),
-        ({"deletion__policy": "never"}, "connections.deletion: remove it; deletion.policy is never"),
         ({"deletion__policy": "always"}, "deletion.policy: not allowed; allowed: 'never', 'approval' or 'automatic'"),
         ({"connections__store": None}, "connections.store: missing; name the Airflow connection (type aws) for uri"),
         ({"connections__inventory": "x"}, "connections.inventory: remove it; inventory.source is listing"),

@@ -1,5 +1,6 @@
 """The page of a store: what its newest reconciliation found, how that changed, and what is planned and was deleted."""
 
+import contextlib
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +17,7 @@ from ticdc_replay.airflow.connections import resolve
 from ticdc_replay.airflow.naming import deletion_dag_id, store_dag_id
 from ticdc_replay.airflow.pages.charts import HEIGHT, WIDTH, stacked_areas, stacked_columns
 from ticdc_replay.config.load_store import LoadedStore, load_store
+from ticdc_replay.config.yaml_file import read_yaml
 from ticdc_replay.domain.errors import ConfigError, TicdcReplayError
 from ticdc_replay.reconcile.rules import ObjectClass, ReferenceClass
 from ticdc_replay.reconcile.summary import Summary
@@ -70,11 +72,26 @@ def _store_of(dag_id: str) -> LoadedStore:
     for file, pipelines in store_files():
         try:
             loaded = load_store(file, pipelines)
-        except ConfigError:
+        except ConfigError as error:
+            if _is_of(dag_id, _intended_name(file)):
+                raise HTTPException(503, f"The file of the store has an error: {error}") from error
             continue  # it shows as an import error
-        if dag_id in (store_dag_id(loaded.store.name), deletion_dag_id(loaded.store.name)):
+        if _is_of(dag_id, loaded.store.name):
             return loaded
     raise HTTPException(404, f"{dag_id} is not the DAG of a store")
+
+
+def _is_of(dag_id: str, store: str) -> bool:
+    return dag_id in (store_dag_id(store), deletion_dag_id(store))
+
+
+def _intended_name(file: Path) -> str:
+    """What a file that can't be loaded calls its store; the file's own name where even that can't be read."""
+    with contextlib.suppress(ConfigError):
+        named = read_yaml(file).get("name")
+        if isinstance(named, str):
+            return named
+    return file.stem
 
 
 def _shown(loaded: LoadedStore, overview: StoreOverview) -> dict[str, Any]:
