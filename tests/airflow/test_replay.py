@@ -6,6 +6,7 @@ import sqlite3
 import threading
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 import pytest
@@ -39,6 +40,14 @@ class CommandLines(threading.Thread):
         self.join()
 
 
+class Replayed(NamedTuple):
+    """What was printed, the command lines seen meanwhile, and how many orders the warehouse had then."""
+
+    log: str
+    command_lines: str
+    orders: int
+
+
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory, kafka, s3, postgres, java_home, airflow_database):
     with closing(Stage(tmp_path_factory.mktemp("stage"), kafka, s3, s3_client_of(s3), postgres)) as made:
@@ -47,10 +56,14 @@ def stage(tmp_path_factory, kafka, s3, postgres, java_home, airflow_database):
 
 @pytest.fixture(scope="module")
 def replayed(stage):
-    """The first window, replayed into both targets: what was printed, and the command lines seen meanwhile."""
+    """The first window, replayed into both targets, before any other one."""
+    import psycopg
+
     with CommandLines() as command_lines:
         log = stage.run(stage.windows[0])
-    return log, "\n".join(command_lines.seen)
+    with psycopg.connect(stage.warehouse) as connection:
+        (orders,) = connection.execute("SELECT count(*) FROM shop.orders").fetchone()
+    return Replayed(log, "\n".join(command_lines.seen), orders)
 
 
 @pytest.fixture
@@ -65,18 +78,14 @@ def query():
 
 
 def test_the_window_arrives_in_both_targets(stage, replayed, s3):
-    import psycopg
-
     orders = stage.windows[0].tables["shop.orders"]
-    with psycopg.connect(stage.warehouse) as connection:
-        (rows,) = connection.execute("SELECT count(*) FROM shop.orders").fetchone()
-    assert rows == orders["insert"] - orders["delete"]
+    assert replayed.orders == orders["insert"] - orders["delete"]
     files = objects_of(s3_client_of(s3), stage.bucket, "lake/")
     assert [key for key in files if "orders" in key and key.endswith(".parquet")]
 
 
 def test_no_secret_is_in_anything_that_a_run_leaves_or_shows(stage, replayed, s3):
-    log, command_lines = replayed
+    log, command_lines, _ = replayed
     with closing(sqlite3.connect(Path(os.environ["AIRFLOW_HOME"]) / "airflow.db")) as connection:
         database = "\n".join(connection.iterdump())
     outputs = {
@@ -143,7 +152,7 @@ def test_a_run_for_one_target_leaves_the_other_alone(stage, replayed):
 
 
 @pytest.fixture
-def without_objects(stage, s3):
+def without_objects(stage, replayed, s3):
     """All claim-check objects are gone; what is returned brings them back, the end of the test does it in any case."""
     client = s3_client_of(s3)
     kept = {
