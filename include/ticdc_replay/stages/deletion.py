@@ -153,10 +153,10 @@ def decide(context: StoreContext, plan_hash: str, approve: bool, person: str, wh
     """Approve or reject the plan in the name of *person*; the plan as it is now. An approved plan can still be rejected: that
     stops its execution, too.
 
-    Raises ConfigError without a name, PolicyStopError where it is too late: the plan was rejected or executed before.
+    Raises ConfigError without a name or a reason, PolicyStopError where it is too late: the plan was rejected or executed before.
     """
-    if not person.strip():
-        raise ConfigError("a plan is released or rejected by somebody: give the name")
+    if not person.strip() or not why.strip():
+        raise ConfigError("a plan is released or rejected by somebody and for a reason: give the name and the reason")
     if approve:
         plan_contents(
             context.artifacts, plans.read_plan(context.artifacts, plan_hash), 0
@@ -239,16 +239,16 @@ def execute(
 def undo(context: StoreContext, plan_hash: str, person: str, why: str, names: frozenset[str] | None = None) -> Undone:
     """Bring back what the plan's execution deleted, or those objects of it that are called *names*; the record of it.
 
-    Allowed under every policy. Raises ConfigError where the store has no connection for it, without a name, and where nothing was
-    deleted that is asked for.
+    Allowed under every policy. Raises ConfigError where the store has no connection for it, without a name or a reason, and where
+    nothing was deleted that is asked for.
     """
+    if not person.strip() or not why.strip():
+        raise ConfigError("a deletion is undone by somebody and for a reason: give the name and the reason")
     store, conn_id = context.store, context.store.connections.undo
     if conn_id is None:
         raise ConfigError(
             f"store {store.name}: connections.undo is missing: name a connection that may remove delete markers of {store.uri}"
         )
-    if not person.strip():
-        raise ConfigError("a deletion is undone by somebody: give the name")
     plan = plans.read_plan(context.artifacts, plan_hash)
     if plan.uri != store.uri:
         raise ConfigError(f"plan {plan_hash} is of {plan.uri}, not of {store.uri}")

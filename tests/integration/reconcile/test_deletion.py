@@ -104,7 +104,7 @@ def test_an_object_that_was_written_again_after_its_deletion_survives_the_undo(v
     plan = versioned.plan().plan_hash
     versioned.execute(plan)
     versioned.store.put(one, b"new")
-    undo(versioned.context, plan, "Ada", "")
+    undo(versioned.context, plan, "Ada", "wrong")
     assert versioned.store.get(one) == b"new"
 
 
@@ -184,7 +184,7 @@ def test_answers_that_are_lost_are_told_apart_from_what_others_deleted(versioned
         ("gone", False),
     ]
     assert audit.undoable == 2
-    assert undo(versioned.context, plan, "Ada", "").restored == 2
+    assert undo(versioned.context, plan, "Ada", "wrong").restored == 2
     assert versioned.names() == {one, two}
 
 
@@ -194,7 +194,7 @@ def test_an_object_that_others_deleted_too_is_not_told_to_be_back(versioned: Sce
     versioned.execute(plan)
     versioned.store.put(name(1), b"in between")
     versioned.store.delete(name(1))
-    undone = undo(versioned.context, plan, "Ada", "")
+    undone = undo(versioned.context, plan, "Ada", "wrong")
     assert (undone.restored, undone.failed) == (0, 1)
     assert "another delete marker" in undone.failures[0]
 

@@ -111,6 +111,17 @@ def test_a_store_that_was_never_reconciled_has_nothing_to_plan(run):
     assert "was never reconciled" in done.output
 
 
+@pytest.mark.parametrize("verb", ["approve", "reject", "undo"])
+def test_what_a_person_does_has_a_reason(scene, run, verb):
+    scene.put(1)
+    plan = scene.plan(approve=False).plan_hash
+    for why in ("", " "):
+        done = run(verb, plan, "--by", "Ada", "--why", why)
+        assert done.exit_code == 2
+        assert "and for a reason: give the name and the reason" in " ".join(done.output.split())
+    assert scene.context.state.deletion_plan("claims", plan).status == "open"
+
+
 def test_no_undo_without_its_connection(scene, run):
     scene.put(1)
     plan = scene.plan().plan_hash

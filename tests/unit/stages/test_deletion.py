@@ -240,6 +240,9 @@ def test_who_decides_gives_a_name_and_the_last_word_is_a_rejection(scene):
     plan = scene.plan(approve=False).plan_hash
     with pytest.raises(ConfigError, match="name"):
         decide(scene.context, plan, True, " ", "because")
+    for approve in (True, False):
+        with pytest.raises(ConfigError, match="for a reason"):
+            decide(scene.context, plan, approve, "Ada", " ")
     approved = decide(scene.context, plan, True, "Ada", "because")
     assert (approved.status, approved.decided_by, approved.decided_why) == ("approved", "Ada", "because")
     assert decide(scene.context, plan, False, "Bob", "wait").status == "rejected"
@@ -253,7 +256,7 @@ def test_a_plan_that_was_changed_cannot_be_approved(scene):
     record = make_plan(scene.context, scene.reconcile({}))
     changed(scene.artifacts, read_plan(scene.artifacts, record.plan_hash).file_names()[0], etag="x")
     with pytest.raises(ArtifactCorruptError, match="was changed"):
-        decide(scene.context, record.plan_hash, True, "Ada", "")
+        decide(scene.context, record.plan_hash, True, "Ada", "seen")
 
 
 # --- executing: what forbids it
