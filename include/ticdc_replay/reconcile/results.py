@@ -6,6 +6,7 @@ object has one result.
 
 import uuid
 from collections.abc import Iterator
+from datetime import datetime
 from enum import StrEnum
 from io import BytesIO
 from typing import Any, NamedTuple
@@ -71,6 +72,17 @@ class ResultFile(NamedTuple):
     name: str
     number: int
     begun: bool
+    put_at_ms: int
+    """By the clock of the artefact store, rounded down to the second or finer."""
+
+
+class FileProgress(NamedTuple):
+    """How far executions have come with one file of a plan."""
+
+    results: list[str]
+    """Names of files of ``RESULTS``."""
+    begun_ms: int | None
+    """When the first attempt noted that it begins to delete; None where none did. See ``ResultFile.put_at_ms``."""
 
 
 def deletion_folder(plan_hash: str) -> str:
@@ -84,8 +96,28 @@ def files_of(artifacts: ObjectStore, plan_hash: str) -> list[ResultFile]:
     for info in artifacts.list(f"{deletion_folder(plan_hash)}/"):
         kind, _, rest = info.name.rpartition("/")[2].partition("-")
         if kind in ("results", "begun"):
-            found.append(ResultFile(info.name, int(rest.partition("-")[0]), kind == "begun"))
+            found.append(
+                ResultFile(info.name, int(rest.partition("-")[0]), kind == "begun", epoch_ms(info.last_modified))
+            )
     return found
+
+
+def progress_of(artifacts: ObjectStore, plan_hash: str) -> dict[int, FileProgress]:
+    """How far the plan's executions have come, by the numbers of its files."""
+    found: dict[int, FileProgress] = {}
+    for file in files_of(artifacts, plan_hash):
+        known = found.get(file.number, FileProgress([], None))
+        if file.begun:
+            begun_ms = file.put_at_ms if known.begun_ms is None else min(known.begun_ms, file.put_at_ms)
+            found[file.number] = known._replace(begun_ms=begun_ms)
+        else:
+            found[file.number] = known._replace(results=[*known.results, file.name])
+    return found
+
+
+def epoch_ms(moment: datetime) -> int:
+    """*moment* as Unix ms."""
+    return int(moment.timestamp() * 1000)
 
 
 def note_begun(artifacts: ObjectStore, folder: str, number: int) -> str:
@@ -122,12 +154,9 @@ def read_results(artifacts: ObjectStore, names: list[str]) -> dict[str, Result]:
 
 def all_results(artifacts: ObjectStore, plan_hash: str) -> Iterator[dict[str, Result]]:
     """The results of the whole plan, by the plan's files, in order; memory holds one of them."""
-    names: dict[int, list[str]] = {}
-    for file in files_of(artifacts, plan_hash):
-        if not file.begun:
-            names.setdefault(file.number, []).append(file.name)
-    for number in sorted(names):
-        yield read_results(artifacts, names[number])
+    for _number, progress in sorted(progress_of(artifacts, plan_hash).items()):
+        if progress.results:
+            yield read_results(artifacts, progress.results)
 
 
 def result_of(planned: dict[str, Any], deletion: Deletion, *, tried_before: bool, at_ms: int) -> Result:

@@ -252,8 +252,9 @@ def undo(context: StoreContext, plan_hash: str, person: str, why: str, names: fr
     plan = plans.read_plan(context.artifacts, plan_hash)
     if plan.uri != store.uri:
         raise ConfigError(f"plan {plan_hash} is of {plan.uri}, not of {store.uri}")
-    markers = Markers(open_store(store.uri, context.connections[conn_id]), _THREADS)
-    markers.remove(context.artifacts, plan_hash, names)
+    skew_ms = store.rules.clock_skew_seconds * 1000
+    markers = Markers(open_store(store.uri, context.connections[conn_id]), _THREADS, skew_ms)
+    markers.remove(context.artifacts, plan, names)
     counts = markers.counts
     if not counts["found"]:
         raise ConfigError(

@@ -58,6 +58,13 @@ class Deletion(msgspec.Struct, frozen=True):
     detail: str = ""
 
 
+class DeleteMarker(msgspec.Struct, frozen=True):
+    """What hides an object in a store that keeps versions, and since when by the store's clock (to the second)."""
+
+    marker: str
+    set_at: datetime
+
+
 class ObjectStore(ABC):
     """Objects below one root URI. Thread-safe. Names are relative, with ``/`` between parts, never starting with one.
 
@@ -124,6 +131,10 @@ class ObjectStore(ABC):
 
         Raises PermanentError where the store has no undo, or *marker* is not a delete marker: no version is ever removed.
         """
+
+    @abstractmethod
+    def marker_of(self, name: str) -> DeleteMarker | None:
+        """The delete marker that hides *name* now; None where none does."""
 
     @abstractmethod
     def now(self) -> datetime:

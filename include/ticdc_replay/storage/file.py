@@ -20,7 +20,7 @@ from ticdc_replay.domain.errors import (
     PermanentError,
     TransientError,
 )
-from ticdc_replay.storage.base import Deletion, DeletionOutcome, ObjectInfo, ObjectStore
+from ticdc_replay.storage.base import DeleteMarker, Deletion, DeletionOutcome, ObjectInfo, ObjectStore
 from ticdc_replay.storage.facts import StoreFacts
 from ticdc_replay.storage.names import check_name
 
@@ -131,6 +131,9 @@ class FileStore(ObjectStore):
 
     def undelete(self, name: str, marker: str) -> bool:
         raise PermanentError(f"{self.uri(name)}: a folder keeps no versions, so nothing can be undeleted")
+
+    def marker_of(self, name: str) -> DeleteMarker | None:
+        return None  # a folder keeps no versions
 
     def now(self) -> datetime:
         return datetime.now(UTC).replace(microsecond=0)

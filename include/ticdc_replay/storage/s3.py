@@ -23,10 +23,10 @@ from ticdc_replay.domain.errors import (
     ObjectTooLargeError,
     PermanentError,
 )
-from ticdc_replay.storage.base import Deletion, DeletionOutcome, ObjectInfo, ObjectStore
+from ticdc_replay.storage.base import DeleteMarker, Deletion, DeletionOutcome, ObjectInfo, ObjectStore
 from ticdc_replay.storage.facts import StoreFacts
 from ticdc_replay.storage.names import check_name
-from ticdc_replay.storage.s3_deletion import delete_unchanged, undelete
+from ticdc_replay.storage.s3_deletion import delete_unchanged, marker_of, undelete
 from ticdc_replay.storage.s3_errors import BROKEN_TRANSFERS, NOT_FOUND, PRECONDITION_FAILED, error_code, translate
 from ticdc_replay.storage.s3_facts import facts_of
 
@@ -159,6 +159,10 @@ class S3Store(ObjectStore):
     def undelete(self, name: str, marker: str) -> bool:
         with self._errors("undelete", name):
             return undelete(self._client, self._bucket, self._key(name), marker)
+
+    def marker_of(self, name: str) -> DeleteMarker | None:
+        with self._errors("list the versions of", name):
+            return marker_of(self._client, self._bucket, self._key(name))
 
     def now(self) -> datetime:
         with self._errors("look up", ""):

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import ClientError
 
 from ticdc_replay.domain.errors import AuthenticationError, PermanentError
-from ticdc_replay.storage.base import NO_VERSION, Deletion, DeletionOutcome, ObjectInfo
+from ticdc_replay.storage.base import NO_VERSION, DeleteMarker, Deletion, DeletionOutcome, ObjectInfo
 from ticdc_replay.storage.s3_errors import NOT_FOUND, PRECONDITION_FAILED, error_code, status_of, translate
 
 if TYPE_CHECKING:
@@ -54,6 +54,16 @@ def undelete(client: "S3Client", bucket: str, key: str, marker: str) -> bool:
     raise PermanentError(f"s3://{bucket}/{key}: {marker!r} is a version of the object, not a delete marker")
 
 
+def marker_of(client: "S3Client", bucket: str, key: str) -> DeleteMarker | None:
+    """The delete marker that hides *key*; None where none does."""
+    # The key itself comes before all that begin with it, and its newest version or marker before the others.
+    newest = client.list_object_versions(Bucket=bucket, Prefix=key, MaxKeys=1).get("DeleteMarkers", ())
+    for found in newest:
+        if found["Key"] == key and found["IsLatest"]:
+            return DeleteMarker(found["VersionId"], found["LastModified"])
+    return None
+
+
 def _changed(found: "HeadObjectOutputTypeDef", expected: ObjectInfo) -> str:
     """What differs, as text; empty where nothing does."""
     version = found.get("VersionId")
@@ -93,12 +103,11 @@ def _gone(client: "S3Client", bucket: str, key: str, missing: ClientError) -> De
     detail = ""
     if marker is None:  # not every server says so with a 404
         try:
-            newest = client.list_object_versions(Bucket=bucket, Prefix=key, MaxKeys=1)
+            hides = marker_of(client, bucket, key)
         except ClientError as error:
             detail = f"what hides it could not be listed: {error}"
         else:
-            markers = [found for found in newest.get("DeleteMarkers", ()) if found["Key"] == key and found["IsLatest"]]
-            marker = markers[0]["VersionId"] if markers else None
+            marker = hides.marker if hides else None
     return Deletion(DeletionOutcome.GONE, marker, detail)
 
 

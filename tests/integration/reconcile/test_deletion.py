@@ -99,6 +99,50 @@ def test_a_deletion_in_a_bucket_with_versions_can_be_undone_under_any_policy(ver
     assert [record.person for record in undos_of(versioned.artifacts, plan)] == ["Ada", "Ada"]
 
 
+def killed(scene: Scene, plan: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Execute the plan up to where its first results would be written."""
+    with monkeypatch.context() as patch:
+        patch.setattr("ticdc_replay.reconcile.execution.write_results", lambda *_: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            scene.execute(plan)
+
+
+def test_what_a_killed_deletion_had_no_time_to_tell_is_undone_too(
+    versioned: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = set(versioned.put(1, 2, 3, 4))
+    plan = versioned.plan().plan_hash
+    killed(versioned, plan, monkeypatch)
+    assert versioned.names() == {name(3), name(4)}
+    decide(versioned.context, plan, False, "Ada", "wrong")
+    undone = undo(versioned.context, plan, "Ada", "wrong", frozenset({name(2), name(3)}))
+    assert (undone.restored, undone.not_undoable, versioned.names()) == (1, 1, names - {name(1)})
+    assert undo(versioned.context, plan, "Ada", "wrong").restored == 1
+    assert versioned.names() == names
+
+
+@pytest.mark.parametrize("server", ["s3"], indirect=True)  # the other one does not tell when a marker was set
+def test_the_markers_of_others_stay_though_a_deletion_was_killed(
+    versioned: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    versioned.write(rules={"clock_skew_seconds": 1})
+    versioned.put(1, 2, 3)
+    plan = versioned.plan().plan_hash
+    versioned.store.delete(name(1))
+    versioned.store.delete(name(3))
+    time.sleep(3)
+    killed(versioned, plan, monkeypatch)
+    assert undo(versioned.context, plan, "Ada", "wrong").restored == 1
+    audit = versioned.execute(plan)
+    assert audit.counts == {"deleted": 1, "gone": 2}
+    results = versioned.results(plan)
+    assert results[name(1)].tried_before
+    assert results[name(1)].marker is not None
+    undone = undo(versioned.context, plan, "Ada", "wrong")
+    assert (undone.restored, undone.not_undoable) == (1, 2)
+    assert versioned.names() == {name(2)}
+
+
 def test_an_object_that_was_written_again_after_its_deletion_survives_the_undo(versioned: Scene) -> None:
     (one,) = versioned.put(1)
     plan = versioned.plan().plan_hash
