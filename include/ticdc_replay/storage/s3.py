@@ -130,15 +130,31 @@ class S3Store(ObjectStore):
                         yield ObjectInfo(name, found["Size"], found["ETag"].strip('"'), found["LastModified"])
 
     def list_versions(self, after: str = "") -> Iterator[ObjectInfo]:
+        if after:
+            # Servers differ in what they give behind a marker that is no object's key (one leaves out the next object), but not
+            # behind one that is. So the first object behind *after* is found by the other listing, and read by itself.
+            first = next(self.list(after=after), None)
+            if first is None:
+                return
+            after = first.name
+            found = next(self._current_versions(after), None)
+            if found is not None and found.name == after:
+                yield found
+        for found in self._current_versions("", after):
+            if found.name > after:
+                yield found
+
+    def _current_versions(self, prefix: str, marker: str = "") -> Iterator[ObjectInfo]:
+        """The current versions of objects whose name starts with *prefix*, about from *marker* on, in order of name."""
         pages = self._client.get_paginator("list_object_versions")
-        start = {"KeyMarker": self._prefix + after} if after else {}
+        start = {"KeyMarker": self._prefix + marker} if marker else {}
         last = ""
-        with self._errors("list the versions of", ""):
-            for page in pages.paginate(Bucket=self._bucket, Prefix=self._prefix, **start):  # type: ignore[arg-type]
+        with self._errors("list the versions of", prefix):
+            for page in pages.paginate(Bucket=self._bucket, Prefix=self._prefix + prefix, **start):  # type: ignore[arg-type]
                 for found in page.get("Versions", ()):
                     name = found["Key"][len(self._prefix) :]
                     # Servers repeat a key's versions at the marker, and the latest one at the start of a page.
-                    if found["IsLatest"] and name > after and name != last and not name.endswith("/"):
+                    if found["IsLatest"] and name and name != last and not name.endswith("/"):
                         last = name
                         yield ObjectInfo(
                             name, found["Size"], found["ETag"].strip('"'), found["LastModified"], found["VersionId"]

@@ -14,6 +14,7 @@ from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import AuthenticationError, PermanentError, TransientError
 from ticdc_replay.storage import Deletion, DeletionOutcome, ObjectInfo, ObjectStore, Versioning, open_store
 from ticdc_replay.storage.deletion import delete_parallel
+from ticdc_replay.storage.listing import list_patiently, name_ranges
 
 pytestmark = pytest.mark.integration
 
@@ -198,6 +199,18 @@ def test_versions_are_listed_with_their_ids_and_deleted_objects_are_not(versione
         assert one.version_id == info.version_id
     half = found[len(found) // 2].name
     assert [one.name for one in versioned.list_versions(half)] == [one.name for one in found if one.name > half]
+
+
+def test_a_listing_of_versions_leaves_out_nothing_behind_a_name_that_no_object_has(versioned: ObjectStore) -> None:
+    listed = put(versioned, *(f"{digit}{digit}.json" for digit in "0123456789abcdef"))
+    versioned.put("33.json", b"second version")
+    versioned.put("33.json", b"third version")
+    assert versioned.delete_unchanged(listed["77.json"]).outcome == DeletionOutcome.DELETED
+    there = names_of(versioned)
+    for after in ("", "3", "33.json", "7", "77.json", "8", "ff", "ff.json", "g"):
+        assert [one.name for one in versioned.list_versions(after)] == [name for name in there if name > after]
+    parts = [list_patiently(versioned.list_versions, part) for part in name_ranges(1)]
+    assert [one for part in parts for one in part] == list(versioned.list_versions())
 
 
 def test_a_version_that_was_written_since_is_another_object_though_its_bytes_are_the_same(
