@@ -21,11 +21,13 @@ from ticdc_replay.reconcile.rules import (
     ObjectClass,
     Reason,
     ReferenceClass,
+    Surveyed,
     Verdict,
 )
 
 _CLAIM_CHECK_NAME = r"\A[0-9a-f-]{36}\.json\z"
 """``large_messages.locations.object_name``, for RE2."""
+_PLACE = ("topic", "topic_id", "partition", "offset")
 _DELETABLE = (ObjectClass.ORPHANED, ObjectClass.EXPIRED)
 
 _Bools = np.ndarray[Any, np.dtype[np.bool_]]
@@ -92,7 +94,7 @@ class Bucket:
         copy = pc.index_in(references["version"], value_set=copies["version"].combine_chunks())
         first, last = copies["first"].combine_chunks().take(copy), copies["last"].combine_chunks().take(copy)
         cases: list[tuple[_Bools, ReferenceClass]] = [
-            (missing & (self._written_ms() > evidence.listed_before_ms), ReferenceClass.TOO_YOUNG),
+            (self._too_young(evidence, missing), ReferenceClass.TOO_YOUNG),
             (missing, ReferenceClass.MISSING),
             (self._altered(at), ReferenceClass.ALTERED),
             (_true(pc.not_equal(first, last)), ReferenceClass.DUPLICATE),
@@ -149,6 +151,16 @@ class Bucket:
             pa.array([schema for schema, _ in ranked], pa.string()).take(chosen),
             pa.array([table for _, table in ranked], pa.string()).take(chosen),
         )
+
+    def _too_young(self, evidence: Evidence, missing: _Bools) -> _Bools:
+        """Which of the *missing* may have been written after the inventory. Few have a time that allows it."""
+        young: _Bools = missing & (self._written_ms() > evidence.listed_before_ms)
+        if evidence.surveyed_before_listing and young.any():
+            rows = np.flatnonzero(young)
+            surveyed = Surveyed(evidence)
+            columns = (self._references[name].take(rows).to_pylist() for name in _PLACE)
+            young[rows] = [not surveyed.has(*place) for place in zip(*columns, strict=True)]
+        return young
 
     def _written_ms(self) -> np.ndarray[Any, Any]:
         """When the message of each reference was written, at the latest; -1 where that is not known."""

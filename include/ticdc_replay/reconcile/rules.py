@@ -157,6 +157,11 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
         return self.listed_ms - self.skew_ms
 
     @property
+    def surveyed_before_listing(self) -> bool:
+        """Whether the inventory is younger than the offsets of Kafka, so that it has the object of each message within them."""
+        return self.bounds_ms <= self.listed_ms
+
+    @property
     def lost_before_ms(self) -> int:
         """Kafka may have expired the message of an object that was last modified at this moment or earlier, by the store's clock;
         -1 where Kafka has expired nothing."""
@@ -190,6 +195,17 @@ class Protection:
         return known is None or any(bounds.topic_id == topic_id and offset >= bounds.low for bounds in known)
 
 
+class Surveyed:
+    """Which messages were there when the offsets of Kafka were read, whatever time they have: a producer sets it."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self._ends = {(each.topic, each.topic_id, each.partition): each.high for each in evidence.partitions}
+
+    def has(self, topic: str, topic_id: str, partition: int, offset: int) -> bool:
+        """Whether the message at these coordinates was there."""
+        return offset < self._ends.get((topic, topic_id, partition), 0)
+
+
 class ObjectFacts(NamedTuple):
     """What all references to one object say together. ``protecting`` counts those that ``Protection.protects``."""
 
@@ -208,6 +224,8 @@ class ReferenceFacts(NamedTuple):
     size: int | None
     timestamp_ms: int | None
     commit_ts: int | None
+    surveyed: bool = False
+    """Whether ``Surveyed`` has its message."""
 
 
 class Found(NamedTuple):
@@ -268,7 +286,8 @@ def classify_reference(
         written_ms = reference.timestamp_ms
         if written_ms is None and reference.commit_ts is not None:
             written_ms = tso.physical_ms(reference.commit_ts)
-        if written_ms is not None and written_ms > evidence.listed_before_ms:
+        before_listing = reference.surveyed and evidence.surveyed_before_listing
+        if written_ms is not None and written_ms > evidence.listed_before_ms and not before_listing:
             return ReferenceClass.TOO_YOUNG
         return ReferenceClass.MISSING
     if (

@@ -30,6 +30,7 @@ from ticdc_replay.reconcile.rules import (
     ReferenceClass,
     ReferenceFacts,
     ReplayableRange,
+    Surveyed,
     classify_object,
     classify_reference,
     deletable,
@@ -186,7 +187,8 @@ def expected_references(
     expected = []
     for row in references:
         same = copies.get(row.version, set()) if row.version else {row.object_name} & set(there)
-        facts = ReferenceFacts(row.status, row.etag, row.size, row.timestamp_ms, row.commit_ts)
+        surveyed = Surveyed(evidence).has(row.topic, row.topic_id, row.partition, row.offset)
+        facts = ReferenceFacts(row.status, row.etag, row.size, row.timestamp_ms, row.commit_ts, surveyed)
         kind = classify_reference(evidence, facts, there.get(row.object_name), len(same))
         protects = protection.protects(row.topic, row.topic_id, row.partition, row.offset)
         expected.append((*msgspec.structs.astuple(row), kind, protects, same - {row.object_name}))

@@ -15,6 +15,7 @@ from ticdc_replay.reconcile.rules import (
     ReferenceClass,
     ReferenceFacts,
     ReplayableRange,
+    Surveyed,
     classify_object,
     classify_reference,
     deletable,
@@ -174,3 +175,23 @@ BEFORE = NOW - HOUR
 )
 def test_the_class_of_a_reference(reference, found, copies, kind):
     assert classify_reference(EVIDENCE, reference, found, copies) is kind
+
+
+@pytest.mark.parametrize(
+    ("listed_ms", "offset", "kind"),
+    [
+        (NOW, 199, ReferenceClass.MISSING),
+        (NOW, 200, ReferenceClass.TOO_YOUNG),  # came after the survey
+        (NOW - 1, 199, ReferenceClass.TOO_YOUNG),  # the inventory is older than the survey
+    ],
+)
+def test_a_message_from_the_future_is_no_younger_than_the_survey_that_saw_it(listed_ms, offset, kind):
+    evidence = with_(listed_ms=listed_ms)
+    surveyed = Surveyed(evidence).has("t", "id", 0, offset)
+    reference = ReferenceFacts("seen", None, None, NOW + 1000 * HOUR, None, surveyed)
+    assert classify_reference(evidence, reference, None, 0) is kind
+
+
+def test_a_recreated_topic_was_not_there_at_the_survey():
+    assert not Surveyed(EVIDENCE).has("t", "before", 0, 10)
+    assert not Surveyed(EVIDENCE).has("t", "id", 2, 0)
