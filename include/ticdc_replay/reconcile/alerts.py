@@ -1,13 +1,13 @@
 """What of a reconciliation somebody has to look after, as sentences. Pure: the facts are given."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ticdc_replay.domain import tso
 from ticdc_replay.reconcile.lost_rows import LaterVersion, LostRow
 from ticdc_replay.reconcile.report import Alert
-from ticdc_replay.reconcile.rules import Evidence, ObjectClass, ReferenceClass
+from ticdc_replay.reconcile.rules import Evidence, ObjectClass, PartitionBounds, ReferenceClass
 from ticdc_replay.reconcile.summary import Summary
-from ticdc_replay.storage.facts import Expiration, StoreFacts
+from ticdc_replay.storage.facts import Archival, Expiration, StoreFacts
 
 MOST = 1_000
 """Missing objects that a report names one by one."""
@@ -76,21 +76,38 @@ def malformed_alerts(summary: Summary) -> Iterator[Alert]:
             )
 
 
-def lifecycle_alerts(facts: StoreFacts, retention_ms: Mapping[str, int | None]) -> Iterator[Alert]:
-    """One for each rule of the store that deletes objects while Kafka still has their messages.
+def oldest_ms(partitions: Iterable[PartitionBounds], now_ms: int) -> dict[str, int]:
+    """How old (ms) the oldest message of each topic is. Kafka keeps one longer than ``retention.ms`` says: until the segment is
+    full or old enough, and that of the last message in it."""
+    ages: dict[str, int] = {}
+    for bounds in partitions:
+        if bounds.first_ms is not None:
+            ages[bounds.topic] = max(now_ms - bounds.first_ms, ages.get(bounds.topic, 0))
+    return ages
 
-    *retention_ms*: how long Kafka keeps each topic's (-1: for ever, None: not known).
+
+def lifecycle_alerts(
+    facts: StoreFacts, retention_ms: Mapping[str, int | None], held_ms: Mapping[str, int]
+) -> Iterator[Alert]:
+    """One for each rule of the store that deletes or archives objects while Kafka still has their messages.
+
+    *retention_ms*: how long Kafka keeps each topic's (-1: for ever, None: not known); *held_ms*: how old the oldest are
+    (``oldest_ms``).
     """
-    topics = {topic: ms for topic, ms in retention_ms.items() if ms is not None}
-    for rule in facts.expirations or ():
+    topics = dict(held_ms)
+    for topic, ms in retention_ms.items():
+        if ms is not None:
+            topics[topic] = ms if ms < 0 else max(ms, held_ms.get(topic, 0))
+    rules: tuple[Expiration | Archival, ...] = (*(facts.expirations or ()), *(facts.archivals or ()))
+    for rule in rules:
         short = sorted(topic for topic, ms in topics.items() if ms < 0 or rule.least_days * _DAY_MS <= ms)
         if short:
             kept = {topics[topic] for topic in short}
             longest = "without end" if min(kept) < 0 else f"for {max(kept) / _DAY_MS:.3g} days"
             yield Alert(
                 kind="lifecycle",
-                text=f"{_rule(rule)}, but Kafka keeps messages of {_names(short)} {longest}: it deletes objects that messages "
-                "still need",
+                text=f"{_rule(rule)}, but Kafka keeps messages of {_names(short)} {longest}: objects that messages still need "
+                "can't be read then",
                 topic=short[0] if len(short) == 1 else "",
             )
 
@@ -130,10 +147,11 @@ def _still_from(row: LostRow, later: LaterVersion | None, source: str | None) ->
         yield f"a later version of the row, commitTs {tso.describe(later.commit_ts)}, in object {later.object_name}"
 
 
-def _rule(rule: Expiration) -> str:
+def _rule(rule: Expiration | Archival) -> str:
     when = f"after {rule.days} days" if rule.days is not None else f"of any age from {rule.date} on"
+    what = f"moves objects to {rule.storage_class}" if isinstance(rule, Archival) else "deletes objects"
     some = ", of some size or with some tag," if rule.conditional else ""
-    return f"lifecycle rule {rule.rule!r} (prefix {rule.prefix!r}){some} deletes objects {when}"
+    return f"lifecycle rule {rule.rule!r} (prefix {rule.prefix!r}){some} {what} {when}"
 
 
 def _names(topics: Sequence[str]) -> str:

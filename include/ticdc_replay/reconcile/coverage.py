@@ -108,8 +108,7 @@ def bounds_of(topics: Iterable[Topic], offsets: Offsets) -> tuple[PartitionBound
     # Asked before the bounds: a message that comes in between is not held back.
     ends = offsets.high_watermarks(partitions)
     held = offsets.bounds(partitions)
-    cut = {partition: 0 for partition, bounds in held.items() if 0 < bounds.low < bounds.high}
-    firsts = offsets.at_or_after(cut)
+    firsts = offsets.at_or_after({partition: 0 for partition, bounds in held.items() if bounds.low < bounds.high})
     found = []
     for partition, bounds in held.items():
         first = firsts.get(partition)

@@ -40,7 +40,7 @@ def look_after(
         *_missing(context, summary, reference_files),
         *alerts.altered_alerts(summary),
         *alerts.malformed_alerts(summary),
-        *alerts.lifecycle_alerts(facts, retention),
+        *alerts.lifecycle_alerts(facts, retention, alerts.oldest_ms(evidence.partitions, evidence.bounds_ms)),
         *alerts.evidence_alerts(evidence),
     ]
     return Watched(tuple(found), tuple(alerts.lifecycle_notes(facts, retention)))

@@ -33,11 +33,30 @@ class Expiration(msgspec.Struct, frozen=True, order=True):
         return 0 if self.days is None else self.days
 
 
+class Archival(msgspec.Struct, frozen=True, order=True):
+    """A rule by which the store moves objects where they can't be read before somebody restores them. Members as of
+    ``Expiration``."""
+
+    rule: str
+    prefix: str
+    days: int | None
+    date: str | None
+    conditional: bool
+    storage_class: str
+    """As the store calls it."""
+
+    @property
+    def least_days(self) -> int:
+        """An object can be read for at least this many days; 0 under a rule with a date."""
+        return 0 if self.days is None else self.days
+
+
 class StoreFacts(msgspec.Struct, frozen=True):
     """What can be known of a store's own doings. What could not be asked is None, and ``unknown`` says why."""
 
     versioning: Versioning | None = Versioning.NONE
     expirations: tuple[Expiration, ...] | None = ()
+    archivals: tuple[Archival, ...] | None = ()
     noncurrent_days: int | None = None
     """Old versions, and so the way back from a deletion, are kept this many days; None: without end, or not known."""
     unknown: tuple[str, ...] = ()

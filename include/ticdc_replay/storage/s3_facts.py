@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
-from ticdc_replay.storage.facts import Expiration, StoreFacts, Versioning
+from ticdc_replay.storage.facts import Archival, Expiration, StoreFacts, Versioning
 from ticdc_replay.storage.s3_errors import error_code, status_of
 
 if TYPE_CHECKING:
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 _NOT_ANSWERED = frozenset({403, 405, 501})
 """Denied, or a compatible server that does not know the question."""
+
+_ARCHIVES = frozenset({"GLACIER", "DEEP_ARCHIVE"})
+"""The storage classes whose objects can't be read at once."""
 
 
 def facts_of(client: "S3Client", bucket: str, prefix: str) -> StoreFacts:
@@ -36,6 +39,7 @@ def facts_of(client: "S3Client", bucket: str, prefix: str) -> StoreFacts:
     return StoreFacts(
         versioning=versioning,
         expirations=None if rules is None else tuple(expirations(rules, prefix)),
+        archivals=None if rules is None else tuple(archivals(rules, prefix)),
         noncurrent_days=None if rules is None else noncurrent_days(rules, prefix),
         unknown=tuple(unknown),
     )
@@ -50,6 +54,18 @@ def expirations(rules: Iterable["LifecycleRuleOutputTypeDef"], prefix: str) -> l
         if days is not None or date is not None:  # else it only clears delete markers that hide nothing
             text = None if date is None else date.isoformat()
             result.append(Expiration(rule.get("ID", ""), rule_prefix, days, text, conditional))
+    return sorted(result, key=lambda found: (found.least_days, found.rule))
+
+
+def archivals(rules: Iterable["LifecycleRuleOutputTypeDef"], prefix: str) -> list[Archival]:
+    """Which *rules* move current objects that may be below *prefix* into an archive, the soonest first."""
+    result = []
+    for rule, rule_prefix, conditional in _applying(rules, prefix):
+        for move in rule.get("Transitions", []):
+            days, date, into = move.get("Days"), move.get("Date"), str(move.get("StorageClass", ""))
+            if into in _ARCHIVES:
+                text = None if date is None else date.isoformat()
+                result.append(Archival(rule.get("ID", ""), rule_prefix, days, text, conditional, into))
     return sorted(result, key=lambda found: (found.least_days, found.rule))
 
 

@@ -18,13 +18,14 @@ from ticdc_replay.reconcile.alerts import (
     lifecycle_notes,
     malformed_alerts,
     missing_alerts,
+    oldest_ms,
 )
 from ticdc_replay.reconcile.lost_rows import LaterVersion, LostRow, later_versions, lost_rows
 from ticdc_replay.reconcile.records import CLASSIFIED_REFERENCES
 from ticdc_replay.reconcile.rules import Evidence, ObjectClass, PartitionBounds, ReferenceClass, ReplayableRange
 from ticdc_replay.reconcile.summary import ObjectsOfTable, ReferencesOfTable, Summary
 from ticdc_replay.storage import ObjectStore, StoreFacts, open_store
-from ticdc_replay.storage.facts import Expiration
+from ticdc_replay.storage.facts import Archival, Expiration
 
 DAY_MS = 86_400_000
 HASH, OTHER_HASH = bytes(16), bytes(15) + b"1"
@@ -174,7 +175,7 @@ def rule(days: int | None, date: str | None = None, conditional: bool = False) -
 def test_a_rule_that_deletes_before_kafka_does_is_an_alert(
     expiration: Expiration, retention_ms: int | None, told: str | None
 ) -> None:
-    alerts = list(lifecycle_alerts(StoreFacts(expirations=(expiration,)), {"t": retention_ms}))
+    alerts = list(lifecycle_alerts(StoreFacts(expirations=(expiration,)), {"t": retention_ms}, {}))
     if told is None:
         assert alerts == []
     else:
@@ -183,9 +184,28 @@ def test_a_rule_that_deletes_before_kafka_does_is_an_alert(
         assert told in alert.text
 
 
+@pytest.mark.parametrize("retention_ms", [DAY_MS, None])
+def test_a_message_that_kafka_keeps_longer_than_its_retention_counts(retention_ms: int | None) -> None:
+    partitions = [
+        PartitionBounds("t", "id", number, 0, 9, 10 * DAY_MS - age * DAY_MS) for number, age in ((0, 1), (1, 5))
+    ]
+    held = oldest_ms([*partitions, PartitionBounds("t", "id", 2, 0, 0, None)], 10 * DAY_MS)
+    facts = StoreFacts(expirations=(rule(5),))
+    (alert,) = lifecycle_alerts(facts, {"t": retention_ms}, held)
+    assert "for 5 days" in alert.text
+    assert list(lifecycle_alerts(StoreFacts(expirations=(rule(6),)), {"t": retention_ms}, held)) == []
+
+
+def test_a_rule_that_archives_before_kafka_expires_is_an_alert() -> None:
+    moving = Archival("cold", "", 3, None, False, "DEEP_ARCHIVE")
+    (alert,) = lifecycle_alerts(StoreFacts(archivals=(moving,)), {"t": 7 * DAY_MS}, {})
+    assert "moves objects to DEEP_ARCHIVE after 3 days, but Kafka keeps messages of t for 7 days" in alert.text
+    assert list(lifecycle_alerts(StoreFacts(archivals=(moving,)), {"t": DAY_MS}, {})) == []
+
+
 def test_what_could_not_be_asked_is_a_note_and_no_alert() -> None:
     facts = StoreFacts(expirations=None, unknown=("lifecycle rules: denied",))
-    assert list(lifecycle_alerts(facts, {"t": -1})) == []
+    assert list(lifecycle_alerts(facts, {"t": -1}, {})) == []
     notes = list(lifecycle_notes(facts, {"t": None, "u": 5}))
     assert "denied" in notes[0]
     assert "messages of t:" in notes[1]

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from ticdc_replay.storage.facts import Expiration, StoreFacts
-from ticdc_replay.storage.s3_facts import expirations, noncurrent_days
+from ticdc_replay.storage.facts import Archival, Expiration, StoreFacts
+from ticdc_replay.storage.s3_facts import archivals, expirations, noncurrent_days
 
 PREFIX = "cdc/claims/"
 
@@ -48,6 +48,16 @@ def test_a_rule_whose_keys_may_be_below_the_prefix_counts(given: Any, prefix: st
 )
 def test_a_rule_that_deletes_none_of_its_objects_does_not(given: Any) -> None:
     assert expirations([given], PREFIX) == []
+
+
+def test_only_archives_that_must_be_restored_from_count() -> None:
+    moves = [
+        {"Days": days, "StorageClass": name} for days, name in ((9, "DEEP_ARCHIVE"), (1, "GLACIER_IR"), (4, "GLACIER"))
+    ]
+    rules = [{"ID": "r", "Status": "Enabled", "Filter": {}, "Transitions": moves}]
+    found = [Archival("r", "", 4, None, False, "GLACIER"), Archival("r", "", 9, None, False, "DEEP_ARCHIVE")]
+    assert archivals(rules, PREFIX) == found
+    assert archivals([{**rules[0], "Filter": {"Prefix": "other/"}}], PREFIX) == []
 
 
 def test_the_shortest_rule_tells_how_long_objects_live_at_least() -> None:
