@@ -11,11 +11,13 @@ from ticdc_replay.reconcile import plan as plans
 from ticdc_replay.reconcile.audit import Audit, Release, audit_name, audit_of, read_audit
 from ticdc_replay.reconcile.classified import read_classified, reconciliation_folder
 from ticdc_replay.reconcile.contents import PlannedGroup, PlannedObject, plan_contents
+from ticdc_replay.reconcile.decisions import put_decision
 from ticdc_replay.reconcile.execution import Execution, Guards
 from ticdc_replay.reconcile.release import PLANNING_MAX_AGE_MS, due_ms, objections
 from ticdc_replay.reconcile.rules import Evidence
 from ticdc_replay.reconcile.undo import Markers, Undone, put_undone
 from ticdc_replay.reconcile.verdicts import Verdicts
+from ticdc_replay.stages.decisions import known_plan, known_plans
 from ticdc_replay.stages.deletion_guards import EverySoOften, now_ms, require_no_new_reader, require_release
 from ticdc_replay.stages.judged import evidence_of, last_copies, newest_last_copies, read_recheck
 from ticdc_replay.stages.leases import holding_store
@@ -69,7 +71,7 @@ def make_plan(context: StoreContext, reconciliation_id: str) -> DeletionPlanReco
         raise PolicyStopError(f"nothing of reconciliation {reconciliation_id} is planned: {'; '.join(obstacles)}")
     waiting = [
         plan
-        for record in context.state.deletion_plans(store.name)
+        for record in known_plans(context)
         if record.status in ("open", "approved")
         and (plan := plans.read_plan(artifacts, record.plan_hash)).reconciliation_id != reconciliation_id
     ]
@@ -116,14 +118,14 @@ def choose_plan(context: StoreContext, plan_hash: str | None = None) -> Deletion
     be executed, for another reason than that.
     """
     if plan_hash is not None:
-        record = context.state.deletion_plan(context.store.name, plan_hash)
+        record = known_plan(context, plan_hash)
         against = _objections(context, record)
         if against:
             raise PolicyStopError(
                 f"plan {plan_hash} of store {context.store.name} is not executed: {'; '.join(against)}"
             )
         return record
-    for record in context.state.deletion_plans(context.store.name):
+    for record in known_plans(context):
         if record.status in ("open", "approved") and not _objections(context, record):
             return record
     return None
@@ -134,7 +136,7 @@ def describe_plan(context: StoreContext, plan_hash: str, shown: int) -> PlanDesc
 
     Raises ArtifactCorruptError where it was changed.
     """
-    record = context.state.deletion_plan(context.store.name, plan_hash)
+    record = known_plan(context, plan_hash)
     plan = plans.read_plan(context.artifacts, plan_hash)
     contents = plan_contents(context.artifacts, plan, shown)
     return PlanDescription(
@@ -161,6 +163,7 @@ def decide(context: StoreContext, plan_hash: str, approve: bool, person: str, wh
         plan_contents(
             context.artifacts, plans.read_plan(context.artifacts, plan_hash), 0
         )  # nobody approves what was changed
+    known_plan(context, plan_hash)  # a rejection of before the state store was restored stays the last word
     wanted = "approved" if approve else "rejected"
     store = context.store.name
     record = context.state.decide_deletion_plan(
@@ -170,6 +173,7 @@ def decide(context: StoreContext, plan_hash: str, approve: bool, person: str, wh
         raise PolicyStopError(
             f"plan {plan_hash} of store {store} was {record.status} before; it can't be {wanted} any more"
         )
+    put_decision(context.artifacts, record)
     return record
 
 
@@ -188,10 +192,10 @@ def execute(
     Raises PolicyStopError where something forbids the execution, also in the middle, LeaseHeldError while another one runs,
     LeaseLostError, and ArtifactCorruptError where the plan or the recheck was changed. What was done until then has its results.
     """
-    plan = plans.read_plan(context.artifacts, plan_hash)
-    recheck = read_recheck(context, recheck_id)
     if context.artifacts.info(audit_name(plan_hash, recheck_id)) is not None:
         return _finish(context, read_audit(context.artifacts, plan_hash, recheck_id))
+    plan = plans.read_plan(context.artifacts, plan_hash)
+    recheck = read_recheck(context, recheck_id)
     require_release(context, plan, recheck)
     plan_contents(context.artifacts, plan, 0)  # verifies all its files before anything is deleted
     verdicts = Verdicts(context.artifacts, recheck, plan)
@@ -287,7 +291,7 @@ def _objections(context: StoreContext, record: DeletionPlanRecord) -> list[str]:
 
 
 def _plan_of(context: StoreContext, reconciliation_id: str) -> DeletionPlanRecord | None:
-    known = context.state.deletion_plans(context.store.name)
+    known = known_plans(context)
     return next((record for record in known if record.reconciliation_id == reconciliation_id), None)
 
 

@@ -7,6 +7,7 @@ from ticdc_replay.config.load_store import load_store
 from ticdc_replay.domain.errors import ConfigError, PolicyStopError
 from ticdc_replay.reconcile.plan import DeletionPlan
 from ticdc_replay.reconcile.release import Recheck, objections, objections_to_recheck, unforeseen
+from ticdc_replay.stages.decisions import known_plan
 from ticdc_replay.stages.leases import Hold
 from ticdc_replay.stages.replayable import replayable_ranges
 from ticdc_replay.stages.store_context import StoreContext
@@ -34,7 +35,7 @@ def require_release(context: StoreContext, plan: DeletionPlan, recheck: Recheck)
         store, owners_complete = now.store, owners_complete and now.owners_complete
     except ConfigError as error:
         found.append(f"the store's file does not hold any more: {error}")
-    record = context.state.deletion_plan(plan.store, plan.hash)
+    record = known_plan(context, plan.hash)
     found += objections(store, owners_complete, plan, record, now_ms())
     found += objections_to_recheck(store, plan, recheck, now_ms())
     if found:

@@ -3,7 +3,7 @@
 import pyarrow as pa
 
 from ticdc_replay.domain import canonical
-from ticdc_replay.domain.errors import ArtifactCorruptError
+from ticdc_replay.domain.errors import ArtifactCorruptError, ArtifactNotFoundError, PolicyStopError
 from ticdc_replay.reconcile import plan as plans
 from ticdc_replay.reconcile.classified import Classified, read_classified, recheck_folder, reconciliation_folder
 from ticdc_replay.reconcile.plan import DeletionPlan
@@ -44,9 +44,18 @@ def last_copies(context: StoreContext, found: Classified) -> pa.Array:
 
 
 def newest_last_copies(context: StoreContext, plan: DeletionPlan) -> frozenset[str]:
-    """``last_copies`` of the newest reconciliation: it may have missed objects that were there when *plan* was made."""
+    """``last_copies`` of the newest reconciliation: it may have missed objects that were there when *plan* was made.
+
+    Raises PolicyStopError where the files of that reconciliation were removed.
+    """
     newest = context.state.reconciliations(plan.store)[-1:]
     if not newest or newest[0].reconciliation_id == plan.reconciliation_id:
         return frozenset()
-    found = read_classified(context.artifacts, reconciliation_folder(newest[0].reconciliation_id))
+    try:
+        found = read_classified(context.artifacts, reconciliation_folder(newest[0].reconciliation_id))
+    except ArtifactNotFoundError as error:
+        raise PolicyStopError(
+            f"plan {plan.hash} of store {plan.store} is not executed: the files of the newest reconciliation are gone, so nobody "
+            f"knows which objects are the last copy of a row ({error}). Reconcile again, and execute the plan after that"
+        ) from error
     return frozenset(last_copies(context, found).to_pylist())

@@ -20,6 +20,7 @@ from ticdc_replay.reconcile.release import RECHECK_MAX_AGE_MS
 from ticdc_replay.stages import deletion, deletion_guards
 from ticdc_replay.stages.deletion import choose_plan, decide, describe_plan, execute, make_plan, undo
 from ticdc_replay.stages.leases import holding_store
+from ticdc_replay.state import tables
 from ticdc_replay.storage.file import FileStore
 
 
@@ -180,6 +181,26 @@ def test_an_object_that_became_the_last_copy_of_a_row_since_the_plan_stays(scene
     assert scene.names() == {copy}
 
 
+def test_a_newest_reconciliation_whose_files_were_removed_stops_it_and_says_what_to_do(scene):
+    scene.put(1)
+    plan = scene.plan().plan_hash
+    newest = scene.reconcile({})
+    scene.artifacts.delete(f"reconciliations/{newest}/classified.json")
+    assert "Reconcile again" in refused(scene, plan)
+    scene.reconcile({})
+    assert scene.execute(plan).counts == {"deleted": 1}
+
+
+def test_the_audit_of_an_execution_that_ended_is_given_though_its_recheck_was_removed(scene):
+    scene.put(1)
+    plan = scene.plan().plan_hash
+    recheck = scene.recheck(plan)
+    audit = execute(scene.context, plan, recheck)
+    for left in list(scene.artifacts.list("rechecks/")):
+        scene.artifacts.delete(left.name)
+    assert execute(scene.context, plan, recheck) == audit
+
+
 @pytest.mark.parametrize(
     "lie",
     [
@@ -249,6 +270,40 @@ def test_who_decides_gives_a_name_and_the_last_word_is_a_rejection(scene):
     with pytest.raises(PolicyStopError, match="rejected before"):
         decide(scene.context, plan, True, "Ada", "again")
     assert "it was rejected" in refused(scene, plan)
+
+
+def forget_decisions(scene):
+    """Have the state store be as it was when the plans were made."""
+    with scene.context.state._database.writing() as connection:
+        connection.execute(tables.deletion_plan.update().values(status="open", decided_by="", decided_why=""))
+
+
+@pytest.mark.parametrize("policy", ["approval", "automatic"])
+def test_a_rejection_stays_though_a_backup_of_the_state_store_was_restored(scene, policy):
+    scene.put(1)
+    scene.write(policy=policy)
+    plan = scene.plan(approve=False).plan_hash
+    decide(scene.context, plan, False, "Ada", "wrong owners")
+    for ask in (
+        lambda: choose_plan(scene.context, plan),
+        lambda: scene.execute(plan),
+        lambda: decide(scene.context, plan, True, "Bob", "fine"),
+    ):
+        forget_decisions(scene)
+        with pytest.raises(PolicyStopError, match="rejected"):
+            ask()
+        record = scene.context.state.deletion_plan("claims", plan)
+        assert (record.status, record.decided_by, record.decided_why) == ("rejected", "Ada", "wrong owners")
+    forget_decisions(scene)
+    assert choose_plan(scene.context) is None
+    assert scene.names() == {name(1)}
+
+
+def test_an_approval_that_the_state_store_has_forgotten_is_given_again(scene):
+    scene.put(1)
+    plan = scene.plan().plan_hash
+    forget_decisions(scene)
+    assert "nobody has approved" in refused(scene, plan)
 
 
 def test_a_plan_that_was_changed_cannot_be_approved(scene):
