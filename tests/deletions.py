@@ -277,7 +277,9 @@ class Scene:
             uri=self.uri,
             bounds_ms=evidence.bounds_ms,
             feeds=tuple(
-                SurveyedFeed(pipeline=each, partitions=evidence.partitions, gone_topics=(), unsearched=())
+                SurveyedFeed(
+                    pipeline=each, cluster_id="c", partitions=evidence.partitions, gone_topics=(), unsearched=()
+                )
                 for each in pipelines
             ),
         )

@@ -78,7 +78,7 @@ class Reconciled:
         self._spark = spark
 
     def searched(self) -> SearchedFeed:
-        return searched_feed(self.context, self.state, self.store)
+        return searched_feed(self.context, self.state, self.store, ())
 
     def known(self) -> KnownReferences:
         return known_references(self.context, self.state, self.store)

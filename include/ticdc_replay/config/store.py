@@ -107,6 +107,18 @@ class Store(Section):
         False,
         description="true: a person's word that no changefeed but theirs writes to it. Nothing may be deleted without it",
     )
+    former_pipelines: tuple[Name, ...] = Field(
+        (),
+        description="Pipelines that wrote to it and are not listed any more: nobody will ever read their messages again",
+    )
+    former_clusters: tuple[str, ...] = Field(
+        (),
+        description="Ids of Kafka clusters that earlier surveys read: nobody will ever read the messages there again",
+    )
+    former_topics: tuple[str, ...] = Field(
+        (),
+        description="Ids of Kafka topics that decodes read and no survey saw: nobody will ever read their messages again",
+    )
     connections: StoreConnections = StoreConnections()
     artifacts: FolderUri = Field(
         description="URI of the folder for reports and plans; files lie below <artifacts>/<name>"
@@ -124,6 +136,8 @@ class Store(Section):
         for name in self.pipelines:
             if self.pipelines.count(name) > 1:
                 raise ValueError(f"pipelines: the name {name!r} stands more than once; names must differ")
+            if name in self.former_pipelines:
+                raise ValueError(f"former_pipelines: {name!r} is listed in pipelines, too; it can't be both")
         check_place("uri", self.uri, "connections.store", ids.store)
         check_place("artifacts", self.artifacts, "connections.artifacts", ids.artifacts)
         if inventory is not None:

@@ -10,7 +10,7 @@ import msgspec
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
-from ticdc_replay.domain.errors import TransientError
+from ticdc_replay.domain.errors import PermanentError, TransientError
 from ticdc_replay.kafka.failures import NOT_ALLOWED, ClientHealth, make_client, translate
 from ticdc_replay.kafka.settings import KafkaSettings
 
@@ -99,6 +99,14 @@ class Offsets:
         except KafkaException as error:
             self._health.check()
             raise self._translated(error, what) from None
+
+    def cluster_id(self) -> str:
+        """What Kafka calls the cluster: another one behind the same address has another id."""
+        what = "asking for the cluster's id"
+        answer = self._await(self._admin.describe_cluster(request_timeout=self._timeout_s), what)
+        if not answer.cluster_id:
+            raise PermanentError(f"Kafka {self._settings.where} tells no cluster id: it is older than 0.10.1")
+        return str(answer.cluster_id)
 
     def cleanup_policies(self, names: Iterable[str]) -> dict[str, frozenset[str] | None]:
         """How Kafka removes messages of each topic (``delete``, ``compact``); None where the account may not ask for it.

@@ -9,10 +9,13 @@ from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.changelog.layout import changelog_root
 from ticdc_replay.changelog.reading import complete_changelogs, read_index
 from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.dispatch.rules import Dispatch
+from ticdc_replay.domain import canonical
 from ticdc_replay.domain.errors import ArtifactNotFoundError
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.kafka.offsets import Offsets, Topic
 from ticdc_replay.kafka.settings import KafkaSettings
+from ticdc_replay.reconcile.owners import Owner
 from ticdc_replay.reconcile.rules import PartitionBounds
 from ticdc_replay.snapshot.topics import require_topics
 from ticdc_replay.state.records import ScannedRange
@@ -29,6 +32,8 @@ class Retained(msgspec.Struct, frozen=True):
     """Kafka's id of each topic, by name."""
     partitions: tuple[PartitionBounds, ...]
     """Every partition of each topic, sorted."""
+    cluster_id: str
+    """Kafka's own."""
     gone: tuple[str, ...] = ()
     """Topics that the changefeed has written to, and of which Kafka says that they do not exist."""
 
@@ -76,28 +81,50 @@ def find_retained(
     read_before: Iterable[str],
     offsets: Offsets,
     kafka: KafkaSettings,
+    *,
+    tables: Iterable[tuple[str, str]] = (),
+    earlier: Iterable[Owner] = (),
 ) -> Retained:
     """What Kafka holds now of the topics that *changefeed* writes to or has written to, whatever their tables.
 
-    *retired_topics* are those that the pipeline declares: one with a TSO counts, one of another program (None) does not.
-    *read_before* are names of topics that earlier runs read: those that still exist count, also where a rule names them no more.
-    They are asked for by name, so that a topic which the account may not describe any more is no topic that is gone. Raises
+    *retired_topics* are those that the pipeline declares: one with a TSO counts, one of another program (None) does not, unless
+    it was read. *read_before* are names of topics that earlier runs read, *earlier* what earlier surveys saw of the changefeed:
+    their topics count, and those of their rules, also where a rule names them no more. *tables* are names of schema and table
+    that are known. All these topics are asked for by name: Kafka lists only what the account may describe. Raises
     TopicChangedError where the default topic is missing, AuthenticationError where a topic that is known may not be described.
     """
-    dispatch = changefeed.dispatch
-    of_others = {name for name, last in retired_topics.items() if last is None}
+    owners = list(earlier)
+    read = {*read_before, *(name for owner in owners for name in owner.topic_ids)}
+    of_others = {name for name, last in retired_topics.items() if last is None} - read
     default = require_topics(offsets, [changefeed.topic], kafka)
-    existed = {*read_before, *retired_topics}
-    named = {*existed, *dispatch.fixed_topics()}
-    if any(rule.topic is not None for rule in dispatch.rules):
-        named |= {*dispatch.topics_among(offsets.names())}
+    existed = {*read, *retired_topics}
+    dispatches = {canonical.encode(each): each for each in (changefeed.dispatch, *(owner.dispatch for owner in owners))}
+    named = existed | _topics_of(dispatches.values(), changefeed.topic, tables, offsets)
     others = offsets.topics(sorted(named - of_others - {changefeed.topic}))
     topics = [*default, *(others[name] for name in sorted(others))]
     return Retained(
         {topic.name: topic.topic_id for topic in topics},
         bounds_of(topics, offsets),
+        offsets.cluster_id(),
         tuple(sorted(existed - of_others - {topic.name for topic in topics})),
     )
+
+
+def _topics_of(
+    dispatches: Iterable[Dispatch], default: str, tables: Iterable[tuple[str, str]], offsets: Offsets
+) -> set[str]:
+    """The topics that a rule of *dispatches* may have sent a table to: those that Kafka lists, and those of known *tables*, also
+    where it does not list them. A topic that is listed in another letter case is taken for the table's."""
+    with_topics = [each for each in dispatches if any(rule.topic is not None for rule in each.rules)]
+    if not with_topics:
+        return set()
+    listed = offsets.names()
+    seen = {name.lower() for name in listed}
+    of_tables = {dispatch.topic_of(*table, default) for table in set(tables) for dispatch in with_topics}
+    named = {name for name in of_tables if name is not None and name.lower() not in seen}
+    for dispatch in with_topics:
+        named |= {*dispatch.fixed_topics(), *dispatch.topics_among(listed)}
+    return named
 
 
 def bounds_of(topics: Iterable[Topic], offsets: Offsets) -> tuple[PartitionBounds, ...]:

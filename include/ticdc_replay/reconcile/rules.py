@@ -112,6 +112,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """The first of these offsets, for people."""
     clock_ahead_ms: int = 0
     """How far the store's clock was found to be ahead of the reader's, to the second; negative: behind."""
+    objections: tuple[str, ...] = ()
+    """What speaks against that all owners, their clusters and their topics are known (``reconcile.owners``)."""
 
     @property
     def complete(self) -> bool:
@@ -139,7 +141,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
                 f"the store's clock is {abs(self.clock_ahead_ms) / 1000:.0f} s {side} this program's, more than "
                 f"rules.clock_skew_seconds ({self.skew_ms / 1000:.0f}) allows, so ages can't be told"
             )
-        return tuple(found)
+        return (*found, *self.objections)
 
     @property
     def judged_before_ms(self) -> int:

@@ -16,6 +16,8 @@ class SurveyedFeed(msgspec.Struct, frozen=True, kw_only=True):
     """The changefeed of one pipeline."""
 
     pipeline: str
+    cluster_id: str
+    """Kafka's own."""
     partitions: tuple[PartitionBounds, ...]
     """Every partition of every topic, empty ones included."""
     gone_topics: tuple[str, ...]

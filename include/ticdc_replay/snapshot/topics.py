@@ -46,11 +46,16 @@ def _known_names(request: PinRequest, listed: set[str]) -> set[str]:
     Patterns know no letter case and topics do: one that is *listed* in another letter case is taken for the table's.
     """
     changefeed = request.changefeed
-    in_full = (pattern.partition(".") for pattern in request.tables if not set(pattern) & set("*?["))
-    of_tables = {changefeed.topic_of(schema, table) for schema, _, table in in_full}
+    of_tables = {changefeed.topic_of(*table) for table in tables_in_full(request.tables)}
     seen = {name.lower() for name in listed}
     named = {name for name in of_tables if name is not None and name.lower() not in seen}
     return {*changefeed.dispatch.fixed_topics(), *named}
+
+
+def tables_in_full(patterns: Iterable[str]) -> set[tuple[str, str]]:
+    """The names of schema and table of those of the *patterns* (``schema.table``) that mean one table."""
+    in_full = (pattern.partition(".") for pattern in patterns if not set(pattern) & set("*?["))
+    return {(schema, table) for schema, _, table in in_full}
 
 
 def has_topic_rules(request: PinRequest) -> bool:

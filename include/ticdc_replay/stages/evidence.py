@@ -10,9 +10,11 @@ from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.jobspec import DecodedReferences
 from ticdc_replay.kafka.offsets import Offsets
 from ticdc_replay.reconcile.coverage import Searched, still_retained, without
+from ticdc_replay.reconcile.owners import ReadTopic, objections, read_owners
 from ticdc_replay.reconcile.rules import Evidence, PartitionBounds, ReplayableRange, merged
 from ticdc_replay.reconcile.survey import Survey, SurveyedFeed
 from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.owners import unlisted_replays
 from ticdc_replay.stages.replayable import find_replayable
 from ticdc_replay.stages.scan import known_references
 from ticdc_replay.stages.store_context import StoreContext
@@ -36,6 +38,7 @@ class _KnownOfFeed(msgspec.Struct, frozen=True, kw_only=True):
     replayable: tuple[ReplayableRange, ...]
     decoded: tuple[DecodedReferences, ...]
     scanned: tuple[str, ...]
+    references_of: tuple[ReadTopic, ...]
 
 
 def gather(context: StoreContext, survey: Survey, listed_ms: int, clock_ahead_ms: int) -> Known:
@@ -79,6 +82,15 @@ def gather(context: StoreContext, survey: Survey, listed_ms: int, clock_ahead_ms
         unread_offsets=sum(part.end - part.start for part in unread),
         unread=tuple(unread[:_UNREAD_NAMED]),
         clock_ahead_ms=clock_ahead_ms,
+        objections=(
+            *objections(
+                context.store,
+                read_owners(context.artifacts, context.store.uri),
+                {feed.pipeline: feed.cluster_id for feed in survey.feeds},
+                (read for each in known for read in each.references_of),
+            ),
+            *unlisted_replays(context),
+        ),
     )
     return Known(
         evidence=evidence,
@@ -124,6 +136,16 @@ def _of_feed(context: StoreContext, pipeline: ReplayContext, feed: SurveyedFeed)
             for files in known.decoded
         ),
         scanned=known.scanned,
+        references_of=tuple(
+            {
+                *(
+                    ReadTopic(feed.pipeline, topic, topic_id)
+                    for files in known.decoded
+                    for topic, topic_id in files.topic_ids.items()
+                ),
+                *(ReadTopic(feed.pipeline, each.range.topic, each.topic_id) for each in known.searched),
+            }
+        ),
     )
 
 

@@ -14,6 +14,7 @@ from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.jobspec import ReconcileJob, ScanJob
 from ticdc_replay.reconcile import scan_report
 from ticdc_replay.reconcile.inventory import Destination, Inventory, store_clock, write_listing
+from ticdc_replay.reconcile.owners import Owner, put_owner, read_owners
 from ticdc_replay.reconcile.plan import read_plan
 from ticdc_replay.reconcile.s3_inventory import write_report
 from ticdc_replay.reconcile.scan_report import ScanReport
@@ -38,7 +39,17 @@ def survey(context: StoreContext) -> Surveyed:
     Raises TopicChangedError where the default topic of a changefeed is missing, and what Kafka and the stores raise.
     """
     bounds_ms = time.time_ns() // 1_000_000  # before anything is asked: what comes from now on may be missed
-    feeds = [(each, searched_feed(each, context.state, context.artifacts)) for each in context.pipelines]
+    owners = read_owners(context.artifacts, context.store.uri)
+    feeds = [(each, searched_feed(each, context.state, context.artifacts, owners)) for each in context.pipelines]
+    for pipeline, feed in feeds:
+        seen = Owner(
+            uri=context.store.uri,
+            pipeline=feed.pipeline,
+            cluster_id=feed.retained.cluster_id,
+            topic_ids=feed.retained.topic_ids,
+            dispatch=pipeline.changefeed.dispatch,
+        )
+        put_owner(context.artifacts, seen)
     made = Survey(
         store=context.store.name,
         uri=context.store.uri,
@@ -46,6 +57,7 @@ def survey(context: StoreContext) -> Surveyed:
         feeds=tuple(
             SurveyedFeed(
                 pipeline=feed.pipeline,
+                cluster_id=feed.retained.cluster_id,
                 partitions=feed.retained.partitions,
                 gone_topics=feed.retained.gone,
                 unsearched=feed.unsearched,

@@ -21,7 +21,7 @@ from ticdc_replay.state.records import Lease
 
 log = logging.getLogger(__name__)
 
-_DRIVER_OUTLIVES_MS = 24 * 3_600_000
+DRIVER_OUTLIVES_MS = 24 * 3_600_000
 """A decode whose lease ended without being released may still run, as its driver outlived the process that watched it: not longer
 than this."""
 
@@ -87,7 +87,7 @@ def _replays(context: ReplayContext) -> tuple[list[Replayed], list[Replayed]]:
         return [], []
     leases = context.state.leases(uri)  # first: what ends in between is among the lapsed
     lapsed = context.state.lapsed_leases(uri)
-    long_ago = int(time.time() * 1000) - _DRIVER_OUTLIVES_MS
+    long_ago = int(time.time() * 1000) - DRIVER_OUTLIVES_MS
     running = [*leases, *(lease for lease in lapsed if lease.expires_at_ms > long_ago)]
     ended = [lease for lease in lapsed if lease.expires_at_ms <= long_ago]
     return _of_pipeline(context, running), _of_pipeline(context, ended)

@@ -20,7 +20,9 @@ from ticdc_replay.reconcile.coverage import (
     unsearched,
     without,
 )
+from ticdc_replay.reconcile.owners import Owner
 from ticdc_replay.reconcile.truncation import put_truncated, read_truncated, searched_once, truncated
+from ticdc_replay.snapshot.topics import tables_in_full
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.schemas import all_schemas
 from ticdc_replay.state.store import StateStore
@@ -68,8 +70,11 @@ def known_references(context: ReplayContext, state: StateStore, artifacts: Objec
     )
 
 
-def searched_feed(context: ReplayContext, state: StateStore, artifacts: ObjectStore) -> SearchedFeed:
-    """How far the changefeed of *context* is searched now. *state* and *artifacts* are the claim-check store's.
+def searched_feed(
+    context: ReplayContext, state: StateStore, artifacts: ObjectStore, owners: Iterable[Owner]
+) -> SearchedFeed:
+    """How far the changefeed of *context* is searched now. *state* and *artifacts* are the claim-check store's, *owners* what its
+    earlier surveys saw.
 
     Notes what Kafka has lost of what was searched (``reconcile.truncation``).
 
@@ -78,10 +83,25 @@ def searched_feed(context: ReplayContext, state: StateStore, artifacts: ObjectSt
     known = known_references(context, state, artifacts)
     retired = context.pipeline.changefeed.retired_topics
     with Offsets(context.kafka) as offsets:
-        retained = find_retained(context.changefeed, retired, known.topics, offsets, context.kafka)
+        retained = find_retained(
+            context.changefeed,
+            retired,
+            known.topics,
+            offsets,
+            context.kafka,
+            tables=_tables(context),
+            earlier=[owner for owner in owners if owner.pipeline == context.pipeline.name],
+        )
     put_truncated(artifacts, truncated(retained.partitions, known.searched))
     left = unsearched(retained.partitions, known.searched)
     return SearchedFeed(context.pipeline.name, retained, tuple(left))
+
+
+def _tables(context: ReplayContext) -> set[tuple[str, str]]:
+    """Names of the changefeed's tables, as far as any are known."""
+    history = all_schemas(context)
+    names = [epoch.name for epoch in history.epochs] + [definition.name for definition in history.versions]
+    return {*tables_in_full(context.pipeline.tables), *((name.schema, name.table) for name in names)}
 
 
 def scan_feed(context: ReplayContext, feed: SearchedFeed, artifacts: ObjectStore) -> ScanFeed:

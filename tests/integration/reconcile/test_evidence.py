@@ -20,6 +20,7 @@ from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.errors import ConfigError, PermanentError
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.window import Window
+from ticdc_replay.reconcile.owners import put_owner, read_owners
 from ticdc_replay.reconcile.rules import Evidence, Protection
 from ticdc_replay.reconcile.survey import Survey, read_survey
 from ticdc_replay.stages.evidence import gather
@@ -94,7 +95,10 @@ class Setting:
         place = TopicPartition(topic, 0, offset)
         self.admin.delete_records([place])[place].result(30)
 
-    def open(self, *pipelines: str) -> StoreContext:
+    def remove(self, name: str) -> None:
+        (self._folder / f"pipelines/{name}.yaml").unlink()
+
+    def open(self, *pipelines: str, **more: Any) -> StoreContext:
         document = {
             "name": "claims",
             "uri": self._claims,
@@ -102,6 +106,7 @@ class Setting:
             "owners_complete": True,
             "artifacts": (self._folder / "artifacts").as_uri(),
             "schedule": {"start": "2025-01-01T00:00:00Z"},
+            **more,
         }
         (self._folder / "claims.yaml").write_text(yaml.safe_dump(document))
         broker = Connection("kafka", "kafka", extra={"bootstrap.servers": self._kafka.bootstrap})
@@ -314,6 +319,62 @@ def test_a_scan_that_did_not_come_to_its_end_is_not_recorded(setting: Setting, t
     assert scan_job is not None
     with pytest.raises(PermanentError, match="does not exist"):
         record_scan(context, scan_job)
+
+
+def test_a_pipeline_that_wrote_to_the_store_stays_an_owner_until_somebody_says_otherwise(
+    setting: Setting, topic: str
+) -> None:
+    setting.feed("other", topic)
+    surveyed(setting.open("shop", "other"))
+    setting.remove("other")
+    context = setting.open("shop")
+    of = surveyed(context)
+    scan(context, of)
+    (obstacle,) = known(context, of).obstacles()
+    assert "the pipeline other wrote to the store and is not listed" in obstacle
+    assert known(setting.open("shop", former_pipelines=["other"]), of).complete
+
+
+def test_another_cluster_behind_the_connection_lets_nothing_be_deleted(setting: Setting, topic: str) -> None:
+    context = setting.open("shop")
+    of = surveyed(context)
+    scan(context, of)
+    assert known(context, of).complete
+    (here,) = {owner.cluster_id for owner in read_owners(context.artifacts, context.store.uri)}
+    (owner,) = read_owners(context.artifacts, context.store.uri)
+    before = msgspec.structs.replace(owner, cluster_id="other", topic_ids={topic: "id there"})
+    put_owner(context.artifacts, before)
+    (obstacle,) = known(context, of).obstacles()
+    assert f"reads the Kafka cluster {here}, and earlier surveys read other" in obstacle
+    assert known(setting.open("shop", former_clusters=["other"]), of).complete
+    assert not known(setting.open("shop", former_clusters=[here]), of).complete, "one may fail back"
+
+
+def test_references_of_a_topic_that_no_survey_saw_let_nothing_be_deleted(setting: Setting, topic: str) -> None:
+    context = setting.open("shop")
+    of = surveyed(context)
+    scan(context, of)
+    there = ScannedRange(pipeline="shop", topic=topic, topic_id="elsewhere", partition=0, start=0, end=9, file=None)
+    context.state.record_scanned_ranges([there])
+    (obstacle,) = known(context, of).obstacles()
+    assert f"topic {topic} with the id elsewhere" in obstacle
+    assert known(setting.open("shop", former_topics=["elsewhere"]), of).complete
+
+
+def test_a_replay_of_a_pipeline_that_is_not_listed_is_an_owners(setting: Setting, topic: str) -> None:
+    context = setting.open("shop", former_pipelines=["other"])
+    of = surveyed(context)
+    scan(context, of)
+    uri = context.store.uri
+    lasting = context.state.acquire_lease(uri, "h", "replay", "other/manifests/a.json@run", 60_000)
+    (obstacle,) = known(context, of).obstacles()
+    assert "a replay of the pipeline other, which is not listed" in obstacle
+    context.state.release_lease(lasting)
+    assert known(context, of).complete
+    context.state.acquire_lease(uri, "h", "replay", "renamed/manifests/a.json@run", -25 * 3_600_000)
+    (obstacle,) = known(context, of).obstacles()
+    assert "pipeline renamed" in obstacle, "nobody knows what it set aside"
+    assert known(setting.open("shop", former_pipelines=["renamed"]), of).complete
 
 
 def _without_offset(of: Survey, offset: int) -> Any:

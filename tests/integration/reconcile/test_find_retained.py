@@ -1,7 +1,7 @@
 """Which topics of a real broker hold messages of a changefeed, and what of them is retained."""
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
@@ -16,6 +16,7 @@ from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.kafka.offsets import Offsets
 from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.reconcile.coverage import Retained, find_retained
+from ticdc_replay.reconcile.owners import Owner
 
 pytestmark = pytest.mark.integration
 
@@ -40,12 +41,16 @@ class Topics:
         return from_sink_uri(uri, f"[sink]\ndispatchers = [{rules}]", "UTC", "here").changefeed
 
     def retained(
-        self, changefeed: Changefeed, retired: dict[str, int | None] | None = None, before: tuple[str, ...] = ()
+        self,
+        changefeed: Changefeed,
+        retired: dict[str, int | None] | None = None,
+        before: tuple[str, ...] = (),
+        earlier: Iterable[Owner] = (),
     ) -> Retained:
         connection = Connection("kafka", "kafka", extra={"bootstrap.servers": self._kafka.bootstrap})
         settings = KafkaSettings.from_connection(connection)
         with Offsets(settings) as offsets:
-            return find_retained(changefeed, retired or {}, before, offsets, settings)
+            return find_retained(changefeed, retired or {}, before, offsets, settings, earlier=earlier)
 
     def delete_before(self, topic: str, offset: int) -> None:
         partition = TopicPartition(topic, 0, offset)
@@ -99,6 +104,23 @@ def test_a_topic_that_an_earlier_run_read_counts_as_long_as_it_exists(topics: To
     found = topics.retained(topics.changefeed(), before=(before,))
     assert set(found.topic_ids) == {default}
     assert found.gone == (before,)
+
+
+def test_a_topic_that_was_read_is_no_other_programs(topics: Topics) -> None:
+    default, before = topics.make(), topics.make("_before")
+    retired: dict[str, int | None] = {before: None}
+    assert set(topics.retained(topics.changefeed(), retired).topic_ids) == {default}
+    assert set(topics.retained(topics.changefeed(), retired, (before,)).topic_ids) == {default, before}
+    topics.delete(before)
+    assert topics.retained(topics.changefeed(), retired, (before,)).gone == (before,)
+
+
+def test_topics_and_rules_that_an_earlier_survey_saw_count_though_the_rule_was_edited(topics: Topics) -> None:
+    default, since, seen = topics.make(), topics.make("_shop_orders"), topics.make("_seen")
+    before = topics.changefeed(f'{{matcher = ["shop.*"], topic = "{topics.prefix}_{{schema}}_{{table}}"}}')
+    owner = Owner(uri="s3://s", pipeline="shop", cluster_id="c", topic_ids={seen: "id"}, dispatch=before.dispatch)
+    assert set(topics.retained(topics.changefeed()).topic_ids) == {default}
+    assert set(topics.retained(topics.changefeed(), earlier=[owner]).topic_ids) == {default, since, seen}
 
 
 def test_without_its_default_topic_nothing_is_known_of_a_changefeed(topics: Topics) -> None:

@@ -24,7 +24,9 @@ from ticdc_replay.dispatch.table_filter import TableFilter
 from ticdc_replay.dispatch.topic_expression import TopicExpression
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import AuthenticationError, UnprovenWindowError
+from ticdc_replay.kafka.offsets import Offsets
 from ticdc_replay.kafka.settings import KafkaSettings
+from ticdc_replay.reconcile.coverage import find_retained
 from ticdc_replay.snapshot.manifest import Manifest
 from ticdc_replay.snapshot.pin import pin_window
 from ticdc_replay.snapshot.request import PinRequest
@@ -93,13 +95,19 @@ def make_feed(broker: AuthorizingKafka, root: AdminClient) -> Callable[[str], Fe
 
 
 @pytest.fixture
-def pin(broker: AuthorizingKafka, artifacts: ObjectStore, state: StateStore) -> Pin:
+def reader(broker: AuthorizingKafka) -> KafkaSettings:
     extra = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": broker.sasl_mechanism}
     extra["bootstrap.servers"] = broker.sasl_bootstrap
-    reader = Connection("kafka_reader", "kafka", login=broker.sasl_username, password=broker.sasl_password, extra=extra)
+    connection = Connection(
+        "kafka_reader", "kafka", login=broker.sasl_username, password=broker.sasl_password, extra=extra
+    )
+    return KafkaSettings.from_connection(connection)
 
+
+@pytest.fixture
+def pin(reader: KafkaSettings, artifacts: ObjectStore, state: StateStore) -> Pin:
     def pin(request: PinRequest) -> Manifest:
-        return pin_window(request, KafkaSettings.from_connection(reader), artifacts, None, state).manifest
+        return pin_window(request, reader, artifacts, None, state).manifest
 
     return pin
 
@@ -153,6 +161,25 @@ def test_a_topic_of_a_wanted_table_that_the_account_may_not_describe_is_missed(
         pin(request)
     grant(missed, READ, CONFIGS)
     assert [topic.topic for topic in pin(request).topics] == [main, missed]
+
+
+def test_a_survey_stops_at_the_topic_of_a_known_table_that_the_account_may_not_describe(
+    make_feed: Callable[[str], Feed], request_for: Callable[..., PinRequest], grant: Grant, reader: KafkaSettings
+) -> None:
+    main = make_feed("surveyed").topic
+    grant(main, READ)
+    changefeed = with_topic_rule(request_for(main), "surveyed_{schema}_{table}").changefeed
+    missed = make_feed("surveyed_shop_orders").topic
+
+    def topics(*tables: tuple[str, str]) -> set[str]:
+        with Offsets(reader) as offsets:
+            return set(find_retained(changefeed, {}, (), offsets, reader, tables=tables).topic_ids)
+
+    assert topics() == {main}, "Kafka does not list it"
+    with pytest.raises(AuthenticationError, match=f"topic {missed} .*ACL"):
+        topics(("shop", "orders"))
+    grant(missed, READ)
+    assert topics(("shop", "orders")) == {main, missed}
 
 
 def test_a_topic_that_does_not_exist_yet_is_none_that_is_missed(
