@@ -1,19 +1,27 @@
 """``ticdc-replay deletion``: plans to delete claim-check objects that no message needs."""
 
-from collections.abc import Iterable
-from datetime import UTC, datetime
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
+import msgspec
 import typer
-from rich.console import Console
-from rich.table import Table
 
+from ticdc_replay.cli import deletion_shown as shown
+from ticdc_replay.cli.deletion_shown import moment, say
 from ticdc_replay.cli.replay import ConnectionsFile
-from ticdc_replay.cli.store import Master, PipelinesFolder, StoreFile, opened_store, survey_and_scan, tell
+from ticdc_replay.cli.store import (
+    Master,
+    PipelinesFolder,
+    StoreFile,
+    opened_store,
+    survey_and_scan,
+    tell,
+    told_if_interrupted,
+)
 from ticdc_replay.cli.submit import submit
 from ticdc_replay.domain.errors import ConfigError, PolicyStopError
-from ticdc_replay.reconcile.audit import Audit, read_audit
+from ticdc_replay.reconcile.audit import Audit, read_audit, stopped_of
 from ticdc_replay.reconcile.undo import undos_of
 from ticdc_replay.stages import deletion as stage
 from ticdc_replay.stages.reconcile import write_recheck_job
@@ -24,24 +32,27 @@ deletion = typer.Typer(
     no_args_is_help=True, help="See plans to delete what no message needs, decide about them, execute them, undo that."
 )
 
-_FIRST = 20
 _SHORTEST = 4
 """Characters of a plan's hash that name it: an empty variable of a shell names no plan."""
 Plan = Annotated[str, typer.Argument(help=f"The plan's hash, or the beginning of it: at least {_SHORTEST} characters")]
 By = Annotated[str, typer.Option("--by", help="Your name: it stays with the record")]
 Why = Annotated[str, typer.Option("--why", help="Why: it stays with the record")]
+Json = Annotated[bool, typer.Option("--json", help="Print it as JSON, with times in Unix ms")]
 
 
 @deletion.command("list")
-def list_(store: StoreFile, pipelines: PipelinesFolder = None, connections: ConnectionsFile = None) -> None:
+def list_(
+    store: StoreFile, pipelines: PipelinesFolder = None, connections: ConnectionsFile = None, json: Json = False
+) -> None:
     """List the plans of a store, the oldest first, and what people said to them."""
     with opened_store(store, pipelines, connections, "deciding") as context:
-        table = _table("plan", "made", "due", "objects", "bytes", "status", "decided by")
-        for plan in context.state.deletion_plans(context.store.name):
-            decided = f"{plan.decided_by}: {plan.decided_why}" if plan.decided_by else ""
-            times = _moment(plan.made_at_ms), _moment(plan.due_at_ms)
-            table.add_row(plan.plan_hash[:12], *times, f"{plan.objects:,}", f"{plan.bytes:,}", plan.status, decided)
-        _console().print(table if table.row_count else "there is no plan")
+        known = [(plan, due_ms(context.store, plan)) for plan in context.state.deletion_plans(context.store.name)]
+        if json:
+            shown.print_json([{**msgspec.to_builtins(plan), "due_at_ms": due} for plan, due in known])
+        elif known:
+            shown.show_plans(known)
+        else:
+            say("there is no plan")
 
 
 @deletion.command()
@@ -62,27 +73,43 @@ def plan(
             reconciliation = known[-1].reconciliation_id
         made = stage.make_plan(context, reconciliation)
         if made is None:
-            _say("there is nothing to plan" if context.store.deletion.policy != "never" else "deletion.policy is never")
+            say("there is nothing to plan" if context.store.deletion.policy != "never" else "deletion.policy is never")
             return
-        _say(f"plan {made.plan_hash}: {made.objects:,} objects, {made.bytes:,} bytes, due {_moment(made.due_at_ms)}")
+        say(
+            f"plan {made.plan_hash}: {made.objects:,} objects, {made.bytes:,} bytes, due {moment(due_ms(context.store, made))} UTC"
+        )
 
 
 @deletion.command()
-def show(store: StoreFile, plan: Plan, pipelines: PipelinesFolder = None, connections: ConnectionsFile = None) -> None:
+def show(
+    store: StoreFile,
+    plan: Plan,
+    pipelines: PipelinesFolder = None,
+    connections: ConnectionsFile = None,
+    json: Json = False,
+) -> None:
     """Show what a plan would delete and why, what is against it now, and what became of it."""
     with opened_store(store, pipelines, connections, "deciding") as context:
         record = _chosen(context, plan)
-        for objection in _describe(context, record):
-            _say(f"not executed now: {objection}")
-        for execution in context.state.deletion_executions(context.store.name, record.plan_hash):
+        described = stage.describe_plan(context, record.plan_hash, shown.FIRST)
+        executions = context.state.deletion_executions(context.store.name, record.plan_hash)
+        audits = [
+            read_audit(context.artifacts, record.plan_hash, execution.execution_id)
+            for execution in executions
+            if execution.audit is not None
+        ]
+        undos = undos_of(context.artifacts, record.plan_hash)
+        if json:
+            shown.print_json({"plan": described, "executions": executions, "audits": audits, "undos": undos})
+            return
+        shown.show_description(described)
+        for objection in described.objections:
+            say(f"not executed now: {objection}")
+        for execution in executions:
             if execution.audit is None:
-                _say(f"an execution began {_moment(execution.started_at_ms)} and has not come to its end")
-            else:
-                _show_audit(read_audit(context.artifacts, record.plan_hash, execution.execution_id))
-        for undone in undos_of(context.artifacts, record.plan_hash):
-            _say(
-                f"undone {_moment(undone.at_ms)} by {undone.person}: {undone.restored:,} objects came back; {undone.why}"
-            )
+                say(f"an execution began {moment(execution.started_at_ms)} UTC and has not come to its end")
+        for audit in audits:
+            shown.show_audit(audit, context.artifacts, undos)
 
 
 @deletion.command()
@@ -122,29 +149,19 @@ def execute(
 ) -> None:
     """Delete what a plan names and a recheck finds deletable again.
 
-    Surveys Kafka, scans what nobody has searched, and judges the plan's objects once more before. Exit code 1 where objects could
-    not be deleted as they were planned.
+    Surveys Kafka, scans what nobody has searched, and judges the plan's objects once more before. Of a plan that was executed
+    it shows what came of that. Exit code 1 where objects could not be deleted as they were planned, 130 where Ctrl-C ended it.
     """
-    with opened_store(store, pipelines, connections) as context:
-        chosen = stage.choose_plan(context, None if plan is None else _chosen(context, plan).plan_hash)
-        if chosen is None:
-            _say("no plan is due")
-            return
-        objections = _describe(context, chosen)
-        if objections:
-            raise PolicyStopError(f"plan {chosen.plan_hash} is not executed: {'; '.join(objections)}")
-        if not yes:
-            typed = typer.prompt(f"Type the number of objects ({chosen.objects}) to have them deleted", err=True)
-            if typed.replace(",", "").strip() != str(chosen.objects):
-                raise ConfigError("nothing is deleted: that is not the number of objects")
-        job = write_recheck_job(context, survey_and_scan(context, master), chosen.plan_hash)
-        tell("judging the plan's objects again")
-        submit("reconcile", job.uri, context, master)
-    # The files are read again, and only now the connection that may delete.
-    with opened_store(store, pipelines, connections, "deleting") as context:
-        audit = stage.execute(context, chosen.plan_hash, job.run_hash, progress=_progress)
-    _show_audit(audit)
-    if audit.trouble:
+    done = 0
+
+    def progress(count: int, all_: int) -> None:
+        nonlocal done
+        done = count
+        tell(f"{count:,} of {all_:,} objects done")
+
+    with told_if_interrupted(lambda: _interrupted(done)):
+        trouble = _execute(store, plan, yes, pipelines, connections, master, progress)
+    if trouble:
         raise typer.Exit(1)
 
 
@@ -161,19 +178,106 @@ def undo(
     """Bring back what a plan's execution deleted, in a bucket that keeps versions. Exit code 1 where some did not come back."""
     with opened_store(store, pipelines, connections, "undoing") as context:
         wanted = frozenset(names) if names else None
-        undone = stage.undo(context, _chosen(context, plan).plan_hash, by, why, wanted)
-    _say(f"{undone.restored:,} objects came back")
+        plan_hash = _chosen(context, plan).plan_hash
+        strangers = _not_planned(context, plan_hash, wanted or frozenset())
+        undone = stage.undo(context, plan_hash, by, why, wanted)
+    say(f"{undone.restored:,} objects came back")
+    for name in strangers:
+        say(f"{name} is not in the plan")
     for count, text in (
         (undone.without_marker, "have no delete marker any more: somebody removed it before"),
-        (undone.not_undoable, "were not deleted by this plan, or the store kept no version of them"),
+        (undone.not_undoable - len(strangers), "were not deleted by this plan, or the store kept no version of them"),
         (undone.failed, "failed"),
     ):
         if count:
-            _say(f"{count:,} {text}")
-    for failure in undone.failures[:_FIRST]:
-        _say(f"    {failure}")
-    if undone.failed:
+            say(f"{count:,} {text}")
+    for failure in undone.failures[: shown.FIRST]:
+        say(f"    {failure}")
+    if undone.failed or (names and undone.not_undoable):
         raise typer.Exit(1)
+
+
+def _execute(
+    store: Path,
+    plan: str | None,
+    yes: bool,
+    pipelines: Path | None,
+    connections: Path | None,
+    master: str,
+    progress: Callable[[int, int], None],
+) -> bool:
+    """Execute the plan, or show what came of it before; whether there was trouble."""
+    with opened_store(store, pipelines, connections) as context:
+        named = None if plan is None else _chosen(context, plan)
+        if named is not None and named.status == "executed":
+            return _show_executed(context, named)
+        chosen = stage.choose_plan(context, None if named is None else named.plan_hash)
+        if chosen is None:
+            say(_nothing_due(context))
+            return False
+        described = stage.describe_plan(context, chosen.plan_hash, shown.FIRST)
+        shown.show_description(described)
+        if described.objections:
+            raise PolicyStopError(f"plan {chosen.plan_hash} is not executed: {'; '.join(described.objections)}")
+        if not yes:
+            _ask(chosen.objects)
+        job = write_recheck_job(context, survey_and_scan(context, master), chosen.plan_hash)
+        tell("judging the plan's objects again")
+        submit("reconcile", job.uri, context, master)
+    # The files are read again, and only now the connection that may delete.
+    with opened_store(store, pipelines, connections, "deleting") as context:
+        audit = stage.execute(context, chosen.plan_hash, job.run_hash, progress=progress)
+        shown.show_audit(audit, context.artifacts, [])
+    return bool(audit.trouble)
+
+
+def _ask(objects: int) -> None:
+    """Have the number of objects typed. Raises ConfigError where it is not, or nobody answers."""
+    try:
+        typed = typer.prompt(f"Type the number of objects ({objects}) to have them deleted", err=True)
+    except typer.Abort:
+        raise ConfigError("nothing is deleted: nobody typed the number of objects; --yes does not ask") from None
+    if typed.replace(",", "").strip() != str(objects):
+        raise ConfigError("nothing is deleted: that is not the number of objects")
+
+
+def _show_executed(context: StoreContext, record: DeletionPlanRecord) -> bool:
+    """Show what came of a plan that was executed; whether there was trouble."""
+    say(f"plan {record.plan_hash} was executed before; nothing is deleted now")
+    undos = undos_of(context.artifacts, record.plan_hash)
+    trouble = False
+    for execution in context.state.deletion_executions(context.store.name, record.plan_hash):
+        if execution.audit is not None:
+            audit = read_audit(context.artifacts, record.plan_hash, execution.execution_id)
+            shown.show_audit(audit, context.artifacts, undos)
+            trouble |= bool(audit.trouble)
+    return trouble
+
+
+def _nothing_due(context: StoreContext) -> str:
+    """Why no plan is executed, and which one is next."""
+    known = context.state.deletion_plans(context.store.name)
+    waiting = [plan for plan in known if plan.status in ("open", "approved")]
+    if not waiting:
+        return "no plan is due: none is open or approved; ticdc-replay deletion plan makes one"
+    following = min(waiting, key=lambda plan: due_ms(context.store, plan))
+    against = stage.describe_plan(context, following.plan_hash, 0).objections
+    due = moment(due_ms(context.store, following))
+    return f"no plan is due; the next is {following.plan_hash[:12]}, due {due} UTC: {'; '.join(against)}"
+
+
+def _interrupted(done: int) -> str:
+    if done:
+        return f"{done:,} objects of the plan are done, or a few more; execute it again to go on, or undo it"
+    return "nothing was deleted, or a first few objects if the deletion had begun; execute the plan again to go on"
+
+
+def _not_planned(context: StoreContext, plan_hash: str, names: frozenset[str]) -> list[str]:
+    """Those of *names* that the plan does not have."""
+    if not names:
+        return []
+    planned = plans.names_in(context.artifacts, [plans.read_plan(context.artifacts, plan_hash)])
+    return sorted(names.difference(planned.to_pylist()))
 
 
 def _decide(
@@ -181,7 +285,7 @@ def _decide(
 ) -> None:
     with opened_store(store, pipelines, connections, "deciding") as context:
         record = stage.decide(context, _chosen(context, plan).plan_hash, approved, by, why)
-        _say(f"plan {record.plan_hash} is {record.status}")
+        say(f"plan {record.plan_hash} is {record.status}")
 
 
 def _chosen(context: StoreContext, beginning: str) -> DeletionPlanRecord:
@@ -197,62 +301,3 @@ def _chosen(context: StoreContext, beginning: str) -> DeletionPlanRecord:
             f"{len(found)} plans of store {context.store.name} begin with {beginning!r}; ticdc-replay deletion list shows all"
         )
     return found[0]
-
-
-def _describe(context: StoreContext, record: DeletionPlanRecord) -> tuple[str, ...]:
-    """Show the plan; what is against it now."""
-    described = stage.describe_plan(context, record.plan_hash, _FIRST)
-    _say(f"plan {record.plan_hash} of store {described.store}, {described.uri}: {record.status}")
-    _say(f"{record.objects:,} objects, {record.bytes:,} bytes; made {_moment(record.made_at_ms)}")
-    groups = _table("class", "objects", "bytes", "last modified", "why")
-    for group in described.groups:
-        span = f"{_moment(group.oldest_ms)} to {_moment(group.newest_ms)}"
-        groups.add_row(group.kind, f"{group.objects:,}", f"{group.bytes:,}", span, group.reason)
-    first = _table("object", "bytes", "last modified", "class", "table")
-    for each in described.first:
-        first.add_row(each.name, f"{each.size:,}", _moment(each.last_modified_ms), each.kind, each.table)
-    _console().print(groups, first)
-    if record.objects > len(described.first):
-        _say(f"and {record.objects - len(described.first):,} objects more")
-    return described.objections
-
-
-def _show_audit(audit: Audit) -> None:
-    _say(f"executed {_moment(audit.started_at_ms)} to {_moment(audit.finished_at_ms)}")
-    table = _table("result", "objects", "bytes")
-    for outcome, count in sorted(audit.counts.items()):
-        table.add_row(outcome, f"{count:,}", f"{audit.bytes[outcome]:,}")
-    _console().print(table)
-    if audit.undoable:
-        _say(f"{audit.undoable:,} of them can be brought back: ticdc-replay deletion undo")
-    for trouble in audit.trouble[:_FIRST]:
-        _say(f"{trouble.outcome}: {trouble.name} {trouble.detail}")
-    _say(f"results {', '.join(_folders(audit))}")
-
-
-def _folders(audit: Audit) -> Iterable[str]:
-    return sorted({file.name.rpartition("/")[0] for file in audit.files})
-
-
-def _progress(done: int, all_: int) -> None:
-    tell(f"{done:,} of {all_:,} objects done")
-
-
-def _table(*headings: str) -> Table:
-    table = Table()
-    for heading in headings:
-        justify: Literal["left", "right"] = "right" if heading in ("objects", "bytes") else "left"
-        table.add_column(heading, justify=justify, overflow="fold", no_wrap=heading in ("plan", "object"))
-    return table
-
-
-def _moment(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def _say(text: str) -> None:
-    _console().print(text, markup=False)
-
-
-def _console() -> Console:
-    return Console(soft_wrap=True, highlight=False)

@@ -6,9 +6,15 @@ import msgspec
 import pyarrow as pa
 
 from ticdc_replay.domain import canonical
-from ticdc_replay.domain.errors import ConfigError, PolicyStopError
+from ticdc_replay.domain.errors import (
+    ArtifactCorruptError,
+    ArtifactNotFoundError,
+    ConfigError,
+    PolicyStopError,
+    TicdcReplayError,
+)
 from ticdc_replay.reconcile import plan as plans
-from ticdc_replay.reconcile.audit import Audit, Release, audit_name, audit_of, read_audit
+from ticdc_replay.reconcile.audit import Audit, Release, audit_name, audit_of, put_release, put_stopped, read_audit
 from ticdc_replay.reconcile.classified import read_classified, reconciliation_folder
 from ticdc_replay.reconcile.contents import PlannedGroup, PlannedObject, plan_contents
 from ticdc_replay.reconcile.decisions import put_decision
@@ -174,6 +180,8 @@ def decide(context: StoreContext, plan_hash: str, approve: bool, person: str, wh
             f"plan {plan_hash} of store {store} was {record.status} before; it can't be {wanted} any more"
         )
     put_decision(context.artifacts, record)
+    if not approve:
+        _note_unfinished(context, record)
     return record
 
 
@@ -215,26 +223,31 @@ def execute(
             require_release(context, plan, recheck)
             require_no_new_reader(context, recheck)
 
-        done = 0
         record = context.state.deletion_plan(plan.store, plan_hash)
+        release = Release(
+            policy=context.store.deletion.policy,
+            decided_by=record.decided_by,
+            decided_why=record.decided_why,
+            decided_at_ms=record.decided_at_ms,
+            recheck_id=recheck.recheck_id,
+            bounds_ms=recheck.evidence.bounds_ms,
+            connection=context.store.connections.deletion,
+        )
+        put_release(context.artifacts, plan_hash, release)
+        done = 0
         attempt = Execution(context.artifacts, store, plan, recheck_id)
-        for count in attempt.run(verdicts, kept, Guards(between, EverySoOften(hold)), _THREADS):
-            done += count
-            progress(done, plan.objects)
+        try:
+            for count in attempt.run(verdicts, kept, Guards(between, EverySoOften(hold)), _THREADS):
+                done += count
+                progress(done, plan.objects)
+        except BaseException as error:  # also who is asked to stop by a signal tells what was done
+            try:
+                _note_stopped(context, plan, execution, f"{type(error).__name__}: {error}")
+            except TicdcReplayError as failed:
+                error.add_note(f"The record of what was deleted until then could not be written: {failed}")
+            raise
         audit = audit_of(
-            context.artifacts,
-            plan,
-            Release(
-                policy=context.store.deletion.policy,
-                decided_by=record.decided_by,
-                decided_why=record.decided_why,
-                decided_at_ms=record.decided_at_ms,
-                recheck_id=recheck.recheck_id,
-                bounds_ms=recheck.evidence.bounds_ms,
-                connection=context.store.connections.deletion,
-            ),
-            started_at_ms=execution.started_at_ms,
-            finished_at_ms=now_ms(),
+            context.artifacts, plan, recheck_id, started_at_ms=execution.started_at_ms, finished_at_ms=now_ms()
         )
         context.artifacts.put_once(audit_name(plan_hash, recheck_id), canonical.encode(audit))
     return _finish(context, audit)
@@ -309,6 +322,30 @@ def _started(context: StoreContext, plan_hash: str, execution_id: str) -> int:
         if known.execution_id == execution_id:
             return known.started_at_ms
     return now_ms()
+
+
+def _note_unfinished(context: StoreContext, record: DeletionPlanRecord) -> None:
+    """Tell what the last execution of a plan that is rejected did, if it did not come to its end: there is no other now."""
+    executions = context.state.deletion_executions(record.store, record.plan_hash)
+    if not executions or executions[-1].audit is not None:
+        return
+    try:
+        plan = plans.read_plan(context.artifacts, record.plan_hash)
+        _note_stopped(context, plan, executions[-1], f"rejected by {record.decided_by}: {record.decided_why}")
+    except (ArtifactCorruptError, ArtifactNotFoundError):
+        return  # a plan that was changed is rejected all the same; nothing can be counted by it
+
+
+def _note_stopped(context: StoreContext, plan: plans.DeletionPlan, execution: DeletionExecution, why: str) -> None:
+    audit = audit_of(
+        context.artifacts,
+        plan,
+        execution.execution_id,
+        started_at_ms=execution.started_at_ms,
+        finished_at_ms=now_ms(),
+        stopped=why,
+    )
+    put_stopped(context.artifacts, audit)
 
 
 def _finish(context: StoreContext, audit: Audit) -> Audit:

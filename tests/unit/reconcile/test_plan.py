@@ -7,20 +7,10 @@ import pyarrow as pa
 import pytest
 
 from ticdc_replay.domain.errors import ArtifactCorruptError, ArtifactNotFoundError
-from ticdc_replay.reconcile.audit import Release, audit_of
+from ticdc_replay.reconcile.audit import audit_of
 from ticdc_replay.reconcile.plan import PLANNED, DeletionPlan, read_plan, read_planned, write_plan
 from ticdc_replay.reconcile.results import Outcome, deletion_folder, withheld, write_results
 from ticdc_replay.storage import ObjectStore, open_store
-
-RELEASE = Release(
-    policy="approval",
-    decided_by="Ada",
-    decided_why="",
-    decided_at_ms=1,
-    recheck_id="recheck",
-    bounds_ms=1,
-    connection=None,
-)
 
 
 @pytest.fixture
@@ -77,7 +67,7 @@ def test_an_audit_has_a_result_for_each_planned_object_and_for_no_other(artifact
     rows = [withheld(row(each), "needed", tried_before=False, at_ms=9) for each in results]
     write_results(artifacts, f"{deletion_folder(plan.hash)}/recheck", 0, rows)
     with pytest.raises(ArtifactCorruptError, match="have no result"):
-        audit_of(artifacts, plan, RELEASE, started_at_ms=1, finished_at_ms=2)
+        audit_of(artifacts, plan, "recheck", started_at_ms=1, finished_at_ms=2)
 
 
 def test_of_two_results_for_one_object_the_deletion_counts(artifacts):
@@ -85,4 +75,4 @@ def test_of_two_results_for_one_object_the_deletion_counts(artifacts):
     for at_ms, outcome in ((1, Outcome.GONE), (2, Outcome.DELETED), (3, Outcome.GONE)):
         result = withheld(row(name(1)), "", tried_before=False, at_ms=at_ms)._replace(outcome=outcome)
         write_results(artifacts, f"{deletion_folder(plan.hash)}/{at_ms}", 0, [result])
-    assert audit_of(artifacts, plan, RELEASE, started_at_ms=1, finished_at_ms=2).counts == {"deleted": 1}
+    assert audit_of(artifacts, plan, "recheck", started_at_ms=1, finished_at_ms=2).counts == {"deleted": 1}

@@ -15,6 +15,7 @@ from ticdc_replay.domain.errors import (
     PolicyStopError,
     TicdcReplayError,
 )
+from ticdc_replay.reconcile.audit import stopped_of
 from ticdc_replay.reconcile.plan import plan_name, read_plan
 from ticdc_replay.reconcile.release import RECHECK_MAX_AGE_MS
 from ticdc_replay.stages import deletion, deletion_guards
@@ -632,6 +633,36 @@ def test_what_forbids_it_in_the_middle_stops_it_there(scene, meanwhile, change, 
     results = scene.results(plan)
     assert {found for found, result in results.items() if result.outcome == "deleted"} == {name(1), name(2)}
     assert scene.names() == {name(number) for number in range(3, 7)}
+
+
+def test_an_execution_that_was_stopped_tells_what_it_did_and_the_audit_names_every_release(scene, meanwhile):
+    scene.put(*range(1, 7))
+    plan = scene.plan().plan_hash
+    meanwhile(2, lambda: scene.write(policy="never"))
+    with pytest.raises(PolicyStopError):
+        scene.execute(plan)
+    (stopped,) = stopped_of(scene.artifacts, plan)
+    assert (stopped.status, stopped.counts, stopped.untold) == ("stopped", {"deleted": 2}, 0)
+    assert "policy of the store is never" in stopped.stopped
+    scene.write()
+    audit = scene.execute(plan)
+    assert (audit.status, audit.stopped, audit.untold) == ("executed", "", 0)
+    assert [release.recheck_id for release in audit.releases] == [stopped.execution_id, audit.execution_id]
+    assert {release.decided_by for release in audit.releases} == {"Ada"}
+
+
+def test_a_plan_that_is_rejected_after_a_kill_tells_what_may_be_deleted_without_a_result(scene, monkeypatch):
+    scene.put(*range(1, 7))
+    plan = scene.plan().plan_hash
+    with monkeypatch.context() as killed:
+        killed.setattr("ticdc_replay.reconcile.execution.write_results", lambda *_: 1 // 0)
+        killed.setattr(deletion, "_note_stopped", lambda *_: None)
+        with pytest.raises(ZeroDivisionError):
+            scene.execute(plan)
+    assert stopped_of(scene.artifacts, plan) == []
+    decide(scene.context, plan, False, "Bob", "stop")
+    (stopped,) = stopped_of(scene.artifacts, plan)
+    assert (stopped.stopped, stopped.counts, stopped.untold) == ("rejected by Bob: stop", {}, 2)
 
 
 def test_who_begins_to_read_expired_messages_in_the_middle_stops_it_there(scene, meanwhile, monkeypatch):
