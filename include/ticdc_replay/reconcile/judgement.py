@@ -3,7 +3,7 @@
 Hot: 20 million references and 10 million objects pass through here in a minute. A test holds it to the rules.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -17,6 +17,7 @@ from ticdc_replay.reconcile.row_versions import distinct_holders
 from ticdc_replay.reconcile.rules import (
     REPLACED,
     UNREADABLE,
+    USED,
     Evidence,
     ObjectClass,
     Reason,
@@ -88,9 +89,7 @@ class Bucket:
         the one that a reference names is there."""
         references = self._references
         missing = self._found < 0
-        rows = np.zeros(self._count, np.int64)
-        rows[self._codes[::-1]] = np.arange(len(self._codes))[::-1]
-        at = pa.array(rows[self._found] if self._count else self._found, mask=missing)
+        at = self._at()
         copy = pc.index_in(references["version"], value_set=copies["version"].combine_chunks())
         first, last = copies["first"].combine_chunks().take(copy), copies["last"].combine_chunks().take(copy)
         cases: list[tuple[_Bools, ReferenceClass]] = [
@@ -123,6 +122,8 @@ class Bucket:
         marks: _Bools = np.zeros(self._count, bool)
         found = self._found[_true(pc.equal(self._references["status"], UNREADABLE))]
         marks[found[found >= 0]] = True
+        if marks.any():
+            marks[self._found[self._reads(self._at())]] = False
         of_rows: _Bools = marks[self._codes]
         return of_rows
 
@@ -168,8 +169,39 @@ class Bucket:
         written: np.ndarray[Any, Any] = pc.coalesce(self._references["timestamp_ms"], commit_ms, -1).to_numpy()
         return written
 
+    def _at(self) -> pa.Array:
+        """The first row of the inventory with the object of each reference; null where it is missing."""
+        rows = np.zeros(self._count, np.int64)
+        rows[self._codes[::-1]] = np.arange(len(self._codes))[::-1]
+        return pa.array(rows[self._found] if self._count else self._found, mask=self._found < 0)
+
+    def _reads(self, at: pa.Array) -> _Bools:
+        """``rules.reads`` of each reference."""
+        etags, sizes = (self._objects[name].combine_chunks().take(at) for name in ("etag", "size"))
+        used = _true(pc.equal(self._references["status"], USED))
+        same_etag = _true(pc.equal(self._references["etag"], etags))
+        return used & same_etag & ~_true(pc.not_equal(self._references["size"], sizes))
+
     def _altered(self, at: pa.Array) -> _Bools:
-        """Whether what is known of the object of each reference is not what the inventory has in the row *at*."""
+        """Whether what is known of the object of each reference is not what the inventory has in the row *at*, and nobody has
+        read that for the same message."""
+        altered = self._differs(at) & (self._found >= 0)
+        if altered.any():
+            concerned: _Bools = np.zeros(self._count, bool)
+            concerned[self._found[altered]] = True
+            reads = self._reads(at)
+            reads[reads] = concerned[self._found[reads]]
+            rows = np.flatnonzero(altered)
+            read = set(self._messages(np.flatnonzero(reads)))
+            altered[rows] = [message not in read for message in self._messages(rows)]
+        return altered
+
+    def _messages(self, rows: np.ndarray[Any, Any]) -> Iterator[tuple[Any, ...]]:
+        """The object and the message of the references *rows*."""
+        columns = (self._references[name].take(rows).to_pylist() for name in ("object_name", *_PLACE))
+        return zip(*columns, strict=True)
+
+    def _differs(self, at: pa.Array) -> _Bools:
         etags, sizes = (self._objects[name].combine_chunks().take(at) for name in ("etag", "size"))
         replaced = _true(pc.equal(self._references["status"], REPLACED))
         other_etag = _true(pc.not_equal(self._references["etag"], etags))

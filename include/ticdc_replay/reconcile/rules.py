@@ -15,6 +15,8 @@ UNREADABLE = "claim_check_unreadable"
 """The status of a reference whose object a decode could not read as a claim-check object."""
 REPLACED = "claim_check_altered"
 """The status of a reference whose object a decode found to be another than was pinned."""
+USED = "used"
+"""The status of a reference whose object a decode has read."""
 
 _CLOCK_ERROR_MS = 1000
 """A store tells its time in whole seconds."""
@@ -214,7 +216,7 @@ class ObjectFacts(NamedTuple):
     references: int
     protecting: int
     unreadable: bool
-    """Whether one of them has the status ``UNREADABLE``."""
+    """Whether one of them has the status ``UNREADABLE``, and none read the object as it is now (``reads``)."""
 
 
 class ReferenceFacts(NamedTuple):
@@ -228,6 +230,8 @@ class ReferenceFacts(NamedTuple):
     commit_ts: int | None
     surveyed: bool = False
     """Whether ``Surveyed`` has its message."""
+    read_since: bool = False
+    """Whether another row for its message ``reads`` the object as it is now: of a re-drive, say."""
 
 
 class Found(NamedTuple):
@@ -235,6 +239,17 @@ class Found(NamedTuple):
 
     etag: str
     size: int
+
+
+def reads(reference: ReferenceFacts, found: Found | None) -> bool:
+    """Whether a decode has read, at *reference*, what the inventory has *found*: then nothing is wrong with the object, whatever
+    other decodes said of it."""
+    return (
+        found is not None
+        and reference.status == USED
+        and reference.etag == found.etag
+        and reference.size in (None, found.size)
+    )
 
 
 def merged(ranges: tuple[ReplayableRange, ...]) -> list[ReplayableRange]:
@@ -292,7 +307,7 @@ def classify_reference(
         if written_ms is not None and written_ms > evidence.listed_before_ms and not before_listing:
             return ReferenceClass.TOO_YOUNG
         return ReferenceClass.MISSING
-    if (
+    if not reference.read_since and (
         reference.status == REPLACED
         or reference.etag not in (None, found.etag)
         or reference.size not in (None, found.size)

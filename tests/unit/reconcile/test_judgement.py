@@ -20,6 +20,7 @@ from ticdc_replay.reconcile.judgement import Bucket
 from ticdc_replay.reconcile.protection import Protections
 from ticdc_replay.reconcile.row_versions import COPIES, VERSION, several, versions_of
 from ticdc_replay.reconcile.rules import (
+    REPLACED,
     UNREADABLE,
     Evidence,
     Found,
@@ -34,6 +35,7 @@ from ticdc_replay.reconcile.rules import (
     classify_object,
     classify_reference,
     deletable,
+    reads,
 )
 
 NOW = 1_800_000_000_000
@@ -149,8 +151,21 @@ def random_references(choose: random.Random, evidence: Evidence) -> list[Row]:
     ]
 
 
+def first_found(objects: list[tuple[Any, ...]]) -> dict[str, Found]:
+    return {name: Found(etag, size) for name, size, etag, _, _ in reversed(objects) if name}
+
+
+def said(row: Row) -> ReferenceFacts:
+    return ReferenceFacts(row.status, row.etag, row.size, row.timestamp_ms, row.commit_ts)
+
+
+def message_of(row: Row) -> tuple[object, ...]:
+    return row.object_name, row.topic, row.topic_id, row.partition, row.offset
+
+
 def expected_objects(objects: list[tuple[Any, ...]], references: list[Row], evidence: Evidence) -> set[tuple[Any, ...]]:
     protection = Protection(evidence)
+    there = first_found(objects)
     expected = set()
     for row in objects:
         name, size, _, modified, _ = row
@@ -158,7 +173,9 @@ def expected_objects(objects: list[tuple[Any, ...]], references: list[Row], evid
         protecting = sum(
             protection.protects(found.topic, found.topic_id, found.partition, found.offset) for found in own
         )
-        facts = ObjectFacts(len(own), protecting, any(found.status == UNREADABLE for found in own))
+        unreadable = any(found.status == UNREADABLE for found in own)
+        read = any(reads(said(found), there.get(name)) for found in own)
+        facts = ObjectFacts(len(own), protecting, unreadable and not read)
         verdict = classify_object(evidence, name, size, modified, facts)
         table = min(((found.schema, found.table) for found in own), default=(None, None))
         expected.add(
@@ -179,7 +196,8 @@ def expected_references(
     objects: list[tuple[Any, ...]], references: list[Row], evidence: Evidence
 ) -> list[tuple[Any, ...]]:
     protection = Protection(evidence)
-    there = {name: Found(etag, size) for name, size, etag, _, _ in objects if name}
+    there = first_found(objects)
+    read = {message_of(row) for row in references if reads(said(row), there.get(row.object_name))}
     copies: dict[Any, set[str]] = {}
     for row in references:
         if row.object_name in there:
@@ -188,7 +206,7 @@ def expected_references(
     for row in references:
         same = copies.get(row.version, set()) if row.version else {row.object_name} & set(there)
         surveyed = Surveyed(evidence).has(row.topic, row.topic_id, row.partition, row.offset)
-        facts = ReferenceFacts(row.status, row.etag, row.size, row.timestamp_ms, row.commit_ts, surveyed)
+        facts = said(row)._replace(surveyed=surveyed, read_since=message_of(row) in read)
         kind = classify_reference(evidence, facts, there.get(row.object_name), len(same))
         protects = protection.protects(row.topic, row.topic_id, row.partition, row.offset)
         expected.append((*msgspec.structs.astuple(row), kind, protects, same - {row.object_name}))
@@ -264,6 +282,29 @@ def test_the_random_data_meets_every_class() -> None:
         kinds |= {row[5] for row in expected_objects(objects, references, evidence)}
         kinds |= {row[18] for row in expected_references(objects, references, evidence)}
     assert kinds == {*ObjectClass, *ReferenceClass}
+
+
+def test_a_re_drive_that_read_the_object_settles_what_was_said_of_it_before() -> None:
+    evidence = random_evidence(random.Random(0))
+    name = f"{uuid.UUID(int=7)}.json"
+    before = msgspec.structs.replace(
+        random_references(random.Random(0), evidence)[0],
+        object_name=name, topic="unknown", ordinal=-1, status=REPLACED, etag="old", size=7,
+    )  # fmt: skip
+    unreadable = msgspec.structs.replace(before, status=UNREADABLE)
+    after = msgspec.structs.replace(before, ordinal=0, status="used", etag="e")
+    objects = [(name, 7, "e", NOW - 900, None)]
+
+    def classes(*references: Row) -> tuple[list[Any], list[Any]]:
+        found_objects, found = judged(objects, list(references), evidence, 1)
+        return [row[5] for row in found_objects], [row[18] for row in found]
+
+    assert classes(before, unreadable) == ([ObjectClass.MALFORMED], [ReferenceClass.ALTERED] * 2)
+    assert classes(before, unreadable, after) == ([ObjectClass.REFERENCED], [ReferenceClass.PRESENT] * 3)
+    of_another = msgspec.structs.replace(after, offset=after.offset + 1)
+    assert classes(before, of_another)[1] == [ReferenceClass.ALTERED, ReferenceClass.PRESENT]
+    replaced_again = msgspec.structs.replace(after, etag="f")
+    assert classes(before, unreadable, replaced_again) == ([ObjectClass.MALFORMED], [ReferenceClass.ALTERED] * 3)
 
 
 def test_an_object_that_an_inventory_has_twice_is_referenced_both_times() -> None:
