@@ -21,7 +21,9 @@ from ticdc_replay.cli.store import (
 )
 from ticdc_replay.cli.submit import submit
 from ticdc_replay.domain.errors import ConfigError, PolicyStopError
-from ticdc_replay.reconcile.audit import Audit, read_audit, stopped_of
+from ticdc_replay.reconcile import plan as plans
+from ticdc_replay.reconcile.audit import read_audit, stopped_of
+from ticdc_replay.reconcile.release import due_ms
 from ticdc_replay.reconcile.undo import undos_of
 from ticdc_replay.stages import deletion as stage
 from ticdc_replay.stages.reconcile import write_recheck_job
@@ -76,7 +78,8 @@ def plan(
             say("there is nothing to plan" if context.store.deletion.policy != "never" else "deletion.policy is never")
             return
         say(
-            f"plan {made.plan_hash}: {made.objects:,} objects, {made.bytes:,} bytes, due {moment(due_ms(context.store, made))} UTC"
+            f"plan {made.plan_hash}: {made.objects:,} objects, {made.bytes:,} bytes, "
+            f"due {moment(due_ms(context.store, made))} UTC"
         )
 
 
@@ -98,9 +101,11 @@ def show(
             for execution in executions
             if execution.audit is not None
         ]
+        stopped = stopped_of(context.artifacts, record.plan_hash)
         undos = undos_of(context.artifacts, record.plan_hash)
         if json:
-            shown.print_json({"plan": described, "executions": executions, "audits": audits, "undos": undos})
+            became = {"executions": executions, "stopped": stopped, "audits": audits, "undos": undos}
+            shown.print_json({"plan": described, **became})
             return
         shown.show_description(described)
         for objection in described.objections:
@@ -108,7 +113,9 @@ def show(
         for execution in executions:
             if execution.audit is None:
                 say(f"an execution began {moment(execution.started_at_ms)} UTC and has not come to its end")
-        for audit in audits:
+        for audit in [*stopped, *audits][:-1]:
+            shown.show_audit(audit, context.artifacts, [])
+        for audit in [*stopped, *audits][-1:]:
             shown.show_audit(audit, context.artifacts, undos)
 
 

@@ -8,8 +8,17 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from ticdc_replay.cli.rendering import size
 from ticdc_replay.cli.replay import ConnectionsFile
-from ticdc_replay.cli.store import Master, PipelinesFolder, StoreFile, opened_store, survey_and_scan, tell
+from ticdc_replay.cli.store import (
+    Master,
+    PipelinesFolder,
+    StoreFile,
+    opened_store,
+    survey_and_scan,
+    tell,
+    told_if_interrupted,
+)
 from ticdc_replay.cli.submit import submit
 from ticdc_replay.reconcile.report import ReconciliationReport, report_name
 from ticdc_replay.reconcile.rules import ObjectClass, ReferenceClass
@@ -32,7 +41,10 @@ def reconcile(
 
     Exit code 1 where the report has alerts.
     """
-    with opened_store(store, pipelines, connections) as context:
+    with (
+        told_if_interrupted(lambda: "nothing was deleted, and there is no report"),
+        opened_store(store, pipelines, connections) as context,
+    ):
         survey = survey_and_scan(context, master)
         tell("taking the inventory of the store")
         inventory = take_inventory(context, survey)
@@ -59,7 +71,7 @@ def _show(console: Console, context: StoreContext, report: ReconciliationReport)
         if table.row_count:
             console.print(table)
     deletable = sum(day.deletable_bytes for day in report.summary.by_day)
-    line(f"{report.summary.deletable:,} objects may be deleted ({_size(deletable)})")
+    line(f"{report.summary.deletable:,} objects may be deleted ({size(deletable)})")
     for obstacle in report.obstacles:
         line(f"nothing may be deleted: {obstacle}")
     for note in report.notes:
@@ -78,7 +90,7 @@ def _objects(report: ReconciliationReport) -> Table:
     totals = report.totals()
     for kind in ObjectClass:
         name = f"objects.{kind}"
-        table.add_row(kind.value, f"{totals[name]:,}", _size(totals[f"bytes.{kind}"]), _before(report, name))
+        table.add_row(kind.value, f"{totals[name]:,}", size(totals[f"bytes.{kind}"]), _before(report, name))
     return table
 
 
@@ -97,7 +109,7 @@ def _by_table(report: ReconciliationReport) -> Table:
     largest = sorted(report.summary.objects_by_table, key=lambda found: (-found.bytes, found.schema, found.table))
     for found in largest[:_TABLES]:
         name = f"{found.schema}.{found.table}" if found.table else "unknown"
-        table.add_row(name, f"{found.objects:,}", _size(found.bytes), found.kind.value)
+        table.add_row(name, f"{found.objects:,}", size(found.bytes), found.kind.value)
     return table
 
 
@@ -106,7 +118,7 @@ def _by_day(report: ReconciliationReport) -> Table:
     last = sorted({found.day for found in report.summary.by_day})[-_DAYS:]
     for found in sorted(report.summary.by_day, key=lambda each: (each.day, each.kind)):
         if found.day in last:
-            table.add_row(found.day, f"{found.objects:,}", _size(found.bytes), found.kind.value)
+            table.add_row(found.day, f"{found.objects:,}", size(found.bytes), found.kind.value)
     return table
 
 
@@ -124,12 +136,3 @@ def _before(report: ReconciliationReport, name: str) -> str:
 
 def _moment(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def _size(size: int) -> str:
-    amount = float(size)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if amount < 1024:
-            return f"{size:,} B" if unit == "B" else f"{amount:,.1f} {unit}"
-        amount /= 1024
-    return f"{amount:,.1f} TiB"

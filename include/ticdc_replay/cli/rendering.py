@@ -148,3 +148,13 @@ def _time(ms: int) -> str:
 
 def _size(part: bytes | None) -> str:
     return "null" if part is None else f"{len(part):,} B"
+
+
+def size(count: int) -> str:
+    """*count* bytes, for people."""
+    amount = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if amount < 1024:
+            return f"{count:,} B" if unit == "B" else f"{amount:,.1f} {unit}"
+        amount /= 1024
+    return f"{amount:,.1f} TiB"

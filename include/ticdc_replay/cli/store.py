@@ -1,6 +1,6 @@
 """What the verbs that work on a claim-check store have in common."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
@@ -23,6 +23,9 @@ PipelinesFolder = Annotated[
 ]
 Master = Annotated[str, typer.Option(help="Spark master URL")]
 
+
+_EXIT_INTERRUPTED = 130
+"""As a shell has it of a command that Ctrl-C ended."""
 
 Doing = Literal["reconciling", "deciding", "deleting", "undoing"]
 """What a verb is for: it asks for no connection beyond that."""
@@ -77,3 +80,13 @@ def survey_and_scan(context: StoreContext, master: str) -> str:
 def tell(text: str) -> None:
     """Show progress: on stderr, so that stdout is the result."""
     Console(stderr=True, soft_wrap=True, highlight=False).print(text, markup=False)
+
+
+@contextmanager
+def told_if_interrupted(state: Callable[[], str]) -> Iterator[None]:
+    """Say in one line what *state* says, and exit with 130, where Ctrl-C ends the verb."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        tell(f"interrupted: {state()}")
+        raise typer.Exit(_EXIT_INTERRUPTED) from None

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -41,7 +42,7 @@ def submit(job: str, uri: str, context: ReplayContext | StoreContext, master: st
         }
         properties = [f"--conf={name}={value}" for name, value in spark_properties(declared).items()]
         command = [binary, "--master", master, *properties, script.name, uri]
-        code = subprocess.run(command, env=environment, stdout=sys.stderr, check=False).returncode
+        code = _run(command, environment)
     if code == EXIT_PERMANENT:
         raise PermanentError(f"the {job} job failed for good; its last lines above say why")
     if code == EXIT_TRANSIENT:
@@ -50,3 +51,14 @@ def submit(job: str, uri: str, context: ReplayContext | StoreContext, master: st
         )
     if code != 0:
         raise TransientError(f"the {job} job ended with exit code {code}; its log is above")
+
+
+def _run(command: list[str], environment: dict[str, str]) -> int:
+    """The exit code of *command*. Ctrl-C ends it without the tracebacks that it would print if it got the signal itself."""
+    process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr, process_group=0)
+    try:
+        return process.wait()
+    except BaseException:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait()
+        raise

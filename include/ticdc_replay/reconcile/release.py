@@ -32,7 +32,7 @@ class Recheck(msgspec.Struct, frozen=True, kw_only=True):
     """``records.CLASSIFIED_OBJECTS``, below the store's artefacts."""
 
 
-def due_ms(store: Store, plan: DeletionPlan) -> int:
+def due_ms(store: Store, plan: DeletionPlan | DeletionPlanRecord) -> int:
     """When the grace period of *plan* is over by anybody's clock (Unix ms): its own, or the store's where it is longer now."""
     grace_ms = store.deletion.grace_hours * _HOUR_MS
     return max(plan.due_at_ms, plan.made_at_ms + grace_ms) + store.rules.clock_skew_seconds * 1000
@@ -55,7 +55,10 @@ def objections(
     if record.status in ("rejected", "executed"):
         yield f"it was {record.status}"
     elif policy == "approval" and record.status != "approved":
-        yield "nobody has approved it"
+        yield (
+            f"nobody has approved it: ticdc-replay deletion approve STORE.yaml {record.plan_hash[:12]} --by … --why …, "
+            f"or answer the question of the deletion DAG"
+        )
     elif record.status != "approved" and record.policy != "automatic":
         yield "it was made under another policy than automatic, and nobody has approved it: approve or reject it"
     if now_ms < due_ms(store, plan):

@@ -1,7 +1,7 @@
 """The way back from a deletion in a store that keeps versions: the delete markers that it set are taken away."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -132,7 +132,8 @@ def put_undone(artifacts: ObjectStore, undone: Undone) -> str:
     return name
 
 
-def undos_of(artifacts: ObjectStore, plan_hash: str) -> Iterator[Undone]:
-    """The records of all undos of a plan."""
-    for info in artifacts.list(f"{deletion_folder(plan_hash)}/undone-"):
-        yield msgspec.json.decode(artifacts.get(info.name), type=Undone)
+def undos_of(artifacts: ObjectStore, plan_hash: str) -> list[Undone]:
+    """The records of all undos of a plan, the earliest first."""
+    found = artifacts.list(f"{deletion_folder(plan_hash)}/undone-")
+    undos = [msgspec.json.decode(artifacts.get(info.name), type=Undone) for info in found]
+    return sorted(undos, key=lambda undone: undone.at_ms)

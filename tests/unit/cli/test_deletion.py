@@ -1,7 +1,9 @@
 """``ticdc-replay deletion``."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -22,14 +24,20 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
 def run(scene, monkeypatch):
     """Runs a verb; Kafka and Spark, which a recheck needs, are what the test says."""
 
-    def run(verb: str, *arguments: str, typed: str = "", references: dict[str, int] | None = None) -> Result:
+    def run(
+        verb: str,
+        *arguments: str,
+        typed: str = "",
+        references: dict[str, int] | None = None,
+        submit: Any = lambda *_: None,
+    ) -> Result:
         def recheck(_context, _survey, plan_hash):
             return WrittenJob("file:///job.json", scene.recheck(plan_hash, references or {}))
 
         monkeypatch.setenv("AIRFLOW_CONN_KAFKA", '{"conn_type": "kafka"}')
         monkeypatch.setattr(deletion, "survey_and_scan", lambda _context, _master: "survey")
         monkeypatch.setattr(deletion, "write_recheck_job", recheck)
-        monkeypatch.setattr(deletion, "submit", lambda *_: None)
+        monkeypatch.setattr(deletion, "submit", submit)
         command = ["deletion", verb, str(scene.file), *arguments, "--pipelines", str(scene.pipelines)]
         return CliRunner().invoke(app, command, input=typed)
 
@@ -45,7 +53,9 @@ def test_a_plan_goes_from_the_reconciliation_to_its_execution(scene, run):
     assert plan.plan_hash[:12] in run("list").output
     assert orphan in run("show", plan.plan_hash[:8]).output
     assert "is approved" in run("approve", plan.plan_hash, "--by", "Ada", "--why", "seen").output
-    assert "no plan is due" in run("execute").output
+    waits = run("execute").output
+    assert f"no plan is due; the next is {plan.plan_hash[:12]}, due 2" in waits
+    assert "its grace period lasts until" in waits
     scene.clock.pass_days(8)
     done = run("execute", "--yes", references=references)
     assert done.exit_code == 0, done.output
@@ -65,6 +75,64 @@ def test_nothing_is_deleted_unless_the_number_is_typed(scene, run):
     assert scene.names() == set()
 
 
+def test_nobody_who_answers_deletes_nothing_and_is_an_error(scene, run):
+    scene.put(1)
+    done = run("execute", scene.plan().plan_hash, typed="")
+    assert done.exit_code == 2
+    assert "nothing is deleted: nobody typed" in done.output
+    assert scene.names() == {name(1)}
+
+
+def test_ctrl_c_says_in_a_line_what_was_deleted(scene, run, monkeypatch):
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    scene.put(1, 2, 3)
+    plan = scene.plan().plan_hash
+    done = run("execute", plan, "--yes", submit=interrupt)
+    assert done.exit_code == 130
+    assert done.output.splitlines()[-1].startswith("interrupted: nothing was deleted")
+    assert len(scene.names()) == 3
+    monkeypatch.setattr(deletion, "tell", lambda text: interrupt() if "objects done" in text else None)
+    done = run("execute", plan, "--yes")
+    assert done.exit_code == 130
+    gone = 3 - len(scene.names())
+    assert done.output.splitlines()[-1].startswith(f"interrupted: {gone} objects of the plan are done")
+    assert "stopped, because: KeyboardInterrupt" in run("show", plan).output
+
+
+def test_a_plan_that_was_executed_is_shown_when_it_is_executed_again(scene, run):
+    scene.put(1)
+    plan = scene.plan().plan_hash
+    assert run("execute", plan, "--yes").exit_code == 0
+    again = run("execute", plan, "--yes")
+    assert again.exit_code == 0
+    assert "was executed before; nothing is deleted now" in again.output
+    assert f"results {scene.artifacts.uri('deletions')}/{plan}" in again.output
+
+
+def test_plans_fit_a_terminal_of_80_columns_with_hashes_and_names_in_one_piece(scene, run):
+    written = scene.put(1, 2)
+    plan = scene.plan().plan_hash
+    for shown, whole in ((run("list"), [plan[:12]]), (run("show", plan), written)):
+        tables = [line for line in shown.output.splitlines() if not line.startswith(("plan ", "not executed"))]
+        assert max(map(len, tables)) <= 80
+        assert all(any(each in line for line in tables) for each in whole)
+
+
+def test_plans_are_had_as_json_with_the_time_from_when_they_are_executed(scene, run):
+    (written,) = scene.put(1)
+    plan = scene.plan()
+    (listed,) = json.loads(run("list", "--json").output)
+    assert listed["plan_hash"] == plan.plan_hash
+    assert listed["due_at_ms"] == plan.due_at_ms + 60_000, "clocks may differ by a minute"
+    run("execute", plan.plan_hash, "--yes")
+    shown = json.loads(run("show", plan.plan_hash, "--json").output)
+    assert shown["plan"]["first"][0]["name"] == written
+    assert shown["audits"][0]["counts"] == {"deleted": 1}
+    assert shown["undos"] == []
+
+
 def test_what_could_not_be_deleted_as_planned_gives_exit_code_1(scene, run):
     (written,) = scene.put(1)
     plan = scene.plan().plan_hash
@@ -79,7 +147,7 @@ def test_a_plan_that_nobody_approved_or_that_somebody_rejected_is_not_executed(s
     plan = scene.plan(approve=False).plan_hash
     done = run("execute", plan, "--yes")
     assert done.exit_code == 2
-    assert "nobody has approved it" in done.output
+    assert f"nobody has approved it: ticdc-replay deletion approve STORE.yaml {plan[:12]}" in done.output
     assert "is rejected" in run("reject", plan, "--by", "Bob", "--why", "no").output
     assert run("execute", plan, "--yes").exit_code == 2
     assert scene.names() == {name(1)}
