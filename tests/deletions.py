@@ -172,7 +172,14 @@ class Scene:
         }
         return Evidence(**{**fields, **changes})
 
-    def reconcile(self, references: Mapping[str, int], copies: Sequence[str] = (), **changes: Any) -> str:
+    def reconcile(
+        self,
+        references: Mapping[str, int],
+        copies: Sequence[str] = (),
+        *,
+        totals: Mapping[str, int] = {},
+        **changes: Any,
+    ) -> str:
         """Reconcile the store, to which the messages at these offsets refer. *copies* hold rows whose own objects are missing."""
         versions = any(found.version_id for found in self.store.list_versions())
         listing = self.store.list_versions() if versions else self.store.list()
@@ -184,7 +191,7 @@ class Scene:
         self.context.state.record_reconciliation(
             Reconciliation(
                 store="claims", reconciliation_id=made, began_at_ms=self.clock(), finished_at_ms=self.clock(),
-                report="", totals={},
+                report="", totals=dict(totals),
             )
         )  # fmt: skip
         return made

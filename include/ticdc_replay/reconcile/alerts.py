@@ -48,6 +48,18 @@ def more_missing_alert(references: int) -> Alert:
     )
 
 
+def unlisted_alerts(unlisted: Sequence[str]) -> Iterator[Alert]:
+    """One where the inventory lacks the objects *unlisted*, which were there before it began."""
+    if unlisted:
+        more = "" if len(unlisted) == 1 else f" and {len(unlisted) - 1:,} more"
+        yield Alert(
+            kind="inventory",
+            text=f"the inventory lacks objects that exist and are older than it: {unlisted[0]}{more}. What else it lacks is not "
+            "known, so nothing is planned by this reconciliation",
+            object_name=unlisted[0],
+        )
+
+
 def altered_alerts(summary: Summary) -> Iterator[Alert]:
     """One for each table with messages whose object is another than was recorded."""
     for found in summary.references_by_table:

@@ -1,6 +1,6 @@
 """Messages that can still be read and whose object is missing: which they are, and where their rows can still be had."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -18,7 +18,8 @@ _BATCH_ROWS = 10_000
 
 
 class LostRow(NamedTuple):
-    """An event of a message whose object is missing. ``other_object``: another one that holds the same row version."""
+    """An event of a message whose object is missing. ``other_object``: another one that holds the same row version.
+    ``references``: how many of those who met the event say so."""
 
     topic: str
     partition: int
@@ -33,6 +34,7 @@ class LostRow(NamedTuple):
     key_hash: bytes | None
     key: str | None
     other_object: str | None
+    references: int = 1
 
     @property
     def row(self) -> tuple[str, str, bytes | None]:
@@ -53,13 +55,13 @@ def lost_rows(artifacts: ObjectStore, files: Sequence[str], most: int) -> list[L
     *files* (``records.CLASSIFIED_REFERENCES``) are below *artifacts*, the store's. Memory grows with *most* only.
     """
     found: dict[tuple[Any, ...], LostRow] = {}
-    for row in _rows(artifacts, files, ["class", "protecting"], _is_lost, LostRow._fields):
+    for row in _rows(artifacts, files, ["class", "protecting"], _is_lost, LostRow._fields[:-1]):
         event = LostRow(**row)
         place = event[:_PLACE]
         known = found.get(place)
         # Of those who met the event, one may have known the row's key.
-        if known is None or (known.key_hash is None and event.key_hash is not None):
-            found[place] = event
+        best = known if known is not None and (known.key_hash is not None or event.key_hash is None) else event
+        found[place] = best._replace(references=1 if known is None else known.references + 1)
         if len(found) > 2 * most:
             found = {place: found[place] for place in sorted(found)[:most]}
     return [found[place] for place in sorted(found)[:most]]
@@ -90,6 +92,26 @@ def later_versions(
                 continue
             later = LaterVersion(commit_ts, version["object_name"])
             found[row] = min(found.get(row, later), later)
+    return found
+
+
+def references_to(
+    artifacts: ObjectStore, files: Sequence[str], objects: Collection[str]
+) -> dict[tuple[str, str], tuple[int, int]]:
+    """How many references to missing *objects* there are, and how many of them are protecting, by schema and table; *files* as in
+    ``lost_rows``."""
+    if not objects:
+        return {}
+    names = pa.array(sorted(objects))
+
+    def is_one(table: pa.Table) -> pa.ChunkedArray:
+        return pc.and_(pc.equal(table["class"], ReferenceClass.MISSING.value), pc.is_in(table["object_name"], names))
+
+    found: dict[tuple[str, str], tuple[int, int]] = {}
+    for row in _rows(artifacts, files, ["class", "object_name"], is_one, ["schema", "table", "protecting"]):
+        of = row["schema"], row["table"]
+        references, protecting = found.get(of, (0, 0))
+        found[of] = references + 1, protecting + bool(row["protecting"])
     return found
 
 

@@ -8,7 +8,7 @@ from ticdc_replay.reconcile.classified import reconciliation_folder
 from ticdc_replay.reconcile.rules import Evidence, ObjectClass, ReferenceClass
 from ticdc_replay.reconcile.summary import Summary
 
-AlertKind = Literal["missing", "altered", "malformed", "lifecycle", "unread", "clock"]
+AlertKind = Literal["missing", "altered", "malformed", "lifecycle", "unread", "clock", "inventory"]
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +49,9 @@ class ReconciliationReport(msgspec.Struct, frozen=True, kw_only=True):
     finished_at_ms: int
     evidence: Evidence
     summary: Summary
+    """References to objects that only the second look has found are present here, and missing in the files."""
+    unlisted: int = 0
+    """Objects that the second look has found and that the inventory should have had."""
     object_files: tuple[str, ...]
     """``records.CLASSIFIED_OBJECTS``."""
     reference_files: tuple[str, ...]
@@ -72,12 +75,13 @@ class ReconciliationReport(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def complete(self) -> bool:
         """Whether anything may be deleted at all."""
-        return self.evidence.complete
+        return not self.obstacles
 
     @property
     def obstacles(self) -> tuple[str, ...]:
         """Why nothing may be deleted; empty where ``complete``."""
-        return self.evidence.obstacles()
+        lacks = f"the inventory lacks {self.unlisted:,} objects that exist and are older than it"
+        return (*self.evidence.obstacles(), *([lacks] if self.unlisted else ()))
 
     @property
     def unread_offsets(self) -> int:
@@ -95,6 +99,7 @@ class ReconciliationReport(msgspec.Struct, frozen=True, kw_only=True):
             "deletable.bytes": sum(day.deletable_bytes for day in summary.by_day),
             "lost_rows": summary.lost_rows,
             "unread_offsets": self.unread_offsets,
+            "unlisted": self.unlisted,
         }
 
 

@@ -1,5 +1,7 @@
 """What a reconciliation found, in numbers: small enough for a report, whatever the size of the store."""
 
+from collections.abc import Mapping
+
 import msgspec
 
 from ticdc_replay.reconcile.rules import ObjectClass, ReferenceClass
@@ -56,6 +58,21 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     def references(self, kind: ReferenceClass) -> int:
         """How many references are of class *kind*."""
         return sum(found.references for found in self.references_by_table if found.kind == kind)
+
+    def with_present(self, found: Mapping[tuple[str, str], tuple[int, int]]) -> "Summary":
+        """This summary with references that are no longer missing but present: by schema and table how many, and how many of them
+        are protecting."""
+        moved = {(each.kind, each.schema, each.table): each for each in self.references_by_table}
+        for (schema, table), (references, protecting) in found.items():
+            for kind, sign in ((ReferenceClass.MISSING, -1), (ReferenceClass.PRESENT, 1)):
+                of = (kind, schema, table)
+                before = moved.get(of, ReferencesOfTable(*of, references=0, protecting=0))
+                moved[of] = ReferencesOfTable(
+                    *of, before.references + sign * references, before.protecting + sign * protecting
+                )
+        return msgspec.structs.replace(
+            self, references_by_table=tuple(sorted(each for each in moved.values() if each.references))
+        )
 
     @property
     def deletable(self) -> int:

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import msgspec
 
 from ticdc_replay.kafka.offsets import Offsets
 from ticdc_replay.reconcile import alerts
 from ticdc_replay.reconcile.alerts import MOST
-from ticdc_replay.reconcile.lost_rows import later_versions, lost_rows
+from ticdc_replay.reconcile.lost_rows import LostRow, later_versions, lost_rows, references_to
 from ticdc_replay.reconcile.report import Alert
 from ticdc_replay.reconcile.rules import Evidence
 from ticdc_replay.reconcile.summary import Summary
@@ -23,6 +24,21 @@ class Watched(msgspec.Struct, frozen=True):
 
     alerts: tuple[Alert, ...]
     notes: tuple[str, ...]
+    summary: Summary
+    """What was found, with the objects that only the second look has seen."""
+    unlisted: int = 0
+    """How many of those the inventory should have had."""
+
+
+class _SecondLook(NamedTuple):
+    still_lost: list[LostRow]
+    """The first of them."""
+    there: set[str]
+    """Objects that are there, though the inventory lacks them."""
+    unlisted: list[str]
+    """Those of them that are older than it."""
+    all: bool
+    """Whether every missing object was looked for."""
 
 
 def look_after(
@@ -36,28 +52,41 @@ def look_after(
     """
     facts = context.objects.facts()
     retention = _retention(context, survey)
+    second = _look_again(context, evidence, summary, reference_files)
+    summary = summary.with_present(references_to(context.artifacts, reference_files, second.there))
     found = [
-        *_missing(context, summary, reference_files),
+        *_missing(context, summary, reference_files, second),
+        *alerts.unlisted_alerts(second.unlisted),
         *alerts.altered_alerts(summary),
         *alerts.malformed_alerts(summary),
         *alerts.lifecycle_alerts(facts, retention, alerts.oldest_ms(evidence.partitions, evidence.bounds_ms)),
         *alerts.evidence_alerts(evidence),
     ]
-    return Watched(tuple(found), tuple(alerts.lifecycle_notes(facts, retention)))
+    notes = tuple(alerts.lifecycle_notes(facts, retention))
+    return Watched(tuple(found), notes, summary, len(second.unlisted))
 
 
-def _missing(context: StoreContext, summary: Summary, files: Sequence[str]) -> list[Alert]:
+def _look_again(context: StoreContext, evidence: Evidence, summary: Summary, files: Sequence[str]) -> _SecondLook:
+    """Ask for the missing objects of the first rows: the inventory may be older than the object, or lack it."""
+    if not summary.lost_rows:
+        return _SecondLook([], set(), [], True)
+    lost = lost_rows(context.artifacts, files, MOST + 1)
+    names = sorted({row.object_name for row in lost if row.object_name})
+    with ThreadPoolExecutor(_ASKING, thread_name_prefix="look-again") as pool:
+        there = {found.name: found for found in pool.map(context.objects.info, names) if found is not None}
+    before = evidence.listed_before_ms / 1000
+    unlisted = [name for name, found in there.items() if found.last_modified.timestamp() <= before]
+    still_lost = [row for row in lost if row.object_name not in there]
+    return _SecondLook(still_lost, set(there), unlisted, len(lost) <= MOST)
+
+
+def _missing(context: StoreContext, summary: Summary, files: Sequence[str], second: _SecondLook) -> list[Alert]:
     if not summary.lost_rows:
         return []
-    lost = lost_rows(context.artifacts, files, MOST + 1)
-    # The inventory may be older than the object, or lack it as S3's own reports may.
-    with ThreadPoolExecutor(_ASKING, thread_name_prefix="look-again") as pool:
-        there = pool.map(lambda row: bool(row.object_name) and context.objects.info(row.object_name) is not None, lost)
-        still_lost = [row for row, found in zip(lost, there, strict=True) if not found]
-    told = still_lost[:MOST]
+    told = second.still_lost[:MOST]
     later = later_versions(context.artifacts, files, told)
     sources = {each.pipeline.name: each.pipeline.connections.source for each in context.pipelines}
-    more = [alerts.more_missing_alert(summary.lost_rows)] if len(lost) > MOST else []
+    more = [alerts.more_missing_alert(summary.lost_rows)] if not second.all else []
     return [*alerts.missing_alerts(told, later, sources), *more]
 
 

@@ -328,6 +328,11 @@ def _note_unfinished(context: StoreContext, record: DeletionPlanRecord) -> None:
     """Tell what the last execution of a plan that is rejected did, if it did not come to its end: there is no other now."""
     executions = context.state.deletion_executions(record.store, record.plan_hash)
     if not executions or executions[-1].audit is not None:
+    if newest and newest[0].totals.get("unlisted", 0):
+        yield (
+            f"the inventory of reconciliation {newest[0].reconciliation_id} lacks objects that exist and are older than it: find "
+            "out what the store did not list, and reconcile again"
+        )
         return
     try:
         plan = plans.read_plan(context.artifacts, record.plan_hash)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -74,7 +75,7 @@ class Store:
         rule: Any = {"ID": "tidy", "Status": "Enabled", "Filter": {"Prefix": ""}, "Expiration": {"Days": days}}
         self._client.put_bucket_lifecycle_configuration(Bucket=self.bucket, LifecycleConfiguration={"Rules": [rule]})
 
-    def look_after(self, *missing: str) -> Watched:
+    def look_after(self, *missing: str, listed_later_ms: int = 0) -> Watched:
         """What is told where the objects *missing*, each of a message of its own, were not in the inventory."""
         with StoreContext(
             load_store(self._folder / "claims.yaml", self._folder / "pipelines"), self._connections
@@ -90,6 +91,7 @@ class Store:
             filesystem.create_dir(root, recursive=True)
             table = pa.Table.from_pylist(rows, CLASSIFIED_REFERENCES)
             pq.write_table(table, f"{root}/references.parquet", filesystem=filesystem)
+            evidence = msgspec.structs.replace(evidence, listed_ms=evidence.listed_ms + listed_later_ms)
             return look_after(context, made, evidence, summary, ("references.parquet",))
 
     def _reference(self, offset: int, name: str) -> dict[str, Any]:
@@ -113,7 +115,7 @@ def store(
 
 
 def test_a_bucket_that_deletes_sooner_than_kafka_is_an_alert(store: Store) -> None:
-    assert store.look_after() == Watched((), ())
+    assert (store.look_after().alerts, store.look_after().notes) == ((), ())
     store.expire_after(5)
     (alert,) = store.look_after().alerts
     assert (alert.kind, alert.topic) == ("lifecycle", store.topic)
@@ -127,6 +129,28 @@ def test_an_object_that_came_after_the_inventory_is_not_missing(store: Store) ->
     alerts = store.look_after(*NAMES[:3]).alerts
     assert [alert.object_name for alert in alerts] == [NAMES[0], NAMES[2]]
     assert [alert.offset for alert in alerts] == [0, 2]
+
+
+def test_what_the_second_look_finds_does_not_count_as_missing(store: Store) -> None:
+    store.put(NAMES[1])
+    watched = store.look_after(*NAMES[:3])
+    assert (watched.summary.lost_rows, watched.unlisted) == (2, 0)
+    assert watched.summary.references_by_table == (
+        ReferencesOfTable(ReferenceClass.MISSING, "s", "t", 2, 2),
+        ReferencesOfTable(ReferenceClass.PRESENT, "s", "t", 1, 1),
+    )
+
+
+def test_objects_that_are_older_than_the_inventory_that_lacks_them_are_an_alert_of_their_own(store: Store) -> None:
+    store.put(NAMES[1])
+    store.put(NAMES[2])
+    missing, lacking = store.look_after(*NAMES[:3], listed_later_ms=DAY_MS).alerts
+    assert (missing.kind, missing.object_name) == ("missing", NAMES[0])
+    assert lacking.kind == "inventory"
+    assert f"older than it: {NAMES[1]} and 1 more" in lacking.text
+    watched = store.look_after(NAMES[1], listed_later_ms=DAY_MS)
+    assert [alert.kind for alert in watched.alerts] == ["inventory"]
+    assert (watched.summary.lost_rows, watched.unlisted) == (0, 1)
 
 
 def test_of_very_many_missing_objects_the_first_are_named(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

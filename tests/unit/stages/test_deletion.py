@@ -134,6 +134,13 @@ def test_an_old_reconciliation_is_not_planned(scene):
         make_plan(scene.context, reconciliation)
 
 
+def test_a_reconciliation_whose_inventory_lacked_objects_is_not_planned(scene):
+    scene.put(1)
+    made = scene.reconcile({}, totals={"unlisted": 1})
+    with pytest.raises(PolicyStopError, match="lacks objects that exist and are older than it"):
+        make_plan(scene.context, made)
+
+
 def test_only_the_newest_reconciliation_is_planned(scene):
     scene.put(1)
     old = scene.reconcile({})
