@@ -111,7 +111,6 @@ def test_a_folder_takes_no_connection(load, folder):
         ({"pipelines": ["shop", "shop"]}, "pipelines: the name 'shop' stands more than once"),
         ({"pipelines": []}, "pipelines: "),
         ({"former_pipelines": ["shop"]}, "former_pipelines: 'shop' is listed in pipelines, too"),
-        ({"former_pipelines": ["shop"]}, "former_pipelines: 'shop' is listed in pipelines, too"),
         ({"owners_complete": False}, "owners_complete: must be true where deletion.policy is approval"),
         ({"connections__deletion": None}, "connections.deletion: missing"),
         ({"deletion__policy": "always"}, "deletion.policy: not allowed; allowed: 'never', 'approval' or 'automatic'"),
