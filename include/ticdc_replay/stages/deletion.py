@@ -20,6 +20,7 @@ from ticdc_replay.reconcile.contents import PlannedGroup, PlannedObject, plan_co
 from ticdc_replay.reconcile.decisions import put_decision
 from ticdc_replay.reconcile.execution import Execution, Guards
 from ticdc_replay.reconcile.release import PLANNING_MAX_AGE_MS, due_ms, objections
+from ticdc_replay.reconcile.results import Outcome, all_results
 from ticdc_replay.reconcile.rules import Evidence
 from ticdc_replay.reconcile.undo import Markers, Undone, put_undone
 from ticdc_replay.reconcile.verdicts import Verdicts
@@ -54,8 +55,8 @@ def make_plan(context: StoreContext, reconciliation_id: str) -> DeletionPlanReco
     """Plan to delete what the reconciliation found deletable: at most ``max_objects_per_run``, the oldest first.
 
     None where the policy is never, or nothing is left to plan: objects that stand in another plan which is open or approved are
-    not planned again, and those that hold a row whose own object is missing stay. A reconciliation has one plan: a repeat gives
-    it, whatever people said to it since. The grace period begins when the plan is made, not when the reconciliation was.
+    not planned again, nor those that deletions removed since they were listed; and those that hold a row whose own object is
+    missing stay. A reconciliation has one plan: a repeat gives it, whatever people said to it since. The grace period begins when the plan is made, not when the reconciliation was.
 
     Raises PolicyStopError where the reconciliation could not show that nothing refers to what it found, is old or not the newest,
     or the owners of the store are not complete; ArtifactCorruptError where its files contradict themselves.
@@ -81,7 +82,7 @@ def make_plan(context: StoreContext, reconciliation_id: str) -> DeletionPlanReco
         if record.status in ("open", "approved")
         and (plan := plans.read_plan(artifacts, record.plan_hash)).reconciliation_id != reconciliation_id
     ]
-    kept = [last_copies(context, found), plans.names_in(artifacts, waiting)]
+    kept = [last_copies(context, found), plans.names_in(artifacts, waiting), _deleted_since(context, evidence)]
     objects = plans.oldest_deletable(
         artifacts,
         [file.name for file in found.objects],
@@ -308,6 +309,21 @@ def _plan_of(context: StoreContext, reconciliation_id: str) -> DeletionPlanRecor
     return next((record for record in known if record.reconciliation_id == reconciliation_id), None)
 
 
+def _deleted_since(context: StoreContext, evidence: Evidence) -> pa.Array:
+    """Names of objects that deletions removed since the inventory began, which may have them still (S3's own are days old)."""
+    since_ms = evidence.listed_ms - context.store.rules.clock_skew_seconds * 1000
+    executions = context.state.deletion_executions(context.store.name)
+    lately = {run.plan_hash for run in executions if run.finished_at_ms is None or run.finished_at_ms >= since_ms}
+    names = [
+        result.name
+        for plan_hash in sorted(lately)
+        for results in all_results(context.artifacts, plan_hash)
+        for result in results.values()
+        if result.outcome == Outcome.DELETED and result.at_ms >= since_ms
+    ]
+    return pa.array(names, pa.string())
+
+
 def _outdated(context: StoreContext, reconciliation_id: str, evidence: Evidence) -> Iterator[str]:
     """Why nothing is planned any more by the reconciliation, for people; none where it may be."""
     newest = context.state.reconciliations(context.store.name)[-1:]
@@ -328,11 +344,6 @@ def _note_unfinished(context: StoreContext, record: DeletionPlanRecord) -> None:
     """Tell what the last execution of a plan that is rejected did, if it did not come to its end: there is no other now."""
     executions = context.state.deletion_executions(record.store, record.plan_hash)
     if not executions or executions[-1].audit is not None:
-    if newest and newest[0].totals.get("unlisted", 0):
-        yield (
-            f"the inventory of reconciliation {newest[0].reconciliation_id} lacks objects that exist and are older than it: find "
-            "out what the store did not list, and reconcile again"
-        )
         return
     try:
         plan = plans.read_plan(context.artifacts, record.plan_hash)

@@ -174,6 +174,21 @@ def test_what_waits_on_another_plan_is_not_planned_again_unless_that_was_rejecte
     assert again.plan_hash != first.plan_hash
 
 
+def test_what_was_deleted_since_the_inventory_began_leaves_room_for_others(scene, monkeypatch):
+    monkeypatch.setattr("ticdc_replay.reconcile.execution._now_ms", scene.clock)
+    scene.put(1, 2)
+    plan = scene.plan().plan_hash
+    scene.execute(plan)
+    scene.put(1, 2, 3)  # an inventory from before the deletion still has them
+    listed_ms = scene.clock() - DAY_MS // 2
+    record = make_plan(scene.context, scene.reconcile({}, listed_ms=listed_ms))
+    assert [each.name for each in describe_plan(scene.context, record.plan_hash, 10).first] == [name(3)]
+    decide(scene.context, record.plan_hash, False, "Ada", "again")
+    scene.clock.pass_days(0.1)
+    record = make_plan(scene.context, scene.reconcile({}))
+    assert record.objects == 3, "what is listed after the deletion was written again"
+
+
 def test_the_last_copy_of_a_row_is_not_planned(scene):
     copy, other = scene.put(1, 2)
     record = make_plan(scene.context, scene.reconcile({}, copies=[copy]))
