@@ -14,6 +14,7 @@ from ticdc_replay.reconcile.report import Alert
 from ticdc_replay.reconcile.rules import Evidence
 from ticdc_replay.reconcile.summary import Summary
 from ticdc_replay.reconcile.survey import Survey
+from ticdc_replay.stages.accepted_losses import not_accepted
 from ticdc_replay.stages.store_context import StoreContext
 
 _ASKING = 16
@@ -83,7 +84,7 @@ def _look_again(context: StoreContext, evidence: Evidence, summary: Summary, fil
 def _missing(context: StoreContext, summary: Summary, files: Sequence[str], second: _SecondLook) -> list[Alert]:
     if not summary.lost_rows:
         return []
-    told = second.still_lost[:MOST]
+    told = not_accepted(context.pipelines, second.still_lost)[:MOST]
     later = later_versions(context.artifacts, files, told)
     sources = {each.pipeline.name: each.pipeline.connections.source for each in context.pipelines}
     more = [alerts.more_missing_alert(summary.lost_rows)] if not second.all else []

@@ -23,6 +23,7 @@ from ticdc_replay.stages.alerts import Watched, look_after
 from ticdc_replay.stages.evidence import gather
 from ticdc_replay.stages.reconcile import survey
 from ticdc_replay.stages.store_context import StoreContext
+from ticdc_replay.state.records import AcceptedLoss
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -74,6 +75,11 @@ class Store:
     def expire_after(self, days: int) -> None:
         rule: Any = {"ID": "tidy", "Status": "Enabled", "Filter": {"Prefix": ""}, "Expiration": {"Days": days}}
         self._client.put_bucket_lifecycle_configuration(Bucket=self.bucket, LifecycleConfiguration={"Rules": [rule]})
+
+    def accept(self, loss: AcceptedLoss) -> None:
+        loaded = load_store(self._folder / "claims.yaml", self._folder / "pipelines")
+        with StoreContext(loaded, self._connections) as context:
+            context.pipelines[0].state.record_accepted_losses([loss])
 
     def look_after(self, *missing: str, listed_later_ms: int = 0) -> Watched:
         """What is told where the objects *missing*, each of a message of its own, were not in the inventory."""
@@ -151,6 +157,11 @@ def test_objects_that_are_older_than_the_inventory_that_lacks_them_are_an_alert_
     watched = store.look_after(NAMES[1], listed_later_ms=DAY_MS)
     assert [alert.kind for alert in watched.alerts] == ["inventory"]
     assert (watched.summary.lost_rows, watched.unlisted) == (0, 1)
+
+
+def test_a_loss_that_somebody_accepted_is_no_alert(store: Store) -> None:
+    store.accept(AcceptedLoss("shop", "id", 0, 1, 0, "claim_check_missing", "run", "Ada", "why", "accepted/a.json", 1))
+    assert [alert.offset for alert in store.look_after(*NAMES[:3]).alerts] == [0, 2]
 
 
 def test_of_very_many_missing_objects_the_first_are_named(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

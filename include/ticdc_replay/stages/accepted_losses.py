@@ -1,0 +1,27 @@
+"""Missing objects that nobody has to look after any more, as a person accepted that their rows are lost."""
+
+from collections.abc import Iterable, Sequence
+
+from ticdc_replay.decode.unread_references import NO_ORDINAL
+from ticdc_replay.reconcile.lost_rows import LostRow
+from ticdc_replay.stages.context import ReplayContext
+
+_OF_OBJECTS = "claim_check_"
+"""How the reasons begin for which a quarantine holds a message whose object can't be had."""
+
+
+def not_accepted(pipelines: Iterable[ReplayContext], lost: Sequence[LostRow]) -> list[LostRow]:
+    """Those of *lost* whose loss nobody has accepted in the quarantine of their pipeline: for want of the object, of the event or
+    of the whole message."""
+    accepted: dict[tuple[str, str, int, int], set[int]] = {}
+    for each in pipelines:
+        for loss in each.state.accepted_losses(each.pipeline.name):
+            if loss.reason.startswith(_OF_OBJECTS):
+                message = loss.pipeline, loss.topic_id, loss.partition, loss.offset
+                accepted.setdefault(message, set()).add(loss.ordinal)
+
+    def is_accepted(row: LostRow) -> bool:
+        ordinals = accepted.get((row.pipeline, row.topic_id, row.partition, row.offset), set())
+        return bool(ordinals & {row.ordinal, NO_ORDINAL}) or (row.ordinal == NO_ORDINAL and bool(ordinals))
+
+    return [row for row in lost if not is_accepted(row)]
