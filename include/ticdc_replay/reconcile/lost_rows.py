@@ -18,8 +18,7 @@ _BATCH_ROWS = 10_000
 
 
 class LostRow(NamedTuple):
-    """An event of a message whose object is missing. ``other_object``: another one that holds the same row version.
-    ``references``: how many of those who met the event say so."""
+    """An event of a message whose object is missing. ``other_object``: another one that holds the same row version."""
 
     topic: str
     partition: int
@@ -34,7 +33,6 @@ class LostRow(NamedTuple):
     key_hash: bytes | None
     key: str | None
     other_object: str | None
-    references: int = 1
 
     @property
     def row(self) -> tuple[str, str, bytes | None]:
@@ -55,13 +53,13 @@ def lost_rows(artifacts: ObjectStore, files: Sequence[str], most: int) -> list[L
     *files* (``records.CLASSIFIED_REFERENCES``) are below *artifacts*, the store's. Memory grows with *most* only.
     """
     found: dict[tuple[Any, ...], LostRow] = {}
-    for row in _rows(artifacts, files, ["class", "protecting"], _is_lost, LostRow._fields[:-1]):
+    for row in _rows(artifacts, files, ["class", "protecting"], _is_lost, LostRow._fields):
         event = LostRow(**row)
         place = event[:_PLACE]
         known = found.get(place)
         # Of those who met the event, one may have known the row's key.
-        best = known if known is not None and (known.key_hash is not None or event.key_hash is None) else event
-        found[place] = best._replace(references=1 if known is None else known.references + 1)
+        if known is None or (known.key_hash is None and event.key_hash is not None):
+            found[place] = event
         if len(found) > 2 * most:
             found = {place: found[place] for place in sorted(found)[:most]}
     return [found[place] for place in sorted(found)[:most]]
