@@ -327,6 +327,11 @@ def _deleted_since(context: StoreContext, evidence: Evidence) -> pa.Array:
 def _outdated(context: StoreContext, reconciliation_id: str, evidence: Evidence) -> Iterator[str]:
     """Why nothing is planned any more by the reconciliation, for people; none where it may be."""
     newest = context.state.reconciliations(context.store.name)[-1:]
+    if newest and newest[0].totals.get("unlisted", 0):
+        yield (
+            f"the inventory of reconciliation {newest[0].reconciliation_id} lacks objects that exist and are older than it: find "
+            "out what the store did not list, and reconcile again"
+        )
     if newest and newest[0].reconciliation_id != reconciliation_id:
         yield f"reconciliation {newest[0].reconciliation_id} is newer: plan that one"
     if now_ms() > evidence.bounds_ms + PLANNING_MAX_AGE_MS:
