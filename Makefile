@@ -13,8 +13,8 @@ help: ## this list
 setup: ## .venv with the ticdc-replay command, and the Kafka jars; fast when nothing changed
 	@$(PYTHON) scripts/setup
 
-demo: setup ## the embedded stack, the sample changefeed and a backfill; EXIT=1 ends by itself
-	@$(BIN)/python -m demo $(if $(EXIT),--exit)
+demo: setup ## the embedded stack, the sample changefeed and a backfill; EXIT=1 ends by itself, PATIENCE=3 waits longer
+	@$(BIN)/python -m demo $(if $(EXIT),--exit) $(if $(PATIENCE),--patience $(PATIENCE))
 
 demo-stop: ## stop a demo that runs elsewhere
 	@$(BIN)/python -m demo.stop

@@ -4,6 +4,7 @@
 """
 
 import argparse
+import shlex
 import signal
 import sys
 import time
@@ -51,6 +52,13 @@ def main() -> int:
     parser.add_argument(
         "--folder", type=Path, default=instance.FOLDER, help="where data and logs go; emptied at the start"
     )
+    parser.add_argument(
+        "--patience",
+        type=float,
+        default=1.0,
+        metavar="FACTOR",
+        help="for slow machines: how many times as long as usual Airflow's work may take",
+    )
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, _stop)
     console = Console()
@@ -59,7 +67,11 @@ def main() -> int:
     succeeded: bool | None = None
     try:
         with instance.only_one(options.folder), System(options.folder.resolve()) as system:
-            succeeded = run(console, system)
+            try:
+                succeeded = run(console, system, options.patience)
+            except TimeoutError as error:
+                succeeded = False
+                tell_late(console, error, options.patience)
             show_addresses(console, system)
             if not options.exit:
                 console.print("\nStop with Ctrl-C here, or `make demo-stop` elsewhere.")
@@ -81,8 +93,20 @@ def _stop(*_: object) -> None:
     raise Stopped
 
 
-def run(console: Console, system: System) -> bool:
-    """Start, publish, replay, compare, reconcile. True when all went well."""
+def tell_late(console: Console, error: TimeoutError, patience: float) -> None:
+    """Say that Airflow was slower than was waited for, and what to do."""
+    console.print(f"\n{error}.", style="bold red", markup=False)
+    console.print(
+        "This machine may be busy or slow: what Airflow began goes on as long as the servers run. To wait longer, start again "
+        f"with `make demo PATIENCE={2 * patience:g}`.",
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+def run(console: Console, system: System, patience: float) -> bool:
+    """Start, publish, replay, compare, reconcile. True when all went well. Raises TimeoutError where Airflow needs more than
+    *patience* times the usual."""
     with step(console, "Start Kafka, S3 and PostgreSQL"):
         system.start_data()
     starting = system.begin_airflow()
@@ -95,30 +119,30 @@ def run(console: Console, system: System) -> bool:
     api = AirflowApi(airflow.url)
     with step(console, f"Let Airflow find the pipeline {pipeline.NAME}"):
         system.add_connections(api)
-        await_dag(api, DAG_ID)
+        await_dag(api, DAG_ID, patience)
     windows = contents.windows()
     first, last = (tso.to_datetime(window.from_ts) for window in (windows[0], windows[-1]))
     api.unpause(DAG_ID)
     api.backfill(DAG_ID, first, last, RUNS_AT_A_TIME)
-    deadline = time.monotonic() + BACKFILL_SECONDS
+    deadline = time.monotonic() + BACKFILL_SECONDS * patience
     runs = follow(console, BACKFILL, len(windows), lambda: api.runs(DAG_ID, "backfill"), deadline)
     if any(run.state != "success" for run in runs):
         console.print("A run failed: its task logs in the Airflow UI say why.", style="bold red")
         return False
     outcome = Outcome(read_reports(system, api, runs), verify(system.warehouse))
     report.show(console, outcome)
-    reconciled = reconcile(console, system, api)
+    reconciled = reconcile(console, system, api, patience)
     return outcome.right and reconciled
 
 
-def reconcile(console: Console, system: System, api: AirflowApi) -> bool:
+def reconcile(console: Console, system: System, api: AirflowApi, patience: float) -> bool:
     """Do to the store what months do, reconcile it, compare. True when every object has its class."""
     console.print()
-    await_dag(api, STORE_DAG_ID)
+    await_dag(api, STORE_DAG_ID, patience)
     with step(console, "Expire messages in Kafka, remove an object, replace another"):
         aged = system.age_store()
     api.unpause(STORE_DAG_ID)  # the last run that was due begins at once
-    deadline = time.monotonic() + RECONCILIATION_SECONDS
+    deadline = time.monotonic() + RECONCILIATION_SECONDS * patience
     (run,) = follow(console, RECONCILIATION, 1, lambda: api.runs(STORE_DAG_ID, "scheduled")[:1], deadline)
     if run.tasks["report"].state != "success":
         console.print("The reconciliation failed: its task logs in the Airflow UI say why.", style="bold red")
@@ -130,12 +154,12 @@ def reconcile(console: Console, system: System, api: AirflowApi) -> bool:
     return reconciled.right
 
 
-def await_dag(api: AirflowApi, dag_id: str) -> None:
+def await_dag(api: AirflowApi, dag_id: str, patience: float) -> None:
     """Return when the DAG was parsed. Raises TimeoutError."""
-    deadline = time.monotonic() + DAG_SECONDS
+    deadline = time.monotonic() + DAG_SECONDS * patience
     while not api.dag_is_known(dag_id):
         if time.monotonic() > deadline:
-            raise TimeoutError(f"Airflow did not find the DAG {dag_id} in {DAG_SECONDS:.0f} s")
+            raise TimeoutError(f"Airflow did not find the DAG {dag_id} in {DAG_SECONDS * patience:.0f} s")
         time.sleep(0.5)
 
 
@@ -157,10 +181,21 @@ def show_addresses(console: Console, system: System) -> None:
         "Lineage": str(system.airflow.lineage_file),
         "Pipeline": str(system.pipeline_file),
         "Store file": str(system.store_file),
+        "CLI": str(system.connections_file),
     }
     console.print()
     for name, place in places.items():
         console.print(f"{name:<11}{place}", highlight=False, soft_wrap=True)
+    console.print("\nThe command line knows the same servers:", highlight=False)
+    command = shlex.join(example(system))
+    console.print(command, highlight=False, soft_wrap=True, markup=False)
+
+
+def example(system: System) -> list[str]:
+    """A command that reads what the demo has made."""
+    program = Path(sys.executable).with_name("ticdc-replay")
+    files = ["--pipelines", system.pipeline_file.parent, "--connections", system.connections_file]
+    return [str(word) for word in (program, "reconcile", system.store_file, *files, "--master", "local[2]")]
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The whole system of the demo: servers, the sample in them, Airflow with its connections."""
 
+import os
 import shutil
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
@@ -8,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import boto3
+import yaml
 from botocore.config import Config
 
 from demo import pipeline
@@ -39,6 +41,8 @@ class System:
         self.lake = folder / "lake"
         self.pipeline_file = folder / "pipelines" / f"{pipeline.NAME}.yaml"
         self.store_file = folder / "stores" / f"{pipeline.STORE}.yaml"
+        self.connections_file = folder / "connections.yaml"
+        """The connections for the command line; nobody else may read it."""
         self.warehouse = ""
         """DSN of the target database, once the data servers run."""
         self.airflow: Airflow | None = None
@@ -88,7 +92,9 @@ class System:
     def add_connections(self, api: AirflowApi) -> None:
         """What the pipeline names, as an administrator would add it."""
         self.data.postgres.create_database("replay_state")
-        for conn_id, fields in pipeline.connections(self.data, "warehouse", "replay_state").items():
+        connections = pipeline.connections(self.data, "warehouse", "replay_state")
+        write_secret(self.connections_file, yaml.safe_dump(connections, sort_keys=False))
+        for conn_id, fields in connections.items():
             api.add_connection(conn_id, **fields)
         api.add_connection("spark_default", "spark", {"spark-binary": "spark-submit"}, host="local[2]")
 
@@ -111,3 +117,10 @@ class System:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._exit.close()
+
+
+def write_secret(file: Path, text: str) -> None:
+    """Write *text* to *file*, anew, so that only this user can read it at any moment."""
+    file.unlink(missing_ok=True)
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as out:
+        out.write(text)

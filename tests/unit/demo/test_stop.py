@@ -12,7 +12,7 @@ DEMO = """
 import contextlib, sys, time
 from demo import __main__ as demo
 
-def run(console, system):
+def run(console, system, patience):
     console.print("running")
     return {run}
 

@@ -1,0 +1,63 @@
+"""What the demo does where Airflow is slower than it waits for."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# The demo itself, without its servers: the system in their place says when it is left.
+DEMO = """
+import contextlib, sys
+from demo import __main__ as demo
+
+@contextlib.contextmanager
+def system(folder):
+    try:
+        yield
+    finally:
+        print("servers stopped", flush=True)
+
+def run(console, system, patience):
+    raise TimeoutError(f"Backfill: not done in time, patience {patience}")
+
+demo.System = system
+demo.show_addresses = lambda console, system: console.print("addresses")
+demo.run = run
+sys.exit(demo.main())
+"""
+
+
+def start(folder, *options):
+    return subprocess.Popen(
+        [sys.executable, "-c", DEMO, "--folder", str(folder), *options],
+        cwd=Path(__file__).resolve().parents[3],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("patience", ["1.0", "2.5"])
+def test_it_says_what_to_do_and_ends_as_failed(tmp_path, patience):
+    demo = start(tmp_path, "--exit", "--patience", patience)
+    output, _ = demo.communicate(timeout=30)
+    assert demo.returncode == 1
+    assert "Traceback" not in output
+    assert f"Backfill: not done in time, patience {patience}." in output
+    assert f"make demo PATIENCE={2 * float(patience):g}" in output
+    assert output.index("addresses") < output.index("servers stopped")
+
+
+def test_the_servers_stay_up_until_somebody_stops_it(tmp_path):
+    demo = start(tmp_path)
+    lines = [demo.stdout.readline()]
+    while "Stop with Ctrl-C" not in lines[-1]:
+        assert demo.poll() is None
+        lines.append(demo.stdout.readline())
+    assert "servers stopped\n" not in lines
+    demo.send_signal(signal.SIGTERM)
+    output, _ = demo.communicate(timeout=30)
+    assert "servers stopped" in output
+    assert demo.returncode == 1
