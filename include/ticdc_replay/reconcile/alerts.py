@@ -147,6 +147,8 @@ def evidence_alerts(evidence: Evidence) -> Iterator[Alert]:
         )
     if evidence.clock_differs:
         yield Alert(kind="clock", text=next(each for each in evidence.obstacles() if "clock" in each))
+    for objection in evidence.objections:
+        yield Alert(kind="owners", text=f"{objection}; nothing may be deleted meanwhile")
 
 
 def _still_from(row: LostRow, later: LaterVersion | None, source: str | None) -> Iterator[str]:

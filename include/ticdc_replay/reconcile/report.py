@@ -8,7 +8,7 @@ from ticdc_replay.reconcile.classified import reconciliation_folder
 from ticdc_replay.reconcile.rules import Evidence, ObjectClass, ReferenceClass
 from ticdc_replay.reconcile.summary import Summary
 
-AlertKind = Literal["missing", "altered", "malformed", "lifecycle", "unread", "clock", "inventory"]
+AlertKind = Literal["missing", "altered", "malformed", "lifecycle", "unread", "clock", "owners", "inventory"]
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from ticdc_replay.reconcile.plan import DeletionPlan
 from ticdc_replay.reconcile.release import Recheck, objections, objections_to_recheck, unforeseen
 from ticdc_replay.stages.decisions import known_plan
 from ticdc_replay.stages.leases import Hold
+from ticdc_replay.stages.owners import unlisted_replays
 from ticdc_replay.stages.replayable import replayable_ranges
 from ticdc_replay.stages.store_context import StoreContext
 
@@ -43,10 +44,14 @@ def require_release(context: StoreContext, plan: DeletionPlan, recheck: Recheck)
 
 
 def require_no_new_reader(context: StoreContext, recheck: Recheck) -> None:
-    """Return if nobody reads messages, or may, that Kafka had expired at the *recheck* and that did not count there.
+    """Return if nobody reads messages, or may, that Kafka had expired at the *recheck* and that did not count there, and no
+    replay of a pipeline that is not listed uses the store.
 
     Raises PolicyStopError where somebody does: another recheck will respect it.
     """
+    unlisted = unlisted_replays(context)
+    if unlisted:
+        raise PolicyStopError(f"store {context.store.name}: {'; '.join(unlisted)}")
     ranges = [part for pipeline in context.pipelines for part in replayable_ranges(pipeline)]
     new = unforeseen(recheck.evidence, ranges)
     if new:

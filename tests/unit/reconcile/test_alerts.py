@@ -218,6 +218,11 @@ def test_unread_offsets_are_told_with_their_places() -> None:
     assert "t[0]@4, t[2]@7..8" in alert.text
 
 
+def test_owners_that_a_survey_does_not_see_are_alerts() -> None:
+    (alert,) = evidence_alerts(replace(EVIDENCE, objections=("another cluster",)))
+    assert (alert.kind, alert.text) == ("owners", "another cluster; nothing may be deleted meanwhile")
+
+
 def test_a_clock_that_differs_is_an_alert_and_owners_that_nobody_vouched_for_are_none() -> None:
     (alert,) = evidence_alerts(replace(EVIDENCE, clock_ahead_ms=-400_000, owners_complete=False))
     assert (alert.kind, "400 s behind" in alert.text) == ("clock", True)

@@ -702,6 +702,17 @@ def test_who_begins_to_read_expired_messages_in_the_middle_stops_it_there(scene,
     assert scene.names() == {name(3)}
 
 
+def test_a_replay_of_a_pipeline_that_is_not_listed_stops_it_there(scene, meanwhile):
+    scene.put(*range(1, 7))
+    plan = scene.plan().plan_hash
+    state = scene.context.state
+    taken = (scene.context.store.uri, "holder", "replay", "other/manifests/a.json@run", 60_000)
+    meanwhile(2, lambda: state.acquire_lease(*taken))
+    with pytest.raises(PolicyStopError, match="a replay of the pipeline other, which is not listed"):
+        scene.execute(plan)
+    assert scene.names() == {name(number) for number in range(3, 7)}
+
+
 def test_who_begins_to_read_what_kafka_holds_does_not_stop_it(scene, monkeypatch):
     from tests.deletions import expired
 
