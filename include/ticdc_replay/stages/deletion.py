@@ -56,7 +56,8 @@ def make_plan(context: StoreContext, reconciliation_id: str) -> DeletionPlanReco
 
     None where the policy is never, or nothing is left to plan: objects that stand in another plan which is open or approved are
     not planned again, nor those that deletions removed since they were listed; and those that hold a row whose own object is
-    missing stay. A reconciliation has one plan: a repeat gives it, whatever people said to it since. The grace period begins when the plan is made, not when the reconciliation was.
+    missing stay. A reconciliation has one plan: a repeat gives it, whatever people said to it since. The grace period begins when
+    the plan is made, not when the reconciliation was.
 
     Raises PolicyStopError where the reconciliation could not show that nothing refers to what it found, is old or not the newest,
     or the owners of the store are not complete; ArtifactCorruptError where its files contradict themselves.

@@ -31,6 +31,7 @@ from ticdc_replay.reconcile.rules import (
     deletable,
 )
 from ticdc_replay.stages import deletion, deletion_guards
+from ticdc_replay.state import tables
 
 TICK_MS = 180_000
 """The world's unit of time: what is too young to be judged is younger than an hour, which is the grace period, too."""
@@ -278,6 +279,8 @@ def lived(
         finally:  # else later worlds would find its objects on a plan that waits
             with contextlib.suppress(PolicyStopError):
                 deletion.decide(context, record.plan_hash, False, "the test", "it is over")
+            with context.state._database.writing() as connection:  # and every world has the same names
+                connection.execute(tables.deletion_execution.delete())
             context.__exit__()
     results = scene.results(record.plan_hash)
     return world, {name for name, result in results.items() if result.outcome == "deleted"}
