@@ -107,9 +107,9 @@ class Scene:
 
     def write(self, policy: str = "approval", **changes: Any) -> None:
         """Write the store's file; *changes* replace keys of its top level."""
-        ids = {} if self.connection is None else {"store": "s3", "undo": "s3"}
+        ids = {} if self.connection is None else {"store": "s3", "undo": "s3_undo"}
         if self.connection is not None and policy != "never":
-            ids["deletion"] = "s3"
+            ids["deletion"] = "s3_delete"
         document = {
             "name": "claims",
             "uri": self.uri,
@@ -126,7 +126,7 @@ class Scene:
     @property
     def context(self) -> StoreContext:
         """The store as its files say now, as another process sees it."""
-        known = {} if self.connection is None else {"s3": self.connection}
+        known = {} if self.connection is None else dict.fromkeys(("s3", "s3_delete", "s3_undo"), self.connection)
         self.opened.append(StoreContext(load_store(self.file, self.pipelines), Connections(known)))
         return self.opened[-1]
 

@@ -118,7 +118,7 @@ STORE: dict[str, Any] = {
     "name": "claims",
     "pipelines": ["shop"],
     "owners_complete": True,
-    "connections": {"store": "claims", "deletion": "claims"},
+    "connections": {"store": "claims", "deletion": "claims_delete"},
     "schedule": {"start": "2025-01-01T00:00:00Z"},
     "deletion": {"policy": "approval"},
 }
@@ -268,7 +268,12 @@ def _key(key: int) -> Columns:
 def setting(kafka: Kafka, versitygw: VersityGateway, make_topic: MakeTopic, tmp_path: Path) -> Setting:
     feed, claims = Changefeed(kafka, make_topic(2, {"retention.ms": "-1"})), Claims(versitygw)
     broker = Connection("kafka", "kafka", extra={"bootstrap.servers": kafka.bootstrap})
-    return Setting(tmp_path, feed, claims, Connections({"kafka": broker, "claims": claims.connection}))
+    return Setting(
+        tmp_path,
+        feed,
+        claims,
+        Connections({"kafka": broker, "claims": claims.connection, "claims_delete": claims.connection}),
+    )
 
 
 def send_a_history(feed: Changefeed, claims: Claims) -> None:

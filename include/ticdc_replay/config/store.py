@@ -146,6 +146,13 @@ class Store(Section):
             raise ValueError("connections.inventory: remove it; inventory.source is listing")
         if ids.undo is not None and not self.uri.startswith("s3://"):
             raise ValueError(f"connections.undo: remove it; {self.uri} keeps no versions")
+        rights = [conn_id for conn_id in (ids.store, ids.deletion, ids.undo) if conn_id is not None]
+        shared = next((conn_id for conn_id in rights if rights.count(conn_id) > 1), None)
+        if shared is not None:
+            raise ValueError(
+                f"connections: store, deletion and undo must differ, and {shared!r} stands more than once: what only reads must "
+                "not be able to delete, and what deletes must not be able to destroy versions"
+            )
         if self.deletion.policy == "never":  # what it does not use may stay: a stop must not need other changes
             return self
         check_place("uri", self.uri, "connections.deletion", ids.deletion)

@@ -114,6 +114,8 @@ def test_a_folder_takes_no_connection(load, folder):
         ({"owners_complete": False}, "owners_complete: must be true where deletion.policy is approval"),
         ({"connections__deletion": None}, "connections.deletion: missing"),
         ({"deletion__policy": "always"}, "deletion.policy: not allowed; allowed: 'never', 'approval' or 'automatic'"),
+        ({"connections__deletion": "shop_s3"}, "connections: store, deletion and undo must differ, and 'shop_s3' stands"),
+        ({"connections__undo": "shop_s3_delete"}, "store, deletion and undo must differ, and 'shop_s3_delete' stands"),
         ({"connections__store": None}, "connections.store: missing; name the Airflow connection (type aws) for uri"),
         ({"connections__inventory": "x"}, "connections.inventory: remove it; inventory.source is listing"),
         ({"inventory": {"source": "s3_inventory"}}, "inventory: manifest: give it where source is s3_inventory"),
