@@ -3,10 +3,12 @@
 import msgspec
 import pytest
 
+from ticdc_replay.airflow.pages.charts import WIDTH, stacked_columns
 from ticdc_replay.domain import canonical
 from ticdc_replay.reconcile.report import Alert, ReconciliationReport, report_name
 from ticdc_replay.reconcile.rules import Evidence, ObjectClass, ReferenceClass
 from ticdc_replay.reconcile.summary import ObjectsOfDay, ObjectsOfTable, ReferencesOfTable, Summary
+from ticdc_replay.reconcile.undo import Undone, put_undone
 from ticdc_replay.state import open_state
 from ticdc_replay.state.records import DeletionExecution, DeletionPlanRecord, Reconciliation
 from ticdc_replay.storage import open_store
@@ -133,10 +135,10 @@ def test_bytes_are_drawn_by_day_from_the_bottom_up(signed_in, store):
     store.reconciled("r1", MARCH)
     page = signed_in.get(PAGE).text
     assert (
-        '<rect class="orphaned" x="0.0" y="80.0" width="450.0" height="40.0"><title>2026-02-27: orphaned 1.0 GiB'
+        '<rect class="orphaned" x="0.0" y="80.0" width="473.7" height="40.0"><title>2026-02-27: orphaned 1.0 GiB'
         in page
     )
-    assert '<rect class="referenced" x="500.0" y="0.0" width="450.0" height="120.0"><title>2026-03-01: ' in page
+    assert '<rect class="referenced" x="526.3" y="0.0" width="473.7" height="120.0"><title>2026-03-01: ' in page
 
 
 def test_the_trend_is_drawn_from_the_first_reconciliation_to_the_newest(signed_in, store):
@@ -176,6 +178,36 @@ def test_plans_show_who_decided_and_what_was_done(signed_in, store):
     assert "aaaaaaaaaaaa" in page
     assert "by Kim, 2026-03-02 00:00: looked &lt;at&gt; it" in page
     assert "2026-03-03 00:00: 1,190 deleted, 10 withheld" in page
+
+
+def test_a_plan_shows_what_was_undone_of_it(signed_in, store, tmp_path):
+    store.reconciled("r1", MARCH)
+    store.planned("b" * 64, status="executed")
+    store.executed("b" * 64, deleted=1_190)
+    undone = Undone(
+        store="claims",
+        uri="file:///var/claims",
+        plan_hash="b" * 64,
+        person="Ada",
+        why="needed <them>",
+        at_ms=MARCH + 3 * DAY,
+        names=None,
+        restored=1_100,
+        without_marker=0,
+        not_undoable=90,
+        failed=0,
+        failures=(),
+    )
+    put_undone(open_store((tmp_path / "artifacts" / "claims").as_uri(), None), undone)
+    page = signed_in.get(PAGE).text
+    assert '2026-03-04 00:00: 1,100 brought back <span class="dim">by Ada: needed &lt;them&gt;</span>' in page
+
+
+def test_the_only_day_of_a_chart_takes_all_of_its_width():
+    (block,) = stacked_columns([{"orphaned": 3}])
+    assert (block.x, block.width) == (0, WIDTH)
+    *_, last = stacked_columns([{"orphaned": 3}] * 7)
+    assert last.x + last.width == pytest.approx(WIDTH)
 
 
 def test_a_store_that_was_not_reconciled_yet_says_so(signed_in, store):

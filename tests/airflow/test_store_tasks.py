@@ -152,9 +152,29 @@ def test_a_person_is_shown_the_plan_s_numbers_reasons_and_first_objects(deletion
     assert list(asked["params"]) == ["why"]
 
 
-def test_nobody_is_asked_about_a_plan_that_was_approved_before(deletion, plan):
+def test_nobody_is_asked_about_a_plan_that_was_settled_since_it_was_chosen(deletion, plan, state):
     task = deletion.get_task("approve")
-    assert task.execute(context(task, {"choose_plan": {"plan": plan.plan_hash, "status": "approved"}})) is None
+    chosen = {"choose_plan": {"plan": plan.plan_hash, "status": "open"}}
+    state.decide_deletion_plan("claims", plan.plan_hash, "approved", by="kim", why="seen")
+    assert task.execute(context(task, chosen)) is None
+    state.decide_deletion_plan("claims", plan.plan_hash, "rejected", by="kim", why="no")
+    with pytest.raises(PermanentError, match="was rejected meanwhile"):
+        task.execute(context(task, chosen))
+
+
+def test_the_question_tells_what_is_against_the_plan_whatever_the_answer(deletion, plan, folder, stores, monkeypatch):
+    from airflow.providers.standard.operators import hitl
+    from airflow.sdk.exceptions import TaskAwaitingInput
+
+    asked = []
+    monkeypatch.setattr(hitl, "upsert_hitl_detail", lambda **detail: asked.append(detail["body"]))
+    task = deletion.get_task("approve")
+    for hours in (1, 1_000_000):
+        stores.add("claims", {"artifacts": folder.as_uri(), "deletion": {"policy": "approval", "grace_hours": hours}})
+        with pytest.raises(TaskAwaitingInput):
+            task.execute(context(task, {"choose_plan": {"plan": plan.plan_hash, "status": "open"}}))
+    assert "its grace period lasts until" in asked[1]
+    assert "nobody has approved it" not in asked[1]
 
 
 def test_an_approval_is_recorded_with_the_person_s_name_and_reason(deletion, plan, state):

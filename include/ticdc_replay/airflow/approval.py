@@ -21,6 +21,9 @@ def _lines(plan: PlanDescription) -> Iterator[str]:
     yield ""
     yield f"Plan `{plan.record.plan_hash}`, made {_moment(plan.record.made_at_ms)}, due since {_moment(plan.due_at_ms)}."
     yield ""
+    for objection in plan.objections:
+        yield f"**Not executed now, even if it is approved:** {objection}."
+        yield ""
     yield "| class | reason | objects | bytes | last modified |"
     yield "|---|---|---:|---:|---|"
     for group in plan.groups:

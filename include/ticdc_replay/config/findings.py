@@ -21,6 +21,18 @@ def explained(error: ValidationError, document: dict[str, Any], path: Path, mode
                 message = "missing"
             case "string_pattern_mismatch":
                 message = f"not allowed; it must match {context['pattern']}"
+            case "too_short":
+                message = "empty; give at least " + (
+                    "one" if context["min_length"] == 1 else str(context["min_length"])
+                )
+            case "greater_than_equal":
+                message = f"too small; at least {context['ge']}"
+            case "greater_than":
+                message = f"too small; it must be more than {context['gt']}"
+            case "less_than_equal":
+                message = f"too large; at most {context['le']}"
+            case "int_parsing" | "int_type" | "int_from_float":
+                message = "not a whole number"
             case "literal_error":
                 message = f"not allowed; allowed: {context['expected']}"
             case "union_tag_invalid":

@@ -139,12 +139,14 @@ def choose_plan(context: StoreContext, plan_hash: str | None = None) -> Deletion
     return None
 
 
-def describe_plan(context: StoreContext, plan_hash: str, shown: int) -> PlanDescription:
+def describe_plan(context: StoreContext, plan_hash: str, shown: int, *, approved: bool = False) -> PlanDescription:
     """What the plan would delete and why, with its first *shown* objects. Verifies the whole plan.
 
+    *approved*: the objections are those that were left if somebody approved a plan that is open.
     Raises ArtifactCorruptError where it was changed.
     """
     record = known_plan(context, plan_hash)
+    judged = msgspec.structs.replace(record, status="approved") if approved and record.status == "open" else record
     plan = plans.read_plan(context.artifacts, plan_hash)
     contents = plan_contents(context.artifacts, plan, shown)
     return PlanDescription(
@@ -155,7 +157,7 @@ def describe_plan(context: StoreContext, plan_hash: str, shown: int) -> PlanDesc
         due_at_ms=due_ms(context.store, plan),
         groups=contents.groups,
         first=contents.first,
-        objections=tuple(objections(context.store, context.loaded.owners_complete, plan, record, now_ms())),
+        objections=tuple(objections(context.store, context.loaded.owners_complete, plan, judged, now_ms())),
     )
 
 

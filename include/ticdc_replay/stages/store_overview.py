@@ -4,6 +4,7 @@ import msgspec
 
 from ticdc_replay.reconcile import report as reports
 from ticdc_replay.reconcile.report import ReconciliationReport
+from ticdc_replay.reconcile.undo import Undone, undos_of
 from ticdc_replay.stages.store_context import StoreContext
 from ticdc_replay.state.records import DeletionExecution, DeletionPlanRecord, Reconciliation
 
@@ -11,10 +12,11 @@ _TREND, _PLANS = 180, 30
 
 
 class PlanAndExecutions(msgspec.Struct, frozen=True):
-    """A deletion plan with its executions, oldest first."""
+    """A deletion plan with its executions and undos, oldest first."""
 
     plan: DeletionPlanRecord
     executions: tuple[DeletionExecution, ...]
+    undos: tuple[Undone, ...]
 
 
 class StoreOverview(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,7 +33,8 @@ class StoreOverview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def store_overview(context: StoreContext) -> StoreOverview:
-    """What is known of the store of *context*. Reads the state store, and one report; raises what the stores raise."""
+    """What is known of the store of *context*. Reads the state store, one report, and the records of undos; raises what the
+    stores raise."""
     name = context.store.name
     trend = context.state.reconciliations(name)[-_TREND:]
     newest = reports.decode(context.artifacts.get(trend[-1].report)) if trend else None
@@ -43,5 +46,12 @@ def store_overview(context: StoreContext) -> StoreOverview:
         newest=newest,
         folder=context.artifacts.uri(trend[-1].report.rpartition("/")[0]) if trend else None,
         trend=tuple(trend),
-        plans=tuple(PlanAndExecutions(plan, tuple(executions.get(plan.plan_hash, ()))) for plan in plans),
+        plans=tuple(_with_history(context, plan, executions.get(plan.plan_hash, [])) for plan in plans),
     )
+
+
+def _with_history(
+    context: StoreContext, plan: DeletionPlanRecord, executions: list[DeletionExecution]
+) -> PlanAndExecutions:
+    undos = undos_of(context.artifacts, plan.plan_hash) if executions else []
+    return PlanAndExecutions(plan, tuple(executions), tuple(undos))

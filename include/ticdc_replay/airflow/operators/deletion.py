@@ -56,11 +56,17 @@ class ApprovePlanOperator(OnStore, ApprovalOperator):
         from ticdc_replay.stages.deletion import describe_plan
 
         chosen = context["ti"].xcom_pull(task_ids=CHOOSE_PLAN)
-        if chosen["status"] == "approved":
+        with self.opened() as store:
+            description = describe_plan(store, chosen["plan"], _SHOWN, approved=True)
+        # It may have been settled since it was chosen.
+        status = description.record.status
+        if status == "approved":
             self.log.info("The plan was approved before")
             return None
-        with self.opened() as store:
-            description = describe_plan(store, chosen["plan"], _SHOWN)
+        if status != "open":
+            raise PermanentError(
+                f"plan {chosen['plan']} was {status} meanwhile, so nobody is asked about it: start another run"
+            )
         self.subject, self.body = approval.subject(description), approval.body(description)
         try:
             return super().execute(context)

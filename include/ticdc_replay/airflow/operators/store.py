@@ -76,6 +76,8 @@ class AlertOperator(StoreOperator):
             self.log.info("Nothing to alert anybody for")
             return
         told = reported["first_alerts"]
+        for line in "\n".join(told).splitlines():
+            self.log.error("%s", line)
         more = reported["alerts"] - len(told)
         raise PermanentError(
             "\n".join(
@@ -107,4 +109,6 @@ class PlanDeletionOperator(StoreOperator):
 
 
 def _told(alert: "Alert") -> str:
-    return f"{alert.text}. Still to be had from: {'; '.join(alert.still_from)}" if alert.still_from else alert.text
+    """The alert in lines of its own."""
+    places = [f"    still to be had from {place}" for place in alert.still_from]
+    return "\n".join([f"{alert.kind}: {alert.text}", *places])

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 WIDTH, HEIGHT = 1000, 120
+_GAP = 0.1
+"""Between columns, as a part of what one takes with it."""
 
 
 class Band(NamedTuple):
@@ -44,13 +46,13 @@ def stacked_areas(times: Sequence[int], layers: Mapping[str, Sequence[int]]) -> 
 def stacked_columns(columns: Sequence[Mapping[str, int]]) -> Iterator[Block]:
     """One column for each of *columns*, its parts in their order from the bottom."""
     top = max((sum(column.values()) for column in columns), default=0)
+    pitch = WIDTH / (len(columns) - _GAP)  # no gap after the last one
     for number, column in enumerate(columns):
         below = 0
         for kind, value in column.items():
             if value:
                 y = _y(below + value, top)
-                width = WIDTH / len(columns)
-                yield Block(kind, number, number * width, y, width * 0.9, _y(below, top) - y)
+                yield Block(kind, number, number * pitch, y, pitch * (1 - _GAP), _y(below, top) - y)
             below += value
 
 
