@@ -11,6 +11,7 @@ from typer.testing import CliRunner, Result
 from tests.deletions import LOW, Scene, name, with_clock
 from ticdc_replay.cli import deletion
 from ticdc_replay.cli.main import app
+from ticdc_replay.reconcile.undo import Undone, put_undone
 from ticdc_replay.stages.deletion import make_plan
 from ticdc_replay.stages.jobs import WrittenJob
 
@@ -197,3 +198,39 @@ def test_no_undo_without_its_connection(scene, run):
     done = run("undo", plan, "--by", "Ada", "--why", "oops")
     assert done.exit_code == 2
     assert "connections.undo is missing" in done.output
+
+
+def test_undos_are_shown_in_order_of_time_and_taken_from_what_is_away(scene, run):
+    scene.put(1, 2, 3)
+    plan = scene.plan().plan_hash
+    run("execute", plan, "--yes")
+    for at_ms, person in ((3_000, "Cyd"), (1_000, "Ada"), (2_000, "Bob")):
+        put_undone(scene.artifacts, undone(plan, person=person, at_ms=at_ms, restored=int(person != "Bob")))
+    shown = run("show", plan).output
+    assert [line.split()[5] for line in shown.splitlines() if line.startswith("undone ")] == ["Ada:", "Bob:", "Cyd:"]
+    assert "2 came back and 1 are still away" in shown
+
+
+def test_a_name_that_the_plan_does_not_have_is_told_and_gives_exit_code_1(scene, run, monkeypatch):
+    (known,) = scene.put(1)
+    plan = scene.plan().plan_hash
+    monkeypatch.setattr(deletion.stage, "undo", lambda *_: undone(plan, restored=1, not_undoable=1))
+    done = run("undo", plan, "--by", "Ada", "--why", "wrong", "--name", known, "--name", "nonsense.json")
+    assert done.exit_code == 1
+    assert "nonsense.json is not in the plan" in done.output
+    assert f"{known} is not" not in done.output
+
+
+def undone(plan: str, **changes: Any) -> Undone:
+    fields: dict[str, Any] = {"person": "Ada", "at_ms": 0, "restored": 0, "not_undoable": 0, **changes}
+    return Undone(
+        store="claims",
+        uri="",
+        plan_hash=plan,
+        why="wrong",
+        names=None,
+        without_marker=0,
+        failed=0,
+        failures=(),
+        **fields,
+    )
