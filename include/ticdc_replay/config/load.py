@@ -1,13 +1,13 @@
 """Loading a pipeline file, with everything that can be known to be wrong before a run found."""
 
 import re
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pydantic import ValidationError
 
 from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.config.findings import explained
 from ticdc_replay.config.kafka_access import KafkaAccess
 from ticdc_replay.config.pipeline import ChangefeedSection, Pipeline
 from ticdc_replay.config.secrets import refuse_secrets
@@ -47,7 +47,7 @@ def load_pipeline(path: str | Path) -> LoadedPipeline:
     try:
         pipeline = Pipeline.model_validate(document)
     except ValidationError as error:
-        raise _explained(error, document, path) from None
+        raise explained(error, document, path, Pipeline) from None
     parsed = _parsed_changefeed(pipeline.changefeed, path)
     _check_claim_check(pipeline, parsed.changefeed, path)
     _check_schema_registry(pipeline, parsed.changefeed, path)
@@ -150,66 +150,3 @@ def _check_schema_registry(pipeline: Pipeline, changefeed: Changefeed, path: Pat
             f"{place}: missing; messages of protocol {changefeed.protocol} can't be read without their schemas: "
             f"name the Airflow connection ({kind}) of the changefeed's registry"
         )
-
-
-def _explained(error: ValidationError, document: dict[str, Any], path: Path) -> ConfigError:
-    findings = []
-    for detail in error.errors(include_url=False, include_input=False):
-        key, kind, context = _key_path(detail["loc"], document), detail["type"], detail.get("ctx", {})
-        match kind:
-            case "extra_forbidden":
-                message = _unknown_key(detail["loc"])
-            case "missing":
-                message = "missing"
-            case "string_pattern_mismatch":
-                message = f"not allowed; it must match {context['pattern']}"
-            case "literal_error":
-                message = f"not allowed; allowed: {context['expected']}"
-            case "union_tag_invalid":
-                key, message = f"{key}.type", f"not allowed; allowed: {context['expected_tags']}"
-            case "union_tag_not_found":
-                key, message = f"{key}.type", "missing"
-            case _:
-                message = detail["msg"].removeprefix("Value error, ")
-        findings.append(f"{path}: {key}: {message}" if key else f"{path}: {message}")
-    return ConfigError("\n".join(findings))
-
-
-def _unknown_key(location: tuple[int | str, ...]) -> str:
-    known = _known_keys(location[:-1])
-    alike = get_close_matches(str(location[-1]), known, n=1)
-    meant = f", did you mean {alike[0]}?" if alike else ";"
-    return f"unknown key{meant} allowed: {', '.join(known)}"
-
-
-def _known_keys(location: tuple[int | str, ...]) -> list[str]:
-    """The keys of the section at *location*, a place as pydantic tells it, in the order of the documentation."""
-    schema = Pipeline.model_json_schema()
-    section = schema
-    for part in location:
-        if isinstance(part, int):
-            section = section["items"]
-        elif "discriminator" in section:
-            section = {"$ref": section["discriminator"]["mapping"][part]}
-        else:
-            section = section["properties"][part]
-        if "$ref" in section:
-            section = schema["$defs"][section["$ref"].rpartition("/")[2]]
-    return list(section["properties"])
-
-
-def _key_path(location: tuple[int | str, ...], document: Any) -> str:
-    """*location* as a person writes it. pydantic puts a target's ``type`` between index and key: that is left out."""
-    text = ""
-    for part in location:
-        if isinstance(part, int):
-            text += f"[{part}]"
-            document = document[part] if isinstance(document, list) and part < len(document) else None
-        elif (
-            text.endswith("]") and isinstance(document, dict) and part == document.get("type") and part not in document
-        ):
-            continue
-        else:
-            text += f".{part}" if text else str(part)
-            document = document.get(part) if isinstance(document, dict) else None
-    return text
