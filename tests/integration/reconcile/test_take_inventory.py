@@ -106,7 +106,7 @@ def bucket(tmp_path: Path, versitygw: VersityGateway, client: S3Client, make_buc
 def test_a_store_is_listed_without_versions_unless_it_may_be_deleted_from(bucket: Bucket) -> None:
     _, rows = bucket.inventory()
     assert [(row["name"], row["version_id"]) for row in rows] == [(name, None) for name in NAMES]
-    policy = {"deletion": {"policy": "approval"}, "connections": {"store": "s3", "deletion": "s3"}}
+    policy = {"deletion": {"policy": "approval"}, "connections": {"store": "s3", "deletion": "s3_deletion"}}
     _, rows = bucket.inventory(**policy)
     assert [row["name"] for row in rows] == NAMES
     assert all(row["version_id"] for row in rows)
