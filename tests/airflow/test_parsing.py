@@ -38,7 +38,7 @@ def test_each_pipeline_is_a_dag_and_one_for_its_quarantine(parse, pipelines):
     ("content", "message"),
     [
         ("name: [", "broken.yaml, line 1"),
-        ({"targets": []}, "broken.yaml: targets: Tuple should have at least 1 item"),
+        ({"targets": []}, "broken.yaml: targets: empty; give at least one"),
         ({"artifacts": "s3://key:hunter2@lake"}, "broken.yaml: artifacts: the URI holds a password"),
     ],
 )
