@@ -51,6 +51,8 @@ def alter(definition: TableDefinition, actions: Sequence[Action], commit_ts: int
     table = _Table(definition)
     for action in actions:
         match action:
+            case AddColumn(spec, _, unless_there) if is_skipped(definition, spec, unless_there, len(actions)):
+                pass
             case AddColumn(spec, position):
                 table.add_column(spec, position)
             case DropColumn(name):
@@ -72,6 +74,14 @@ def alter(definition: TableDefinition, actions: Sequence[Action], commit_ts: int
             case RenameTo() | RemovePartitions() | ExchangePartition() | NoEffect():
                 pass
     return table.definition(commit_ts)
+
+
+def is_skipped(definition: TableDefinition, spec: ColumnSpec, unless_there: bool, actions: int) -> bool:
+    """Whether TiDB may have left an ADD COLUMN IF NOT EXISTS out, because the column was there.
+
+    Alone it would not have been sent then, so the definition is of a later time; among several *actions* it is sent with them.
+    """
+    return unless_there and actions > 1 and definition.column(spec.column.name) is not None
 
 
 class _Table:

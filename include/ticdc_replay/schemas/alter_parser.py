@@ -35,7 +35,7 @@ _OPTIONS = {
 }  # fmt: skip
 _PARTITION_WORDS = {
     "PARTITION", "COALESCE", "REORGANIZE", "ANALYZE", "CHECK", "OPTIMIZE", "REBUILD",
-    "REPAIR", "IMPORT", "DISCARD", "SPLIT", "MERGE", "FIRST", "LAST",
+    "REPAIR", "SPLIT", "MERGE", "LAST",
 }  # fmt: skip
 
 
@@ -76,7 +76,10 @@ def _alter_action(cursor: Cursor) -> list[Action]:
         return [NoEffect("tiflash replica")]
     token = cursor.peek()
     word = token.text.upper() if token.kind == "word" else ""
-    if word == "TRUNCATE":
+    if word in (
+        "TRUNCATE",
+        "FIRST",
+    ):  # FIRST PARTITION LESS THAN drops all below; MERGE FIRST PARTITION keeps their rows
         return [RemovePartitions(_rest(cursor))]
     if cursor.take("EXCHANGE", "PARTITION"):
         cursor.name()
@@ -110,14 +113,14 @@ def _add(cursor: Cursor) -> list[Action]:
     if index is not None:
         return [AddIndex(index)]
     cursor.take("COLUMN")
-    cursor.take("IF", "NOT", "EXISTS")
+    unless_there = cursor.take("IF", "NOT", "EXISTS")
     if not cursor.take("("):
-        return [AddColumn(read_column(cursor), _position(cursor))]
+        return [AddColumn(read_column(cursor), _position(cursor), unless_there)]
     actions: list[Action] = []
     while True:
         index = read_table_constraint(cursor)
         if index is None:
-            actions.append(AddColumn(read_column(cursor), None))
+            actions.append(AddColumn(read_column(cursor), None, unless_there))
         elif index is not NO_INDEX:
             actions.append(AddIndex(index))
         if cursor.take(")"):

@@ -4,12 +4,15 @@ TiCDC sends no row events for what a DDL does to rows: a new column's default in
 dropped tables (delivery semantics, section 6). So each DDL is told apart by what it does to rows that exist already.
 """
 
+from typing import Literal
+
 import msgspec
 
 from ticdc_replay.domain.column_types import BINARY_TYPES, INTEGER_TYPES, ColumnType
 from ticdc_replay.domain.definition import PRIMARY, DefinedColumn, TableDefinition
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import Column, TableName, TableSchema
+from ticdc_replay.schemas.alter import is_skipped
 from ticdc_replay.schemas.ddl import Tables, UnparsedDdl, apply_ddl, key_of
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.schemas.statements import (
@@ -27,6 +30,7 @@ from ticdc_replay.schemas.statements import (
     ModifyColumn,
     NoEffect,
     QualifiedName,
+    RecoverTable,
     RemovePartitions,
     RenameColumn,
     RenameTables,
@@ -69,15 +73,48 @@ class ColumnWidened(msgspec.Struct, frozen=True, tag=True):
     after: Column
 
 
+BreakingKind = Literal[
+    "truncated", "dropped", "renamed_away", "renamed_here", "recovered", "column_dropped", "column_renamed", "column_changed",
+    "key_changed", "partition_emptied", "exchanged", "not_understood",
+]  # fmt: skip
+
+
 class BreakingChange(msgspec.Struct, frozen=True, tag=True):
     """Anything else: rows, names or keys change in a way that row events don't carry; ``what`` says it to a person."""
 
     what: str
-    empties: bool = False
-    """Whether nothing of the table's rows is left after it: it was dropped or truncated."""
+    kind: BreakingKind = "not_understood"
+
+    @property
+    def empties(self) -> bool:
+        """Whether nothing of the table's rows is left after it."""
+        return self.kind in ("truncated", "dropped")
 
 
 Change = NoRowChange | TableCreated | ColumnAdded | ColumnWidened | BreakingChange
+
+ChangeKind = Literal[
+    "no_row_change", "table_created", "column_added", "column_computed", "column_widened",
+    "truncated", "dropped", "renamed_away", "renamed_here", "recovered", "column_dropped", "column_renamed", "column_changed",
+    "key_changed", "partition_emptied", "exchanged", "not_understood",
+]  # fmt: skip
+"""What targets tell changes apart by: those of ``BreakingKind``, and the others. ``column_computed``: a column was added, and
+what older rows have in it is not known."""
+
+
+def kind_of(change: Change) -> ChangeKind:
+    """The kind of *change*."""
+    match change:
+        case NoRowChange():
+            return "no_row_change"
+        case TableCreated():
+            return "table_created"
+        case ColumnAdded(fill_known=known):
+            return "column_added" if known else "column_computed"
+        case ColumnWidened():
+            return "column_widened"
+        case BreakingChange(kind=kind):
+            return kind
 
 
 class TableChanges(msgspec.Struct, frozen=True):
@@ -115,13 +152,16 @@ def _changes(
                 _add_rename(changes, _full(old, ddl), _full(new, ddl))
             return changes
         case DropTables(names):
-            return {_full(name, ddl): [BreakingChange("the table was dropped", empties=True)] for name in names}
+            return {_full(name, ddl): [BreakingChange("the table was dropped", "dropped")] for name in names}
         case TruncateTable(name):
-            return {_full(name, ddl): [BreakingChange("the table was truncated", empties=True)]}
+            return {_full(name, ddl): [BreakingChange("the table was truncated", "truncated")]}
+        case RecoverTable(found):
+            name = _full(found, ddl) if found is not None else TableName(ddl.schema, ddl.table)
+            return {name: [BreakingChange("a table that was dropped or truncated is back with its rows", "recovered")]}
         case DropDatabase(database):
             folded = database.casefold()
             return {
-                table.name: [BreakingChange("the table was dropped with its database", empties=True)]
+                table.name: [BreakingChange("the table was dropped with its database", "dropped")]
                 for (schema, _), table in tables.items()
                 if schema == folded
             }
@@ -140,17 +180,23 @@ def _altered(
             _add_rename(changes, name, _full(action.to, ddl))
             continue
         if isinstance(action, ExchangePartition):
-            changes[_full(action.table, ddl)] = [BreakingChange(f"its rows were exchanged with a partition of {name}")]
+            what = f"its rows were exchanged with a partition of {name}"
+            changes[_full(action.table, ddl)] = [BreakingChange(what, "exchanged")]
+        if isinstance(action, AddColumn) and before is not None:
+            skipped = is_skipped(before, action.spec, action.unless_there, len(statement.actions))
+            if skipped:
+                changes[name].append(_perhaps_added(action.spec.column))
+                continue
         changes[name].extend(_change(action, before, after))
     if before is not None and after is not None and before.handle_key() != after.handle_key():
         key = ", ".join(after.handle_key()) or "no column"
-        changes[name].append(BreakingChange(f"rows are now identified by {key}"))
+        changes[name].append(BreakingChange(f"rows are now identified by {key}", "key_changed"))
     return changes
 
 
 def _add_rename(changes: dict[TableName, list[Change]], old: TableName, new: TableName) -> None:
-    changes.setdefault(old, []).append(BreakingChange(f"the table was renamed to {new}"))
-    changes.setdefault(new, []).append(BreakingChange(f"the table was renamed from {old}"))
+    changes.setdefault(old, []).append(BreakingChange(f"the table was renamed to {new}", "renamed_away"))
+    changes.setdefault(new, []).append(BreakingChange(f"the table was renamed from {old}", "renamed_here"))
 
 
 def _change(action: Action, before: TableDefinition | None, after: TableDefinition | None) -> list[Change]:
@@ -161,27 +207,27 @@ def _change(action: Action, before: TableDefinition | None, after: TableDefiniti
             column = before.column(name) if before is not None else None
             if column is not None and column.generated == "virtual":
                 return [NoRowChange(f"drop virtual column {name}")]
-            return [BreakingChange(f"the column {name} was dropped")]
+            return [BreakingChange(f"the column {name} was dropped", "column_dropped")]
         case ModifyColumn(name, spec):
             new = after.column(spec.column.name) if after is not None else None
             return [_modified(name, before.column(name) if before is not None else None, new or spec.column)]
         case RenameColumn(name, to):
-            return [BreakingChange(f"the column {name} was renamed to {to}")]
+            return [BreakingChange(f"the column {name} was renamed to {to}", "column_renamed")]
         case SetCharset() if before is not None and after is not None:
             changed = [
-                BreakingChange(f"the column {old.name} changed from {old.type} to {new.type}")
+                BreakingChange(f"the column {old.name} changed from {old.type} to {new.type}", "column_changed")
                 for old in before.columns
                 if (new := after.column(old.name)) is not None and new.type != old.type
             ]
             return [*changed] or [NoRowChange("default charset")]
         case AddIndex(index) if index.name == PRIMARY and before is None:
-            return [BreakingChange("a primary key was added")]
+            return [BreakingChange("a primary key was added", "key_changed")]
         case DropIndex(name) if name == PRIMARY and before is None:
-            return [BreakingChange("the primary key was dropped")]
+            return [BreakingChange("the primary key was dropped", "key_changed")]
         case RemovePartitions(what):
-            return [BreakingChange(f"rows went without events: {what}")]
+            return [BreakingChange(f"rows went without events: {what}", "partition_emptied")]
         case ExchangePartition(table):
-            return [BreakingChange(f"rows were exchanged with the table {table[1]}")]
+            return [BreakingChange(f"rows were exchanged with the table {table[1]}", "exchanged")]
         case NoEffect(what):
             return [NoRowChange(what)]
     return [NoRowChange(_words(type(action).__name__))]
@@ -193,6 +239,15 @@ def _added(known: DefinedColumn | None, defined: DefinedColumn) -> Change:
         return NoRowChange(f"add virtual column {column.name}")
     fill, fill_known = _fill(column)
     return ColumnAdded(_column(column), fill, fill_known)
+
+
+def _perhaps_added(column: DefinedColumn) -> Change:
+    """For a column that is known before an ADD COLUMN IF NOT EXISTS which may not have been run."""
+    if _fill(column) == (None, True):
+        return NoRowChange(f"add column {column.name} if not exists")
+    return BreakingChange(
+        f"ADD COLUMN IF NOT EXISTS {column.name} among other changes, and nothing tells whether the column was there"
+    )
 
 
 def _fill(column: DefinedColumn) -> tuple[str | None, bool]:
@@ -217,16 +272,17 @@ def _fill(column: DefinedColumn) -> tuple[str | None, bool]:
 
 def _modified(name: str, before: DefinedColumn | None, after: DefinedColumn) -> Change:
     if before is None:
-        return BreakingChange(f"the column {name}, of unknown type before, became {after.name} {after.type}")
+        what = f"the column {name}, of unknown type before, became {after.name} {after.type}"
+        return BreakingChange(what, "column_changed")
     if before.name != after.name:
-        return BreakingChange(f"the column {before.name} was renamed to {after.name}")
+        return BreakingChange(f"the column {before.name} was renamed to {after.name}", "column_renamed")
     if before.generated != after.generated:
-        return BreakingChange(f"the column {name} is generated in another way")
+        return BreakingChange(f"the column {name} is generated in another way", "column_changed")
     if before.type == after.type and not (after.nullable and not before.nullable):
         return NoRowChange(f"modify column {name}")
     if widens(before.type, after.type):
         return ColumnWidened(_column(before), _column(after))
-    return BreakingChange(f"the column {name} changed from {before.type} to {after.type}")
+    return BreakingChange(f"the column {name} changed from {before.type} to {after.type}", "column_changed")
 
 
 _SIZES = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "bigint": 8}

@@ -17,6 +17,7 @@ from ticdc_replay.schemas.statements import (
     DropDatabase,
     DropTables,
     QualifiedName,
+    RecoverTable,
     RenameTables,
     RenameTo,
     Statement,
@@ -105,6 +106,8 @@ def _effect(statement: Statement, tables: Tables, ddl: DdlEvent) -> tuple[list[T
             return [], [_full(name, ddl) for name in names]
         case DropDatabase(database):
             return [], [table.name for key, table in tables.items() if key[0] == database.casefold()]
+        case RecoverTable(name):  # as it was before it was dropped, which may be long ago
+            return [], [_full(name, ddl) if name is not None else TableName(ddl.schema, ddl.table)]
     return [], []
 
 

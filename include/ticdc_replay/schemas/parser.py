@@ -22,6 +22,7 @@ from ticdc_replay.schemas.statements import (
     DropIndex,
     DropTables,
     NoEffect,
+    RecoverTable,
     RenameTables,
     Statement,
     TruncateTable,
@@ -147,6 +148,18 @@ def _truncate(cursor: Cursor) -> Statement:
     return TruncateTable(cursor.dotted_name())
 
 
+def _recover(cursor: Cursor) -> Statement:
+    if cursor.sees("BY", "JOB"):
+        return RecoverTable(None)
+    name = cursor.dotted_name()
+    if not cursor.at_end:  # the time or number of a job
+        if cursor.take("TO"):
+            name = (name[0], cursor.name())
+        elif cursor.peek().kind != "number":
+            raise DdlSyntaxError(f"unknown clause {cursor.peek().text!r}")
+    return RecoverTable(name)
+
+
 _STATEMENTS: tuple[tuple[tuple[str, ...], Callable[[Cursor], Statement]], ...] = (
     (("CREATE",), _create),
     (("ALTER", "TABLE"), read_alter_table),
@@ -157,4 +170,6 @@ _STATEMENTS: tuple[tuple[tuple[str, ...], Callable[[Cursor], Statement]], ...] =
     (("DROP",), _drop_statement),
     (("RENAME", "TABLE"), _rename_tables),
     (("TRUNCATE",), _truncate),
+    (("RECOVER", "TABLE"), _recover),
+    (("FLASHBACK", "TABLE"), _recover),
 )

@@ -46,10 +46,11 @@ class CreateTableLike(NamedTuple):
 
 
 class AddColumn(NamedTuple):
-    """Position None: at the end."""
+    """Position None: at the end. ``unless_there``: IF NOT EXISTS."""
 
     spec: ColumnSpec
     position: Position | None
+    unless_there: bool = False
 
 
 class DropColumn(NamedTuple):
@@ -168,6 +169,16 @@ class DropDatabase(NamedTuple):
     name: str
 
 
+class RecoverTable(NamedTuple):
+    """RECOVER TABLE, FLASHBACK TABLE: a dropped or truncated table is back, with its rows, under this name.
+
+    None where the statement does not tell it (BY JOB).
+    """
+
+    name: QualifiedName | None
+
+
 Statement = (
-    CreateTable | CreateTableLike | AlterTable | RenameTables | DropTables | TruncateTable | DropDatabase | NoEffect
+    CreateTable | CreateTableLike | AlterTable | RenameTables | DropTables | TruncateTable | DropDatabase
+    | RecoverTable | NoEffect
 )  # fmt: skip

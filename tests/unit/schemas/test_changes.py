@@ -14,6 +14,7 @@ from ticdc_replay.schemas.changes import (
     TableChanges,
     TableCreated,
     changes_of,
+    kind_of,
     widens,
 )
 from ticdc_replay.schemas.history import SchemaHistory
@@ -148,7 +149,7 @@ def test_each_action_of_a_statement_is_one_change_in_order():
 def test_another_handle_key_is_a_breaking_change():
     (index, key) = changes("ALTER TABLE `t` DROP PRIMARY KEY")
     assert index == NoRowChange("drop index")
-    assert key == BreakingChange("rows are now identified by s")
+    assert key == BreakingChange("rows are now identified by s", "key_changed")
 
 
 def test_without_the_definition_only_what_the_text_alone_tells_is_additive():
@@ -166,6 +167,51 @@ def test_new_and_gone_tables():
     for query in ("DROP TABLE `shop`.`t`", "TRUNCATE TABLE `t`", "DROP DATABASE `shop`"):
         (change,) = changes(query)
         assert isinstance(change, BreakingChange)
+
+
+@pytest.mark.parametrize(
+    ("query", "kind"),
+    [
+        ("TRUNCATE TABLE `t`", "truncated"),
+        ("DROP TABLE `t`", "dropped"),
+        ("DROP DATABASE `shop`", "dropped"),
+        ("RECOVER TABLE `t`", "recovered"),
+        ("RECOVER TABLE BY JOB 123", "recovered"),
+        ("FLASHBACK TABLE `shop`.`x` TO `t`", "recovered"),
+        ("ALTER TABLE `t` DROP COLUMN `a`", "column_dropped"),
+        ("ALTER TABLE `t` RENAME COLUMN `a` TO `a2`", "column_renamed"),
+        ("ALTER TABLE `t` CHANGE `a` `a2` INT", "column_renamed"),
+        ("ALTER TABLE `t` MODIFY `a` TINYINT", "column_changed"),
+        ("ALTER TABLE `t` CONVERT TO CHARACTER SET binary", "column_changed"),
+        ("ALTER TABLE `t` DROP PARTITION `p0`", "partition_emptied"),
+        ("ALTER TABLE `t` FIRST PARTITION LESS THAN (5)", "partition_emptied"),
+        ("ALTER TABLE `t` CONVERT PARTITION `p0` TO TABLE `x`", "not_understood"),
+        ("ALTER TABLE `t` DISCARD PARTITION `p0` TABLESPACE", "not_understood"),
+        ("FLASHBACK DATABASE `shop`", "not_understood"),
+    ],
+)
+def test_what_breaks_has_a_kind(query, kind):
+    assert {kind_of(change) for change in changes(query)} == {kind}
+
+
+def test_partitions_that_are_merged_keep_their_rows():
+    (change,) = changes("ALTER TABLE `t` MERGE FIRST PARTITION LESS THAN (5)")
+    assert isinstance(change, NoRowChange)
+
+
+def test_a_column_that_may_have_been_there_is_not_filled():
+    """Alone the statement would not have been sent for a column that is there; among others it is sent with them."""
+    (added,) = changes("ALTER TABLE `t` ADD COLUMN IF NOT EXISTS `a` INT DEFAULT 7")
+    assert isinstance(added, ColumnAdded)
+    perhaps, other = changes("ALTER TABLE `t` ADD COLUMN IF NOT EXISTS `a` INT DEFAULT 7, ADD COLUMN `n` INT")
+    assert perhaps == BreakingChange(
+        "ADD COLUMN IF NOT EXISTS a among other changes, and nothing tells whether the column was there"
+    )
+    assert isinstance(other, ColumnAdded)
+    harmless, _ = changes("ALTER TABLE `t` ADD COLUMN IF NOT EXISTS `a` INT, ADD COLUMN `n` INT")
+    assert isinstance(harmless, NoRowChange)
+    known = HISTORY.with_ddls([ddl("ALTER TABLE `t` ADD COLUMN IF NOT EXISTS `a` BIGINT, ADD COLUMN `n` INT")])
+    assert known.definition_at("shop", "t", 30).column("a").type == ColumnType("int", declared=True)
 
 
 def test_a_rename_and_an_exchange_concern_both_tables():

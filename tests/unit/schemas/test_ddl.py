@@ -262,7 +262,7 @@ def test_no_text_whatever_raises(data):
         "ALTER TABLE `t` RENAME COLUMN `a` TO `b`",
         "CREATE TABLE `t` AS SELECT 1",
         "CREATE TABLE `t` (`a` INT) AS SELECT 1",
-        "RECOVER TABLE `t`",
+        "RECOVER TABLE `t` SOMEHOW",
         "ALTER TABLE `t` COMMENT 'no end",
         "\x00\xff",
     ],
