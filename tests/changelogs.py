@@ -179,7 +179,7 @@ class Changelog:
         name = f"{data_folder(schema.name, version)}/{number:03d}.parquet"
         path = self.folder / changelog_root(self.run_hash) / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(rows_of(schema, rows, self._offset + 1, self.order), path)
+        pq.write_table(rows_of(schema, rows, self._offset + 1, self.order), path, row_group_size=4)
         self._offset += len(rows)
         times = [row.commit_ts for row in rows] if self.order == "commit_ts" else [0]
         return DataFile(name, len(rows), path.stat().st_size, min(times), max(times), "topic")

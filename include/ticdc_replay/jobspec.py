@@ -11,6 +11,7 @@ from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.window import Window
+from ticdc_replay.snapshot.manifest import SharedInput
 
 CONNECTIONS_FILE_VARIABLE = "TICDC_REPLAY_CONNECTIONS_FILE"
 
@@ -51,6 +52,8 @@ class DecodeJob(msgspec.Struct, frozen=True, kw_only=True, tag="decode"):
     input_hash: str
     changefeed: Changefeed
     tables: tuple[str, ...]
+    shared_tables: tuple[str, ...] = ()
+    """The patterns that an input which several windows share is decoded for: the pipeline's own."""
     limits: Limits
 
     @property
@@ -69,6 +72,18 @@ class DecodeJob(msgspec.Struct, frozen=True, kw_only=True, tag="decode"):
         if self.accept_damaged:
             parts["damaged"] = "accept"
         return canonical.hash_of(parts)
+
+    @property
+    def variant(self) -> tuple[str, ...]:
+        """The settings that decide which rows can be used, where they are not the defaults."""
+        reread = ("handle_key_only=reread",) if self.source_connection is not None else ()
+        return (*reread, *(("damaged=accept",) if self.accept_damaged else ()))
+
+    def decoding(self, shared: SharedInput) -> "DecodeJob":
+        """The job that decodes what this job's window shares with others."""
+        return msgspec.structs.replace(
+            self, manifest=shared.manifest, input_hash=shared.input_hash, tables=self.shared_tables
+        )
 
     @property
     def changelog_root(self) -> str:

@@ -13,12 +13,13 @@ from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.tables import TableName, TableSchema
 from ticdc_replay.domain.window import Window
 from ticdc_replay.schemas.changes import TableChanges
+from ticdc_replay.snapshot.manifest import Source
 
 
 class DataFile(msgspec.Struct, frozen=True):
     """One Parquet file of rows of one partition. ``name`` is relative to the changelog's root; sizes are bytes.
 
-    Commit timestamps are TSO; 0 where no row has one.
+    Commit timestamps are TSO; 0 where no row has one. Of a file with ``only``, all but the name are about the rows that count.
     """
 
     name: str
@@ -28,7 +29,9 @@ class DataFile(msgspec.Struct, frozen=True):
     max_commit_ts: int
     topic: str = ""
     run: str = ""
-    """The run in whose folder it lies, where that is another than the index's own. Never set in an index that is kept."""
+    """The run in whose folder it lies, where that is another than the index's own."""
+    only: Window | None = None
+    """The rows that count are those whose commitTs is in it; all of them where it is None."""
 
 
 class TableVersion(msgspec.Struct, frozen=True):
@@ -157,14 +160,27 @@ class ChangelogIndex(msgspec.Struct, frozen=True, kw_only=True):
     """Versions of tables that were found in the range, or sought behind it (Simple)."""
     writer_schemas: dict[str, str] = {}
     """SHA-256 (hex) of every schema of the registry that was used, by id."""
+    selection: tuple[str, ...] = ()
+    """The patterns of the tables that were decoded; none where the decode was by a version that did not say."""
+    variant: tuple[str, ...] = ()
+    """Settings of the decode that decide which rows can be used, where they are not the defaults."""
+    derived: tuple[Source, ...] = ()
+    """The changelogs that this one's files, or the rows of them that count, belong to."""
     redrives: str | None = None
     """The run whose quarantine was decoded again, where this is what came out: a part of the window, to be added to that run."""
     report: DecodeReport
 
     def files(self) -> frozenset[str]:
-        """The names of all files that make the changelog up, relative to its root, but for the index itself."""
-        data = (file.name for version in self.tables for file in version.files)
+        """The names of its own files, relative to its root, but for the index itself."""
+        data = (file.name for version in self.tables for file in version.files if not file.run)
         return frozenset((*data, *self.quarantine_files, *self.reference_files, *self.sparse_index_files))
+
+    def borrowed(self) -> dict[str, frozenset[str]]:
+        """The names of the data files that lie in other runs' folders, by run, relative to those runs' roots."""
+        found: dict[str, set[str]] = {}
+        for file in (file for version in self.tables for file in version.files if file.run):
+            found.setdefault(file.run, set()).add(file.name)
+        return {run: frozenset(names) for run, names in found.items()}
 
     def extent_of(self, version: TableVersion) -> tuple[int, int]:
         """The first and the last commitTs (TSO) of the rows of *version*: the window's where not all have one."""

@@ -1,9 +1,24 @@
-"""Finds and opens a complete changelog."""
+"""Finds, opens and reads a complete changelog."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from ticdc_replay.changelog import index as changelog_index
-from ticdc_replay.changelog.index import ChangelogIndex
+from ticdc_replay.changelog.index import ChangelogIndex, DataFile, TableVersion
 from ticdc_replay.changelog.layout import INDEX, changelog_root
+from ticdc_replay.changelog.parts import rows_of
+from ticdc_replay.domain.errors import ArtifactNotFoundError
 from ticdc_replay.storage.base import ObjectStore
+
+
+class TableRows(NamedTuple):
+    """Some rows of one version of a table; ``rows`` has the columns that docs/architecture.md lists."""
+
+    version: TableVersion
+    rows: pa.RecordBatch
 
 
 def complete_changelogs(store: ObjectStore) -> set[str]:
@@ -16,3 +31,31 @@ def complete_changelogs(store: ObjectStore) -> set[str]:
 def read_index(store: ObjectStore, run_hash: str) -> ChangelogIndex:
     """The index of the changelog of *run_hash* in the pipeline's artefacts. Raises ArtifactNotFoundError without one."""
     return changelog_index.decode(store.get(f"{changelog_root(run_hash)}/{INDEX}"))
+
+
+def read_rows(store: ObjectStore, index: ChangelogIndex, tables: Sequence[str] | None = None) -> Iterator[TableRows]:
+    """The rows of the changelog of *index*, in batches; *store* holds the pipeline's artefacts.
+
+    *tables* are full names, ``schema.table``; without them all tables are read. Each row version comes once, in no order that
+    counts. This is how to read a changelog whose rows lie in files of others (``ChangelogIndex.derived``), of which not every row
+    counts. Raises ArtifactNotFoundError where a file is gone.
+    """
+    filesystem, base = store.arrow_filesystem()
+    for version in index.tables:
+        if tables is not None and str(version.schema.name) not in tables:
+            continue
+        for file in version.files:
+            path = f"{base}/{file_name(index, file)}"
+            try:
+                with pq.ParquetFile(path, filesystem=filesystem) as opened:
+                    for rows in rows_of(opened, file.only):
+                        yield TableRows(version, rows)
+            except FileNotFoundError:
+                raise ArtifactNotFoundError(
+                    f"{path}, a file of changelog {index.run_hash}, is gone; decode the window again"
+                ) from None
+
+
+def file_name(index: ChangelogIndex, file: DataFile) -> str:
+    """The name of a data file of *index*, relative to the pipeline's artefacts."""
+    return f"{changelog_root(file.run or index.run_hash)}/{file.name}"

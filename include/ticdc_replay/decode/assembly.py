@@ -85,6 +85,8 @@ def assemble(
         unsearched=tuple(part for result in results for part in result.unsearched),
         definitions=tuple(TableVersions(definitions)),
         writer_schemas=_writer_schemas(results),
+        selection=job.tables,
+        variant=job.variant,
         redrives=manifest.redrive.run_hash if manifest.redrive is not None else None,
         report=DecodeReport(
             messages=add_messages(result.messages for result in results),

@@ -11,6 +11,7 @@ from ticdc_replay.changelog import layout
 from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.decode.known_objects import used_objects
 from ticdc_replay.decode.look_ahead import decode_definitions
+from ticdc_replay.decode.lost_files import tell_lost
 from ticdc_replay.decode.tasks import Attempt
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
@@ -19,7 +20,7 @@ from ticdc_replay.domain.errors import ArtifactCorruptError, ArtifactExistsError
 from ticdc_replay.jobspec import DecodeJob
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.snapshot import manifest as manifests
-from ticdc_replay.snapshot.manifest import Manifest, PinnedFile, Redriven
+from ticdc_replay.snapshot.manifest import Manifest, PinnedFile, Redriven, Source
 from ticdc_replay.storage import open_store
 from ticdc_replay.storage.base import ObjectStore
 
@@ -43,6 +44,11 @@ class ChangelogStore:
         """A ``pyarrow.fs.FileSystem`` and the path of the changelog in it."""
         filesystem, base = self._store.arrow_filesystem()
         return filesystem, f"{base}/{self.root}"
+
+    def arrow_artifacts(self) -> tuple[Any, str]:
+        """A ``pyarrow.fs.FileSystem`` and the path of the pipeline's artefacts in it, in which all changelogs lie."""
+        filesystem, base = self._store.arrow_filesystem()
+        return filesystem, base
 
     def manifest(self) -> Manifest:
         """The manifest of the job. Raises ArtifactCorruptError where it is not what its name says."""
@@ -84,8 +90,34 @@ class ChangelogStore:
 
     def lost(self, index: ChangelogIndex) -> list[str]:
         """The files of *index* that are gone, sorted: lifecycle rules of a store remove objects one by one, the index last."""
-        there = {entry.name.removeprefix(f"{self.root}/") for entry in self._store.list(f"{self.root}/")}
-        return sorted(index.files() - there)
+        return lost_files(self._store, index)
+
+    def source(self, source: Source) -> ChangelogIndex:
+        """The changelog *source* of a derived one.
+
+        Raises ArtifactNotFoundError where it, or a file of it, is gone, ArtifactCorruptError where it is another one.
+        """
+        root = layout.changelog_root(source.run_hash)
+        try:
+            content = self._store.get(f"{root}/{layout.INDEX}")
+        except ArtifactNotFoundError:
+            raise ArtifactNotFoundError(
+                f"{self._store.uri(root)}, the changelog that {source.window} is derived from, was removed; pin the window "
+                "anew (repin)"
+            ) from None
+        if canonical.digest(content) != source.index_sha256:
+            raise ArtifactCorruptError(
+                f"{self._store.uri(root)} is not the changelog that {source.window} was derived from when it was pinned; pin "
+                "the window anew (repin)"
+            )
+        index = changelog_index.decode(content)
+        lost = lost_files(self._store, index)
+        if lost:
+            raise ArtifactNotFoundError(
+                f"{tell_lost(source.run_hash, index, lost)}, and {source.window} is derived from it. Restore the files, or pin "
+                "the window anew (repin)"
+            )
+        return index
 
     def discard(self, index: ChangelogIndex) -> None:
         """Remove *index*, of which files are ``lost``, so that the changelog can be completed anew.
@@ -183,6 +215,16 @@ class ChangelogStore:
             name = entry.name.removeprefix(f"{self.root}/")
             if name not in kept and name.rpartition("/")[2].startswith(prefix):
                 self._store.delete(entry.name)
+
+
+def lost_files(store: ObjectStore, index: ChangelogIndex) -> list[str]:
+    """The files of *index*, its own and those it takes from others, that are gone from *store*; sorted."""
+    lost = []
+    for run, names in {index.run_hash: index.files(), **index.borrowed()}.items():
+        root = f"{layout.changelog_root(run)}/"
+        there = {entry.name.removeprefix(root) for entry in store.list(root)}
+        lost += [f"../{run}/{name}" if run != index.run_hash else name for name in names - there]
+    return sorted(lost)
 
 
 def _name_of(pinned: PinnedFile) -> str:

@@ -47,6 +47,24 @@ class Redriven(msgspec.Struct, frozen=True):
     """The messages with their bytes (``changelog.set_aside.MESSAGES``)."""
 
 
+class Source(msgspec.Struct, frozen=True):
+    """A complete changelog of the pipeline, and which rows of it are meant: those whose commitTs is in *window*."""
+
+    run_hash: str
+    index_sha256: str
+    """Of its ``index.json`` (hex)."""
+    window: Window
+
+
+class SharedInput(msgspec.Struct, frozen=True):
+    """The pinned input of a wider window, which is decoded once for all windows in it."""
+
+    manifest: str
+    """Its name below the pipeline's artefacts."""
+    input_hash: str
+    window: Window
+
+
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The immutable input of one window. Written once as canonical JSON, named by ``input_hash``."""
 
@@ -70,6 +88,10 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     one even where offsets and inventory are the same: then what is not pinned may have been mended (a restored object)."""
     redrive: Redriven | None = None
     """What is decoded instead of ranges of Kafka; topics then have no partitions."""
+    derived: tuple[Source, ...] = ()
+    """The changelogs that the window is taken from instead of Kafka: their windows are disjoint, in order, and make it up."""
+    shared: SharedInput | None = None
+    """The wider window that the window is taken from, once that is decoded."""
     pinned_at_ms: int
 
     @property
@@ -84,7 +106,15 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
             del content["redrive"]  # hashes are those of before there were re-drives
         else:
             del content["redrive"]["messages"]["uri"]
+        for member in ("derived", "shared"):
+            if not content[member]:
+                del content[member]
         return canonical.hash_of(content)
+
+    @property
+    def reads_kafka(self) -> bool:
+        """Whether ranges of Kafka are decoded, and not what was read from it before."""
+        return self.redrive is None and not self.derived and self.shared is None
 
     def live_ranges(self) -> list[OffsetRange]:
         """The non-empty ranges of partitions that carried a watermark; where none did, all non-empty ones."""

@@ -14,6 +14,7 @@ from ticdc_replay.codecs.registry import carried_by
 from ticdc_replay.decode.assembly import assemble
 from ticdc_replay.decode.changelog_store import ChangelogStore
 from ticdc_replay.decode.deduplicate import Rewritten, Surplus, find_surplus, rewrite
+from ticdc_replay.decode.derive import Taken, derive
 from ticdc_replay.decode.look_ahead import seek_versions
 from ticdc_replay.decode.lost_files import require_range, tell_lost
 from ticdc_replay.decode.planning import plan_splits, schema_ranges
@@ -23,10 +24,11 @@ from ticdc_replay.decode.schema_pass import find_schemas
 from ticdc_replay.decode.source_rows import check_source
 from ticdc_replay.decode.split import decode_split
 from ticdc_replay.decode.tasks import Attempt, Split, SplitResult
+from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.jobspec import DecodeJob
 from ticdc_replay.kafka.settings import KafkaSettings
-from ticdc_replay.snapshot.manifest import Manifest
+from ticdc_replay.snapshot.manifest import Manifest, Source
 from ticdc_replay.snapshot.verify import verify_topics
 from ticdc_replay.spark.tasks import run_tasks
 
@@ -52,17 +54,17 @@ def run_decode(spark: SparkSession, job: DecodeJob, connections: Connections) ->
     if found is not None:
         told = tell_lost(job.run_hash, found, lost)
         log.warning("%s; it is decoded anew", told)
-        if manifest.redrive is None:
+        if manifest.reads_kafka:
             settings = KafkaSettings.from_connection(
                 connections[job.kafka_connection], job.changefeed.max_message_bytes
             )
             require_range(manifest, settings, told)
     attempt = Attempt(uuid4().hex[:8], store.known_objects(manifest), store.known_rows())
-    if not attempt.known_rows and manifest.redrive is None:  # a replay has its record: the source may be gone by then
+    if not attempt.known_rows and manifest.reads_kafka:  # a replay has its record: the source may be gone by then
         check_source(job, manifest.window, connections)
     if found is not None:
         store.discard(found)
-    work = _decode if manifest.redrive is None else _redrive
+    work = _decode if manifest.reads_kafka else _redrive if manifest.redrive is not None else _derive
     index = store.complete(attempt, partial(work, spark, job, connections, store, manifest, attempt))
     counts = ", ".join(
         f"{name} {number}" for name, number in msgspec.structs.asdict(index.report.events).items() if number
@@ -168,6 +170,26 @@ def _redrive(
     results = run_tasks(spark, work, splits, "decode again")
     rewritten = _drop_duplicates(spark, job, connections, attempt, results, buckets)
     return assemble(job, manifest, history, results, rewritten, definitions)
+
+
+def _derive(
+    spark: SparkSession,
+    job: DecodeJob,
+    connections: Connections,
+    store: ChangelogStore,
+    manifest: Manifest,
+    attempt: Attempt,
+) -> ChangelogIndex:
+    """As ``_decode``, of rows that other changelogs hold. What the window shares with others is decoded first, if need be."""
+    if manifest.shared is not None:
+        log.info("%s is taken from the decode of %s", manifest.window, manifest.shared.window)
+        index = run_decode(spark, job.decoding(manifest.shared), connections)
+        taken = [Taken(Source(index.run_hash, canonical.hash_of(index), manifest.window), index)]
+    else:
+        taken = [Taken(source, store.source(source)) for source in manifest.derived]
+        for source in manifest.derived:
+            log.info("%s is taken from changelog %s", source.window, source.run_hash)
+    return derive(job, manifest, taken, attempt, *store.arrow_artifacts(), partial(run_tasks, spark))
 
 
 def _drop_duplicates(

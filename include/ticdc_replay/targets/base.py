@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 import msgspec
 
 from ticdc_replay.changelog.index import ChangelogIndex, DataFile, TableVersion
-from ticdc_replay.changelog.layout import changelog_root
+from ticdc_replay.changelog.reading import file_name
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
@@ -68,7 +68,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 
     def file_name(self, file: DataFile) -> str:
         """The name of a data file of ``index``, relative to the artefacts."""
-        return f"{changelog_root(file.run or self.index.run_hash)}/{file.name}"
+        return file_name(self.index, file)
 
     @property
     def folder(self) -> str:

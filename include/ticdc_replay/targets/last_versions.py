@@ -19,9 +19,11 @@ import pyarrow.parquet as pq
 
 from ticdc_replay.changelog.fold import is_put, last_versions, narrow, narrow_columns, refuse_moved
 from ticdc_replay.changelog.index import DataFile, TableVersion
+from ticdc_replay.changelog.parts import batches_of, counted, groups_with
 from ticdc_replay.changelog.version_order import VersionOrder
 from ticdc_replay.domain.errors import PermanentError
 from ticdc_replay.domain.tables import TableName
+from ticdc_replay.domain.window import Window
 from ticdc_replay.targets.base import Execute, Load, StoreAddress
 from ticdc_replay.targets.files import file_errors, make_parent
 
@@ -42,6 +44,12 @@ class Fold(msgspec.Struct, frozen=True):
     winners: tuple[str, ...]
     """Where the positions of the last versions are, one file per bucket; none where each worker finds them by itself."""
     order: VersionOrder
+    only: tuple[Window | None, ...] = ()
+    """Which rows of each file count, as ``DataFile.only`` has it; none where all rows of all files do."""
+
+    def window_of(self, number: int) -> Window | None:
+        """Which rows of file *number* count, by their commitTs."""
+        return self.only[number] if self.only else None
 
 
 class FoldFile(msgspec.Struct, frozen=True):
@@ -87,7 +95,9 @@ def fold_groups(load: Load, tables: Mapping[TableName, Sequence[TableVersion]], 
             winners = tuple(f"{load.folder}/winners/{outputs + bucket:05d}.parquet" for bucket in range(buckets))
             names = tuple(load.file_name(file) for _, file in files)
             numbered = tuple(FoldFile(number, *entry) for number, entry in enumerate(files))
-            groups.append(FoldGroup(Fold(table, handle_key, names, winners, load.index.order), numbered))
+            only = tuple(file.only for _, file in files)
+            fold = Fold(table, handle_key, names, winners, load.index.order, only if any(only) else ())
+            groups.append(FoldGroup(fold, numbered))
             outputs += buckets
     return groups
 
@@ -151,10 +161,13 @@ class LastVersions:
         return pq.read_table(path, filesystem=self._filesystem, filters=[("file", "=", number)], partitioning=None)
 
 
-def winning_rows(batches: Iterator[pa.RecordBatch], positions: Positions) -> Iterator[pa.RecordBatch]:
-    """The rows at *positions* (ascending) of what *batches*, those of one file, hold together."""
+def winning_rows(
+    file: pq.ParquetFile, positions: Positions, rows: int, columns: Sequence[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows at *positions* (ascending) of *file*, read by up to *rows* at a time; row groups without any are not read."""
+    groups, positions = groups_with(file.metadata, positions)
     start = 0
-    for batch in batches:
+    for batch in file.iter_batches(rows, row_groups=groups, columns=columns):
         low, high = np.searchsorted(positions, [start, start + batch.num_rows])
         if high - low == batch.num_rows:
             yield batch
@@ -169,14 +182,15 @@ def _winners(filesystem: Any, root: str, fold: Fold, bucket: int) -> pa.Table:
     parts = []
     for number, name in enumerate(fold.files):
         with file_errors(f"read {name}"), pq.ParquetFile(f"{root}/{name}", filesystem=filesystem) as file:
-            start = 0
-            for batch in file.iter_batches(columns=narrow_columns(fold.handle_key)):
+            only = fold.window_of(number)
+            for start, batch in batches_of(file, only, narrow_columns(fold.handle_key)):
                 part = narrow(batch, fold.handle_key, is_put(batch), fold.order)
                 end = start + batch.num_rows
                 part = part.append_column("file", pa.array(np.full(batch.num_rows, number, dtype=np.int32)))
                 part = part.append_column("position", pa.array(np.arange(start, end, dtype=np.int64)))
+                inside = counted(batch, only)
+                part = part if inside is None else part.filter(inside)
                 parts.append(part.filter(_in_bucket(part["hash"], bucket, buckets)) if buckets > 1 else part)
-                start = end
     try:
         versions = pa.concat_tables(parts, promote_options="permissive")
     except (pa.ArrowTypeError, pa.ArrowInvalid) as error:

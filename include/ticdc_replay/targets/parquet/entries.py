@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from ticdc_replay.changelog.index import Ddl, TableVersion
+from ticdc_replay.changelog.index import DataFile, Ddl, TableVersion
 from ticdc_replay.changelog.layout import escape, unescape
 from ticdc_replay.decode.filter import TableFilter
 from ticdc_replay.domain.tables import TableName
@@ -104,10 +104,13 @@ _BEHIND_SLASH = chr(ord("/") + 1)
 """What ends a name that sorts behind all that is in a folder, and before what is behind the folder."""
 
 
-def file_name(load: Load, kind: Kind, version: TableVersion, source: str) -> str:
-    """The name of what is made of the changelog's file *source*."""
+def file_name(load: Load, kind: Kind, version: TableVersion, source: DataFile) -> str:
+    """The name of what is made of the changelog's file *source*, or of the rows of it that count."""
     folder = f"{table_folder(load.index.pipeline, kind, version.schema.name)}/version={version.version}"
-    return f"{folder}/{_window(load)}/run={load.index.run_hash}/{source.rpartition('/')[2]}"
+    name = source.name.rpartition("/")[2]
+    if source.only is not None:  # a changelog may take several parts of a file
+        name = f"{name.removesuffix('.parquet')}-{source.only.from_ts}.parquet"
+    return f"{folder}/{_window(load)}/run={load.index.run_hash}/{name}"
 
 
 def _window(load: Load) -> str:

@@ -1,11 +1,15 @@
 """The tasks that write the target's files. A repeat replaces a file by the same rows, in one step."""
 
+from typing import Any
+
 import msgspec
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow.fs import LocalFileSystem, copy_files
 
+from ticdc_replay.changelog.parts import rows_of
 from ticdc_replay.domain.tables import TableName
+from ticdc_replay.domain.window import Window
 from ticdc_replay.targets.base import StoreAddress
 from ticdc_replay.targets.files import batch_rows, file_errors, whole_file
 from ticdc_replay.targets.last_versions import Fold, LastVersions, winning_rows
@@ -20,6 +24,8 @@ class CopyTask(msgspec.Struct, frozen=True):
     target: StoreAddress
     name: str
     rows: int
+    only: Window | None = None
+    """Which rows of it are copied, by their commitTs; all where it is None."""
 
 
 class TakeTask(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,14 +49,19 @@ class Taken(msgspec.Struct, frozen=True):
 
 
 def copy_file(task: CopyTask) -> WrittenFile:
-    """Copy one file of the changelog."""
+    """Copy one file of the changelog, or the rows of it that count."""
     source, root = task.artifacts.open().arrow_filesystem()
     target, target_root = task.target.open().arrow_filesystem()
     with (
         file_errors(f"copy {task.source} to {task.target.uri}/{task.name}"),
         whole_file(target, f"{target_root}/{task.name}") as path,
     ):
-        copy_files(f"{root}/{task.source}", path, source_filesystem=source, destination_filesystem=LocalFileSystem())
+        if task.only is None:
+            copy_files(
+                f"{root}/{task.source}", path, source_filesystem=source, destination_filesystem=LocalFileSystem()
+            )
+        else:
+            _copy_rows(source, f"{root}/{task.source}", task.only, path)
     return WrittenFile(task.name, task.rows)
 
 
@@ -69,7 +80,16 @@ def take_last_versions(task: TakeTask) -> Taken:
         pq.ParquetFile(f"{root}/{source}", filesystem=filesystem) as file,
         pq.ParquetWriter(path, file.schema_arrow, compression="zstd", compression_level=1) as writer,
     ):
-        for rows in winning_rows(file.iter_batches(batch_rows(file.metadata)), positions):
+        for rows in winning_rows(file, positions, batch_rows(file.metadata)):
             deletes += pc.sum(pc.equal(rows["_op"], "delete"), min_count=0).as_py()
             writer.write_batch(rows)
     return Taken(table, task.name, len(positions), deletes)
+
+
+def _copy_rows(filesystem: Any, source: str, only: Window, path: str) -> None:
+    with (
+        pq.ParquetFile(source, filesystem=filesystem) as file,
+        pq.ParquetWriter(path, file.schema_arrow, compression="zstd", compression_level=1) as writer,
+    ):
+        for rows in rows_of(file, only, rows=batch_rows(file.metadata)):
+            writer.write_batch(rows)

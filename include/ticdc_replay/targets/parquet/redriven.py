@@ -63,7 +63,9 @@ def _merged(indexes: Sequence[tuple[str, ChangelogIndex]], table: TableName) -> 
     found: dict[str, TableVersion] = {}
     for run, index in indexes:
         for version in index.versions_of(table):
-            files: tuple[DataFile, ...] = tuple(msgspec.structs.replace(file, run=run) for file in version.files)
+            files: tuple[DataFile, ...] = tuple(
+                msgspec.structs.replace(file, run=file.run or run) for file in version.files
+            )
             before = found.get(version.version)
             if before is not None:
                 files = (*before.files, *files)

@@ -106,8 +106,9 @@ def _copies(load: Load, target: StoreAddress) -> list[CopyTask]:
             load.artifacts,
             load.file_name(file),
             target,
-            file_name(load, "changelog", version, file.name),
+            file_name(load, "changelog", version, file),
             file.rows,
+            file.only,
         )
         for table in load.tables
         for version in load.versions(table)
@@ -131,7 +132,7 @@ def _take_task(load: Load, target: StoreAddress, group: FoldGroup, entry: FoldFi
         fold=group.fold,
         number=entry.number,
         target=target,
-        name=file_name(load, "fold", entry.version, entry.file.name),
+        name=file_name(load, "fold", entry.version, entry.file),
     )
 
 

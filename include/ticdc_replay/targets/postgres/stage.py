@@ -135,8 +135,7 @@ class _Stager:
         if len(positions) == 0:
             return
         with pq.ParquetFile(f"{self._root}/{name}", filesystem=self._filesystem) as file:
-            batches = file.iter_batches(batch_rows(file.metadata), columns=columns_to_read(piece))
-            for batch in winning_rows(batches, positions):
+            for batch in winning_rows(file, positions, batch_rows(file.metadata), columns_to_read(piece)):
                 staged = stage_rows(batch, piece, self._check_json)
                 if staged.refused:
                     self._set_aside(piece, name, batch, staged.refused)
