@@ -10,10 +10,10 @@ from benchmarks.measure import Stage
 RESULTS = Path(__file__).parent / "RESULTS.md"
 
 
-def write_results(
+def stages_table(
     stages: Sequence[Stage], events: int, size: int, ratios: Sequence[tuple[str, float, str]], command: str
 ) -> str:
-    """Put the table of *stages* and *ratios* (name, value, goal) into the results file; the text that was put there."""
+    """*stages* and *ratios* (name, value, goal) as Markdown."""
     lines = [
         f"`{command}`: {events:,} events, {size / 1e6:,.0f} MB of messages, {len(stages[0].seconds)} runs, "
         f"{os.cpu_count()} cores, Python {platform.python_version()}, medians.",
@@ -29,7 +29,7 @@ def write_results(
         )
     lines += ["", "| ratio | value | goal |", "|---|---|---|"]
     lines += [f"| {name} | {value:.2f} | {goal} |" for name, value, goal in ratios]
-    return replace_part("replay", "\n".join(lines))
+    return "\n".join(lines)
 
 
 def replace_part(name: str, text: str) -> str:
