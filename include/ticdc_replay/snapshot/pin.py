@@ -8,7 +8,6 @@ changefeed; where that was created anew with a later start-ts, the pipeline decl
 import contextlib
 import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
@@ -30,28 +29,25 @@ from ticdc_replay.snapshot import manifest as manifests
 from ticdc_replay.snapshot.inventory import pin_inventory
 from ticdc_replay.snapshot.manifest import Manifest, PartitionPin, PinnedFile, TopicPin
 from ticdc_replay.snapshot.request import PinRequest
+from ticdc_replay.snapshot.resolved import Watermark, first_watermarks
 from ticdc_replay.snapshot.start import (
-    HEAD_MESSAGES,
     Head,
     beginning_doubt,
     check_retention,
     compaction_doubt,
     margin_doubt,
-    read_head,
+    read_heads,
     skip_known,
 )
 from ticdc_replay.snapshot.topics import check_none_is_gone, check_same_topics, find_topics, has_topic_rules
 from ticdc_replay.snapshot.watermark import (
-    THREADS,
     PartitionWatermark,
-    Watermark,
-    first_watermark,
     partition_in_time,
-    partition_watermark,
+    partition_watermarks,
     retire,
     status_of,
 )
-from ticdc_replay.state.records import WindowManifest
+from ticdc_replay.state.records import Stretch, WindowManifest
 from ticdc_replay.state.store import StateStore
 from ticdc_replay.storage.base import ObjectStore
 
@@ -63,6 +59,9 @@ class PinnedManifest(msgspec.Struct, frozen=True):
     name: str
     uri: str
     reused: bool
+
+
+_NO_HEAD = Head()
 
 
 class _End(msgspec.Struct, frozen=True):
@@ -194,28 +193,10 @@ def _check_no_new_topic(request: PinRequest, kafka: KafkaSettings, offsets: Offs
 def _find_ends(request: PinRequest, kafka: KafkaSettings, offsets: Offsets, look: _Look) -> dict[Partition, _End]:
     """Where the window ends in every partition. Raises WatermarkNotReachedError where it has not ended in one that is live."""
 
-    def find(partition: Partition) -> _End:
-        bounds = look.bounds[partition]
-        complete, since = look.complete[partition], look.since[partition]
-        if request.ends_by_time:
-            over = look.over[partition]
-            state = partition_in_time(request, partition, since, look.asked_ms)
-            return _End(None, state, bounds.high if over is None else over.offset)
-        found = None
-        if complete is not None:
-            found = first_watermark(request, kafka, partition, max(complete.offset, bounds.low), bounds.high)
-        if found is None:
-            status = partition_watermark(request, kafka, partition, since, bounds)
-            if status.state != "reached" or since is None:
-                return _End(None, status, bounds.high)
-            # Recorded before it can have been: clocks differ by more than was allowed, which the margin will show.
-            found = first_watermark(request, kafka, partition, max(since.offset, bounds.low), bounds.high)
-        reached = PartitionWatermark(partition, "reached", found.resolved_ts if found else None)
-        stop = bounds.high if found is None or request.ends_with_changefeed else found.offset + 1
-        return _End(found, reached, stop)
-
-    with ThreadPoolExecutor(THREADS, thread_name_prefix="pin") as pool:
-        ends = dict(zip(look.bounds, pool.map(find, look.bounds), strict=True))
+    if request.ends_by_time:
+        ends = {partition: _end_by_time(request, partition, look) for partition in look.bounds}
+    else:
+        ends = _ends_by_watermark(request, kafka, offsets, look)
     states = retire(request, kafka, offsets, [end.state for end in ends.values()])
     ends = {state.partition: msgspec.structs.replace(ends[state.partition], state=state) for state in states}
     status = status_of(request, states)
@@ -225,6 +206,43 @@ def _find_ends(request: PinRequest, kafka: KafkaSettings, offsets: Offsets, look
             "partition that TiCDC does not write to is left out where the sink-uri gives partition-num"
         )
     return ends
+
+
+def _end_by_time(request: PinRequest, partition: Partition, look: _Look) -> _End:
+    state = partition_in_time(request, partition, look.since[partition], look.asked_ms)
+    over = look.over[partition]
+    return _End(None, state, look.bounds[partition].high if over is None else over.offset)
+
+
+def _ends_by_watermark(
+    request: PinRequest, kafka: KafkaSettings, offsets: Offsets, look: _Look
+) -> dict[Partition, _End]:
+    found = first_watermarks(request, kafka, offsets, _behind(look.complete, look.bounds))
+    missing = {partition: record for partition, record in look.since.items() if partition not in found}
+    states = partition_watermarks(request, kafka, missing, look.bounds)
+    # Recorded before it can have been: clocks differ by more than was allowed, which the margin will show.
+    early = {partition: missing[partition] for partition, state in states.items() if state.state == "reached"}
+    found |= first_watermarks(request, kafka, offsets, _behind(early, look.bounds))
+    ends = {}
+    for partition, bounds in look.bounds.items():
+        watermark = found.get(partition)
+        if watermark is None:
+            ends[partition] = _End(None, states[partition], bounds.high)
+            continue
+        stop = bounds.high if request.ends_with_changefeed else watermark.offset + 1
+        ends[partition] = _End(watermark, PartitionWatermark(partition, "reached", watermark.resolved_ts), stop)
+    return ends
+
+
+def _behind(
+    records: Mapping[Partition, Record | None], bounds: Mapping[Partition, Bounds]
+) -> dict[Partition, tuple[int, int]]:
+    """From each of *records* to the end of its partition."""
+    return {
+        partition: (max(record.offset, bounds[partition].low), bounds[partition].high)
+        for partition, record in records.items()
+        if record is not None
+    }
 
 
 def _ends_before(request: PinRequest, artifacts: ObjectStore, state: StateStore, look: _Look) -> dict[Partition, int]:
@@ -278,37 +296,54 @@ def _pin_topics(
 
     *before* is where windows by offset that lie before this one ended.
     """
-    topic_ids = {topic.name: topic.topic_id for topic in look.topics}
-
-    def pin(partition: Partition) -> tuple[PartitionPin, Head]:
-        end, bounds, since = ends[partition], look.bounds[partition], look.since[partition]
-        if request.by_offset:
-            return _pin_by_offset(request, partition, look, end.stop, before.get(partition)), Head()
-        if end.state.state == "unused" or since is None:
-            empty = OffsetRange(partition.topic, partition.number, bounds.high, bounds.high)
-            return PartitionPin(empty, live=False, resolved_ts=None, start_margin_ms=None), Head()
-        first = max(since.offset, bounds.low)
-        messages = OffsetRange(partition.topic, partition.number, first, min(end.stop, first + HEAD_MESSAGES))
-        head = read_head(request, kafka, messages)
-        known = state.stretches_before(
-            request.pipeline, topic_ids[partition.topic], partition.number, first, request.window.from_ts
-        )
-        start = skip_known(known, first, end.stop, request.window.from_ts)
-        pinned = PartitionPin(
-            OffsetRange(partition.topic, partition.number, start, end.stop),
+    if request.by_offset:
+        pins = {
+            partition: _pin_by_offset(request, partition, look, end.stop, before.get(partition))
+            for partition, end in ends.items()
+        }
+        return _by_topic(look, pins), _doubts(request, look, ends, {})
+    whole = {
+        partition: OffsetRange(partition.topic, partition.number, start, ends[partition].stop)
+        for partition, (start, _) in _behind(look.since, look.bounds).items()
+        if ends[partition].state.state != "unused"
+    }
+    heads = read_heads(request, kafka, list(whole.values()))
+    known = _known_stretches(request, look, whole, state)
+    pins = {}
+    for partition, end in ends.items():
+        part = whole.get(partition)
+        if part is None:
+            high = look.bounds[partition].high
+            empty = OffsetRange(partition.topic, partition.number, high, high)
+            pins[partition] = PartitionPin(empty, live=False, resolved_ts=None, start_margin_ms=None)
+            continue
+        start = skip_known(known.get(partition, ()), part.start, part.end, request.window.from_ts)
+        pins[partition] = PartitionPin(
+            OffsetRange(part.topic, part.partition, start, part.end),
             live=end.watermark is not None or end.state.state == "retired",
             resolved_ts=end.watermark.resolved_ts if end.watermark else None,
-            start_margin_ms=head.margin_ms,
+            start_margin_ms=heads[partition].margin_ms,
         )
-        return pinned, head
+    return _by_topic(look, pins), _doubts(request, look, ends, heads)
 
-    with ThreadPoolExecutor(THREADS, thread_name_prefix="pin") as pool:
-        pins = dict(zip(ends, pool.map(pin, ends), strict=True))
-    topics = tuple(
-        TopicPin(topic.name, topic.topic_id, tuple(pins[partition][0] for partition in topic.partitions))
+
+def _by_topic(look: _Look, pins: Mapping[Partition, PartitionPin]) -> tuple[TopicPin, ...]:
+    return tuple(
+        TopicPin(topic.name, topic.topic_id, tuple(pins[partition] for partition in topic.partitions))
         for topic in look.topics
     )
-    return topics, _doubts(request, look, ends, {partition: head for partition, (_, head) in pins.items()})
+
+
+def _known_stretches(
+    request: PinRequest, look: _Look, ranges: Mapping[Partition, OffsetRange], state: StateStore
+) -> dict[Partition, list[Stretch]]:
+    """What earlier decodes found from the start of each of *ranges* on, as far as it may be passed over."""
+    found: dict[Partition, list[Stretch]] = {}
+    for topic in look.topics:
+        starts = {partition.number: ranges[partition].start for partition in topic.partitions if partition in ranges}
+        stretches = state.stretches_before(request.pipeline, topic.topic_id, starts, request.window.from_ts)
+        found |= {Partition(topic.name, number): known for number, known in stretches.items()}
+    return found
 
 
 def _doubts(
@@ -340,7 +375,7 @@ def _doubts(
             f"{request.lag_ms // 1000} s after its end (window.lag_seconds), and rows that TiCDC sent later are missing"
         )
     live = {
-        partition: heads[partition]
+        partition: heads.get(partition, _NO_HEAD)
         for partition, end in ends.items()
         if end.state.state == "reached" and look.bounds[partition].high > 0
     }
@@ -353,7 +388,7 @@ def _doubts(
                 f"{partition}: holds messages since the window's start but no resolved-ts; TiCDC sends one every second to each "
                 "partition it uses. Does another writer use the topic, or is partition-num of the sink-uri wrong?"
             )
-        doubt = margin_doubt(request, partition, heads[partition].margin_ms)
+        doubt = margin_doubt(request, partition, heads.get(partition, _NO_HEAD).margin_ms)
         if doubt is not None:
             doubts.append(doubt)
     return doubts

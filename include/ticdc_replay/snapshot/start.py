@@ -6,23 +6,23 @@ its beginning (``check_retention``) nor between others (``compaction_doubt``). A
 from there on.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.errors import ExpiredRangeError
 from ticdc_replay.domain.events import DdlEvent, RowEvent, WatermarkEvent
-from ticdc_replay.domain.messages import OffsetRange
+from ticdc_replay.domain.messages import OffsetRange, RawMessage
+from ticdc_replay.kafka.beginnings import read_beginnings
 from ticdc_replay.kafka.offsets import Bounds, Offsets, Partition, Record
-from ticdc_replay.kafka.reader import read_range
 from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.snapshot.request import PinRequest
 from ticdc_replay.state.records import Stretch
 
-HEAD_MESSAGES = 1_000
-_HEAD_BYTES = 32 * 1024 * 1024
-"""A head is as many messages or bytes of a partition, whichever come first."""
+_ALL_MESSAGES, _HEAD_MESSAGES = 32_000, (16, 1_000)
+_ALL_BYTES, _HEAD_BYTES = 256 * 1024 * 1024, (256 * 1024, 32 * 1024 * 1024)
+"""A head is as many messages or bytes of a partition, whichever come first: an equal share of these, within limits."""
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -81,25 +81,39 @@ def _holds_older(needed: Record | None, bounds: Bounds) -> bool:
     return needed is None or needed.offset > bounds.low
 
 
-def read_head(request: PinRequest, kafka: KafkaSettings, part: OffsetRange) -> Head:
-    """What the first messages of *part* show."""
+def read_heads(request: PinRequest, kafka: KafkaSettings, ranges: Sequence[OffsetRange]) -> dict[Partition, Head]:
+    """What the first messages of each of *ranges* show."""
     codec = request.codec()
-    head = Head()
-    size = 0
-    for messages in read_range(kafka, part):
+    most, size = _share(_ALL_MESSAGES, len(ranges), _HEAD_MESSAGES), _share(_ALL_BYTES, len(ranges), _HEAD_BYTES)
+    heads = {Partition(part.topic, part.partition): Head() for part in ranges}
+    sizes = dict.fromkeys(heads, 0)
+
+    def take(partition: Partition, messages: list[RawMessage]) -> bool:
         for message in messages:
-            size += len(message.value or b"")
+            sizes[partition] += len(message.value or b"")
             for event in codec.decode(message):
-                if not isinstance(event, RowEvent | DdlEvent | WatermarkEvent) or event.commit_ts is None:
-                    continue
-                margin = message.timestamp_ms - tso.physical_ms(event.commit_ts)
-                head = Head(
-                    margin if head.margin_ms is None else min(head.margin_ms, margin),
-                    event.commit_ts if head.earliest_ts is None else min(head.earliest_ts, event.commit_ts),
-                )
-        if size >= _HEAD_BYTES:
-            break
-    return head
+                if isinstance(event, RowEvent | DdlEvent | WatermarkEvent) and event.commit_ts is not None:
+                    heads[partition] = _with(heads[partition], event.commit_ts, message.timestamp_ms)
+            if sizes[partition] >= size:
+                return True
+        return False
+
+    parts = [OffsetRange(part.topic, part.partition, part.start, min(part.end, part.start + most)) for part in ranges]
+    read_beginnings(kafka, parts, take)
+    return heads
+
+
+def _share(total: int, heads: int, limits: tuple[int, int]) -> int:
+    least, most = limits
+    return max(least, min(most, total // max(1, heads)))
+
+
+def _with(head: Head, commit_ts: int, recorded_ms: int) -> Head:
+    margin_ms = recorded_ms - tso.physical_ms(commit_ts)
+    return Head(
+        margin_ms if head.margin_ms is None else min(head.margin_ms, margin_ms),
+        commit_ts if head.earliest_ts is None else min(head.earliest_ts, commit_ts),
+    )
 
 
 def beginning_doubt(

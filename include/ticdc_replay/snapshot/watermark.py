@@ -9,28 +9,21 @@ sent by, and nothing proves that they were.
 """
 
 import time
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 import msgspec
 
-from ticdc_replay.codecs.base import Codec
 from ticdc_replay.domain import tso
-from ticdc_replay.domain.events import WatermarkEvent
-from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.kafka.offsets import Bounds, Offsets, Partition, Record, Topic
-from ticdc_replay.kafka.reader import read_range
 from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.snapshot.request import PinRequest
+from ticdc_replay.snapshot.resolved import last_watermarks
 from ticdc_replay.snapshot.retirement import retired_by_ddl
 from ticdc_replay.snapshot.topics import find_topics
 
 PartitionState = Literal["reached", "lagging", "silent", "retired", "unused"]
 
-THREADS = 8
-_FIRST_TAIL = 256
-_TAIL_GROWTH = 16
 _NEW_MS = 60_000
 
 
@@ -103,13 +96,6 @@ _STATES: tuple[PartitionState, ...] = ("reached", "lagging", "silent", "retired"
 _SHOWN = 5
 
 
-class Watermark(msgspec.Struct, frozen=True):
-    """A resolved-ts (TSO) and the offset of its message."""
-
-    offset: int
-    resolved_ts: int
-
-
 def watermark_status(request: PinRequest, kafka: KafkaSettings) -> WatermarkStatus:
     """How far every partition of *request* has come. Reads tails of partitions only, so that asking often is cheap.
 
@@ -137,11 +123,7 @@ def _examine(
     since = offsets.at_or_after(dict.fromkeys(partitions, request.read_from_ms))
     bounds = offsets.bounds(partitions)
 
-    def examine(partition: Partition) -> PartitionWatermark:
-        return partition_watermark(request, kafka, partition, since[partition], bounds[partition])
-
-    with ThreadPoolExecutor(THREADS, thread_name_prefix="watermark") as pool:
-        return list(pool.map(examine, partitions))
+    return list(partition_watermarks(request, kafka, since, bounds).values())
 
 
 def retire(
@@ -162,19 +144,36 @@ def retire(
     ]
 
 
-def partition_watermark(
-    request: PinRequest, kafka: KafkaSettings, partition: Partition, since: Record | None, bounds: Bounds
-) -> PartitionWatermark:
-    """How far *partition* has come. *since* is its first record since the window's start."""
+def partition_watermarks(
+    request: PinRequest,
+    kafka: KafkaSettings,
+    since: Mapping[Partition, Record | None],
+    bounds: Mapping[Partition, Bounds],
+) -> dict[Partition, PartitionWatermark]:
+    """How far each partition of *since*, its first record since the window's start, has come."""
     if request.ends_by_time:
-        return partition_in_time(request, partition, since, time.time() * 1000)
+        now_ms = time.time() * 1000
+        return {partition: partition_in_time(request, partition, first, now_ms) for partition, first in since.items()}
+    tails = {
+        partition: (max(first.offset, bounds[partition].low), bounds[partition].high)
+        for partition, first in since.items()
+        if first is not None
+    }
+    last = last_watermarks(request, kafka, tails)
+    return {
+        partition: _judged(request, partition, first, bounds[partition], last.get(partition))
+        for partition, first in since.items()
+    }
+
+
+def _judged(
+    request: PinRequest, partition: Partition, since: Record | None, bounds: Bounds, last: int | None
+) -> PartitionWatermark:
     declared = request.retired_topics.get(partition.topic) is not None
     if since is None:
         never_written = bounds.high == 0 and not request.is_used(partition)
         unused = never_written or request.is_surplus(partition)
         return PartitionWatermark(partition, "unused" if unused else "retired" if declared else "lagging", None)
-    codec = request.codec()
-    last = _last_watermark(codec, kafka, partition, max(since.offset, bounds.low), bounds.high)
     if last is not None and last >= request.resolved_ts:
         return PartitionWatermark(partition, "reached", last)
     if declared:
@@ -196,36 +195,3 @@ def partition_in_time(
 def _is_new(request: PinRequest, partition: Partition, first: Record) -> bool:
     """Whether a topic of a rule was made just now: its first resolved-ts comes about a second later."""
     return partition.topic != request.changefeed.topic and first.timestamp_ms > time.time() * 1000 - _NEW_MS
-
-
-def first_watermark(
-    request: PinRequest, kafka: KafkaSettings, partition: Partition, start: int, end: int
-) -> Watermark | None:
-    """The first resolved-ts at or after the window's end, among the offsets ``[start, end)``."""
-    codec = request.codec()
-    for found in _watermarks(codec, kafka, OffsetRange(partition.topic, partition.number, start, end)):
-        if found.resolved_ts >= request.resolved_ts:
-            return found
-    return None
-
-
-def _last_watermark(codec: Codec, kafka: KafkaSettings, partition: Partition, start: int, end: int) -> int | None:
-    """The largest resolved-ts in the last stretch of ``[start, end)`` that holds one; stretches grow towards the start."""
-    size = _FIRST_TAIL
-    while end > start:
-        tail = max(start, end - size)
-        part = OffsetRange(partition.topic, partition.number, tail, end)
-        last = max((found.resolved_ts for found in _watermarks(codec, kafka, part)), default=None)
-        if last is not None:
-            return last
-        end, size = tail, size * _TAIL_GROWTH
-    return None
-
-
-def _watermarks(codec: Codec, kafka: KafkaSettings, part: OffsetRange) -> Iterator[Watermark]:
-    for messages in read_range(kafka, part):
-        for message in messages:
-            if codec.is_watermark(message):
-                for event in codec.decode(message):
-                    if isinstance(event, WatermarkEvent):
-                        yield Watermark(message.offset, event.commit_ts)

@@ -1,11 +1,24 @@
 """Reading and writing the state store."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Row, Select, delete, func, select, update
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Integer,
+    Row,
+    Select,
+    column,
+    delete,
+    func,
+    or_,
+    select,
+    update,
+    values,
+)
 
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.tables import TableName
@@ -29,6 +42,9 @@ from ticdc_replay.state.records import (
     Stretch,
     WindowManifest,
 )
+
+_PARTITIONS_AT_A_TIME = 1_000
+"""SQLite takes at most 32,766 parameters in a query."""
 
 
 def open_state(url: str) -> "StateStore":
@@ -63,6 +79,16 @@ class StateStore(Reconciliations, Leases):
         wanted = _manifests(pipeline).where(table.to_ts == ts, table.superseded_at_ms.is_(None)).order_by(table.from_ts)
         with self._database.reading() as connection:
             return [_window_manifest(row) for row in connection.execute(wanted)]
+
+    def manifests_within(self, pipeline: str, window: Window) -> list[WindowManifest]:
+        """The manifests of the windows of *pipeline* that overlap *window*, in order of time."""
+        table = tables.window_manifest.c
+        wanted = _manifests(pipeline).where(
+            table.from_ts < window.to_ts, table.to_ts > window.from_ts, table.superseded_at_ms.is_(None)
+        )
+        with self._database.reading() as connection:
+            rows = connection.execute(wanted.order_by(table.from_ts, table.to_ts)).all()
+        return [_window_manifest(row) for row in rows]
 
     def last_manifest(self, pipeline: str) -> WindowManifest | None:
         """The manifest of *pipeline* that was pinned last, of any window."""
@@ -118,6 +144,16 @@ class StateStore(Reconciliations, Leases):
         wanted = select(tables.run).where(columns.pipeline == pipeline)
         with self._database.reading() as connection:
             rows = connection.execute(wanted.order_by(columns.from_ts.desc(), columns.started_at_ms.desc())).all()
+        return [_run(row) for row in rows]
+
+    def runs_within(self, pipeline: str, window: Window) -> list[Run]:
+        """The runs of *pipeline* whose windows overlap *window*, in order of time."""
+        columns = tables.run.c
+        wanted = select(tables.run).where(
+            columns.pipeline == pipeline, columns.from_ts < window.to_ts, columns.to_ts > window.from_ts
+        )
+        with self._database.reading() as connection:
+            rows = connection.execute(wanted.order_by(columns.from_ts, columns.to_ts, columns.started_at_ms)).all()
         return [_run(row) for row in rows]
 
     def record_coverage(self, records: Sequence[Coverage]) -> None:
@@ -280,25 +316,27 @@ class StateStore(Reconciliations, Leases):
         )
 
     def stretches_before(
-        self, pipeline: str, topic_id: str, partition: int, offset: int, commit_ts: int
-    ) -> list[Stretch]:
-        """Known stretches from *offset* on, in order, up to the first with an event of *commit_ts* (TSO) or later."""
-        columns = tables.sparse_index.c
-        known = (
-            columns.pipeline == pipeline,
-            columns.topic_id == topic_id,
-            columns.partition == partition,
-            columns.end_offset > offset,
-        )
-        first_needed = select(func.min(columns.start_offset)).where(*known, columns.max_commit_ts >= commit_ts)
+        self, pipeline: str, topic_id: str, starts: Mapping[int, int], commit_ts: int
+    ) -> dict[int, list[Stretch]]:
+        """Known stretches of each partition from its offset in *starts* on, in order, up to the first with an event of
+        *commit_ts* (TSO) or later. Partitions without any are missing."""
+        found: dict[int, list[Stretch]] = {}
         with self._database.reading() as connection:
-            end = connection.execute(first_needed).scalar_one()
-            wanted = select(tables.sparse_index).where(*known).order_by(columns.start_offset, columns.end_offset)
-            rows = connection.execute(wanted if end is None else wanted.where(columns.start_offset < end)).all()
-        return [
-            Stretch(row.topic_id, row.partition, row.start_offset, row.end_offset, row.min_commit_ts, row.max_commit_ts)
-            for row in rows
-        ]
+            wanted = sorted(starts.items())
+            for at in range(0, len(wanted), _PARTITIONS_AT_A_TIME):
+                some = wanted[at : at + _PARTITIONS_AT_A_TIME]
+                for row in connection.execute(_stretches_before(pipeline, topic_id, some, commit_ts)):
+                    found.setdefault(row.partition, []).append(
+                        Stretch(
+                            row.topic_id,
+                            row.partition,
+                            row.start_offset,
+                            row.end_offset,
+                            row.min_commit_ts,
+                            row.max_commit_ts,
+                        )
+                    )
+        return found
 
     def record_reference_files(self, files: Iterable[ReferenceFile]) -> None:
         """Note the claim-check references that runs left."""
@@ -342,6 +380,33 @@ class StateStore(Reconciliations, Leases):
         wanted = select(tables.accepted_loss).where(tables.accepted_loss.c.pipeline == pipeline)
         with self._database.reading() as connection:
             return sorted(AcceptedLoss(**row._mapping) for row in connection.execute(wanted).all())
+
+
+def _stretches_before(pipeline: str, topic_id: str, starts: Sequence[tuple[int, int]], commit_ts: int) -> Select[Any]:
+    columns = tables.sparse_index.c
+    wanted = values(column("partition", Integer), column("start", BigInteger)).data(starts).cte("wanted")
+    known = (
+        columns.pipeline == pipeline,
+        columns.topic_id == topic_id,
+        columns.partition == wanted.c.partition,
+        columns.end_offset > wanted.c.start,
+    )
+    first_needed = (
+        select(columns.partition, func.min(columns.start_offset).label("start"))
+        .where(*known, columns.max_commit_ts >= commit_ts)
+        .group_by(columns.partition)
+        .cte("first_needed")
+    )
+    return (
+        select(tables.sparse_index)
+        .select_from(
+            tables.sparse_index.join(wanted, wanted.c.partition == columns.partition).outerjoin(
+                first_needed, first_needed.c.partition == columns.partition
+            )
+        )
+        .where(*known, or_(first_needed.c.start.is_(None), columns.start_offset < first_needed.c.start))
+        .order_by(columns.partition, columns.start_offset, columns.end_offset)
+    )
 
 
 def _is_window(pipeline: str, window: Window) -> tuple[Any, ...]:

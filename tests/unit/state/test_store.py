@@ -173,15 +173,23 @@ def test_known_stretches_end_where_an_event_is_needed(state: StateStore) -> None
 
     state.record_stretches("shop", [stretch(start, newest) for start, newest in ((0, 5), (10, None), (20, 7), (30, 9))])
     state.record_stretches("shop", [stretch(0, 99, topic_id="recreated")])
-    assert state.stretches_before("shop", "id", 0, 5, commit_ts=9) == [stretch(0, 5), stretch(10, None), stretch(20, 7)]
-    assert state.stretches_before("shop", "id", 0, 20, commit_ts=100) == [stretch(20, 7), stretch(30, 9)]
-    assert state.stretches_before("shop", "id", 0, 0, commit_ts=5) == []
-    assert state.stretches_before("shop", "id", 1, 0, commit_ts=5) == []
+    before = state.stretches_before
+    assert before("shop", "id", {0: 5}, commit_ts=9) == {0: [stretch(0, 5), stretch(10, None), stretch(20, 7)]}
+    assert before("shop", "id", {0: 20}, commit_ts=100) == {0: [stretch(20, 7), stretch(30, 9)]}
+    assert before("shop", "id", {0: 0}, commit_ts=5) == {}
+    assert before("shop", "id", {1: 0}, commit_ts=5) == {}
+
+
+def test_known_stretches_of_thousands_of_partitions_are_asked_for_at_once(state: StateStore) -> None:
+    state.record_stretches("shop", [Stretch("id", at, 0, 10 + at, 1, 1) for at in range(2_500)])
+    state.record_stretches("shop", [Stretch("id", 7, 17, 20, 5, 5)])
+    found = state.stretches_before("shop", "id", dict.fromkeys(range(2_500), 12), commit_ts=5)
+    assert found == {at: [Stretch("id", at, 0, 10 + at, 1, 1)] for at in range(3, 2_500)}
 
 
 def test_many_records_are_kept_in_one_go(state: StateStore) -> None:
     state.record_stretches("shop", [Stretch("id", 0, at, at + 1, at, at) for at in range(2_500)])
-    assert len(state.stretches_before("shop", "id", 0, 0, commit_ts=2_500)) == 2_500
+    assert len(state.stretches_before("shop", "id", {0: 0}, commit_ts=2_500)[0]) == 2_500
 
 
 def test_reference_files_are_noted_once(state: StateStore) -> None:

@@ -1,0 +1,160 @@
+"""Searching resolved-ts in many partitions at once, reading no more of them than it takes.
+
+TiCDC sends each resolved-ts to all partitions at about the same moment, so where the changefeed stood at a moment is found in
+one partition, by bisecting record times; in all others a few seconds around that moment are read. That partitions may differ, and
+that resolved-ts may step back (protocols: delivery semantics, section 1), costs reading, never rightness: a partition is read
+from further back until a resolved-ts is seen that is too small, or all of it is.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from ticdc_replay.codecs.base import Codec
+from ticdc_replay.domain import tso
+from ticdc_replay.domain.events import WatermarkEvent
+from ticdc_replay.domain.messages import OffsetRange, RawMessage
+from ticdc_replay.kafka.beginnings import read_beginnings
+from ticdc_replay.kafka.offsets import Offsets, Partition
+from ticdc_replay.kafka.settings import KafkaSettings
+from ticdc_replay.snapshot.request import PinRequest
+
+Tails = Mapping[Partition, tuple[int, int]]
+"""Offsets ``[start, end)`` by partition."""
+
+_FIRST_TAIL = 32
+_TAIL_GROWTH = 16
+_STEP_MS = 1_000
+"""How often TiCDC sends a resolved-ts; how near the search by time comes."""
+_BACK_GROWTH = 4
+
+
+class Watermark(msgspec.Struct, frozen=True):
+    """A resolved-ts (TSO) and the offset of its message."""
+
+    offset: int
+    resolved_ts: int
+
+
+def last_watermarks(request: PinRequest, kafka: KafkaSettings, tails: Tails) -> dict[Partition, int]:
+    """The largest resolved-ts in the last stretch of each of *tails* that holds one; stretches grow towards the start.
+
+    Partitions without any are missing.
+    """
+    codec = request.codec()
+    found: dict[Partition, int] = {}
+    left, size = {partition: tail for partition, tail in tails.items() if tail[1] > tail[0]}, _FIRST_TAIL
+
+    def take(partition: Partition, messages: list[RawMessage]) -> bool:
+        for each in _watermarks(codec, messages):
+            found[partition] = max(each.resolved_ts, found.get(partition, 0))
+        return False
+
+    while left:
+        stretches = {partition: (max(start, end - size), end) for partition, (start, end) in left.items()}
+        read_beginnings(kafka, _ranges(stretches), take)
+        left = {
+            partition: (start, stretches[partition][0])
+            for partition, (start, _) in left.items()
+            if partition not in found and stretches[partition][0] > start
+        }
+        size *= _TAIL_GROWTH
+    return found
+
+
+def first_watermarks(
+    request: PinRequest, kafka: KafkaSettings, offsets: Offsets, tails: Tails
+) -> dict[Partition, Watermark]:
+    """The first resolved-ts at or after the window's end in each of *tails*, which start where none has been before by its
+    record time; partitions without any are missing."""
+    left = {partition: tail for partition, tail in tails.items() if tail[1] > tail[0]}
+    found: dict[Partition, Watermark] = {}
+    at_ms, back_ms = _time_of_end(request, kafka, offsets, left), _STEP_MS
+    while left:
+        search = _Search(request)
+        starts = _starts(offsets, left, at_ms) if at_ms > request.complete_from_ms else {}
+        stretches = {partition: (starts.get(partition, start), end) for partition, (start, end) in left.items()}
+        read_beginnings(kafka, _ranges(stretches), search.take)
+        found |= search.reached
+        left = {
+            partition: (start, stretches[partition][0])
+            for partition, (start, _) in left.items()
+            # Behind a smaller one it is the first; else one before it may be.
+            if stretches[partition][0] > start and not (partition in found and partition in search.below)
+        }
+        at_ms, back_ms = at_ms - back_ms, back_ms * _BACK_GROWTH
+    return found
+
+
+class _Search:
+    """Looks for the resolved-ts that ends the window, going forward."""
+
+    def __init__(self, request: PinRequest) -> None:
+        self._codec = request.codec()
+        self._wanted = request.resolved_ts
+        self.reached: dict[Partition, Watermark] = {}
+        self.below: set[Partition] = set()
+        """Partitions where a smaller one came first."""
+
+    def take(self, partition: Partition, messages: list[RawMessage]) -> bool:
+        for found in _watermarks(self._codec, messages):
+            if found.resolved_ts >= self._wanted:
+                self.reached[partition] = found
+                return True
+            self.below.add(partition)
+        return False
+
+
+def _time_of_end(request: PinRequest, kafka: KafkaSettings, offsets: Offsets, tails: Tails) -> int:
+    """A record time (ms) within two seconds before that of the resolved-ts that ends the window, in one of *tails*."""
+    low_ms = request.complete_from_ms
+    if not tails:
+        return low_ms
+    probe = min(tails, key=lambda partition: (partition.topic != request.changefeed.topic, partition))
+    start, end = tails[probe]
+
+    def is_over(ms: int) -> bool:
+        """Whether the first resolved-ts that was recorded at *ms* or later ends the window, or there is none."""
+        stretch = (_starts(offsets, {probe: (start, end)}, ms)[probe], end)
+        first: list[Watermark] = []
+
+        def take(_: Partition, messages: list[RawMessage]) -> bool:
+            first.extend(_watermarks(codec, messages))
+            return bool(first)
+
+        read_beginnings(kafka, _ranges({probe: stretch}), take)
+        return not first or first[0].resolved_ts >= request.resolved_ts
+
+    codec = request.codec()
+    high_ms, step_ms = tso.physical_ms(request.resolved_ts), _STEP_MS
+    while not is_over(high_ms):
+        low_ms, high_ms, step_ms = high_ms, high_ms + step_ms, step_ms * 2
+    while high_ms - low_ms > 2 * _STEP_MS:
+        middle_ms = (low_ms + high_ms) // 2
+        if is_over(middle_ms):
+            high_ms = middle_ms
+        else:
+            low_ms = middle_ms
+    return low_ms
+
+
+def _starts(offsets: Offsets, tails: Tails, ms: int) -> dict[Partition, int]:
+    """Where in *tails* the first record of *ms* or later is; their ends where there is none."""
+    at = offsets.at_or_after(dict.fromkeys(tails, ms))
+    found = {}
+    for partition, (start, end) in tails.items():
+        record = at[partition]
+        found[partition] = end if record is None else min(max(record.offset, start), end)
+    return found
+
+
+def _ranges(stretches: Tails) -> list[OffsetRange]:
+    return [OffsetRange(partition.topic, partition.number, *stretch) for partition, stretch in stretches.items()]
+
+
+def _watermarks(codec: Codec, messages: Iterable[RawMessage]) -> Iterator[Watermark]:
+    for message in messages:
+        if codec.is_watermark(message):
+            for event in codec.decode(message):
+                if isinstance(event, WatermarkEvent):
+                    yield Watermark(message.offset, event.commit_ts)
