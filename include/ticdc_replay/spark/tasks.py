@@ -5,13 +5,15 @@ import re
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
+from uuid import uuid4
 from zipimport import zipimporter
 
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from ticdc_replay.domain.errors import PermanentError, TicdcReplayError, TransientError
+from ticdc_replay.spark.progress import Progress, telling
 
 log = logging.getLogger(__name__)
 
@@ -19,8 +21,23 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 
-def run_tasks(spark: SparkSession, work: Callable[[Task], Result], tasks: Sequence[Task], name: str) -> list[Result]:
+class Sizes(NamedTuple):
+    """How much there is to do, for the lines that tell the progress: of each task, in *units*, such as messages."""
+
+    sizes: Sequence[int]
+    units: str
+
+
+def run_tasks(
+    spark: SparkSession,
+    work: Callable[[Task], Result],
+    tasks: Sequence[Task],
+    name: str,
+    sizes: Sizes | None = None,
+) -> list[Result]:
     """*work* of each of *tasks*, one Spark task each, results in the order of *tasks*.
+
+    While they run, the log tells how much of *sizes* is done, by default how many tasks; *work* says it with ``report_done``.
 
     A TransientError is tried again by Spark as often as the cluster allows, a PermanentError is not. Raises the first
     PermanentError of the library, else the first TransientError, with its own type.
@@ -29,10 +46,16 @@ def run_tasks(spark: SparkSession, work: Callable[[Task], Result], tasks: Sequen
         return []
     context = spark.sparkContext
     last_attempt = _attempts(spark) - 1
+    counted = sizes or Sizes([1] * len(tasks), "tasks")
+    group = uuid4().hex
+    progress = Progress(context, group, name, counted.sizes, counted.units)
+    channel = progress.channel
 
-    def guarded(task: Task) -> Result | TicdcReplayError:
+    def guarded(numbered: tuple[int, int, Task]) -> Result | TicdcReplayError:
+        number, size, task = numbered
         try:
-            return work(task)
+            with telling(channel, number, size):
+                return work(task)
         except TransientError as error:
             running = TaskContext.get()
             if running is not None and running.attemptNumber() < last_attempt:
@@ -43,9 +66,11 @@ def run_tasks(spark: SparkSession, work: Callable[[Task], Result], tasks: Sequen
         finally:
             _drop_zip_finders()
 
-    context.setJobDescription(name)
+    context.setJobGroup(group, name)
     begin = time.perf_counter()
-    outcomes = context.parallelize(tasks, len(tasks)).map(guarded).collect()
+    numbered = list(zip(range(len(tasks)), counted.sizes, tasks, strict=True))
+    with progress:
+        outcomes = context.parallelize(numbered, len(tasks)).map(guarded).collect()
     log.info("%s: %d tasks in %.1f s", name, len(tasks), time.perf_counter() - begin)
     errors = [outcome for outcome in outcomes if isinstance(outcome, TicdcReplayError)]
     if errors:
