@@ -5,7 +5,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-stop test test-unit lint format schema bench clean
+.PHONY: help setup demo demo-stop test test-unit lint format schema bench package clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ schema: setup ## the JSON Schemas of pipeline and store files, from the types th
 
 bench: setup ## measure; results go to benchmarks/RESULTS.md
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+package: setup ## wheels, and the archive that Spark executors run from, in dist/; ARGS="--platform …" for another platform
+	@$(BIN)/python scripts/package-executors $(ARGS)
 
 clean: ## remove the environment, the cache and all that tools left
 	@rm -rf .venv .cache .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
