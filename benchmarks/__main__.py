@@ -8,7 +8,7 @@ import argparse
 import subprocess
 import sys
 
-MAIN_PATH = ("replay", "load")
+MAIN_PATH = ("replay", "spark_source", "load")
 OTHERS = ("protocols", "scan", "reconcile")
 
 

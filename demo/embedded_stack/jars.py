@@ -27,6 +27,8 @@ class JarSet(NamedTuple):
     roots: tuple[tuple[str, str, str], ...]
     checksums: Path
     """Lines of ``<sha256>  <file name>``, as sha256sum writes them."""
+    transitive: bool = True
+    """Whether what the roots depend on belongs to it, too."""
 
 
 KAFKA_VERSION = "4.3.1"
@@ -50,7 +52,8 @@ def fetch(jars: JarSet, report: Callable[[str], None] = lambda _: None) -> Path:
     with tempfile.TemporaryDirectory(dir=folder.parent) as workshop:
         fetched = Path(workshop) / "jars"
         for organisation, module, version in jars.roots:
-            _resolve(organisation, module, version, fetched, Path(workshop))
+            options = () if jars.transitive else ("-notransitive",)
+            _resolve(organisation, module, version, fetched, Path(workshop), options)
         _verify(fetched, jars)
         try:
             fetched.rename(folder)
@@ -61,11 +64,14 @@ def fetch(jars: JarSet, report: Callable[[str], None] = lambda _: None) -> Path:
     return folder
 
 
-def _resolve(organisation: str, module: str, version: str, into: Path, workshop: Path) -> None:
+def _resolve(
+    organisation: str, module: str, version: str, into: Path, workshop: Path, options: tuple[str, ...]
+) -> None:
     ivy = _ivy()
     command = [
         *(str(java.find_home() / "bin" / "java"), "-jar", str(ivy), "-warn", "-cache", str(workshop / "ivy")),
         *("-dependency", organisation, module, version, "-confs", "default", "-types", "jar", "bundle"),
+        *options,
         *("-retrieve", f"{into}/[artifact]-[revision](-[classifier]).[ext]"),
     ]
     try:
