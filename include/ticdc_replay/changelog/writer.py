@@ -5,15 +5,19 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from ticdc_replay.changelog.columnar import ColumnarRows, Places, hashes, numbers, order_of
 from ticdc_replay.changelog.convert import ConvertedRows, rows_to_batch
 from ticdc_replay.changelog.data_file import DataFileWriter
 from ticdc_replay.changelog.duplicates import TABLE_METADATA
 from ticdc_replay.changelog.identity import Identities, changes_key, identities, key_columns
 from ticdc_replay.changelog.index import DataFile
-from ticdc_replay.changelog.keys import Keys
+from ticdc_replay.changelog.keys import Copy, Keys
 from ticdc_replay.changelog.layout import data_folder
+from ticdc_replay.changelog.seen import Seen
 from ticdc_replay.changelog.types import table_arrow_schema
 from ticdc_replay.changelog.version_order import VersionOrder, place
 from ticdc_replay.domain.events import Image, Operation, RowEvent, Shape
@@ -76,14 +80,20 @@ class ChangelogWriter:
         self._resolver = SchemaResolver(history)
         self._open: dict[ResolvedSchema, DataFileWriter] = {}
         self._files: list[WrittenFile] = []
-        self._seen: dict[bytes, bytes] = {}
+        self._seen = Seen()
         self._keys = Keys()
         self.duplicates = 0
         self.split_updates = 0
         self.unkeyed = 0
 
-    def write(self, rows: Iterable[Located]) -> list[Rejected]:
-        """Write *rows*; those that can't be typed come back."""
+    def write(
+        self, rows: Iterable[Located], columnar: Iterable[tuple[ResolvedSchema, ColumnarRows]] = ()
+    ) -> list[Rejected]:
+        """Write *rows* and rows that are *columnar* already, all of one partition; those that can't be typed come back.
+
+        What is written does not depend on which of the two ways a row came, nor on the order within each. Of *columnar*, each
+        resolved schema has one.
+        """
         # Rows are grouped by what their schema can depend on first: asking for it row by row costs 2 µs.
         alike: dict[tuple[str, str, Shape | None, Shape | None], list[Located]] = {}
         for located in rows:
@@ -98,10 +108,17 @@ class ChangelogWriter:
         groups: dict[ResolvedSchema, list[Located]] = {}
         for (schema, table, _, _), members in alike.items():
             self._group_by_schema(schema, table, members, groups)
+        ready = dict(columnar)
+        for resolved in ready:
+            groups.setdefault(resolved, [])
         rejected: list[Rejected] = []
-        for resolved, members in groups.items():
-            rejected += self._write_group(resolved, members)
+        for resolved in sorted(groups, key=lambda resolved: _first_place(groups[resolved], ready.get(resolved))):
+            rejected += self._write_group(resolved, groups[resolved], ready.get(resolved))
         return rejected
+
+    def resolve(self, row: RowEvent) -> ResolvedSchema:
+        """The schema that *row* would be written with: the same object for the same schema."""
+        return self._resolver.resolve(row)
 
     def _group_by_schema(
         self, schema: str, table: str, members: list[Located], groups: dict[ResolvedSchema, list[Located]]
@@ -119,83 +136,92 @@ class ChangelogWriter:
         A copy of the same row version that can be used, wherever it was sent, makes it surplus, and so does a copy before it in
         quarantine. A row whose key can't be read has no copies.
         """
-        keyed, ids, unreadable = _identify([located], self._order)
-        if not unreadable:
-            self._note_keys(keyed, ids, file=file, first_position=position)
+        _, ids, unreadable = _identify([located], self._order)
+        if unreadable or ids is None:
+            return
+        message, row = located.message, located.row
+        place_ = (message.topic, message.partition, message.offset, row.ordinal, located.half)
+        self._keys.add_quarantined(Copy(ids.versions[0], row.fingerprint, not row.partial, *place_, file, position))
+
+    def end_topic(self) -> None:
+        """Finish the files that are open: a file holds rows of one topic."""
+        for resolved in list(self._open):
+            self._close_file(resolved)
 
     def close(self, buckets: int) -> tuple[list[WrittenFile], str | None]:
         """Finish all files; the data files, and the name of the keys file (None where no row has a key)."""
-        for resolved in list(self._open):
-            self._close_file(resolved)
+        self.end_topic()
         keys_file = self._keys.write(self._filesystem, self._root, f"keys/{self._stem}.parquet", buckets)
         return self._files, keys_file
 
-    def _write_group(self, resolved: ResolvedSchema, members: list[Located]) -> list[Rejected]:
+    def _write_group(
+        self, resolved: ResolvedSchema, members: list[Located], ready: ColumnarRows | None
+    ) -> list[Rejected]:
+        """Write the rows of one schema: *members*, and those that are *ready*."""
+        members.sort(key=_place)
         members, ids, rejected = _identify(members, self._order)
-        fresh, fresh_ids = self._drop_equal_copies(members, ids)
-        if not fresh:
-            return rejected
-        converted = rows_to_batch([located.row for located in fresh], resolved, self._zone)
-        batch = _batch(resolved, fresh, fresh_ids, converted)
-        if converted.bad:
-            rejected += [Rejected(fresh[at], CELL_MISMATCH, why) for at, why in sorted(converted.bad.items())]
-            good = [at for at in range(len(fresh)) if at not in converted.bad]
-            batch = batch.take(pa.array(good, pa.int64()))
-            fresh, fresh_ids = _only(good, fresh, fresh_ids)
-        if fresh:
-            self._append(resolved, batch, fresh, fresh_ids)
+        members, ids, ready = self._drop_equal_copies(members, ids, ready)
+        if members:
+            converted = rows_to_batch([located.row for located in members], resolved, self._zone)
+            batch = _batch(resolved, members, ids, converted)
+            if converted.bad:
+                rejected += [Rejected(members[at], CELL_MISMATCH, why) for at, why in sorted(converted.bad.items())]
+                good = [at for at in range(len(members)) if at not in converted.bad]
+                batch = batch.take(pa.array(good, pa.int64()))
+                members, ids = _only(good, members, ids)
+            if members:
+                self._append(resolved, _columnar(batch, members, ids))
+        if ready is not None and ready.batch.num_rows:
+            self._append(resolved, ready)
         return rejected
 
     def _drop_equal_copies(
-        self, members: list[Located], ids: Identities | None
-    ) -> tuple[list[Located], Identities | None]:
-        if ids is None:
-            return members, None
-        seen = self._seen
-        fingerprints = [located.row.fingerprint for located in members]
-        versions = set(ids.versions)
-        if len(versions) == len(members) and seen.keys().isdisjoint(versions):
-            # As nearly always. Built-ins do in 0.2 µs a row what the loop below takes 0.7 for.
-            seen.update(zip(ids.versions, fingerprints, strict=True))
-            return members, ids
-        fresh = []
-        for at, (version, fingerprint) in enumerate(zip(ids.versions, fingerprints, strict=True)):
-            if version not in seen:
-                seen[version] = fingerprint
-            elif seen[version] == fingerprint:
-                continue
-            fresh.append(at)
-        self.duplicates += len(members) - len(fresh)
-        return _only(fresh, members, ids)
+        self, members: list[Located], ids: Identities | None, ready: ColumnarRows | None
+    ) -> tuple[list[Located], Identities | None, ColumnarRows | None]:
+        """The rows that no row before them equals: the first in Kafka stays."""
+        keyed = ids is not None and bool(members)
+        if ready is None or ready.versions is None:
+            if not keyed:
+                return members, ids, ready
+            versions = [hashes(ids.versions)] if ids is not None else []
+            fingerprints = [hashes([located.row.fingerprint for located in members])]
+            order: npt.NDArray[np.int64] | None = None
+        elif not keyed:
+            versions, fingerprints = [ready.versions], [ready.fingerprints]
+            order = order_of(*_places_of(ready))
+        else:
+            assert ids is not None
+            versions = [hashes(ids.versions), ready.versions]
+            fingerprints = [hashes([located.row.fingerprint for located in members]), ready.fingerprints]
+            both = zip(_places(members), _places_of(ready), strict=True)
+            order = order_of(*(np.concatenate([own, other]) for own, other in both))
+        fresh = self._seen.fresh(_ordered(versions, order), _ordered(fingerprints, order))
+        if fresh is None:
+            return members, ids, ready
+        if order is not None:
+            unordered = np.empty_like(fresh)
+            unordered[order] = fresh
+            fresh = unordered
+        self.duplicates += int(np.count_nonzero(~fresh))
+        own = len(members) if keyed else 0
+        if keyed:
+            members, ids = _only(np.flatnonzero(fresh[:own]).tolist(), members, ids)
+        if ready is not None and ready.versions is not None:
+            ready = ready.only(fresh[own:])
+        return members, ids, ready
 
-    def _append(
-        self, resolved: ResolvedSchema, batch: pa.RecordBatch, rows: list[Located], ids: Identities | None
-    ) -> None:
+    def _append(self, resolved: ResolvedSchema, rows: ColumnarRows) -> None:
         file = self._open.get(resolved)
         if file is None:
             folder = data_folder(resolved.schema.name, resolved.version)
             name = f"{folder}/{self._stem}-{len(self._files) + len(self._open):03d}.parquet"
-            file = self._open[resolved] = DataFileWriter(self._filesystem, self._root, name, _data_schema(resolved))
-        if ids is None:
-            self.unkeyed += len(rows)
-        self._note_keys(rows, ids, file=file.name, first_position=file.rows)
-        file.write(batch)
+            schema = data_schema(resolved)
+            file = self._open[resolved] = DataFileWriter(self._filesystem, self._root, name, schema, self._keys)
+        if rows.versions is None:
+            self.unkeyed += rows.batch.num_rows
+        file.write(rows)
         if file.rows >= self._file_rows:
             self._close_file(resolved)
-
-    def _note_keys(self, rows: list[Located], ids: Identities | None, *, file: str, first_position: int) -> None:
-        if ids is None:
-            return
-        self._keys.add(
-            ids.versions,
-            [located.row.fingerprint for located in rows],
-            [located.message for located in rows],
-            [located.row.ordinal for located in rows],
-            [located.half for located in rows],
-            whole=[not located.row.partial for located in rows],
-            file=file,
-            first_position=first_position,
-        )
 
     def _close_file(self, resolved: ResolvedSchema) -> None:
         self._files.append(WrittenFile(resolved, self._open.pop(resolved).close()))
@@ -208,6 +234,43 @@ def _likeness(row: RowEvent) -> tuple[str, str, Shape | None, Shape | None]:
         row.table,
         None if after is None else after.shape,
         None if before is None else before.shape,
+    )
+
+
+def _place(located: Located) -> tuple[int, int, int]:
+    return (located.message.offset, located.row.ordinal, located.half)
+
+
+def _first_place(members: Sequence[Located], ready: ColumnarRows | None) -> tuple[int, int, int]:
+    """The place of the first row, by which the files of a batch are opened in one order however it was decoded."""
+    places = [_place(located) for located in members]
+    if ready is not None:
+        offsets, ordinals, halves = _places_of(ready)
+        at = int(np.lexsort((halves, ordinals, offsets))[0])
+        places.append((int(offsets[at]), int(ordinals[at]), int(halves[at])))
+    return min(places)
+
+
+def _places(members: Sequence[Located]) -> Places:
+    offsets, ordinals, halves = zip(*map(_place, members), strict=True)
+    return Places(np.array(offsets, np.int64), np.array(ordinals, np.int32), np.array(halves, np.int8))
+
+
+def _places_of(rows: ColumnarRows) -> Places:
+    return Places(numbers(rows.batch, "_offset"), numbers(rows.batch, "_index"), rows.halves)
+
+
+def _ordered(parts: list[npt.NDArray[np.void]], order: npt.NDArray[np.int64] | None) -> npt.NDArray[np.void]:
+    whole = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    return whole if order is None else whole[order]
+
+
+def _columnar(batch: pa.RecordBatch, members: Sequence[Located], ids: Identities | None) -> ColumnarRows:
+    return ColumnarRows(
+        batch,
+        None if ids is None else hashes(ids.versions),
+        hashes([located.row.fingerprint for located in members]),
+        np.array([located.half for located in members], np.int8),
     )
 
 
@@ -224,7 +287,7 @@ def _of_side(cells: tuple[str, ...], side: str) -> tuple[str, ...]:
 
 
 def _identify(rows: Sequence[Located], order: VersionOrder) -> tuple[list[Located], Identities | None, list[Rejected]]:
-    """*rows* with their identities, grouped by shape, and those whose key can't be read.
+    """*rows*, which are in the order of their places, with their identities, and those whose key can't be read.
 
     The rows are of one resolved schema, so all have a handle key or none has; then there are no identities.
     """
@@ -254,6 +317,10 @@ def _identify(rows: Sequence[Located], order: VersionOrder) -> tuple[list[Locate
         found = identities([located.row for located in members], keys, shape.handle_key, _versions(members, order))
         ids.keys.extend(found.keys)
         ids.versions.extend(found.versions)
+    if len(shapes) > 1:
+        ordered, ids_or_none = _only(sorted(range(len(ordered)), key=lambda at: _place(ordered[at])), ordered, ids)
+        assert ids_or_none is not None
+        ids = ids_or_none
     return ordered, ids, rejected
 
 
@@ -289,7 +356,7 @@ def _batch(
         "_split": [located.half != 0 for located in members],
         "_key": [None] * count if ids is None else ids.keys,
     }
-    schema = _data_schema(resolved)
+    schema = data_schema(resolved)
     arrays = {name: pa.array(values, schema.field(name).type) for name, values in columns.items()} | {
         "_topic": pa.repeat(topic, count),
         "_partition": pa.repeat(pa.scalar(partition, pa.int32()), count),
@@ -303,7 +370,8 @@ def _batch(
 
 
 @lru_cache(maxsize=1024)
-def _data_schema(resolved: ResolvedSchema) -> pa.Schema:
+def data_schema(resolved: ResolvedSchema) -> pa.Schema:
+    """The layout of a data file with rows of *resolved*."""
     schema = resolved.schema
     about = {"name": [schema.name.schema, schema.name.table], "handle_key": list(schema.handle_key)}
     return table_arrow_schema(schema).with_metadata({TABLE_METADATA: json.dumps(about).encode()})

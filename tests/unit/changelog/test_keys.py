@@ -1,30 +1,32 @@
 import os
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.fs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ticdc_replay.changelog.columnar import ColumnarRows, hashes
 from ticdc_replay.changelog.keys import Keys, repeated_in_bucket
-from ticdc_replay.domain.messages import RawMessage
 
 
 def write(root: Path, name: str, ids: list[bytes], buckets: int) -> str | None:
     keys = Keys()
-    messages = [RawMessage("orders", 1, offset, 0, None, None) for offset in range(len(ids))]
     count = len(ids)
     if ids:
-        keys.add(
-            ids,
-            [b"f" * 16] * count,
-            messages,
-            [0] * count,
-            [0] * count,
-            whole=[True] * count,
-            file=f"{name}.data",
-            first_position=7,
+        batch = pa.RecordBatch.from_pydict(
+            {
+                "_topic": ["orders"] * count,
+                "_partition": pa.array([1] * count, pa.int32()),
+                "_offset": pa.array(range(count), pa.int64()),
+                "_index": pa.array([0] * count, pa.int32()),
+                "_partial": [False] * count,
+            }
         )
+        rows = ColumnarRows(batch, hashes(ids), hashes([b"f" * 16] * count), np.zeros(count, np.int8))
+        keys.add(rows, file=f"{name}.data", first_position=7)
     return keys.write(pyarrow.fs.LocalFileSystem(), str(root), name, buckets)
 
 

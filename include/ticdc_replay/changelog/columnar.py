@@ -1,0 +1,61 @@
+"""Rows of the changelog as columns, with what tells copies of a row version apart: what both decoders hand to the writer."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+HASH = np.dtype("V16")
+"""An identity or a fingerprint: 16 bytes."""
+
+
+class ColumnarRows(NamedTuple):
+    """Rows of one resolved schema that came in messages of one partition."""
+
+    batch: pa.RecordBatch
+    """All columns of the data file."""
+    versions: npt.NDArray[np.void] | None
+    """Identities of the row versions; None where rows have none."""
+    fingerprints: npt.NDArray[np.void]
+    halves: npt.NDArray[np.int8]
+
+    def only(self, kept: npt.NDArray[np.bool_]) -> "ColumnarRows":
+        """The rows that are *kept*."""
+        if kept.all():
+            return self
+        versions = None if self.versions is None else self.versions[kept]
+        return ColumnarRows(self.batch.filter(pa.array(kept)), versions, self.fingerprints[kept], self.halves[kept])
+
+
+class Places(NamedTuple):
+    """Where rows stand in Kafka: offsets, ordinals in their messages, and halves of an UPDATE that changed its key."""
+
+    offsets: npt.NDArray[np.int64]
+    ordinals: npt.NDArray[np.int32]
+    halves: npt.NDArray[np.int8]
+
+
+def hashes(values: Sequence[bytes]) -> npt.NDArray[np.void]:
+    """*values*, of 16 bytes each, as one array."""
+    return np.frombuffer(b"".join(values), HASH)
+
+
+def numbers(batch: pa.RecordBatch | pa.Table, name: str) -> npt.NDArray[Any]:
+    """The integers of a column; NULL, which only ``_commit_ts`` can be, counts as 0."""
+    column = batch[name]
+    found: npt.NDArray[Any] = (column.fill_null(0) if column.null_count else column).to_numpy()
+    return found
+
+
+def order_of(*columns: npt.NDArray[Any]) -> npt.NDArray[np.int64] | None:
+    """What sorts rows by *columns*, the first first, equal ones as they stand; None where they are sorted already."""
+    sorted_, equal = np.zeros(max(0, len(columns[0]) - 1), np.bool_), np.ones(max(0, len(columns[0]) - 1), np.bool_)
+    for column in columns:
+        sorted_ |= equal & (column[:-1] < column[1:])
+        equal &= column[:-1] == column[1:]
+    if (sorted_ | equal).all():
+        return None
+    found: npt.NDArray[np.int64] = np.lexsort(columns[::-1])
+    return found
