@@ -3,6 +3,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := $(BIN)/pytest
+# Two at a time, for much of a test is waiting for servers. Not in pyproject.toml: a single test by hand need not pay for it.
+WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo demo-stop test test-unit lint format schema bench package clean
@@ -20,10 +22,10 @@ demo-stop: ## stop a demo that runs elsewhere
 	@$(BIN)/python -m demo.stop
 
 test: setup ## all tests, with real servers
-	@$(PYTEST) $(ARGS)
+	@$(PYTEST) $(WORKERS) $(ARGS)
 
 test-unit: setup ## the fast ones
-	@$(PYTEST) tests/unit $(ARGS)
+	@$(PYTEST) tests/unit $(WORKERS) $(ARGS)
 
 lint: setup ## format, lint and types, as CI asks
 	@$(BIN)/ruff format --check .

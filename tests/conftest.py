@@ -8,28 +8,40 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # How long an example takes says something about the machine, not about the code.
-settings.register_profile("ticdc-replay", deadline=None)
+settings.register_profile("ticdc-replay", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ticdc-replay")
 
 if TYPE_CHECKING:  # imported where they are used, so that a run of unit tests alone starts fast
     from mypy_boto3_s3 import S3Client
     from pyspark.sql import SparkSession
+    from xdist.remote import Producer
+    from xdist.scheduler import Scheduling
 
     from demo.embedded_stack.kafka import Kafka
     from demo.embedded_stack.postgres import Postgres
     from demo.embedded_stack.s3 import MotoServer, S3Server, VersityGateway
     from tests.capture_sets import CaptureSets
     from tests.mariadb import Programs
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling | None:
+    """pytest-xdist's question how ``--dist loadfile`` is meant."""
+    from tests.distribution import DearFirst
+
+    return DearFirst(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 class MakeTopic(Protocol):
@@ -203,14 +215,31 @@ def spark(java_home: Path) -> Iterator[SparkSession]:
     os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     from pyspark.sql import SparkSession as Session
 
-    session = (
+    builder = (
         Session.builder.master("local[2,2]")
         .appName("tests")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "ERROR")
         .config("spark.driver.bindAddress", "127.0.0.1")
-        .getOrCreate()
     )
+    with uninterrupted():
+        session = builder.getOrCreate()
     yield session
     session.stop()
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ctrl-C takes effect at the end of this.
+
+    A JVM whose Python went away stops, but not one whose Python gave up while they were about to meet: it waits for ever.
+    """
+    asked: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: asked.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if asked:
+        raise KeyboardInterrupt
