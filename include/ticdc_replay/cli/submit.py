@@ -1,22 +1,35 @@
 """Submits a Spark job from the command line, its connections in a private file."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from rich.console import Console
+from rich.text import Text
 
 from ticdc_replay.domain.errors import ConfigError, PermanentError, TransientError
 from ticdc_replay.jobspec import CONNECTIONS_FILE_VARIABLE, EXIT_PERMANENT, EXIT_TRANSIENT
 from ticdc_replay.stages.connections_file import private_file
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.spark_properties import spark_properties
+from ticdc_replay.stages.spark_properties import PROGRESS_PROPERTY, spark_properties
 from ticdc_replay.stages.store_context import StoreContext
 
 JOBS = ("decode", "load", "scan", "reconcile")
+
+_GRACE_S = 15.0
+_PROGRESS = re.compile(r" INFO ticdc_replay\.spark\.progress: (.*)")
 
 
 def submit(job: str, uri: str, context: ReplayContext | StoreContext, master: str) -> None:
@@ -34,14 +47,10 @@ def submit(job: str, uri: str, context: ReplayContext | StoreContext, master: st
         # The entry scripts live beside the DAGs of a deployment, not in the wheel: this is all that they do.
         script.write(f"from ticdc_replay.spark.main import run_{job}_job\n\nrun_{job}_job()\n")
         script.flush()
-        environment = {
-            **os.environ,
-            CONNECTIONS_FILE_VARIABLE: str(private),
-            "PYSPARK_PYTHON": sys.executable,
-            "SPARK_LOCAL_IP": os.environ.get("SPARK_LOCAL_IP", "127.0.0.1"),
-        }
-        properties = [f"--conf={name}={value}" for name, value in spark_properties(declared).items()]
-        command = [binary, "--master", master, *properties, script.name, uri]
+        properties = _properties(spark_properties(declared))
+        options = [f"--conf={name}={value}" for name, value in properties.items()]
+        command = [binary, "--master", master, *options, script.name, uri]
+        environment = {**_environment(master), CONNECTIONS_FILE_VARIABLE: str(private)}
         code = _run(command, environment)
     if code == EXIT_PERMANENT:
         raise PermanentError(f"the {job} job failed for good; its last lines above say why")
@@ -53,12 +62,91 @@ def submit(job: str, uri: str, context: ReplayContext | StoreContext, master: st
         raise TransientError(f"the {job} job ended with exit code {code}; its log is above")
 
 
-def _run(command: list[str], environment: dict[str, str]) -> int:
-    """The exit code of *command*. Ctrl-C ends it without the tracebacks that it would print if it got the signal itself."""
-    process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr, process_group=0)
+def _properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """*properties*, with progress told every second where a person looks on."""
+    watched = {PROGRESS_PROPERTY: "1"} if sys.stderr.isatty() else {}
+    return {**watched, **properties}
+
+
+def _environment(master: str) -> dict[str, str]:
+    """What spark-submit runs in: the driver in this Python. Executors of a cluster reach the driver at a real address."""
+    environment = {**os.environ, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    environment.setdefault("PYSPARK_PYTHON", sys.executable)
+    if master.startswith("local"):
+        environment["PYSPARK_PYTHON"] = sys.executable
+        environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    return environment
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """The exit code of *command*, whose output goes to stderr.
+
+    Whatever ends this process while it waits, but SIGKILL, ends all processes of *command* first: Ctrl-C does so without the
+    tracebacks that they would print if they got the signal themselves.
+    """
+    watched = sys.stderr.isatty()
+    with _ended_by(signal.SIGTERM, signal.SIGHUP):
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE if watched else sys.stderr,
+            stderr=subprocess.STDOUT if watched else None,
+            text=watched,
+            errors="replace" if watched else None,
+            process_group=0,
+        )
+        try:
+            if process.stdout is not None:
+                _show(process.stdout)
+            return process.wait()
+        except BaseException:
+            _end(process)
+            raise
+
+
+def _show(output: Iterator[str]) -> None:
+    """*output* as it comes, with what it tells of progress in one line that is always the last and changes in place."""
+    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    with console.status("") as status:
+        for line in output:
+            progress = _PROGRESS.search(line)
+            if progress is not None:
+                status.update(Text(progress[1]))
+            else:
+                console.print(line.rstrip("\n"), markup=False)
+
+
+@contextmanager
+def _ended_by(*signals: signal.Signals) -> Iterator[None]:
+    """Inside, each of *signals* ends this process by an exception, as SIGINT does, so that nothing is left behind."""
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may say what a signal does
+        yield
+        return
+    before = {number: signal.signal(number, _leave) for number in signals}
     try:
-        return process.wait()
-    except BaseException:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _leave(number: int, frame: FrameType | None) -> NoReturn:
+    sys.exit(128 + number)
+
+
+def _end(process: "subprocess.Popen[str] | subprocess.Popen[bytes]") -> None:
+    """End *process* and all of its group: kindly, so that Spark removes its files; by force when that takes too long.
+
+    Another Ctrl-C says that it takes too long. Python workers make a group of their own, and end when the JVM is gone.
+    """
+    until = time.monotonic() + _GRACE_S
+    with suppress(KeyboardInterrupt, ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
-        process.wait()
-        raise
+        while time.monotonic() < until:
+            process.poll()
+            os.killpg(process.pid, 0)  # raises when nobody is left
+            time.sleep(0.05)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

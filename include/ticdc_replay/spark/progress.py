@@ -21,11 +21,10 @@ from typing import Any, NamedTuple, Self
 from pyspark import SparkContext
 
 from ticdc_replay.domain.progress import heard_by
+from ticdc_replay.stages.spark_properties import PROGRESS_PROPERTY
 
 log = logging.getLogger(__name__)
 
-SECONDS_PROPERTY = "spark.ticdcReplay.progressSeconds"
-"""Spark property: seconds between two lines."""
 DEFAULT_SECONDS = 10.0
 
 _TOLD_EVERY_S = 1.0
@@ -99,7 +98,7 @@ class Progress:
         self._line = ProgressLine(name, sum(sizes), units)
         self._sizes = sizes
         self._done = [0] * len(sizes)
-        self._seconds = float(conf.get(SECONDS_PROPERTY) or DEFAULT_SECONDS)
+        self._seconds = float(conf.get(PROGRESS_PROPERTY) or DEFAULT_SECONDS)
         self._key = secrets.token_bytes(_SIGNATURE_BYTES)
         self._ended = threading.Event()
         self._socket = _bound(conf.get("spark.driver.bindAddress") or conf.get("spark.driver.host") or "")

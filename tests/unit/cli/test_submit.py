@@ -1,0 +1,91 @@
+"""How the command line runs spark-submit, with other programs in its place."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+RUN = """
+import os, sys
+from ticdc_replay.cli import submit
+
+submit._GRACE_S = 1.0
+sys.exit(submit._run(["sh", "-c", sys.argv[1]], os.environ))
+"""
+
+
+def started(script: str, stderr: int = subprocess.DEVNULL) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen([sys.executable, "-c", RUN, script], stdin=subprocess.DEVNULL, stderr=stderr)
+
+
+def ends(pid: int) -> bool:
+    """Whether the process *pid* has ended, or does so now."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except FileNotFoundError:
+            return True
+        if state == "Z":  # nobody has asked for its exit code yet
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def first_line(path: Path) -> str:
+    deadline = time.monotonic() + 60
+    while not (path.exists() and path.read_text().endswith("\n")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return path.read_text().strip()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_job_and_all_that_it_started(number, tmp_path):
+    command = started(f"sleep 1000 & echo $! > {tmp_path}/child; wait")
+    child = int(first_line(tmp_path / "child"))
+    command.send_signal(number)
+    assert command.wait(60) == (-signal.SIGINT if number == signal.SIGINT else 128 + number)
+    assert ends(child)
+
+
+def test_a_job_that_does_not_listen_is_killed(tmp_path):
+    command = started(f"trap '' TERM; echo $$ > {tmp_path}/shell; while :; do sleep 0.1; done")
+    shell = int(first_line(tmp_path / "shell"))
+    command.terminate()
+    assert command.wait(60) == 128 + signal.SIGTERM
+    assert ends(shell)
+
+
+def test_the_exit_code_is_that_of_the_job():
+    assert started("exit 3").wait(60) == 3
+
+
+def test_a_terminal_shows_progress_in_a_line_of_its_own():
+    progress = "15:00:00 INFO ticdc_replay.spark.progress: decode: 42 % of 1.2 M messages"
+    screen, terminal = pty.openpty()
+    command = started(f"echo before >&2; echo '{progress}'; sleep 0.5; echo after", terminal)
+    os.close(terminal)
+    shown = b""
+    while True:
+        try:
+            shown += os.read(screen, 4096)
+        except OSError:  # the command has closed its end
+            break
+    os.close(screen)
+    assert command.wait(60) == 0, shown
+    text = shown.decode()
+    assert "decode: 42 % of 1.2 M messages" in text
+    assert "INFO" not in text
+    assert text.index("before") < text.index("decode: 42 %") < text.rindex("after")
+
+
+def test_without_a_terminal_every_line_stays_as_it_is(tmp_path):
+    progress = "15:00:00 INFO ticdc_replay.spark.progress: decode: 42 % of 1.2 M messages"
+    with (tmp_path / "log").open("wb") as log:
+        assert started(f"echo '{progress}'", log.fileno()).wait(60) == 0
+    assert (tmp_path / "log").read_text() == f"{progress}\n"
