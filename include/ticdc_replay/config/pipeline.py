@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ticdc_replay.config.types import ConnectionId, Cron, FolderUri, Moment, TablePattern, Tso, Zone
+from ticdc_replay.domain.window import PinPolicy
 from ticdc_replay.targets.config import ParquetTarget, TargetConfig
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
@@ -116,6 +117,11 @@ class ScheduleSection(Section):
 class WindowSection(Section):
     """How the offsets of a window are found."""
 
+    pin: PinPolicy = Field(
+        "first",
+        description="Where a window ends in Kafka: first, behind the first resolved-ts that completes it; head, at the end of "
+        "the topics when it is pinned, so that copies of its rows that were sent again later are read, too",
+    )
     pre_roll_seconds: int = Field(60, ge=0, description="Read this much before the window's start")
     clock_skew_seconds: int = Field(30, ge=0, description="Clocks of TiDB, TiCDC and brokers differ by at most this")
     lag_seconds: int = Field(

@@ -12,6 +12,10 @@ Grade = Literal["proven", "unproven", "offset"]
 ``offset``: not all rows carry a commitTs, so the window is what was recorded in Kafka in its time, whenever it committed.
 """
 
+PinPolicy = Literal["first", "head"]
+"""Where a window ends in a partition: behind the ``first`` resolved-ts that completes it, or at the ``head`` of the partition when
+it is pinned, so that copies that were sent later are read, too."""
+
 GRADES: tuple[Grade, ...] = ("proven", "unproven", "offset")
 """From the strongest to the weakest."""
 

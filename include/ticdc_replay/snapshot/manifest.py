@@ -4,20 +4,28 @@ import msgspec
 
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.messages import OffsetRange
-from ticdc_replay.domain.window import Grade, Window
+from ticdc_replay.domain.window import Grade, PinPolicy, Window
 
 
-class PartitionPin(msgspec.Struct, frozen=True):
+class PartitionPin(msgspec.Struct, frozen=True, omit_defaults=True):
     """The pinned range of one partition and the evidence for it."""
 
     range: OffsetRange
     live: bool
     """Whether TiCDC writes to this partition at all (it carried a watermark)."""
     resolved_ts: int | None
-    """The first resolved-ts at or after the window's end (TSO); None where not live. Its message is at ``range.end - 1``, or
-    before it where the window ends with the changefeed."""
+    """The first resolved-ts at or after the window's end (TSO); None where not live."""
     start_margin_ms: int | None
     """Smallest (record time − physical(commitTs)) in the examined head of the range, in ms; None if nothing to measure."""
+    resolved_at: int | None = None
+    """Offset of the message with ``resolved_ts``, where the range goes on behind it; None where it is the last of the range."""
+
+    @property
+    def evidence(self) -> int | None:
+        """Offset of the message with ``resolved_ts``; None where there is none."""
+        if self.resolved_ts is None:
+            return None
+        return self.range.end - 1 if self.resolved_at is None else self.resolved_at
 
 
 class TopicPin(msgspec.Struct, frozen=True):
@@ -76,6 +84,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     grade: Grade
     reasons: tuple[str, ...] = ()
     """Why the window is not proven; empty when it is."""
+    pin: PinPolicy = "first"
     topics: tuple[TopicPin, ...]
     tables: tuple[str, ...] | None = None
     """Patterns of the tables whose topics these are; None where all tables are in the default topic."""
@@ -106,6 +115,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
             del content["redrive"]  # hashes are those of before there were re-drives
         else:
             del content["redrive"]["messages"]["uri"]
+        if content["pin"] == "first":
+            del content["pin"]
         for member in ("derived", "shared"):
             if not content[member]:
                 del content[member]

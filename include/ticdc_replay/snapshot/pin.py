@@ -141,6 +141,7 @@ def pin_window(
         window=request.window,
         grade="offset" if request.by_offset else "unproven" if reasons else "proven",
         reasons=tuple(reasons),
+        pin=request.pin,
         topics=topics,
         tables=request.tables if has_topic_rules(request) else None,
         inventory=inventory,
@@ -210,7 +211,7 @@ def _find_ends(request: PinRequest, kafka: KafkaSettings, offsets: Offsets, look
 
 def _end_by_time(request: PinRequest, partition: Partition, look: _Look) -> _End:
     state = partition_in_time(request, partition, look.since[partition], look.asked_ms)
-    over = look.over[partition]
+    over = None if request.pin == "head" else look.over[partition]
     return _End(None, state, look.bounds[partition].high if over is None else over.offset)
 
 
@@ -229,7 +230,7 @@ def _ends_by_watermark(
         if watermark is None:
             ends[partition] = _End(None, states[partition], bounds.high)
             continue
-        stop = bounds.high if request.ends_with_changefeed else watermark.offset + 1
+        stop = bounds.high if request.ends_at_head else watermark.offset + 1
         ends[partition] = _End(watermark, PartitionWatermark(partition, "reached", watermark.resolved_ts), stop)
     return ends
 
@@ -323,6 +324,7 @@ def _pin_topics(
             live=end.watermark is not None or end.state.state == "retired",
             resolved_ts=end.watermark.resolved_ts if end.watermark else None,
             start_margin_ms=heads[partition].margin_ms,
+            resolved_at=end.watermark.offset if end.watermark and end.watermark.offset + 1 < end.stop else None,
         )
     return _by_topic(look, pins), _doubts(request, look, ends, heads)
 

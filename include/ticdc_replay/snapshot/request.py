@@ -8,7 +8,7 @@ from ticdc_replay.codecs.base import Codec
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain import tso
-from ticdc_replay.domain.window import Window
+from ticdc_replay.domain.window import PinPolicy, Window
 from ticdc_replay.kafka.offsets import Partition
 from ticdc_replay.registry import UsedSchemas
 from ticdc_replay.schemas.history import SchemaHistory
@@ -21,6 +21,7 @@ class PinRequest(msgspec.Struct, frozen=True, kw_only=True):
     pipeline: str
     changefeed: Changefeed
     window: Window
+    pin: PinPolicy = "first"
     tables: tuple[str, ...]
     """Patterns of the tables that are wanted: of topics that rules name, only those that may hold one are looked at."""
     retired_topics: dict[str, int | None] = {}
@@ -62,6 +63,11 @@ class PinRequest(msgspec.Struct, frozen=True, kw_only=True):
         semantics, section 2). Elsewhere that DDL belongs to the next window.
         """
         return self.resolved_ts < self.window.to_ts
+
+    @property
+    def ends_at_head(self) -> bool:
+        """Whether all that a partition holds behind the resolved-ts that completes the window is read, too."""
+        return self.pin == "head" or self.ends_with_changefeed
 
     @property
     def needed_from_ms(self) -> int:

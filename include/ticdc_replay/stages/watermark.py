@@ -3,7 +3,7 @@
 from ticdc_replay.codecs.registry import carried_by
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.errors import ConfigError, UnprovenWindowError, WatermarkNotReachedError, WindowBoundsError
-from ticdc_replay.domain.window import Window
+from ticdc_replay.domain.window import PinPolicy, Window
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.snapshot import watermark
 from ticdc_replay.snapshot.request import PinRequest
@@ -25,17 +25,25 @@ def require_watermark(context: ReplayContext, window: Window) -> WatermarkStatus
     return status
 
 
-def pin_request(context: ReplayContext, window: Window, schemas: SchemaHistory) -> PinRequest:
-    """What the pipeline asks for when *window* is waited for or pinned.
+def pin_request(
+    context: ReplayContext, window: Window, schemas: SchemaHistory, policy: PinPolicy | None = None
+) -> PinRequest:
+    """What the pipeline asks for when *window* is waited for or pinned; *policy* stands for that of its file.
 
     Raises WindowBoundsError for a window that ends after the changefeed's target-ts: what committed later was never sent;
     UnprovenWindowError where no window of the changefeed can be proven and the policy stops; ConfigError where windows are
-    bounded by offsets and a target is no mirror.
+    bounded by offsets, and a target is no mirror or windows are to end at the head.
     """
     windows, why = possible_windows(context.changefeed)
     _check_windows(context, windows, why)
     by_offset = windows == "by offset"
     settings = context.pipeline.window
+    policy = policy or settings.pin
+    if by_offset and policy == "head":
+        raise ConfigError(
+            f"{context.loaded.path}: window.pin: head is not for this changefeed: {'; '.join(why)}, so what came later is of the "
+            "next window. Choose first"
+        )
     target_ts = context.loaded.target_ts
     if not by_offset and target_ts is not None and window.to_ts > target_ts + 1:
         raise WindowBoundsError(
@@ -46,6 +54,7 @@ def pin_request(context: ReplayContext, window: Window, schemas: SchemaHistory) 
         pipeline=context.pipeline.name,
         changefeed=context.changefeed,
         window=window,
+        pin=policy,
         tables=context.pipeline.tables,
         retired_topics=context.pipeline.changefeed.retired_topics,
         start_ts=context.loaded.start_ts,

@@ -24,7 +24,8 @@ class Feed:
         self.topic = topic
         self.table = table
         self.partitions = range(partitions)
-        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
+        # A new topic may refuse its first batch for a moment; what comes then must not overtake it.
+        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "enable.idempotence": True})
 
     def row(self, partition: int, commit: float, *, recorded: float | None = None) -> None:
         """An insert that committed at *commit*."""
