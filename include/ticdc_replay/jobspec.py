@@ -108,6 +108,8 @@ class LoadJob(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
     """Patterns; only tables that match are loaded."""
     target_value: str
     ddl: str
+    truncate: str = "apply"
+    drop: str = "stop"
     reload: bool = False
     """Apply again although the ledger says that this window is done."""
 

@@ -156,8 +156,8 @@ def _changes(
         case TruncateTable(name):
             return {_full(name, ddl): [BreakingChange("the table was truncated", "truncated")]}
         case RecoverTable(found):
-            name = _full(found, ddl) if found is not None else TableName(ddl.schema, ddl.table)
-            return {name: [BreakingChange("a table that was dropped or truncated is back with its rows", "recovered")]}
+            back = _full(found, ddl) if found is not None else TableName(ddl.schema, ddl.table)
+            return {back: [BreakingChange("a table that was dropped or truncated is back with its rows", "recovered")]}
         case DropDatabase(database):
             folded = database.casefold()
             return {

@@ -84,6 +84,8 @@ def write_load_job(
         tables=selected_tables(pipeline, tables),
         target_value=pipeline.policies.target_value,
         ddl=pipeline.policies.ddl,
+        truncate=pipeline.policies.truncate,
+        drop=pipeline.policies.drop,
         reload=reload,
     )
     return WrittenJob(_write(context, job), run_hash)

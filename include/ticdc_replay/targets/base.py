@@ -13,6 +13,7 @@ from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
 from ticdc_replay.storage import ObjectStore, open_store
 from ticdc_replay.targets.config import TargetSection
+from ticdc_replay.targets.ddl import DdlPolicy
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -60,8 +61,8 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     """Unique per attempt: scopes whatever is written before the commit."""
     quarantine_values: bool
     """Whether rows with values that the target can't hold are set aside; otherwise they stop the load."""
-    apply_ddl: bool
-    """Whether additive schema changes are applied; otherwise they stop the load."""
+    stopping: frozenset[DdlPolicy]
+    """The policies by which schema changes stop the load that a target could apply."""
     reload: bool
     parallelism: int = 1
     """How many tasks run at the same time. Decides how work is divided, never what is loaded."""
@@ -165,7 +166,7 @@ class Target(ABC, Generic[Config]):
         is committed on its own: an error leaves tables before it loaded, the table itself untouched.
 
         Raises TargetMismatchError where a table of the target can't take the rows, PolicyStopError for a schema change
-        that is not additive, UnrepresentableValueError for a value that the target can't hold (where policy stops),
+        that it does not follow (``ddl``), UnrepresentableValueError for a value that the target can't hold (where policy stops),
         CommitStateUnknownError when the connection broke in a commit, TransientError when the target is away.
         """
 

@@ -11,6 +11,7 @@ from ticdc_replay.domain.errors import ArtifactCorruptError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.jobspec import LoadJob
 from ticdc_replay.targets.base import Execute, Load, LoadReport, StoreAddress
+from ticdc_replay.targets.ddl import stopping_policies
 from ticdc_replay.targets.registry import open_target
 
 Task = TypeVar("Task")
@@ -42,7 +43,7 @@ def load(job: LoadJob, connections: Connections, execute: Execute, parallelism: 
         target=target.config.name,
         attempt=uuid4().hex[:16],
         quarantine_values=job.target_value == "quarantine",
-        apply_ddl=job.ddl == "apply",
+        stopping=stopping_policies(job.ddl, job.truncate, job.drop),
         reload=job.reload,
         parallelism=parallelism,
     )

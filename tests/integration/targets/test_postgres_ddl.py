@@ -158,34 +158,6 @@ def test_widening_that_an_unloaded_window_brought_is_followed(mirror: Mirror, ar
     assert mirror.rows("SELECT n FROM shop.orders WHERE id = 1") == [(2**40,)]
 
 
-STOPPING = [
-    ("TRUNCATE TABLE orders", "the table was truncated"),
-    ("DROP TABLE orders", "the table was dropped"),
-    ("DROP DATABASE shop", "dropped with its database"),
-    ("RENAME TABLE orders TO old_orders", "the table was renamed to shop.old_orders"),
-    ("RENAME TABLE new_orders TO orders", "the table was renamed from shop.new_orders"),
-    ("ALTER TABLE orders DROP COLUMN v", "the column v was dropped"),
-    ("ALTER TABLE orders RENAME COLUMN v TO w", "renamed to w"),
-    ("ALTER TABLE orders MODIFY COLUMN v INT", "changed from"),
-    ("ALTER TABLE orders MODIFY COLUMN id TINYINT NOT NULL", "changed from int to tinyint"),
-    ("ALTER TABLE orders DROP PRIMARY KEY, ADD PRIMARY KEY (v)", "identified by v"),
-    ("ALTER TABLE orders TRUNCATE PARTITION p1", "rows went without events"),
-    ("ALTER TABLE orders EXCHANGE PARTITION p1 WITH TABLE other", "rows were exchanged"),
-    ("ALTER TABLE orders SOMETHING NEW", "not understood"),
-]
-
-
-@pytest.mark.parametrize(("query", "why"), STOPPING)
-def test_ddl_that_row_events_do_not_carry_stops_before_a_row_is_applied(
-    mirror: Mirror, artifacts: Path, query: str, why: str
-) -> None:
-    mirror.load(first(artifacts))
-    window = Changelog(artifacts, 100, 200).knows(KNOWN).ddl(150, query).rows(V1, [put(110, id=1, v="b")])
-    with pytest.raises(PolicyStopError, match=rf"shop.orders at 150 \(.*\): .*{why}"):
-        mirror.load(window)
-    assert mirror.rows("SELECT v FROM shop.orders WHERE id = 1") == [("a",)]
-
-
 def test_a_dropped_database_stops_for_tables_that_decode_did_not_know(mirror: Mirror, artifacts: Path) -> None:
     mirror.load(first(artifacts))
     window = Changelog(artifacts, 100, 200).ddl(120, "ALTER DATABASE shop CHARACTER SET utf8mb4", table="shop")
@@ -200,33 +172,6 @@ def test_a_ddl_may_spell_a_column_in_other_letter_case(mirror: Mirror, artifacts
     window = Changelog(artifacts, 100, 200).knows(KNOWN).ddl(150, "ALTER TABLE Orders ADD COLUMN N INT DEFAULT 5")
     mirror.load(window.rows(V1, [put(110, id=4, v="b")]).rows(V2, [put(160, id=5, v="b", n=6)]))
     assert mirror.rows("SELECT id, n FROM shop.orders ORDER BY id") == [(1, 5), (2, 5), (3, 5), (4, 5), (5, 6)]
-
-
-def test_whoever_dealt_with_it_raises_the_floor_and_goes_on(mirror: Mirror, artifacts: Path) -> None:
-    mirror.load(first(artifacts))
-    window = Changelog(artifacts, 100, 200).knows(KNOWN).ddl(150, "TRUNCATE TABLE orders")
-    window.rows(V1, [put(110, id=1, v="b"), put(150, id=8, v="b"), put(160, id=9, v="b")])
-    mirror.execute("TRUNCATE shop.orders; UPDATE _ticdc_replay.tables SET floor_ts = 151")
-    mirror.load(window)
-    assert mirror.rows("SELECT id, v FROM shop.orders") == [(9, "b")]
-
-
-NEUTRAL = [
-    "ALTER TABLE orders ADD INDEX i (v)",
-    "ALTER TABLE orders ALTER COLUMN v SET DEFAULT 'x'",
-    "ALTER TABLE orders COMMENT = 'x'",
-    "ALTER TABLE orders ADD PARTITION (PARTITION p VALUES LESS THAN (5000))",
-    "ALTER TABLE orders AUTO_INCREMENT = 500",
-    "ALTER TABLE orders ADD COLUMN g INT AS (id + 1) VIRTUAL",
-]
-
-
-@pytest.mark.parametrize("query", NEUTRAL)
-def test_ddl_that_leaves_rows_alone_changes_nothing(mirror: Mirror, artifacts: Path, query: str) -> None:
-    mirror.load(first(artifacts))
-    window = Changelog(artifacts, 100, 200).knows(KNOWN).ddl(150, query).rows(V1, [put(160, id=1, v="b")])
-    report = mirror.load_table(window)
-    assert (report.ddl, report.upserted) == ((), 1)
 
 
 def test_by_policy_additive_ddl_stops_too(mirror: Mirror, artifacts: Path) -> None:
@@ -260,43 +205,3 @@ def test_a_key_that_changes_within_the_window_stops(mirror: Mirror, artifacts: P
     window = Changelog(artifacts, 100, 200).rows(V1, [put(110, id=1, v="a")]).rows(other, [put(160, id=2, v="b")])
     with pytest.raises(TargetMismatchError, match="rows are identified by id and v"):
         mirror.load(window)
-
-
-BY_HAND = [
-    ("ALTER TABLE orders DROP COLUMN v", "ALTER TABLE shop.orders DROP COLUMN v", {"id": INT}, {}),
-    (
-        "ALTER TABLE orders CHANGE COLUMN v w VARCHAR(20)",
-        "ALTER TABLE shop.orders RENAME COLUMN v TO w",
-        {"id": INT, "w": TEXT},
-        {"w": "c"},
-    ),
-    (
-        "ALTER TABLE orders MODIFY COLUMN v INT",
-        "ALTER TABLE shop.orders ALTER COLUMN v TYPE integer USING 0",
-        {"id": INT, "v": INT},
-        {"v": 7},
-    ),
-]
-
-
-@pytest.mark.parametrize(("query", "by_hand", "columns", "cells"), BY_HAND)
-def test_a_mirror_that_was_brought_up_to_date_by_hand_goes_on_from_its_floor(
-    mirror: Mirror,
-    artifacts: Path,
-    query: str,
-    by_hand: str,
-    columns: dict[str, ColumnType],
-    cells: dict[str, object],
-) -> None:
-    mirror.load(first(artifacts))
-    changed = table("shop.orders", columns, valid_from=150)
-    window = Changelog(artifacts, 100, 200).knows(KNOWN).ddl(150, query)
-    window.rows(V1, [put(110, id=2, v="b"), put(150, id=2, v="bb")]).rows(changed, [put(160, id=4, **cells)])
-    with pytest.raises(PolicyStopError, match=r"shop.orders at 150"):
-        mirror.load(window)
-    before = Changelog(artifacts, 100, 150).rows(V1, [put(110, id=2, v="b"), put(150, id=2, v="bb")])
-    mirror.load(before)
-    mirror.execute(f"{by_hand}; UPDATE _ticdc_replay.tables SET floor_ts = 151")
-    report = mirror.load_table(window)
-    assert (report.events, report.below_floor, report.upserted) == (3, 2, 1)
-    assert mirror.rows("SELECT id, _commit_ts FROM shop.orders ORDER BY id") == [(1, 10), (2, 150), (3, 12), (4, 160)]

@@ -63,18 +63,6 @@ def test_a_table_that_was_never_mirrored_may_be_dropped(mirror: Mirror, artifact
     assert (report.outcome, report.events) == ("loaded", 0)
 
 
-def test_a_truncate_of_a_mirrored_table_stops_until_it_was_done_by_hand(mirror: Mirror, artifacts: Path) -> None:
-    mirror.load(window(artifacts, 0).rows(ORDERS, [put(10, id=1, v="a")]))
-    truncated = window(artifacts, 100).knows(KNOWN).ddl(150, "TRUNCATE TABLE orders")
-    truncated.rows(ORDERS, [put(140, id=2, v="b"), put(160, id=3, v="c")])
-    with pytest.raises(PolicyStopError, match="ticdc-replay mirror floor"):
-        mirror.load(truncated)
-    mirror.execute("TRUNCATE shop.orders")
-    mirror.raise_floor("shop.orders", 151)
-    mirror.load(truncated)
-    assert mirror.rows(ALL) == [(3, "c")]
-
-
 def test_a_mirror_that_was_dropped_is_not_done_and_not_begun_in_the_middle(mirror: Mirror, artifacts: Path) -> None:
     first = window(artifacts, 0).rows(ORDERS, [put(10, id=1, v="a"), put(11, id=2, v="b")])
     mirror.load(first)

@@ -1,5 +1,6 @@
 """The lists of files that say what the target holds, and where everything lies."""
 
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 import msgspec
@@ -9,6 +10,8 @@ from ticdc_replay.changelog.layout import escape, unescape
 from ticdc_replay.decode.filter import TableFilter
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
+from ticdc_replay.schemas.changes import BreakingChange, Change, TableChanges
+from ticdc_replay.schemas.ddl import key_of
 from ticdc_replay.storage import ObjectStore
 from ticdc_replay.targets.base import Load, TableReport
 
@@ -33,7 +36,11 @@ class TableEntry(msgspec.Struct, frozen=True, kw_only=True):
     changelog: tuple[WrittenFile, ...]
     fold: tuple[WrittenFile, ...]
     ddl: tuple[Ddl, ...]
-    """The window's DDL of the table, which rows do not tell."""
+    """The window's DDL of the table; one that renames it stands under the new name."""
+    changes: tuple[TableChanges, ...] = ()
+    """What it did to the table, which rows do not tell."""
+    emptied_ts: int = 0
+    """The last TRUNCATE or DROP of the window (TSO): no row up to it is left upstream. 0 where there is none."""
     runs: tuple[str, ...] = ()
     """The runs whose rows are in the files, where these are several: a run, and re-drives of its quarantine."""
 
@@ -52,9 +59,11 @@ class RunEntry(msgspec.Struct, frozen=True, kw_only=True):
     changelog: tuple[WrittenFile, ...]
     fold: tuple[WrittenFile, ...]
     ddl: tuple[Ddl, ...]
+    changes: tuple[TableChanges, ...] = ()
 
     def of(self, table: TableName, runs: tuple[str, ...] = ()) -> TableEntry:
         """The part of *table*, with the rows of *runs* where these are several."""
+        changes = changes_of_table(self.changes, table)
         return TableEntry(
             run_hash=self.run_hash,
             input_hash=self.input_hash,
@@ -62,9 +71,29 @@ class RunEntry(msgspec.Struct, frozen=True, kw_only=True):
             table=table,
             changelog=_below(table_folder(self.pipeline, "changelog", table), self.changelog),
             fold=_below(table_folder(self.pipeline, "fold", table), self.fold),
-            ddl=tuple(ddl for ddl in self.ddl if TableName(ddl.schema, ddl.table) == table),
+            ddl=ddl_of_table(self.ddl, changes, table),
+            changes=changes,
+            emptied_ts=max((entry.commit_ts for entry in changes if any(map(_empties, entry.changes))), default=0),
             runs=runs,
         )
+
+
+def changes_of_table(changes: Iterable[TableChanges], table: TableName) -> tuple[TableChanges, ...]:
+    """What of *changes* is about *table*; that of its whole database, too."""
+    names = (key_of(table), key_of(TableName(table.schema, "")))
+    return tuple(entry for entry in changes if key_of(entry.table) in names)
+
+
+def ddl_of_table(ddl: Iterable[Ddl], changes: Iterable[TableChanges], table: TableName) -> tuple[Ddl, ...]:
+    """The DDL of *table*; of a moment of its *changes* that has none of this name, as a RENAME to another one, all DDL."""
+    ddl = tuple(ddl)
+    own = {entry for entry in ddl if key_of(TableName(entry.schema, entry.table)) == key_of(table)}
+    elsewhere = {entry.commit_ts for entry in changes} - {entry.commit_ts for entry in own}
+    return tuple(entry for entry in ddl if entry in own or entry.commit_ts in elsewhere)
+
+
+def _empties(change: Change) -> bool:
+    return isinstance(change, BreakingChange) and change.empties
 
 
 def run_entry_name(load: Load) -> str:
@@ -88,16 +117,20 @@ def tables_of_other_runs(store: ObjectStore, load: Load) -> list[TableName]:
     That is those of its selection: a run for some tables leaves the others alone. Asks for one object per table, not for all
     windows.
     """
+    return [name for name in known_tables(store, load) if store.info(table_entry_name(load, name)) is not None]
+
+
+def known_tables(store: ObjectStore, load: Load) -> Iterator[TableName]:
+    """The tables of the load's selection that the target has entries of, whatever the window, and the changelog nothing."""
     wanted, own = TableFilter(load.selection), set(load.tables)
     root = f"{load.index.pipeline}/current/"
-    found, after = [], ""
+    after = ""
     while (entry := next(store.list(root, after), None)) is not None:
         schema, table = (unescape(part.partition("=")[2]) for part in entry.name[len(root) :].split("/")[:2])
         name = TableName(schema, table)
-        if name not in own and wanted.wants(schema, table) and store.info(table_entry_name(load, name)) is not None:
-            found.append(name)
+        if name not in own and wanted.wants(schema, table):
+            yield name
         after = f"{table_folder(load.index.pipeline, 'current', name)}{_BEHIND_SLASH}"
-    return found
 
 
 _BEHIND_SLASH = chr(ord("/") + 1)

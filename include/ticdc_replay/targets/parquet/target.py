@@ -13,12 +13,16 @@ from ticdc_replay.domain.tables import TableName
 from ticdc_replay.storage import ObjectStore
 from ticdc_replay.targets.base import Execute, Field, Load, Loaded, StoreAddress, TableReport, Target
 from ticdc_replay.targets.config import ParquetTarget
+from ticdc_replay.targets.database_ddl import with_database_ddl
 from ticdc_replay.targets.last_versions import FoldFile, FoldGroup, fold_groups, found_last_versions
 from ticdc_replay.targets.parquet.entries import (
     Kind,
     RunEntry,
     WrittenFile,
+    changes_of_table,
+    ddl_of_table,
     file_name,
+    known_tables,
     run_entry_name,
     table_entry_name,
     table_folder,
@@ -37,6 +41,8 @@ class ParquetFiles(Target[ParquetTarget]):
         target = StoreAddress(self.config.uri, self.connections.get(self.config.connection))
         store = target.open()
         kinds: tuple[Kind, ...] = (*self._kind("changelog"), *self._kind("fold"))
+        if not load.index.redrives and any(not ddl.table for ddl in load.index.ddl):
+            load = with_database_ddl(load, known_tables(store, load))
         runs = {table: runs_of(store, load, table) for table in load.tables} if load.index.redrives else {}
         if not load.reload:
             done = _done(store, load)
@@ -49,6 +55,12 @@ class ParquetFiles(Target[ParquetTarget]):
         if self.config.changelog:
             copied = execute(copy_file, _copies(load, target), f"copy to {self.config.name}")
         taken = _fold(load, target, execute) if self.config.fold else []
+        changes = [changes_of_table(load.index.changes, table) for table in load.tables]
+        ddl = {
+            ddl
+            for table, each in zip(load.tables, changes, strict=True)
+            for ddl in ddl_of_table(load.index.ddl, each, table)
+        }
         entry = RunEntry(
             pipeline=load.index.pipeline,
             run_hash=load.index.run_hash,
@@ -58,7 +70,8 @@ class ParquetFiles(Target[ParquetTarget]):
             tables=tuple(self._report(load, table, target, taken) for table in load.tables),
             changelog=tuple(sorted(copied, key=_name)),
             fold=tuple(sorted((WrittenFile(file.name, file.rows) for file in taken if file.rows), key=_name)),
-            ddl=tuple(ddl for ddl in load.index.ddl if TableName(ddl.schema, ddl.table) in load.tables),
+            ddl=tuple(each for each in load.index.ddl if each in ddl),
+            changes=tuple(dict.fromkeys(entry for each in changes for entry in each)),
         )
         # The run's entry says that nothing is left to do, so it comes last: an attempt that broke before is done again.
         # Tables that another run of the window had and this one does not get an entry without files: what that run left of them

@@ -57,6 +57,8 @@ class _Counts(msgspec.Struct, frozen=True):
 def commit_table(connection: Connection, load: Load, plan: TablePlan, staged: Staged, conn_id: str) -> TableReport:
     """Apply *staged* to the table of *plan*, with the DDL of the window before it, and write the ledger.
 
+    Where DDL at the end of the window stops the load the rows before it are applied, and the window is not done.
+
     Does nothing where the ledger has this window and run already. Raises CommitStateUnknownError when the connection broke
     in the commit itself; after any other error nothing of the table was changed.
     """
@@ -90,6 +92,9 @@ def _apply(connection: Connection, load: Load, plan: TablePlan, staged: Staged) 
     unfollowed = mirror_table.unfollowed_changes(plan, observed.state)
     if unfollowed:
         raise PolicyStopError("\n".join(unfollowed))
+    emptied = mirror_table.empty(connection, plan, observed)
+    if emptied:
+        observed = mirror_table.observe(connection, plan.target)
     steps = mirror_table.steps_to(plan, observed)
     state = observed.state
     if state is None:
@@ -103,10 +108,11 @@ def _apply(connection: Connection, load: Load, plan: TablePlan, staged: Staged) 
             newest_ts=newest_ts,
             floor_ts=plan.floor_ts,
         )
-    elif state.floor_ts < plan.floor_ts:
+    elif state.floor_ts < plan.floor_ts and plan.emptied is None:
         raise TransientError(f"{plan.target} was made by another load while this one staged its rows; try again")
     else:
         newest_ts = state.newest_ts
+        ledger.raise_floor(connection, plan.target, plan.floor_ts)
     if plan.columns:
         connection.execute(mirror_table.create_tombstones(plan))
         ledger.create_schema(connection, plan.target.schema)
@@ -138,9 +144,10 @@ def _apply(connection: Connection, load: Load, plan: TablePlan, staged: Staged) 
         superseded=staged.keys - counts.upserted - counts.tombstones,
         quarantined=staged.quarantined,
         below_floor=plan.below_floor,
-        ddl=tuple(step.text for step in steps if step.text),
+        ddl=(*emptied, *(step.text for step in steps if step.text)),
     )
-    ledger.note_done(connection, load, plan.target, report)
+    if not plan.last_stops:
+        ledger.note_done(connection, load, plan.target, report)
     _drop_staging(connection, staged)
     return report
 

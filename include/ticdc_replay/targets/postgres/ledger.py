@@ -171,16 +171,15 @@ def state_of(connection: Connection, target: Relation) -> TableState | None:
     return TableState(source, row[2], row[3], row[4], row[5], tombstones, row[7], columns)
 
 
-def mirrors_of(connection: Connection, source_schema: str) -> list[tuple[TableName, int]]:
-    """The tables of the upstream's database *source_schema* that have mirrors, with the floor of each (TSO)."""
+def mirrors(connection: Connection) -> list[tuple[TableName, Relation, str]]:
+    """All mirrors: the upstream's table, the mirror, and the pipeline that loaded it first."""
     found = connection.execute(
         _sql(
-            "SELECT source_schema, source_table, floor_ts FROM {schema}.tables WHERE lower(source_schema) = lower(%s) "
-            "ORDER BY source_table"
-        ),
-        [source_schema],
+            "SELECT source_schema, source_table, target_schema, target_table, pipeline FROM {schema}.tables "
+            "ORDER BY source_schema, source_table"
+        )
     )
-    return [(TableName(schema, table), floor_ts) for schema, table, floor_ts in found]
+    return [(TableName(*row[:2]), Relation(*row[2:4]), row[4]) for row in found]
 
 
 def add_table(
@@ -218,6 +217,14 @@ def raise_floor(connection: Connection, target: Relation, floor_ts: int) -> None
             "WHERE (target_schema, target_table) = (%s, %s)"
         ),
         [floor_ts, target.schema, target.table],
+    )
+
+
+def forget_columns(connection: Connection, target: Relation) -> None:
+    """Forget what rows from before an ADD COLUMN show: *target* has none any more."""
+    connection.execute(
+        _sql("DELETE FROM {schema}.added_columns WHERE (target_schema, target_table) = (%s, %s)"),
+        [target.schema, target.table],
     )
 
 

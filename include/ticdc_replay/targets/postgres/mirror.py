@@ -13,11 +13,12 @@ import msgspec
 import psycopg
 from psycopg import sql
 
+from ticdc_replay.decode.filter import TableFilter
 from ticdc_replay.domain.errors import PermanentError, PolicyStopError, TargetMismatchError
 from ticdc_replay.domain.tables import TableName
-from ticdc_replay.domain.tso import describe
 from ticdc_replay.targets.base import Execute, FloorRaised, Load, Loaded, Mirror, TableReport
 from ticdc_replay.targets.config import PostgresTarget
+from ticdc_replay.targets.database_ddl import with_database_ddl
 from ticdc_replay.targets.last_versions import FoldGroup, fold_groups, found_last_versions
 from ticdc_replay.targets.postgres import ledger, mirror_table, upkeep
 from ticdc_replay.targets.postgres.catalog import find_table
@@ -50,6 +51,7 @@ class PostgresMirror(Mirror[PostgresTarget]):
         settings = self._settings
         with _attempt(settings, load) as connection:
             with translated("look at the target", settings.conn_id):
+                load = with_database_ddl(load, _own_mirrors(connection, load, self.config))
                 plans = [self._plan(connection, load, table) for table in load.tables]
                 keyless = [plan for plan in plans if plan.pieces and not plan.handle_key]
                 _refuse_shared_tables(plans)
@@ -68,6 +70,7 @@ class PostgresMirror(Mirror[PostgresTarget]):
             for entry in pending:
                 staged = _staged(load, entry.plan, tasks, results)
                 reports[entry.plan.source] = commit_table(connection, load, entry.plan, staged, settings.conn_id)
+            _stop_at_the_end(load, [line for entry in pending for line in entry.plan.last_stops])
         files = tuple(result.quarantine for result in results if result.quarantine is not None)
         return Loaded(tuple(reports[table] for table in load.tables), files)
 
@@ -150,7 +153,7 @@ def _begin(
     """What the ledger has already, and what is to be loaded. Refuses what can't be loaded before a row is read."""
     done: dict[TableName, TableReport] = {}
     pending: list[_Pending] = []
-    stops = _dropped_databases(connection, load)
+    stops: list[str] = []
     mismatches: list[str] = []
     for plan in plans:
         observed = mirror_table.observe(connection, plan.target)
@@ -163,40 +166,60 @@ def _begin(
         if report is not None:
             done[plan.source] = report
             continue
+        observed = mirror_table.after_emptying(connection, plan, observed)
         stops += mirror_table.unfollowed_changes(plan, observed.state)
-        if observed.state is not None:
+        if observed.state is not None and observed.found is not None:
             stops += mirror_table.rows_before_creation(connection, plan, observed)
         try:
             steps = mirror_table.steps_to(plan, observed)
         except TargetMismatchError as error:
             mismatches.append(str(error))
             continue
-        if not load.apply_ddl and observed.found is not None:
+        if "ddl" in load.stopping and observed.found is not None:
             stops += [f"{plan.source} needs {step.text}, and policies.ddl is stop" for step in steps if step.text]
         pending.append(_Pending(plan, observed.state))
     if stops:
-        in_time = load.index.order == "commit_ts"
+        stops += [line for plan in plans for line in plan.last_stops]
         raise PolicyStopError(
-            "schema changes that a mirror does not follow by itself:\n- "
+            "schema changes that a mirror does not follow by itself; nothing was loaded:\n- "
             + "\n- ".join(stops)
-            + "\nBring the mirror table up to date by hand, then raise its floor "
-            + ("just above the commitTs named here" if in_time else f"to {load.index.window.to_ts}, the window's end")
-            + ", below which nothing is applied: ticdc-replay mirror floor <pipeline> <table> --at <TSO>"
+            + (
+                "\nLoad a window that ends just above the first commitTs named here, which brings the rows before it. Then do to "
+                "each mirror table what its line says, raise its floor just above that commitTs"
+                if load.index.order == "commit_ts"
+                else "\nDo to each mirror table what its line says, raise its floor "
+                f"to {load.index.window.to_ts}, the window's end"
+            )
+            + f" ({_RAISE_FLOOR}), and run this load again"
         )
     if mismatches:
         raise TargetMismatchError("\n".join(mismatches))
     return done, pending
 
 
-def _dropped_databases(connection: Connection, load: Load) -> list[str]:
-    """Mirrors of a database that the window drops, where decode did not know the table and so could not tell."""
-    told = {(change.commit_ts, change.table) for change in load.index.changes}
+_RAISE_FLOOR = "ticdc-replay mirror floor <pipeline> <table> --at <TSO>"
+
+
+def _stop_at_the_end(load: Load, stops: Sequence[str]) -> None:
+    """Raise PolicyStopError where the window ends with DDL that a mirror does not follow; its rows are all older, and loaded."""
+    if stops:
+        raise PolicyStopError(
+            "schema changes that a mirror does not follow by itself end the window; all rows before them are loaded:\n- "
+            + "\n- ".join(stops)
+            + f"\nDo to each mirror table what its line says, raise its floor to {load.index.window.to_ts}, the window's end "
+            f"({_RAISE_FLOOR}), and run this load again"
+        )
+
+
+def _own_mirrors(connection: Connection, load: Load, config: PostgresTarget) -> list[TableName]:
+    """The upstream's tables that this target has mirrors of, of those that are wanted."""
+    wanted = TableFilter(load.selection)
     return [
-        f"{table} at {describe(ddl.commit_ts)}: the table was dropped with its database"
-        for ddl in load.index.ddl
-        if not ddl.table and (ddl.commit_ts, TableName(ddl.schema, "")) not in told
-        for table, floor_ts in ledger.mirrors_of(connection, ddl.schema)
-        if not load.index.is_before(ddl.commit_ts, floor_ts) and (ddl.commit_ts, table) not in told
+        table
+        for table, target, pipeline in ledger.mirrors(connection)
+        if str(target) == str(target_of(config, table))
+        and pipeline in (load.index.pipeline, *config.same_upstream_as)
+        and wanted.wants(table.schema, table.table)
     ]
 
 

@@ -8,9 +8,17 @@ from ticdc_replay.changelog.version_order import VersionOrder
 from ticdc_replay.domain.column_types import BINARY_TYPES, CHARACTER_TYPES, ColumnType
 from ticdc_replay.domain.tables import Column, TableName
 from ticdc_replay.domain.tso import describe
-from ticdc_replay.schemas.changes import BreakingChange, ColumnAdded, ColumnWidened, TableChanges, TableCreated
+from ticdc_replay.schemas.changes import (
+    BreakingChange,
+    ColumnAdded,
+    ColumnWidened,
+    TableChanges,
+    TableCreated,
+    kind_of,
+)
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.config import PostgresTarget
+from ticdc_replay.targets.ddl import RULES, stop_text
 from ticdc_replay.targets.postgres.identifiers import Relation, fit
 from ticdc_replay.targets.postgres.staged_rows import StageColumn
 from ticdc_replay.targets.postgres.types import pg_type, wider
@@ -21,6 +29,9 @@ MAX_COLUMNS = 1598
 MAX_INDEX_BYTES = 2600
 """PostgreSQL refuses larger index entries (2,704 bytes with their header). An index that stands for a secondary unique key is
 a convenience: it is left out where it could make a row impossible to store."""
+
+
+_RULES = RULES["postgres"]
 
 
 class PlannedColumn(msgspec.Struct, frozen=True):
@@ -51,6 +62,16 @@ class WidenedColumn(msgspec.Struct, frozen=True):
     target: str
     type: str
     commit_ts: int
+
+
+class Emptied(msgspec.Struct, frozen=True):
+    """The last TRUNCATE or DROP of the window that the mirror follows: no row up to ``commit_ts`` (TSO) is left.
+
+    ``dropped``: the table itself was dropped, by this DDL or one before it.
+    """
+
+    commit_ts: int
+    dropped: bool
 
 
 class PlannedPiece(msgspec.Struct, frozen=True):
@@ -87,8 +108,11 @@ class TablePlan(msgspec.Struct, frozen=True, kw_only=True):
     """commitTs of the CREATE TABLE, where the table was created in the window: the last one."""
     added: tuple[AddedColumn, ...]
     widened: tuple[WidenedColumn, ...]
-    breaking: tuple[tuple[int, str], ...]
-    """commitTs and description of what a mirror can't follow."""
+    emptied: Emptied | None
+    stops: tuple[str, ...]
+    """What of the window's DDL stops the load, one line each."""
+    last_stops: tuple[str, ...]
+    """The same of DDL at the window's last TSO: all rows come before it, so they are loaded before it stops."""
     conflicts: tuple[str, ...]
     """Why the rows of the window can't share one table."""
     pieces: tuple[PlannedPiece, ...]
@@ -119,22 +143,26 @@ def target_of(config: PostgresTarget, table: TableName) -> Relation:
 def plan_table(load: Load, config: PostgresTarget, table: TableName, floor_ts: int) -> TablePlan:
     """The plan for *table*, of which nothing below *floor_ts* (TSO) is wanted; its handle key is empty where it has none.
 
-    Schemas that ended and DDL that ran below the floor are history that somebody has dealt with.
+    Schemas that ended and DDL that ran below the floor are history that somebody has dealt with. A TRUNCATE or DROP that is
+    followed raises the floor: only what comes after it counts.
     """
     index = load.index
+    emptied = _emptied(load, table, floor_ts)
+    if emptied is not None:
+        floor_ts = emptied.commit_ts + 1
     versions = sorted(load.versions(table), key=lambda version: (_moment(index, version), version.version))
     ended = [version for version in versions if index.extent_of(version)[1] < floor_ts]
     versions = [version for version in versions if index.extent_of(version)[1] >= floor_ts]
-    changes = [
-        entry
-        for entry in load.index.changes
-        if _is(entry.table, table) and not index.is_before(entry.commit_ts, floor_ts)
-    ]
+    changes = _changes(index, table, floor_ts)
     conflicts: list[str] = []
     handle_key = _one_handle_key(versions, conflicts)
     version_option = "commit_ts_column" if index.order == "commit_ts" else "place_column"
     version_column = fit(getattr(config, version_option))
     columns = _columns(versions, version_column, version_option, conflicts) if handle_key else ()
+    stops, last_stops = _stops(load, changes)
+    last_ts = index.window.to_ts - 1
+    if index.order == "commit_ts" and last_stops:
+        changes = [entry for entry in changes if entry.commit_ts < last_ts]
     added = _added(changes, columns)
     widened = _widened(changes, columns)
     followed = [version.schema.valid_from for version in versions]
@@ -164,16 +192,56 @@ def plan_table(load: Load, config: PostgresTarget, table: TableName, floor_ts: i
         ),
         added=added,
         widened=widened,
-        breaking=tuple(
-            (entry.commit_ts, change.what)
-            for entry in changes
-            for change in entry.changes
-            if isinstance(change, BreakingChange)
-        ),
+        emptied=emptied,
+        stops=stops,
+        last_stops=last_stops,
         conflicts=tuple(conflicts),
         pieces=tuple(_piece(version, versions, columns, {column.target for column in added}) for version in versions),
         below_floor=sum(version.rows for version in ended),
     )
+
+
+def _changes(index: ChangelogIndex, table: TableName, floor_ts: int) -> list[TableChanges]:
+    return [
+        entry for entry in index.changes if _is(entry.table, table) and not index.is_before(entry.commit_ts, floor_ts)
+    ]
+
+
+def _emptied(load: Load, table: TableName, floor_ts: int) -> Emptied | None:
+    """What empties *table* in the window; None where a policy forbids to follow any of it.
+
+    None, too, in windows by offset, where nothing tells which rows are from before it.
+    """
+    emptying = [
+        (entry.commit_ts, change)
+        for entry in _changes(load.index, table, floor_ts)
+        for change in entry.changes
+        if isinstance(change, BreakingChange) and change.empties
+    ]
+    stops = any(_RULES[change.kind].stops(load.stopping) for _, change in emptying)
+    if not emptying or stops or load.index.order == "place":
+        return None
+    return Emptied(emptying[-1][0], any(change.kind == "dropped" for _, change in emptying))
+
+
+def _stops(load: Load, changes: list[TableChanges]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What stops the load, and what of that comes after all rows of the window."""
+    index = load.index
+    stops: tuple[list[str], list[str]] = ([], [])
+    for entry in changes:
+        is_last = index.order == "commit_ts" and entry.commit_ts == index.window.to_ts - 1
+        for change in entry.changes:
+            rule = _RULES[kind_of(change)]
+            if isinstance(change, BreakingChange):
+                told = f", and policies.{rule.policy} is stop" if rule.policy in load.stopping else ""
+                stops[is_last].append(stop_text(entry.table, entry.commit_ts, change.what + told, rule))
+            elif (
+                is_last
+                and isinstance(change, ColumnAdded)
+                and (unknown := _fill(change, pg_type(change.column.type))[1])
+            ):
+                stops[is_last].append(stop_text(entry.table, entry.commit_ts, unknown, _RULES["column_computed"]))
+    return tuple(stops[0]), tuple(stops[1])
 
 
 def first_floor(load: Load, table: TableName) -> int:

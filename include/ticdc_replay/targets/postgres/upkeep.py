@@ -45,6 +45,7 @@ def raise_floor(
         else:
             mirror_table.refuse_others(target, state, pipeline, config.same_upstream_as)
             ledger.raise_floor(connection, target, floor_ts)
+            mirror_table.clear_tombstones(connection, state.tombstones, fit(config.commit_ts_column), floor_ts)
         connection.commit()
     before = state.floor_ts if state is not None else 0
     return FloorRaised(str(target), before, max(before, floor_ts))

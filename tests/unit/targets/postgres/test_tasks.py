@@ -28,7 +28,7 @@ def tasks_of(index: ChangelogIndex, writers: int, parallelism: int = 100) -> lis
         target="mirror",
         attempt="0" * 16,
         quarantine_values=False,
-        apply_ddl=True,
+        stopping=frozenset(),
         reload=False,
         parallelism=parallelism,
     )
