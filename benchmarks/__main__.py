@@ -8,7 +8,7 @@ import argparse
 import subprocess
 import sys
 
-MAIN_PATH = ("replay", "spark_source", "load")
+MAIN_PATH = ("replay", "stages", "spark_source", "flat", "load")
 OTHERS = ("protocols", "scan", "reconcile")
 
 
