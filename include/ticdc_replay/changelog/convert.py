@@ -177,9 +177,10 @@ def _places(shape: Shape, resolved: ResolvedSchema) -> tuple[int | None, ...]:
 
 
 @lru_cache(maxsize=4096)
-def _absent_names(
+def absent_names(
     before: Shape | None, after: Shape | None, unknown: tuple[str, ...], resolved: ResolvedSchema
 ) -> tuple[str, ...]:
+    """The cells that rows with these shapes lack: of columns that were not sent, and *unknown* ones of the old image."""
     names = []
     for side, shape in (("before", before), ("after", after)):
         if shape is not None:
@@ -199,7 +200,7 @@ def _absent(rows: Sequence[RowEvent], shapes: set[Shape], resolved: ResolvedSche
         before = row.before.shape if row.before is not None else None
         after = row.after.shape if row.after is not None else None
         places.append(codes.setdefault((before, after, row.before_unknown), len(codes)))
-    lists = [_absent_names(*code, resolved) or None for code in codes]
+    lists = [absent_names(*code, resolved) or None for code in codes]
     return pa.array(lists, CELLS_TYPE).take(pa.array(places, pa.int32()))
 
 

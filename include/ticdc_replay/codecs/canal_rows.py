@@ -212,7 +212,7 @@ class RowReader:
             self._forms[form] = compile_form(form, self._only_updated_columns)
         compiled = self._forms[form]
         if compiled is not None:
-            start, seed = _OLD_AND_DATA[operation], _seed(form.schema, form.table, form.type)
+            start, seed = _OLD_AND_DATA[operation], seed_of(form.schema, form.table, form.type)
             certain = shape if self._shapes.are_certain(form) else None
             route = _Route(form, *compiled, operation, certain, len(form.columns.names), start, seed)
             others = [other for other in self._routes.get(document[:end], []) if other.form != form]
@@ -238,11 +238,11 @@ def _fingerprint(document: bytes, form: RowForm, operation: Operation, es: int, 
     if operation is _UPDATE and document.find(_DATA_AFTER_OLD, at) < 0:
         at = -1
     content = document[at:] if at >= 0 else msgspec.json.encode(images)
-    return xxhash.xxh3_128_digest(content, _seed(form.schema, form.table, form.type) ^ es)
+    return xxhash.xxh3_128_digest(content, seed_of(form.schema, form.table, form.type) ^ es)
 
 
 @lru_cache(maxsize=10_000)
-def _seed(schema: str, table: str, type_: str) -> int:
-    """Ties a fingerprint to the table and the kind of change, as the seed of a hash over the images."""
+def seed_of(schema: str, table: str, type_: str) -> int:
+    """Ties a fingerprint to the table and the kind of change, as the seed of a hash over the images (xor es)."""
     seed: int = xxhash.xxh3_64_intdigest(f"{schema}\0{table}\0{type_}".encode())
     return seed

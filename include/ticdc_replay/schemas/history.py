@@ -10,6 +10,7 @@ from ticdc_replay.domain import canonical
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import TableName, TableSchema
+from ticdc_replay.domain.tso import MAX_TSO
 from ticdc_replay.schemas.ddl import AppliedDdl, TableKey, UnparsedDdl, apply_ddl, key_of
 from ticdc_replay.schemas.statements import RenameTables
 from ticdc_replay.schemas.versions import TableVersions
@@ -112,6 +113,12 @@ class SchemaHistory:
         """Whether the same is known of a table for all rows from *first_ts* to *last_ts* (TSO)."""
         spans = self._spans_of(schema, table)
         return bisect_left(spans, first_ts, key=_start) == bisect_left(spans, last_ts, key=_start)
+
+    def span_at(self, schema: str, table: str, commit_ts: int) -> tuple[int, int]:
+        """The first and the last commitTs (TSO) around *commit_ts* for whose rows the same is known of a table."""
+        spans = self._spans_of(schema, table)
+        at = bisect_left(spans, commit_ts, key=_start)
+        return (spans[at - 1][0] + 1 if at else 0, spans[at][0] if at < len(spans) else MAX_TSO)
 
     def _spans_of(self, schema: str, table: str) -> list[tuple[int, Known | None]]:
         spans = self._spelled.get((schema, table))

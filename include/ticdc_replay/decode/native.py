@@ -1,0 +1,260 @@
+"""Rows that the native extension reads: from the bytes of messages straight to the columns of the changelog.
+
+The extension, ``ticdc_replay_native``, takes a message only where it is sure to say what the codec in Python would; see
+docs/decisions.md, "The native decoder". It reads rows of forms that it was told, and those are learnt from rows that Python read.
+Without the extension, or with TICDC_REPLAY_NATIVE=off, Python reads all.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ticdc_replay.changelog.columnar import HASH, ColumnarRows
+from ticdc_replay.changelog.convert import absent_names
+from ticdc_replay.changelog.types import CELLS_TYPE, EXACT_TYPE
+from ticdc_replay.changelog.writer import data_schema
+from ticdc_replay.codecs.canal_rows import seed_of
+from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.decode.native_forms import form_of, is_plain
+from ticdc_replay.domain.events import Event, Operation, RowEvent
+from ticdc_replay.domain.messages import RawMessage
+from ticdc_replay.domain.window import Window
+from ticdc_replay.schemas.history import SchemaHistory
+from ticdc_replay.schemas.resolve import ResolvedSchema
+
+try:
+    import ticdc_replay_native
+except ImportError:
+    ticdc_replay_native = None
+
+SWITCH = "TICDC_REPLAY_NATIVE"
+"""Environment variable of executors: ``off`` leaves the extension alone."""
+_MAX_FORMS = 10_000
+_QUARTER_US = 15 * 60 * 1_000_000
+_DAY_US = 96 * _QUARTER_US
+_pack = msgspec.msgpack.Encoder().encode
+_log = logging.getLogger(__name__)
+
+
+class Took(NamedTuple):
+    """What became of messages. ``left`` are the positions of those that Python has to read."""
+
+    left: list[int]
+    first: npt.NDArray[np.int64]
+    """Per message, the first commitTs of its rows; -1 for one that is left."""
+    last: npt.NDArray[np.int64]
+    rows: int
+    outside: int
+    filtered: int
+    panics: int
+
+
+class _Row(NamedTuple):
+    """What all rows of one form have in the columns besides the images."""
+
+    operation: Operation
+    partial: bool
+    absent: tuple[str, ...]
+
+
+class NativeRows:
+    """The rows of one split that the extension reads. About 1.5 µs a row of 1 KB."""
+
+    def __init__(
+        self,
+        changefeed: Changefeed,
+        window: Window,
+        history: SchemaHistory,
+        wants: Callable[[str, str], bool],
+        resolve: Callable[[RowEvent], ResolvedSchema],
+    ) -> None:
+        """*resolve* gives the schema that a row is written with, *wants* whether the run wants a table."""
+        self._decoder = ticdc_replay_native.Decoder(window.from_ts, window.to_ts, partial(_ahead, changefeed.timezone))
+        self._partial_old = changefeed.only_output_updated_columns or changefeed.content_compatible
+        self._history = history
+        self._wants = wants
+        self._resolve = resolve
+        self._targets: list[ResolvedSchema] = []
+        self._numbers: dict[ResolvedSchema, int] = {}
+        self._forms: list[_Row] = []
+        self._met: set[tuple[bytes, int, int]] = set()
+
+    @property
+    def rows(self) -> int:
+        """How many rows wait to be taken."""
+        rows: int = self._decoder.rows
+        return rows
+
+    def read(self, messages: Sequence[RawMessage]) -> Took:
+        """Read what can be read of *messages*, which are of one partition."""
+        values, offsets = [message.value for message in messages], [message.offset for message in messages]
+        left, first, last, rows, outside, filtered, panics = self._decoder.read_canal(values, offsets)
+        if panics:
+            _log.warning("the native decoder failed on %d messages; Python reads them", panics)
+        return Took(
+            left, np.frombuffer(first, np.int64), np.frombuffer(last, np.int64), rows, outside, filtered, panics
+        )
+
+    def learn(self, message: RawMessage, events: Sequence[Event]) -> None:
+        """Let the extension read rows like that of *message*, which Python read as *events*."""
+        value = message.value
+        if len(events) != 1 or value is None or not isinstance(row := events[0], RowEvent) or row.commit_ts is None:
+            return
+        start = value[: value.find(b',"es":')]
+        first, last = self._history.span_at(row.schema, row.table, row.commit_ts)
+        if (start, first, last) in self._met or len(self._met) >= _MAX_FORMS:
+            return
+        resolved = self._resolve(row)
+        form = form_of(row, resolved)
+        if form is None:
+            return
+        types = msgspec.json.decode(value, type=_Types).types
+        image = row.after or row.before
+        assert image is not None
+        if not all(is_plain(types[name]) for name in image.shape.names):
+            return
+        self._met.add((start, first, last))
+        columns = [
+            (column.name, types[column.name.decode()].encode(), column.to, column.kind) for column in form.columns
+        ]
+        self._decoder.add_canal_form(
+            self._number(row, resolved),
+            self._target(resolved),
+            start,
+            row.operation.value,
+            columns,
+            form.key,
+            (first, last),
+            self._wants(row.schema, row.table),
+            self._partial_old,
+            seed_of(row.schema, row.table, row.operation.value.upper()),
+        )
+
+    def _number(self, row: RowEvent, resolved: ResolvedSchema) -> int:
+        before, after = (image and image.shape for image in (row.before, row.after))
+        self._forms.append(_Row(row.operation, row.partial, absent_names(before, after, (), resolved)))
+        return len(self._forms) - 1
+
+    def _target(self, resolved: ResolvedSchema) -> int:
+        if resolved not in self._numbers:
+            schema = resolved.schema
+            fields = data_schema(resolved).field("after").type
+            names = None
+            if schema.handle_key:
+                names = (_pack((schema.name.schema, schema.name.table)), _pack(schema.handle_key))
+            self._numbers[resolved] = self._decoder.add_target([_width(field.type) for field in fields], names)
+            self._targets.append(resolved)
+        return self._numbers[resolved]
+
+    def take(self, topic: str, partition: int) -> list[tuple[ResolvedSchema, ColumnarRows]]:
+        """All rows that wait, which are of one *partition* of *topic*, by their schemas; none are left."""
+        return [
+            (self._targets[number], self._columnar(self._targets[number], taken, topic, partition))
+            for number, taken in self._decoder.take()
+        ]
+
+    def _columnar(self, resolved: ResolvedSchema, taken: Any, topic: str, partition: int) -> ColumnarRows:
+        rows, before, after, (commit_ts, offsets, ordinals, forms, keys, versions, fingerprints), physical = taken
+        schema = data_schema(resolved)
+        form_of_row = pa.array(np.frombuffer(forms, np.int32))
+        absent = pa.nulls(rows, CELLS_TYPE)
+        if any(form.absent for form in self._forms):
+            absent = pa.array([form.absent or None for form in self._forms], CELLS_TYPE).take(form_of_row)
+        keyed = bool(resolved.schema.handle_key)
+        arrays = {
+            "_op": pa.array([form.operation.value for form in self._forms], pa.string()).take(form_of_row),
+            "_commit_ts": pa.array(np.frombuffer(commit_ts, np.int64)),
+            "_topic": pa.repeat(topic, rows),
+            "_partition": pa.repeat(pa.scalar(partition, pa.int32()), rows),
+            "_offset": pa.array(np.frombuffer(offsets, np.int64)),
+            "_index": pa.array(np.frombuffer(ordinals, np.int32)),
+            "_physical_table_id": _array(pa.int64(), rows, physical),
+            "_key": pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), rows, [None, pa.py_buffer(keys)])
+            if keyed
+            else pa.nulls(rows, pa.binary(16)),
+            "_partial": pa.array([form.partial for form in self._forms]).take(form_of_row),
+            "_split": pa.repeat(False, rows),
+            "before": _image(schema.field("before").type, rows, before),
+            "after": _image(schema.field("after").type, rows, after),
+            "_absent": absent,
+            "_lossy": pa.nulls(rows, CELLS_TYPE),
+            "_exact": pa.nulls(rows, EXACT_TYPE),
+        }
+        return ColumnarRows(
+            pa.RecordBatch.from_arrays([arrays[name] for name in schema.names], schema=schema),
+            np.frombuffer(versions, HASH) if keyed else None,
+            np.frombuffer(fingerprints, HASH),
+            np.zeros(rows, np.int8),
+        )
+
+
+class _Types(msgspec.Struct, gc=False):
+    """The types of a row's columns as Canal-JSON has them."""
+
+    types: dict[str, str] = msgspec.field(name="mysqlType")
+
+
+def native_rows(
+    changefeed: Changefeed,
+    window: Window | None,
+    history: SchemaHistory,
+    wants: Callable[[str, str], bool],
+    resolve: Callable[[RowEvent], ResolvedSchema],
+) -> NativeRows | None:
+    """What reads rows of *changefeed* natively; None where only Python does."""
+    readable = changefeed.protocol == "canal-json" and changefeed.enable_tidb_extension
+    if not readable or changefeed.compression != "none" or window is None or not _is_on():
+        return None
+    return NativeRows(changefeed, window, history, wants, resolve)
+
+
+@lru_cache(maxsize=1)
+def _is_on() -> bool:
+    """Whether the extension is there and wanted. Says once in the log of a process what decodes."""
+    off = os.environ.get(SWITCH, "").lower() == "off"
+    if off or ticdc_replay_native is None:
+        why = f"{SWITCH}=off" if off else "the wheel ticdc-replay-native is not installed"
+        _log.info("rows are decoded in Python alone: %s", why)
+        return False
+    _log.info("rows of known forms are decoded natively")
+    return True
+
+
+def _ahead(zone: str, day: int) -> int | None:
+    """How many microseconds local time in *zone* is ahead of UTC all through *day* (since 1970); None where that changes.
+
+    Told by Arrow itself every 15 minutes: no zone changed its clocks and took it back between.
+    """
+    local = pa.array(np.arange(97, dtype=np.int64) * _QUARTER_US + day * _DAY_US).cast(pa.timestamp("us"))
+    found = set()
+    for choose in ("earliest", "latest"):
+        utc = pc.assume_timezone(local, zone, ambiguous=choose, nonexistent=choose)
+        found.update(pc.subtract(local.cast(pa.int64()), utc.cast(pa.int64())).to_pylist())
+    return found.pop() if len(found) == 1 else None
+
+
+def _width(arrow: pa.DataType) -> int:
+    """Bytes of a value; 0 for text and bytes."""
+    return 0 if pa.types.is_string(arrow) or pa.types.is_binary(arrow) else arrow.bit_width // 8
+
+
+def _array(arrow: pa.DataType, rows: int, buffers: Any) -> pa.Array:
+    validity, nulls, offsets, values = buffers
+    parts = [validity, values] if offsets is None else [validity, offsets, values]
+    return pa.Array.from_buffers(arrow, rows, [None if part is None else pa.py_buffer(part) for part in parts], nulls)
+
+
+def _image(arrow: pa.StructType, rows: int, image: Any) -> pa.Array:
+    there, nulls, columns = image
+    children = [_array(field.type, rows, buffers) for field, buffers in zip(arrow, columns, strict=True)]
+    return pa.Array.from_buffers(
+        arrow, rows, [None if there is None else pa.py_buffer(there)], nulls, children=children
+    )

@@ -1,0 +1,270 @@
+//! Canal-JSON: rows as TiCDC writes them with the TiDB extension (protocols: canal-json, section 2).
+//!
+//!     {"id":0,"database":…,"table":…,"pkNames":…,"isDdl":false,"type":…,"es":…,"ts":…,"sql":"","sqlType":{…},"mysqlType":{…},
+//!     "old":null,"data":[{…}],"_tidb":{"commitTs":…}}
+//!
+//! What stands before `es` names the table and the kind of change, and with it the forms that may follow.
+
+use crate::json::{is_plain, natural, Raw, Scanner};
+use crate::moments::Zone;
+use crate::rows::{Form, Head, Target};
+use crate::Took;
+use std::collections::HashMap;
+use xxhash_rust::xxh3::xxh3_128_with_seed;
+
+const LOGICAL_BITS: u32 = 18;
+
+#[derive(Clone, Copy, PartialEq)]
+pub enum Operation {
+    Insert,
+    Update,
+    Delete,
+}
+
+/// What rows of one form look like on the wire.
+pub struct CanalForm {
+    pub form: Form,
+    pub operation: Operation,
+    /// By column, `"name":` with the quotes.
+    members: Vec<Vec<u8>>,
+    /// By column, its `mysqlType` with the quotes.
+    types: Vec<Vec<u8>>,
+    /// Whether `old` may lack columns, which then did not change.
+    partial_old: bool,
+    seed: u64,
+}
+
+impl CanalForm {
+    pub fn new(
+        form: Form,
+        operation: Operation,
+        names: &[Vec<u8>],
+        types: &[Vec<u8>],
+        partial_old: bool,
+        seed: u64,
+    ) -> Self {
+        let quoted = |text: &Vec<u8>, end: &[u8]| [b"\"", text.as_slice(), end].concat();
+        let members = names.iter().map(|name| quoted(name, b"\":")).collect();
+        let types = types.iter().map(|text| quoted(text, b"\"")).collect();
+        CanalForm { form, operation, members, types, partial_old, seed }
+    }
+}
+
+/// The forms that were registered, by what rows begin with.
+#[derive(Default)]
+pub struct Canal {
+    forms: Vec<CanalForm>,
+    starts: HashMap<Vec<u8>, usize>,
+    /// By number: the start, and the forms that have it.
+    alike: Vec<(Vec<u8>, Vec<usize>)>,
+    recent: [usize; 4],
+}
+
+impl Canal {
+    pub fn add(&mut self, start: Vec<u8>, form: CanalForm) {
+        let alike = match self.starts.get(&start) {
+            Some(at) => *at,
+            None => {
+                self.alike.push((start.clone(), Vec::new()));
+                self.starts.insert(start, self.alike.len() - 1);
+                self.alike.len() - 1
+            }
+        };
+        self.alike[alike].1.insert(0, self.forms.len());
+        self.forms.push(form);
+    }
+
+    /// Read *value* into *targets*; None where Python has to.
+    pub fn read(
+        &mut self,
+        value: &[u8],
+        offset: i64,
+        window: (i64, i64),
+        targets: &mut [Target],
+        zone: &mut Zone,
+        took: &mut Took,
+    ) -> Option<()> {
+        let alike = self.alike_of(value)?;
+        if !is_plain(value) {
+            return None;
+        }
+        let start = self.alike[alike].0.len();
+        self.alike[alike].1.iter().find_map(|at| {
+            let form = &self.forms[*at];
+            let number = form.form.target;
+            took.touch(number, &targets[number]);
+            let found = read_row(form, value, start, offset, window, &mut targets[number], zone, took);
+            if found.is_none() {
+                took.undo(targets);
+            }
+            found
+        })
+    }
+
+    fn alike_of(&mut self, value: &[u8]) -> Option<usize> {
+        let at_start = |start: &[u8]| value.starts_with(start) && value[start.len()..].starts_with(b",\"es\":");
+        let recent = self.recent.iter().position(|at| self.alike.get(*at).is_some_and(|(start, _)| at_start(start)));
+        let found = match recent {
+            Some(place) => {
+                let found = self.recent[place];
+                self.recent.copy_within(..place, 1);
+                found
+            }
+            None => {
+                let end = memchr::memmem::find(value, b",\"es\":")?;
+                let found = *self.starts.get(&value[..end])?;
+                self.recent.copy_within(..3, 1);
+                found
+            }
+        };
+        self.recent[0] = found;
+        Some(found)
+    }
+}
+
+#[allow(clippy::too_many_arguments)]
+fn read_row(
+    canal: &CanalForm,
+    value: &[u8],
+    start: usize,
+    offset: i64,
+    window: (i64, i64),
+    target: &mut Target,
+    zone: &mut Zone,
+    took: &mut Took,
+) -> Option<()> {
+    let (commit_ts, end) = commit_ts(value)?;
+    let form = &canal.form;
+    form.span.contains(&commit_ts).then_some(())?;
+    let mut at = Scanner::new(value, start);
+    at.eat(b",\"es\":")?;
+    let es = natural(at.integer()?)?;
+    (commit_ts as u64 >> LOGICAL_BITS == es).then_some(())?;
+    at.eat(b",\"ts\":")?;
+    at.integer()?;
+    at.eat(b",\"sql\":\"\",\"sqlType\":")?;
+    codes(&mut at)?;
+    at.eat(b",\"mysqlType\":")?;
+    types(canal, &mut at)?;
+    let images = at.at;
+    let mut old: Vec<Option<Option<Raw>>> = Vec::new();
+    if canal.operation == Operation::Update {
+        at.eat(b",\"old\":[")?;
+        old = image(canal, &mut at, canal.partial_old)?;
+        at.eat(b"],\"data\":[")?;
+    } else {
+        at.eat(b",\"old\":null,\"data\":[")?;
+    }
+    let data = image(canal, &mut at, false)?;
+    (at.at == end).then_some(())?;
+    let data: Vec<Option<Raw>> = data.into_iter().map(Option::flatten).collect();
+    let inside = window.0 <= commit_ts && commit_ts < window.1;
+    if inside && form.wanted {
+        let head = Head {
+            commit_ts,
+            offset,
+            ordinal: 0,
+            physical: None,
+            fingerprint: xxh3_128_with_seed(&value[images..], canal.seed ^ es).to_be_bytes(),
+        };
+        match canal.operation {
+            Operation::Insert => target.put(form, &head, None, Some(&data), zone)?,
+            Operation::Delete => target.put(form, &head, Some(&data), None, zone)?,
+            Operation::Update => {
+                let old: Vec<Option<Raw>> = old.iter().zip(&data).map(|(old, new)| old.unwrap_or(*new)).collect();
+                let same_key =
+                    form.key.iter().all(|at| old[*at].map(|raw| raw.bytes) == data[*at].map(|raw| raw.bytes));
+                same_key.then_some(())?;
+                target.put(form, &head, Some(&old), Some(&data), zone)?;
+            }
+        }
+    } else {
+        check_escapes(&data)?;
+        let old: Vec<Option<Raw>> = old.into_iter().map(Option::flatten).collect();
+        check_escapes(&old)?;
+    }
+    took.row(commit_ts, inside, form.wanted);
+    Some(())
+}
+
+/// The commitTs at the end of *value*, and where the images end.
+fn commit_ts(value: &[u8]) -> Option<(i64, usize)> {
+    let rest = value.strip_suffix(b"}}")?;
+    let digits = rest.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    let rest = rest.len() - digits;
+    let commit_ts = i64::try_from(natural(&value[rest..rest + digits])?).ok()?;
+    let end = value[..rest].strip_suffix(b"],\"_tidb\":{\"commitTs\":")?.len();
+    Some((commit_ts, end))
+}
+
+/// Skip `sqlType`: names and numbers.
+fn codes(at: &mut Scanner) -> Option<()> {
+    at.eat(b"{")?;
+    if at.try_eat(b"}") {
+        return Some(());
+    }
+    loop {
+        let name = at.text()?;
+        (!name.escaped).then_some(())?;
+        at.eat(b":")?;
+        at.integer()?;
+        if !at.try_eat(b",") {
+            return at.eat(b"}");
+        }
+    }
+}
+
+/// Check `mysqlType`: each column once, in any order.
+fn types(canal: &CanalForm, at: &mut Scanner) -> Option<()> {
+    at.eat(b"{")?;
+    let mut met = 0u128;
+    let columns = canal.members.len();
+    // Most often the next one is near the last: maps of Go begin anywhere, but go round.
+    let mut next = 0;
+    for member in 0..columns {
+        if member > 0 {
+            at.eat(b",")?;
+        }
+        let found =
+            (0..columns).map(|step| (next + step) % columns).find(|column| at.comes(&canal.members[*column]))?;
+        at.at += canal.members[found].len();
+        at.eat(&canal.types[found])?;
+        if met >> found & 1 == 1 {
+            return None;
+        }
+        met |= 1 << found;
+        next = found + 1;
+    }
+    at.eat(b"}")
+}
+
+/// An image: its columns in order. Where *partial*, some may be missing, which are None.
+fn image<'a>(canal: &CanalForm, at: &mut Scanner<'a>, partial: bool) -> Option<Vec<Option<Option<Raw<'a>>>>> {
+    let mut cells = Vec::with_capacity(canal.members.len());
+    at.eat(b"{")?;
+    let mut first = true;
+    for member in &canal.members {
+        let before = at.at;
+        let comes = (first || at.try_eat(b",")) && at.try_eat(member);
+        if !comes {
+            at.at = before;
+            partial.then_some(())?;
+            cells.push(None);
+            continue;
+        }
+        first = false;
+        cells.push(Some(if at.try_eat(b"null") { None } else { Some(at.text()?) }));
+    }
+    at.eat(b"}")?;
+    Some(cells)
+}
+
+/// Whether all escapes in *cells*, which nobody wants, are ones that mean something.
+fn check_escapes(cells: &[Option<Raw>]) -> Option<()> {
+    let mut scratch = Vec::new();
+    for raw in cells.iter().flatten().filter(|raw| raw.escaped) {
+        scratch.clear();
+        crate::json::unescape(raw.bytes, &mut scratch)?;
+    }
+    Some(())
+}

@@ -1,0 +1,153 @@
+//! Just enough JSON: what TiCDC writes, byte for byte. Anything else is `None`, and Python's to read.
+
+/// A text between its quotes, as it stands in the bytes.
+#[derive(Clone, Copy)]
+pub struct Raw<'a> {
+    pub bytes: &'a [u8],
+    pub escaped: bool,
+}
+
+/// Reads bytes from the front. The bytes must be UTF-8 without control characters, see `is_plain`.
+pub struct Scanner<'a> {
+    bytes: &'a [u8],
+    pub at: usize,
+}
+
+impl<'a> Scanner<'a> {
+    pub fn new(bytes: &'a [u8], at: usize) -> Self {
+        Scanner { bytes, at }
+    }
+
+    pub fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    pub fn comes(&self, expected: &[u8]) -> bool {
+        self.bytes[self.at..].starts_with(expected)
+    }
+
+    pub fn eat(&mut self, expected: &[u8]) -> Option<()> {
+        self.try_eat(expected).then_some(())
+    }
+
+    pub fn try_eat(&mut self, expected: &[u8]) -> bool {
+        let found = self.comes(expected);
+        if found {
+            self.at += expected.len();
+        }
+        found
+    }
+
+    /// The text that begins with the quote here.
+    pub fn text(&mut self) -> Option<Raw<'a>> {
+        self.eat(b"\"")?;
+        let start = self.at;
+        let mut escaped = false;
+        loop {
+            let found = memchr::memchr2(b'"', b'\\', &self.bytes[self.at..])?;
+            self.at += found;
+            if self.bytes[self.at] == b'"' {
+                let bytes = &self.bytes[start..self.at];
+                self.at += 1;
+                return Some(Raw { bytes, escaped });
+            }
+            escaped = true;
+            self.at += 2;
+            if self.at > self.bytes.len() {
+                return None;
+            }
+        }
+    }
+
+    /// A number without fraction or exponent, as it stands; no leading zeros, and no minus before a zero.
+    pub fn integer(&mut self) -> Option<&'a [u8]> {
+        let start = self.at;
+        self.try_eat(b"-");
+        let digits = self.at;
+        while matches!(self.peek(), Some(b'0'..=b'9')) {
+            self.at += 1;
+        }
+        let found = &self.bytes[start..self.at];
+        let plain = self.at > digits && (self.bytes[digits] != b'0' || found == b"0");
+        plain.then_some(found)
+    }
+
+    /// A number with fraction and exponent, as it stands.
+    pub fn number(&mut self) -> Option<&'a [u8]> {
+        let start = self.at;
+        self.integer()?;
+        if self.try_eat(b".") {
+            self.digits()?;
+        }
+        if self.try_eat(b"e") || self.try_eat(b"E") {
+            let _ = self.try_eat(b"-") || self.try_eat(b"+");
+            self.digits()?;
+        }
+        Some(&self.bytes[start..self.at])
+    }
+
+    fn digits(&mut self) -> Option<()> {
+        let start = self.at;
+        while matches!(self.peek(), Some(b'0'..=b'9')) {
+            self.at += 1;
+        }
+        (self.at > start).then_some(())
+    }
+}
+
+/// Whether *bytes* are UTF-8 without control characters, so that no text in it needs a closer look.
+pub fn is_plain(bytes: &[u8]) -> bool {
+    // Without a branch per byte, so that it is done many bytes at a time.
+    let lowest = bytes.iter().fold(u8::MAX, |lowest, byte| lowest.min(*byte));
+    lowest >= b' ' && std::str::from_utf8(bytes).is_ok()
+}
+
+/// A number of ASCII digits alone, without leading zeros.
+pub fn natural(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() || digits.len() > 20 || (digits[0] == b'0' && digits.len() > 1) {
+        return None;
+    }
+    let mut number: u64 = 0;
+    for digit in digits {
+        let value = digit.wrapping_sub(b'0');
+        if value > 9 {
+            return None;
+        }
+        number = number.checked_mul(10)?.checked_add(u64::from(value))?;
+    }
+    Some(number)
+}
+
+/// Append what *raw* means to *to*. `None` for a surrogate, and for `\ufffd`: TiCDC writes it where bytes were lost.
+pub fn unescape(raw: &[u8], to: &mut Vec<u8>) -> Option<()> {
+    let mut rest = raw;
+    while let Some(at) = memchr::memchr(b'\\', rest) {
+        to.extend_from_slice(&rest[..at]);
+        let letter = *rest.get(at + 1)?;
+        rest = &rest[at + 2..];
+        let byte = match letter {
+            b'"' | b'\\' | b'/' => letter,
+            b'b' => 8,
+            b'f' => 12,
+            b'n' => b'\n',
+            b'r' => b'\r',
+            b't' => b'\t',
+            b'u' => {
+                let code = hex(rest.get(..4)?)?;
+                rest = &rest[4..];
+                let char = char::from_u32(code).filter(|char| *char != '\u{fffd}')?;
+                to.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes());
+                continue;
+            }
+            _ => return None,
+        };
+        to.push(byte);
+    }
+    to.extend_from_slice(rest);
+    Some(())
+}
+
+/// The number of hexadecimal *digits*, of which there are at most eight.
+pub fn hex(digits: &[u8]) -> Option<u32> {
+    digits.iter().try_fold(0u32, |number, digit| Some(number << 4 | char::from(*digit).to_digit(16)?))
+}

@@ -1,0 +1,238 @@
+//! The hot loop of ticdc-replay: rows of forms that Python has met, from the bytes of messages to Arrow's buffers.
+//!
+//! It is exact, or it does not take a message: whatever is not just as TiCDC writes an ordinary row is handed back whole, and the
+//! codecs in Python read it. They are the reference; tests hold both to the same bytes. There is no unsafe code here, and a panic
+//! is caught, counted, and its message handed back.
+
+#![forbid(unsafe_code)]
+
+mod canal;
+mod cells;
+mod columns;
+mod identity;
+mod json;
+mod moments;
+mod rows;
+
+use canal::{Canal, CanalForm, Operation};
+use cells::{Kind, KindSpec};
+use identity::Names;
+use moments::Zone;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+use rows::{Form, FormColumn, Target};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+
+/// What was taken of a list of messages.
+#[derive(Default)]
+pub struct Took {
+    left: Vec<usize>,
+    first: Vec<i64>,
+    last: Vec<i64>,
+    rows: usize,
+    outside: usize,
+    filtered: usize,
+    panics: usize,
+    message: Option<(i64, i64)>,
+    uncounted: (usize, usize, usize),
+    touched: Vec<(usize, usize)>,
+}
+
+impl Took {
+    /// Note how long a target is before the message that is read adds to it.
+    pub fn touch(&mut self, number: usize, target: &Target) {
+        if self.touched.iter().all(|(touched, _)| *touched != number) {
+            self.touched.push((number, target.rows()));
+        }
+    }
+
+    /// Take back what was read of the message.
+    pub fn undo(&mut self, targets: &mut [Target]) {
+        for (number, rows) in self.touched.drain(..) {
+            targets[number].truncate(rows);
+        }
+        self.message = None;
+        self.uncounted = (0, 0, 0);
+    }
+
+    /// Count a row of the message that is being read.
+    pub fn row(&mut self, commit_ts: i64, inside: bool, wanted: bool) {
+        let (first, last) = self.message.unwrap_or((commit_ts, commit_ts));
+        self.message = Some((first.min(commit_ts), last.max(commit_ts)));
+        self.uncounted.0 += 1;
+        self.uncounted.1 += usize::from(!inside);
+        self.uncounted.2 += usize::from(inside && !wanted);
+    }
+
+    /// End a message that was *taken*, or not.
+    fn end(&mut self, at: usize, taken: bool) {
+        let (first, last) = self.message.take().unwrap_or((-1, 0));
+        let (rows, outside, filtered) = std::mem::take(&mut self.uncounted);
+        self.touched.clear();
+        self.first.push(first);
+        self.last.push(last);
+        self.rows += rows;
+        self.outside += outside;
+        self.filtered += filtered;
+        if !taken {
+            self.left.push(at);
+        }
+    }
+}
+
+/// Name, `mysqlType`, place in the target or None, kind.
+type CanalColumn = (Vec<u8>, Vec<u8>, Option<usize>, KindSpec);
+
+type Result<'py> = (Vec<usize>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, usize, usize, usize, usize);
+
+/// Reads the messages of one split into rows of known forms.
+#[pyclass]
+struct Decoder {
+    window: (i64, i64),
+    zone: Zone,
+    targets: Vec<Target>,
+    canal: Canal,
+    panic_at: Option<i64>,
+}
+
+#[pymethods]
+impl Decoder {
+    /// *first* and *end* (TSO) are the window. *ahead* tells, for a local day since 1970, how many microseconds local time is ahead
+    /// of UTC, None where that is not so all day. At the offset *panic_at* it panics: a test of what then happens.
+    #[new]
+    #[pyo3(signature = (first, end, ahead, panic_at=None))]
+    fn new(first: i64, end: i64, ahead: Py<PyAny>, panic_at: Option<i64>) -> Self {
+        Decoder { window: (first, end), zone: Zone::new(ahead), targets: Vec::new(), canal: Canal::default(), panic_at }
+    }
+
+    /// A new place for rows: columns of values of *widths* bytes, 0 for any number. *names* are MessagePack of the table's and the
+    /// key columns' names, None where rows have no identity.
+    fn add_target(&mut self, widths: Vec<usize>, names: Option<(Vec<u8>, Vec<u8>)>) -> PyResult<usize> {
+        if widths.iter().any(|width| *width > 16) {
+            return Err(PyValueError::new_err("no value has more than 16 bytes"));
+        }
+        let names = names.map(|(table, key)| Names { table, key });
+        self.targets.push(Target::new(&widths, names));
+        Ok(self.targets.len() - 1)
+    }
+
+    /// Take rows of Canal-JSON from now on that begin with *start* and have *columns*: name, mysqlType, place in the target or
+    /// None, kind. The commitTs for which that holds are *span*, both ends included.
+    #[allow(clippy::too_many_arguments)]
+    fn add_canal_form(
+        &mut self,
+        number: i32,
+        target: usize,
+        start: Vec<u8>,
+        operation: &str,
+        columns: Vec<CanalColumn>,
+        key: Vec<usize>,
+        span: (i64, i64),
+        wanted: bool,
+        partial_old: bool,
+        seed: u64,
+    ) -> PyResult<()> {
+        let operation = match operation {
+            "insert" => Operation::Insert,
+            "update" => Operation::Update,
+            "delete" => Operation::Delete,
+            _ => return Err(PyValueError::new_err(format!("no operation: {operation}"))),
+        };
+        let mut names = Vec::new();
+        let mut types = Vec::new();
+        let mut described = Vec::new();
+        for (name, type_, to, kind) in columns {
+            names.push(name);
+            types.push(type_);
+            described.push((to, kind));
+        }
+        let form = self.form(number, target, described, key, span, wanted)?;
+        self.canal.add(start, CanalForm::new(form, operation, &names, &types, partial_old, seed));
+        Ok(())
+    }
+
+    /// Read *values*, which stand at *offsets*. Gives the positions of those left to Python; per message, as bytes of int64, the
+    /// first and last commitTs of its rows (-1 and 0 for one left, or without rows); and the numbers of rows, of those outside the
+    /// window, of those of tables not wanted, and of panics.
+    fn read_canal<'py>(&mut self, values: &Bound<'py, PyList>, offsets: Vec<i64>) -> PyResult<Result<'py>> {
+        let py = values.py();
+        let mut took = Took::default();
+        for (at, (value, offset)) in values.iter().zip(&offsets).enumerate() {
+            let Ok(value) = value.cast::<PyBytes>() else {
+                took.end(at, false);
+                continue;
+            };
+            let value = value.as_bytes();
+            let found = catch_unwind(AssertUnwindSafe(|| {
+                assert!(Some(*offset) != self.panic_at, "a test wants a panic here");
+                self.canal.read(value, *offset, self.window, &mut self.targets, &mut self.zone, &mut took)
+            }));
+            let taken = match found {
+                Ok(found) => found.is_some(),
+                Err(_) => {
+                    took.panics += 1;
+                    took.undo(&mut self.targets);
+                    false
+                }
+            };
+            took.end(at, taken);
+        }
+        Ok(result(py, took))
+    }
+
+    /// How many rows were collected.
+    #[getter]
+    fn rows(&self) -> usize {
+        self.targets.iter().map(Target::rows).sum()
+    }
+
+    /// The rows of each target that has some, by its number; none are left.
+    fn take<'py>(&mut self, py: Python<'py>) -> Vec<(usize, rows::Taken<'py>)> {
+        let full = self.targets.iter_mut().enumerate().filter(|(_, target)| target.rows() > 0);
+        full.map(|(number, target)| (number, target.take(py))).collect()
+    }
+}
+
+impl Decoder {
+    fn form(
+        &self,
+        number: i32,
+        target: usize,
+        columns: Vec<(Option<usize>, KindSpec)>,
+        key: Vec<usize>,
+        span: (i64, i64),
+        wanted: bool,
+    ) -> PyResult<Form> {
+        let columns = columns
+            .into_iter()
+            .map(|(to, kind)| Ok(FormColumn { kind: Kind::new(kind)?, to }))
+            .collect::<PyResult<Vec<_>>>()?;
+        let place = self.targets.get(target);
+        let fits = |column: &FormColumn| {
+            column.to.is_none_or(|to| place.is_some_and(|target| target.has(to, column.kind.width())))
+        };
+        let has_key = key.iter().all(|at| columns.get(*at).is_some_and(|column| column.to.is_some()));
+        if place.is_none() || !columns.iter().all(fits) || !has_key || columns.len() > 128 {
+            return Err(PyValueError::new_err("the target has no such columns"));
+        }
+        Ok(Form { number, target, columns, key, span: span.0..=span.1, wanted })
+    }
+}
+
+fn result<'py>(py: Python<'py>, took: Took) -> Result<'py> {
+    (
+        took.left,
+        columns::bytes_of(py, &took.first, i64::to_ne_bytes),
+        columns::bytes_of(py, &took.last, i64::to_ne_bytes),
+        took.rows,
+        took.outside,
+        took.filtered,
+        took.panics,
+    )
+}
+
+#[pymodule]
+fn ticdc_replay_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Decoder>()
+}
