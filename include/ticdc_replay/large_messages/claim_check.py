@@ -159,7 +159,7 @@ class ClaimCheckResolver:
             wait=wait_exponential_jitter(multiplier=_FIRST_WAIT_S, jitter=_FIRST_WAIT_S),
             reraise=True,
         )
-        return retrying(self._store.get, name, self._max_bytes, found.etag)
+        return retrying(self._store.fetch, name, self._max_bytes, found.etag)
 
     def _too_large(self, name: str, found: Expected) -> Fetched:
         uri = self._store.uri(name)

@@ -29,6 +29,7 @@ from ticdc_replay.storage.names import check_name
 from ticdc_replay.storage.s3_deletion import delete_unchanged, marker_of, undelete
 from ticdc_replay.storage.s3_errors import BROKEN_TRANSFERS, NOT_FOUND, PRECONDITION_FAILED, error_code, translate
 from ticdc_replay.storage.s3_facts import facts_of
+from ticdc_replay.storage.s3_fetching import Address, Fetcher
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -37,6 +38,7 @@ _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _EXTRA = ("endpoint_url", "region_name", "aws_session_token")
 _CONNECT_TIMEOUT_S = 10
 _READ_TIMEOUT_S = 60
+_FETCH_TIMEOUTS = {"connect_timeout": "10s", "read_timeout": "60s", "timeout": "1h"}
 _ATTEMPTS = 6
 _BODY_ATTEMPTS = 3
 _POOL_CONNECTIONS = 64
@@ -65,7 +67,9 @@ class S3Store(ObjectStore):
         self._endpoint: str | None = extra.get("endpoint_url") or None
         self._session_token: str | None = extra.get("aws_session_token") or None
         self._region: str | None = extra.get("region_name") or None
+        self._session = boto3.session.Session()
         self._client = self._connect()
+        self._fetcher = Fetcher(self._address(), _FETCH_TIMEOUTS)
 
     @classmethod
     def open(cls, uri: str, connection: Connection | None) -> "S3Store":
@@ -88,6 +92,15 @@ class S3Store(ObjectStore):
                 with attempt:
                     return self._read(name, max_bytes, etag)
         raise AssertionError("a retry loop ends by return or raise")
+
+    def fetch(self, name: str, max_bytes: int | None = None, etag: str | None = None) -> bytes:
+        found = self._fetcher.find(self._key(name))
+        if found is not None:
+            self._check(name, found.size, max_bytes, found.etag, etag)
+            content = found.content()
+            if content is not None:
+                return content
+        return self.get(name, max_bytes, etag)
 
     def info(self, name: str) -> ObjectInfo | None:
         with self._errors("look up", name):
@@ -214,17 +227,24 @@ class S3Store(ObjectStore):
         except self._client.exceptions.NoSuchKey:
             raise ArtifactNotFoundError(f"{self.uri(name)} does not exist") from None
         with contextlib.closing(answer["Body"]) as body:
-            # The answer's own ETag and not If-Match: it is of the same version of the object, and every server sends it.
-            found = answer["ETag"].strip('"')
-            if etag is not None and found != etag:
-                raise ObjectAlteredError(f"{self.uri(name)} has ETag {found}, {etag} expected")
-            size = answer["ContentLength"]
-            if max_bytes is not None and size > max_bytes:
-                raise ObjectTooLargeError(f"{self.uri(name)} has {size} bytes; at most {max_bytes} are allowed")
+            self._check(name, answer["ContentLength"], max_bytes, answer["ETag"].strip('"'), etag)
             return body.read()
+
+    def _check(self, name: str, size: int, max_bytes: int | None, found: str, etag: str | None) -> None:
+        """By the answer's own ETag and not If-Match: it is of the same version of the object, and every server sends it."""
+        if etag is not None and found != etag:
+            raise ObjectAlteredError(f"{self.uri(name)} has ETag {found}, {etag} expected")
+        if max_bytes is not None and size > max_bytes:
+            raise ObjectTooLargeError(f"{self.uri(name)} has {size} bytes; at most {max_bytes} are allowed")
 
     def _key(self, name: str) -> str:
         return self._prefix + check_name(name)
+
+    def _address(self) -> Address:
+        key = None
+        if self._connection and self._connection.login:
+            key = (self._connection.login, self._connection.password, self._session_token)
+        return Address(self._bucket, self._endpoint, self._region or self._client.meta.region_name, self._session, key)
 
     def _connect(self) -> "S3Client":
         config = Config(
@@ -244,7 +264,7 @@ class S3Store(ObjectStore):
             )
         connection = self._connection
         try:
-            return boto3.session.Session().client(
+            return self._session.client(
                 "s3",
                 endpoint_url=self._endpoint,
                 region_name=self._region or ("us-east-1" if self._endpoint else None),
