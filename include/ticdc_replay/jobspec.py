@@ -76,8 +76,8 @@ class DecodeJob(msgspec.Struct, frozen=True, kw_only=True, tag="decode"):
     @property
     def variant(self) -> tuple[str, ...]:
         """The settings that decide which rows can be used, where they are not the defaults."""
-        reread = ("handle_key_only=reread",) if self.source_connection is not None else ()
-        return (*reread, *(("damaged=accept",) if self.accept_damaged else ()))
+        handle_key_only = "" if self.source_connection is None else "reread"
+        return variant_of(handle_key_only, "accept" if self.accept_damaged else "")
 
     def decoding(self, shared: SharedInput) -> "DecodeJob":
         """The job that decodes what this job's window shares with others."""
@@ -89,6 +89,12 @@ class DecodeJob(msgspec.Struct, frozen=True, kw_only=True, tag="decode"):
     def changelog_root(self) -> str:
         """The folder of the changelog, below the root of the artefacts."""
         return changelog_root(self.run_hash)
+
+
+def variant_of(handle_key_only: str, damaged: str) -> tuple[str, ...]:
+    """The settings that decide which rows a decode can use, where these policies are not the defaults."""
+    reread = ("handle_key_only=reread",) if handle_key_only == "reread" else ()
+    return (*reread, "damaged=accept") if damaged == "accept" else reread
 
 
 class LoadJob(msgspec.Struct, frozen=True, kw_only=True, tag="load"):

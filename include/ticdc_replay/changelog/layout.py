@@ -1,6 +1,7 @@
 """Where the files of a changelog lie, relative to its root ``runs/<run_hash>``."""
 
-from urllib.parse import quote, unquote
+from string import ascii_letters, digits
+from urllib.parse import unquote
 
 from ticdc_replay.domain.tables import TableName
 
@@ -33,13 +34,20 @@ def source_rows_folder(input_hash: str) -> str:
 
 
 def escape(name: str) -> str:
-    """*name* as one part of a path: percent-encoded so that any name of a table is safe and can be told back."""
-    return quote(name, safe="").replace(".", "%2E")
+    """*name* as one part of a path: any name of a table is safe in it and can be told back, by Hive, Spark and DuckDB, too.
+
+    ASCII characters other than letters, digits, ``_`` and ``-`` are percent-encoded. All others stand as they are: Spark takes
+    ``%C3%A9`` for two characters, DuckDB for one.
+    """
+    return "".join(char if char in _PLAIN or not char.isascii() else f"%{ord(char):02X}" for char in name)
 
 
 def unescape(part: str) -> str:
     """The name that ``escape`` made *part* from."""
     return unquote(part)
+
+
+_PLAIN = frozenset(f"{ascii_letters}{digits}_-")
 
 
 def data_folder(table: TableName, version: str) -> str:

@@ -8,6 +8,7 @@ from rich.markup import escape
 from typer.core import TyperGroup
 
 from ticdc_replay.cli.changefeed import changefeed
+from ticdc_replay.cli.changelog import changelog
 from ticdc_replay.cli.decode import decode
 from ticdc_replay.cli.deletion import deletion
 from ticdc_replay.cli.inspect import inspect
@@ -45,6 +46,7 @@ app.command()(inspect)
 app.command()(snapshot)
 app.command()(run)
 app.command()(reconcile)
+app.add_typer(changelog, name="changelog")
 app.add_typer(mirror, name="mirror")
 app.add_typer(quarantine, name="quarantine")
 app.add_typer(deletion, name="deletion")

@@ -19,11 +19,10 @@ from ticdc_replay.snapshot.pin import PinnedManifest
 from ticdc_replay.stages.check import check
 from ticdc_replay.stages.context import ReplayContext, connection_ids
 from ticdc_replay.stages.jobs import write_decode_job, write_load_job
-from ticdc_replay.stages.leases import replaying
-from ticdc_replay.stages.pin import pin
+from ticdc_replay.stages.pin import pin, require_input
 from ticdc_replay.stages.publish import RunReport, publish
 from ticdc_replay.stages.selection import selected_tables
-from ticdc_replay.stages.watermark import require_watermark
+from ticdc_replay.stages.shared import decoding
 
 PipelineFile = Annotated[Path, typer.Argument(help="The pipeline's YAML file", exists=True, dir_okay=False)]
 From = Annotated[str, typer.Option("--from", help="Start of the window: a TSO, or an ISO 8601 time with a zone")]
@@ -32,17 +31,29 @@ ConnectionsFile = Annotated[
     Path | None,
     typer.Option("--connections", help="Private YAML file of connections by id; else AIRFLOW_CONN_<ID> variables"),
 ]
+FromChangelog = Annotated[
+    bool,
+    typer.Option(
+        "--from-changelog",
+        help="Take the window from changelogs that hold it, not from Kafka; with --repin where it has a manifest",
+    ),
+]
 Repin = Annotated[bool, typer.Option("--repin", help="Pin anew even if the window has a manifest, and decode anew")]
 
 
 def snapshot(
-    pipeline: PipelineFile, from_: From, to: To, connections: ConnectionsFile = None, repin: Repin = False
+    pipeline: PipelineFile,
+    from_: From,
+    to: To,
+    connections: ConnectionsFile = None,
+    repin: Repin = False,
+    from_changelog: FromChangelog = False,
 ) -> None:
     """Pin a window: find its offsets, prove that they are complete, write the manifest."""
-    window = _window(from_, to)
+    window = window_of(from_, to)
     with opened(pipeline, connections) as context:
-        require_watermark(context, window)
-        _show_pinned(context, pin(context, window, repin=repin))
+        require_input(context, window, from_changelog=from_changelog)
+        _show_pinned(context, pin(context, window, repin=repin, from_changelog=from_changelog))
 
 
 def run(
@@ -51,21 +62,22 @@ def run(
     to: To,
     connections: ConnectionsFile = None,
     repin: Repin = False,
+    from_changelog: FromChangelog = False,
     reload: Annotated[bool, typer.Option("--reload", help="Load again what the targets' ledgers say is done")] = False,
     tables: Annotated[list[str] | None, typer.Option("--table", help="Only tables of this pattern; repeatable")] = None,
     targets: Annotated[list[str] | None, typer.Option("--target", help="Only this target; repeatable")] = None,
     master: Annotated[str, typer.Option(help="Spark master URL")] = "local[*]",
 ) -> None:
     """Replay a window into the pipeline's targets: pin, decode, check, load, publish."""
-    window = _window(from_, to)
+    window = window_of(from_, to)
     with opened(pipeline, connections) as context:
         names = _target_names(context, targets)
         wanted = selected_tables(context.pipeline, tables)
-        require_watermark(context, window)
-        pinned = pin(context, window, repin=repin)
+        require_input(context, window, from_changelog=from_changelog)
+        pinned = pin(context, window, repin=repin, from_changelog=from_changelog)
         _show_pinned(context, pinned)
         job = write_decode_job(context, pinned, wanted)
-        with replaying(context, pinned.name, job.run_hash):
+        with decoding(context, pinned.name, job.run_hash, job.shared):
             submit("decode", job.uri, context, master)
             Console().print(check(context, job.run_hash, wanted).summary, markup=False)
         for name in names:
@@ -86,7 +98,8 @@ def opened(pipeline: Path, file: Path | None) -> Iterator[ReplayContext]:
         yield context
 
 
-def _window(from_: str, to: str) -> Window:
+def window_of(from_: str, to: str) -> Window:
+    """The window that the options say. Raises ConfigError where they say none."""
     try:
         return Window(tso.parse(from_), tso.parse(to))
     except ValueError as error:
@@ -116,6 +129,10 @@ def _show_pinned(context: ReplayContext, pinned: PinnedManifest) -> None:
     console.print(f"{manifest.pipeline} {manifest.window}", markup=False)
     console.print(table)
     console.print(f"{manifest.grade}, pinned in {context.artifacts.uri(pinned.name)}", markup=False)
+    for source in manifest.derived:
+        console.print(f"{source.window} is taken from changelog {source.run_hash}", markup=False)
+    if manifest.shared is not None:
+        console.print(f"taken from the decode of {manifest.shared.window}", markup=False)
     for reason in manifest.reasons:
         console.print(f"not proven: {reason}", markup=False)
 

@@ -132,6 +132,17 @@ class WindowSection(Section):
     poll_seconds: int = Field(10, ge=6, description="How often the watermark is looked for")
     timeout_minutes: int = Field(240, ge=1, description="How long the watermark is waited for")
     claim_check_margin_hours: int = Field(24, ge=1, description="How long an object may be older than the window")
+    from_changelog: Literal["never", "expired", "prefer"] = Field(
+        "expired",
+        description="When a window is taken from changelogs of the pipeline that hold it: never, where Kafka has expired it, or "
+        "whenever they do",
+    )
+    decode_hours: int | None = Field(
+        None,
+        ge=1,
+        le=24 * 31,
+        description="Windows within as many hours (aligned to UTC) share one decode, once these are over: for replication lag",
+    )
     list_claim_check_store: bool = Field(True, description="Pin the inventory of the store; off for huge stores")
     schema_look_back_hours: int = Field(
         168, ge=0, description="How far before a window DDL is looked for; each stretch of a topic is read once only"
@@ -178,6 +189,16 @@ class LimitsSection(Section):
     file_rows: int = Field(1_000_000, ge=1, description="Rows per Parquet file, at most")
 
 
+class ChangelogSection(Section):
+    """What becomes of changelogs once they are loaded."""
+
+    keep_days: float | None = Field(
+        None,
+        ge=0,
+        description="`ticdc-replay changelog prune` removes changelogs that are older and that nothing needs; for ever if absent",
+    )
+
+
 class SparkSection(Section):
     """How Spark jobs are submitted, beside what the connection says."""
 
@@ -201,6 +222,7 @@ class Pipeline(Section):
     policies: PoliciesSection = PoliciesSection()
     retries: RetriesSection = RetriesSection()
     limits: LimitsSection = LimitsSection()
+    changelog: ChangelogSection = ChangelogSection()
     spark: SparkSection = SparkSection()
     targets: tuple[TargetConfig, ...] = Field(min_length=1)
 

@@ -29,6 +29,10 @@ class ExpiredRangeError(PermanentError):
     """Kafka no longer holds a part of the range; the message names the oldest time that can be replayed."""
 
 
+class NotCoveredError(PermanentError):
+    """A window was to be derived from changelogs, and they do not hold all of it; the message names what lacks and why."""
+
+
 class TopicChangedError(PermanentError):
     """A topic vanished, was recreated, or lost partitions since it was pinned."""
 
@@ -86,7 +90,10 @@ class CommitStateUnknownError(TransientError):
 
 
 class LeaseHeldError(TransientError):
-    """Another process is deleting from the same claim-check store; the message names it, and until when its lease lasts."""
+    """Another process is deleting from the same claim-check store, or decodes the same input for longer than may be waited for.
+
+    The message names it, and until when its lease lasts.
+    """
 
 
 class LeaseLostError(TransientError):

@@ -74,6 +74,10 @@ class Source:
         )
 
     def _inputs(self) -> tuple[Dataset, ...]:
+        if self._index.derived:
+            namespace, name = uri_name(f"{self._artifacts_uri}/runs")
+            runs = dict.fromkeys(source.run_hash for source in self._index.derived)
+            return tuple(Dataset(namespace=namespace, name=name, version=run_hash) for run_hash in runs)
         topics = [
             Dataset(
                 namespace=self._kafka,

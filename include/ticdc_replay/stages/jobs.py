@@ -16,11 +16,19 @@ from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.selection import selected_tables
 
 
+class SharedDecode(msgspec.Struct, frozen=True):
+    """What a decode job takes its window from: the manifest that is decoded for several windows (its name), and the run."""
+
+    manifest: str
+    run_hash: str
+
+
 class WrittenJob(msgspec.Struct, frozen=True):
     """A job spec in the artefact store. ``uri`` is the one argument of the Spark job."""
 
     uri: str
     run_hash: str
+    shared: SharedDecode | None = None
 
 
 def write_decode_job(
@@ -46,9 +54,12 @@ def write_decode_job(
         input_hash=pinned.manifest.input_hash,
         changefeed=context.changefeed,
         tables=selected_tables(pipeline, tables),
+        shared_tables=pipeline.tables if pinned.manifest.shared is not None else (),
         limits=Limits(**limits.model_dump()),
     )
-    return WrittenJob(_write(context, job), job.run_hash)
+    shared = pinned.manifest.shared
+    wide = None if shared is None else SharedDecode(shared.manifest, job.decoding(shared).run_hash)
+    return WrittenJob(_write(context, job), job.run_hash, wide)
 
 
 def write_load_job(

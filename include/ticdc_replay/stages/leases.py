@@ -114,7 +114,7 @@ def replaying(context: ReplayContext, manifest: str, run_hash: str, *, ttl_ms: i
         yield
         return
     subject = Replayed(context.pipeline.name, manifest, run_hash).subject
-    lease = context.state.acquire_lease(uri, _unique("replay"), "replay", subject, ttl_ms)
+    lease = context.state.acquire_lease(uri, unique("replay"), "replay", subject, ttl_ms)
     hold = Hold(context.state, lease, ttl_ms)
     try:
         yield
@@ -131,7 +131,7 @@ def holding_store(state: StateStore, uri: str, holder: str, plan_hash: str, *, t
 
     Raises LeaseHeldError where another deletion holds it, LeaseLostError at the end where the lease was lost meanwhile.
     """
-    lease = state.acquire_lease(uri, _unique(holder), "deletion", plan_hash, ttl_ms)
+    lease = state.acquire_lease(uri, unique(holder), "deletion", plan_hash, ttl_ms)
     hold = Hold(state, lease, ttl_ms)
     try:
         yield hold
@@ -140,6 +140,6 @@ def holding_store(state: StateStore, uri: str, holder: str, plan_hash: str, *, t
         hold.release()
 
 
-def _unique(holder: str) -> str:
+def unique(holder: str) -> str:
     """*holder*, told apart from any other attempt under the same name."""
     return f"{holder} ({socket.gethostname()}, process {os.getpid()}, {uuid.uuid4().hex[:12]})"

@@ -1,19 +1,79 @@
 """Fixes what a window's replay reads."""
 
+import logging
+
+from ticdc_replay.domain.errors import ExpiredRangeError, NotCoveredError, WatermarkNotReachedError
 from ticdc_replay.domain.window import Window
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.snapshot.pin import PinnedManifest, pin_window
 from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.derive import derive, find_changelogs
 from ticdc_replay.stages.schemas import known_schemas
-from ticdc_replay.stages.watermark import pin_request
+from ticdc_replay.stages.shared import pin_shared
+from ticdc_replay.stages.watermark import pin_request, require_watermark
+
+log = logging.getLogger(__name__)
 
 
-def pin(context: ReplayContext, window: Window, *, repin: bool = False) -> PinnedManifest:
+def pin(context: ReplayContext, window: Window, *, repin: bool = False, from_changelog: bool = False) -> PinnedManifest:
     """The manifest of *window*: the one it has, or a new one where it has none or *repin* asks for it.
 
-    Raises what ``snapshot.pin.pin_window`` raises.
+    A new one names ranges of Kafka; or changelogs of the pipeline that hold the window, where *from_changelog* asks for it or
+    ``window.from_changelog`` says so; or the wider window whose decode it shares (``window.decode_hours``). A window that is
+    pinned anew shares nothing, since what was read before is what is to be mended.
+
+    Raises what ``snapshot.pin.pin_window`` raises, and what ``derive`` raises where *from_changelog* asks for it.
     """
     pinned_before = context.state.manifest_of(context.pipeline.name, window) is not None
+    if not pinned_before or repin:
+        policy = context.pipeline.window.from_changelog
+        if from_changelog:
+            return derive(context, window)
+        if policy == "prefer" and not repin and not find_changelogs(context, window).lacking:
+            return derive(context, window)
+        if policy != "never":
+            return _pin_or_derive(context, window, repin=repin)
+    return _pin(context, window, repin=repin)
+
+
+def require_input(context: ReplayContext, window: Window, *, from_changelog: bool = False) -> None:
+    """Return if *window* is complete in Kafka, or in changelogs that it may be taken from.
+
+    Raises WatermarkNotReachedError where it is not yet.
+    """
+    if from_changelog:
+        return
+    try:
+        require_watermark(context, window)
+    except WatermarkNotReachedError:
+        if not is_in_changelogs(context, window):
+            raise
+
+
+def is_in_changelogs(context: ReplayContext, window: Window) -> bool:
+    """Whether *window* can be taken from changelogs, and policy lets it: all of it was complete in Kafka once."""
+    return context.pipeline.window.from_changelog != "never" and not find_changelogs(context, window).lacking
+
+
+def _pin_or_derive(context: ReplayContext, window: Window, *, repin: bool) -> PinnedManifest:
+    try:
+        return _pin(context, window, repin=repin)
+    except (ExpiredRangeError, WatermarkNotReachedError) as error:
+        # What is behind the last record that Kafka expired looks as if it had never come.
+        try:
+            pinned = derive(context, window)
+        except NotCoveredError as lacking:
+            if isinstance(error, WatermarkNotReachedError):
+                raise error from None
+            raise ExpiredRangeError(f"{error}. Changelogs do not hold it either: {lacking}") from None
+        log.warning("%s is taken from changelogs, not from Kafka: %s", window, error)
+        return pinned
+
+
+def _pin(context: ReplayContext, window: Window, *, repin: bool) -> PinnedManifest:
+    pinned_before = context.state.manifest_of(context.pipeline.name, window) is not None
+    if not pinned_before and (shared := pin_shared(context, window)) is not None:
+        return shared
     # The schemas of a pinned window are pinned with it: no need to look back into Kafka, which may have expired.
     schemas = SchemaHistory() if pinned_before and not repin else known_schemas(context, window)
     request = pin_request(context, window, schemas)

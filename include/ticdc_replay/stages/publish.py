@@ -13,6 +13,7 @@ from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Grade, Window
 from ticdc_replay.snapshot import manifest as manifests
+from ticdc_replay.snapshot.manifest import Source
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.recording import finish_run
 from ticdc_replay.stages.set_aside import has_way_back, is_set_aside, set_aside
@@ -48,6 +49,8 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     reasons: tuple[str, ...]
     """Why the window is not proven; empty when it is."""
     ranges: tuple[OffsetRange, ...]
+    derived: tuple[Source, ...] = ()
+    """The changelogs that the window was taken from instead of Kafka, and which part from each."""
     watermark: int | None
     messages: MessageCounts
     events: EventCounts
@@ -83,6 +86,7 @@ def publish(context: ReplayContext, run_hash: str, targets: Sequence[str]) -> Ru
         grade=manifest.grade,
         reasons=manifest.reasons,
         ranges=index.ranges,
+        derived=index.derived,
         watermark=index.report.watermark,
         messages=index.report.messages,
         events=index.report.events,

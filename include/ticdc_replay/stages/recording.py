@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 
 from ticdc_replay.changelog.index import ChangelogIndex, Ddl
 from ticdc_replay.changelog.layout import INDEX, changelog_root
+from ticdc_replay.changelog.reading import read_index
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.snapshot import manifest as manifests
 from ticdc_replay.snapshot.manifest import Manifest
@@ -17,8 +18,14 @@ from ticdc_replay.state.records import ReferenceFile, Run, Stretch
 
 
 def record_decode(context: ReplayContext, index: ChangelogIndex) -> None:
-    """Keep the run, its DDL as schema history, its sparse index and the names of its reference files. Safe to repeat."""
+    """Keep the run, its DDL as schema history, its sparse index and the names of its reference files. Safe to repeat.
+
+    The runs that it is derived from are kept first: of an input that windows share nobody else tells.
+    """
     state, pipeline = context.state, context.pipeline.name
+    for run_hash in dict.fromkeys(source.run_hash for source in index.derived):
+        if state.run(pipeline, run_hash) is None:
+            record_decode(context, read_index(context.artifacts, run_hash))
     manifest = manifests.decode(context.artifacts.get(f"manifests/{index.input_hash}.json"))
     now = int(time.time() * 1000)
     before = state.run(pipeline, index.run_hash)
@@ -34,9 +41,9 @@ def record_decode(context: ReplayContext, index: ChangelogIndex) -> None:
             counts=_counts(index),
         )
     )
-    if index.redrives is None:
+    if index.redrives is None and not index.derived:
         record_ddl(context, _events(index.ddl))
-    else:  # some of the window's, not all
+    else:  # some of the window's, not all; or recorded with the runs that it is derived from
         record_more_ddl(context, _events(index.ddl))
     record_more_ddl(context, _events(index.other_ddl))
     record_versions(context, index.definitions)

@@ -107,7 +107,7 @@ def pin_redrive(context: ReplayContext, run: RunQuarantine) -> PinnedManifest:
         window=before.window,
         grade=before.grade,
         reasons=before.reasons,
-        topics=tuple(TopicPin(topic.topic, topic.topic_id, ()) for topic in before.topics),
+        topics=tuple(TopicPin(topic, topic_id, ()) for topic, topic_id in index.topic_ids.items()),
         tables=before.tables,
         schemas=schemas,
         redrive=Redriven(run.run_hash, now_ms, _keep(context, "redriven", "parquet", content, count)),

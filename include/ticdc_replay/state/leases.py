@@ -1,4 +1,5 @@
-"""Who uses a claim-check store now: replays, any number of them, and at most one deletion.
+"""Who uses a claim-check store now: replays, any number of them, and at most one deletion; and who decodes what several windows
+share, which is one at a time.
 
 A lease ends at its time to live unless it is renewed. All times are taken from one clock: PostgreSQL's own, or that of the one
 machine that a SQLite file is on; so clocks of workers don't matter.
@@ -19,22 +20,24 @@ _SERVER_CLOCK = text("SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 A
 
 
 class Leases(Rows):
-    """The part of the state store that keeps leases. ``resource`` is a store's URI; a time to live is in milliseconds."""
+    """The part of the state store that keeps leases. A time to live is in milliseconds.
+
+    ``resource`` is a store's URI, or that of a changelog that is decoded.
+    """
 
     def acquire_lease(self, resource: str, holder: str, kind: LeaseKind, subject: str, ttl_ms: int) -> Lease:
         """Take a lease; *holder* may have it already, and has it for *ttl_ms* from now on.
 
-        Atomic. A replay never fails to get one. Raises LeaseHeldError for a deletion while another holder has the resource's.
+        Atomic. A replay never fails to get one. Raises LeaseHeldError for a deletion, or a decode, while another holder has the
+        resource's.
         """
         table = tables.lease
         with self._database.writing() as connection:
             now = self._now_ms(connection)
             of_resource = table.c.resource == resource
             connection.execute(delete(table).where(of_resource, table.c.holder == holder))
-            if kind == "deletion":
-                connection.execute(
-                    delete(table).where(of_resource, table.c.kind == "deletion", table.c.expires_at_ms <= now)
-                )
+            if kind != "replay":
+                connection.execute(delete(table).where(of_resource, table.c.kind == kind, table.c.expires_at_ms <= now))
             lease = Lease(
                 resource=resource,
                 holder=holder,
@@ -44,17 +47,20 @@ class Leases(Rows):
                 expires_at_ms=now + ttl_ms,
             )
             self._insert_new(connection, table, [msgspec.structs.asdict(lease)])
-            # The partial unique index lets one deletion in: whose is it?
+            # The partial unique index lets one in: whose is it?
             wanted = select(table).where(of_resource, table.c.kind == kind)
             if kind == "replay":
                 wanted = wanted.where(table.c.holder == holder)
             row = connection.execute(wanted).one_or_none()
             if row is None:  # released since our row was not inserted
-                raise LeaseHeldError(f"{resource}: another deletion has just ended there; run this one again")
+                raise LeaseHeldError(f"{resource}: another {kind} has just ended there; run this one again")
             if row.holder != holder:
                 until = datetime.fromtimestamp(row.expires_at_ms / 1000, UTC).isoformat(timespec="seconds")
+                what = (
+                    f"is deleting there (plan {row.subject})" if kind == "deletion" else f"decodes it ({row.subject})"
+                )
                 raise LeaseHeldError(
-                    f"{resource}: {row.holder} is deleting there (plan {row.subject}), with a lease until {until} that it "
+                    f"{resource}: {row.holder} {what}, with a lease until {until} that it "
                     "renews. Run this one again after its end; if it died, its lease ends by itself"
                 )
         return lease
@@ -99,7 +105,7 @@ class Leases(Rows):
     def lapsed_leases(self, resource: str) -> list[Lease]:
         """The leases of *resource* that ended without being released: their holders died. Oldest first.
 
-        A deletion's is forgotten when the next takes the resource, a replay's when its subject is replayed to its end.
+        A replay's is forgotten when its subject is replayed to its end, another when the next takes the resource.
         """
         return self._leases(resource, lasting=False)
 

@@ -13,7 +13,7 @@ Quality = Literal["complete", "quarantine"]
 """``quarantine`` where a part was set aside by policy."""
 SchemaSource = Literal["ddl", "declared"]
 PlanStatus = Literal["open", "approved", "rejected", "executed"]
-LeaseKind = Literal["replay", "deletion"]
+LeaseKind = Literal["replay", "deletion", "decode"]
 """Many replays use a store at once, beside one deletion."""
 
 

@@ -11,7 +11,7 @@ metadata = MetaData(
 )
 
 _ACTIVE = text("superseded_at_ms IS NULL")
-_DELETION = text("kind = 'deletion'")
+_ALONE = text("kind <> 'replay'")
 
 window_manifest = Table(
     "window_manifest",
@@ -217,6 +217,6 @@ lease = Table(
     Column("subject", Text, nullable=False),
     Column("acquired_at_ms", BigInteger, nullable=False),
     Column("expires_at_ms", BigInteger, nullable=False),
-    # Two deletions that begin at once: the second insert does nothing.
-    Index("uq_lease_deletion", "resource", unique=True, sqlite_where=_DELETION, postgresql_where=_DELETION),
+    # Two deletions, or two shared decodes, that begin at once: the second insert does nothing.
+    Index("uq_lease_alone", "resource", unique=True, sqlite_where=_ALONE, postgresql_where=_ALONE),
 )

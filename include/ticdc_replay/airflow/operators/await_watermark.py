@@ -18,6 +18,7 @@ class AwaitWatermarkOperator(ReplayOperator):
     """
 
     def execute(self, context: Mapping[str, Any]) -> str:
+        from ticdc_replay.stages.pin import is_in_changelogs
         from ticdc_replay.stages.selection import selected_tables
         from ticdc_replay.stages.watermark import watermark_status
 
@@ -28,6 +29,8 @@ class AwaitWatermarkOperator(ReplayOperator):
             status = watermark_status(replay, window)
             if status.reached:
                 return str(status)
+            if is_in_changelogs(replay, window):
+                return f"{status}; changelogs hold the window"
             settings = replay.pipeline.window
         self.log.info("Not yet: %s", status)
         deadline = datetime.now(UTC) + timedelta(minutes=settings.timeout_minutes)

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from ticdc_replay.airflow.form import run_options, run_window
 from ticdc_replay.airflow.operators.base import ReplayOperator, open_replay
 
@@ -34,10 +36,15 @@ class SnapshotOperator(ReplayOperator):
                 self.log.info("%s: %s", name, value)
             for part in ranges:
                 self.log.info("%s[%d]: offsets %d to %d", part.topic, part.partition, part.start, part.end)
+            for source in manifest.derived:
+                self.log.info("%s is taken from changelog %s, not from Kafka", source.window, source.run_hash)
+            if manifest.shared is not None:
+                self.log.info("Taken from the decode of %s", manifest.shared.window)
             for reason in manifest.reasons:
                 self.log.warning("Not proven: %s", reason)
             if options.dry_run:
                 self.log.info("Dry run: nothing is decoded or loaded")
                 return summary
             job = write_decode_job(replay, pinned, tables)
-        return summary | {"run_hash": job.run_hash, "decode_job": job.uri}
+        shared = None if job.shared is None else msgspec.structs.asdict(job.shared)
+        return summary | {"run_hash": job.run_hash, "decode_job": job.uri, "shared": shared}

@@ -119,7 +119,10 @@ class ReplayJobOperator(SparkJobOperator):
 
 
 class DecodeOperator(ReplayJobOperator):
-    """Decodes the pinned range into a changelog, and holds a lease of the claim-check store meanwhile. Skipped in a dry run."""
+    """Decodes the pinned range into a changelog, and holds a lease of the claim-check store meanwhile. Skipped in a dry run.
+
+    Of windows that share a decode one task decodes, and the others wait.
+    """
 
     pinned_by = SNAPSHOT
     """The task that told the job."""
@@ -135,15 +138,18 @@ class DecodeOperator(ReplayJobOperator):
     @contextmanager
     def _using(self, context: Mapping[str, Any]) -> Iterator[None]:
         from ticdc_replay.stages.context import ReplayContext
-        from ticdc_replay.stages.leases import replaying
+        from ticdc_replay.stages.jobs import SharedDecode
+        from ticdc_replay.stages.shared import decoding
 
         loaded = load_pipeline(self.pipeline_file)
         pinned = context["ti"].xcom_pull(task_ids=self.pinned_by)
         manifest = "/".join(pinned["manifest"].rsplit("/", 2)[1:])
-        state = [conn_id for conn_id in [loaded.pipeline.connections.state] if conn_id]
+        shared = SharedDecode(**pinned["shared"]) if pinned.get("shared") else None
+        named = loaded.pipeline.connections
+        needed = [conn_id for conn_id in (named.state, named.artifacts) if conn_id]
         with (
-            ReplayContext(loaded, resolve(state, loaded.pipeline)) as replay,
-            replaying(replay, manifest, pinned["run_hash"]),
+            ReplayContext(loaded, resolve(needed, loaded.pipeline)) as replay,
+            decoding(replay, manifest, pinned["run_hash"], shared),
         ):
             yield
 

@@ -1,0 +1,192 @@
+"""The changelogs of a pipeline: what there is, and removing those that nothing needs any more."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+import msgspec
+
+from ticdc_replay.changelog.index import ChangelogIndex
+from ticdc_replay.changelog.layout import INDEX, changelog_root
+from ticdc_replay.changelog.reading import complete_changelogs, read_index
+from ticdc_replay.decode.lost_files import require_range
+from ticdc_replay.domain.errors import ArtifactNotFoundError, ConfigError, ExpiredRangeError, TopicChangedError
+from ticdc_replay.domain.window import Window
+from ticdc_replay.snapshot import manifest as manifests
+from ticdc_replay.snapshot.manifest import Manifest
+from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.derive import find_changelogs
+from ticdc_replay.stages.leases import replayed
+from ticdc_replay.stages.set_aside import set_aside
+
+
+class Stored(msgspec.Struct, frozen=True, kw_only=True):
+    """A complete changelog in the artefacts. Sizes in bytes."""
+
+    run_hash: str
+    window: Window
+    decoded_at: datetime
+    rows: int
+    files: int
+    bytes: int
+    derived_from: tuple[str, ...]
+    """The runs in whose folders its rows lie."""
+    redrives: str | None
+    kept: tuple[str, ...] = ()
+    """Why it is not removed; empty where it may be."""
+
+
+def list_changelogs(context: ReplayContext) -> tuple[Stored, ...]:
+    """Every complete changelog of the pipeline, oldest window first."""
+    found = [_stored(context, index) for index in _indexes(context).values()]
+    return tuple(sorted(found, key=lambda each: (each.window, each.decoded_at)))
+
+
+def prune(
+    context: ReplayContext, *, keep_days: float | None = None, even_if_last: bool = False, execute: bool = False
+) -> tuple[Stored, ...]:
+    """What is removed of the changelogs (is to be, unless *execute*), and what is kept and why; oldest first.
+
+    A changelog stays for *keep_days*, the pipeline's ``changelog.keep_days`` where that is None, and then as long as
+
+    * a changelog that stays takes rows from it, or a window that is pinned to it has not been decoded yet;
+    * anything of its quarantine is open;
+    * a run that decodes it, or whose claim-check objects it is about, has a lease;
+    * nothing else gives its rows again: Kafka has expired them, and no other changelog that stays holds them (unless
+      *even_if_last*).
+
+    What came out of its quarantine later goes with it. Raises ConfigError where nothing says how many days.
+    """
+    days = keep_days if keep_days is not None else context.pipeline.changelog.keep_days
+    if days is None:
+        raise ConfigError(
+            f"{context.loaded.path}: changelog.keep_days is not set, so changelogs are kept for ever; set it, or give --keep-days"
+        )
+    pruning = _Pruning(context, context.artifacts.now() - timedelta(days=days), even_if_last)
+    return tuple(pruning.run(execute=execute))
+
+
+class _Pruning:
+    """One go over all changelogs; what it lets go counts as gone for those after it."""
+
+    def __init__(self, context: ReplayContext, before: datetime, even_if_last: bool) -> None:
+        self._context = context
+        self._before = before
+        self._even_if_last = even_if_last
+        self._indexes = _indexes(context)
+        self._gone: set[str] = set()
+        self._leased = _leased(context)
+
+    def run(self, *, execute: bool) -> Iterator[Stored]:
+        # What takes rows from others, or is a part of them, goes before these do.
+        order = sorted(
+            (_stored(self._context, index) for index in self._indexes.values()),
+            key=lambda each: (not each.derived_from, each.redrives is not None, each.decoded_at, each.run_hash),
+        )
+        for stored in order:
+            index = self._indexes[stored.run_hash]
+            kept = tuple(self._reasons(stored, index))
+            if not kept:
+                self._gone.add(stored.run_hash)
+                if execute:
+                    remove(self._context, index)
+            yield msgspec.structs.replace(stored, kept=kept)
+
+    def _reasons(self, stored: Stored, index: ChangelogIndex) -> Iterator[str]:
+        if stored.decoded_at > self._before:
+            yield "not old enough"
+            return  # the other questions cost more
+        if stored.redrives is not None:
+            if stored.redrives in self._indexes and stored.redrives not in self._gone:
+                yield f"came out of the quarantine of run {stored.redrives[:12]}, which is kept"
+            return
+        if stored.run_hash in self._leased:
+            yield "a run that decodes it has a lease"
+        yield from self._takers(index)
+        if index.report.quarantine_reasons and (entries := set_aside(self._context, index).open()):
+            yield f"{len(entries)} entries of its quarantine are open"
+        if not self._even_if_last and not index.derived and not self._is_given_again(index):
+            yield "Kafka has expired what it was decoded from, and no other changelog holds it"
+
+    def _takers(self, index: ChangelogIndex) -> Iterator[str]:
+        """Who takes rows from *index*: changelogs that stay, and windows that are pinned to it and not decoded."""
+        for other in self._indexes.values():
+            if other.run_hash not in self._gone and any(each.run_hash == index.run_hash for each in other.derived):
+                yield f"run {other.run_hash[:12]} of {other.window} takes rows from it"
+        decoded = {other.input_hash for other in self._indexes.values()}
+        for entry in self._context.state.manifests_within(self._context.pipeline.name, index.window):
+            manifest = _manifest(self._context, entry.name)
+            if manifest is None or entry.input_hash in decoded or entry.pinned_at_ms < self._before.timestamp() * 1000:
+                continue
+            named = any(each.run_hash == index.run_hash for each in manifest.derived)
+            if named or (manifest.shared is not None and manifest.shared.input_hash == index.input_hash):
+                yield f"{entry.window} is pinned to it, and not decoded yet"
+
+    def _is_given_again(self, index: ChangelogIndex) -> bool:
+        without = frozenset({*self._gone, index.run_hash})
+        if not find_changelogs(self._context, index.window, tables=index.selection, without=without).lacking:
+            return True
+        manifest = _manifest(self._context, f"manifests/{index.input_hash}.json")
+        if manifest is None or not manifest.reads_kafka:
+            return False
+        try:
+            require_range(manifest, self._context.kafka, "")
+        except (ExpiredRangeError, TopicChangedError):
+            return False
+        return True
+
+
+def remove(context: ReplayContext, index: ChangelogIndex) -> None:
+    """Remove the changelog of *index*, and that first of all: whoever looks for it from now on is told that there is none.
+
+    What somebody writes meanwhile who decodes it anew stays.
+    """
+    root = changelog_root(index.run_hash)
+    names = [entry.name for entry in context.artifacts.list(f"{root}/")]
+    context.artifacts.delete(f"{root}/{INDEX}")
+    run = context.state.run(context.pipeline.name, index.run_hash)
+    if run is not None:
+        context.state.record_run(msgspec.structs.replace(run, index=None))
+    for name in names:
+        if name != f"{root}/{INDEX}":
+            context.artifacts.delete(name)
+
+
+def _indexes(context: ReplayContext) -> dict[str, ChangelogIndex]:
+    found = {}
+    for run_hash in sorted(complete_changelogs(context.artifacts)):
+        try:
+            found[run_hash] = read_index(context.artifacts, run_hash)
+        except ArtifactNotFoundError:
+            continue  # removed meanwhile
+    return found
+
+
+def _stored(context: ReplayContext, index: ChangelogIndex) -> Stored:
+    root = changelog_root(index.run_hash)
+    entries = list(context.artifacts.list(f"{root}/"))
+    times = [entry.last_modified for entry in entries]
+    return Stored(
+        run_hash=index.run_hash,
+        window=index.window,
+        decoded_at=max(times),
+        rows=index.report.events.written,
+        files=len(entries),
+        bytes=sum(entry.size for entry in entries),
+        derived_from=tuple(dict.fromkeys(each.run_hash for each in index.derived)),
+        redrives=index.redrives,
+    )
+
+
+def _leased(context: ReplayContext) -> frozenset[str]:
+    """The runs that are being decoded, or may be."""
+    uri, state = context.changefeed.claim_check_uri, context.state
+    leases = [] if uri is None else [*state.leases(uri), *state.lapsed_leases(uri)]
+    found = {replayed(lease) for lease in leases if lease.kind == "replay"}
+    return frozenset(replay.run_hash for replay in found if replay.pipeline == context.pipeline.name)
+
+
+def _manifest(context: ReplayContext, name: str) -> Manifest | None:
+    try:
+        return manifests.decode(context.artifacts.get(name))
+    except ArtifactNotFoundError:
+        return None

@@ -1,0 +1,252 @@
+"""Which changelogs are removed: those that are old and that nothing needs, and what is known of the others."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+import yaml
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from tests.changelogs import Changelog, put, table
+from tests.quarantine_files import index_with, quarantine
+from ticdc_replay.changelog.index import ChangelogIndex
+from ticdc_replay.changelog.layout import INDEX, changelog_root
+from ticdc_replay.changelog.reading import read_index
+from ticdc_replay.config.load import load_pipeline
+from ticdc_replay.domain import canonical, tso
+from ticdc_replay.domain.column_types import ColumnType
+from ticdc_replay.domain.connections import Connection, Connections
+from ticdc_replay.domain.errors import ArtifactNotFoundError, ConfigError
+from ticdc_replay.domain.messages import OffsetRange
+from ticdc_replay.domain.window import Window
+from ticdc_replay.kafka.offsets import Offsets
+from ticdc_replay.reconcile.coverage import bounds_of, searched_by_runs, unsearched
+from ticdc_replay.snapshot.manifest import Manifest, PartitionPin, SharedInput, Source, TopicPin
+from ticdc_replay.stages.changelogs import list_changelogs, prune
+from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.leases import replaying
+from ticdc_replay.state import WindowManifest
+from ticdc_replay.state.records import AcceptedLoss, Run
+
+if TYPE_CHECKING:
+    from demo.embedded_stack.kafka import Kafka
+    from tests.conftest import MakeTopic
+
+pytestmark = pytest.mark.integration
+
+ORDERS = table("s.orders", {"id": ColumnType("bigint", declared=True)})
+MESSAGES = 10
+DAY_S = 86_400
+
+
+class Setting:
+    """A pipeline whose changelogs come from ten messages, all of them 90 days old unless said otherwise."""
+
+    def __init__(self, folder: Path, kafka: Kafka, topic: str) -> None:
+        document = {
+            "name": "pipeline",
+            "changefeed": {
+                "sink_uri": f"kafka://b:9092/{topic}?protocol=open-protocol",
+                "timezone": "UTC",
+                "config": "[sink.kafka-config.large-message-handle]\nlarge-message-handle-option = 'claim-check'\n"
+                "claim-check-storage-uri = 'file:///claims'\n",
+            },
+            "connections": {"kafka": "kafka"},
+            "artifacts": folder.as_uri(),
+            "schedule": {"start": "2025-01-01T00:00:00Z"},
+            "changelog": {"keep_days": 30},
+            "targets": [{"name": "mirror", "type": "postgres", "connection": "m"}],
+        }
+        (folder / "pipeline.yaml").write_text(yaml.safe_dump(document))
+        broker = Connection("kafka", "kafka", extra={"bootstrap.servers": kafka.bootstrap})
+        self.context = ReplayContext(load_pipeline(folder / "pipeline.yaml"), Connections({"kafka": broker}))
+        self.folder, self.topic, self.bootstrap = folder / "pipeline", topic, kafka.bootstrap
+        with Offsets(self.context.kafka) as offsets:
+            self.topic_id = offsets.topics([topic])[topic].topic_id
+
+    def decoded(
+        self, start: int, end: int, *, first: int = 0, days_old: float = 90, run: str = "a", **members: Any
+    ) -> ChangelogIndex:
+        """A changelog of the offsets from *first* on, as if it had been decoded and recorded."""
+        window = Window(start, end)
+        part = OffsetRange(self.topic, 0, first, MESSAGES)
+        derived, shared = members.pop("derived", ()), members.pop("shared", None)
+        kafka = not derived and shared is None
+        pin = PartitionPin(part, True, end, None)
+        manifest = Manifest(
+            pipeline="pipeline",
+            changefeed_hash=self.context.changefeed.hash,
+            window=window,
+            grade="proven",
+            topics=(TopicPin(self.topic, self.topic_id, (pin,) if kafka else ()),),
+            derived=derived,
+            shared=shared,
+            pinned_at_ms=tso.physical_ms(1 << 18) + len(run),
+        )
+        name = f"manifests/{manifest.input_hash}.json"
+        self.context.artifacts.put_once(name, canonical.encode(manifest))
+        self.context.state.register_manifest(
+            WindowManifest("pipeline", window, manifest.input_hash, name, int((time.time() - days_old * DAY_S) * 1000))
+        )
+        made = Changelog(self.folder, start, end, run, topic_id=self.topic_id)
+        index = (made.rows(ORDERS, [put(start, id=1)]) if kafka else made).write()
+        index = msgspec.structs.replace(
+            index,
+            input_hash=manifest.input_hash,
+            ranges=(part,) if kafka else (),
+            topic_ids={self.topic: self.topic_id},
+            selection=("*.*",),
+            unsearched=(),
+            derived=derived or members.pop("taken", ()),
+            **members,
+        )
+        root = self.folder / changelog_root(index.run_hash)
+        (root / INDEX).write_bytes(canonical.encode(index))
+        self.age(index.run_hash, days_old)
+        self.context.state.record_run(
+            Run(
+                pipeline="pipeline",
+                run_hash=index.run_hash,
+                window=window,
+                input_hash=index.input_hash,
+                status="done",
+                started_at_ms=0,
+                index=f"{changelog_root(index.run_hash)}/{INDEX}",
+                counts={},
+            )
+        )
+        return index
+
+    def age(self, run_hash: str, days_old: float) -> None:
+        for path in (self.folder / changelog_root(run_hash)).rglob("*"):
+            os.utime(path, (time.time() - days_old * DAY_S,) * 2)
+
+    def expire(self) -> None:
+        place = TopicPartition(self.topic, 0, -1)
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin.delete_records([place])[place].result(30)
+
+    def kept(self, **asked: Any) -> dict[str, tuple[str, ...]]:
+        """By run, why it is kept; nothing is removed."""
+        return {stored.run_hash: stored.kept for stored in prune(self.context, **asked)}
+
+    def unsearched(self) -> list[OffsetRange]:
+        """What Kafka holds and no changelog tells the references of."""
+        found = searched_by_runs(self.context.state, self.context.artifacts, "pipeline")
+        with Offsets(self.context.kafka) as offsets:
+            return unsearched(bounds_of(offsets.topics([self.topic]).values(), offsets), found.searched)
+
+
+@pytest.fixture
+def setting(tmp_path: Path, kafka: Kafka, make_topic: MakeTopic) -> Iterator[Setting]:
+    topic = make_topic(config={"retention.ms": "-1"})
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    for _ in range(MESSAGES):
+        producer.produce(topic, b"v", partition=0)
+    assert producer.flush(30) == 0
+    made = Setting(tmp_path, kafka, topic)
+    yield made
+    made.context.__exit__()
+
+
+def test_what_is_old_and_can_be_decoded_again_goes_and_only_when_it_is_said_twice(setting: Setting) -> None:
+    old, young = setting.decoded(0, 10), setting.decoded(10, 20, days_old=2)
+    assert setting.kept() == {old.run_hash: (), young.run_hash: ("not old enough",)}
+    assert setting.kept(keep_days=100) == dict.fromkeys((old.run_hash, young.run_hash), ("not old enough",))
+    assert len(list_changelogs(setting.context)) == 2, "nothing was to be removed yet"
+    assert [stored.kept for stored in prune(setting.context, execute=True)] == [(), ("not old enough",)]
+    assert [stored.run_hash for stored in list_changelogs(setting.context)] == [young.run_hash]
+    assert not [path for path in (setting.folder / changelog_root(old.run_hash)).rglob("*") if path.is_file()]
+    with pytest.raises(ArtifactNotFoundError):
+        read_index(setting.context.artifacts, old.run_hash)
+    run = setting.context.state.run("pipeline", old.run_hash)
+    assert run is not None
+    assert run.index is None
+
+
+def test_without_days_nothing_says_what_is_old(setting: Setting) -> None:
+    file = setting.folder.parent / "pipeline.yaml"
+    file.write_text(file.read_text().replace("keep_days: 30", "keep_days: null"))
+    setting.context.loaded = load_pipeline(file)
+    with pytest.raises(ConfigError, match=r"changelog\.keep_days is not set"):
+        prune(setting.context)
+
+
+def test_the_last_source_of_what_kafka_has_expired_stays_unless_asked_for(setting: Setting) -> None:
+    wide, inside, alone = setting.decoded(0, 10), setting.decoded(2, 5, run="b"), setting.decoded(10, 20)
+    assert set(setting.kept().values()) == {()}
+    setting.expire()
+    last = ("Kafka has expired what it was decoded from, and no other changelog holds it",)
+    kept = setting.kept()
+    assert {run: kept[run] for run in (wide.run_hash, alone.run_hash)} == {wide.run_hash: last, alone.run_hash: last}
+    assert kept[inside.run_hash] == (), "the wider one holds it"
+    assert set(setting.kept(even_if_last=True).values()) == {()}
+
+
+def test_of_two_that_hold_one_window_of_what_kafka_has_expired_one_stays(setting: Setting) -> None:
+    setting.decoded(0, 10)
+    setting.decoded(0, 20, run="b")
+    setting.expire()
+    prune(setting.context, execute=True)
+    assert [stored.window for stored in list_changelogs(setting.context)] == [Window(0, 20)]
+    assert set(setting.kept().values()) != {()}
+
+
+def test_what_others_take_rows_from_stays_as_long_as_they_do(setting: Setting) -> None:
+    source = setting.decoded(0, 10)
+    taker = setting.decoded(2, 5, days_old=1, run="b", derived=(Source(source.run_hash, "x", Window(2, 5)),))
+    assert setting.kept() == {
+        source.run_hash: (f"run {taker.run_hash[:12]} of {taker.window} takes rows from it",),
+        taker.run_hash: ("not old enough",),
+    }
+    assert set(setting.kept(keep_days=0).values()) == {()}, "both of them go"
+
+
+def test_a_window_that_is_pinned_to_a_shared_decode_and_not_decoded_yet_keeps_it(setting: Setting) -> None:
+    wide = setting.decoded(0, 10)
+    shared = SharedInput(f"manifests/{wide.input_hash}.json", wide.input_hash, wide.window)
+    waiting = setting.decoded(2, 5, days_old=1, run="b", shared=shared)
+    (setting.folder / changelog_root(waiting.run_hash) / INDEX).unlink()
+    assert setting.kept() == {wide.run_hash: (f"{waiting.window} is pinned to it, and not decoded yet",)}
+
+
+def test_what_is_being_decoded_stays(setting: Setting) -> None:
+    index = setting.decoded(0, 10)
+    with replaying(setting.context, "manifests/m.json", index.run_hash):
+        assert setting.kept() == {index.run_hash: ("a run that decodes it has a lease",)}
+    assert setting.kept() == {index.run_hash: ()}
+
+
+def test_what_has_something_open_in_quarantine_stays_until_that_is_settled(setting: Setting) -> None:
+    index = setting.decoded(0, 10)
+    aside = index_with(setting.context.artifacts, index.run_hash, quarantine(3, 0, "bad"))
+    changed = msgspec.structs.replace(
+        index,
+        topic_ids={**index.topic_ids, **aside.topic_ids},
+        quarantine_files=aside.quarantine_files,
+        report=msgspec.structs.replace(index.report, quarantine_reasons={"bad": 1}),
+    )
+    setting.context.artifacts.put(f"{changelog_root(index.run_hash)}/{INDEX}", canonical.encode(changed))
+    setting.age(index.run_hash, 90)
+    assert setting.kept() == {index.run_hash: ("1 entries of its quarantine are open",)}
+    entry = AcceptedLoss("pipeline", "id", 0, 3, 0, "bad", index.run_hash, "Ada Berg", "not ours", "accepted/a.json", 1)
+    setting.context.state.record_accepted_losses([entry])
+    assert setting.kept() == {index.run_hash: ()}
+
+
+def test_what_a_removed_changelog_had_searched_for_references_is_searched_again(
+    setting: Setting, make_topic: Callable[..., str]
+) -> None:
+    setting.decoded(0, 10)
+    assert setting.unsearched() == []
+    prune(setting.context, execute=True)
+    assert setting.unsearched() == [OffsetRange(setting.topic, 0, 0, MESSAGES)]
+    setting.expire()
+    assert setting.unsearched() == [], "what Kafka has expired can't be searched: its objects are expired, not orphaned"
