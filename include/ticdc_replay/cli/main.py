@@ -13,6 +13,7 @@ from ticdc_replay.cli.decode import decode
 from ticdc_replay.cli.deletion import deletion
 from ticdc_replay.cli.inspect import inspect
 from ticdc_replay.cli.mirror import mirror
+from ticdc_replay.cli.prove import prove_command
 from ticdc_replay.cli.quarantine import quarantine
 from ticdc_replay.cli.reconcile import reconcile
 from ticdc_replay.cli.replay import run, snapshot
@@ -45,6 +46,7 @@ app.command()(decode)
 app.command()(inspect)
 app.command()(snapshot)
 app.command()(run)
+app.command("prove")(prove_command)
 app.command()(reconcile)
 app.add_typer(changelog, name="changelog")
 app.add_typer(mirror, name="mirror")

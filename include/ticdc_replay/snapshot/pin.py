@@ -110,7 +110,7 @@ def pin_window(
     """
     existing = state.manifest_of(request.pipeline, request.window)
     if existing is not None and not repin:
-        pinned = _load(artifacts, existing)
+        pinned = load_manifest(artifacts, existing)
         _check_reusable(request, pinned.manifest)
         return pinned
     with Offsets(kafka) as offsets:
@@ -118,7 +118,7 @@ def pin_window(
         if not repin:
             last = state.last_manifest(request.pipeline)
             if last is not None:
-                manifest = _load(artifacts, last).manifest
+                manifest = load_manifest(artifacts, last).manifest
                 check_same_topics(look.topics, manifest)
                 check_none_is_gone(look.topics, manifest, request)
         ends = _find_ends(request, kafka, offsets, look)
@@ -255,7 +255,7 @@ def _ends_before(request: PinRequest, artifacts: ObjectStore, state: StateStore,
     topics = {(topic.name, topic.topic_id) for topic in look.topics}
     found: dict[Partition, int] = {}
     for entry in state.manifests_up_to(request.pipeline, request.window.from_ts):
-        manifest = _load(artifacts, entry).manifest
+        manifest = load_manifest(artifacts, entry).manifest
         if manifest.grade != "offset":
             continue
         for topic in manifest.topics:
@@ -417,12 +417,15 @@ def _register(
         artifacts.put_once(name, canonical.encode(manifest))
     made = WindowManifest(manifest.pipeline, manifest.window, input_hash, name, manifest.pinned_at_ms)
     winner = state.register_manifest(made, replaces=replaces)
-    pinned = _load(artifacts, winner)
+    pinned = load_manifest(artifacts, winner)
     return msgspec.structs.replace(pinned, reused=winner != made)
 
 
-def _load(artifacts: ObjectStore, entry: WindowManifest) -> PinnedManifest:
-    """The manifest that the state store names. Raises ArtifactCorruptError where its content is not what its name says."""
+def load_manifest(artifacts: ObjectStore, entry: WindowManifest) -> PinnedManifest:
+    """The manifest that *entry* names.
+
+    Raises ArtifactNotFoundError, and ArtifactCorruptError where its content is not what its name says.
+    """
     uri = artifacts.uri(entry.name)
     try:
         manifest = manifests.decode(artifacts.get(entry.name))
