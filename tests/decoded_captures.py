@@ -64,7 +64,7 @@ class DecodedCapture:
         )
         results = []
         for number in range(self._splits):
-            split = Split(number, OffsetRange("topic", 0, 0, 1))
+            split = Split(number, (OffsetRange("topic", 0, 0, 1),))
             decoder = SplitDecoder(split, Attempt("attempt"), job, window, self.history, Connections())
             decoder.add(self._part(number))
             results.append(decoder.finish(buckets=1))

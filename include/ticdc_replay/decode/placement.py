@@ -5,7 +5,7 @@ that another program writes to the topic. Rows are merged by commitTs wherever t
 windows that go by offsets need it to be right.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ticdc_replay.changelog.index import Elsewhere
 from ticdc_replay.config.changefeed import Changefeed
@@ -22,14 +22,14 @@ SAMPLED = 64
 class PlacementCheck:
     """Looks at a sample of the messages of one split. A row costs 7 to 10 µs, so all of them 0.11 to 0.16 µs each.
 
-    *partitions* is how many partitions the topic has; 0 where that is not known, and nothing is looked at. Avro's names are not
-    the upstream's own, so its rows are not looked at either.
+    *partitions* is how many partitions each topic has; a topic for which that is not known is not looked at. Avro's names are
+    not the upstream's own, so its rows are not looked at either.
     """
 
-    def __init__(self, changefeed: Changefeed, partitions: int, history: SchemaHistory) -> None:
+    def __init__(self, changefeed: Changefeed, partitions: Mapping[str, int], history: SchemaHistory) -> None:
         self._changefeed = changefeed
         self._history = history
-        self._on = partitions > 0 and changefeed.protocol not in ("avro", "debezium-avro")
+        self._on = bool(partitions) and changefeed.protocol not in ("avro", "debezium-avro")
         self._partitions = partitions
         self._columns = any(rule.partition == "columns" for rule in changefeed.dispatch.rules)
         self._elsewhere: dict[str, Elsewhere] = {}
@@ -38,7 +38,7 @@ class PlacementCheck:
 
     def look_at(self, message: RawMessage, events: Iterable[Event]) -> None:
         """Check the rows of *message*; call it for those with an offset that ``SAMPLED`` divides."""
-        if not self._on:
+        if not self._on or message.topic not in self._partitions:
             return
         for event in events:
             if isinstance(event, RowEvent):
@@ -51,7 +51,8 @@ class PlacementCheck:
     def _check(self, message: RawMessage, row: RowEvent) -> None:
         feed = self._changefeed
         topic = feed.topic_of(row.schema, row.table)
-        count = self._partitions if topic != feed.topic else feed.partition_num or self._partitions
+        known = self._partitions.get(topic or "", self._partitions[message.topic])
+        count = known if topic != feed.topic else feed.partition_num or known
         expected = partitions_of(row, feed.dispatch, count, feed.timezone, self._schema(row))
         if topic is None or expected is None:
             return

@@ -1,34 +1,97 @@
-"""Divides the pinned ranges into splits, and tells which of them the schema pass must read."""
+"""Divides the pinned ranges into splits of about one size, and tells which of them the schema pass must read."""
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby, pairwise
 
+import numpy as np
+
 from ticdc_replay.codecs.base import Carried
+from ticdc_replay.decode.sampling import SizedRange
 from ticdc_replay.decode.tasks import Split
 from ticdc_replay.domain.messages import OffsetRange
 
+SPLIT_MESSAGES = 500_000
+"""Messages of a split, at most about: what a worker remembers of each, to find duplicates, is some 300 bytes."""
+_OPENING = 0.002
+"""What one more range in a split costs, as a part of a whole split."""
+_ROUNDING = 1e-6
+
+
+class _Piece:
+    """A part of one partition's range and its share of a whole split."""
+
+    __slots__ = ("range", "weight")
+
+    def __init__(self, part: OffsetRange, weight: float) -> None:
+        self.range = part
+        self.weight = weight
+
+
+def divide(ranges: Sequence[SizedRange], split_bytes: int, least: int) -> list[OffsetRange]:
+    """*ranges* in pieces of at most about *split_bytes* and ``SPLIT_MESSAGES``, by topic, partition and offset.
+
+    Pieces of one range are of about one size in bytes, however large its messages are at its beginning and end.
+    """
+    return [piece.range for piece in _divide(ranges, split_bytes, least)]
+
 
 def plan_splits(
-    ranges: Sequence[OffsetRange], split_messages: int, least: int, partitions: Mapping[str, int] | None = None
+    ranges: Sequence[SizedRange], split_bytes: int, least: int, partitions: Mapping[str, int] | None = None
 ) -> list[Split]:
-    """Splits of about *split_messages* offsets, and at least *least* in all where there are that many offsets.
+    """Splits of at most about *split_bytes* and ``SPLIT_MESSAGES``; about *least* of them where all of it is less.
 
-    *partitions* tells how many partitions each topic has, where it matters.
-
-    Splits of one partition differ by at most one offset in length. The result is ordered by (topic, partition, offset); how a
-    range is divided has no effect on the rows that come out.
+    Short ranges share a split. *partitions* tells how many partitions each topic has, where it matters. The splits are ordered
+    by topic, partition and offset; how ranges are divided has no effect on the rows that come out.
     """
-    total = sum(part.length for part in ranges)
-    if total == 0:
-        return []
-    size = max(1, min(split_messages, -(-total // max(1, least))))
-    parts = []
-    for whole in sorted(ranges):
-        pieces = -(-whole.length // size)
-        bounds = [whole.start + whole.length * at // pieces for at in range(pieces + 1)] if pieces else []
-        parts += [OffsetRange(whole.topic, whole.partition, start, end) for start, end in pairwise(bounds)]
+    pieces = _divide(ranges, split_bytes, least)
+    size = _fair_share(sum(piece.weight + _OPENING for piece in pieces), least)
+    together: list[list[OffsetRange]] = []
+    filled = 0.0
+    for piece in pieces:
+        weight = piece.weight + _OPENING
+        if not together or filled + weight > size * (1 + _ROUNDING):
+            together.append([])
+            filled = 0.0
+        together[-1].append(piece.range)
+        filled += weight
     counts = partitions or {}
-    return [Split(number, part, counts.get(part.topic, 0)) for number, part in enumerate(parts)]
+    return [
+        Split(number, tuple(parts), {part.topic: counts[part.topic] for part in parts if part.topic in counts})
+        for number, parts in enumerate(together)
+    ]
+
+
+def _fair_share(total: float, least: int) -> float:
+    return min(1.0, total / max(1, least))
+
+
+def _divide(ranges: Sequence[SizedRange], split_bytes: int, least: int) -> list[_Piece]:
+    size = _fair_share(sum(sum(_weights(each, split_bytes)) for each in ranges), least)
+    pieces: list[_Piece] = []
+    for each in sorted(ranges, key=lambda sized: sized.range):
+        whole = each.range
+        if whole.length <= 0:
+            continue
+        grown = np.concatenate([[0.0], np.cumsum(_weights(each, split_bytes))])
+        ends = [0, *(stretch.end - whole.start for stretch in each.stretches)]
+        count = max(1, int(np.ceil(grown[-1] / size - _ROUNDING)))
+        cuts = np.rint(np.interp(np.linspace(0.0, grown[-1], count + 1), grown, ends)).astype(np.int64)
+        cuts[0], cuts[-1] = 0, whole.length
+        bounds = [whole.start + int(cut) for cut in np.unique(cuts)]
+        weight = float(grown[-1]) / count
+        pieces += [
+            _Piece(OffsetRange(whole.topic, whole.partition, start, end), weight) for start, end in pairwise(bounds)
+        ]
+    return pieces
+
+
+def _weights(sized: SizedRange, split_bytes: int) -> list[float]:
+    """The share of a whole split that each stretch of *sized* has."""
+    starts = [sized.range.start, *(stretch.end for stretch in sized.stretches)]
+    return [
+        (stretch.end - start) * max(stretch.bytes_per_offset / split_bytes, 1 / SPLIT_MESSAGES)
+        for start, stretch in zip(starts, sized.stretches, strict=False)
+    ]
 
 
 def schema_ranges(ranges: Sequence[OffsetRange], carried: Carried) -> list[OffsetRange]:

@@ -14,15 +14,13 @@ from ticdc_replay.decode.split import SplitDecoder
 from ticdc_replay.decode.tasks import Attempt, Split, SplitResult
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.events import Event
-from ticdc_replay.domain.messages import OffsetRange, RawMessage
+from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import DecodeJob
 from ticdc_replay.registry import UsedSchemas, open_registry
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.schemas.lookup import SchemaLookup
 from ticdc_replay.storage import open_store
-
-_NOWHERE = OffsetRange("", 0, 0, 0)
 
 
 class RedriveSplit(msgspec.Struct, frozen=True):
@@ -61,7 +59,7 @@ def redrive_split(
     buckets: int,
 ) -> SplitResult:
     """Decode the messages of *split* and write the files of a changelog; arguments and errors as ``decode_split`` has them."""
-    decoder = RedriveDecoder(Split(split.number, _NOWHERE), attempt, job, window, history, connections)
+    decoder = RedriveDecoder(Split(split.number, ()), attempt, job, window, history, connections)
     with _opened(split, job, connections) as file, no_cycle_search():
         for message, ordinals in read_messages(file, split.groups):
             decoder.add_part(message, ordinals)

@@ -1,6 +1,6 @@
 """The pass before decoding: finds the table schemas in the range, so that every split types its rows alike."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -12,7 +12,7 @@ from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.events import BootstrapEvent, DdlEvent
 from ticdc_replay.domain.messages import OffsetRange, RawMessage
-from ticdc_replay.kafka.reader import read_range
+from ticdc_replay.kafka.reader import read_ranges
 from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.registry import UsedSchemas, open_registry
 from ticdc_replay.schemas.history import SchemaHistory
@@ -27,15 +27,19 @@ class FoundSchemas(msgspec.Struct, frozen=True):
 
 
 def find_schemas(
-    part: OffsetRange, changefeed: Changefeed, settings: KafkaSettings, max_bytes: int, registry: Connection | None
+    ranges: Sequence[OffsetRange],
+    changefeed: Changefeed,
+    settings: KafkaSettings,
+    max_bytes: int,
+    registry: Connection | None,
 ) -> FoundSchemas:
-    """What *part* says of tables. Rows are not decoded.
+    """What *ranges* say of tables. Rows are not decoded.
 
     *max_bytes* caps a decompressed event. What can't be decoded is left to the decode itself, which quarantines it.
     """
     lookup = SchemaLookup(writer_schemas=UsedSchemas(open_registry(registry)))
     codec = codec_for(changefeed, max_bytes, lookup)
-    return schemas_in((message for messages in read_range(settings, part) for message in messages), codec)
+    return schemas_in((message for messages in read_ranges(settings, ranges) for message in messages), codec)
 
 
 def schemas_in(messages: Iterable[RawMessage], codec: Codec) -> FoundSchemas:

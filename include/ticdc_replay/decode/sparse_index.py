@@ -10,7 +10,7 @@ STRETCH_MESSAGES = 1024
 
 
 class SparseIndex:
-    """Collects, for one partition in offset order, the commitTs range of every ``STRETCH_MESSAGES`` messages."""
+    """Collects, for ranges in offset order, the commitTs range of every ``STRETCH_MESSAGES`` messages."""
 
     def __init__(self, file: SideFile) -> None:
         self._file = file
@@ -33,10 +33,14 @@ class SparseIndex:
         if self._messages == STRETCH_MESSAGES:
             self._write()
 
-    def close(self) -> str | None:
-        """Finish the file; its name, or None where there was no message."""
+    def end_range(self) -> None:
+        """The next message is of another range: what was added up to now is a stretch of its own."""
         if self._messages:
             self._write()
+
+    def close(self) -> str | None:
+        """Finish the file; its name, or None where there was no message."""
+        self.end_range()
         return self._file.close()
 
     def _write(self) -> None:

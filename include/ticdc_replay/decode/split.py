@@ -3,7 +3,7 @@
 Every consumed message and event ends in exactly one of the counts of the result; see ``changelog.index.EventCounts``.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from uuid import uuid4
 
@@ -41,7 +41,7 @@ from ticdc_replay.domain.messages import OffsetRange, RawMessage
 from ticdc_replay.domain.tso import MAX_TSO
 from ticdc_replay.domain.window import ALL_TIME, Window
 from ticdc_replay.jobspec import DecodeJob
-from ticdc_replay.kafka.reader import read_range
+from ticdc_replay.kafka.reader import read_ranges
 from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.large_messages.claim_check import ClaimCheckResolver, Fetched
 from ticdc_replay.large_messages.source import RowUnreadable, SourceReader
@@ -77,7 +77,7 @@ def decode_split(
     decoder = SplitDecoder(split, attempt, job, window, history, connections)
     settings = KafkaSettings.from_connection(connections[job.kafka_connection], job.changefeed.max_message_bytes)
     with no_cycle_search():
-        for messages in read_range(settings, split.range):
+        for messages in read_ranges(settings, split.ranges):
             decoder.add(messages)
         return decoder.finish(buckets)
 
@@ -109,6 +109,7 @@ class SplitDecoder:
         self._messages = MessageCounts()
         self._events = EventCounts()
         self._ddl: list[Ddl] = []
+        self._place: tuple[str, int] | None = None
         self._pending: list[Located] = []
         self._pending_bytes = 0
         self._pending_large = False
@@ -142,8 +143,10 @@ class SplitDecoder:
                 connections=job.limits.claim_check_connections,
             )
 
-    def add(self, messages: Iterable[RawMessage]) -> None:
-        """Decode *messages*, which follow those added before."""
+    def add(self, messages: Sequence[RawMessage]) -> None:
+        """Decode *messages*, which are of one range and follow those added before."""
+        if messages and (place := messages[0][:2]) != self._place:
+            self._begin(place)
         counts = self._messages
         for message in messages:
             size = len(message.key or b"") + len(message.value or b"")
@@ -194,6 +197,15 @@ class SplitDecoder:
             elsewhere=self._placement.found(),
             unsearched=tuple(self._unsearched),
         )
+
+    def _begin(self, place: tuple[str, int]) -> None:
+        """The next messages are of the topic and partition *place*."""
+        if self._place is not None:
+            self._flush()
+            self._sparse_index.end_range()
+            if self._place[0] != place[0]:
+                self._writer.end_topic()
+        self._place = place
 
     def _add_events(self, message: RawMessage, decoded: Sequence[Event]) -> tuple[int | None, int]:
         """Sort in what *message* says; the first and the last commitTs (TSO) of its rows and DDL, None and 0 without any.

@@ -14,12 +14,15 @@ Counts = TypeVar("Counts", MessageCounts, EventCounts)
 
 
 class Split(msgspec.Struct, frozen=True):
-    """A part of one partition's range, the unit that is retried. ``number`` counts over the whole run."""
+    """Ranges that are decoded together, the unit that is retried. ``number`` counts over the whole run.
+
+    *ranges* are ordered by topic, partition and offset, and do not overlap.
+    """
 
     number: int
-    range: OffsetRange
-    partitions: int = 0
-    """How many partitions the topic has; 0 where that does not matter."""
+    ranges: tuple[OffsetRange, ...]
+    partitions: dict[str, int] = {}
+    """How many partitions each topic has, where that matters."""
 
 
 class Attempt(msgspec.Struct, frozen=True):

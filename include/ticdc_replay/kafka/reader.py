@@ -1,7 +1,7 @@
-"""Reading one offset range of one partition: every message of it, and no other."""
+"""Reading offset ranges: every message of them, and no other."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
@@ -18,6 +18,13 @@ _BATCH_MESSAGES = 512
 _BATCH_BYTES = 8 * 1024 * 1024
 """A batch is as many messages as have this size by the average of the batch before, so that large messages don't pile up."""
 _POLL_S = 0.5
+_TOGETHER_MESSAGES = 20_000
+_TOGETHER_RANGES = 256
+_TOGETHER_FETCHES = {
+    "max.partition.fetch.bytes": 128 * 1024,
+    "fetch.wait.max.ms": 10,
+}
+"""So that partitions whose log goes on behind their range don't fill the queue, and those at their end don't delay the others."""
 _BOUNDS_TIMEOUT_S = 10.0
 
 
@@ -39,6 +46,90 @@ def read_range(
         yield from _read(consumer, health, offset_range, idle_timeout_s)
     finally:
         consumer.close()
+
+
+def read_ranges(
+    settings: KafkaSettings, ranges: Sequence[OffsetRange], *, idle_timeout_s: float = DEFAULT_IDLE_TIMEOUT_S
+) -> Iterator[list[RawMessage]]:
+    """The messages of all *ranges*, one range after the other, each as ``read_range`` has it.
+
+    Short ones are fetched together, and held until the last of them is there, so that a thousand take no longer than a few.
+    """
+    for together in _together(ranges):
+        if len(together) == 1:
+            yield from read_range(settings, together[0], idle_timeout_s=idle_timeout_s)
+            continue
+        health = ClientHealth(settings)
+        consumer = make_client(Consumer, settings.consumer() | _TOGETHER_FETCHES, health)
+        try:
+            held = _read_together(consumer, health, together, idle_timeout_s)
+        finally:
+            consumer.close()
+        yield from filter(None, held)
+
+
+def _together(ranges: Iterable[OffsetRange]) -> Iterator[list[OffsetRange]]:
+    """Successive *ranges* of different partitions that are short enough to be read at the same time."""
+    together: list[OffsetRange] = []
+    for part in ranges:
+        if part.length <= 0:
+            continue
+        length = sum(other.length for other in together) + part.length
+        taken = any((other.topic, other.partition) == (part.topic, part.partition) for other in together)
+        if together and (length > _TOGETHER_MESSAGES or len(together) == _TOGETHER_RANGES or taken):
+            yield together
+            together = []
+        together.append(part)
+    if together:
+        yield together
+
+
+def _read_together(
+    consumer: Consumer, health: ClientHealth, ranges: Sequence[OffsetRange], idle_timeout_s: float
+) -> list[list[RawMessage]]:
+    """The messages of each of *ranges*, which are of different partitions."""
+    number_of = {(part.topic, part.partition): number for number, part in enumerate(ranges)}
+    positions = [part.start for part in ranges]
+    held: list[list[RawMessage]] = [[] for _ in ranges]
+    consumer.assign([TopicPartition(part.topic, part.partition, part.start) for part in ranges])
+    unread = set(range(len(ranges)))
+    heard = time.monotonic()
+    while unread:
+        missing = sum(ranges[number].end - positions[number] for number in unread)
+        polled = consumer.consume(min(_BATCH_MESSAGES, missing), _POLL_S)
+        before = list(positions)
+        for message in polled:
+            number = number_of.get((message.topic(), message.partition()), min(unread, default=0))
+            wanted = ranges[number]
+            if message.error() is not None:
+                positions[number] = max(positions[number], _end_of_log(health, [message], wanted, positions[number]))
+                continue
+            offset = message.offset()
+            if offset < wanted.end:
+                held[number].append(
+                    RawMessage(
+                        wanted.topic,
+                        wanted.partition,
+                        offset,
+                        message.timestamp()[1],
+                        message.key(),
+                        message.value(),
+                    )
+                )
+            positions[number] = max(positions[number], offset + 1)
+        done = [number for number in unread if positions[number] >= ranges[number].end]
+        if done:
+            unread.difference_update(done)
+            consumer.pause([TopicPartition(ranges[number].topic, ranges[number].partition) for number in done])
+        if positions != before:
+            heard = time.monotonic()
+            health.progress()
+            continue
+        health.check()
+        if time.monotonic() - heard >= idle_timeout_s:
+            number = min(unread)
+            raise _diagnose(health, ranges[number], positions[number], idle_timeout_s)
+    return held
 
 
 def _read(

@@ -13,7 +13,6 @@ from ticdc_replay.codecs.base import Codec
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.decode.collector import no_cycle_search
 from ticdc_replay.decode.schema_pass import FoundSchemas, schemas_in
-from ticdc_replay.decode.tasks import Split
 from ticdc_replay.decode.unread_references import NO_ORDINAL, unread_references
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
@@ -132,15 +131,14 @@ class ReferenceScan:
 
 
 def scan_split(
-    split: Split, job: ScanJob, feed: ScanFeed, history: SchemaHistory, connections: Connections
+    part: OffsetRange, job: ScanJob, feed: ScanFeed, history: SchemaHistory, connections: Connections
 ) -> ScannedSplit:
-    """Scan the range of *split*, which is of *feed*, and put the references into the artefacts of *job*.
+    """Scan *part*, which is of *feed*, and put the references into the artefacts of *job*.
 
     What Kafka removes meanwhile is passed over: nobody can read it any more. A repeat puts the same file. *history* types the
     rows' keys. Raises TopicChangedError where the topic is gone or ends before the range, TransientError when Kafka or the
     store is away.
     """
-    part = split.range
     codec = codec_for(feed.changefeed, feed.decompressed_max_bytes, SchemaLookup(history))
     scan = ReferenceScan(codec, feed.pipeline, feed.topic_ids[part.topic])
     reader = RetainedReader(_settings(feed, connections), part)
@@ -163,10 +161,10 @@ def scan_split(
     )
 
 
-def schemas_of_split(split: Split, feed: ScanFeed, connections: Connections) -> FoundSchemas:
-    """What the messages of *split*, which is of *feed*, say of tables. Raises as ``scan_split`` does."""
+def schemas_of_split(part: OffsetRange, feed: ScanFeed, connections: Connections) -> FoundSchemas:
+    """What the messages of *part*, which is of *feed*, say of tables. Raises as ``scan_split`` does."""
     codec = codec_for(feed.changefeed, feed.decompressed_max_bytes)
-    reader = RetainedReader(_settings(feed, connections), split.range)
+    reader = RetainedReader(_settings(feed, connections), part)
     return schemas_in((message for messages in reader for message in messages), codec)
 
 

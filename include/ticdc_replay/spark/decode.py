@@ -19,7 +19,7 @@ from ticdc_replay.decode.look_ahead import seek_versions
 from ticdc_replay.decode.lost_files import require_range, tell_lost
 from ticdc_replay.decode.planning import plan_splits, schema_ranges
 from ticdc_replay.decode.redrive import find_schemas_again, plan_redrive, redrive_split
-from ticdc_replay.decode.sampling import messages_per_split
+from ticdc_replay.decode.sampling import sized
 from ticdc_replay.decode.schema_pass import find_schemas
 from ticdc_replay.decode.source_rows import check_source
 from ticdc_replay.decode.split import decode_split
@@ -94,16 +94,18 @@ def _decode(
         max_bytes=job.limits.decompressed_max_bytes,
         registry=connections.get(job.schema_registry_connection),
     )
-    per_split = messages_per_split(ranges, settings, job.limits.split_bytes)
+    sizes = sized(ranges, settings)
+    split_bytes = job.limits.split_bytes
     read_for_schemas = schema_ranges(manifest.live_ranges(), carried_by(job.changefeed))
-    schema_splits = plan_splits(read_for_schemas, per_split, parallelism)
-    schemas = run_tasks(spark, find, [split.range for split in schema_splits], "find schemas")
+    needed = frozenset(read_for_schemas)
+    schema_splits = plan_splits([each for each in sizes if each.range in needed], split_bytes, parallelism)
+    schemas = run_tasks(spark, find, [split.ranges for split in schema_splits], "find schemas")
     definitions = [definition for part in schemas for definition in part.definitions]
     known = store.known_schemas(manifest)
     history = known.with_ddls([event for part in schemas for event in part.ddl]).with_versions(definitions)
 
     partitions = {topic.topic: len(topic.partitions) for topic in manifest.topics}
-    splits = plan_splits(ranges, per_split, parallelism, partitions)
+    splits = plan_splits(sizes, split_bytes, parallelism, partitions)
     buckets = max(1, min(MAX_BUCKETS, len(splits)))
     log.info("decoding %s: %d offsets in %d splits", manifest.window, sum(part.length for part in ranges), len(splits))
 

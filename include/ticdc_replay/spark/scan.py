@@ -7,12 +7,12 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from ticdc_replay.codecs.registry import carried_by
-from ticdc_replay.decode.planning import plan_splits, schema_ranges
-from ticdc_replay.decode.sampling import messages_per_split
-from ticdc_replay.decode.tasks import Split
+from ticdc_replay.decode.planning import divide, schema_ranges
+from ticdc_replay.decode.sampling import sized
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import ArtifactExistsError, ArtifactNotFoundError, TopicChangedError
+from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.jobspec import ScanFeed, ScanJob
 from ticdc_replay.kafka.offsets import Offsets
 from ticdc_replay.kafka.settings import KafkaSettings
@@ -70,17 +70,18 @@ def _scan(
     settings = KafkaSettings.from_connection(connections[feed.kafka_connection], feed.changefeed.max_message_bytes)
     _verify(feed, settings)
     parallelism = spark.sparkContext.defaultParallelism
-    per_split = messages_per_split(feed.ranges, settings, feed.split_bytes)
-    splits = plan_splits(feed.ranges, per_split, parallelism)
+    ranges = sized(feed.ranges, settings)
+    splits = divide(ranges, feed.split_bytes, parallelism)
     history = SchemaHistory() if feed.schemas is None else SchemaHistory.decode(store.get(feed.schemas))
 
-    def scan(some: Sequence[Split], known: SchemaHistory, name: str) -> list[ScannedSplit]:
+    def scan(some: Sequence[OffsetRange], known: SchemaHistory, name: str) -> list[ScannedSplit]:
         work = partial(scan_split, job=job, feed=feed, history=known, connections=connections)
         return run_tasks(spark, work, some, f"{name} {feed.pipeline}")
 
     results = scan(splits, history, "scan")
     if any(result.missing_versions for result in results):
-        schema_splits = plan_splits(schema_ranges(feed.ranges, carried_by(feed.changefeed)), per_split, parallelism)
+        needed = schema_ranges(feed.ranges, carried_by(feed.changefeed))
+        schema_splits = divide([each for each in ranges if each.range in needed], feed.split_bytes, parallelism)
         read = partial(schemas_of_split, feed=feed, connections=connections)
         schemas = run_tasks(spark, read, schema_splits, f"find schemas {feed.pipeline}")
         known = history.with_versions(definition for part in schemas for definition in part.definitions)

@@ -130,7 +130,7 @@ def _look_back(context: ReplayContext, offsets: Offsets, topics: Iterable[Topic]
         log.info("looking for DDL in %s, offsets %d to %d", partition, start, wanted.end - 1)
         part = OffsetRange(topic.name, partition.number, start, wanted.end)
         schemas = find_schemas(
-            part,
+            [part],
             context.changefeed,
             context.kafka,
             context.pipeline.limits.decompressed_max_bytes,

@@ -81,7 +81,7 @@ def messages(database: str) -> list[RawMessage]:
 def decode(job: DecodeJob, source: Connection, database: str) -> SplitResult:
     connections = Connections({"source": source})
     attempt = Attempt("attempt", known_rows=ChangelogStore.open(job, connections).known_rows())
-    split = Split(0, OffsetRange("topic", 0, 0, 10))
+    split = Split(0, (OffsetRange("topic", 0, 0, 10),))
     decoder = SplitDecoder(split, attempt, job, WINDOW, SchemaHistory(), connections)
     decoder.add(messages(database))
     return decoder.finish(1)

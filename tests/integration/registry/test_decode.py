@@ -48,7 +48,7 @@ def decoder(folder, registry, **fields):
         limits=LIMITS,
     )
     connection = Connection("registry", "http", host="127.0.0.1", port=registry.port, **fields)
-    split = Split(0, OffsetRange("topic", 0, 0, 3))
+    split = Split(0, (OffsetRange("topic", 0, 0, 3),))
     window = Window(TSO, TSO + 100)
     return SplitDecoder(
         split, Attempt("attempt"), job, window, SchemaHistory(), Connections({connection.conn_id: connection})

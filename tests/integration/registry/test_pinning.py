@@ -59,7 +59,7 @@ def changefeed(kafka: Kafka, make_topic: Callable[..., str]) -> Changefeed:
 
 
 def test_the_schema_pass_finds_them(settings: KafkaSettings, registry: Connection, changefeed: Changefeed) -> None:
-    found = find_schemas(OffsetRange(changefeed.topic, 0, 0, 2), changefeed, settings, 1 << 20, registry)
+    found = find_schemas([OffsetRange(changefeed.topic, 0, 0, 2)], changefeed, settings, 1 << 20, registry)
     assert [event.query for event in found.ddl] == [QUERY]
 
 

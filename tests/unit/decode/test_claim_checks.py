@@ -94,7 +94,7 @@ def inventory(objects: ObjectStore, artifacts: ObjectStore, changefeed: Changefe
 
 
 def decode(job: DecodeJob, messages: list[RawMessage], *known_objects: str) -> SplitResult:
-    split = Split(0, OffsetRange("topic", 0, 0, 1))
+    split = Split(0, (OffsetRange("topic", 0, 0, 1),))
     decoder = SplitDecoder(split, Attempt("attempt", known_objects), job, WINDOW, SchemaHistory(), Connections())
     decoder.add(messages)
     return decoder.finish(1)

@@ -36,7 +36,7 @@ def test_it_is_told_where_only_the_time_of_a_ddl_is_known(tmp_path: Path, extens
         tables=("s.*",),
         limits=LIMITS,
     )
-    split = Split(0, OffsetRange("topic", 0, 7, 8))
+    split = Split(0, (OffsetRange("topic", 0, 7, 8),))
     decoder = SplitDecoder(split, Attempt("attempt"), job, Window(100, 200), SchemaHistory(), Connections())
     decoder.add([canal_json.message(canal_json.ddl(QUERY, ts=canal_json.TS if extension else None), 7)])
     (found,) = decoder.finish(1).ddl

@@ -55,7 +55,7 @@ def decode(
     )
     results = []
     for number, messages in enumerate(splits):
-        split = Split(number, OffsetRange("topic", 0, 0, 1))
+        split = Split(number, (OffsetRange("topic", 0, 0, 1),))
         decoder = SplitDecoder(split, Attempt("attempt"), job, WINDOW, SchemaHistory(), Connections())
         decoder.add(messages)
         results.append(decoder.finish(buckets))

@@ -28,7 +28,7 @@ def message(partition: int, topic: str = "main", offset: int = 64) -> RawMessage
 
 
 def test_rows_elsewhere_are_counted_per_table_with_an_example() -> None:
-    check = PlacementCheck(feed(), 3, SchemaHistory())
+    check = PlacementCheck(feed(), {"main": 3}, SchemaHistory())
     check.look_at(message(0), [row(1), WatermarkEvent(1, 7)])
     check.look_at(message(2, offset=128), [row(1)])
     check.look_at(message(1, offset=192), [row(1)])
@@ -38,14 +38,14 @@ def test_rows_elsewhere_are_counted_per_table_with_an_example() -> None:
 
 
 def test_the_default_topic_has_as_many_partitions_as_the_sink_uri_says() -> None:
-    check = PlacementCheck(feed(partition_num=3), 8, SchemaHistory())
+    check = PlacementCheck(feed(partition_num=3), {"main": 8}, SchemaHistory())
     check.look_at(message(0), [row(1)])
     assert (check.checked, check.found()) == (1, ())
 
 
 def test_a_row_in_a_topic_of_another_table_is_elsewhere() -> None:
     dispatch = Dispatch((Rule(TableFilter(("test.*",)), topic=TopicExpression("cdc_{table}")),))
-    check = PlacementCheck(feed(dispatch), 1, SchemaHistory())
+    check = PlacementCheck(feed(dispatch), {"cdc_t": 1, "cdc_u": 1}, SchemaHistory())
     check.look_at(message(0, "cdc_t"), [row(1)])
     check.look_at(message(0, "cdc_u"), [row(1)])
     (found,) = check.found()
@@ -53,6 +53,6 @@ def test_a_row_in_a_topic_of_another_table_is_elsewhere() -> None:
 
 
 def test_without_the_number_of_partitions_nothing_is_looked_at() -> None:
-    check = PlacementCheck(feed(), 0, SchemaHistory())
+    check = PlacementCheck(feed(), {}, SchemaHistory())
     check.look_at(message(9), [row(1)])
     assert (check.checked, check.found()) == (0, ())
