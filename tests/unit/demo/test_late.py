@@ -5,8 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 # The demo itself, without its servers: the system in their place says when it is left.
 DEMO = """
 import contextlib, sys
@@ -39,14 +37,13 @@ def start(folder, *options):
     )
 
 
-@pytest.mark.parametrize("patience", ["1.0", "2.5"])
-def test_it_says_what_to_do_and_ends_as_failed(tmp_path, patience):
-    demo = start(tmp_path, "--exit", "--patience", patience)
-    output, _ = demo.communicate(timeout=30)
+def test_it_says_what_to_do_and_ends_as_failed(tmp_path):
+    demo = start(tmp_path, "--exit", "--patience", "2.5")
+    output, _ = demo.communicate(timeout=240)
     assert demo.returncode == 1
     assert "Traceback" not in output
-    assert f"Backfill: not done in time, patience {patience}." in output
-    assert f"make demo PATIENCE={2 * float(patience):g}" in output
+    assert "Backfill: not done in time, patience 2.5." in output
+    assert "make demo PATIENCE=5" in output
     assert output.index("addresses") < output.index("servers stopped")
 
 
@@ -58,6 +55,6 @@ def test_the_servers_stay_up_until_somebody_stops_it(tmp_path):
         lines.append(demo.stdout.readline())
     assert "servers stopped\n" not in lines
     demo.send_signal(signal.SIGTERM)
-    output, _ = demo.communicate(timeout=30)
+    output, _ = demo.communicate(timeout=240)
     assert "servers stopped" in output
     assert demo.returncode == 1

@@ -25,7 +25,7 @@ sys.exit(demo.main())
 
 @pytest.mark.parametrize(
     ("run", "until", "code"),
-    [("time.sleep(60)", "running", 143), ("True", "Stop with", 0), ("False", "Stop with", 1)],
+    [("time.sleep(600)", "running", 143), ("True", "Stop with", 0), ("False", "Stop with", 1)],
     ids=["before its result", "after a good result", "after a bad result"],
 )
 def test_it_says_that_it_was_stopped_and_ends_with_its_result_where_there_is_one(tmp_path, run, until, code):
@@ -39,6 +39,6 @@ def test_it_says_that_it_was_stopped_and_ends_with_its_result_where_there_is_one
     while until not in demo.stdout.readline():
         assert demo.poll() is None
     demo.send_signal(signal.SIGTERM)
-    output, _ = demo.communicate(timeout=30)
+    output, _ = demo.communicate(timeout=240)
     assert output.splitlines()[-1] == "Stopped by `make demo-stop`."
     assert demo.returncode == code

@@ -1,7 +1,5 @@
 """A state store as an earlier version has left it keeps what it holds, and gets what is new."""
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Integer, MetaData, make_url, select
 from sqlalchemy.types import JSON
 
+from tests.processes import at_once
 from ticdc_replay.state import database as databases
 from ticdc_replay.state import open_state, tables
 from ticdc_replay.state.database import Database
@@ -100,13 +99,16 @@ def test_what_an_earlier_version_kept_is_kept(url: str, revision: str) -> None:
     database.close()
 
 
+def open_and_read(_: int, url: str) -> int:
+    store = open_state(url)
+    leases = len(store.leases("s3://claims"))
+    store.close()
+    return leases
+
+
 def test_processes_that_open_an_earlier_store_at_the_same_time_migrate_it_once(url: str) -> None:
     before, known = leave_at(url, "0001")
-    program = "import sys; from ticdc_replay.state import open_state; open_state(sys.argv[1]).leases('s3://claims')"
-    running = [
-        subprocess.Popen([sys.executable, "-c", program, url], stderr=subprocess.PIPE, text=True) for _ in range(4)
-    ]
-    assert [(process.communicate(timeout=300)[1], process.returncode) for process in running] == [("", 0)] * 4
+    assert at_once(4, open_and_read, url) == [0] * 4
     database = Database(url)
     with database.reading() as connection:
         assert contents(connection, known) == before

@@ -1,8 +1,6 @@
 """The state store, on SQLite and on PostgreSQL."""
 
 import sqlite3
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import text
 
+from tests.processes import at_once
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.errors import AuthenticationError, ConfigError, PermanentError, TransientError
 from ticdc_replay.domain.tables import TableName
@@ -84,12 +83,15 @@ def test_of_runs_that_register_at_the_same_time_all_see_one_winner(url: str) -> 
     assert len(winners) == 1
 
 
+def open_and_read(_: int, url: str) -> int:
+    store = open_state(url)
+    runs = len(store.runs("shop"))
+    store.close()
+    return runs
+
+
 def test_processes_that_open_a_new_store_at_the_same_time_migrate_it_once(url: str) -> None:
-    program = "import sys; from ticdc_replay.state import open_state; open_state(sys.argv[1]).runs('shop')"
-    running = [
-        subprocess.Popen([sys.executable, "-c", program, url], stderr=subprocess.PIPE, text=True) for _ in range(4)
-    ]
-    assert [(process.communicate()[1], process.returncode) for process in running] == [("", 0)] * 4
+    assert at_once(4, open_and_read, url) == [0] * 4
 
 
 def test_migrations_and_tables_agree(url: str) -> None:
