@@ -101,6 +101,8 @@ class Changelog:
     def rows(self, schema: TableSchema, rows: Iterable[Row], *, files: int = 1) -> "Changelog":
         """Add rows of *schema*, dealt out to *files* files."""
         rows = list(rows)
+        if not rows:
+            return self
         version = version_of(schema)
         known = self._files.setdefault(version, (schema, []))[1]
         for part in range(min(files, len(rows))):

@@ -167,6 +167,74 @@ def test_a_dropped_database_stops_for_tables_that_decode_did_not_know(mirror: Mi
         mirror.load(window)
 
 
+def test_a_dropped_database_drops_the_mirrors_of_this_target_only(mirror: Mirror, artifacts: Path) -> None:
+    mirror.load(first(artifacts))
+    mirror.load(first(artifacts), target={"schema": "copy"})
+    dropped = Changelog(artifacts, 100, 200).ddl(150, "DROP DATABASE shop", table="shop")
+    mirror.load(dropped, drop="apply", tables=("other.*",))
+    report = mirror.load_table(dropped, drop="apply", reload=True)
+    assert report.ddl == ('DROP TABLE "shop"."orders"',)
+    mirror.load(first(artifacts), reload=True)
+    found = mirror.rows("SELECT table_schema FROM information_schema.tables WHERE table_name = 'orders'")
+    assert found == [("copy",)], "an older window brings nothing back"
+
+
+@pytest.mark.parametrize("schema", ["shop", ""])
+def test_a_ddl_of_a_database_that_is_not_understood_stops_for_its_mirrors(
+    mirror: Mirror, artifacts: Path, schema: str
+) -> None:
+    mirror.load(first(artifacts))
+    mirror.load(Changelog(artifacts, 100, 200).ddl(150, "FLASHBACK DATABASE other", table="other"))
+    window = Changelog(artifacts, 200, 300).ddl(250, "FLASHBACK CLUSTER TO TSO 1", table=schema)
+    with pytest.raises(PolicyStopError, match=r"shop.orders at 250 .*not understood"):
+        mirror.load(window)
+
+
+def test_a_table_that_was_dropped_and_made_in_another_form_is_mirrored_in_that(mirror: Mirror, artifacts: Path) -> None:
+    mirror.load(first(artifacts))
+    mirror.load(Changelog(artifacts, 100, 110).rows(V1, [delete(105, id=3)]))
+    other = table("shop.orders", {"w": TEXT, "n": INT}, key=["w"], valid_from=160)
+    window = Changelog(artifacts, 110, 200).knows(KNOWN).ddl(150, "DROP TABLE orders")
+    window.ddl(160, "CREATE TABLE orders (w VARCHAR(20) PRIMARY KEY, n INT)")
+    window.rows(V1, [put(120, id=4, v="b")]).rows(other, [put(170, w="x", n=1), delete(171, w="y")])
+    assert mirror.load_table(window, drop="apply").ddl == (
+        'DROP TABLE "shop"."orders"',
+        'CREATE TABLE "shop"."orders"',
+    )
+    mirror.load(first(artifacts), reload=True)
+    assert mirror.rows("SELECT w, n, _commit_ts FROM shop.orders") == [("x", 1, 170)]
+
+
+def test_a_truncate_that_breaks_off_leaves_rows_and_floor_as_they_were(mirror: Mirror, artifacts: Path) -> None:
+    mirror.load(first(artifacts))
+    window = Changelog(artifacts, 100, 200).knows(KNOWN).ddl(150, "TRUNCATE TABLE orders")
+    window.rows(V1, [put(110, id=1, v="b"), put(160, id=9, v="b")])
+    state = "SELECT floor_ts, newest_ts FROM _ticdc_replay.tables"
+    before = mirror.rows(state)
+    mirror.execute("ALTER TABLE shop.orders ADD CONSTRAINT breaks CHECK (id <> 9)")
+    with pytest.raises(PermanentError, match="breaks"):
+        mirror.load(window)
+    assert mirror.rows("SELECT id, v FROM shop.orders ORDER BY id") == [(1, "a"), (2, "a"), (3, "a")]
+    assert mirror.rows(state) == before
+    mirror.execute("ALTER TABLE shop.orders DROP CONSTRAINT breaks")
+    assert mirror.load_table(window).ddl == ('TRUNCATE "shop"."orders"',)
+    assert mirror.rows("SELECT id, v FROM shop.orders") == [(9, "b")]
+    assert mirror.rows(state) == [(151, 160)]
+
+
+def test_several_of_one_commit_ts_and_what_lies_before_the_last_truncate(mirror: Mirror, artifacts: Path) -> None:
+    """One RENAME of three tables comes as three DDL of one commitTs; a later TRUNCATE makes up for it."""
+    mirror.load(first(artifacts))
+    window = Changelog(artifacts, 100, 200).knows(KNOWN)
+    for old, new in (("orders", "tmp"), ("other", "orders"), ("tmp", "other")):
+        window.ddl(150, f"RENAME TABLE `shop`.`{old}` TO `shop`.`{new}`", table=f"shop.{new}")
+    with pytest.raises(PolicyStopError, match=r"orders at 150 .* renamed from[\s\S]*orders at 150 .* renamed to"):
+        mirror.load(window, tables=("shop.orders",))
+    window.ddl(160, "TRUNCATE TABLE orders").rows(V1, [put(155, id=1, v="b"), put(170, id=2, v="b")])
+    mirror.load(window, tables=("shop.orders",))
+    assert mirror.rows("SELECT id, v FROM shop.orders") == [(2, "b")]
+
+
 def test_a_ddl_may_spell_a_column_in_other_letter_case(mirror: Mirror, artifacts: Path) -> None:
     mirror.load(first(artifacts))
     window = Changelog(artifacts, 100, 200).knows(KNOWN).ddl(150, "ALTER TABLE Orders ADD COLUMN N INT DEFAULT 5")

@@ -5,7 +5,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.changelogs import Changelog, put, table
+from tests.changelogs import Changelog, delete, put, table
 from tests.integration.targets.conftest import Mirror
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import ConfigError, PolicyStopError, TargetMismatchError
@@ -47,12 +47,25 @@ def test_a_floor_can_be_set_before_anything_is_there_and_is_never_lowered(mirror
     assert mirror.rows(ALL) == [(2, "at")]
 
 
-@pytest.mark.parametrize("ddl", ["TRUNCATE TABLE orders", "DROP TABLE `shop`.`orders`"])
+def test_a_floor_takes_tombstones_below_it_along(mirror: Mirror, artifacts: Path) -> None:
+    mirror.load(window(artifacts, 0).rows(ORDERS, [put(10, id=1, v="a"), delete(20, id=2), delete(50, id=3)]))
+    ((tombstones,),) = mirror.rows("SELECT tombstones FROM _ticdc_replay.tables")
+    mirror.raise_floor("shop.orders", 50)
+    assert mirror.rows(f'SELECT id, _commit_ts FROM _ticdc_replay."{tombstones}"') == [(3, 50)]
+    mirror.raise_floor("shop.orders", 51)
+    mirror.load(window(artifacts, 0, run="b").rows(ORDERS, [put(15, id=2, v="old"), put(49, id=3, v="old")]))
+    assert mirror.rows(ALL) == [(1, "a")]
+
+
+@pytest.mark.parametrize(
+    "ddl", ["TRUNCATE TABLE orders", "DROP TABLE `shop`.`orders`", "RENAME TABLE `shop`.`orders` TO `else`.`where`"]
+)
 def test_what_empties_a_table_of_which_nothing_is_mirrored_is_followed(
     mirror: Mirror, artifacts: Path, ddl: str
 ) -> None:
     emptied = window(artifacts, 100).knows(KNOWN).ddl(150, ddl)
-    mirror.load(emptied.rows(ORDERS, [put(110, id=1, v="before"), put(160, id=2, v="after")]))
+    emptied.rows(ORDERS, [put(110, id=1, v="before"), put(160, id=2, v="after")])
+    mirror.load(emptied, tables=("shop.*",))
     assert mirror.rows(ALL) == [(2, "after")]
     mirror.load(window(artifacts, 0).rows(ORDERS, [put(10, id=3, v="before")]))
     assert mirror.rows(ALL) == [(2, "after")]

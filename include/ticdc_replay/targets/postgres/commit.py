@@ -108,7 +108,7 @@ def _apply(connection: Connection, load: Load, plan: TablePlan, staged: Staged) 
             newest_ts=newest_ts,
             floor_ts=plan.floor_ts,
         )
-    elif state.floor_ts < plan.floor_ts and plan.emptied is None:
+    elif state.floor_ts < plan.floor_ts and plan.emptied is None and observed.found is not None:
         raise TransientError(f"{plan.target} was made by another load while this one staged its rows; try again")
     else:
         newest_ts = state.newest_ts

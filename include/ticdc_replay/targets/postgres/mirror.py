@@ -87,9 +87,10 @@ class PostgresMirror(Mirror[PostgresTarget]):
     def _plan(self, connection: Connection, load: Load, table: TableName) -> TablePlan:
         target = target_of(self.config, table)
         state = ledger.state_of(connection, target)
-        if state is not None:
-            return plan_table(load, self.config, table, state.floor_ts)
-        return plan_table(load, self.config, table, 0 if find_table(connection, target) else first_floor(load, table))
+        floor_ts = state.floor_ts if state is not None else 0
+        if find_table(connection, target) is None and (state is None or state.newest_ts < max(floor_ts, 1)):
+            floor_ts = max(floor_ts, first_floor(load, table))
+        return plan_table(load, self.config, table, floor_ts)
 
     def _tasks(self, load: Load, plans: Sequence[TablePlan], groups: Sequence[FoldGroup]) -> list[StageTask]:
         by_table = {group.fold.table: group for group in groups}

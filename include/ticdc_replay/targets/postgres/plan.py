@@ -245,16 +245,17 @@ def _stops(load: Load, changes: list[TableChanges]) -> tuple[tuple[str, ...], tu
 
 
 def first_floor(load: Load, table: TableName) -> int:
-    """From which commitTs (TSO) on rows count for a mirror that does not exist yet: after the last DDL that emptied the table.
+    """From which commitTs (TSO) on rows count for a mirror that does not exist yet: after the last DDL that left no row.
 
-    0 where the window has no such DDL, or has rows by offset, of which nothing tells whether they are older.
+    That is TRUNCATE, DROP, and RENAME to another name. 0 where the window has none, or has rows by offset, of which nothing
+    tells whether they are older.
     """
     index = load.index
     emptied = [
         entry.commit_ts
         for entry in index.changes
         if _is(entry.table, table)
-        and any(isinstance(change, BreakingChange) and change.empties for change in entry.changes)
+        and any(kind_of(change) in ("truncated", "dropped", "renamed_away") for change in entry.changes)
     ]
     if not emptied:
         return 0
