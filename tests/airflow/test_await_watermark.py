@@ -15,7 +15,7 @@ pytestmark = pytest.mark.airflow
 HOUR = (datetime(2026, 3, 1, 0, tzinfo=UTC), datetime(2026, 3, 1, 1, tzinfo=UTC))
 FROM_TS, TO_TS = map(tso.from_datetime, HOUR)
 ANSWERS = {"from": None, "to": None, "tables": ["shop.*"], "targets": ["lake"]}
-ANSWERS |= {"dry_run": False, "repin": False, "reload": False}
+ANSWERS |= {"dry_run": False, "repin": False, "reload": False, "pin": None}
 CONTEXT = {"params": ANSWERS, "data_interval_start": HOUR[0], "data_interval_end": HOUR[1]}
 
 

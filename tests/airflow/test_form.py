@@ -90,7 +90,7 @@ def test_an_empty_form_means_the_whole_pipeline(validated):
     from ticdc_replay.airflow.form import RunOptions, run_options
 
     options = run_options({"params": validated()})
-    assert options == RunOptions(("shop.*",), ("warehouse", "lake"), dry_run=False, repin=False, reload=False)
+    assert options == RunOptions(("shop.*",), ("warehouse", "lake"), dry_run=False, repin=False, reload=False, pin=None)
 
 
 @pytest.mark.parametrize(
@@ -102,6 +102,7 @@ def test_an_empty_form_means_the_whole_pipeline(validated):
         {"tables": []},
         {"from": "yesterday"},
         {"dry_run": "perhaps"},
+        {"pin": "last"},
     ],
 )
 def test_the_form_refuses_what_the_pipeline_does_not_have(validated, answers):

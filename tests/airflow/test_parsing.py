@@ -136,7 +136,7 @@ def test_dags_survive_airflow_s_serialization_and_hold_nothing_big_or_secret(par
     assert len(json.dumps(data)) < 40_000
     restored = DagSerialization.from_dict(data)
     assert restored.dag_id == "ticdc_replay_shop"
-    assert set(restored.params) == {"from", "to", "tables", "targets", "dry_run", "repin", "reload"}
+    assert set(restored.params) == {"from", "to", "tables", "targets", "dry_run", "repin", "reload", "pin"}
 
 
 def test_parsing_imports_no_pyspark_and_opens_nothing(pipelines):

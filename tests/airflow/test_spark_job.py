@@ -62,7 +62,14 @@ def job(tmp_path, pipelines, monkeypatch, java_home):
     class Job:
         answer = tmp_path / "answer.json"
         state = f"sqlite:///{tmp_path}/state.db"
-        options = {"tables": ["*.*"], "targets": ["lake"], "dry_run": False, "repin": False, "reload": False}
+        options = {
+            "tables": ["*.*"],
+            "targets": ["lake"],
+            "dry_run": False,
+            "repin": False,
+            "reload": False,
+            "pin": None,
+        }
 
         def run(self, raises="SystemExit(0)", run_hash="def", **options):
             driver = DRIVER.format(raises=raises, answer=str(self.answer), state=self.state)
@@ -200,7 +207,7 @@ def test_a_load_task_that_is_cleared_after_its_window_was_pinned_anew_is_refused
     operator = LoadOperator(target="lake", pipeline_file=str(file), pipeline=load_pipeline(file).pipeline)
     operator.job = "file:///job.json"
     operator.application_args = ["file:///job.json"]
-    options = {"tables": ["*.*"], "targets": ["lake"], "dry_run": False, "repin": False, "reload": False}
+    options = {"tables": ["*.*"], "targets": ["lake"], "dry_run": False, "repin": False, "reload": False, "pin": None}
     check = SimpleNamespace(xcom_pull=lambda task_ids: {"run_hash": changelog.run_hash})
     with pytest.raises(PermanentError, match="older input of window"):
         operator.execute({"params": options, "ti": check})

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 from airflow.sdk import Param
@@ -10,7 +10,7 @@ from airflow.sdk import Param
 from ticdc_replay.config.pipeline import Pipeline
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.errors import ConfigError
-from ticdc_replay.domain.window import Window
+from ticdc_replay.domain.window import PinPolicy, Window
 
 _HOW = "Trigger with From and To, or let the schedule or a backfill start the run"
 
@@ -23,6 +23,8 @@ class RunOptions(msgspec.Struct, frozen=True):
     dry_run: bool
     repin: bool
     reload: bool
+    pin: PinPolicy | None
+    """In place of the pipeline's ``window.pin``."""
 
 
 def params(pipeline: Pipeline) -> dict[str, Param]:
@@ -65,7 +67,14 @@ def params(pipeline: Pipeline) -> dict[str, Param]:
             False,
             type="boolean",
             title="Dry run",
-            description="Pin the window and tell what would be read; nothing is decoded or loaded",
+            description="Tell what the run would read, how long it would take, and what it would stop at; nothing is done",
+        ),
+        "pin": Param(
+            None,
+            type=["null", "string"],
+            enum=[None, *get_args(PinPolicy)],
+            title="Pin policy",
+            description="Where the window ends in Kafka: first or head; empty: as the pipeline says. With Pin anew where it ran",
         ),
         "repin": Param(
             False,
@@ -130,6 +139,7 @@ def run_options(context: Mapping[str, Any]) -> RunOptions:
         dry_run=answers["dry_run"],
         repin=answers["repin"],
         reload=answers["reload"],
+        pin=answers["pin"],
     )
 
 

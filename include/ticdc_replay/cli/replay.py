@@ -14,7 +14,7 @@ from ticdc_replay.cli.submit import submit
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.errors import ConfigError
-from ticdc_replay.domain.window import Window
+from ticdc_replay.domain.window import PinPolicy, Window
 from ticdc_replay.snapshot.pin import PinnedManifest
 from ticdc_replay.stages.check import check
 from ticdc_replay.stages.context import ReplayContext, connection_ids
@@ -38,6 +38,12 @@ FromChangelog = Annotated[
         help="Take the window from changelogs that hold it, not from Kafka; with --repin where it has a manifest",
     ),
 ]
+Pin = Annotated[
+    PinPolicy | None,
+    typer.Option(
+        "--pin", help="Where the window ends in Kafka, in place of window.pin; with --repin where it has a manifest"
+    ),
+]
 Repin = Annotated[bool, typer.Option("--repin", help="Pin anew even if the window has a manifest, and decode anew")]
 
 
@@ -48,12 +54,13 @@ def snapshot(
     connections: ConnectionsFile = None,
     repin: Repin = False,
     from_changelog: FromChangelog = False,
+    policy: Pin = None,
 ) -> None:
     """Pin a window: find its offsets, prove that they are complete, write the manifest."""
     window = window_of(from_, to)
     with opened(pipeline, connections) as context:
         require_input(context, window, from_changelog=from_changelog)
-        _show_pinned(context, pin(context, window, repin=repin, from_changelog=from_changelog))
+        _show_pinned(context, pin(context, window, repin=repin, from_changelog=from_changelog, policy=policy))
 
 
 def run(
@@ -63,6 +70,7 @@ def run(
     connections: ConnectionsFile = None,
     repin: Repin = False,
     from_changelog: FromChangelog = False,
+    policy: Pin = None,
     reload: Annotated[bool, typer.Option("--reload", help="Load again what the targets' ledgers say is done")] = False,
     tables: Annotated[list[str] | None, typer.Option("--table", help="Only tables of this pattern; repeatable")] = None,
     targets: Annotated[list[str] | None, typer.Option("--target", help="Only this target; repeatable")] = None,
@@ -74,7 +82,7 @@ def run(
         names = _target_names(context, targets)
         wanted = selected_tables(context.pipeline, tables)
         require_input(context, window, from_changelog=from_changelog)
-        pinned = pin(context, window, repin=repin, from_changelog=from_changelog)
+        pinned = pin(context, window, repin=repin, from_changelog=from_changelog, policy=policy)
         _show_pinned(context, pinned)
         job = write_decode_job(context, pinned, wanted)
         with decoding(context, pinned.name, job.run_hash, job.shared):

@@ -23,6 +23,7 @@ from ticdc_replay.domain.errors import (
     WatermarkNotReachedError,
 )
 from ticdc_replay.domain.messages import OffsetRange
+from ticdc_replay.domain.window import Grade
 from ticdc_replay.kafka.offsets import Bounds, Offsets, Partition, Record, Topic
 from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.snapshot import manifest as manifests
@@ -59,6 +60,15 @@ class PinnedManifest(msgspec.Struct, frozen=True):
     name: str
     uri: str
     reused: bool
+
+
+class FoundRanges(msgspec.Struct, frozen=True):
+    """Where a window lies in Kafka, and how sure that is."""
+
+    topics: tuple[TopicPin, ...]
+    grade: Grade
+    reasons: tuple[str, ...]
+    """Why the window is not proven; empty when it is."""
 
 
 _NO_HEAD = Head()
@@ -113,6 +123,39 @@ def pin_window(
         pinned = load_manifest(artifacts, existing)
         _check_reusable(request, pinned.manifest)
         return pinned
+    found = find_ranges(request, kafka, artifacts, state, repin=repin)
+    if found.reasons and request.unproven == "stop":
+        raise UnprovenWindowError(
+            f"window {request.window} can't be proven complete:\n"
+            + "\n".join(f"  {reason}" for reason in found.reasons)
+            + "\n"
+            "Mend it, or accept unproven windows with policies.unproven: allow"
+        )
+    inventory = pin_inventory(request, claim_check, artifacts) if claim_check and request.list_store else None
+    manifest = Manifest(
+        pipeline=request.pipeline,
+        changefeed_hash=request.changefeed.hash,
+        window=request.window,
+        grade=found.grade,
+        reasons=found.reasons,
+        pin=request.pin,
+        topics=found.topics,
+        tables=request.tables if has_topic_rules(request) else None,
+        inventory=inventory,
+        schemas=_pin_schemas(request, artifacts),
+        replaces=existing.input_hash if existing is not None else None,
+        pinned_at_ms=int(time.time() * 1000),
+    )
+    return _register(manifest, artifacts, state, existing)
+
+
+def find_ranges(
+    request: PinRequest, kafka: KafkaSettings, artifacts: ObjectStore, state: StateStore, *, repin: bool = False
+) -> FoundRanges:
+    """What pinning the window now would pin of Kafka; nothing is kept.
+
+    Raises what ``pin_window`` raises, but for UnprovenWindowError.
+    """
     with Offsets(kafka) as offsets:
         look = _look_up(request, kafka, offsets)
         if not repin:
@@ -127,29 +170,8 @@ def pin_window(
         check_retention(request, offsets, {partition: look.needed[partition] for partition in used}, look.bounds)
     before = _ends_before(request, artifacts, state, look) if request.by_offset else {}
     topics, reasons = _pin_topics(request, kafka, look, ends, before, state)
-    if reasons and request.unproven == "stop":
-        raise UnprovenWindowError(
-            f"window {request.window} can't be proven complete:\n"
-            + "\n".join(f"  {reason}" for reason in reasons)
-            + "\n"
-            "Mend it, or accept unproven windows with policies.unproven: allow"
-        )
-    inventory = pin_inventory(request, claim_check, artifacts) if claim_check and request.list_store else None
-    manifest = Manifest(
-        pipeline=request.pipeline,
-        changefeed_hash=request.changefeed.hash,
-        window=request.window,
-        grade="offset" if request.by_offset else "unproven" if reasons else "proven",
-        reasons=tuple(reasons),
-        pin=request.pin,
-        topics=topics,
-        tables=request.tables if has_topic_rules(request) else None,
-        inventory=inventory,
-        schemas=_pin_schemas(request, artifacts),
-        replaces=existing.input_hash if existing is not None else None,
-        pinned_at_ms=int(time.time() * 1000),
-    )
-    return _register(manifest, artifacts, state, existing)
+    grade: Grade = "offset" if request.by_offset else "unproven" if reasons else "proven"
+    return FoundRanges(topics, grade, tuple(reasons))
 
 
 def _check_reusable(request: PinRequest, manifest: Manifest) -> None:

@@ -2,8 +2,8 @@
 
 import logging
 
-from ticdc_replay.domain.errors import ExpiredRangeError, NotCoveredError, WatermarkNotReachedError
-from ticdc_replay.domain.window import Window
+from ticdc_replay.domain.errors import ConfigError, ExpiredRangeError, NotCoveredError, WatermarkNotReachedError
+from ticdc_replay.domain.window import PinPolicy, Window
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.snapshot.pin import PinnedManifest, pin_window
 from ticdc_replay.stages.context import ReplayContext
@@ -15,25 +15,48 @@ from ticdc_replay.stages.watermark import pin_request, require_watermark
 log = logging.getLogger(__name__)
 
 
-def pin(context: ReplayContext, window: Window, *, repin: bool = False, from_changelog: bool = False) -> PinnedManifest:
+def pin(
+    context: ReplayContext,
+    window: Window,
+    *,
+    repin: bool = False,
+    from_changelog: bool = False,
+    policy: PinPolicy | None = None,
+) -> PinnedManifest:
     """The manifest of *window*: the one it has, or a new one where it has none or *repin* asks for it.
 
     A new one names ranges of Kafka; or changelogs of the pipeline that hold the window, where *from_changelog* asks for it or
     ``window.from_changelog`` says so; or the wider window whose decode it shares (``window.decode_hours``). A window that is
-    pinned anew shares nothing, since what was read before is what is to be mended.
+    pinned anew shares nothing, since what was read before is what is to be mended. A *policy* other than the pipeline's
+    ``window.pin`` asks for a window of its own, from Kafka.
 
-    Raises what ``snapshot.pin.pin_window`` raises, and what ``derive`` raises where *from_changelog* asks for it.
+    Raises what ``snapshot.pin.pin_window`` raises, what ``derive`` raises where *from_changelog* asks for it, and ConfigError
+    where the window has a manifest of another *policy* than is asked for.
     """
+    if policy is not None and policy != context.pipeline.window.pin:
+        if from_changelog:
+            raise ConfigError("a window that is taken from changelogs has no end in Kafka: leave out the pin policy")
+        return _pin_by(context, window, policy, repin=repin)
     pinned_before = context.state.manifest_of(context.pipeline.name, window) is not None
     if not pinned_before or repin:
-        policy = context.pipeline.window.from_changelog
+        wanted = context.pipeline.window.from_changelog
         if from_changelog:
             return derive(context, window)
-        if policy == "prefer" and not repin and not find_changelogs(context, window).lacking:
+        if wanted == "prefer" and not repin and not find_changelogs(context, window).lacking:
             return derive(context, window)
-        if policy != "never":
+        if wanted != "never":
             return _pin_or_derive(context, window, repin=repin)
     return _pin(context, window, repin=repin)
+
+
+def _pin_by(context: ReplayContext, window: Window, policy: PinPolicy, *, repin: bool) -> PinnedManifest:
+    request = pin_request(context, window, known_schemas(context, window), policy)
+    pinned = pin_window(request, context.kafka, context.artifacts, context.claim_check, context.state, repin=repin)
+    if pinned.manifest.pin != policy or not pinned.manifest.reads_kafka:
+        raise ConfigError(
+            f"window {window} was pinned before, and not with the policy {policy} that this run asks for: pin it anew (repin)"
+        )
+    return pinned
 
 
 def require_input(context: ReplayContext, window: Window, *, from_changelog: bool = False) -> None:

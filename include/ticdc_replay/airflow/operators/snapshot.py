@@ -20,7 +20,7 @@ class SnapshotOperator(ReplayOperator):
         window, options = run_window(context), run_options(context)
         with open_replay(self.pipeline_file) as replay:
             tables = selected_tables(replay.pipeline, options.tables)
-            pinned = pin(replay, window, repin=options.repin)
+            pinned = pin(replay, window, repin=options.repin, policy=options.pin)
             manifest = pinned.manifest
             ranges = manifest.ranges()
             summary: dict[str, Any] = {
