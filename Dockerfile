@@ -15,9 +15,23 @@ RUN --mount=type=cache,target=/root/.cache/uv \
     UV_LINK_MODE=copy uv pip install --python /opt/venv/bin/python --compile-bytecode \
         --require-hashes --build-constraints requirements/runtime.txt -r requirements/runtime.txt
 
+# The wheels of this repository, as `make package` builds them: the library, and the native decoder in Rust.
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends gcc libc6-dev \
+    && rm -rf /var/lib/apt/lists/*
+COPY --from=rust:1.95.0-slim-bookworm /usr/local/rustup /usr/local/rustup
+COPY --from=rust:1.95.0-slim-bookworm /usr/local/cargo /usr/local/cargo
+ENV PATH=/opt/build/bin:/usr/local/cargo/bin:$PATH \
+    RUSTUP_HOME=/usr/local/rustup
+COPY requirements/build.txt requirements/
+RUN uv venv /opt/build \
+    && uv pip install --python /opt/build/bin/python --no-cache --require-hashes -r requirements/build.txt
 COPY pyproject.toml README.md LICENSE ./
+COPY native native
+COPY scripts/package-executors scripts/
 COPY include/ticdc_replay include/ticdc_replay
-RUN uv pip install --python /opt/venv/bin/python --compile-bytecode --no-cache --no-deps --no-build-isolation .
+RUN python scripts/package-executors --wheels-only --out /wheels \
+    && uv pip install --python /opt/venv/bin/python --compile-bytecode --no-cache --no-deps /wheels/*.whl
 
 
 FROM python:3.11.14-slim-bookworm
