@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from ticdc_replay.changelog.index import Elsewhere
+from ticdc_replay.changelog.index import ChangelogIndex, Elsewhere
 from ticdc_replay.changelog.reading import read_index
-from ticdc_replay.config.pipeline import PoliciesSection
+from ticdc_replay.config.pipeline import Pipeline, PoliciesSection
 from ticdc_replay.decode.filter import TableFilter
 from ticdc_replay.decode.quarantine import ROW_DAMAGED
 from ticdc_replay.domain.errors import PolicyStopError
@@ -14,6 +14,7 @@ from ticdc_replay.domain.tables import TableName
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.recording import record_decode
 from ticdc_replay.stages.set_aside import by_reason, has_way_back, set_aside
+from ticdc_replay.targets.ddl import foreseen_stops, stopping_policies
 
 
 class CheckResult(msgspec.Struct, frozen=True):
@@ -34,6 +35,8 @@ class CheckResult(msgspec.Struct, frozen=True):
     """Entries of the quarantine that a person accepted as lost; not among ``quarantined``."""
     redriven: int = 0
     """Entries of the quarantine that were decoded again since; not among ``quarantined``."""
+    ddl_stops: dict[str, tuple[str, ...]] = {}
+    """By target: what of the window's DDL will stop its load, unless the floor of the mirror lies above it."""
 
     @property
     def summary(self) -> str:
@@ -55,6 +58,10 @@ class CheckResult(msgspec.Struct, frozen=True):
                 f"; {rows} of {self.placed} sampled rows stand in another topic or partition than the dispatcher rules of the "
                 f"changefeed say ({'; '.join(f'{each.table}: {each.example}' for each in self.elsewhere[:_SHOWN])}): are the "
                 "rules right, were partitions added, or does another program write there?"
+            )
+        for target, lines in self.ddl_stops.items():
+            text += (
+                f"; DDL that stops load_{target} unless the floor of the mirror lies above it: {', and '.join(lines)}"
             )
         return text
 
@@ -97,7 +104,19 @@ def check(context: ReplayContext, run_hash: str, tables: Sequence[str] | None = 
         index.report.elsewhere,
         accepted,
         redriven,
+        ddl_stops(index, context.pipeline, tables),
     )
+
+
+def ddl_stops(
+    index: ChangelogIndex, pipeline: Pipeline, tables: Sequence[str] | None = None
+) -> dict[str, tuple[str, ...]]:
+    """By target, of those that DDL of *index* stops: what does. *tables* as ``check`` has them."""
+    wanted = TableFilter(pipeline.tables if tables is None else tables)
+    policies = pipeline.policies
+    stopping = stopping_policies(policies.ddl, policies.truncate, policies.drop)
+    found = {target.name: tuple(foreseen_stops(index, wanted, target.type, stopping)) for target in pipeline.targets}
+    return {target: lines for target, lines in found.items() if lines}
 
 
 def stopping_reasons(reasons: Mapping[str, int], policies: PoliciesSection) -> dict[str, int]:

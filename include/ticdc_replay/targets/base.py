@@ -134,6 +134,8 @@ class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
     """Those of them with rows or DDL in the window."""
     quarantine_files: tuple[str, ...] = ()
     """Parquet below the artefacts: the rows that were set aside, with column and reason."""
+    took_ms: int = 0
+    """How long the load took, by the clock."""
 
     @property
     def name(self) -> str:

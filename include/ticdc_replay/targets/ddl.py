@@ -4,14 +4,28 @@ The mirror asks it which changes to follow, the check which of them will stop a 
 held against it by a test.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 import msgspec
 
+from ticdc_replay.changelog.index import ChangelogIndex
+from ticdc_replay.changelog.version_order import VersionOrder
+from ticdc_replay.decode.filter import TableFilter
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.tso import describe
-from ticdc_replay.schemas.changes import ChangeKind
+from ticdc_replay.schemas.changes import (
+    BreakingChange,
+    Change,
+    ChangeKind,
+    ColumnAdded,
+    ColumnWidened,
+    NoRowChange,
+    TableChanges,
+    TableCreated,
+    kind_of,
+)
+from ticdc_replay.schemas.ddl import TableKey, key_of
 
 Outcome = Literal["apply", "nothing", "list", "stop", "rebuild"]
 """``apply``: the target is changed as the upstream was. ``nothing``: there is nothing to do. ``list``: the change is told
@@ -70,6 +84,68 @@ def stopping_policies(ddl: str, truncate: str, drop: str) -> frozenset[DdlPolicy
         return frozenset(("ddl", "truncate", "drop"))
     asked: dict[DdlPolicy, str] = {"truncate": truncate, "drop": drop}
     return frozenset(name for name, value in asked.items() if value == "stop")
+
+
+class Emptied(msgspec.Struct, frozen=True):
+    """The last TRUNCATE or DROP of a window that a mirror follows: no row up to ``commit_ts`` (TSO) is left.
+
+    ``dropped``: the table itself was dropped, by this DDL or one before it in the window.
+    """
+
+    commit_ts: int
+    dropped: bool
+
+
+def emptied_by(
+    changes: Iterable[TableChanges], target: str, stopping: frozenset[DdlPolicy], order: VersionOrder
+) -> Emptied | None:
+    """What of *changes*, those of one table, empties its mirror; None where a policy forbids to follow any of it.
+
+    None, too, in windows by offset, where nothing tells which rows are from before it.
+    """
+    emptying = [
+        (entry.commit_ts, change)
+        for entry in changes
+        for change in entry.changes
+        if isinstance(change, BreakingChange) and change.empties
+    ]
+    stops = any(RULES[target][change.kind].stops(stopping) for _, change in emptying)
+    if not emptying or stops or order == "place":
+        return None
+    return Emptied(emptying[-1][0], any(change.kind == "dropped" for _, change in emptying))
+
+
+def foreseen_stops(
+    index: ChangelogIndex, wanted: TableFilter, target: str, stopping: frozenset[DdlPolicy]
+) -> Iterator[str]:
+    """What of the DDL of *index* will stop a load into a target of the type *target*, one line each.
+
+    Told without a look at the target: a floor above the DDL lets it through, and so does a table that is not there yet.
+    """
+    by_table: dict[TableKey, list[TableChanges]] = {}
+    for entry in index.changes:
+        if wanted.wants(entry.table.schema, entry.table.table):
+            by_table.setdefault(key_of(entry.table), []).append(entry)
+    for changes in by_table.values():
+        emptied = emptied_by(changes, target, stopping, index.order)
+        for entry in changes:
+            for change in entry.changes if emptied is None or entry.commit_ts > emptied.commit_ts else ():
+                rule = RULES[target][kind_of(change)]
+                by_place = index.order == "place" and isinstance(change, BreakingChange) and rule.outcome == "apply"
+                if rule.stops(stopping) or by_place:
+                    yield stop_text(entry.table, entry.commit_ts, _words(change), rule)
+
+
+def _words(change: Change) -> str:
+    match change:
+        case ColumnAdded(column=column):
+            return f"the column {column.name} was added"
+        case ColumnWidened(after=column):
+            return f"the column {column.name} holds more values"
+        case NoRowChange(what=what) | BreakingChange(what=what):
+            return what
+        case TableCreated():
+            return "the table was created"
 
 
 def stop_text(table: TableName, commit_ts: int, what: str, rule: Rule) -> str:

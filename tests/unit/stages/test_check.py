@@ -1,7 +1,15 @@
 """What the gate between decode and load tells of what it let through."""
 
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.changelogs import Changelog
+from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain.tables import TableName
-from ticdc_replay.stages.check import CheckResult, idle_patterns
+from ticdc_replay.schemas.ddl import definition_from_sql
+from ticdc_replay.stages.check import CheckResult, ddl_stops, idle_patterns
 
 CHANGED = [TableName("shop", "orders"), TableName("shop", "items")]
 
@@ -17,3 +25,51 @@ def test_the_summary_says_so_in_one_line():
         "changelog 0123456789ab: 7 rows; no change of a table called shop.ordres or billing.* in this window"
     )
     assert CheckResult("0123456789abcdef", 7, 0, {}, (), ()).summary == "changelog 0123456789ab: 7 rows"
+
+
+PIPELINE = """
+name: shop
+changefeed: {{sink_uri: "kafka://b:9092/shop?protocol=open-protocol", timezone: UTC}}
+connections: {{kafka: kafka}}
+artifacts: file:///artifacts
+tables: [shop.orders, shop.lines]
+schedule: {{start: "2026-03-01T00:00:00Z"}}
+policies: {policies}
+targets:
+- {{name: mirror, type: postgres, connection: target}}
+- {{name: lake, type: parquet, uri: "file:///lake"}}
+"""
+ORDERS = definition_from_sql(TableName("shop", "orders"), "CREATE TABLE orders (id INT PRIMARY KEY, v VARCHAR(20))")
+
+
+@pytest.mark.parametrize(
+    ("policies", "order", "stopping"),
+    [
+        (
+            "{}",
+            "commit_ts",
+            ["orders at 160 .*: the column v was dropped: drop the column", "lines at 170 .* was dropped:"],
+        ),
+        ("{drop: apply}", "commit_ts", ["orders at 160 "]),
+        ("{truncate: stop, drop: apply}", "commit_ts", ["orders at 120 ", "orders at 140 ", "orders at 160 "]),
+        ("{ddl: stop}", "commit_ts", ["n was added", "truncated", "u was added", "v was dropped", "lines at 170 "]),
+        ("{drop: apply}", "place", ["orders at 120 ", "orders at 140 ", "orders at 160 ", "lines at 170 "]),
+    ],
+)
+def test_what_will_stop_a_load_is_told_before_it(
+    tmp_path: Path, policies: str, order: str, stopping: list[str]
+) -> None:
+    """Of a TRUNCATE that is followed nothing counts that came before it; DDL about other tables never does."""
+    window = Changelog(tmp_path, 100, 200, order=order).knows(ORDERS)
+    window.ddl(110, "ALTER TABLE orders ADD COLUMN n INT").ddl(120, "RENAME TABLE other TO orders")
+    window.ddl(140, "TRUNCATE TABLE orders").ddl(150, "ALTER TABLE orders ADD COLUMN u INT")
+    window.ddl(160, "ALTER TABLE orders DROP COLUMN v").ddl(170, "DROP TABLE lines", table="shop.lines")
+    window.ddl(180, "DROP TABLE else", table="shop.else")
+    (tmp_path / "shop.yaml").write_text(PIPELINE.format(policies=policies))
+    stops = ddl_stops(window.write(), load_pipeline(tmp_path / "shop.yaml").pipeline)
+    assert list(stops) == ["mirror"]
+    for pattern in stopping:
+        assert any(re.search(pattern, line) for line in stops["mirror"]), (pattern, stops)
+    assert len(stops["mirror"]) == len(stopping) + (policies == "{ddl: stop}")
+    summary = CheckResult("0123456789abcdef", 7, 0, {}, (), (), ddl_stops=stops).summary
+    assert "; DDL that stops load_mirror unless the floor of the mirror lies above it: shop." in summary

@@ -20,7 +20,7 @@ from psycopg import sql
 from ticdc_replay.changelog.version_order import OFFSET_BITS
 from ticdc_replay.domain.errors import CommitStateUnknownError, PolicyStopError, TargetMismatchError, TransientError
 from ticdc_replay.targets.base import Field, Load, TableReport
-from ticdc_replay.targets.postgres import ledger, mirror_table
+from ticdc_replay.targets.postgres import emptying, ledger, mirror_table
 from ticdc_replay.targets.postgres.catalog import FoundTable, find_table
 from ticdc_replay.targets.postgres.errors import translate
 from ticdc_replay.targets.postgres.identifiers import LEDGER_SCHEMA
@@ -92,7 +92,7 @@ def _apply(connection: Connection, load: Load, plan: TablePlan, staged: Staged) 
     unfollowed = mirror_table.unfollowed_changes(plan, observed.state)
     if unfollowed:
         raise PolicyStopError("\n".join(unfollowed))
-    emptied = mirror_table.empty(connection, plan, observed)
+    emptied = emptying.empty(connection, plan, observed)
     if emptied:
         observed = mirror_table.observe(connection, plan.target)
     steps = mirror_table.steps_to(plan, observed)

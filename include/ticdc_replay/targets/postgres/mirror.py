@@ -20,7 +20,7 @@ from ticdc_replay.targets.base import Execute, FloorRaised, Load, Loaded, Mirror
 from ticdc_replay.targets.config import PostgresTarget
 from ticdc_replay.targets.database_ddl import with_database_ddl
 from ticdc_replay.targets.last_versions import FoldGroup, fold_groups, found_last_versions
-from ticdc_replay.targets.postgres import ledger, mirror_table, upkeep
+from ticdc_replay.targets.postgres import emptying, ledger, mirror_table, upkeep
 from ticdc_replay.targets.postgres.catalog import find_table
 from ticdc_replay.targets.postgres.commit import Staged, commit_table
 from ticdc_replay.targets.postgres.errors import translated
@@ -167,7 +167,7 @@ def _begin(
         if report is not None:
             done[plan.source] = report
             continue
-        observed = mirror_table.after_emptying(connection, plan, observed)
+        observed = emptying.after_emptying(connection, plan, observed)
         stops += mirror_table.unfollowed_changes(plan, observed.state)
         if observed.state is not None and observed.found is not None:
             stops += mirror_table.rows_before_creation(connection, plan, observed)

@@ -18,7 +18,7 @@ from ticdc_replay.schemas.changes import (
 )
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.config import PostgresTarget
-from ticdc_replay.targets.ddl import RULES, stop_text
+from ticdc_replay.targets.ddl import RULES, Emptied, emptied_by, stop_text
 from ticdc_replay.targets.postgres.identifiers import Relation, fit
 from ticdc_replay.targets.postgres.staged_rows import StageColumn
 from ticdc_replay.targets.postgres.types import pg_type, wider
@@ -62,16 +62,6 @@ class WidenedColumn(msgspec.Struct, frozen=True):
     target: str
     type: str
     commit_ts: int
-
-
-class Emptied(msgspec.Struct, frozen=True):
-    """The last TRUNCATE or DROP of the window that the mirror follows: no row up to ``commit_ts`` (TSO) is left.
-
-    ``dropped``: the table itself was dropped, by this DDL or one before it.
-    """
-
-    commit_ts: int
-    dropped: bool
 
 
 class PlannedPiece(msgspec.Struct, frozen=True):
@@ -147,7 +137,7 @@ def plan_table(load: Load, config: PostgresTarget, table: TableName, floor_ts: i
     followed raises the floor: only what comes after it counts.
     """
     index = load.index
-    emptied = _emptied(load, table, floor_ts)
+    emptied = emptied_by(_changes(index, table, floor_ts), "postgres", load.stopping, index.order)
     if emptied is not None:
         floor_ts = emptied.commit_ts + 1
     versions = sorted(load.versions(table), key=lambda version: (_moment(index, version), version.version))
@@ -205,23 +195,6 @@ def _changes(index: ChangelogIndex, table: TableName, floor_ts: int) -> list[Tab
     return [
         entry for entry in index.changes if _is(entry.table, table) and not index.is_before(entry.commit_ts, floor_ts)
     ]
-
-
-def _emptied(load: Load, table: TableName, floor_ts: int) -> Emptied | None:
-    """What empties *table* in the window; None where a policy forbids to follow any of it.
-
-    None, too, in windows by offset, where nothing tells which rows are from before it.
-    """
-    emptying = [
-        (entry.commit_ts, change)
-        for entry in _changes(load.index, table, floor_ts)
-        for change in entry.changes
-        if isinstance(change, BreakingChange) and change.empties
-    ]
-    stops = any(_RULES[change.kind].stops(load.stopping) for _, change in emptying)
-    if not emptying or stops or load.index.order == "place":
-        return None
-    return Emptied(emptying[-1][0], any(change.kind == "dropped" for _, change in emptying))
 
 
 def _stops(load: Load, changes: list[TableChanges]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -10,7 +10,7 @@ from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.targets.base import FloorRaised
 from ticdc_replay.targets.config import PostgresTarget
-from ticdc_replay.targets.postgres import ledger, mirror_table
+from ticdc_replay.targets.postgres import emptying, ledger, mirror_table
 from ticdc_replay.targets.postgres.catalog import FoundTable, find_table
 from ticdc_replay.targets.postgres.errors import translated
 from ticdc_replay.targets.postgres.identifiers import LEDGER_SCHEMA, Relation, fit, tombstone_table
@@ -45,7 +45,7 @@ def raise_floor(
         else:
             mirror_table.refuse_others(target, state, pipeline, config.same_upstream_as)
             ledger.raise_floor(connection, target, floor_ts)
-            mirror_table.clear_tombstones(connection, state.tombstones, fit(config.commit_ts_column), floor_ts)
+            emptying.clear_tombstones(connection, state.tombstones, fit(config.commit_ts_column), floor_ts)
         connection.commit()
     before = state.floor_ts if state is not None else 0
     return FloorRaised(str(target), before, max(before, floor_ts))
