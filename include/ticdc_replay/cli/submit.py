@@ -20,10 +20,11 @@ from rich.console import Console
 from rich.text import Text
 
 from ticdc_replay.domain.errors import ConfigError, PermanentError, TransientError
+from ticdc_replay.domain.progress import PROGRESS_PROPERTY
 from ticdc_replay.jobspec import CONNECTIONS_FILE_VARIABLE, EXIT_PERMANENT, EXIT_TRANSIENT
 from ticdc_replay.stages.connections_file import private_file
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.spark_properties import PROGRESS_PROPERTY, spark_properties
+from ticdc_replay.stages.spark_properties import spark_properties
 from ticdc_replay.stages.store_context import StoreContext
 
 JOBS = ("decode", "load", "scan", "reconcile")

@@ -1,13 +1,13 @@
 """What crosses the seam between the driver of a decode and its workers: plain values that survive pickling."""
 
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from ticdc_replay.changelog.index import DataFile, Ddl, Elsewhere, EventCounts, MessageCounts
 from ticdc_replay.domain.messages import OffsetRange
-from ticdc_replay.domain.tables import TableSchema
+from ticdc_replay.domain.tables import TableName, TableSchema
 from ticdc_replay.schemas.versions import MissingVersion
 
 Counts = TypeVar("Counts", MessageCounts, EventCounts)
@@ -42,6 +42,18 @@ class VersionFile(msgspec.Struct, frozen=True):
     version: str
     declared: bool
     file: DataFile
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _version_file, (self.schema, self.version, self.declared, self.file)
+
+
+_schemas: dict[tuple[TableName, str], TableSchema] = {}
+
+
+def _version_file(schema: TableSchema, version: str, declared: bool, file: DataFile) -> VersionFile:
+    """A ``VersionFile`` that came over a seam. The driver gets one for each table of each split, and keeps each schema once."""
+    known = _schemas.setdefault((schema.name, version), schema)
+    return VersionFile(known if known == schema else schema, version, declared, file)
 
 
 class SplitResult(msgspec.Struct, frozen=True, kw_only=True):

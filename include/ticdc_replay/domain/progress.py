@@ -1,8 +1,14 @@
 """How far a piece of work has come: told by the code that does it, heard by whoever runs it, if anybody cares."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import TypeVar
+
+PROGRESS_PROPERTY = "spark.ticdcReplay.progressSeconds"
+"""Spark property: seconds between two lines of a job's log that tell its progress; 10 where it is not set."""
+
+Batch = TypeVar("Batch", bound=Sized)
 
 _listener: ContextVar[Callable[[int], None] | None] = ContextVar("ticdc_replay_progress", default=None)
 
@@ -12,6 +18,15 @@ def report_done(done: int) -> None:
     listener = _listener.get()
     if listener is not None:
         listener(done)
+
+
+def told(batches: Iterable[Batch]) -> Iterator[Batch]:
+    """*batches*; of each it is told that it is done when the next one is asked for."""
+    done = 0
+    for batch in batches:
+        yield batch
+        done += len(batch)
+        report_done(done)
 
 
 @contextmanager

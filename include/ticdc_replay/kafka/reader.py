@@ -7,6 +7,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from ticdc_replay.domain.errors import ExpiredRangeError, TicdcReplayError, TopicChangedError, TransientError
 from ticdc_replay.domain.messages import OffsetRange, RawMessage
+from ticdc_replay.domain.progress import told
 from ticdc_replay.kafka.failures import ClientHealth, make_client, translate
 from ticdc_replay.kafka.offsets import Bounds, Offsets, Partition
 from ticdc_replay.kafka.settings import KafkaSettings
@@ -53,8 +54,15 @@ def read_ranges(
 ) -> Iterator[list[RawMessage]]:
     """The messages of all *ranges*, one range after the other, each as ``read_range`` has it.
 
-    Short ones are fetched together, and held until the last of them is there, so that a thousand take no longer than a few.
+    Short ones are fetched together, and held until the last of them is there, so that a thousand take no longer than a few. How
+    many messages were taken is told as progress.
     """
+    return told(_read_ranges(settings, ranges, idle_timeout_s))
+
+
+def _read_ranges(
+    settings: KafkaSettings, ranges: Sequence[OffsetRange], idle_timeout_s: float
+) -> Iterator[list[RawMessage]]:
     for together in _together(ranges):
         if len(together) == 1:
             yield from read_range(settings, together[0], idle_timeout_s=idle_timeout_s)

@@ -18,6 +18,7 @@ from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.events import Reference, RowEvent, Undecodable
 from ticdc_replay.domain.messages import OffsetRange, RawMessage
+from ticdc_replay.domain.progress import told
 from ticdc_replay.jobspec import ScanFeed, ScanJob
 from ticdc_replay.kafka.retained import RetainedReader
 from ticdc_replay.kafka.settings import KafkaSettings
@@ -143,7 +144,7 @@ def scan_split(
     scan = ReferenceScan(codec, feed.pipeline, feed.topic_ids[part.topic])
     reader = RetainedReader(_settings(feed, connections), part)
     with no_cycle_search():
-        for messages in reader:
+        for messages in told(reader):
             scan.add(messages)
     file = None
     if scan.counts.references:
@@ -165,7 +166,7 @@ def schemas_of_split(part: OffsetRange, feed: ScanFeed, connections: Connections
     """What the messages of *part*, which is of *feed*, say of tables. Raises as ``scan_split`` does."""
     codec = codec_for(feed.changefeed, feed.decompressed_max_bytes)
     reader = RetainedReader(_settings(feed, connections), part)
-    return schemas_in((message for messages in reader for message in messages), codec)
+    return schemas_in((message for messages in told(reader) for message in messages), codec)
 
 
 def _settings(feed: ScanFeed, connections: Connections) -> KafkaSettings:

@@ -30,7 +30,7 @@ from ticdc_replay.jobspec import DecodeJob
 from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.snapshot.manifest import Manifest, Source
 from ticdc_replay.snapshot.verify import verify_topics
-from ticdc_replay.spark.tasks import run_tasks
+from ticdc_replay.spark.tasks import Sizes, run_tasks
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ def _decode(
     read_for_schemas = schema_ranges(manifest.live_ranges(), carried_by(job.changefeed))
     needed = frozenset(read_for_schemas)
     schema_splits = plan_splits([each for each in sizes if each.range in needed], split_bytes, parallelism)
-    schemas = run_tasks(spark, find, [split.ranges for split in schema_splits], "find schemas")
+    schemas = run_tasks(spark, find, [split.ranges for split in schema_splits], "find schemas", _sizes(schema_splits))
     definitions = [definition for part in schemas for definition in part.definitions]
     known = store.known_schemas(manifest)
     history = known.with_ddls([event for part in schemas for event in part.ddl]).with_versions(definitions)
@@ -119,7 +119,7 @@ def _decode(
             connections=connections,
             buckets=buckets,
         )
-        return run_tasks(spark, work, some, name)
+        return run_tasks(spark, work, some, name, _sizes(some))
 
     results = decode(splits, "decode")
     missing = {version for result in results for version in result.missing_versions}
@@ -192,6 +192,10 @@ def _derive(
         for source in manifest.derived:
             log.info("%s is taken from changelog %s", source.window, source.run_hash)
     return derive(job, manifest, taken, attempt, *store.arrow_artifacts(), partial(run_tasks, spark))
+
+
+def _sizes(splits: Sequence[Split]) -> Sizes:
+    return Sizes([sum(part.length for part in split.ranges) for split in splits], "messages")
 
 
 def _drop_duplicates(

@@ -20,8 +20,7 @@ from typing import Any, NamedTuple, Self
 
 from pyspark import SparkContext
 
-from ticdc_replay.domain.progress import heard_by
-from ticdc_replay.stages.spark_properties import PROGRESS_PROPERTY
+from ticdc_replay.domain.progress import PROGRESS_PROPERTY, heard_by
 
 log = logging.getLogger(__name__)
 

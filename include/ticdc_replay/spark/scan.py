@@ -21,7 +21,7 @@ from ticdc_replay.reconcile.scan import ScanCounts, ScannedSplit, scan_split, sc
 from ticdc_replay.reconcile.scan_report import ScannedFeed, ScanReport
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.snapshot.topics import require_topics
-from ticdc_replay.spark.tasks import run_tasks
+from ticdc_replay.spark.tasks import Sizes, run_tasks
 from ticdc_replay.state.records import ScannedRange
 from ticdc_replay.storage import open_store
 from ticdc_replay.storage.base import ObjectStore
@@ -76,14 +76,14 @@ def _scan(
 
     def scan(some: Sequence[OffsetRange], known: SchemaHistory, name: str) -> list[ScannedSplit]:
         work = partial(scan_split, job=job, feed=feed, history=known, connections=connections)
-        return run_tasks(spark, work, some, f"{name} {feed.pipeline}")
+        return run_tasks(spark, work, some, f"{name} {feed.pipeline}", _sizes(some))
 
     results = scan(splits, history, "scan")
     if any(result.missing_versions for result in results):
         needed = schema_ranges(feed.ranges, carried_by(feed.changefeed))
         schema_splits = divide([each for each in ranges if each.range in needed], feed.split_bytes, parallelism)
         read = partial(schemas_of_split, feed=feed, connections=connections)
-        schemas = run_tasks(spark, read, schema_splits, f"find schemas {feed.pipeline}")
+        schemas = run_tasks(spark, read, schema_splits, f"find schemas {feed.pipeline}", _sizes(schema_splits))
         known = history.with_versions(definition for part in schemas for definition in part.definitions)
         again = [at for at, result in enumerate(results) if _finds_more(result, known)]
         for at, result in zip(again, scan([splits[at] for at in again], known, "scan again"), strict=True):
@@ -108,6 +108,10 @@ def _scan(
         unsearched=tuple(part for result in results for part in result.unsearched),
         counts=_total(result.counts for result in results),
     )
+
+
+def _sizes(parts: Sequence[OffsetRange]) -> Sizes:
+    return Sizes([part.length for part in parts], "messages")
 
 
 def _finds_more(result: ScannedSplit, known: SchemaHistory) -> bool:

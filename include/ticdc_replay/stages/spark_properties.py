@@ -1,12 +1,11 @@
 """What Spark is told when a job is submitted, by Airflow and by the command line alike."""
 
+import re
 import sys
+from collections.abc import Iterator
 
 from ticdc_replay.config.pipeline import Pipeline
 from ticdc_replay.config.store import Store
-
-PROGRESS_PROPERTY = "spark.ticdcReplay.progressSeconds"
-"""Seconds between two lines of a job's log that tell its progress; 10 where it is not set."""
 
 
 def spark_properties(declared: Pipeline | Store) -> dict[str, str]:
@@ -21,3 +20,18 @@ def spark_properties(declared: Pipeline | Store) -> dict[str, str]:
     if "spark.pyspark.python" in declared.spark.conf:
         ours["spark.pyspark.driver.python"] = sys.executable
     return {**ours, **declared.spark.conf}
+
+
+_MEMORY = re.compile(r"\d+[kmgtp]b?", re.IGNORECASE)
+
+
+def refused_properties(declared: Pipeline | Store) -> Iterator[str]:
+    """What jobs could not be submitted with, or would be submitted without, of ``spark.conf``."""
+    for name, value in declared.spark.conf.items():
+        place = f"spark.conf: {name}: {value}"
+        if not name.startswith("spark."):
+            yield f"{place}: spark-submit passes over what does not begin with spark."
+        elif name == "spark.submit.deployMode" and value != "client":
+            yield f"{place}: must be client, since the driver is given its connections in a private file"
+        elif name in ("spark.driver.memory", "spark.executor.memory") and not _MEMORY.fullmatch(value):
+            yield f"{place}: is no size, such as 4g"
