@@ -26,6 +26,7 @@ from benchmarks.replay import replay
 from benchmarks.results import replace_part
 from benchmarks.workload import OPEN, WORKLOADS, Kind, publish
 from demo.embedded_stack.kafka import Kafka
+from ticdc_replay.changelog.key_buckets import plan_buckets
 from ticdc_replay.decode.deduplicate import find_surplus
 from ticdc_replay.decode.schema_pass import lookup_in
 from ticdc_replay.decode.split import decode_split
@@ -37,7 +38,6 @@ from ticdc_replay.storage import open_store
 
 EVENTS = 200_000
 KINDS: tuple[Kind | None, ...] = (None, "insert", "update")
-BUCKETS = 4
 EVERYTHING = Window(1, 1 << 62)
 TICK_S = 0.001
 LIBRARY = os.sep + "ticdc_replay" + os.sep
@@ -49,6 +49,8 @@ STAGES = (
     ("changelog/data_file.py", "", "write"),
     ("changelog/side_files.py", "", "write"),
     ("changelog/keys.py", "write", "write"),
+    ("changelog/key_buckets.py", "", "dedupe"),
+    ("changelog/duplicates.py", "", "dedupe"),
     ("changelog/identity.py", "", "identify"),
     ("changelog/keys.py", "", "identify"),
     ("changelog/writer.py", "", "identify"),
@@ -161,10 +163,10 @@ def profile(name: str, job: DecodeJob, ranges: tuple[OffsetRange, ...], bootstra
         clock = Clock()
         with clock:
             split = Split(0, ranges, partitions)
-            result = decode_split(split, attempt, job, EVERYTHING, history, connections(bootstrap), BUCKETS)
+            result = decode_split(split, attempt, job, EVERYTHING, history, connections(bootstrap))
             assert result.keys_file is not None
-            for bucket in range(BUCKETS):
-                find_surplus(filesystem, root, attempt, [result.keys_file], bucket, BUCKETS)
+            for bucket in plan_buckets([result.keys_file], 1):
+                find_surplus(filesystem, root, attempt, bucket)
     samples = sum(clock.samples.values())
     places = [(place, count / samples) for place, count in clock.samples.most_common(40)]
     return Measured(result.events.written, dict(clock.seconds), places)

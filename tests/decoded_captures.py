@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.duplicates import drop_duplicates
 from ticdc_replay.captures import Capture
 from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.changelog.layout import INDEX
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.decode.assembly import assemble
-from ticdc_replay.decode.deduplicate import find_surplus, rewrite
 from ticdc_replay.decode.split import SplitDecoder
 from ticdc_replay.decode.tasks import Attempt, Split
 from ticdc_replay.domain import canonical
@@ -67,13 +67,11 @@ class DecodedCapture:
             split = Split(number, (OffsetRange("topic", 0, 0, 1),))
             decoder = SplitDecoder(split, Attempt("attempt"), job, window, self.history, Connections())
             decoder.add(self._part(number))
-            results.append(decoder.finish(buckets=1))
+            results.append(decoder.finish())
         store = open_store(job.artifacts)
         filesystem, base = store.arrow_filesystem()
         root = f"{base}/{job.changelog_root}"
-        keys_files = [result.keys_file for result in results if result.keys_file is not None]
-        surplus = find_surplus(filesystem, root, Attempt("attempt"), keys_files, 0, 1)
-        rewritten = [rewrite(filesystem, root, file, [surplus.name]) for file in surplus.files] if surplus else []
+        rewritten = drop_duplicates(filesystem, root, Attempt("attempt"), results)
         index = assemble(job, manifest, self.history, results, rewritten)
         store.put_once(f"{job.changelog_root}/{INDEX}", canonical.encode(index))
         return index

@@ -15,7 +15,7 @@ from ticdc_replay.changelog.data_file import DataFileWriter
 from ticdc_replay.changelog.duplicates import TABLE_METADATA
 from ticdc_replay.changelog.identity import Identities, changes_key, identities, key_columns
 from ticdc_replay.changelog.index import DataFile
-from ticdc_replay.changelog.keys import Copy, Keys
+from ticdc_replay.changelog.keys import Copy, Keys, KeysFile
 from ticdc_replay.changelog.layout import data_folder
 from ticdc_replay.changelog.seen import Seen
 from ticdc_replay.changelog.types import table_arrow_schema
@@ -141,17 +141,18 @@ class ChangelogWriter:
             return
         message, row = located.message, located.row
         place_ = (message.topic, message.partition, message.offset, row.ordinal, located.half)
-        self._keys.add_quarantined(Copy(ids.versions[0], row.fingerprint, not row.partial, *place_, file, position))
+        copy = Copy(ids.versions[0], row.fingerprint, not row.partial, *place_, file, position)
+        self._keys.add_quarantined(copy, row.commit_ts)
 
     def end_topic(self) -> None:
         """Finish the files that are open: a file holds rows of one topic."""
         for resolved in list(self._open):
             self._close_file(resolved)
 
-    def close(self, buckets: int) -> tuple[list[WrittenFile], str | None]:
-        """Finish all files; the data files, and the name of the keys file (None where no row has a key)."""
+    def close(self) -> tuple[list[WrittenFile], KeysFile | None]:
+        """Finish all files; the data files and the keys file, which is None where no row has a key."""
         self.end_topic()
-        keys_file = self._keys.write(self._filesystem, self._root, f"keys/{self._stem}.parquet", buckets)
+        keys_file = self._keys.write(self._filesystem, self._root, f"keys/{self._stem}.parquet")
         return self._files, keys_file
 
     def _write_group(

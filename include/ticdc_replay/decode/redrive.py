@@ -56,14 +56,13 @@ def redrive_split(
     window: Window | None,
     history: SchemaHistory,
     connections: Connections,
-    buckets: int,
 ) -> SplitResult:
     """Decode the messages of *split* and write the files of a changelog; arguments and errors as ``decode_split`` has them."""
     decoder = RedriveDecoder(Split(split.number, ()), attempt, job, window, history, connections)
     with _opened(split, job, connections) as file, no_cycle_search():
         for message, ordinals in read_messages(file, split.groups):
             decoder.add_part(message, ordinals)
-        return decoder.finish(buckets)
+        return decoder.finish()
 
 
 class RedriveDecoder(SplitDecoder):
@@ -88,9 +87,9 @@ class RedriveDecoder(SplitDecoder):
         self._wanted = ordinals
         self.add([message])
 
-    def finish(self, buckets: int) -> SplitResult:
+    def finish(self) -> SplitResult:
         # A sparse index tells of all events of a stretch of offsets; of these messages only parts were looked at.
-        return msgspec.structs.replace(super().finish(buckets), sparse_index_file=None)
+        return msgspec.structs.replace(super().finish(), sparse_index_file=None)
 
     def _decode_wanted(self, message: RawMessage) -> Sequence[Event]:
         events = self._decode_all(message)

@@ -66,9 +66,8 @@ def decode_split(
     window: Window | None,
     history: SchemaHistory,
     connections: Connections,
-    buckets: int,
 ) -> SplitResult:
-    """Read the range of *split*, decode it and write its files below the changelog's root, the keys in *buckets* buckets.
+    """Read the range of *split*, decode it and write its files below the changelog's root.
 
        *window* is None where the ranges themselves are the window, so that every row belongs to it and rows are ordered by their
        place. Raises PermanentError where they are, and a dispatcher scatters the versions of a row over partitions;
@@ -79,7 +78,7 @@ def decode_split(
     with no_cycle_search():
         for messages in read_ranges(settings, split.ranges):
             decoder.add(messages)
-        return decoder.finish(buckets)
+        return decoder.finish()
 
 
 class SplitDecoder:
@@ -167,12 +166,12 @@ class SplitDecoder:
             if len(self._pending) >= BATCH_ROWS or self._pending_bytes >= BATCH_BYTES:
                 self._flush()
 
-    def finish(self, buckets: int) -> SplitResult:
+    def finish(self) -> SplitResult:
         """Write what is left and close the files."""
         self._flush()
         if self._source is not None:
             self._source.close()
-        files, keys_file = self._writer.close(buckets)
+        files, keys_file = self._writer.close()
         self._events.written = sum(file.file.rows for file in files)
         self._events.duplicates = self._writer.duplicates
         self._events.split_updates = self._writer.split_updates

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ticdc_replay.changelog.index import DataFile, Ddl, Elsewhere, EventCounts, MessageCounts
+from ticdc_replay.changelog.keys import KeysFile
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.tables import TableName, TableSchema
 from ticdc_replay.schemas.versions import MissingVersion
@@ -61,7 +62,7 @@ class SplitResult(msgspec.Struct, frozen=True, kw_only=True):
 
     number: int
     files: tuple[VersionFile, ...]
-    keys_file: str | None
+    keys_file: KeysFile | None
     quarantine_file: str | None
     references_file: str | None
     sparse_index_file: str | None

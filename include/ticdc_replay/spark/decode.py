@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from ticdc_replay.changelog.index import ChangelogIndex
+from ticdc_replay.changelog.key_buckets import Bucket, plan_buckets
 from ticdc_replay.codecs.registry import carried_by
 from ticdc_replay.decode.assembly import assemble
 from ticdc_replay.decode.changelog_store import ChangelogStore
@@ -33,8 +34,6 @@ from ticdc_replay.snapshot.verify import verify_topics
 from ticdc_replay.spark.tasks import Sizes, run_tasks
 
 log = logging.getLogger(__name__)
-
-MAX_BUCKETS = 64
 
 
 def run_decode(spark: SparkSession, job: DecodeJob, connections: Connections) -> ChangelogIndex:
@@ -106,7 +105,6 @@ def _decode(
 
     partitions = {topic.topic: len(topic.partitions) for topic in manifest.topics}
     splits = plan_splits(sizes, split_bytes, parallelism, partitions)
-    buckets = max(1, min(MAX_BUCKETS, len(splits)))
     log.info("decoding %s: %d offsets in %d splits", manifest.window, sum(part.length for part in ranges), len(splits))
 
     def decode(some: Sequence[Split], name: str) -> list[SplitResult]:
@@ -117,7 +115,6 @@ def _decode(
             window=None if manifest.grade == "offset" else manifest.window,
             history=history,
             connections=connections,
-            buckets=buckets,
         )
         return run_tasks(spark, work, some, name, _sizes(some))
 
@@ -135,7 +132,7 @@ def _decode(
         again = [split for split, result in zip(splits, results, strict=True) if found & {*result.missing_versions}]
         fresh = {result.number: result for result in decode(again, "decode again")}
         results = [fresh.get(result.number, result) for result in results]
-    rewritten = _drop_duplicates(spark, job, connections, attempt, results, buckets)
+    rewritten = _drop_duplicates(spark, job, connections, attempt, results)
     return assemble(job, manifest, history, results, rewritten, definitions)
 
 
@@ -158,7 +155,6 @@ def _redrive(
     definitions = [definition for part in schemas for definition in part.definitions]
     ddl = [event for part in schemas for event in part.ddl]
     history = store.known_schemas(manifest).with_ddls(ddl).with_versions(definitions)
-    buckets = max(1, min(MAX_BUCKETS, len(splits)))
     log.info("decoding %d messages of the quarantine of %s", manifest.redrive.messages.count, manifest.redrive.run_hash)
     work = partial(
         redrive_split,
@@ -167,10 +163,9 @@ def _redrive(
         window=None if manifest.grade == "offset" else manifest.window,
         history=history,
         connections=connections,
-        buckets=buckets,
     )
     results = run_tasks(spark, work, splits, "decode again")
-    rewritten = _drop_duplicates(spark, job, connections, attempt, results, buckets)
+    rewritten = _drop_duplicates(spark, job, connections, attempt, results)
     return assemble(job, manifest, history, results, rewritten, definitions)
 
 
@@ -204,17 +199,15 @@ def _drop_duplicates(
     connections: Connections,
     attempt: Attempt,
     results: list[SplitResult],
-    buckets: int,
 ) -> list[Rewritten]:
     keys_files = [result.keys_file for result in results if result.keys_file is not None]
-    if not keys_files:
-        return []
+    buckets = plan_buckets(keys_files, spark.sparkContext.defaultParallelism)
 
-    def find(number: int) -> Surplus | None:
+    def find(bucket: Bucket) -> Surplus | None:
         filesystem, root = ChangelogStore.open(job, connections).arrow_root()
-        return find_surplus(filesystem, root, attempt, keys_files, number, buckets)
+        return find_surplus(filesystem, root, attempt, bucket)
 
-    found = [surplus for surplus in run_tasks(spark, find, range(buckets), "find duplicates") if surplus is not None]
+    found = [surplus for surplus in run_tasks(spark, find, buckets, "find duplicates") if surplus is not None]
 
     def rewrite_file(file: str) -> Rewritten:
         filesystem, root = ChangelogStore.open(job, connections).arrow_root()

@@ -84,7 +84,7 @@ def decode(job: DecodeJob, source: Connection, database: str) -> SplitResult:
     split = Split(0, (OffsetRange("topic", 0, 0, 10),))
     decoder = SplitDecoder(split, attempt, job, WINDOW, SchemaHistory(), connections)
     decoder.add(messages(database))
-    return decoder.finish(1)
+    return decoder.finish()
 
 
 def changes(job: DecodeJob, result: SplitResult) -> dict[int, tuple[Any, Any]]:

@@ -65,7 +65,7 @@ def messages():
 def test_the_schemas_that_were_used_are_in_the_result(tmp_path, registry):
     decoding = decoder(tmp_path, registry)
     decoding.add(messages())
-    result = decoding.finish(buckets=2)
+    result = decoding.finish()
     assert result.events.written == 3
     hashes = {str(number): sha256(registry.schemas[number].encode()).hexdigest() for number in (1, 2)}
     assert result.writer_schemas == hashes
@@ -82,6 +82,6 @@ def test_a_schema_that_is_not_there_puts_its_rows_into_quarantine(tmp_path, regi
     del registry.schemas[2]
     decoding = decoder(tmp_path, registry)
     decoding.add(messages())
-    result = decoding.finish(buckets=2)
+    result = decoding.finish()
     assert result.quarantine_reasons == {"schema_unknown": 3}
     assert len(registry.requests) == 1

@@ -97,7 +97,7 @@ def decode(job: DecodeJob, messages: list[RawMessage], *known_objects: str) -> S
     split = Split(0, (OffsetRange("topic", 0, 0, 1),))
     decoder = SplitDecoder(split, Attempt("attempt", known_objects), job, WINDOW, SchemaHistory(), Connections())
     decoder.add(messages)
-    return decoder.finish(1)
+    return decoder.finish()
 
 
 def root(job: DecodeJob) -> Path:

@@ -60,7 +60,7 @@ def decode(job: DecodeJob) -> SplitResult:
     split = Split(0, (OffsetRange("topic", 0, 0, 1),))
     decoder = SplitDecoder(split, Attempt("attempt"), job, WINDOW, SchemaHistory(), Connections())
     decoder.add([message([row(150, new=columns(key)) for key in range(3)], 0)])
-    return decoder.finish(1)
+    return decoder.finish()
 
 
 def read(job: DecodeJob, name: str | None) -> list[dict[str, Any]]:

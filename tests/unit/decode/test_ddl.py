@@ -39,7 +39,7 @@ def test_it_is_told_where_only_the_time_of_a_ddl_is_known(tmp_path: Path, extens
     split = Split(0, (OffsetRange("topic", 0, 7, 8),))
     decoder = SplitDecoder(split, Attempt("attempt"), job, Window(100, 200), SchemaHistory(), Connections())
     decoder.add([canal_json.message(canal_json.ddl(QUERY, ts=canal_json.TS if extension else None), 7)])
-    (found,) = decoder.finish(1).ddl
+    (found,) = decoder.finish().ddl
     commit_ts = canal_json.TS if extension else from_ms(physical_ms(canal_json.TS))
     assert found == Ddl(commit_ts, "s", "t", QUERY, "CREATE", "topic", 0, 7, rounded=not extension)
     assert msgspec.json.decode(msgspec.json.encode(found), type=Ddl) == found

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.duplicates import drop_duplicates
 from tests.open_protocol import Columns, columns, ddl, message, row
 from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.changelog.layout import changelog_root
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.decode.assembly import assemble
-from ticdc_replay.decode.deduplicate import find_surplus, rewrite
 from ticdc_replay.decode.split import SplitDecoder
 from ticdc_replay.decode.tasks import Attempt, Split
 from ticdc_replay.domain.connections import Connections
@@ -37,7 +37,7 @@ LIMITS = Limits(
 
 
 def decode(
-    folder: Path, splits: Sequence[Sequence[RawMessage]], buckets: int = 2, **changefeed: Any
+    folder: Path, splits: Sequence[Sequence[RawMessage]], bucket_rows: int = 1_000, **changefeed: Any
 ) -> tuple[ChangelogIndex, list[dict[str, Any]]]:
     """The index and the rows that come out when *splits* are decoded apart and then deduplicated."""
     job = DecodeJob(
@@ -58,19 +58,10 @@ def decode(
         split = Split(number, (OffsetRange("topic", 0, 0, 1),))
         decoder = SplitDecoder(split, Attempt("attempt"), job, WINDOW, SchemaHistory(), Connections())
         decoder.add(messages)
-        results.append(decoder.finish(buckets))
+        results.append(decoder.finish())
     filesystem, base = open_store(job.artifacts).arrow_filesystem()
     root = f"{base}/{job.changelog_root}"
-    keys_files = [result.keys_file for result in results if result.keys_file is not None]
-    found = [
-        surplus
-        for number in range(buckets)
-        if (surplus := find_surplus(filesystem, root, Attempt("attempt"), keys_files, number, buckets)) is not None
-    ]
-    files = sorted({file for surplus in found for file in surplus.files})
-    rewritten = [
-        rewrite(filesystem, root, file, [surplus.name for surplus in found if file in surplus.files]) for file in files
-    ]
+    rewritten = drop_duplicates(filesystem, root, Attempt("attempt"), results, bucket_rows)
     manifest = Manifest(pipeline="p", changefeed_hash="", window=WINDOW, grade="proven", topics=(), pinned_at_ms=0)
     index = assemble(job, manifest, SchemaHistory(), results, rewritten)
     rows = []
@@ -331,6 +322,6 @@ def test_any_order_duplication_and_splitting_gives_the_same_rows(
         size = data.draw(st.integers(1, 5))
         splits[data.draw(st.integers(0, len(splits) - 1))].append(message(stream[at : at + size], at))
         at += size
-    index, rows = decode(tmp_path_factory.mktemp("run"), splits, buckets=data.draw(st.integers(1, 3)))
+    index, rows = decode(tmp_path_factory.mktemp("run"), splits, bucket_rows=data.draw(st.integers(1, 40)))
     assert versions(rows) == sorted(expected, key=str)
     assert index.report.events.conflicts == 0
