@@ -24,7 +24,7 @@ from ticdc_replay.snapshot import manifest as manifests
 from ticdc_replay.snapshot.manifest import Manifest, Source, TopicPin
 from ticdc_replay.snapshot.pin import PinnedManifest
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.state.records import WindowManifest
+from ticdc_replay.state.records import Run, WindowManifest
 
 log = logging.getLogger(__name__)
 
@@ -122,6 +122,16 @@ def derive(context: ReplayContext, window: Window) -> PinnedManifest:
     for part in known.cover.parts:
         log.info("%s is taken from changelog %s", part.window, part.candidate.run_hash)
     return register(context, manifest, existing)
+
+
+def is_shared(context: ReplayContext, run: Run) -> bool:
+    """Whether *run* is the decode that other windows share."""
+    for entry in context.state.manifests_within(run.pipeline, run.window):
+        with contextlib.suppress(ArtifactNotFoundError):
+            shared = manifests.decode(context.artifacts.get(entry.name)).shared
+            if shared is not None and shared.input_hash == run.input_hash:
+                return True
+    return False
 
 
 def topics_of(*used: Manifest) -> tuple[TopicPin, ...]:

@@ -19,6 +19,7 @@ from ticdc_replay.domain.window import Window
 from ticdc_replay.registry import UsedSchemas
 from ticdc_replay.schemas.lookup import SchemaLookup
 from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.derive import is_shared
 from ticdc_replay.stages.publish import settle
 from ticdc_replay.stages.schemas import recorded_schemas
 from ticdc_replay.stages.set_aside import SetAside, Status, set_aside, sets_aside
@@ -121,7 +122,10 @@ def active_runs(context: ReplayContext, selection: Selection) -> list[Run]:
 
 
 def list_quarantine(context: ReplayContext, selection: Selection) -> tuple[RunQuarantine, ...]:
-    """The entries of *selection*, by run, latest window first; runs without any are left out."""
+    """The entries of *selection*, by run, latest window first; runs without any are left out.
+
+    So is a run that windows take their rows from and no target holds: its entries stand in the runs of these windows.
+    """
     selection.checked()
     found = []
     for run in active_runs(context, selection):
@@ -131,8 +135,10 @@ def list_quarantine(context: ReplayContext, selection: Selection) -> tuple[RunQu
             index = read_index(context.artifacts, run.run_hash)
         except ArtifactNotFoundError:
             continue  # removed with its run: nothing of it can be had any more
-        held = set_aside(context, index)
         targets = holding(context, run.run_hash)
+        if selection.run is None and not targets and is_shared(context, run):
+            continue
+        held = set_aside(context, index)
         entries = tuple(_listed(held, entry, targets) for entry in held.entries if selection.picks(entry))
         if entries:
             found.append(RunQuarantine(run.run_hash, run.window, targets, entries))

@@ -162,6 +162,15 @@ def _quarantined(context: ReplayContext, index: ChangelogIndex) -> tuple[list[Re
 
 
 def _has_reference_files(context: ReplayContext, index: ChangelogIndex) -> bool:
+    """Whether the references of what *index* was decoded from are known: those of its own messages, or of the changelogs that it
+    takes its rows from."""
+    for source in index.derived:
+        try:
+            taken = read_index(context.artifacts, source.run_hash)
+        except ArtifactNotFoundError:
+            return False
+        if not _has_reference_files(context, taken):
+            return False
     root = changelog_root(index.run_hash)
     wanted = {f"{root}/{name}" for name in index.reference_files}
     return not wanted or wanted <= {entry.name for entry in context.artifacts.list(f"{root}/references/")}
