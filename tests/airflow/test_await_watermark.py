@@ -8,7 +8,13 @@ from importlib import import_module
 import pytest
 
 from ticdc_replay.domain import tso
-from ticdc_replay.domain.errors import AuthenticationError, ConfigError, PermanentError, WatermarkNotReachedError
+from ticdc_replay.domain.errors import (
+    AuthenticationError,
+    ConfigError,
+    PermanentError,
+    PolicyStopError,
+    WatermarkNotReachedError,
+)
 
 pytestmark = pytest.mark.airflow
 
@@ -170,3 +176,28 @@ def test_a_watermark_that_does_not_come_is_not_waited_for_twice():
         errors.TransientError: RetryAction.RETRY,
         ValueError: RetryAction.DEFAULT,
     }
+
+
+@pytest.fixture
+def snapshot(pipelines):
+    from ticdc_replay.airflow.operators.snapshot import SnapshotOperator
+
+    return SnapshotOperator(task_id="snapshot", pipeline_file=str(pipelines.path / "live.yaml"), dag=None)
+
+
+DRY = CONTEXT | {"params": ANSWERS | {"dry_run": True}}
+
+
+@pytest.mark.integration
+def test_a_dry_run_waits_for_nothing_and_says_so(topic, task, snapshot):
+    assert "1 lagging" in task.execute(DRY)
+    summary = snapshot.execute(DRY)
+    assert (summary["complete_in_kafka"], summary["messages"], summary["grade"]) == (False, 0, None)
+
+
+@pytest.mark.integration
+def test_a_dry_run_fails_where_the_run_could_not_be_complete(topic, snapshot, pipelines):
+    file = pipelines.path / "live.yaml"
+    file.write_text(file.read_text().replace("b/topic-", "b/no-topic-"))
+    with pytest.raises(PolicyStopError, match=r"can't be replayed completely: topic no-topic-\S+ does not exist"):
+        snapshot.execute(DRY)

@@ -15,6 +15,8 @@ SNAPSHOT = """
 Pins the window: which offsets of which partitions are read, and which claim-check objects exist. The **manifest** is
 written once; a repeat of the run reads exactly the same. The XCom names it and its counts.
 
+In a dry run it tells in its log what the run would read, how long it would take and what it would stop at, and pins nothing.
+
 *It fails with ExpiredRangeError:* Kafka's retention has removed a part; the message tells the oldest time that is left.
 """
 

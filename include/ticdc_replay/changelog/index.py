@@ -169,6 +169,8 @@ class ChangelogIndex(msgspec.Struct, frozen=True, kw_only=True):
     redrives: str | None = None
     """The run whose quarantine was decoded again, where this is what came out: a part of the window, to be added to that run."""
     report: DecodeReport
+    took_ms: int = 0
+    """How long the decode took, by the clock; 0 where it was by a version that did not say."""
 
     def files(self) -> frozenset[str]:
         """The names of its own files, relative to its root, but for the index itself."""

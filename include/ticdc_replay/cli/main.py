@@ -13,6 +13,7 @@ from ticdc_replay.cli.decode import decode
 from ticdc_replay.cli.deletion import deletion
 from ticdc_replay.cli.inspect import inspect
 from ticdc_replay.cli.mirror import mirror
+from ticdc_replay.cli.plan import plan_command
 from ticdc_replay.cli.prove import prove_command
 from ticdc_replay.cli.quarantine import quarantine
 from ticdc_replay.cli.reconcile import reconcile
@@ -44,6 +45,7 @@ app = typer.Typer(
 app.command()(changefeed)
 app.command()(decode)
 app.command()(inspect)
+app.command("plan")(plan_command)
 app.command()(snapshot)
 app.command()(run)
 app.command("prove")(prove_command)

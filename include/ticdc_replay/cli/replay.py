@@ -79,7 +79,7 @@ def run(
     """Replay a window into the pipeline's targets: pin, decode, check, load, publish."""
     window = window_of(from_, to)
     with opened(pipeline, connections) as context:
-        names = _target_names(context, targets)
+        names = target_names(context, targets)
         wanted = selected_tables(context.pipeline, tables)
         require_input(context, window, from_changelog=from_changelog)
         pinned = pin(context, window, repin=repin, from_changelog=from_changelog, policy=policy)
@@ -114,7 +114,8 @@ def window_of(from_: str, to: str) -> Window:
         raise ConfigError(f"--from and --to: {error}") from None
 
 
-def _target_names(context: ReplayContext, wanted: list[str] | None) -> list[str]:
+def target_names(context: ReplayContext, wanted: list[str] | None) -> list[str]:
+    """The targets that ``--target`` names, without it all. Raises ConfigError for one that the pipeline does not have."""
     known = [target.name for target in context.pipeline.targets]
     unknown = sorted(set(wanted or ()) - set(known))
     if unknown:

@@ -1,7 +1,8 @@
 """The driver of a decode: from a manifest to a complete changelog."""
 
 import logging
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from functools import partial
 from uuid import uuid4
 
@@ -64,12 +65,20 @@ def run_decode(spark: SparkSession, job: DecodeJob, connections: Connections) ->
     if found is not None:
         store.discard(found)
     work = _decode if manifest.reads_kafka else _redrive if manifest.redrive is not None else _derive
-    index = store.complete(attempt, partial(work, spark, job, connections, store, manifest, attempt))
+    decode = partial(work, spark, job, connections, store, manifest, attempt)
+    index = store.complete(attempt, partial(_timed, decode))
     counts = ", ".join(
         f"{name} {number}" for name, number in msgspec.structs.asdict(index.report.events).items() if number
     )
     log.info("changelog %s: %s", job.run_hash, counts or "no event")
     return index
+
+
+def _timed(decode: Callable[[], ChangelogIndex]) -> ChangelogIndex:
+    """What *decode* gives, with the time that it took."""
+    began = time.monotonic()
+    index = decode()
+    return msgspec.structs.replace(index, took_ms=round(1000 * (time.monotonic() - began)))
 
 
 def _decode(

@@ -1,8 +1,10 @@
 """The driver of a load: from a changelog to one target."""
 
 import logging
+import time
 from functools import partial
 
+import msgspec
 from pyspark.sql import SparkSession
 
 from ticdc_replay.domain import canonical
@@ -18,7 +20,9 @@ log = logging.getLogger(__name__)
 
 def run_load(spark: SparkSession, job: LoadJob, connections: Connections) -> LoadReport:
     """Load the changelog of *job* and keep the report. Raises what ``targets.load.load`` raises."""
+    began = time.monotonic()
     report = load(job, connections, partial(run_tasks, spark), spark.sparkContext.defaultParallelism)
+    report = msgspec.structs.replace(report, took_ms=round(1000 * (time.monotonic() - began)))
     store = open_store(job.artifacts, connections.get(job.artifacts_connection))
     store.put_once(report.name, canonical.encode(report))
     for table in report.tables:

@@ -96,7 +96,7 @@ def publish(context: ReplayContext, run_hash: str, targets: Sequence[str]) -> Ru
         published_at=datetime.now(UTC),
     )
     context.artifacts.put(f"reports/{run_hash}.json", canonical.encode(report))
-    finish_run(context, run_hash)
+    finish_run(context, run_hash, sum(load.took_ms for load in loads))
     return report
 
 

@@ -54,11 +54,12 @@ def record_decode(context: ReplayContext, index: ChangelogIndex) -> None:
     )
 
 
-def finish_run(context: ReplayContext, run_hash: str) -> None:
-    """Note that the run's targets are loaded."""
+def finish_run(context: ReplayContext, run_hash: str, load_ms: int) -> None:
+    """Note that the run's targets are loaded, which took *load_ms*."""
     run = context.state.run(context.pipeline.name, run_hash)
     if run is not None:
-        finished = msgspec.structs.replace(run, status="done", finished_at_ms=int(time.time() * 1000))
+        counts = {**run.counts, "load_ms": load_ms}
+        finished = msgspec.structs.replace(run, status="done", finished_at_ms=int(time.time() * 1000), counts=counts)
         context.state.record_run(finished)
 
 
@@ -72,6 +73,7 @@ def _events(ddl: Iterable[Ddl]) -> list[DdlEvent]:
 def _counts(index: ChangelogIndex) -> dict[str, int]:
     counts = {f"messages_{name}": number for name, number in msgspec.structs.asdict(index.report.messages).items()}
     counts |= {f"events_{name}": number for name, number in msgspec.structs.asdict(index.report.events).items()}
+    counts["decode_ms"] = index.took_ms
     return counts
 
 

@@ -27,9 +27,21 @@ class Feed:
         # A new topic may refuse its first batch for a moment; what comes then must not overtake it.
         self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "enable.idempotence": True})
 
-    def row(self, partition: int, commit: float, *, recorded: float | None = None) -> None:
-        """An insert that committed at *commit*."""
-        key = {"ts": at(commit), "scm": "shop", "tbl": self.table, "t": 1}
+    def row(
+        self,
+        partition: int,
+        commit: float,
+        *,
+        recorded: float | None = None,
+        only_key: bool = False,
+        claim_check: str | None = None,
+    ) -> None:
+        """An insert that committed at *commit*; of a large row the key alone, or where the rest of it is."""
+        key: dict[str, object] = {"ts": at(commit), "scm": "shop", "tbl": self.table, "t": 1}
+        if only_key or claim_check is not None:
+            key["ohk"] = True
+        if claim_check is not None:
+            key["ccl"] = claim_check
         value = {"u": {"id": {"t": 3, "h": True, "f": 11, "v": int(commit * 1000)}}}
         self._send(partition, key, json.dumps(value).encode(), commit, recorded)
 

@@ -13,8 +13,8 @@ from ticdc_replay.domain import errors
 class AwaitWatermarkOperator(ReplayOperator):
     """Succeeds once every live partition has carried a resolved-ts at or after the end of the window.
 
-    Looks first, and waits in the triggerer only if need be. Raises WatermarkNotReachedError after the pipeline's
-    ``window.timeout_minutes``.
+    Looks first, and waits in the triggerer only if need be; in a dry run not at all. Raises WatermarkNotReachedError after the
+    pipeline's ``window.timeout_minutes``.
     """
 
     def execute(self, context: Mapping[str, Any]) -> str:
@@ -22,12 +22,12 @@ class AwaitWatermarkOperator(ReplayOperator):
         from ticdc_replay.stages.selection import selected_tables
         from ticdc_replay.stages.watermark import watermark_status
 
-        window = run_window(context)
+        window, options = run_window(context), run_options(context)
         self.log.info("Window %s", window)
         with open_replay(self.pipeline_file) as replay:
-            selected_tables(replay.pipeline, run_options(context).tables)  # nobody waits for a run that will be refused
+            selected_tables(replay.pipeline, options.tables)  # nobody waits for a run that will be refused
             status = watermark_status(replay, window)
-            if status.reached:
+            if status.reached or options.dry_run:
                 return str(status)
             if is_in_changelogs(replay, window):
                 return f"{status}; changelogs hold the window"

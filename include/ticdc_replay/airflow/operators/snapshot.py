@@ -1,16 +1,25 @@
 """Pins what a run reads."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ticdc_replay.airflow.form import run_options, run_window
+from ticdc_replay.airflow.form import RunOptions, run_options, run_window
 from ticdc_replay.airflow.operators.base import ReplayOperator, open_replay
+from ticdc_replay.domain.errors import PolicyStopError
+from ticdc_replay.domain.window import Window
+
+if TYPE_CHECKING:
+    from ticdc_replay.stages.context import ReplayContext
 
 
 class SnapshotOperator(ReplayOperator):
-    """Fixes the window's input in a manifest, and writes the job spec of the decode (not in a dry run)."""
+    """Fixes the window's input in a manifest, and writes the job spec of the decode.
+
+    In a dry run it tells instead what that would come to, and keeps nothing. Raises PolicyStopError then where the window can't
+    be replayed completely.
+    """
 
     def execute(self, context: Mapping[str, Any]) -> dict[str, Any]:
         from ticdc_replay.stages.jobs import write_decode_job
@@ -20,6 +29,8 @@ class SnapshotOperator(ReplayOperator):
         window, options = run_window(context), run_options(context)
         with open_replay(self.pipeline_file) as replay:
             tables = selected_tables(replay.pipeline, options.tables)
+            if options.dry_run:
+                return self._plan(replay, window, options)
             pinned = pin(replay, window, repin=options.repin, policy=options.pin)
             manifest = pinned.manifest
             ranges = manifest.ranges()
@@ -42,9 +53,29 @@ class SnapshotOperator(ReplayOperator):
                 self.log.info("Taken from the decode of %s", manifest.shared.window)
             for reason in manifest.reasons:
                 self.log.warning("Not proven: %s", reason)
-            if options.dry_run:
-                self.log.info("Dry run: nothing is decoded or loaded")
-                return summary
             job = write_decode_job(replay, pinned, tables)
         shared = None if job.shared is None else msgspec.structs.asdict(job.shared)
         return summary | {"run_hash": job.run_hash, "decode_job": job.uri, "shared": shared}
+
+    def _plan(self, replay: "ReplayContext", window: Window, options: RunOptions) -> dict[str, Any]:
+        from ticdc_replay.stages.plan import plan
+        from ticdc_replay.stages.plan_text import lines
+
+        made = plan(replay, [window], options.tables, targets=options.targets, policy=options.pin, repin=options.repin)
+        for line in lines(made):
+            self.log.info("%s", line)
+        (planned,) = made.windows
+        if planned.refusals:
+            raise PolicyStopError(f"window {window} can't be replayed completely: {'; '.join(planned.refusals)}")
+        self.log.info("Dry run: nothing is pinned, decoded or loaded")
+        return {
+            "window": str(window),
+            "grade": planned.grade,
+            "complete_in_kafka": planned.waits_for is None,
+            "partitions": planned.partitions,
+            "messages": planned.messages,
+            "bytes": planned.bytes,
+            "rows": planned.wanted,
+            "claim_check_objects": planned.claim_checks,
+            "minutes": round(planned.seconds / 60, 1),
+        }

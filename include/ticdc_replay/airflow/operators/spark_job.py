@@ -133,7 +133,7 @@ class DecodeOperator(ReplayJobOperator):
 
     def _skip_unless_wanted(self, context: Mapping[str, Any]) -> None:
         if run_options(context).dry_run:
-            raise AirflowSkipException("Dry run: the window is pinned; nothing is decoded or loaded")
+            raise AirflowSkipException("Dry run: nothing is pinned, decoded or loaded")
 
     @contextmanager
     def _using(self, context: Mapping[str, Any]) -> Iterator[None]:

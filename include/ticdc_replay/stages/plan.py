@@ -1,0 +1,312 @@
+"""What replaying windows would cost, and what it would stop at: told before anything is spent, and nothing is kept.
+
+Kafka's heads and tails are read, and a few messages in between: what pinning reads, and a sample.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import msgspec
+
+from ticdc_replay.changelog.reading import read_index
+from ticdc_replay.decode.changelog_store import lost_files
+from ticdc_replay.decode.estimate import Estimate, estimate
+from ticdc_replay.decode.filter import TableFilter
+from ticdc_replay.domain.errors import (
+    ArtifactNotFoundError,
+    ConfigError,
+    ExpiredRangeError,
+    PermanentError,
+    TopicChangedError,
+    UnprovenWindowError,
+    WatermarkNotReachedError,
+    WindowBoundsError,
+)
+from ticdc_replay.domain.window import Grade, PinPolicy, Window
+from ticdc_replay.large_messages.source import SourceReader
+from ticdc_replay.snapshot.manifest import Manifest
+from ticdc_replay.snapshot.pin import FoundRanges, find_ranges, load_manifest
+from ticdc_replay.snapshot.proof import prove_in_kafka
+from ticdc_replay.snapshot.request import PinRequest
+from ticdc_replay.snapshot.watermark import watermark_status
+from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.pin import is_in_changelogs
+from ticdc_replay.stages.rates import Rates, rates
+from ticdc_replay.stages.schemas import recorded_schemas
+from ticdc_replay.stages.selection import selected_tables
+from ticdc_replay.stages.shared import span_of
+from ticdc_replay.stages.spark_properties import refused_properties
+from ticdc_replay.stages.watermark import pin_request
+
+Input = Literal["kafka", "manifest", "changelogs"]
+
+_REFUSALS = (ExpiredRangeError, TopicChangedError, UnprovenWindowError, WindowBoundsError, ConfigError)
+
+
+class PlannedTable(msgspec.Struct, frozen=True):
+    """A table of the run: about how many rows of it the windows have."""
+
+    table: str
+    rows: int
+    is_known: bool
+    """Whether a definition of it is known, from DDL or the pipeline's file."""
+
+
+class WindowPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What is expected of one window. Bytes and numbers are estimates, but for ``messages``."""
+
+    window: Window
+    input: Input = "kafka"
+    """What would be read: Kafka as it is now, what a manifest of the window names, or changelogs."""
+    refusals: tuple[str, ...] = ()
+    """Why the window can't be replayed completely; empty where nothing stands against it."""
+    waits_for: str | None = None
+    """What is not in Kafka yet; the run would wait for it."""
+    notes: tuple[str, ...] = ()
+    grade: Grade | None = None
+    """The grade that the window would get; None where nothing can be read yet."""
+    reasons: tuple[str, ...] = ()
+    """Why it would not be proven."""
+    partitions: int = 0
+    messages: int = 0
+    bytes: int = 0
+    rows: int = 0
+    """Row events in the messages."""
+    wanted: int = 0
+    """Those of them that belong to the window and to wanted tables."""
+    tables: tuple[PlannedTable, ...] = ()
+    claim_checks: int = 0
+    claim_check_bytes: int = 0
+    seconds: float = 0
+    """How long the run would take."""
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What is expected of some windows, and of all together."""
+
+    pipeline: str
+    selection: tuple[str, ...]
+    targets: tuple[str, ...]
+    rates: str
+    """Where the expected times are from."""
+    windows: tuple[WindowPlan, ...]
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether something stands against one of the windows."""
+        return any(window.refusals for window in self.windows)
+
+
+def plan(
+    context: ReplayContext,
+    windows: Sequence[Window],
+    tables: Sequence[str] | None = None,
+    *,
+    targets: Sequence[str] | None = None,
+    policy: PinPolicy | None = None,
+    repin: bool = False,
+    cores: int | None = None,
+) -> Plan:
+    """What replaying *windows* would read, how long it would take, and what stands against it.
+
+    *tables*, *targets*, *policy* and *repin* are those of the run; *cores* as ``stages.rates`` takes them. Raises ConfigError for
+    tables that are not the pipeline's; AuthenticationError and TransientError where a server refuses the credentials or is away.
+    """
+    selection = selected_tables(context.pipeline, tables)
+    names = tuple(targets or (target.name for target in context.pipeline.targets))
+    planner = _Planner(context, selection, len(names), rates(context, cores), policy, repin)
+    return Plan(
+        pipeline=context.pipeline.name,
+        selection=selection,
+        targets=names,
+        rates=planner.rates.basis,
+        windows=tuple(map(planner.plan, windows)),
+    )
+
+
+class _Planner:
+    def __init__(
+        self,
+        context: ReplayContext,
+        selection: tuple[str, ...],
+        targets: int,
+        rates: Rates,
+        policy: PinPolicy | None,
+        repin: bool,
+    ) -> None:
+        self.rates = rates
+        self._context = context
+        self._filter = TableFilter(selection)
+        self._targets = targets
+        self._policy = policy
+        self._repin = repin
+        self._refusals = (*refused_properties(context.pipeline), *_unreachable_store(context))
+
+    def plan(self, window: Window) -> WindowPlan:
+        """What is expected of *window*."""
+        planned = WindowPlan(window=window, refusals=self._refusals)
+        try:
+            request = pin_request(self._context, window, recorded_schemas(self._context, window), self._policy)
+            planned = self._found(planned, request)
+        except _REFUSALS as error:
+            return _refused(planned, str(error))
+        return msgspec.structs.replace(planned, notes=(*planned.notes, *self._notes(window)))
+
+    def _found(self, planned: WindowPlan, request: PinRequest) -> WindowPlan:
+        """*planned* with what the window's input is, and holds."""
+        context, window = self._context, planned.window
+        entry = context.state.manifest_of(context.pipeline.name, window)
+        if entry is not None and not self._repin:
+            return self._pinned(planned, request, load_manifest(context.artifacts, entry).manifest)
+        try:
+            status = watermark_status(request, context.kafka)
+            if not status.reached:
+                raise WatermarkNotReachedError(str(status))
+            found = find_ranges(request, context.kafka, context.artifacts, context.state, repin=self._repin)
+        except (ExpiredRangeError, WatermarkNotReachedError) as error:
+            if is_in_changelogs(context, window):
+                return msgspec.structs.replace(planned, input="changelogs")
+            if isinstance(error, WatermarkNotReachedError):
+                return msgspec.structs.replace(planned, waits_for=str(error))
+            raise
+        return self._measured(planned, request, found)
+
+    def _pinned(self, planned: WindowPlan, request: PinRequest, manifest: Manifest) -> WindowPlan:
+        """*planned* for a window that has a manifest."""
+        planned = msgspec.structs.replace(
+            planned,
+            input="manifest" if manifest.reads_kafka else "changelogs",
+            grade=manifest.grade,
+            reasons=manifest.reasons,
+        )
+        if not manifest.reads_kafka:
+            return planned
+        lost = prove_in_kafka(manifest, self._context.kafka, request.codec())
+        if not lost:
+            return self._measured(planned, request, FoundRanges(manifest.topics, manifest.grade, manifest.reasons))
+        whole = next(_whole_changelogs(self._context, manifest), None)
+        if whole is not None:
+            note = f"Kafka has lost a part of what is pinned; changelog {whole} of it is whole"
+            return msgspec.structs.replace(planned, notes=(note,))
+        return _refused(planned, *(f"what the window was pinned to is gone: {finding}" for finding in lost))
+
+    def _measured(self, planned: WindowPlan, request: PinRequest, found: FoundRanges) -> WindowPlan:
+        context, policies = self._context, self._context.pipeline.policies
+        pins = [pin for topic in found.topics for pin in topic.partitions]
+        ranges = sorted(pin.range for pin in pins if pin.range.length > 0)
+        held = estimate(
+            ranges, context.kafka, request.codec(), None if request.by_offset else request.window, self._filter
+        )
+        size, missing = self._object_size(held)
+        objects = held.references
+        seconds = self.rates.seconds(
+            size=held.bytes,
+            rows=held.rows,
+            wanted=held.wanted,
+            objects=objects,
+            object_bytes=objects * size,
+            targets=self._targets,
+        )
+        planned = msgspec.structs.replace(
+            planned,
+            grade=found.grade,
+            reasons=found.reasons,
+            partitions=len(ranges),
+            messages=held.messages,
+            bytes=held.bytes,
+            rows=held.rows,
+            wanted=held.wanted,
+            tables=self._tables(request, held),
+            claim_checks=objects,
+            claim_check_bytes=objects * size,
+            seconds=seconds,
+            notes=tuple(_sample_notes(held, policies.quarantine)),
+        )
+        if found.reasons and policies.unproven == "stop":
+            planned = _refused(planned, f"it can't be proven complete: {'; '.join(found.reasons)}")
+        if missing and policies.claim_check_missing == "stop":
+            planned = _refused(planned, f"claim-check objects are gone: {missing} of {len(held.objects)} in a sample")
+        return _refused(planned, *self._about_keys(request, held))
+
+    def _about_keys(self, request: PinRequest, held: Estimate) -> Iterator[str]:
+        policies = self._context.pipeline.policies
+        if held.only_keys and policies.handle_key_only == "stop":
+            yield (
+                f"{held.only_keys} rows in a sample of {held.sampled} messages have only their key, and nothing says how to make "
+                "them whole: set policies.handle_key_only to reread, with connections.source, or to quarantine"
+            )
+        if policies.handle_key_only == "reread" and self._context.changefeed.large_message == "handle-key-only":
+            reader = SourceReader(
+                self._context.connections[str(self._context.pipeline.connections.source)],
+                self._context.changefeed.timezone,
+            )
+            try:
+                reader.check_safe_point(request.window.from_ts - 1)
+            except PermanentError as error:
+                yield str(error)
+            finally:
+                reader.close()
+        if request.by_offset:
+            for table in held.tables:
+                if self._context.changefeed.scatters(table.schema, table.table):
+                    yield (
+                        f"{table}: the changefeed's dispatcher rules scatter the changes of one row over partitions, and not all "
+                        "rows carry a commitTs: take the table out of `tables`"
+                    )
+
+    def _object_size(self, held: Estimate) -> tuple[int, int]:
+        """The mean size of sampled claim-check objects, in bytes, and how many of them are gone."""
+        store = self._context.claim_check
+        if store is None or not held.objects:
+            return 0, 0
+        found = [info for info in map(store.info, held.objects) if info is not None]
+        return sum(info.size for info in found) // max(1, len(found)), len(held.objects) - len(found)
+
+    def _tables(self, request: PinRequest, held: Estimate) -> tuple[PlannedTable, ...]:
+        """Tables of the sample, the largest first, and those that are known besides."""
+        names = {epoch.name for epoch in request.schemas.epochs if epoch.definition is not None}
+        names |= {definition.name for definition in request.schemas.versions}
+        known = {name for name in names if self._filter.wants(name.schema, name.table)}
+        rows = {**dict.fromkeys(known, 0), **held.tables}
+        return tuple(
+            PlannedTable(str(table), rows[table], table in known)
+            for table in sorted(rows, key=lambda each: (-rows[each], each))
+        )
+
+    def _notes(self, window: Window) -> Iterator[str]:
+        span = span_of(self._context, window)
+        if span is not None:
+            yield f"the decode of {span} is shared with the other windows in it (window.decode_hours)"
+        if self._context.changefeed.large_message == "handle-key-only":
+            policy = self._context.pipeline.policies.handle_key_only
+            yield f"large rows are sent with their key only (policies.handle_key_only: {policy})"
+
+
+def _refused(planned: WindowPlan, *why: str) -> WindowPlan:
+    return msgspec.structs.replace(planned, refusals=(*planned.refusals, *why))
+
+
+def _sample_notes(held: Estimate, quarantine: str) -> Iterator[str]:
+    if held.undecodable:
+        reasons = ", ".join(f"{number} × {reason}" for reason, number in held.undecodable.items())
+        outcome = "stops the run" if quarantine == "stop" else "goes to quarantine"
+        yield f"in a sample of {held.sampled} messages not everything can be decoded ({reasons}), which {outcome}"
+
+
+def _unreachable_store(context: ReplayContext) -> Iterator[str]:
+    """Why the claim-check store can't be listed, where pinning would list it."""
+    if context.claim_check is not None and context.pipeline.window.list_claim_check_store:
+        try:
+            next(iter(context.claim_check.list()), None)
+        except PermanentError as error:
+            yield f"the claim-check store can't be listed: {error}"
+
+
+def _whole_changelogs(context: ReplayContext, manifest: Manifest) -> Iterator[str]:
+    for run in context.state.runs_within(manifest.pipeline, manifest.window):
+        if run.input_hash == manifest.input_hash and run.index is not None:
+            try:
+                if not lost_files(context.artifacts, read_index(context.artifacts, run.run_hash)):
+                    yield run.run_hash
+            except ArtifactNotFoundError:
+                continue
