@@ -168,3 +168,18 @@ def test_links_lead_somewhere(document):
 def test_the_readme_leads_to_what_is_there():
     assert "](docs/reconciliation.md)" in README
     assert "econciliation" not in README.partition("## What is not there yet")[2].partition("##")[0]
+
+
+def test_each_guarantee_names_tests_that_exist():
+    text = (CHECKOUT / "docs/guarantees.md").read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| guarantee")]
+    named = [re.findall(r"`(tests/[^`:]+)::(test_\w+)`", row) for row in rows]
+    assert rows
+    assert [row for row, tests in zip(rows, named, strict=True) if not tests] == []
+    missing = [
+        f"{file}::{test}"
+        for tests in named
+        for file, test in tests
+        if not re.search(rf"^def {test}\(", (CHECKOUT / file).read_text(encoding="utf-8"), flags=re.MULTILINE)
+    ]
+    assert missing == []
