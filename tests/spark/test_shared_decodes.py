@@ -163,7 +163,7 @@ def test_windows_that_lie_in_one_span_read_kafka_once_and_have_the_rows_of_their
     shared = feed.pipeline("shared", window=f"decode_hours: {HOURS}")
     alone = feed.pipeline("alone")
     consumed, rows = 0, 0
-    for hour in (4, 0, 2):
+    for hour in (4, 0):
         index = feed.decode(shared, hours(hour, hour + 1))
         own = feed.decode(alone, hours(hour, hour + 1))
         assert content(shared, index) == content(alone, own) != []
@@ -174,8 +174,8 @@ def test_windows_that_lie_in_one_span_read_kafka_once_and_have_the_rows_of_their
     (source,) = {source.run_hash for source in index.derived}
     wide = read_index(shared.artifacts, source)
     assert wide.window == hours(0, HOURS)
-    assert wide.report.events.written == 2 * rows
-    assert wide.report.messages.bytes < consumed, "half of the windows alone read more than all of them together"
+    assert wide.report.events.written == HOURS / 2 * rows
+    assert wide.report.messages.bytes < consumed * HOURS / 2, "alone they read more than all of them together"
     recorded = {run.run_hash: run.counts["messages_consumed"] for run in shared.state.runs("shop")}
     assert [number for number in recorded.values() if number] == [wide.report.messages.consumed]
     report = feed.load(shared, index)
@@ -200,8 +200,9 @@ def test_of_windows_that_come_at_once_one_decodes_what_they_share(make_feed: Cal
 def test_a_window_whose_span_is_not_over_is_decoded_by_itself(make_feed: Callable[..., Feed]) -> None:
     feed = make_feed()
     context = feed.pipeline(window="decode_hours: 12")  # what was sent ends in the middle of one, or begins there
-    halves = [feed.decode(context, hours(at, at + 1)) for at in (0, 5)]
-    assert all(index.derived == () and index.report.messages.consumed > 0 for index in halves)
+    index = feed.decode(context, hours(5, 6))
+    assert index.derived == ()
+    assert index.report.messages.consumed > 0
 
 
 def test_a_window_that_kafka_has_expired_is_taken_from_changelogs_that_hold_it(

@@ -64,22 +64,23 @@ def find_changelogs(
     found: dict[str, ChangelogIndex] = {}
     pinned: dict[str, Manifest] = {}
     candidates: list[Candidate] = []
-    refused: list[str] = []
+    refused: dict[str, str] = {}
     for run_hash, held, manifest, at_ms in _runs(context, window):
-        if run_hash in without:
+        if run_hash in without or run_hash in refused:
             continue
-        try:
-            index = found.get(run_hash) or read_index(context.artifacts, run_hash)
-        except ArtifactNotFoundError:
-            continue  # removed, or not decoded yet
-        why = _refusal(context, manifest, index, wanted)
-        if why is not None:
-            refused.append(f"run {run_hash[:12]} of {held}: {why}")
-            continue
-        found[run_hash], pinned[run_hash] = index, manifest
-        set_aside = bool(index.report.quarantine_reasons)
+        if run_hash not in found:
+            try:
+                index = read_index(context.artifacts, run_hash)
+            except ArtifactNotFoundError:
+                continue  # removed, or not decoded yet
+            why = _refusal(context, manifest, index, wanted)
+            if why is not None:
+                refused[run_hash] = f"run {run_hash[:12]} of {index.window}: {why}"
+                continue
+            found[run_hash], pinned[run_hash] = index, manifest
+        set_aside = bool(found[run_hash].report.quarantine_reasons)
         candidates.append(Candidate(run_hash, held, manifest.grade, set_aside, at_ms))
-    return Known(window, choose(window, candidates), found, pinned, tuple(refused))
+    return Known(window, choose(window, candidates), found, pinned, tuple(refused.values()))
 
 
 def derive(context: ReplayContext, window: Window) -> PinnedManifest:
