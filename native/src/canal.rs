@@ -7,24 +7,17 @@
 
 use crate::json::{is_plain, natural, Raw, Scanner};
 use crate::moments::Zone;
-use crate::rows::{Form, Head, Target};
+use crate::rows::{Change, Form, Head, Target};
 use crate::Took;
 use std::collections::HashMap;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 const LOGICAL_BITS: u32 = 18;
 
-#[derive(Clone, Copy, PartialEq)]
-pub enum Operation {
-    Insert,
-    Update,
-    Delete,
-}
-
 /// What rows of one form look like on the wire.
 pub struct CanalForm {
     pub form: Form,
-    pub operation: Operation,
+    pub change: Change,
     /// By column, `"name":` with the quotes.
     members: Vec<Vec<u8>>,
     /// By column, its `mysqlType` with the quotes.
@@ -35,18 +28,11 @@ pub struct CanalForm {
 }
 
 impl CanalForm {
-    pub fn new(
-        form: Form,
-        operation: Operation,
-        names: &[Vec<u8>],
-        types: &[Vec<u8>],
-        partial_old: bool,
-        seed: u64,
-    ) -> Self {
+    pub fn new(form: Form, change: Change, names: &[Vec<u8>], types: &[Vec<u8>], partial_old: bool, seed: u64) -> Self {
         let quoted = |text: &Vec<u8>, end: &[u8]| [b"\"", text.as_slice(), end].concat();
         let members = names.iter().map(|name| quoted(name, b"\":")).collect();
         let types = types.iter().map(|text| quoted(text, b"\"")).collect();
-        CanalForm { form, operation, members, types, partial_old, seed }
+        CanalForm { form, change, members, types, partial_old, seed }
     }
 }
 
@@ -148,7 +134,7 @@ fn read_row(
     types(canal, &mut at)?;
     let images = at.at;
     let mut old: Vec<Option<Option<Raw>>> = Vec::new();
-    if canal.operation == Operation::Update {
+    if canal.change == Change::Update {
         at.eat(b",\"old\":[")?;
         old = image(canal, &mut at, canal.partial_old)?;
         at.eat(b"],\"data\":[")?;
@@ -157,30 +143,13 @@ fn read_row(
     }
     let data = image(canal, &mut at, false)?;
     (at.at == end).then_some(())?;
-    let data: Vec<Option<Raw>> = data.into_iter().map(Option::flatten).collect();
     let inside = window.0 <= commit_ts && commit_ts < window.1;
     if inside && form.wanted {
-        let head = Head {
-            commit_ts,
-            offset,
-            ordinal: 0,
-            physical: None,
-            fingerprint: xxh3_128_with_seed(&value[images..], canal.seed ^ es).to_be_bytes(),
-        };
-        match canal.operation {
-            Operation::Insert => target.put(form, &head, None, Some(&data), zone)?,
-            Operation::Delete => target.put(form, &head, Some(&data), None, zone)?,
-            Operation::Update => {
-                let old: Vec<Option<Raw>> = old.iter().zip(&data).map(|(old, new)| old.unwrap_or(*new)).collect();
-                let same_key =
-                    form.key.iter().all(|at| old[*at].map(|raw| raw.bytes) == data[*at].map(|raw| raw.bytes));
-                same_key.then_some(())?;
-                target.put(form, &head, Some(&old), Some(&data), zone)?;
-            }
-        }
+        let fingerprint = xxh3_128_with_seed(&value[images..], canal.seed ^ es).to_be_bytes();
+        let head = Head { commit_ts, offset, ordinal: 0, physical: None, fingerprint };
+        target.change(form, &head, canal.change, &old, data, zone)?;
     } else {
         check_escapes(&data)?;
-        let old: Vec<Option<Raw>> = old.into_iter().map(Option::flatten).collect();
         check_escapes(&old)?;
     }
     took.row(commit_ts, inside, form.wanted);
@@ -260,9 +229,9 @@ fn image<'a>(canal: &CanalForm, at: &mut Scanner<'a>, partial: bool) -> Option<V
 }
 
 /// Whether all escapes in *cells*, which nobody wants, are ones that mean something.
-fn check_escapes(cells: &[Option<Raw>]) -> Option<()> {
+fn check_escapes(cells: &[Option<Option<Raw>>]) -> Option<()> {
     let mut scratch = Vec::new();
-    for raw in cells.iter().flatten().filter(|raw| raw.escaped) {
+    for raw in cells.iter().flatten().flatten().filter(|raw| raw.escaped) {
         scratch.clear();
         crate::json::unescape(raw.bytes, &mut scratch)?;
     }

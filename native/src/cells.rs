@@ -6,6 +6,7 @@ use crate::columns::Column;
 use crate::identity::{pack_bytes, pack_float, pack_integer, pack_text};
 use crate::json::{natural, unescape, Raw};
 use crate::moments::{self, Zone};
+use crate::texts::{base64, latin1, unquote};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -35,6 +36,11 @@ pub enum Kind {
     Text,
     /// Bytes, each as the character of its number.
     Latin1,
+    /// Bytes as Go quotes them.
+    Quoted,
+    Base64,
+    /// Base64 of UTF-8.
+    Base64Text,
     Enum(Vec<String>),
     Set(Vec<String>),
 }
@@ -57,6 +63,9 @@ impl Kind {
             "timestamp" => Kind::Moment { longest: size, zoned: true },
             "text" => Kind::Text,
             "latin1" => Kind::Latin1,
+            "quoted" => Kind::Quoted,
+            "base64" => Kind::Base64,
+            "base64_text" => Kind::Base64Text,
             "enum" => Kind::Enum(names),
             "set" => Kind::Set(names),
             _ => return Err(PyValueError::new_err(format!("no kind of cell: {name}"))),
@@ -74,9 +83,14 @@ impl Kind {
         }
     }
 
+    /// Whether Open Protocol writes it as a number of JSON.
+    pub fn is_number(&self) -> bool {
+        matches!(self, Kind::Integer { .. } | Kind::Float32 | Kind::Float64 | Kind::Enum(_) | Kind::Set(_))
+    }
+
     /// Append the value of *raw* to *column*.
     pub fn put(&self, raw: Raw, column: &mut Column, zone: &mut Zone) -> Option<()> {
-        if raw.escaped && !matches!(self, Kind::Text | Kind::Latin1) {
+        if raw.escaped && !matches!(self, Kind::Text | Kind::Latin1 | Kind::Quoted) {
             return None;
         }
         let text = raw.bytes;
@@ -125,6 +139,25 @@ impl Kind {
                 }
                 column.finish()?;
             }
+            Kind::Quoted => {
+                if raw.escaped {
+                    let start = column.data.len();
+                    unescape(text, &mut column.data)?;
+                    let quoted = column.data.split_off(start);
+                    unquote(&quoted, &mut column.data)?;
+                } else {
+                    unquote(text, &mut column.data)?;
+                }
+                column.finish()?;
+            }
+            Kind::Base64 | Kind::Base64Text => {
+                let start = column.data.len();
+                base64(text, &mut column.data)?;
+                if matches!(self, Kind::Base64Text) {
+                    std::str::from_utf8(&column.data[start..]).ok()?;
+                }
+                column.finish()?;
+            }
             Kind::Enum(names) => {
                 let (_, number) = integer(text).filter(|(negative, _)| !negative)?;
                 if number > 0 {
@@ -160,8 +193,8 @@ impl Kind {
                 pack_integer(to, negative, magnitude);
             }
             Kind::Float32 | Kind::Float64 => pack_float(to, real(raw.bytes)?),
-            Kind::Text => pack_text(to, column.last()),
-            Kind::Latin1 => pack_bytes(to, column.last()),
+            Kind::Text | Kind::Base64Text => pack_text(to, column.last()),
+            Kind::Latin1 | Kind::Quoted | Kind::Base64 => pack_bytes(to, column.last()),
             _ => pack_text(to, raw.bytes),
         }
         Some(())
@@ -221,17 +254,4 @@ fn is_decimal(text: &[u8]) -> bool {
 
 fn are_digits(text: &[u8], most: usize) -> bool {
     (1..=most).contains(&text.len()) && text.iter().all(u8::is_ascii_digit)
-}
-
-/// Append the bytes whose numbers are those of the characters of *text*, which is UTF-8.
-fn latin1(text: &[u8], to: &mut Vec<u8>) -> Option<()> {
-    let mut bytes = text.iter();
-    while let Some(byte) = bytes.next() {
-        match byte {
-            0..=0x7f => to.push(*byte),
-            0xc2 | 0xc3 => to.push(byte << 6 | bytes.next()? & 0x3f),
-            _ => return None,
-        }
-    }
-    Some(())
 }

@@ -72,18 +72,19 @@ impl<'a> Scanner<'a> {
         plain.then_some(found)
     }
 
-    /// A number with fraction and exponent, as it stands.
+    /// A number with or without fraction, as it stands; no exponent, no leading zeros, and no `-0` without fraction.
     pub fn number(&mut self) -> Option<&'a [u8]> {
         let start = self.at;
-        self.integer()?;
+        if self.integer().is_none() && &self.bytes[start..self.at] != b"-0" {
+            return None;
+        }
+        let whole = self.at;
         if self.try_eat(b".") {
             self.digits()?;
         }
-        if self.try_eat(b"e") || self.try_eat(b"E") {
-            let _ = self.try_eat(b"-") || self.try_eat(b"+");
-            self.digits()?;
-        }
-        Some(&self.bytes[start..self.at])
+        let found = &self.bytes[start..self.at];
+        let ends = !matches!(self.peek(), Some(b'e' | b'E'));
+        (ends && (self.at > whole || found != b"-0")).then_some(found)
     }
 
     fn digits(&mut self) -> Option<()> {

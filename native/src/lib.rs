@@ -12,16 +12,19 @@ mod columns;
 mod identity;
 mod json;
 mod moments;
+mod open;
 mod rows;
+mod texts;
 
-use canal::{Canal, CanalForm, Operation};
+use canal::{Canal, CanalForm};
 use cells::{Kind, KindSpec};
 use identity::Names;
 use moments::Zone;
+use open::{Open, OpenForm, Place};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
-use rows::{Form, FormColumn, Target};
+use rows::{Change, Form, FormColumn, Target};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
 /// What was taken of a list of messages.
@@ -93,6 +96,7 @@ struct Decoder {
     zone: Zone,
     targets: Vec<Target>,
     canal: Canal,
+    open: Open,
     panic_at: Option<i64>,
 }
 
@@ -103,7 +107,14 @@ impl Decoder {
     #[new]
     #[pyo3(signature = (first, end, ahead, panic_at=None))]
     fn new(first: i64, end: i64, ahead: Py<PyAny>, panic_at: Option<i64>) -> Self {
-        Decoder { window: (first, end), zone: Zone::new(ahead), targets: Vec::new(), canal: Canal::default(), panic_at }
+        Decoder {
+            window: (first, end),
+            zone: Zone::new(ahead),
+            targets: Vec::new(),
+            canal: Canal::default(),
+            open: Open::default(),
+            panic_at,
+        }
     }
 
     /// A new place for rows: columns of values of *widths* bytes, 0 for any number. *names* are MessagePack of the table's and the
@@ -125,7 +136,7 @@ impl Decoder {
         number: i32,
         target: usize,
         start: Vec<u8>,
-        operation: &str,
+        change: &str,
         columns: Vec<CanalColumn>,
         key: Vec<usize>,
         span: (i64, i64),
@@ -133,12 +144,7 @@ impl Decoder {
         partial_old: bool,
         seed: u64,
     ) -> PyResult<()> {
-        let operation = match operation {
-            "insert" => Operation::Insert,
-            "update" => Operation::Update,
-            "delete" => Operation::Delete,
-            _ => return Err(PyValueError::new_err(format!("no operation: {operation}"))),
-        };
+        let change = change_of(change)?;
         let mut names = Vec::new();
         let mut types = Vec::new();
         let mut described = Vec::new();
@@ -148,37 +154,65 @@ impl Decoder {
             described.push((to, kind));
         }
         let form = self.form(number, target, described, key, span, wanted)?;
-        self.canal.add(start, CanalForm::new(form, operation, &names, &types, partial_old, seed));
+        self.canal.add(start, CanalForm::new(form, change, &names, &types, partial_old, seed));
+        Ok(())
+    }
+
+    /// Take rows of Open Protocol from now on of *table*, `"scm":…,"tbl":…`, that have *columns*: what stands before the value, place
+    /// in the target or None, kind. The rest is as ``add_canal_form`` has it.
+    #[allow(clippy::too_many_arguments)]
+    fn add_open_form(
+        &mut self,
+        number: i32,
+        target: usize,
+        table: Vec<u8>,
+        change: &str,
+        columns: Vec<(Vec<u8>, Option<usize>, KindSpec)>,
+        key: Vec<usize>,
+        span: (i64, i64),
+        wanted: bool,
+        partial_old: bool,
+        seed: u64,
+    ) -> PyResult<()> {
+        let change = change_of(change)?;
+        let (members, described): (Vec<_>, Vec<_>) =
+            columns.into_iter().map(|(member, to, kind)| (member, (to, kind))).unzip();
+        let form = self.form(number, target, described, key, span, wanted)?;
+        self.open.add(table, OpenForm { form, change, members, partial_old, seed });
         Ok(())
     }
 
     /// Read *values*, which stand at *offsets*. Gives the positions of those left to Python; per message, as bytes of int64, the
     /// first and last commitTs of its rows (-1 and 0 for one left, or without rows); and the numbers of rows, of those outside the
     /// window, of those of tables not wanted, and of panics.
-    fn read_canal<'py>(&mut self, values: &Bound<'py, PyList>, offsets: Vec<i64>) -> PyResult<Result<'py>> {
-        let py = values.py();
+    fn read_canal<'py>(&mut self, values: &Bound<'py, PyList>, offsets: Vec<i64>) -> Result<'py> {
         let mut took = Took::default();
         for (at, (value, offset)) in values.iter().zip(&offsets).enumerate() {
-            let Ok(value) = value.cast::<PyBytes>() else {
-                took.end(at, false);
-                continue;
-            };
-            let value = value.as_bytes();
-            let found = catch_unwind(AssertUnwindSafe(|| {
-                assert!(Some(*offset) != self.panic_at, "a test wants a panic here");
-                self.canal.read(value, *offset, self.window, &mut self.targets, &mut self.zone, &mut took)
-            }));
-            let taken = match found {
-                Ok(found) => found.is_some(),
-                Err(_) => {
-                    took.panics += 1;
-                    took.undo(&mut self.targets);
-                    false
-                }
-            };
-            took.end(at, taken);
+            let value = value.cast::<PyBytes>().map(|value| value.as_bytes()).unwrap_or_default();
+            self.guarded(at, *offset, &mut took, |decoder, took| {
+                decoder.canal.read(value, *offset, decoder.window, &mut decoder.targets, &mut decoder.zone, took)
+            });
         }
-        Ok(result(py, took))
+        result(values.py(), took)
+    }
+
+    /// As ``read_canal``, of messages with *keys*.
+    fn read_open<'py>(
+        &mut self,
+        keys: &Bound<'py, PyList>,
+        values: &Bound<'py, PyList>,
+        offsets: Vec<i64>,
+    ) -> Result<'py> {
+        let mut took = Took::default();
+        for (at, ((key, value), offset)) in keys.iter().zip(values.iter()).zip(&offsets).enumerate() {
+            let key = key.cast::<PyBytes>().map(|key| key.as_bytes()).unwrap_or_default();
+            let value = value.cast::<PyBytes>().map(|value| value.as_bytes()).unwrap_or_default();
+            self.guarded(at, *offset, &mut took, |decoder, took| {
+                let place = Place { offset: *offset, window: decoder.window };
+                decoder.open.read(key, value, place, &mut decoder.targets, &mut decoder.zone, took)
+            });
+        }
+        result(values.py(), took)
     }
 
     /// How many rows were collected.
@@ -195,6 +229,27 @@ impl Decoder {
 }
 
 impl Decoder {
+    /// Read the message *at* by *read*, and undo what it did of it where it gives None or panics.
+    fn guarded(
+        &mut self,
+        at: usize,
+        offset: i64,
+        took: &mut Took,
+        read: impl FnOnce(&mut Self, &mut Took) -> Option<()>,
+    ) {
+        let found = catch_unwind(AssertUnwindSafe(|| {
+            let found = read(self, took);
+            assert!(Some(offset) != self.panic_at, "a test wants a panic here");
+            found
+        }));
+        took.panics += usize::from(found.is_err());
+        let taken = matches!(found, Ok(Some(())));
+        if !taken {
+            took.undo(&mut self.targets);
+        }
+        took.end(at, taken);
+    }
+
     fn form(
         &self,
         number: i32,
@@ -217,6 +272,15 @@ impl Decoder {
             return Err(PyValueError::new_err("the target has no such columns"));
         }
         Ok(Form { number, target, columns, key, span: span.0..=span.1, wanted })
+    }
+}
+
+fn change_of(name: &str) -> PyResult<Change> {
+    match name {
+        "put" => Ok(Change::Put),
+        "update" => Ok(Change::Update),
+        "delete" => Ok(Change::Delete),
+        _ => Err(PyValueError::new_err(format!("no kind of change: {name}"))),
     }
 }
 

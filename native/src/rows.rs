@@ -28,6 +28,15 @@ pub struct Form {
     pub wanted: bool,
 }
 
+/// What became of a row.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Change {
+    /// There is a new image only.
+    Put,
+    Update,
+    Delete,
+}
+
 /// Where a row is, and what it says besides its images.
 pub struct Head {
     pub commit_ts: i64,
@@ -132,7 +141,7 @@ impl Target {
     }
 
     /// Append a row. On None what was appended of it is left for `truncate`.
-    pub fn put(
+    fn put(
         &mut self,
         form: &Form,
         head: &Head,
@@ -171,6 +180,30 @@ impl Target {
         self.forms.push(form.number);
         self.offsets.push(head.offset);
         Some(())
+    }
+
+    /// Append a row with *cells* in its only or new image; those of *old* that are None did not change. None where the key did.
+    pub fn change(
+        &mut self,
+        form: &Form,
+        head: &Head,
+        change: Change,
+        old: &[Option<Option<Raw>>],
+        cells: Vec<Option<Option<Raw>>>,
+        zone: &mut Zone,
+    ) -> Option<()> {
+        let cells: Vec<Option<Raw>> = cells.into_iter().map(Option::flatten).collect();
+        match change {
+            Change::Put => self.put(form, head, None, Some(&cells), zone),
+            Change::Delete => self.put(form, head, Some(&cells), None, zone),
+            Change::Update => {
+                let old: Vec<Option<Raw>> = old.iter().zip(&cells).map(|(old, new)| old.unwrap_or(*new)).collect();
+                let same_key =
+                    form.key.iter().all(|at| old[*at].map(|raw| raw.bytes) == cells[*at].map(|raw| raw.bytes));
+                same_key.then_some(())?;
+                self.put(form, head, Some(&old), Some(&cells), zone)
+            }
+        }
     }
 
     /// Forget all rows but the first *rows*, and what was left of one that could not be appended.

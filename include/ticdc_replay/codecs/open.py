@@ -144,7 +144,7 @@ class OpenCodec(Codec):
                 and before is not None
                 and len(before.shape.handle_key) == len(before.shape.columns)
             )
-            fingerprint = xxhash.xxh3_128_digest(value, _seed(schema, table) ^ head.ts)
+            fingerprint = xxhash.xxh3_128_digest(value, seed_of(schema, table) ^ head.ts)
             return _new_event(
                 RowEvent,
                 (
@@ -198,7 +198,7 @@ def _reference(head: _Key) -> Reference:
 
 
 @lru_cache(maxsize=10_000)
-def _seed(schema: str, table: str) -> int:
-    """Ties a fingerprint to the table, as the seed of a hash over the bytes of the value."""
+def seed_of(schema: str, table: str) -> int:
+    """Ties a fingerprint to the table, as the seed of a hash over the bytes of the value (xor commitTs)."""
     seed: int = xxhash.xxh3_64_intdigest(f"{schema}\0{table}".encode())
     return seed

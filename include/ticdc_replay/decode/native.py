@@ -21,10 +21,9 @@ from ticdc_replay.changelog.columnar import HASH, ColumnarRows
 from ticdc_replay.changelog.convert import absent_names
 from ticdc_replay.changelog.types import CELLS_TYPE, EXACT_TYPE
 from ticdc_replay.changelog.writer import data_schema
-from ticdc_replay.codecs.canal_rows import seed_of
 from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.decode.native_forms import form_of, is_plain
-from ticdc_replay.domain.events import Event, Operation, RowEvent
+from ticdc_replay.decode.native_forms import Wire, canal_wire, form_of, open_wire
+from ticdc_replay.domain.events import Event, Operation, RowEvent, Shape
 from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.domain.window import Window
 from ticdc_replay.schemas.history import SchemaHistory
@@ -37,7 +36,9 @@ except ImportError:
 
 SWITCH = "TICDC_REPLAY_NATIVE"
 """Environment variable of executors: ``off`` leaves the extension alone."""
+_OPEN = ("open-protocol", "default")
 _MAX_FORMS = 10_000
+_FORMS_OF_A_SHAPE = 4
 _QUARTER_US = 15 * 60 * 1_000_000
 _DAY_US = 96 * _QUARTER_US
 _pack = msgspec.msgpack.Encoder().encode
@@ -78,6 +79,8 @@ class NativeRows:
     ) -> None:
         """*resolve* gives the schema that a row is written with, *wants* whether the run wants a table."""
         self._decoder = ticdc_replay_native.Decoder(window.from_ts, window.to_ts, partial(_ahead, changefeed.timezone))
+        self._is_open = changefeed.protocol != "canal-json"
+        self._wire = open_wire if self._is_open else canal_wire
         self._partial_old = changefeed.only_output_updated_columns or changefeed.content_compatible
         self._history = history
         self._wants = wants
@@ -85,7 +88,8 @@ class NativeRows:
         self._targets: list[ResolvedSchema] = []
         self._numbers: dict[ResolvedSchema, int] = {}
         self._forms: list[_Row] = []
-        self._met: set[tuple[bytes, int, int]] = set()
+        self._met: dict[tuple[str, str, str, Shape, int, int], int] = {}
+        self._known: set[tuple[Wire, str, tuple[int, int]]] = set()
 
     @property
     def rows(self) -> int:
@@ -96,7 +100,11 @@ class NativeRows:
     def read(self, messages: Sequence[RawMessage]) -> Took:
         """Read what can be read of *messages*, which are of one partition."""
         values, offsets = [message.value for message in messages], [message.offset for message in messages]
-        left, first, last, rows, outside, filtered, panics = self._decoder.read_canal(values, offsets)
+        if self._is_open:
+            taken = self._decoder.read_open([message.key for message in messages], values, offsets)
+        else:
+            taken = self._decoder.read_canal(values, offsets)
+        left, first, last, rows, outside, filtered, panics = taken
         if panics:
             _log.warning("the native decoder failed on %d messages; Python reads them", panics)
         return Took(
@@ -104,38 +112,37 @@ class NativeRows:
         )
 
     def learn(self, message: RawMessage, events: Sequence[Event]) -> None:
-        """Let the extension read rows like that of *message*, which Python read as *events*."""
-        value = message.value
-        if len(events) != 1 or value is None or not isinstance(row := events[0], RowEvent) or row.commit_ts is None:
-            return
-        start = value[: value.find(b',"es":')]
-        first, last = self._history.span_at(row.schema, row.table, row.commit_ts)
-        if (start, first, last) in self._met or len(self._met) >= _MAX_FORMS:
-            return
+        """Let the extension read rows like those of *message*, which Python read as *events*."""
+        for event in events:
+            if isinstance(event, RowEvent) and event.commit_ts is not None:
+                image = event.after or event.before
+                assert image is not None, "a row event has an image"
+                span = self._history.span_at(event.schema, event.table, event.commit_ts)
+                met = (event.schema, event.table, _change(event), image.shape, *span)
+                # A shape can stand for several forms on the wire, such as flags of Open that mean nothing.
+                if self._met.get(met, 0) < _FORMS_OF_A_SHAPE and len(self._met) < _MAX_FORMS:
+                    self._met[met] = self._met.get(met, 0) + 1
+                    self._learn(message, event, image.shape, span)
+
+    def _learn(self, message: RawMessage, row: RowEvent, shape: Shape, span: tuple[int, int]) -> None:
         resolved = self._resolve(row)
-        form = form_of(row, resolved)
-        if form is None:
+        form = form_of(row, resolved, of_open=self._is_open)
+        wire = None if form is None else self._wire(message, row, shape)
+        if form is None or wire is None or (wire, _change(row), span) in self._known:
             return
-        types = msgspec.json.decode(value, type=_Types).types
-        image = row.after or row.before
-        assert image is not None
-        if not all(is_plain(types[name]) for name in image.shape.names):
-            return
-        self._met.add((start, first, last))
-        columns = [
-            (column.name, types[column.name.decode()].encode(), column.to, column.kind) for column in form.columns
-        ]
-        self._decoder.add_canal_form(
+        self._known.add((wire, _change(row), span))
+        add = self._decoder.add_open_form if self._is_open else self._decoder.add_canal_form
+        add(
             self._number(row, resolved),
             self._target(resolved),
-            start,
-            row.operation.value,
-            columns,
+            wire.table,
+            _change(row),
+            [(*each, column.to, column.kind) for each, column in zip(wire.columns, form.columns, strict=True)],
             form.key,
-            (first, last),
+            span,
             self._wants(row.schema, row.table),
             self._partial_old,
-            seed_of(row.schema, row.table, row.operation.value.upper()),
+            wire.seed,
         )
 
     def _number(self, row: RowEvent, resolved: ResolvedSchema) -> int:
@@ -196,10 +203,8 @@ class NativeRows:
         )
 
 
-class _Types(msgspec.Struct, gc=False):
-    """The types of a row's columns as Canal-JSON has them."""
-
-    types: dict[str, str] = msgspec.field(name="mysqlType")
+def _change(row: RowEvent) -> str:
+    return "put" if row.before is None else "delete" if row.after is None else "update"
 
 
 def native_rows(
@@ -210,7 +215,7 @@ def native_rows(
     resolve: Callable[[RowEvent], ResolvedSchema],
 ) -> NativeRows | None:
     """What reads rows of *changefeed* natively; None where only Python does."""
-    readable = changefeed.protocol == "canal-json" and changefeed.enable_tidb_extension
+    readable = changefeed.enable_tidb_extension if changefeed.protocol == "canal-json" else changefeed.protocol in _OPEN
     if not readable or changefeed.compression != "none" or window is None or not _is_on():
         return None
     return NativeRows(changefeed, window, history, wants, resolve)

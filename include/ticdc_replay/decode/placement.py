@@ -29,7 +29,7 @@ class PlacementCheck:
     def __init__(self, changefeed: Changefeed, partitions: Mapping[str, int], history: SchemaHistory) -> None:
         self._changefeed = changefeed
         self._history = history
-        self._on = bool(partitions) and changefeed.protocol not in ("avro", "debezium-avro")
+        self.is_on = bool(partitions) and changefeed.protocol not in ("avro", "debezium-avro")
         self._partitions = partitions
         self._columns = any(rule.partition == "columns" for rule in changefeed.dispatch.rules)
         self._elsewhere: dict[str, Elsewhere] = {}
@@ -38,7 +38,7 @@ class PlacementCheck:
 
     def look_at(self, message: RawMessage, events: Iterable[Event]) -> None:
         """Check the rows of *message*; call it for those with an offset that ``SAMPLED`` divides."""
-        if not self._on or message.topic not in self._partitions:
+        if not self.is_on or message.topic not in self._partitions:
             return
         for event in events:
             if isinstance(event, RowEvent):

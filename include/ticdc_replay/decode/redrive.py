@@ -78,6 +78,7 @@ class RedriveDecoder(SplitDecoder):
         connections: Connections,
     ) -> None:
         super().__init__(split, attempt, job, window, history, connections)
+        self._native = None  # it reads messages as a whole
         self._wanted: frozenset[int] | None = None
         self._decode_all = self._decode
         self._decode = self._decode_wanted

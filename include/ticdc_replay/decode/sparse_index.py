@@ -3,6 +3,11 @@
 Watermarks don't count. A message that can't be read could be of any time, so its stretch reaches to the end of time.
 """
 
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
 from ticdc_replay.changelog.side_files import SideFile
 from ticdc_replay.domain.messages import RawMessage
 
@@ -32,6 +37,26 @@ class SparseIndex:
             self._last = last if self._last is None else max(self._last, last)
         if self._messages == STRETCH_MESSAGES:
             self._write()
+
+    def add_all(
+        self, messages: Sequence[RawMessage], first: npt.NDArray[np.int64], last: npt.NDArray[np.int64]
+    ) -> None:
+        """``add`` for each of *messages*, which are of one partition; *first* is -1 where a message has no rows and no DDL."""
+        at = 0
+        while at < len(messages):
+            end = min(len(messages), at + STRETCH_MESSAGES - self._messages)
+            if self._messages == 0:
+                self._place, self._start = (messages[at].topic, messages[at].partition), messages[at].offset
+            self._end = messages[end - 1].offset + 1
+            self._messages += end - at
+            there = first[at:end] >= 0
+            if there.any():
+                earliest, latest = int(first[at:end][there].min()), int(last[at:end][there].max())
+                self._first = earliest if self._first is None else min(self._first, earliest)
+                self._last = latest if self._last is None else max(self._last, latest)
+            if self._messages == STRETCH_MESSAGES:
+                self._write()
+            at = end
 
     def end_range(self) -> None:
         """The next message is of another range: what was added up to now is a stretch of its own."""

@@ -8,6 +8,7 @@ from itertools import count
 from uuid import uuid4
 
 from ticdc_replay.changelog import side_files
+from ticdc_replay.changelog.columnar import ColumnarRows
 from ticdc_replay.changelog.identity import NO_KEY, row_key
 from ticdc_replay.changelog.index import Ddl, EventCounts, MessageCounts
 from ticdc_replay.changelog.side_files import SideFile
@@ -17,6 +18,7 @@ from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.decode.collector import no_cycle_search
 from ticdc_replay.decode.filter import TableFilter
 from ticdc_replay.decode.known_objects import KnownObjects
+from ticdc_replay.decode.native import native_rows
 from ticdc_replay.decode.placement import SAMPLED, PlacementCheck
 from ticdc_replay.decode.quarantine import ROW_DAMAGED, Quarantine, about_row
 from ticdc_replay.decode.source_record import SourceRecord
@@ -48,13 +50,16 @@ from ticdc_replay.large_messages.source import RowUnreadable, SourceReader
 from ticdc_replay.registry import UsedSchemas, open_registry
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.schemas.lookup import SchemaLookup
+from ticdc_replay.schemas.resolve import ResolvedSchema
 from ticdc_replay.storage import open_store
 
 # Hot: a NamedTuple's constructor takes twice the time.
 _new_located = tuple.__new__
 
 BATCH_ROWS = 10_000
-"""Rows that are converted to Arrow at a time, about. With 20,000 a twentieth more time goes to fresh pages of memory."""
+"""Rows that are converted to Arrow at a time, at least. With 20,000 a twentieth more time goes to fresh pages of memory."""
+CHECKED_MESSAGES = 256
+"""After so many messages of a range it is asked whether there are as many rows."""
 BATCH_BYTES = 64 * 1024 * 1024
 """Bytes of the messages and claim-check objects of such a batch, at most about: one column must stay below 2 GiB."""
 
@@ -109,6 +114,7 @@ class SplitDecoder:
         self._events = EventCounts()
         self._ddl: list[Ddl] = []
         self._place: tuple[str, int] | None = None
+        self._since_begin = 0
         self._pending: list[Located] = []
         self._pending_bytes = 0
         self._pending_large = False
@@ -126,6 +132,7 @@ class SplitDecoder:
         self._writer = ChangelogWriter(
             filesystem, root, stem, history, job.changefeed.timezone, job.limits.file_rows, self._order
         )
+        self._native = native_rows(job.changefeed, window, history, self._filter.wants, self._writer.resolve)
         self._placement = PlacementCheck(job.changefeed, split.partitions, history)
         self._known_objects = KnownObjects(filesystem, attempt.known_objects)
         self._source: SourceRows | None = None
@@ -146,25 +153,73 @@ class SplitDecoder:
         """Decode *messages*, which are of one range and follow those added before."""
         if messages and (place := messages[0][:2]) != self._place:
             self._begin(place)
-        counts = self._messages
-        for message in messages:
-            size = len(message.key or b"") + len(message.value or b"")
-            counts.consumed += 1
-            counts.bytes += size
-            self._pending_bytes += size
-            decoded = self._decode(message)
-            if len(decoded) == 1 and isinstance(decoded[0], Undecodable) and decoded[0].ordinal is None:
-                counts.quarantined += 1
-                self._quarantine.add(message, decoded[0])
-                self._search(message, decoded, decoded[0])
-                self._sparse_index.add(message, 0, MAX_TSO)
-                continue
-            counts.decoded += 1
-            if message.offset % SAMPLED == 0:
-                self._placement.look_at(message, decoded)
-            self._sparse_index.add(message, *self._add_events(message, decoded))
-            if len(self._pending) >= BATCH_ROWS or self._pending_bytes >= BATCH_BYTES:
+        at = 0
+        while at < len(messages):
+            end = self._stretch(messages, at)
+            self._add_stretch(messages[at:end])
+            at = end
+            full = self._pending_bytes >= BATCH_BYTES
+            if full or (self._since_begin % CHECKED_MESSAGES == 0 and self._pending_rows >= BATCH_ROWS):
                 self._flush()
+
+    @property
+    def _pending_rows(self) -> int:
+        return len(self._pending) + (0 if self._native is None else self._native.rows)
+
+    def _stretch(self, messages: Sequence[RawMessage], at: int) -> int:
+        """Where those of *messages* from *at* on end that are decoded together, whose sizes it counts.
+
+        Whether a batch is full is asked at places that don't depend on how messages arrive, nor on what decodes them.
+        """
+        end = min(len(messages), at + CHECKED_MESSAGES - self._since_begin % CHECKED_MESSAGES)
+        size = 0
+        for number in range(at, end):
+            _, _, _, _, key, value = messages[number]
+            size += (len(value) if value is not None else 0) + (len(key) if key is not None else 0)
+            if self._pending_bytes + size >= BATCH_BYTES:
+                end = number + 1
+                break
+        self._messages.consumed += end - at
+        self._messages.bytes += size
+        self._pending_bytes += size
+        self._since_begin += end - at
+        return end
+
+    def _add_stretch(self, messages: Sequence[RawMessage]) -> None:
+        if self._native is None:
+            for message in messages:
+                self._sparse_index.add(message, *self._add_one(message))
+            return
+        took = self._native.read(messages)
+        self._messages.decoded += len(messages) - len(took.left)
+        self._events.rows += took.rows
+        self._events.outside_window += took.outside
+        self._events.filtered += took.filtered
+        first, last = took.first.copy(), took.last.copy()
+        for at in took.left:
+            start, end = self._add_one(messages[at])
+            first[at], last[at] = -1 if start is None else start, end
+        if self._placement.is_on:
+            left = set(took.left)
+            for at, message in enumerate(messages):
+                if message.offset % SAMPLED == 0 and at not in left:
+                    self._placement.look_at(message, self._decode(message))
+        self._sparse_index.add_all(messages, first, last)
+
+    def _add_one(self, message: RawMessage) -> tuple[int | None, int]:
+        """Decode *message*; the first and the last commitTs (TSO) of its rows and DDL, None and 0 without any."""
+        decoded = self._decode(message)
+        if len(decoded) == 1 and isinstance(decoded[0], Undecodable) and decoded[0].ordinal is None:
+            self._messages.quarantined += 1
+            self._quarantine.add(message, decoded[0])
+            self._search(message, decoded, decoded[0])
+            return 0, MAX_TSO
+        self._messages.decoded += 1
+        if message.offset % SAMPLED == 0:
+            self._placement.look_at(message, decoded)
+        if self._native is not None:
+            self._native.learn(message, decoded)
+        return self._add_events(message, decoded)
 
     def finish(self) -> SplitResult:
         """Write what is left and close the files."""
@@ -205,6 +260,7 @@ class SplitDecoder:
             if self._place[0] != place[0]:
                 self._writer.end_topic()
         self._place = place
+        self._since_begin = 0
 
     def _add_events(self, message: RawMessage, decoded: Sequence[Event]) -> tuple[int | None, int]:
         """Sort in what *message* says; the first and the last commitTs (TSO) of its rows and DDL, None and 0 without any.
@@ -318,9 +374,13 @@ class SplitDecoder:
         return self._events.claim_check_bytes + (self._source.bytes if self._source is not None else 0)
 
     def _write(self, rows: list[Located]) -> None:
+        """Write *rows* and what was read natively since the last time."""
         if not self._accept_damaged:
             rows = self._without_damaged(rows)
-        for located, reason, detail in self._writer.write(rows):
+        columnar: list[tuple[ResolvedSchema, ColumnarRows]] = []
+        if self._native is not None and self._place is not None:
+            columnar = self._native.take(*self._place)
+        for located, reason, detail in self._writer.write(rows, columnar):
             self._set_aside(located, reason, detail)
 
     def _without_damaged(self, rows: list[Located]) -> list[Located]:

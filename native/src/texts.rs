@@ -1,0 +1,83 @@
+//! How the two protocols write bytes as text.
+
+use crate::json::hex;
+
+/// Append the bytes whose numbers are those of the characters of *text*, which is UTF-8.
+pub fn latin1(text: &[u8], to: &mut Vec<u8>) -> Option<()> {
+    let mut bytes = text.iter();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            0..=0x7f => to.push(*byte),
+            0xc2 | 0xc3 => to.push(byte << 6 | bytes.next()? & 0x3f),
+            _ => return None,
+        }
+    }
+    Some(())
+}
+
+/// Append the bytes that Go's `strconv.Quote` wrote as *text*, the surrounding quotes left out.
+pub fn unquote(text: &[u8], to: &mut Vec<u8>) -> Option<()> {
+    let mut rest = text;
+    while let Some(at) = memchr::memchr3(b'\\', b'"', b'\n', rest) {
+        to.extend_from_slice(&rest[..at]);
+        if rest[at] != b'\\' {
+            return None;
+        }
+        let letter = *rest.get(at + 1)?;
+        rest = &rest[at + 2..];
+        let digits = match letter {
+            b'x' => 2,
+            b'u' => 4,
+            b'U' => 8,
+            _ => 0,
+        };
+        let code = if digits > 0 { hex(rest.get(..digits)?)? } else { 0 };
+        rest = &rest[digits..];
+        match letter {
+            b'x' => to.push(code as u8),
+            b'u' | b'U' => to.extend_from_slice(char::from_u32(code)?.encode_utf8(&mut [0; 4]).as_bytes()),
+            b'a' => to.push(7),
+            b'b' => to.push(8),
+            b'f' => to.push(12),
+            b'n' => to.push(b'\n'),
+            b'r' => to.push(b'\r'),
+            b't' => to.push(b'\t'),
+            b'v' => to.push(11),
+            b'\\' | b'"' => to.push(letter),
+            _ => return None,
+        }
+    }
+    to.extend_from_slice(rest);
+    Some(())
+}
+
+/// Append the bytes that *text* is the base64 of, padded as it has to be.
+pub fn base64(text: &[u8], to: &mut Vec<u8>) -> Option<()> {
+    let padding = text.iter().rev().take_while(|byte| **byte == b'=').count();
+    if text.len() % 4 != 0 || padding > 2 {
+        return None;
+    }
+    let mut chunks = text[..text.len() - padding].chunks(4);
+    chunks.try_for_each(|chunk| {
+        let mut bits = 0;
+        for byte in chunk {
+            bits = bits << 6 | digit(*byte)?;
+        }
+        bits <<= 6 * (4 - chunk.len());
+        let bytes = &u32::to_be_bytes(bits)[1..];
+        let (kept, spare) = bytes.split_at(chunk.len() - 1);
+        to.extend_from_slice(kept);
+        spare.iter().all(|byte| *byte == 0).then_some(())
+    })
+}
+
+fn digit(byte: u8) -> Option<u32> {
+    Some(u32::from(match byte {
+        b'A'..=b'Z' => byte - b'A',
+        b'a'..=b'z' => byte - b'a' + 26,
+        b'0'..=b'9' => byte - b'0' + 52,
+        b'+' => 62,
+        b'/' => 63,
+        _ => return None,
+    }))
+}

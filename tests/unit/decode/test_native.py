@@ -1,0 +1,286 @@
+"""The native extension and the codecs in Python write the same changelog, byte for byte."""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import groupby
+from random import Random
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests import canal_json, open_protocol
+from tests.capture_sets import COMMITTED, CaptureSets, Committed
+from tests.fuzz.mutations import MUTATIONS
+from tests.fuzz.oracle import Subject
+from ticdc_replay.captures import Capture
+from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.decode import native, split
+from ticdc_replay.decode.schema_pass import lookup_in
+from ticdc_replay.decode.split import SplitDecoder
+from ticdc_replay.decode.tasks import Attempt, Split, SplitResult
+from ticdc_replay.domain.connections import Connections
+from ticdc_replay.domain.events import DdlEvent
+from ticdc_replay.domain.messages import OffsetRange, RawMessage
+from ticdc_replay.domain.window import Window
+from ticdc_replay.jobspec import DecodeJob, Limits
+from ticdc_replay.schemas.history import SchemaHistory
+
+pytest.importorskip("ticdc_replay_native", reason="the native extension is not built here (no cargo)")
+
+EVER = Window(1, (1 << 63) - 1)
+LIMITS = Limits(
+    split_bytes=1 << 30,
+    claim_check_max_bytes=1 << 26,
+    claim_check_in_flight_bytes=1 << 26,
+    claim_check_connections=4,
+    decompressed_max_bytes=1 << 22,
+    file_rows=1_000_000,
+)
+READABLE = tuple(
+    capture
+    for capture in COMMITTED
+    if (
+        capture.archive == "open"
+        or (capture.archive == "canal-json" and capture.variant not in ("canal-json", "canal-json-rowkey"))
+    )
+    and not capture.variant.endswith(("lz4", "snappy", "claim-check"))
+)
+TS = canal_json.TS
+
+
+class Written(NamedTuple):
+    """What a split came to: the result, its files by name, and how many messages the extension took."""
+
+    result: SplitResult
+    files: dict[str, bytes]
+    taken: int
+
+
+class Stem:
+    hex = "0" * 32
+
+
+@pytest.fixture
+def write(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Written]]:
+    """Decodes messages with and without the extension, which has met all their forms before."""
+    monkeypatch.setattr(split, "uuid4", Stem)
+    native._is_on.cache_clear()
+
+    def run(
+        messages: Sequence[RawMessage],
+        changefeed: Changefeed,
+        history: SchemaHistory,
+        *,
+        on: bool,
+        window: Window = EVER,
+        tables: Sequence[str] = ("*.*",),
+    ) -> Written:
+        folder = tmp_path_factory.mktemp("changelog")
+        monkeypatch.setenv(native.SWITCH, "on" if on else "off")
+        native._is_on.cache_clear()
+        job = DecodeJob(
+            library_version="0",
+            pipeline="pipeline",
+            artifacts=folder.as_uri(),
+            artifacts_connection=None,
+            kafka_connection="kafka",
+            claim_check_connection=None,
+            manifest="",
+            input_hash="0" * 64,
+            changefeed=changefeed,
+            tables=tuple(tables),
+            limits=LIMITS,
+        )
+        part = Split(0, (OffsetRange("topic", 0, 0, 1),), {"topic": 3})
+        decoder = SplitDecoder(part, Attempt("attempt"), job, window, history, Connections())
+        left: list[int] = []
+        if decoder._native is not None:
+            for message in messages:
+                decoder._native.learn(message, decoder._decode(message))
+            read = decoder._native.read
+
+            def watched(some: Sequence[RawMessage]) -> native.Took:
+                took = read(some)
+                left.extend(took.left)
+                return took
+
+            monkeypatch.setattr(decoder._native, "read", watched)
+        for _, alike in groupby(messages, key=lambda message: message[:2]):
+            decoder.add(list(alike))
+        result = decoder.finish()
+        files = {
+            str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()
+        }
+        return Written(result, files, len(messages) - len(left) if on else 0)
+
+    yield run
+    native._is_on.cache_clear()
+
+
+def both(write: Callable[..., Written], *arguments: Any, **options: Any) -> int:
+    """How many messages the extension took of those that Python alone writes the same of."""
+    alone, fast = write(*arguments, on=False, **options), write(*arguments, on=True, **options)
+    assert fast.result == alone.result
+    assert fast.files.keys() == alone.files.keys()
+    assert [name for name, content in fast.files.items() if content != alone.files[name]] == []
+    return fast.taken
+
+
+@pytest.mark.parametrize("capture", READABLE, ids=str)
+def test_captures_give_the_same_files(write: Callable[..., Written], captures: CaptureSets, capture: Committed) -> None:
+    found = Capture(captures.of(capture))
+    history = lookup_in(found, LIMITS.decompressed_max_bytes).history
+    messages = list(found.messages())
+    taken = both(write, messages, found.changefeed(), history)
+    assert taken > 10 or "handle-key-only" in capture.variant or "large" in capture.variant
+
+
+@pytest.mark.parametrize("archive", ["canal-json", "open"])
+def test_a_window_and_a_table_filter_leave_the_same_rows_out(
+    write: Callable[..., Written], captures: CaptureSets, archive: str
+) -> None:
+    variant = {"canal-json": "canal-json-ext", "open": "open-default"}[archive]
+    found = Capture(captures.of(Committed(archive, "classic", variant)))
+    history = lookup_in(found, LIMITS.decompressed_max_bytes).history
+    middle = sorted(epoch.after for epoch in history.epochs)[len(history.epochs) // 2]
+    for window in (Window(1, middle), Window(middle, EVER.to_ts)):
+        assert both(write, list(found.messages()), found.changefeed(), history, window=window, tables=("*.*t*",)) > 10
+
+
+@pytest.mark.parametrize(
+    "capture",
+    [Committed("canal-json", "classic", "canal-json-ext"), Committed("open", "new", "open-updated-columns")],
+    ids=str,
+)
+def test_changed_messages_give_the_same_rows_and_quarantine(
+    write: Callable[..., Written], captures: CaptureSets, capture: Committed
+) -> None:
+    subject = Subject(Capture(captures.of(capture)))
+    chance = Random(2026)
+    kinds = [change for change, _ in MUTATIONS.values()]
+    messages = []
+    while len(messages) < 1000:
+        message = chance.choice(subject.messages)
+        changed = chance.choice(kinds)(chance, subject, message)
+        if changed is not None:
+            messages.append(changed.message._replace(topic="topic", partition=0, offset=len(messages)))
+    assert both(write, messages, subject.changefeed, subject.lookup.history) > 20
+
+
+TYPES = {
+    "tinyint": ("tinyint", ["-128", "127", "-129", "128", "0", "-0", "+1", "01", "", "1.0", "1e2"]),
+    "tinyint unsigned": ("tinyint unsigned", ["0", "255", "256", "-1"]),
+    "mediumint": ("mediumint", ["-8388608", "8388607", "8388608", "-8388609"]),
+    "int": ("int", ["-2147483648", "2147483647", "2147483648"]),
+    "bigint": ("bigint", ["-9223372036854775808", "9223372036854775807", "9223372036854775808", "33", "-33", "-129"]),
+    "bigint unsigned": ("bigint unsigned", ["18446744073709551615", "18446744073709551616", "0"]),
+    "float": ("float", ["3.4028235e38", "0.1", "-0", "-0.0", "0", "16777217", "1e-45", "34028235" + "0" * 31]),
+    "double": ("double", ["0.1", "5", "-1.5", "1e308", "123456789012345678", "-0.0", "9007199254740993", "0.30000000000000004"]),
+    "decimal": ("decimal(10,2)", ["1.5", "12345678.90", "123456789.00", "1.234", "-0.00", "0", "00.10", ".5", "-1"]),
+    "bit": ("bit(3)", ["7", "8", "0"]),
+    "year": ("year", ["0", "1901", "2155", "2156", "0000"]),
+    "date": ("date", ["0001-01-01", "9999-12-31", "0000-00-00", "2024-02-29", "2023-02-29", "2024-00-01", "1969-12-31"]),
+    "time": ("time(6)", ["-838:59:59.000000", "00:00:00", "24:00:00", "1:00:00", "12:60:00", "-00:00:01", "12:00:00.1234567"]),
+    "datetime": ("datetime(3)", ["0001-01-01 00:00:00", "2024-01-01 10:00:00.123", "2024-01-01 10:00:00.1234",
+                                 "0000-00-00 00:00:00", "2024-01-01 24:00:00", "2024-01-01T10:00:00"]),
+    "timestamp": ("timestamp(6)", ["2024-03-31 02:30:00", "2024-10-27 02:30:00.000001", "1970-01-01 01:00:01",
+                                   "2024-06-01 00:00:00.999999", "2024-06-01 00:00:00Z"]),
+    "varchar": ("varchar(99)", ["", "é\U0001f600", "a\\b\"c\n\u0000", "\ufffd", "null", "<&>\u2028", "x" * 300]),
+    "varbinary": ("varbinary(99)", ["", "ÿ\u0080", "a\\x00", "Ā", "\u0000\u007f", "\\xff\\u00e9\\\"", "\\q", "\\"]),
+    "enum": ("enum('a','b')", ["1", "2", "0", "3"]),
+    "set": ("set('a','b')", ["0", "1", "3", "4"]),
+    "json": ("json", ['{"a": [1, "é"]}', "null"]),
+}  # fmt: skip
+"""By wire type: the declared type, and values at its borders."""
+OPEN_CODES = {
+    "tinyint": (1, 65), "tinyint unsigned": (1, 193), "mediumint": (9, 65), "int": (3, 65), "bigint": (8, 65),
+    "bigint unsigned": (8, 193), "float": (4, 65), "double": (5, 65), "decimal": (246, 65), "bit": (16, 193), "year": (13, 193),
+    "date": (10, 65), "time": (11, 65), "datetime": (12, 65), "timestamp": (7, 65), "varchar": (15, 64), "varbinary": (15, 65),
+    "enum": (247, 64), "set": (248, 64), "json": (245, 65),
+}  # fmt: skip
+NUMBERS = ("tinyint", "tinyint unsigned", "mediumint", "int", "bigint", "bigint unsigned", "float", "double", "bit", "year",
+           "enum", "set")  # fmt: skip
+CREATE = "CREATE TABLE t (id bigint PRIMARY KEY, " + ", ".join(
+    f"`{wire}` {declared}" for wire, (declared, _) in TYPES.items()
+) + ")"  # fmt: skip
+HISTORY = SchemaHistory().with_ddls([DdlEvent(0, 1, "s", "t", CREATE, "CREATE")])
+ORDINARY = {wire: values[0] for wire, (_, values) in TYPES.items()} | {
+    "float": "0.5",
+    "timestamp": "2024-06-01 00:00:00",
+}
+CELLS = st.sampled_from([(wire, value) for wire, (_, values) in TYPES.items() for value in (*values, None)])
+ROWS = st.lists(st.tuples(CELLS, CELLS, st.sampled_from(["put", "update", "delete"])), min_size=1, max_size=40)
+FEW = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def canal_message(at: int, first: dict[str, str | None], second: dict[str, str | None], change: str) -> RawMessage:
+    image, other = ({"id": str(at), **ORDINARY, **cells} for cells in (first, second))
+    types = {"id": "bigint"} | {wire: wire for wire in TYPES}
+    kind = {"put": "INSERT", "update": "UPDATE", "delete": "DELETE"}[change]
+    old = other if change == "update" else None
+    return canal_json.message(canal_json.row(kind, data=image, old=old, types=types, ts=TS + at), at)
+
+
+def open_message(at: int, first: dict[str, str | None], second: dict[str, str | None], change: str) -> RawMessage:
+    images = []
+    for cells in (first, second):
+        image: dict[str, dict[str, Any]] = {"id": {"t": 8, "h": True, "f": 11, "v": at}}
+        for wire, text in {**ORDINARY, **cells}.items():
+            code, flags = OPEN_CODES[wire]
+            image[wire] = {"t": code, "f": flags, "v": f"@{text}@" if text is not None and wire in NUMBERS else text}
+        images.append(image)
+    new = None if change == "delete" else images[0]
+    old = images[0] if change == "delete" else images[1] if change == "update" else None
+    key, value = open_protocol.row(TS + at, new=new, old=old)
+    return open_protocol.message([(key, value.replace(b'"@', b"").replace(b'@"', b""))], at)
+
+
+@pytest.mark.parametrize(
+    ("message", "changefeed"),
+    [
+        (
+            canal_message,
+            Changefeed(protocol="canal-json", topic="topic", timezone="Europe/Berlin", enable_tidb_extension=True),
+        ),
+        (open_message, Changefeed(protocol="open-protocol", topic="topic", timezone="Europe/Berlin")),
+    ],
+    ids=["canal-json", "open"],
+)
+@FEW
+@given(rows=ROWS)
+def test_values_at_the_borders_of_types_become_the_same(
+    write: Callable[..., Written],
+    message: Callable[..., RawMessage],
+    changefeed: Changefeed,
+    rows: list[tuple[tuple[str, str | None], tuple[str, str | None], str]],
+) -> None:
+    messages = [message(at, {}, {}, change) for at, change in enumerate(("put", "update", "delete"))]
+    messages += [
+        message(at, dict([first]), dict([second]), change) for at, (first, second, change) in enumerate(rows, 3)
+    ]
+    assert both(write, messages, changefeed, HISTORY) >= 3
+
+
+def test_a_message_on_which_the_extension_panics_is_read_by_python(
+    write: Callable[..., Written], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    decoder = native.ticdc_replay_native.Decoder
+    monkeypatch.setattr(native.ticdc_replay_native, "Decoder", partial(decoder, panic_at=1))
+    changefeed = Changefeed(protocol="open-protocol", topic="topic", timezone="UTC")
+    messages = [open_message(at, {}, {}, "update") for at in range(3)]
+    assert both(write, messages, changefeed, HISTORY) == 2
+    assert "the native decoder failed on 1 messages; Python reads them" in caplog.text
+
+
+def test_the_switch_leaves_the_extension_alone_and_the_log_says_so(
+    write: Callable[..., Written], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    changefeed = Changefeed(protocol="open-protocol", topic="topic", timezone="UTC")
+    assert write([open_message(0, {}, {}, "put")], changefeed, HISTORY, on=False).taken == 0
+    assert "TICDC_REPLAY_NATIVE=off" in caplog.text
