@@ -8,7 +8,7 @@ import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
@@ -16,7 +16,7 @@ from ticdc_replay.domain.errors import PermanentError
 from ticdc_replay.domain.progress import report_done
 from ticdc_replay.spark import progress
 from ticdc_replay.spark.progress import Channel, Progress, ProgressLine, brief, telling
-from ticdc_replay.spark.tasks import Sizes, run_tasks
+from ticdc_replay.spark.tasks import Sizes, _measured, run_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,6 +69,17 @@ def test_numbers_are_brief(number, text):
 def test_a_task_that_can_t_reach_the_driver_goes_on():
     with telling(Channel("host.invalid", 9, b"k" * 16), 0, 10):
         report_done(5)
+
+
+def test_tasks_that_know_their_size_are_counted_by_it():
+    class Files:
+        units: ClassVar[str] = "files"
+
+        def __init__(self, size: int) -> None:
+            self.size = size
+
+    assert _measured([Files(2), Files(3)]) == Sizes([2, 3], "files")
+    assert _measured(["a", "b"]) == Sizes([1, 1], "tasks")
 
 
 @pytest.mark.spark
@@ -126,8 +137,7 @@ class TestRunning:
         assert run_tasks(spark, work, range(4), "count", Sizes([100] * 4, "messages"))[2:] == [True, True]
 
     def test_what_a_stranger_sends_does_not_count(self, spark, caplog):
-        context = spark.sparkContext
-        with Progress(context, "nobody", "count", [200, 200], "messages") as running:
+        with Progress(spark, "nobody", "count", [200, 200], "messages") as running:
             channel = running.channel
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
                 forged = progress._signed(b"x" * 16, progress._COUNT.pack(0, 100))
@@ -138,6 +148,13 @@ class TestRunning:
             while not caplog.records or caplog.records[-1].getMessage().startswith("count: 0 %"):
                 time.sleep(0.05)
         assert self.shares(caplog)[-1] == 12
+
+    def test_the_end_of_a_job_waits_for_no_task_to_tell_anything(self, spark, monkeypatch):
+        monkeypatch.setattr(progress, "_LISTEN_S", 600)
+        monkeypatch.setattr(progress, "DEFAULT_SECONDS", 600)
+        begin = time.monotonic()
+        assert run_tasks(spark, lambda number: number, [1, 2], "count") == [1, 2]
+        assert time.monotonic() - begin < 300
 
     def test_a_failing_job_ends_its_lines(self, spark, caplog):
         def fail(_):

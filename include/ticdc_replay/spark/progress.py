@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 from ticdc_replay.domain.progress import PROGRESS_PROPERTY, heard_by
 
@@ -26,7 +26,10 @@ log = logging.getLogger(__name__)
 
 DEFAULT_SECONDS = 10.0
 
+_HOST = "spark.driver.host"
+_BIND_ADDRESS = "spark.driver.bindAddress"
 _TOLD_EVERY_S = 1.0
+_LISTEN_S = 0.2
 _RATE_OVER_S = 30.0
 _COUNT = struct.Struct("!IQ")
 _SIGNATURE_BYTES = 16
@@ -90,18 +93,19 @@ class Progress:
     *sizes* tells for each task how many *units* it has; *group* is the Spark job group that the job runs in.
     """
 
-    def __init__(self, context: SparkContext, group: str, name: str, sizes: Sequence[int], units: str) -> None:
-        conf = context.getConf()
-        self._tracker = context.statusTracker()
+    def __init__(self, spark: SparkSession, group: str, name: str, sizes: Sequence[int], units: str) -> None:
+        # Not the context's getConf(), which asks the JVM some 200 times.
+        conf = {name: spark.conf.get(name, None) or "" for name in (PROGRESS_PROPERTY, _HOST, _BIND_ADDRESS)}
+        self._tracker = spark.sparkContext.statusTracker()
         self._group = group
         self._line = ProgressLine(name, sum(sizes), units)
         self._sizes = sizes
         self._done = [0] * len(sizes)
-        self._seconds = float(conf.get(PROGRESS_PROPERTY) or DEFAULT_SECONDS)
+        self._seconds = float(conf[PROGRESS_PROPERTY] or DEFAULT_SECONDS)
         self._key = secrets.token_bytes(_SIGNATURE_BYTES)
         self._ended = threading.Event()
-        self._socket = _bound(conf.get("spark.driver.bindAddress") or conf.get("spark.driver.host") or "")
-        self._host = conf.get("spark.driver.host") or ""
+        self._socket = _bound(conf[_BIND_ADDRESS] or conf[_HOST])
+        self._host = conf[_HOST]
         self._thread = threading.Thread(target=self._run, name="progress", daemon=True)
 
     @property
@@ -119,6 +123,9 @@ class Progress:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._ended.set()
+        if self._socket is not None:
+            with contextlib.suppress(OSError):  # the thread, which waits for what tasks tell, then ends a little later
+                self._socket.sendto(b"", self._socket.getsockname())
         self._thread.join()
         if self._socket is not None:
             self._socket.close()
@@ -126,7 +133,7 @@ class Progress:
     def _run(self) -> None:
         due = time.monotonic() + self._seconds
         while not self._ended.is_set():
-            self._listen(min(0.2, self._seconds))
+            self._listen(min(_LISTEN_S, self._seconds))
             if time.monotonic() >= due and not self._ended.is_set():
                 due = time.monotonic() + self._seconds
                 log.info("%s", self._line.at(time.monotonic(), sum(self._done) or self._finished()))
