@@ -8,7 +8,7 @@ import argparse
 import subprocess
 import sys
 
-MAIN_PATH = ("replay", "stages", "spark_source", "flat", "load")
+MAIN_PATH = ("replay", "stages", "spark_source", "claim_check", "flat", "load")
 OTHERS = ("protocols", "scan", "reconcile")
 
 

@@ -6,6 +6,7 @@ which is the fastest that the client does; ``one_by_one`` polls. Topics hold the
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 from typing import Any, Self
 
@@ -76,6 +77,10 @@ class Readers:
 
     def read(self, consume: Consume, bootstrap: str, ranges: Sequence[OffsetRange]) -> int:
         """Read *ranges*, each process its share of them; the bytes of keys and values."""
-        shares = [ranges[at::PROCESSES] for at in range(PROCESSES)]
-        jobs = [pool.submit(consume, bootstrap, share) for pool, share in zip(self._pools, shares, strict=True)]
+        return self.share(partial(consume, bootstrap), ranges)
+
+    def share(self, work: Callable[[Sequence[Any]], int], items: Sequence[Any]) -> int:
+        """The sum of *work* of *items*, each process its share of them."""
+        shares = [items[at::PROCESSES] for at in range(PROCESSES)]
+        jobs = [pool.submit(work, share) for pool, share in zip(self._pools, shares, strict=True)]
         return sum(job.result() for job in jobs)
