@@ -1,107 +1,14 @@
 """Each row version counts once, however often, wherever and in whichever shape it was sent."""
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.duplicates import drop_duplicates
+from tests.decoded_splits import WINDOW, decode, delete, insert, quarantine, versions
 from tests.open_protocol import Columns, columns, ddl, message, row
-from ticdc_replay.changelog.index import ChangelogIndex
-from ticdc_replay.changelog.layout import changelog_root
-from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.decode.assembly import assemble
-from ticdc_replay.decode.split import SplitDecoder
-from ticdc_replay.decode.tasks import Attempt, Split
-from ticdc_replay.domain.connections import Connections
-from ticdc_replay.domain.messages import OffsetRange, RawMessage
-from ticdc_replay.domain.window import Window
-from ticdc_replay.jobspec import DecodeJob, Limits
-from ticdc_replay.schemas.history import SchemaHistory
-from ticdc_replay.snapshot.manifest import Manifest
-from ticdc_replay.storage import open_store
-
-WINDOW = Window(100, 200)
-LIMITS = Limits(
-    split_bytes=1 << 20,
-    claim_check_max_bytes=1 << 20,
-    claim_check_in_flight_bytes=1 << 20,
-    claim_check_connections=2,
-    decompressed_max_bytes=1 << 20,
-    file_rows=1000,
-)
-
-
-def decode(
-    folder: Path, splits: Sequence[Sequence[RawMessage]], bucket_rows: int = 1_000, **changefeed: Any
-) -> tuple[ChangelogIndex, list[dict[str, Any]]]:
-    """The index and the rows that come out when *splits* are decoded apart and then deduplicated."""
-    job = DecodeJob(
-        library_version="test",
-        pipeline="p",
-        artifacts=f"file://{folder}",
-        artifacts_connection=None,
-        kafka_connection="kafka",
-        claim_check_connection=None,
-        manifest="manifests/m.json",
-        input_hash="i" * 64,
-        changefeed=Changefeed(protocol="open-protocol", topic="topic", timezone="UTC", **changefeed),
-        tables=("s.*",),
-        limits=LIMITS,
-    )
-    results = []
-    for number, messages in enumerate(splits):
-        split = Split(number, (OffsetRange("topic", 0, 0, 1),))
-        decoder = SplitDecoder(split, Attempt("attempt"), job, WINDOW, SchemaHistory(), Connections())
-        decoder.add(messages)
-        results.append(decoder.finish())
-    filesystem, base = open_store(job.artifacts).arrow_filesystem()
-    root = f"{base}/{job.changelog_root}"
-    rewritten = drop_duplicates(filesystem, root, Attempt("attempt"), results, bucket_rows)
-    manifest = Manifest(pipeline="p", changefeed_hash="", window=WINDOW, grade="proven", topics=(), pinned_at_ms=0)
-    index = assemble(job, manifest, SchemaHistory(), results, rewritten)
-    rows = []
-    for table in index.tables:
-        for file in table.files:
-            rows += pq.read_table(f"{root}/{file.name}", filesystem=filesystem, partitioning=None).to_pylist()
-    assert_accounts_add_up(index, rows)
-    return index, rows
-
-
-def assert_accounts_add_up(index: ChangelogIndex, rows: list[dict[str, Any]]) -> None:
-    events, messages = index.report.events, index.report.messages
-    assert events.rows + events.split_updates == (
-        events.outside_window + events.filtered + events.quarantined + events.duplicates + events.written
-    )
-    assert messages.consumed == messages.decoded + messages.quarantined
-    assert events.written == len(rows) == sum(table.rows for table in index.tables)
-
-
-def quarantine(folder: Path, index: ChangelogIndex) -> list[dict[str, Any]]:
-    root = folder / changelog_root(index.run_hash)
-    parts = [pq.read_table(root / name, partitioning=None).to_pylist() for name in index.quarantine_files]
-    return [entry for part in parts for entry in part]
-
-
-def versions(rows: list[dict[str, Any]]) -> list[tuple[int, int, str | None]]:
-    """(commitTs, id, value or None for a delete) of each row, sorted as text."""
-    found = [
-        (line["_commit_ts"], (line["after"] or line["before"])["id"], line["after"] and line["after"]["v"])
-        for line in rows
-    ]
-    return sorted(found, key=str)
-
-
-def insert(ts: int, key: int, value: str = "a") -> tuple[bytes, bytes]:
-    return row(ts, new=columns(key, value))
-
-
-def delete(ts: int, key: int, value: str = "a") -> tuple[bytes, bytes]:
-    return row(ts, old=columns(key, value))
+from ticdc_replay.domain.messages import RawMessage
 
 
 def test_a_redelivered_row_is_written_once_within_a_split(tmp_path: Path) -> None:
@@ -138,6 +45,31 @@ def test_copies_with_other_content_are_a_counted_conflict_and_the_first_place_wi
     index, rows = decode(tmp_path, [[message([insert(150, 1, "x")], 5)], [message([insert(150, 1, "y")], 2)]])
     assert versions(rows) == [(150, 1, "y")]
     assert (index.report.events.duplicates, index.report.events.conflicts) == (1, 1)
+
+
+def test_rows_whose_hashes_collide_stay_and_their_copies_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ticdc_replay.changelog.identity._digest", lambda data, seed=0: b"x" * 16)
+    rest = [message([insert(150, 1, "other"), insert(150, 2)], 5), message([delete(150, 1)], 6)]
+    index, rows = decode(tmp_path, [[message([insert(150, 1), insert(150, 2), insert(150, 3)], 0)], rest])
+    assert versions(rows) == [(150, 1, "a"), (150, 1, None), (150, 2, "a"), (150, 3, "a")]
+    assert (index.report.events.duplicates, index.report.events.conflicts) == (2, 1)
+
+
+def test_a_window_that_was_sent_twice_is_compared_and_written_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ticdc_replay.changelog.duplicates._COMPARED_ROWS", 7)
+    monkeypatch.setattr("ticdc_replay.changelog.data_file.ROW_GROUP_ROWS", 10)
+    events = [insert(110 + key, key) for key in range(60)]
+    # Members in another order, as from an old release: no fingerprint is equal, and one row really differs.
+    again = [row(110 + key, new=dict(reversed(columns(key, "a" if key != 33 else "b").items()))) for key in range(60)]
+    splits = [
+        [message(part[at : at + 5], first + at) for at in range(0, 60, 5)]
+        for first, part in ((0, events), (100, again))
+    ]
+    index, rows = decode(tmp_path, splits, bucket_rows=25)
+    assert versions(rows) == sorted(((110 + key, key, "a") for key in range(60)), key=str)
+    assert (index.report.events.duplicates, index.report.events.conflicts) == (60, 1)
 
 
 def test_a_raw_update_that_changes_the_key_is_a_delete_and_a_put(tmp_path: Path) -> None:
