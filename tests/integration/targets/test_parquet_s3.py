@@ -60,7 +60,7 @@ def test_a_window_goes_from_bucket_to_bucket(
     connections = Connections({"lake": connection})
     artifacts, lake = (f"s3://{make_bucket()}/some/prefix" for _ in range(2))
     changelog = Changelog(tmp_path, 0, 100)
-    changelog.rows(table("shop.orders", {"id": INT}), [put(10, id=1), put(20, id=1), delete(30, id=2)], files=2)
+    changelog.rows(table("shop.été=1", {"id": INT}), [put(10, id=1), put(20, id=1), delete(30, id=2)], files=2)
     target: dict[str, object] = {"type": "parquet", "name": "lake", "uri": lake, "connection": "lake"}
     job = changelog.job(target, artifacts=artifacts, artifacts_connection="lake")
     for path in tmp_path.rglob("*"):
@@ -83,4 +83,4 @@ def test_a_window_goes_from_bucket_to_bucket(
         for row in pq.read_table(f"{root}/{name}", filesystem=filesystem, partitioning=None).to_pylist()
     ]
     assert sorted((row["_op"], row["_commit_ts"]) for row in rows) == [("delete", 30), ("insert", 20)]
-    assert reports[0].destination.startswith(f"{lake}/pipeline/changelog/schema=shop/table=orders")
+    assert reports[0].destination.startswith(f"{lake}/pipeline/changelog/schema=shop/table=été%3D1")
