@@ -50,7 +50,7 @@ class Rule(msgspec.Struct, frozen=True):
         return self.outcome in ("stop", "rebuild") or self.policy in stopping
 
 
-_FILL_ANEW = "fill its mirror anew from a dump of the upstream at or after this commitTs"
+FILL_ANEW = "fill its mirror anew from a dump of the upstream at or after this commitTs"
 
 _MIRROR: Mapping[ChangeKind, Rule] = {
     "no_row_change": Rule("nothing"),
@@ -61,15 +61,15 @@ _MIRROR: Mapping[ChangeKind, Rule] = {
     "truncated": Rule("apply", "delete the rows of its mirror up to this commitTs", "truncate"),
     "dropped": Rule("apply", "drop its mirror, or delete its rows up to this commitTs where it has newer ones", "drop"),
     "renamed_away": Rule("stop", "rename its mirror where the new name is mirrored too, else drop it"),
-    "renamed_here": Rule("stop", "rename the mirror of the old name where there is one, else " + _FILL_ANEW),
-    "recovered": Rule("rebuild", _FILL_ANEW),
+    "renamed_here": Rule("stop", "rename the mirror of the old name where there is one, else " + FILL_ANEW),
+    "recovered": Rule("rebuild", FILL_ANEW),
     "column_dropped": Rule("stop", "drop the column of its mirror"),
     "column_renamed": Rule("stop", "rename the column of its mirror"),
-    "column_changed": Rule("stop", "change the column of its mirror; where that altered values, " + _FILL_ANEW),
-    "key_changed": Rule("stop", "give its mirror this primary key; where its rows can't have it, " + _FILL_ANEW),
-    "partition_emptied": Rule("rebuild", _FILL_ANEW),
-    "exchanged": Rule("rebuild", _FILL_ANEW),
-    "not_understood": Rule("stop", "do to its mirror what the DDL did, or " + _FILL_ANEW),
+    "column_changed": Rule("stop", "change the column of its mirror; where that altered values, " + FILL_ANEW),
+    "key_changed": Rule("stop", "give its mirror this primary key; where its rows can't have it, " + FILL_ANEW),
+    "partition_emptied": Rule("rebuild", FILL_ANEW),
+    "exchanged": Rule("rebuild", FILL_ANEW),
+    "not_understood": Rule("stop", "do to its mirror what the DDL did, or " + FILL_ANEW),
 }
 
 _FILES: Mapping[ChangeKind, Rule] = dict.fromkeys(_MIRROR, Rule("list"))

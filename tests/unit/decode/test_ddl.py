@@ -5,17 +5,22 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests import canal_json
+from tests import canal_json, open_protocol
 from tests.decoded_captures import LIMITS
+from tests.decoded_splits import decode, insert
 from ticdc_replay.changelog.index import Ddl
+from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.decode.schema_pass import schemas_in
 from ticdc_replay.decode.split import SplitDecoder
 from ticdc_replay.decode.tasks import Attempt, Split
 from ticdc_replay.domain.connections import Connections
-from ticdc_replay.domain.messages import OffsetRange
+from ticdc_replay.domain.messages import OffsetRange, RawMessage
+from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.tso import from_ms, physical_ms
 from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import DecodeJob
+from ticdc_replay.schemas.changes import kind_of
 from ticdc_replay.schemas.history import SchemaHistory
 
 QUERY = "CREATE TABLE t (id int PRIMARY KEY)"
@@ -43,3 +48,50 @@ def test_it_is_told_where_only_the_time_of_a_ddl_is_known(tmp_path: Path, extens
     commit_ts = canal_json.TS if extension else from_ms(physical_ms(canal_json.TS))
     assert found == Ddl(commit_ts, "s", "t", QUERY, "CREATE", "topic", 0, 7, rounded=not extension)
     assert msgspec.json.decode(msgspec.json.encode(found), type=Ddl) == found
+
+
+CREATE = "CREATE TABLE `t` (`id` BIGINT PRIMARY KEY, `v` VARCHAR(20))"
+
+
+def history_of(messages: list[RawMessage]) -> SchemaHistory:
+    codec = codec_for(Changefeed(protocol="open-protocol", topic="topic", timezone="UTC"), 1 << 20)
+    return SchemaHistory().with_ddls(schemas_in(messages, codec).ddl)
+
+
+def test_copies_of_a_ddl_in_every_partition_count_once_and_others_of_its_commit_ts_stay(tmp_path: Path) -> None:
+    """One RENAME TABLE a TO b, c TO d comes as two DDL of one commitTs; each partition has both, and some again."""
+    queries = {name: f"RENAME TABLE `s`.`{name}` TO `s`.`{name}2`" for name in ("a", "c")}
+    splits = [
+        [
+            open_protocol.message(
+                [open_protocol.ddl(150, queries[name], table=f"{name}2", kind=14)], at, partition=partition
+            )
+            for at, name in enumerate(order)
+        ]
+        for partition, order in enumerate(["ac", "acac", "ca"])
+    ]
+    index, _ = decode(tmp_path, splits)
+    assert sorted(ddl.query for ddl in index.ddl) == sorted(queries.values())
+    assert sorted(str(change.table) for change in index.changes) == ["s.a", "s.a2", "s.c", "s.c2"]
+
+
+def test_a_table_that_is_renamed_into_another_topic_keeps_its_types_and_the_ddl_counts_for_both_names(
+    tmp_path: Path,
+) -> None:
+    """The topic of the new name never carries the RENAME (protocols: delivery semantics, section 6)."""
+    rename = open_protocol.ddl(150, "RENAME TABLE `s`.`t` TO `s`.`u`", table="u", kind=14)
+    old = [
+        open_protocol.message([event], at, topic="s_t")
+        for at, event in enumerate([open_protocol.ddl(110, CREATE), insert(120, 1), rename])
+    ]
+    row = open_protocol.row(160, new=open_protocol.columns(1, "b"), table="u")
+    new = [open_protocol.message([row], 0, topic="s_u")]
+    index, _ = decode(tmp_path, [new, old], history=history_of([*new, *old]))
+    assert {str(table.schema.name): (table.declared, table.schema.valid_from) for table in index.tables} == {
+        "s.t": (True, 110),
+        "s.u": (True, 150),
+    }
+    told = {
+        change.table: [kind_of(each) for each in change.changes] for change in index.changes if change.commit_ts == 150
+    }
+    assert told == {TableName("s", "t"): ["renamed_away"], TableName("s", "u"): ["renamed_here"]}

@@ -19,6 +19,7 @@ from ticdc_replay.domain.tables import TableName
 from ticdc_replay.targets.base import Execute, FloorRaised, Load, Loaded, Mirror, TableReport
 from ticdc_replay.targets.config import PostgresTarget
 from ticdc_replay.targets.database_ddl import with_database_ddl
+from ticdc_replay.targets.ddl import FILL_ANEW
 from ticdc_replay.targets.last_versions import FoldGroup, fold_groups, found_last_versions
 from ticdc_replay.targets.postgres import emptying, ledger, mirror_table, upkeep
 from ticdc_replay.targets.postgres.catalog import find_table
@@ -168,7 +169,12 @@ def _begin(
             done[plan.source] = report
             continue
         observed = emptying.after_emptying(connection, plan, observed)
-        stops += mirror_table.unfollowed_changes(plan, observed.state)
+        unfollowed = mirror_table.unfollowed_changes(plan, observed.state)
+        stops += unfollowed
+        if unfollowed and observed.state is not None and observed.state.newest_ts >= load.index.window.to_ts:
+            stops.append(
+                f"{plan.source}: its mirror has rows from after this window, which a change by hand would meet, too: {FILL_ANEW}"
+            )
         if observed.state is not None and observed.found is not None:
             stops += mirror_table.rows_before_creation(connection, plan, observed)
         try:
