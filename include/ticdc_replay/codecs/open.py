@@ -32,8 +32,8 @@ from ticdc_replay.schemas.lookup import SchemaLookup
 
 _ROW, _DDL, _RESOLVED = 1, 2, 3
 
-_MAY_BE_DDL = re.compile(rb'"t"\s*:\s*2|\\')
-_MAY_BE_RESOLVED = re.compile(rb'"t"\s*:\s*3|\\')
+_TYPES = {kind: (b'"t":%d' % kind, re.compile(rb'"t"\s*:\s*%d' % kind)) for kind in (_DDL, _RESOLVED)}
+"""How the type of an event stands in its key as TiCDC writes it, and as JSON allows it."""
 
 _new_event = tuple.__new__
 
@@ -109,10 +109,10 @@ class OpenCodec(Codec):
         return in_place_of(small, found)
 
     def is_schema_change(self, message: RawMessage) -> bool:
-        return message.key is not None and _MAY_BE_DDL.search(message.key) is not None
+        return message.key is not None and _may_be(_DDL, message.key)
 
     def is_watermark(self, message: RawMessage) -> bool:
-        return message.key is not None and _MAY_BE_RESOLVED.search(message.key) is not None
+        return message.key is not None and _may_be(_RESOLVED, message.key)
 
     def may_refer(self, message: RawMessage) -> bool:
         key = message.key
@@ -202,3 +202,14 @@ def seed_of(schema: str, table: str) -> int:
     """Ties a fingerprint to the table, as the seed of a hash over the bytes of the value (xor commitTs)."""
     seed: int = xxhash.xxh3_64_intdigest(f"{schema}\0{table}".encode())
     return seed
+
+
+def _may_be(kind: int, key: bytes) -> bool:
+    """Whether the *key* of a message may have an event of *kind*: a letter may be escaped.
+
+    Hot: the schema pass asks this of every message of a partition; one regular expression takes four times as long.
+    """
+    as_written, as_allowed = _TYPES[kind]
+    if as_written in key or b"\\" in key:
+        return True
+    return any(space in key for space in (b" ", b"\n", b"\t", b"\r")) and as_allowed.search(key) is not None
