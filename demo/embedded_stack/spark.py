@@ -47,6 +47,7 @@ class _Daemon(Server):
             "SPARK_LOCAL_IP": HOST,
             "SPARK_LOCAL_DIRS": str(self._made("local")),
             "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         }
         command = [str(home / "bin" / "spark-class"), main_class, "--host", HOST, *arguments]
         return ManagedProcess(command, log=self.log, env=environment, cwd=self._made("home"), grace=10.0)

@@ -12,6 +12,7 @@ from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import ConfigError, PermanentError, TransientError
 from ticdc_replay.jobspec import EXIT_PERMANENT, EXIT_TRANSIENT, DecodeJob, JobSpec, LoadJob, ReconcileJob, ScanJob
 from ticdc_replay.spark.decode import run_decode
+from ticdc_replay.spark.executors import require_executors
 from ticdc_replay.spark.load import run_load
 from ticdc_replay.spark.reconcile_job import run_reconcile
 from ticdc_replay.spark.scan import run_scan
@@ -58,6 +59,7 @@ def _run(
             raise ConfigError(f"{sys.argv[1]} is a {type(job).__name__}; this script runs a {kind.__name__}")
         spark = open_session(f"ticdc-replay {name(job)}")
         try:
+            require_executors(spark, job)
             driver(spark, job, connections)
         finally:
             spark.stop()

@@ -1,0 +1,132 @@
+"""What a job asks of a cluster's executors before any work: the library, and the folders that it shares with them.
+
+Where the driver and its tasks run in one place (a ``local`` master) there is nothing to ask.
+"""
+
+import logging
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+from uuid import uuid4
+
+from py4j.protocol import Py4JJavaError
+from pyspark import SparkConf
+from pyspark.sql import SparkSession
+
+from ticdc_replay import __version__
+from ticdc_replay.domain.errors import PermanentError
+from ticdc_replay.jobspec import DecodeJob, JobSpec, LoadJob, ReconcileJob, ScanJob
+from ticdc_replay.storage.file import TEMPORARY_PREFIX
+
+log = logging.getLogger(__name__)
+
+_REMEDY = "See docs/operations.md, 'Run on a cluster'"
+_NEEDED: dict[type, str] = {
+    DecodeJob: "ticdc_replay.decode.split",
+    LoadJob: "ticdc_replay.targets.last_versions",
+    ScanJob: "ticdc_replay.reconcile.scan",
+    ReconcileJob: "ticdc_replay.spark.reconcile",
+}
+"""The module that brings what tasks of a job need; importing it warms the workers up, too."""
+_NO_PYTHON = re.compile(r"PYTHON_VERSION_MISMATCH[^\n]*|Cannot run program [^\n]*")
+
+
+def require_executors(spark: SparkSession, job: JobSpec) -> None:
+    """Return if the executors can run *job*, as far as a look at those that are there can tell.
+
+    Raises PermanentError where they lack the driver's version of the library, one of its packages or the driver's Python, or do
+    not see a folder that the job works on.
+    """
+    context = spark.sparkContext
+    if context.master == "local" or context.master.startswith("local["):
+        return
+    _warn_of_plain_rpc(context.getConf())
+    with ExitStack() as markers:
+        written = [markers.enter_context(_marked(folder)) for folder in _folders(_written(job))]
+        wanted = {str(path): uri for uri, path in [*written, *_folders(_read(job))]}
+        paths, module = list(wanted), _NEEDED[type(job)]
+
+        # Runs where the library may be missing, so it uses nothing but Python.
+        def look(_: int) -> tuple[str, str, list[str]]:
+            import importlib
+            import os
+            import socket
+
+            try:
+                importlib.import_module(module)
+                found = importlib.import_module("ticdc_replay").__version__
+            except ImportError as error:
+                found = f"none ({error})"
+            return socket.gethostname(), found, [path for path in paths if not os.path.exists(path)]
+
+        tasks = context.defaultParallelism
+        context.setJobDescription("look at the executors")
+        try:
+            seen = context.parallelize(range(tasks), tasks).map(look).collect()
+        except Py4JJavaError as error:
+            found = _NO_PYTHON.search(str(error))
+            if found is None:
+                raise
+            raise PermanentError(f"executors can't run this job: {found[0].strip()}. {_REMEDY}") from error
+    if problems := list(dict.fromkeys(_problems(seen, wanted))):
+        raise PermanentError(f"executors can't run this job: {'; '.join(problems)}. {_REMEDY}")
+
+
+def _problems(seen: Iterable[tuple[str, str, list[str]]], wanted: Mapping[str, str]) -> Iterator[str]:
+    """What is wrong with hosts, by the version and the paths that each does not see; *wanted* has the URIs of the paths."""
+    for host, version, unseen in seen:
+        if version != __version__:
+            yield (
+                f"on {host} there is ticdc-replay {version}, and the driver is {__version__}: ship the archive of "
+                "scripts/package-executors"
+            )
+        for path in unseen:
+            yield (
+                f"{wanted[path]} is a folder of the driver's machine that {host} does not see: use s3://, or mount one folder "
+                "on all machines at this path"
+            )
+
+
+def _warn_of_plain_rpc(conf: SparkConf) -> None:
+    encrypted = (conf.get("spark.network.crypto.enabled"), conf.get("spark.ssl.rpc.enabled"))
+    if conf.get("spark.authenticate") != "true" or "true" not in encrypted:
+        log.warning(
+            "connections travel to executors over Spark's RPC, and it is not authenticated and encrypted: set spark.authenticate "
+            "and spark.network.crypto.enabled on this cluster. %s",
+            _REMEDY,
+        )
+
+
+def _written(job: JobSpec) -> Sequence[object]:
+    return (job.artifacts, job.target.get("uri")) if isinstance(job, LoadJob) else (job.artifacts,)
+
+
+def _read(job: JobSpec) -> Sequence[object]:
+    """What the job reads only, and where it leaves no mark."""
+    if isinstance(job, DecodeJob):
+        return (job.changefeed.claim_check_uri,)
+    if isinstance(job, ReconcileJob):
+        return [files.artifacts for files in job.decoded]
+    return ()
+
+
+def _folders(uris: Sequence[object]) -> Iterator[tuple[str, Path]]:
+    """Those of *uris* that are folders, with their paths."""
+    for uri in uris:
+        if isinstance(uri, str) and (parts := urlsplit(uri)).scheme == "file":
+            yield uri, Path(unquote(parts.path))
+
+
+@contextmanager
+def _marked(folder: tuple[str, Path]) -> Iterator[tuple[str, Path]]:
+    """*folder* with the path of a file in it that nobody else can have made, gone afterwards."""
+    uri, path = folder
+    marker = path / f"{TEMPORARY_PREFIX}shared-{uuid4().hex}"
+    path.mkdir(parents=True, exist_ok=True)
+    marker.touch()
+    try:
+        yield uri, marker
+    finally:
+        marker.unlink(missing_ok=True)
