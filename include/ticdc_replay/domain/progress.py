@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TypeVar
+from typing import ClassVar, Protocol, TypeVar, runtime_checkable
 
 PROGRESS_PROPERTY = "spark.ticdcReplay.progressSeconds"
 """Spark property: seconds between two lines of a job's log that tell its progress; 10 where it is not set."""
@@ -11,6 +11,19 @@ PROGRESS_PROPERTY = "spark.ticdcReplay.progressSeconds"
 Batch = TypeVar("Batch", bound=Sized)
 
 _listener: ContextVar[Callable[[int], None] | None] = ContextVar("ticdc_replay_progress", default=None)
+
+
+@runtime_checkable
+class Measured(Protocol):
+    """A task that knows how much it has to do, and says how much is done with ``report_done``."""
+
+    units: ClassVar[str]
+    """What is counted, such as files."""
+
+    @property
+    def size(self) -> int:
+        """How many of them."""
+        ...
 
 
 def report_done(done: int) -> None:

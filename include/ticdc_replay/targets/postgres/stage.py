@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from typing import ClassVar
 
 import adbc_driver_manager
 import msgspec
@@ -11,6 +12,7 @@ from adbc_driver_postgresql import dbapi
 
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import PermanentError, UnrepresentableValueError
+from ticdc_replay.domain.progress import report_done
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.targets.base import StoreAddress
 from ticdc_replay.targets.files import batch_rows, file_errors
@@ -32,12 +34,19 @@ _INVALID_DATA = "22"
 class StageTask(msgspec.Struct, frozen=True, kw_only=True):
     """What one worker stages, over one connection and in one transaction, into staging tables of its own."""
 
+    units: ClassVar[str] = "files"
+
     number: int
     connection: Connection
     artifacts: StoreAddress
     quarantine: str | None
     """Name, below the artefacts, of the file for rows that the target can't hold; None where such a row stops the load."""
     pieces: tuple[StagePiece, ...]
+
+    @property
+    def size(self) -> int:
+        """How many files it reads."""
+        return sum(len(piece.numbers) for piece in self.pieces)
 
 
 class StagedPiece(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,6 +98,7 @@ class _Stager:
         if task.quarantine is not None:
             self._quarantine = ValueQuarantine(self._filesystem, self._root, task.quarantine)
         self._failure: Exception | None = None
+        self._files = 0
         self._staged = 0
         self._quarantined = 0
 
@@ -125,6 +135,8 @@ class _Stager:
                 name = piece.fold.files[number]
                 with file_errors(f"read {name}"):
                     yield from self._file_batches(piece, number, name)
+                self._files += 1
+                report_done(self._files)
         except Exception as error:
             # ADBC would turn it into text: it is kept, and raised by ``run`` as what it is.
             self._failure = error
