@@ -74,10 +74,12 @@ class Source:
         )
 
     def _inputs(self) -> tuple[Dataset, ...]:
-        if self._index.derived:
-            namespace, name = uri_name(f"{self._artifacts_uri}/runs")
-            runs = dict.fromkeys(source.run_hash for source in self._index.derived)
-            return tuple(Dataset(namespace=namespace, name=name, version=run_hash) for run_hash in runs)
+        namespace, name = uri_name(f"{self._artifacts_uri}/runs")
+        runs = dict.fromkeys(source.run_hash for source in self._index.derived)
+        changelogs = [Dataset(namespace=namespace, name=name, version=run_hash) for run_hash in runs]
+        if self._manifest.derived:
+            return tuple(changelogs)
+        # What windows share is decoded within the run of one of them, so each names its topics.
         topics = [
             Dataset(
                 namespace=self._kafka,
@@ -93,7 +95,7 @@ class Source:
             )
             for pin in self._manifest.topics
         ]
-        return (*topics, *self._claim_check_store())
+        return (*topics, *self._claim_check_store(), *changelogs)
 
     def _claim_check_store(self) -> list[Dataset]:
         if self._claim_check_uri is None:

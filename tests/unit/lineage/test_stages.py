@@ -1,5 +1,7 @@
 """What lineage says of a run, from what the run left behind."""
 
+from msgspec import structs
+
 from ticdc_replay.changelog.index import (
     ChangelogIndex,
     DataFile,
@@ -24,7 +26,8 @@ from ticdc_replay.lineage.datasets import (
     uri_name,
 )
 from ticdc_replay.lineage.stages import Source
-from ticdc_replay.snapshot.manifest import Manifest, PartitionPin, PinnedFile, TopicPin
+from ticdc_replay.snapshot.manifest import Manifest, PartitionPin, PinnedFile, SharedInput, TopicPin
+from ticdc_replay.snapshot.manifest import Source as PinnedSource
 from ticdc_replay.targets import base
 
 WINDOW = Window(1000, 2000)
@@ -101,6 +104,7 @@ LOAD = base.LoadReport(
     ),
 )
 
+
 SOURCE = Source(
     MANIFEST,
     INDEX,
@@ -173,3 +177,28 @@ def test_lineage_of_folders_is_named_by_their_uri():
 
 def _fields(report):
     return {name: getattr(report, name) for name in report.__struct_fields__}
+
+
+def source(manifest: Manifest, index: ChangelogIndex) -> Source:
+    return Source(
+        manifest,
+        index,
+        artifacts_uri="s3://lake/replay/shop",
+        bootstrap_servers="broker-1:9092,broker-2:9092",
+        claim_check_uri=None,
+    )
+
+
+def test_a_window_out_of_changelogs_comes_from_these_and_one_that_shares_a_decode_from_the_topics_too() -> None:
+    parts = tuple(
+        PinnedSource(run, "x", window) for run, window in (("a", Window(1000, 1500)), ("b", Window(1500, 2000)))
+    )
+    index = structs.replace(INDEX, derived=parts)
+    runs = [Dataset(namespace="s3://lake", name="replay/shop/runs", version=run) for run in ("a", "b")]
+    assert list(source(structs.replace(MANIFEST, derived=parts), index).decoded().inputs) == runs
+    topics = (TopicPin("shop", "topic-id", ()),)
+    shared = structs.replace(MANIFEST, topics=topics, shared=SharedInput("manifests/w.json", "w", Window(0, 9000)))
+    topic = Dataset(
+        namespace=kafka_namespace("broker-1:9092,broker-2:9092"), name="shop", topic=TopicRanges("topic-id", ())
+    )
+    assert list(source(shared, index).decoded().inputs) == [topic, *runs]
