@@ -62,11 +62,12 @@ def servers_folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def java_home() -> Path:
-    """A JAVA_HOME, exported for Spark too."""
+    """A JAVA_HOME, exported for Spark too, as are options that suit the small jobs of tests."""
     from demo.embedded_stack import java
 
     home = java.find_home()
     os.environ["JAVA_HOME"] = str(home)
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(java.SHORT_LIVED))
     return home
 
 
@@ -213,6 +214,7 @@ def spark(java_home: Path) -> Iterator[SparkSession]:
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     # Python workers import the library and the tests' helpers from where this process does.
     os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession as Session
 
     builder = (
@@ -227,6 +229,11 @@ def spark(java_home: Path) -> Iterator[SparkSession]:
         session = builder.getOrCreate()
     yield session
     session.stop()
+    # PySpark keeps its JVM to the end of the process, where the log that is told of it is closed already.
+    gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(60)
 
 
 @contextmanager

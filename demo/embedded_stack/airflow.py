@@ -67,6 +67,7 @@ class Airflow(Server):
             "JAVA_HOME": str(java_home),
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": HOST,
+            "SPARK_SUBMIT_OPTS": os.environ.get("SPARK_SUBMIT_OPTS", " ".join(java.SHORT_LIVED)),
             "AIRFLOW__CORE__DAGS_FOLDER": str(self._dags_folder),
             "AIRFLOW__CORE__PLUGINS_FOLDER": str(self._plugins_folder),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",

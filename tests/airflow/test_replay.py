@@ -26,7 +26,7 @@ class CommandLines(threading.Thread):
         self._asked_to_stop = threading.Event()
 
     def run(self):
-        while not self._asked_to_stop.wait(0.05):
+        while not self._asked_to_stop.wait(0.2):
             for process in psutil.Process().children(recursive=True):
                 with suppress(psutil.Error):
                     self.seen.add(" ".join(process.cmdline()))

@@ -84,11 +84,6 @@ def job(tmp_path, pipelines, monkeypatch, java_home):
     return Job()
 
 
-def test_a_driver_that_fails_for_good_is_a_permanent_error_with_its_own_message(job):
-    with pytest.raises(PermanentError, match=r"^decode: TopicChangedError: topic shop was\nrecreated$"):
-        job.run(r"errors.TopicChangedError('topic shop was\nrecreated')")
-
-
 def test_a_driver_that_may_succeed_later_is_a_transient_error(job):
     with pytest.raises(TransientError, match=r"^decode: TransientError: the broker is away$"):
         job.run("errors.TransientError('the broker is away')")
@@ -101,9 +96,10 @@ def test_any_other_failure_stays_airflow_s(job):
         job.run("RuntimeError('a bug')")
 
 
-def test_secrets_reach_the_driver_by_a_private_file_alone(job, caplog, capfd):
-    with caplog.at_level("DEBUG"), pytest.raises(PermanentError):
-        job.run("errors.PermanentError('seen enough')")
+def test_a_driver_that_fails_for_good_says_why_and_secrets_reach_it_by_a_private_file_alone(job, caplog, capfd):
+    message = r"^decode: TopicChangedError: topic shop was\nrecreated$"
+    with caplog.at_level("DEBUG"), pytest.raises(PermanentError, match=message):
+        job.run(r"errors.TopicChangedError('topic shop was\nrecreated')")
     answer = json.loads(job.answer.read_text())
     assert answer["password"] == "hunter2"
     assert answer["connections"] == ["shop_kafka"], "what the decode needs, and no more"
