@@ -198,8 +198,9 @@ def _look_up(request: PinRequest, kafka: KafkaSettings, offsets: Offsets) -> _Lo
     asked_ms = time.time() * 1000
     topics = find_topics(request, offsets, kafka)
     partitions = [partition for topic in topics for partition in topic.partitions]
-    times = (request.read_from_ms, request.needed_from_ms, request.complete_from_ms, request.end_ms)
-    since, needed, complete, over = (offsets.at_or_after(dict.fromkeys(partitions, ms)) for ms in times)
+    times = (request.read_from_ms, request.needed_from_ms, request.complete_from_ms)
+    since, needed, complete = (offsets.at_or_after(dict.fromkeys(partitions, ms)) for ms in times)
+    over = offsets.at_or_after(dict.fromkeys(partitions, request.end_ms)) if request.ends_by_time else {}
     cleanup = offsets.cleanup_policies(topic.name for topic in topics)
     return _Look(asked_ms, topics, since, needed, complete, over, offsets.bounds(partitions), cleanup)
 
