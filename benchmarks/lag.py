@@ -188,7 +188,7 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--hours", type=int, default=24, help="of the day; fewer for a try")
     arguments.add_argument("--partitions", type=int, default=4)
-    arguments.add_argument("--rate", type=int, default=6_000, help="messages an hour in each partition")
+    arguments.add_argument("--rate", type=int, default=4_000, help="messages an hour in each partition")
     arguments.add_argument("--lag-hours", type=int, default=8)
     options = arguments.parse_args()
     jobs.prepare_environment()

@@ -17,13 +17,16 @@ written once; a repeat of the run reads exactly the same. The XCom names it and 
 
 In a dry run it tells in its log what the run would read, how long it would take and what it would stop at, and pins nothing.
 
-*It fails with ExpiredRangeError:* Kafka's retention has removed a part; the message tells the oldest time that is left.
+*It fails with ExpiredRangeError:* Kafka's retention has removed a part, and no changelogs hold the window; the message tells the
+oldest time that is left, and what of the window nothing holds.
 """
 
 DECODE = """
 A Spark job: reads the pinned offsets, decodes them, fetches large messages and drops duplicates. Its result is a
 **changelog** of Parquet files, a report in which every message is accounted for, and a quarantine of what can't be decoded.
-Skipped in a dry run.
+Of a window that is taken from other changelogs it reads nothing but these. Skipped in a dry run.
+
+*It waits:* another run decodes what this window shares with it (`window.decode_hours`).
 """
 
 CHECK = """

@@ -50,9 +50,14 @@ def rows_of(
             yield found
 
 
+def lies_in(file: DataFile, window: Window) -> bool:
+    """Whether all rows of *file* have their commitTs in *window*."""
+    return file.only is None and window.from_ts <= file.min_commit_ts and file.max_commit_ts < window.to_ts
+
+
 def part_of(filesystem: Any, path: str, file: DataFile, window: Window) -> DataFile | None:
     """What of *file*, which lies at *path*, has its commitTs in *window*; None where no row has. Reads one narrow column."""
-    if file.only is None and window.from_ts <= file.min_commit_ts and file.max_commit_ts < window.to_ts:
+    if lies_in(file, window):
         return file
     found, first, last = 0, window.to_ts, window.from_ts
     with pq.ParquetFile(path, filesystem=filesystem) as opened:

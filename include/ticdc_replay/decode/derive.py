@@ -20,7 +20,7 @@ from ticdc_replay.changelog.index import (
     TableVersion,
 )
 from ticdc_replay.changelog.layout import changelog_root
-from ticdc_replay.changelog.parts import part_of
+from ticdc_replay.changelog.parts import lies_in, part_of
 from ticdc_replay.changelog.set_aside import GROUP_ROWS
 from ticdc_replay.decode.filter import TableFilter
 from ticdc_replay.decode.tasks import Attempt
@@ -81,7 +81,9 @@ def derive(
     PermanentError where a topic was recreated between two of *taken*.
     """
     parts = _wanted_parts(job, taken)
-    found = execute(partial(_count_part, filesystem=filesystem, base=base), parts, "count rows")
+    cut = [part for part in parts if not lies_in(part.file, part.window)]
+    counted = iter(execute(partial(_count_part, filesystem=filesystem, base=base), cut, "count rows"))
+    found = [part.file if lies_in(part.file, part.window) else next(counted) for part in parts]
     aside = _cut_quarantine(job, taken, attempt, filesystem, base)
     return _assemble(job, manifest, taken, parts, found, aside)
 
