@@ -143,20 +143,20 @@ def _changes(
 ) -> dict[TableName, list[Change]]:
     match statement:
         case CreateTable(name) | CreateTableLike(name):
-            return {_full(name, ddl): [TableCreated(defined[0].schema() if defined else None)]}
+            return {_full(name, ddl, tables): [TableCreated(defined[0].schema() if defined else None)]}
         case AlterTable(name):
-            return _altered(statement, _full(name, ddl), defined, tables, ddl)
+            return _altered(statement, _full(name, ddl, tables), defined, tables, ddl)
         case RenameTables(pairs):
             changes: dict[TableName, list[Change]] = {}
             for old, new in pairs:
-                _add_rename(changes, _full(old, ddl), _full(new, ddl))
+                _add_rename(changes, _full(old, ddl, tables), _full(new, ddl, tables))
             return changes
         case DropTables(names):
-            return {_full(name, ddl): [BreakingChange("the table was dropped", "dropped")] for name in names}
+            return {_full(name, ddl, tables): [BreakingChange("the table was dropped", "dropped")] for name in names}
         case TruncateTable(name):
-            return {_full(name, ddl): [BreakingChange("the table was truncated", "truncated")]}
+            return {_full(name, ddl, tables): [BreakingChange("the table was truncated", "truncated")]}
         case RecoverTable(found):
-            back = _full(found, ddl) if found is not None else TableName(ddl.schema, ddl.table)
+            back = _full(found, ddl, tables) if found is not None else TableName(ddl.schema, ddl.table)
             return {back: [BreakingChange("a table that was dropped or truncated is back with its rows", "recovered")]}
         case DropDatabase(database):
             folded = database.casefold()
@@ -177,11 +177,11 @@ def _altered(
     changes: dict[TableName, list[Change]] = {name: []}
     for action in statement.actions:
         if isinstance(action, RenameTo):
-            _add_rename(changes, name, _full(action.to, ddl))
+            _add_rename(changes, name, _full(action.to, ddl, tables))
             continue
         if isinstance(action, ExchangePartition):
             what = f"its rows were exchanged with a partition of {name}"
-            changes[_full(action.table, ddl)] = [BreakingChange(what, "exchanged")]
+            changes[_full(action.table, ddl, tables)] = [BreakingChange(what, "exchanged")]
         if isinstance(action, AddColumn) and before is not None:
             skipped = is_skipped(before, action.spec, action.unless_there, len(statement.actions))
             if skipped:
@@ -334,5 +334,11 @@ def _words(name: str) -> str:
     return "".join(" " + letter.lower() if letter.isupper() else letter for letter in name).strip()
 
 
-def _full(name: QualifiedName, ddl: DdlEvent) -> TableName:
-    return TableName(ddl.schema if name[0] is None else name[0], name[1])
+def _full(name: QualifiedName, ddl: DdlEvent, tables: Tables) -> TableName:
+    """The table that a text means, as TiDB spells it: texts may do so in another letter case."""
+    full = TableName(ddl.schema if name[0] is None else name[0], name[1])
+    own = TableName(ddl.schema, ddl.table)
+    if key_of(full) == key_of(own):
+        return own
+    known = tables.get(key_of(full))
+    return known.name if known is not None else full

@@ -1,4 +1,4 @@
-"""DDL of whole databases, told for each table that a target has of them."""
+"""DDL of a changelog, told of the tables that a target has: of those of whole databases, and in the target's spelling."""
 
 from collections.abc import Iterable
 from operator import attrgetter
@@ -13,28 +13,36 @@ from ticdc_replay.targets.base import Load
 _DROPPED = (BreakingChange("the table was dropped with its database", "dropped"),)
 
 
-def with_database_ddl(load: Load, tables: Iterable[TableName]) -> Load:
-    """*load* with what DDL of whole databases does to *tables*, those that the target has.
+def told_of(load: Load, tables: Iterable[TableName]) -> Load:
+    """*load* with its DDL told of *tables*, those that the target has, and under their names.
 
-    Decode tells it of the tables whose definitions it knows. Of others the changelog has the DDL alone, with what it does to
-    the database where it is no DROP.
+    A DDL's text may spell a table in another letter case. Of DDL of a whole database decode tells the tables whose definitions
+    it knows; of others the changelog has the DDL alone, with what it does to the database where it is no DROP.
     """
     index = load.index
-    told = {(entry.commit_ts, key_of(entry.table)): entry.changes for entry in index.changes}
-    databases = [(ddl.commit_ts, ddl.schema.casefold()) for ddl in index.ddl if not ddl.table]
-    more = []
-    for table in tables if databases else ():
-        for commit_ts, schema in databases:
-            changes = told.get((commit_ts, (schema, "")), _DROPPED)
-            is_told = (commit_ts, key_of(table)) in told or all(isinstance(change, NoRowChange) for change in changes)
-            if schema in ("", table.schema.casefold()) and not is_told:
-                more.append(TableChanges(table, commit_ts, changes))
-    if not more:
+    if not index.ddl:
         return load
+    known = (*load.tables, *tables)
+    names = {key_of(table): table for table in known}
+    names |= {key_of(version.schema.name): version.schema.name for version in index.tables}
+    wanted = {key_of(table) for table in known}
+    changes = [
+        msgspec.structs.replace(entry, table=names.get(key_of(entry.table), entry.table)) for entry in index.changes
+    ]
+    told = {(entry.commit_ts, key_of(entry.table)): entry.changes for entry in changes}
+    more = []
+    for ddl in (entry for entry in index.ddl if not entry.table):
+        schema = ddl.schema.casefold()
+        what = told.get((ddl.commit_ts, (schema, "")), _DROPPED)
+        if not all(isinstance(change, NoRowChange) for change in what):
+            more += [
+                TableChanges(names[key], ddl.commit_ts, what)
+                for key in sorted(wanted)
+                if schema in ("", key[0]) and (ddl.commit_ts, key) not in told
+            ]
+    own = {key_of(table) for table in load.tables} | {key_of(entry.table) for entry in more}
     return msgspec.structs.replace(
         load,
-        index=msgspec.structs.replace(
-            index, changes=tuple(sorted((*index.changes, *more), key=attrgetter("commit_ts")))
-        ),
-        tables=tuple(sorted({*load.tables, *(entry.table for entry in more)})),
+        index=msgspec.structs.replace(index, changes=tuple(sorted((*changes, *more), key=attrgetter("commit_ts")))),
+        tables=tuple(sorted(names[key] for key in own)),
     )

@@ -239,6 +239,22 @@ def test_several_of_one_commit_ts_and_what_lies_before_the_last_truncate(mirror:
     assert mirror.rows("SELECT id, v FROM shop.orders") == [(2, "b")]
 
 
+def test_a_ddl_may_spell_a_table_in_other_letter_case(mirror: Mirror, artifacts: Path) -> None:
+    """Of a table that the event does not name, and whose definition decode does not know, the text alone has the name."""
+    mirror.load(first(artifacts))
+    window = Changelog(artifacts, 100, 200)
+    window.ddl(150, "ALTER TABLE parts EXCHANGE PARTITION p WITH TABLE ORDERS", table="shop.parts")
+    with pytest.raises(PolicyStopError, match=r"shop\.orders at 150 .*exchanged with a partition of shop\.parts"):
+        mirror.load(window, tables=("shop.orders",))
+
+
+def test_rows_of_a_database_that_is_dropped_behind_them_are_left_out(mirror: Mirror, artifacts: Path) -> None:
+    """Also of tables that neither decode knew nor a mirror was made for."""
+    window = Changelog(artifacts, 100, 200).rows(V1, [put(110, id=1, v="a"), put(160, id=2, v="a")])
+    mirror.load(window.ddl(150, "DROP DATABASE shop", table="shop"))
+    assert mirror.rows("SELECT id FROM shop.orders") == [(2,)]
+
+
 def test_a_ddl_may_spell_a_column_in_other_letter_case(mirror: Mirror, artifacts: Path) -> None:
     mirror.load(first(artifacts))
     window = Changelog(artifacts, 100, 200).knows(KNOWN).ddl(150, "ALTER TABLE Orders ADD COLUMN N INT DEFAULT 5")

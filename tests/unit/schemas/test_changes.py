@@ -214,6 +214,15 @@ def test_a_column_that_may_have_been_there_is_not_filled():
     assert known.definition_at("shop", "t", 30).column("a").type == ColumnType("int", declared=True)
 
 
+def test_tables_are_named_as_tidb_spells_them_whatever_the_text_does():
+    (truncated,) = changes_of(ddl("TRUNCATE TABLE `SHOP`.`T`"), HISTORY)
+    assert truncated.table == T
+    renamed = changes_of(ddl("RENAME TABLE `T` TO `new`", table="New"), HISTORY)
+    assert [str(change.table) for change in renamed] == ["shop.t", "shop.New"]
+    exchanged = changes_of(ddl("ALTER TABLE `p` EXCHANGE PARTITION `p0` WITH TABLE `T`", table="p"), HISTORY)
+    assert [str(change.table) for change in exchanged] == ["shop.p", "shop.t"]
+
+
 def test_a_rename_and_an_exchange_concern_both_tables():
     renamed = changes_of(ddl("RENAME TABLE `t` TO `u`", table="u"), HISTORY)
     assert [str(change.table) for change in renamed] == ["shop.t", "shop.u"]

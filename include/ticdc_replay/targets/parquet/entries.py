@@ -79,9 +79,8 @@ class RunEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def changes_of_table(changes: Iterable[TableChanges], table: TableName) -> tuple[TableChanges, ...]:
-    """What of *changes* is about *table*; that of its whole database, too."""
-    names = (key_of(table), key_of(TableName(table.schema, "")))
-    return tuple(entry for entry in changes if key_of(entry.table) in names)
+    """What of *changes* is about *table*."""
+    return tuple(entry for entry in changes if key_of(entry.table) == key_of(table))
 
 
 def ddl_of_table(ddl: Iterable[Ddl], changes: Iterable[TableChanges], table: TableName) -> tuple[Ddl, ...]:

@@ -5,6 +5,7 @@ written anew, out of the changelogs of the window's run, of the re-drives before
 """
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 import msgspec
 
@@ -54,9 +55,14 @@ def with_rows_before(load: Load, runs: dict[TableName, Runs]) -> Load:
         version for table, names in runs.items() for version in _merged([(run, indexes[run]) for run in names], table)
     ]
     ddl = sorted({entry for index in indexes.values() for entry in index.ddl}, key=_moment)
-    return msgspec.structs.replace(
-        load, index=msgspec.structs.replace(load.index, tables=tuple(versions), ddl=tuple(ddl))
+    changes = dict.fromkeys(entry for index in indexes.values() for entry in index.changes)
+    index = msgspec.structs.replace(
+        load.index,
+        tables=tuple(versions),
+        ddl=tuple(ddl),
+        changes=tuple(sorted(changes, key=attrgetter("commit_ts"))),
     )
+    return msgspec.structs.replace(load, index=index)
 
 
 def _merged(indexes: Sequence[tuple[str, ChangelogIndex]], table: TableName) -> list[TableVersion]:

@@ -13,7 +13,7 @@ from ticdc_replay.domain.tables import TableName
 from ticdc_replay.storage import ObjectStore
 from ticdc_replay.targets.base import Execute, Field, Load, Loaded, StoreAddress, TableReport, Target
 from ticdc_replay.targets.config import ParquetTarget
-from ticdc_replay.targets.database_ddl import with_database_ddl
+from ticdc_replay.targets.database_ddl import told_of
 from ticdc_replay.targets.last_versions import FoldFile, FoldGroup, fold_groups, found_last_versions
 from ticdc_replay.targets.parquet.entries import (
     Kind,
@@ -41,8 +41,8 @@ class ParquetFiles(Target[ParquetTarget]):
         target = StoreAddress(self.config.uri, self.connections.get(self.config.connection))
         store = target.open()
         kinds: tuple[Kind, ...] = (*self._kind("changelog"), *self._kind("fold"))
-        if not load.index.redrives and any(not ddl.table for ddl in load.index.ddl):
-            load = with_database_ddl(load, known_tables(store, load))
+        if load.index.ddl and not load.index.redrives:
+            load = told_of(load, known_tables(store, load))
         runs = {table: runs_of(store, load, table) for table in load.tables} if load.index.redrives else {}
         if not load.reload:
             done = _done(store, load)
@@ -50,7 +50,7 @@ class ParquetFiles(Target[ParquetTarget]):
             if there and done and done.kinds == kinds and tuple(table.table for table in done.tables) == load.tables:
                 return Loaded(tuple(msgspec.structs.replace(table, outcome="done_before") for table in done.tables))
         if runs:
-            load = with_rows_before(load, runs)
+            load = told_of(with_rows_before(load, runs), ())
         copied: list[WrittenFile] = []
         if self.config.changelog:
             copied = execute(copy_file, _copies(load, target), f"copy to {self.config.name}")

@@ -18,7 +18,7 @@ from ticdc_replay.domain.errors import PermanentError, PolicyStopError, TargetMi
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.targets.base import Execute, FloorRaised, Load, Loaded, Mirror, TableReport
 from ticdc_replay.targets.config import PostgresTarget
-from ticdc_replay.targets.database_ddl import with_database_ddl
+from ticdc_replay.targets.database_ddl import told_of
 from ticdc_replay.targets.ddl import FILL_ANEW
 from ticdc_replay.targets.last_versions import FoldGroup, fold_groups, found_last_versions
 from ticdc_replay.targets.postgres import emptying, ledger, mirror_table, upkeep
@@ -52,7 +52,7 @@ class PostgresMirror(Mirror[PostgresTarget]):
         settings = self._settings
         with _attempt(settings, load) as connection:
             with translated("look at the target", settings.conn_id):
-                load = with_database_ddl(load, _own_mirrors(connection, load, self.config))
+                load = told_of(load, _own_mirrors(connection, load, self.config))
                 plans = [self._plan(connection, load, table) for table in load.tables]
                 keyless = [plan for plan in plans if plan.pieces and not plan.handle_key]
                 _refuse_shared_tables(plans)
