@@ -130,10 +130,9 @@ impl Kind {
             }
             Kind::Latin1 => {
                 if raw.escaped {
-                    let start = column.data.len();
-                    unescape(text, &mut column.data)?;
-                    let chars = column.data.split_off(start);
-                    latin1(&chars, &mut column.data)?;
+                    column.spare.clear();
+                    unescape(text, &mut column.spare)?;
+                    latin1(&column.spare, &mut column.data)?;
                 } else {
                     latin1(text, &mut column.data)?;
                 }
@@ -141,10 +140,9 @@ impl Kind {
             }
             Kind::Quoted => {
                 if raw.escaped {
-                    let start = column.data.len();
-                    unescape(text, &mut column.data)?;
-                    let quoted = column.data.split_off(start);
-                    unquote(&quoted, &mut column.data)?;
+                    column.spare.clear();
+                    unescape(text, &mut column.spare)?;
+                    unquote(&column.spare, &mut column.data)?;
                 } else {
                     unquote(text, &mut column.data)?;
                 }

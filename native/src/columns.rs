@@ -50,6 +50,8 @@ pub type Buffers<'py> = (Option<Bound<'py, PyBytes>>, usize, Option<Bound<'py, P
 pub struct Column {
     pub width: usize,
     pub data: Vec<u8>,
+    /// For what becomes a value in two steps.
+    pub spare: Vec<u8>,
     ends: Vec<i32>,
     valid: Bits,
 }
@@ -57,7 +59,7 @@ pub struct Column {
 impl Column {
     pub fn new(width: usize) -> Self {
         let ends = if width == 0 { vec![0] } else { Vec::new() };
-        Column { width, data: Vec::new(), ends, valid: Bits::default() }
+        Column { width, data: Vec::new(), spare: Vec::new(), ends, valid: Bits::default() }
     }
 
     /// How many rows it has.

@@ -100,7 +100,7 @@ impl<'a> Scanner<'a> {
 pub fn is_plain(bytes: &[u8]) -> bool {
     // Without a branch per byte, so that it is done many bytes at a time.
     let lowest = bytes.iter().fold(u8::MAX, |lowest, byte| lowest.min(*byte));
-    lowest >= b' ' && std::str::from_utf8(bytes).is_ok()
+    lowest >= b' ' && simdutf8::basic::from_utf8(bytes).is_ok()
 }
 
 /// A number of ASCII digits alone, without leading zeros.

@@ -14,6 +14,7 @@ mod json;
 mod moments;
 mod open;
 mod rows;
+mod seen;
 mod texts;
 
 use canal::{Canal, CanalForm};
@@ -298,5 +299,6 @@ fn result<'py>(py: Python<'py>, took: Took) -> Result<'py> {
 
 #[pymodule]
 fn ticdc_replay_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<Decoder>()
+    module.add_class::<Decoder>()?;
+    module.add_class::<seen::Seen>()
 }

@@ -73,18 +73,27 @@ impl Open {
             }
             let about = about_of(about)?;
             let forms = self.tables.get(about.table)?;
-            forms.iter().find_map(|at| {
+            let change = change_of(event);
+            forms.iter().filter(|at| self.forms[**at].change == change).find_map(|at| {
                 let form = &self.forms[*at];
+                let (old, cells) = images(form, &about, event)?;
                 let target = &mut targets[form.form.target];
                 took.touch(form.form.target, target);
                 let rows = target.rows();
-                let found = read_event(form, &about, event, ordinal, place, target, zone);
-                match found {
-                    Some(true) => {}
-                    _ => target.truncate(rows),
+                let head = Head {
+                    commit_ts: about.commit_ts,
+                    offset: place.offset,
+                    ordinal,
+                    physical: about.physical,
+                    fingerprint: xxh3_128_with_seed(event, form.seed ^ about.commit_ts as u64).to_be_bytes(),
+                };
+                let found = target.change(&form.form, &head, form.change, &old, cells, zone);
+                let inside = place.window.0 <= about.commit_ts && about.commit_ts < place.window.1;
+                // Rows that nobody wants are read alike: Python, too, judges their values.
+                if found.is_none() || !inside || !form.form.wanted {
+                    target.truncate(rows);
                 }
                 found?;
-                let inside = place.window.0 <= about.commit_ts && about.commit_ts < place.window.1;
                 took.row(about.commit_ts, inside, form.form.wanted);
                 Some(())
             })?;
@@ -131,18 +140,20 @@ fn about_of(key: &[u8]) -> Option<About<'_>> {
     (is_row && at.at == key.len()).then_some(About { commit_ts, table, physical })
 }
 
-/// Append the row in *value*; whether it is to stay.
-fn read_event(
-    open: &OpenForm,
-    about: &About,
-    value: &[u8],
-    ordinal: i32,
-    place: Place,
-    target: &mut Target,
-    zone: &mut Zone,
-) -> Option<bool> {
-    let form = &open.form;
-    form.span.contains(&about.commit_ts).then_some(())?;
+/// What became of the row in *value*, if it is one: no text can hold these quotes.
+fn change_of(value: &[u8]) -> Change {
+    if value.starts_with(b"{\"d\":") {
+        Change::Delete
+    } else if memchr::memmem::find(value, b"}},\"p\":{").is_some() {
+        Change::Update
+    } else {
+        Change::Put
+    }
+}
+
+/// The images in *value*, the old and the only or new one, if it is of the form.
+fn images<'a>(open: &OpenForm, about: &About, value: &'a [u8]) -> Option<(Columns<'a>, Columns<'a>)> {
+    open.form.span.contains(&about.commit_ts).then_some(())?;
     let mut at = Scanner::new(value, 0);
     let mut old = Vec::new();
     at.eat(if open.change == Change::Delete { b"{\"d\":" } else { b"{\"u\":" })?;
@@ -152,21 +163,14 @@ fn read_event(
         old = image(open, &mut at, open.partial_old)?;
     }
     at.eat(b"}")?;
-    (at.at == value.len()).then_some(())?;
-    let head = Head {
-        commit_ts: about.commit_ts,
-        offset: place.offset,
-        ordinal,
-        physical: about.physical,
-        fingerprint: xxh3_128_with_seed(value, open.seed ^ about.commit_ts as u64).to_be_bytes(),
-    };
-    // Rows that nobody wants are read alike: Python, too, judges their values.
-    target.change(form, &head, open.change, &old, cells, zone)?;
-    Some(form.wanted && place.window.0 <= about.commit_ts && about.commit_ts < place.window.1)
+    (at.at == value.len()).then_some((old, cells))
 }
 
+/// By column, None where it is missing, and then None for NULL.
+type Columns<'a> = Vec<Option<Option<Raw<'a>>>>;
+
 /// An image: its columns in order. Where *partial*, some may be missing, which are None.
-fn image<'a>(open: &OpenForm, at: &mut Scanner<'a>, partial: bool) -> Option<Vec<Option<Option<Raw<'a>>>>> {
+fn image<'a>(open: &OpenForm, at: &mut Scanner<'a>, partial: bool) -> Option<Columns<'a>> {
     let mut cells = Vec::with_capacity(open.members.len());
     at.eat(b"{")?;
     let mut first = true;

@@ -1,17 +1,35 @@
 """Which row versions of a split were written already, and with what content."""
 
+from typing import Any, Protocol
+
 import numpy as np
 import numpy.typing as npt
 
+from ticdc_replay.extension import native_extension
 
-class Seen:
+
+class Seen(Protocol):
     """The row versions that came so far, each with the fingerprint of its first copy."""
+
+    def fresh(self, versions: npt.NDArray[np.void], fingerprints: npt.NDArray[np.void]) -> npt.NDArray[np.bool_] | None:
+        """Which of the rows with these identities and *fingerprints* say what no row before them said; None: all of them."""
+        ...
+
+
+def nothing_seen() -> Seen:
+    """A new one, of whichever kind there is."""
+    extension = native_extension()
+    return PythonSeen() if extension is None else NativeSeen(extension.Seen())
+
+
+class PythonSeen:
+    """``Seen`` in Python: about 0.5 µs and 200 bytes a row."""
 
     def __init__(self) -> None:
         self._fingerprints: dict[bytes, bytes] = {}
 
     def fresh(self, versions: npt.NDArray[np.void], fingerprints: npt.NDArray[np.void]) -> npt.NDArray[np.bool_] | None:
-        """Which of the rows with these identities and *fingerprints* say what no row before them said; None: all of them."""
+        """See ``Seen``."""
         seen = self._fingerprints
         found, contents = versions.tolist(), fingerprints.tolist()
         if seen.keys().isdisjoint(found) and len(set(found)) == len(found):
@@ -25,3 +43,15 @@ class Seen:
             elif seen[version] == fingerprint:
                 fresh[at] = False
         return fresh
+
+
+class NativeSeen:
+    """``Seen`` in the native extension: about 0.1 µs and 40 bytes a row. *seen* is its part of it."""
+
+    def __init__(self, seen: Any) -> None:
+        self._seen = seen
+
+    def fresh(self, versions: npt.NDArray[np.void], fingerprints: npt.NDArray[np.void]) -> npt.NDArray[np.bool_] | None:
+        """See ``Seen``."""
+        found = self._seen.fresh(versions.tobytes(), fingerprints.tobytes())
+        return None if found is None else np.frombuffer(found, np.bool_)

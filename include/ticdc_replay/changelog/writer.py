@@ -17,7 +17,7 @@ from ticdc_replay.changelog.identity import Identities, changes_key, identities,
 from ticdc_replay.changelog.index import DataFile
 from ticdc_replay.changelog.keys import Copy, Keys, KeysFile
 from ticdc_replay.changelog.layout import data_folder
-from ticdc_replay.changelog.seen import Seen
+from ticdc_replay.changelog.seen import nothing_seen
 from ticdc_replay.changelog.types import table_arrow_schema
 from ticdc_replay.changelog.version_order import VersionOrder, place
 from ticdc_replay.domain.events import Image, Operation, RowEvent, Shape
@@ -80,7 +80,7 @@ class ChangelogWriter:
         self._resolver = SchemaResolver(history)
         self._open: dict[ResolvedSchema, DataFileWriter] = {}
         self._files: list[WrittenFile] = []
-        self._seen = Seen()
+        self._seen = nothing_seen()
         self._keys = Keys()
         self.duplicates = 0
         self.split_updates = 0

@@ -6,9 +6,8 @@ Without the extension, or with TICDC_REPLAY_NATIVE=off, Python reads all.
 """
 
 import logging
-import os
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -26,16 +25,10 @@ from ticdc_replay.decode.native_forms import Wire, canal_wire, form_of, open_wir
 from ticdc_replay.domain.events import Event, Operation, RowEvent, Shape
 from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.domain.window import Window
+from ticdc_replay.extension import native_extension
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.schemas.resolve import ResolvedSchema
 
-try:
-    import ticdc_replay_native
-except ImportError:
-    ticdc_replay_native = None
-
-SWITCH = "TICDC_REPLAY_NATIVE"
-"""Environment variable of executors: ``off`` leaves the extension alone."""
 _OPEN = ("open-protocol", "default")
 _MAX_FORMS = 10_000
 _FORMS_OF_A_SHAPE = 4
@@ -71,14 +64,15 @@ class NativeRows:
 
     def __init__(
         self,
+        extension: Any,
         changefeed: Changefeed,
         window: Window,
         history: SchemaHistory,
         wants: Callable[[str, str], bool],
         resolve: Callable[[RowEvent], ResolvedSchema],
     ) -> None:
-        """*resolve* gives the schema that a row is written with, *wants* whether the run wants a table."""
-        self._decoder = ticdc_replay_native.Decoder(window.from_ts, window.to_ts, partial(_ahead, changefeed.timezone))
+        """*resolve* gives the schema that a row is written with, *wants* tells whether the run wants a table."""
+        self._decoder = extension.Decoder(window.from_ts, window.to_ts, partial(_ahead, changefeed.timezone))
         self._is_open = changefeed.protocol != "canal-json"
         self._wire = open_wire if self._is_open else canal_wire
         self._partial_old = changefeed.only_output_updated_columns or changefeed.content_compatible
@@ -216,21 +210,12 @@ def native_rows(
 ) -> NativeRows | None:
     """What reads rows of *changefeed* natively; None where only Python does."""
     readable = changefeed.enable_tidb_extension if changefeed.protocol == "canal-json" else changefeed.protocol in _OPEN
-    if not readable or changefeed.compression != "none" or window is None or not _is_on():
+    if not readable or changefeed.compression != "none" or window is None:
         return None
-    return NativeRows(changefeed, window, history, wants, resolve)
-
-
-@lru_cache(maxsize=1)
-def _is_on() -> bool:
-    """Whether the extension is there and wanted. Says once in the log of a process what decodes."""
-    off = os.environ.get(SWITCH, "").lower() == "off"
-    if off or ticdc_replay_native is None:
-        why = f"{SWITCH}=off" if off else "the wheel ticdc-replay-native is not installed"
-        _log.info("rows are decoded in Python alone: %s", why)
-        return False
-    _log.info("rows of known forms are decoded natively")
-    return True
+    extension = native_extension()
+    if extension is None:
+        return None
+    return NativeRows(extension, changefeed, window, history, wants, resolve)
 
 
 def _ahead(zone: str, day: int) -> int | None:

@@ -172,13 +172,14 @@ class SplitDecoder:
         Whether a batch is full is asked at places that don't depend on how messages arrive, nor on what decodes them.
         """
         end = min(len(messages), at + CHECKED_MESSAGES - self._since_begin % CHECKED_MESSAGES)
-        size = 0
-        for number in range(at, end):
-            _, _, _, _, key, value = messages[number]
-            size += (len(value) if value is not None else 0) + (len(key) if key is not None else 0)
-            if self._pending_bytes + size >= BATCH_BYTES:
-                end = number + 1
-                break
+        size = _bytes(messages[at:end])
+        if self._pending_bytes + size >= BATCH_BYTES:
+            size = 0
+            for number in range(at, end):
+                size += _bytes(messages[number : number + 1])
+                if self._pending_bytes + size >= BATCH_BYTES:
+                    end = number + 1
+                    break
         self._messages.consumed += end - at
         self._messages.bytes += size
         self._pending_bytes += size
@@ -485,3 +486,9 @@ class SplitDecoder:
                 key.text,
             )
         )
+
+
+def _bytes(messages: Sequence[RawMessage]) -> int:
+    """Bytes of the keys and values of *messages*, of which there is one."""
+    _, _, _, _, keys, values = zip(*messages, strict=True)
+    return sum(map(len, filter(None, values))) + sum(map(len, filter(None, keys)))

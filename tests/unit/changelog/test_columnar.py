@@ -1,9 +1,12 @@
+from collections.abc import Callable
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ticdc_replay.changelog.columnar import hashes, order_of
-from ticdc_replay.changelog.seen import Seen
+from ticdc_replay.changelog.seen import NativeSeen, PythonSeen, Seen
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 2)), max_size=8))
@@ -17,11 +20,18 @@ def test_rows_are_ordered_by_the_first_column_first_and_equal_ones_stay_as_they_
     assert (order is None) is (expected == list(range(len(rows))))
 
 
+def native_seen() -> Seen:
+    return NativeSeen(
+        pytest.importorskip("ticdc_replay_native", reason="the native extension is not built here").Seen()
+    )
+
+
+@pytest.mark.parametrize("nothing_seen", [PythonSeen, native_seen])
 @given(st.lists(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 1)), max_size=8), max_size=3))
 def test_a_row_version_is_fresh_unless_its_first_copy_had_the_same_content(
-    batches: list[list[tuple[int, int]]],
+    nothing_seen: Callable[[], Seen], batches: list[list[tuple[int, int]]]
 ) -> None:
-    seen = Seen()
+    seen = nothing_seen()
     first: dict[int, int] = {}
     for batch in batches:
         versions = hashes([bytes([version]) * 16 for version, _ in batch])

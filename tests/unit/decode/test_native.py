@@ -25,6 +25,7 @@ from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.messages import OffsetRange, RawMessage
 from ticdc_replay.domain.window import Window
+from ticdc_replay.extension import SWITCH, native_extension
 from ticdc_replay.jobspec import DecodeJob, Limits
 from ticdc_replay.schemas.history import SchemaHistory
 
@@ -69,7 +70,7 @@ def write(
 ) -> Iterator[Callable[..., Written]]:
     """Decodes messages with and without the extension, which has met all their forms before."""
     monkeypatch.setattr(split, "uuid4", Stem)
-    native._is_on.cache_clear()
+    native_extension.cache_clear()
 
     def run(
         messages: Sequence[RawMessage],
@@ -81,8 +82,8 @@ def write(
         tables: Sequence[str] = ("*.*",),
     ) -> Written:
         folder = tmp_path_factory.mktemp("changelog")
-        monkeypatch.setenv(native.SWITCH, "on" if on else "off")
-        native._is_on.cache_clear()
+        monkeypatch.setenv(SWITCH, "on" if on else "off")
+        native_extension.cache_clear()
         job = DecodeJob(
             library_version="0",
             pipeline="pipeline",
@@ -119,7 +120,7 @@ def write(
         return Written(result, files, len(messages) - len(left) if on else 0)
 
     yield run
-    native._is_on.cache_clear()
+    native_extension.cache_clear()
 
 
 def both(write: Callable[..., Written], *arguments: Any, **options: Any) -> int:
@@ -269,8 +270,9 @@ def test_values_at_the_borders_of_types_become_the_same(
 def test_a_message_on_which_the_extension_panics_is_read_by_python(
     write: Callable[..., Written], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    decoder = native.ticdc_replay_native.Decoder
-    monkeypatch.setattr(native.ticdc_replay_native, "Decoder", partial(decoder, panic_at=1))
+    extension = native_extension()
+    assert extension is not None
+    monkeypatch.setattr(extension, "Decoder", partial(extension.Decoder, panic_at=1))
     changefeed = Changefeed(protocol="open-protocol", topic="topic", timezone="UTC")
     messages = [open_message(at, {}, {}, "update") for at in range(3)]
     assert both(write, messages, changefeed, HISTORY) == 2
