@@ -20,8 +20,15 @@ from ticdc_replay.changelog.reading import read_index, read_rows
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.connections import Connection, Connections
-from ticdc_replay.domain.errors import NotCoveredError, WatermarkNotReachedError
+from ticdc_replay.domain.errors import (
+    ArtifactNotFoundError,
+    ExpiredRangeError,
+    NotCoveredError,
+    WatermarkNotReachedError,
+)
 from ticdc_replay.domain.window import Window
+from ticdc_replay.kafka.offsets import Offsets, Partition
+from ticdc_replay.snapshot.pin import PinnedManifest
 from ticdc_replay.spark.decode import run_decode
 from ticdc_replay.spark.load import run_load
 from ticdc_replay.stages.check import check
@@ -85,11 +92,14 @@ class Feed:
                     producer.produce(self.topic, made.value, made.key, partition=partition, timestamp=recorded_ms)
         assert producer.flush(30) == 0
 
-    def expire(self) -> None:
-        """Kafka holds nothing any more."""
-        everything = [TopicPartition(self.topic, partition, -1) for partition in range(PARTITIONS)]
+    def expire(self, keep: int = 0) -> None:
+        """Kafka holds the last *keep* messages of each partition, and nothing else, any more."""
+        partitions = [Partition(self.topic, number) for number in range(PARTITIONS)]
+        with Offsets(self.contexts[0].kafka) as offsets:
+            bounds = offsets.bounds(partitions)
+        places = [TopicPartition(each.topic, each.number, bounds[each].high - keep) for each in partitions]
         admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap})
-        for future in admin.delete_records(everything).values():
+        for future in admin.delete_records(places).values():
             future.result(30)
 
     def pipeline(self, name: str = "a", *, window: str = "", tables: str = '"*.*"') -> ReplayContext:
@@ -105,7 +115,10 @@ class Feed:
     def decode(self, context: ReplayContext, window: Window, **asked: bool) -> ChangelogIndex:
         """Pin and decode *window* as the DAG does."""
         require_input(context, window)
-        pinned = pin(context, window, **asked)
+        return self.run(context, pin(context, window, **asked))
+
+    def run(self, context: ReplayContext, pinned: PinnedManifest) -> ChangelogIndex:
+        """Decode what is pinned."""
         written = write_decode_job(context, pinned)
         job = jobspec.decode(context.artifacts.get(written.uri.removeprefix(context.artifacts_uri + "/")))
         assert isinstance(job, jobspec.DecodeJob)
@@ -212,11 +225,19 @@ def test_a_window_that_kafka_has_expired_is_taken_from_changelogs_that_hold_it(
     feed.send()
     context = feed.pipeline()
     first, second = feed.decode(context, hours(0, 2)), feed.decode(context, hours(2, 4))
-    feed.expire()
+    feed.expire(keep=1)
+    never = feed.pipeline(window="from_changelog: never")
+    with pytest.raises(ExpiredRangeError, match="starts before what Kafka still holds"):
+        pin(never, hours(1, 4))
+    with pytest.raises(
+        ExpiredRangeError, match=r"Changelogs do not hold it either: .* no changelog that can be used holds \["
+    ):
+        pin(context, hours(3, 5))
     same = feed.decode(context, hours(0, 2), repin=True)
     assert same.report.messages.consumed == 0
     assert same.input_hash != first.input_hash
     assert content(context, same) == content(context, first)
+    feed.expire()
     across = feed.decode(context, hours(1, 3))
     assert [(source.run_hash, source.window) for source in across.derived] == [
         (first.run_hash, hours(1, 2)),
@@ -228,10 +249,13 @@ def test_a_window_that_kafka_has_expired_is_taken_from_changelogs_that_hold_it(
     assert feed.load(context, across).derived == across.derived
     with pytest.raises(NotCoveredError, match=r"no changelog that can be used holds \["):
         pin(context, hours(3, 5), from_changelog=True)
-    never = feed.pipeline(window="from_changelog: never")
     with pytest.raises(WatermarkNotReachedError, match="is not complete in Kafka"):
         pin(never, hours(1, 4))
     assert pin(feed.pipeline(), hours(1, 4)).manifest.derived != ()
+    context.artifacts.delete(f"runs/{second.run_hash}/{second.tables[0].files[0].name}")
+    with pytest.raises(ArtifactNotFoundError, match=r"is derived from it\. Restore the files"):
+        feed.run(context, pin(context, hours(1, 3)))
+    assert read_index(context.artifacts, across.run_hash) == across, "it counts again once they are restored"
 
 
 def test_changelogs_of_fewer_tables_are_no_window_of_more(make_feed: Callable[..., Feed]) -> None:

@@ -42,7 +42,8 @@ def run_decode(spark: SparkSession, job: DecodeJob, connections: Connections) ->
 
     Raises what a split raises (see ``decode.split``), PermanentError where the source can't show its past any
     more, ArtifactCorruptError where the manifest was edited, TopicChangedError where a topic is not the one that was pinned, and
-    ExpiredRangeError where files of the changelog are gone and Kafka no longer holds the range: the index then stays.
+    ExpiredRangeError where files of the changelog are gone and Kafka no longer holds the range: the index then stays; as it does
+    where files are gone that it takes from other changelogs, which is an ArtifactNotFoundError.
     """
     store = ChangelogStore.open(job, connections)
     found = store.index()
@@ -59,6 +60,8 @@ def run_decode(spark: SparkSession, job: DecodeJob, connections: Connections) ->
                 connections[job.kafka_connection], job.changefeed.max_message_bytes
             )
             require_range(manifest, settings, told)
+        for source in manifest.derived:
+            store.source(source)  # raises where it can't be taken from there again either
     attempt = Attempt(uuid4().hex[:8], store.known_objects(manifest), store.known_rows())
     if not attempt.known_rows and manifest.reads_kafka:  # a replay has its record: the source may be gone by then
         check_source(job, manifest.window, connections)
