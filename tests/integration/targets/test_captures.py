@@ -112,7 +112,9 @@ def test_rows_of_a_capture_end_as_the_upstream_had_them(
 ) -> None:
     decoded = DecodedCapture(open_captures / architecture / capture, artifacts)
     whole = decoded.decode(Window(0, 1 << 62))
-    with pytest.raises(PolicyStopError, match=r"devdb.part_r at \d+ .*: rows went without events: truncate partition p1"):
+    with pytest.raises(
+        PolicyStopError, match=r"devdb.part_r at \d+ .*: rows went without events: truncate partition p1"
+    ):
         load(decoded.load_job(whole, TARGET), mirror.connections, in_process)
     breaking = [entry for entry in whole.changes if any(isinstance(change, BreakingChange) for change in entry.changes)]
     left_out = {entry.table for entry in breaking} | {
