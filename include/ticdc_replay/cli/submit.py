@@ -24,7 +24,7 @@ from ticdc_replay.domain.progress import PROGRESS_PROPERTY
 from ticdc_replay.jobspec import CONNECTIONS_FILE_VARIABLE, EXIT_PERMANENT, EXIT_TRANSIENT
 from ticdc_replay.stages.connections_file import private_file
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.spark_properties import spark_properties
+from ticdc_replay.stages.spark_properties import job_properties
 from ticdc_replay.stages.store_context import StoreContext
 
 JOBS = ("decode", "load", "scan", "reconcile")
@@ -48,7 +48,7 @@ def submit(job: str, uri: str, context: ReplayContext | StoreContext, master: st
         # The entry scripts live beside the DAGs of a deployment, not in the wheel: this is all that they do.
         script.write(f"from ticdc_replay.spark.main import run_{job}_job\n\nrun_{job}_job()\n")
         script.flush()
-        properties = _properties(spark_properties(declared))
+        properties = _properties(job_properties(declared, job))
         options = [f"--conf={name}={value}" for name, value in properties.items()]
         command = [binary, "--master", master, *options, script.name, uri]
         environment = {**_environment(master), CONNECTIONS_FILE_VARIABLE: str(private)}

@@ -5,7 +5,8 @@ import logging
 import re
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple, TypeVar
 from uuid import uuid4
 from zipimport import zipimporter
@@ -45,7 +46,8 @@ def run_tasks(
     While they run, the log tells how much of *sizes* is done, by default of the sizes of ``Measured`` tasks, else how many tasks;
     *work* says it with ``report_done``.
 
-    A TransientError is tried again by Spark as often as the cluster allows, a PermanentError is not. Raises the first
+    A TransientError is tried again by Spark as often as the cluster allows, a PermanentError is not; an error of a file, such as
+    a disk that is full, counts as a TransientError. Raises the first
     PermanentError of the library, else the first TransientError, with its own type.
     """
     if not tasks:
@@ -60,7 +62,7 @@ def run_tasks(
     def guarded(numbered: tuple[int, int, Task]) -> Result | TicdcReplayError:
         number, size, task = numbered
         try:
-            with telling(channel, number, size):
+            with _file_errors(name), telling(channel, number, size):
                 return work(task)
         except TransientError as error:
             running = TaskContext.get()
@@ -83,6 +85,14 @@ def run_tasks(
     if errors:
         raise next((error for error in errors if isinstance(error, PermanentError)), errors[0])
     return [outcome for outcome in outcomes if not isinstance(outcome, TicdcReplayError)]
+
+
+@contextmanager
+def _file_errors(name: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise TransientError(f"{name}: {error}; is a disk full, or the store of the artefacts away?") from error
 
 
 def _measured(tasks: Sequence[object]) -> Sizes:

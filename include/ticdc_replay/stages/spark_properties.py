@@ -22,6 +22,21 @@ def spark_properties(declared: Pipeline | Store) -> dict[str, str]:
     return {**ours, **declared.spark.conf}
 
 
+_REPEATABLE = frozenset({"decode", "scan"})
+"""Jobs whose tasks may run twice at a time: each writes files of its own, and only those of one copy get into the index."""
+
+
+def job_properties(declared: Pipeline | Store, job: str) -> dict[str, str]:
+    """As ``spark_properties``, for the *job* of this name: ``decode``, ``load``, ``scan`` or ``reconcile``.
+
+    Slow tasks are started a second time where that is safe and the cluster has room; tasks of a load would do to a target the
+    same work twice, so there speculation is off whatever is declared.
+    """
+    if job not in _REPEATABLE:
+        return {**spark_properties(declared), "spark.speculation": "false"}
+    return {"spark.speculation": "true", "spark.speculation.minTaskRuntime": "10s", **spark_properties(declared)}
+
+
 _MEMORY = re.compile(r"\d+[kmgtp]b?", re.IGNORECASE)
 
 

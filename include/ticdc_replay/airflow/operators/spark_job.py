@@ -20,7 +20,7 @@ from ticdc_replay.config.pipeline import Pipeline
 from ticdc_replay.config.store import Store
 from ticdc_replay.domain.errors import ConfigError, PermanentError, TransientError
 from ticdc_replay.jobspec import EXIT_PERMANENT, EXIT_TRANSIENT
-from ticdc_replay.stages.spark_properties import spark_properties
+from ticdc_replay.stages.spark_properties import job_properties
 
 if TYPE_CHECKING:
     from ticdc_replay.stages.context import ReplayContext
@@ -45,7 +45,7 @@ class SparkJobOperator(EmitsLineage, SparkSubmitOperator):
         super().__init__(
             conn_id=declared.connections.spark,
             name=f"{declared.name} {kwargs['task_id']}",
-            conf=spark_properties(declared),
+            conf=job_properties(declared, script.removesuffix(".py")),
             application_args=[job],
             **kwargs,
         )

@@ -1,0 +1,40 @@
+"""What Spark is told of a job, beside what the pipeline's file says."""
+
+from pathlib import Path
+
+import pytest
+
+from ticdc_replay.config.load import load_pipeline
+from ticdc_replay.config.pipeline import Pipeline
+from ticdc_replay.stages.spark_properties import job_properties
+
+PIPELINE = """\
+name: shop
+changefeed: {{sink_uri: "kafka://broker:9092/shop?protocol=open-protocol", timezone: UTC}}
+connections: {{kafka: kafka}}
+artifacts: file:///tmp/artifacts
+schedule: {{start: "2026-03-02T00:00:00Z"}}
+spark: {{conf: {conf}}}
+targets: [{{name: warehouse, type: postgres, connection: warehouse}}]
+"""
+
+
+@pytest.fixture
+def declared(tmp_path: Path, request: pytest.FixtureRequest) -> Pipeline:
+    (tmp_path / "shop.yaml").write_text(PIPELINE.format(conf=getattr(request, "param", "{}")))
+    return load_pipeline(tmp_path / "shop.yaml").pipeline
+
+
+@pytest.mark.parametrize(("job", "expected"), [("decode", "true"), ("scan", "true"), ("load", "false")])
+def test_slow_tasks_are_started_twice_where_that_has_no_effect(declared: Pipeline, job: str, expected: str) -> None:
+    assert job_properties(declared, job)["spark.speculation"] == expected
+
+
+@pytest.mark.parametrize("declared", ['{spark.speculation: "false"}'], indirect=True)
+def test_a_pipeline_may_turn_it_off(declared: Pipeline) -> None:
+    assert job_properties(declared, "decode")["spark.speculation"] == "false"
+
+
+@pytest.mark.parametrize("declared", ['{spark.speculation: "true"}'], indirect=True)
+def test_a_load_never_does_its_work_twice(declared: Pipeline) -> None:
+    assert job_properties(declared, "load")["spark.speculation"] == "false"
