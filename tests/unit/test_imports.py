@@ -19,6 +19,7 @@ ROOMS = [
     "dispatch",
     "config",
     "captures",
+    "extension",
     "schemas",
     "registry",
     "large_messages",
