@@ -7,7 +7,7 @@ Without the extension, or with TICDC_REPLAY_NATIVE=off, Python reads all.
 
 import logging
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -34,6 +34,7 @@ _MAX_FORMS = 10_000
 _FORMS_OF_A_SHAPE = 4
 _QUARTER_US = 15 * 60 * 1_000_000
 _DAY_US = 96 * _QUARTER_US
+_DAYS_TOGETHER = 64
 _pack = msgspec.msgpack.Encoder().encode
 _log = logging.getLogger(__name__)
 
@@ -219,16 +220,26 @@ def native_rows(
 
 
 def _ahead(zone: str, day: int) -> int | None:
-    """How many microseconds local time in *zone* is ahead of UTC all through *day* (since 1970); None where that changes.
+    """How many microseconds local time in *zone* is ahead of UTC all through *day* (since 1970); None where that changes."""
+    return _ahead_of_days(zone, day // _DAYS_TOGETHER)[day % _DAYS_TOGETHER]
 
-    Told by Arrow itself every 15 minutes: no zone changed its clocks and took it back between.
+
+@lru_cache(maxsize=4096)
+def _ahead_of_days(zone: str, block: int) -> list[int | None]:
+    """As ``_ahead``, of each day of a *block* of ``_DAYS_TOGETHER``.
+
+    Told by Arrow itself every 15 minutes: no zone changed its clocks and took it back between. Many days at a time, and kept for
+    the process, as every split asks for all days that its rows have: one by one, a year of them takes 0.035 s.
     """
-    local = pa.array(np.arange(97, dtype=np.int64) * _QUARTER_US + day * _DAY_US).cast(pa.timestamp("us"))
-    found = set()
+    quarters = np.arange(96 * _DAYS_TOGETHER + 1, dtype=np.int64) * _QUARTER_US
+    local = pa.array(quarters + block * _DAYS_TOGETHER * _DAY_US).cast(pa.timestamp("us"))
+    found = []
     for choose in ("earliest", "latest"):
         utc = pc.assume_timezone(local, zone, ambiguous=choose, nonexistent=choose)
-        found.update(pc.subtract(local.cast(pa.int64()), utc.cast(pa.int64())).to_pylist())
-    return found.pop() if len(found) == 1 else None
+        found.append(pc.subtract(local.cast(pa.int64()), utc.cast(pa.int64())).to_numpy())
+    ahead = np.stack(found)
+    days = [ahead[:, 96 * day : 96 * day + 97] for day in range(_DAYS_TOGETHER)]
+    return [int(day[0, 0]) if day.min() == day.max() else None for day in days]
 
 
 def _width(arrow: pa.DataType) -> int:
