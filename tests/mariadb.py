@@ -18,6 +18,7 @@ from zipfile import ZipFile
 import pymysql
 
 from demo.embedded_stack import cache, jars
+from demo.embedded_stack.process import ManagedProcess
 from ticdc_replay.domain.connections import Connection
 
 USER, PASSWORD = "replay", "replay's secret"
@@ -86,7 +87,7 @@ def running(folder: Path, found: Programs, options: Mapping[str, str] | None = N
         [*found.install, *common, "--auth-root-authentication-method=normal", "--skip-test-db"],
         check=True,
         capture_output=True,
-        timeout=60,
+        timeout=240,
     )
     start = folder / "start.sql"
     quoted = PASSWORD.replace("'", "''")
@@ -103,15 +104,15 @@ def running(folder: Path, found: Programs, options: Mapping[str, str] | None = N
         "innodb-buffer-pool-size": "32M",
         **(options or {}),
     }
-    server = subprocess.Popen([*found.server, *common, *[f"--{name}={value}" for name, value in settings.items()]])
+    command = [*found.server, *common, *[f"--{name}={value}" for name, value in settings.items()]]
+    server = ManagedProcess(command, log=folder / "output.log", env=os.environ, cwd=folder, grace=30.0)
     try:
         extra = {"ssl_ca": options["ssl-ca"]} if options and "ssl-ca" in options else {}
         connection = Connection("source", "mysql", "127.0.0.1", port, USER, PASSWORD, extra=extra)
         _wait(connection, server, log)
         yield connection
     finally:
-        server.terminate()
-        server.wait(30)
+        server.stop()
 
 
 def execute(connection: Connection, *statements: str) -> None:
@@ -138,13 +139,13 @@ def cut_sessions(connection: Connection) -> None:
         execute(connection, f"KILL USER {USER}@'127.0.0.1'")
 
 
-def _wait(connection: Connection, server: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 30
+def _wait(connection: Connection, server: ManagedProcess, log: Path) -> None:
+    deadline = time.monotonic() + 120
     while True:
         try:
             execute(connection)
             return
         except pymysql.err.OperationalError:
-            if time.monotonic() > deadline or server.poll() is not None:
-                raise RuntimeError(log.read_text() if log.exists() else "mariadbd did not start") from None
+            if time.monotonic() > deadline or server.exit_code is not None:
+                raise RuntimeError(log.read_text() if log.exists() else server.log_tail()) from None
             time.sleep(0.1)

@@ -98,7 +98,7 @@ def test_a_range_that_ends_in_an_aborted_transaction_ends(settings: KafkaSetting
     # Offsets: a b (marker) x y (marker); x and y were aborted.
     started = time.monotonic()
     assert offsets(read_range(settings, OffsetRange(topic, 0, 0, 6))) == [0, 1]
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 50, "the end of the range was waited for until nothing came any more"
 
 
 def test_offsets_that_compaction_removed_are_no_error(settings: KafkaSettings, make_topic: MakeTopic) -> None:
@@ -170,19 +170,32 @@ def test_a_broker_that_is_away_is_transient() -> None:
         list(read_range(away, OffsetRange("t", 0, 0, 1), idle_timeout_s=2))
 
 
+class RestartableKafka(Kafka):
+    """A broker that starts again at the ports that it had."""
+
+    def _properties(self) -> str:
+        known = self.folder / "server.properties"
+        return known.read_text() if known.exists() else super()._properties()
+
+
 @pytest.mark.usefixtures("impatient")
-def test_a_broker_that_stops_in_mid_read_is_transient(tmp_path: Path) -> None:
-    with Kafka(tmp_path / "kafka") as own:
+def test_a_broker_that_stops_in_mid_read_is_transient_and_one_that_comes_back_is_read_on(tmp_path: Path) -> None:
+    with RestartableKafka(tmp_path / "kafka") as own:
         settings = KafkaSettings.from_connection(
             Connection(conn_id="kafka_own", conn_type="kafka", extra={"bootstrap.servers": own.bootstrap})
         )
         own_admin = AdminClient({"bootstrap.servers": own.bootstrap})
         own_admin.create_topics([NewTopic("t", 1, 1, config=KEPT)])["t"].result(30)
         produce(settings, "t", [bytes(256 * 1024)] * 400)
-        batches = read_range(settings, OffsetRange("t", 0, 0, 400), idle_timeout_s=3)
-        next(batches)
-    with pytest.raises(TransientError, match=r"t\[0\]@\d+.*kafka_own"):
-        list(batches)
+        hasty = read_range(settings, OffsetRange("t", 0, 0, 400), idle_timeout_s=3)
+        patient = read_range(settings, OffsetRange("t", 0, 0, 400), idle_timeout_s=120)
+        next(hasty)
+        first = next(patient)
+        own.stop()
+        with pytest.raises(TransientError, match=r"t\[0\]@\d+.*kafka_own"):
+            list(hasty)
+        own.start()
+        assert [message.offset for message in first] + offsets(patient) == list(range(400))
 
 
 def test_wrong_credentials_are_an_authentication_error_within_20_seconds(kafka: Kafka) -> None:

@@ -41,7 +41,7 @@ def test_a_second_one_is_refused_with_the_first_ones_process(tmp_path, holder):
 
 def test_stopping_asks_the_holder_and_waits_for_its_end(tmp_path, holder):
     assert instance.stop(tmp_path) is True
-    assert holder.wait(10) == -signal.SIGTERM
+    assert holder.wait(120) == -signal.SIGTERM
     assert instance.stop(tmp_path) is False
 
 

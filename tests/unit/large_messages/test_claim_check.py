@@ -31,7 +31,7 @@ class WatchedStore(FileStore):
         self.open = 0
         self.most_open = 0
         self.read_bytes = 0
-        self.delay_s = 0.0
+        self.together = threading.Barrier(1)
         self.fail_first: Exception | None = None
         self.missing_first = 0
 
@@ -51,7 +51,7 @@ class WatchedStore(FileStore):
             if self.fail_first is not None:
                 error, self.fail_first = self.fail_first, None
                 raise error
-            time.sleep(self.delay_s)
+            self.together.wait(60)
             content = super().get(name, max_bytes, etag)
             with self.lock:
                 self.read_bytes += len(content)
@@ -196,7 +196,7 @@ def test_an_object_that_changes_between_looking_and_reading_is_read_again_by_a_r
 def test_no_more_connections_than_allowed_and_not_one_by_one(store: WatchedStore) -> None:
     for n in range(20):
         store.put(name(n), b"x")
-    store.delay_s = 0.02
+    store.together = threading.Barrier(4)  # whoever comes is kept until there are four
     list(resolver(store, connections=4).fetch([name(n) for n in range(20)]))
     assert store.most_open == 4
 

@@ -79,8 +79,8 @@ def test_the_moments_enclose_the_listing_by_the_clock_of_the_store(store: FileSt
     found = write_listing(Ahead(Path(store.root.removeprefix("file://"))), out, versions=False)
     after = int(time.time() * 1000)
     assert before + 3_600_000 <= found.began_ms <= found.ended_ms <= after + 3_600_000
-    assert abs(found.clock_ahead_ms - 3_600_000) <= 1_000
-    assert abs(write_listing(store, out, versions=False).clock_ahead_ms) <= 1_000
+    assert abs(found.clock_ahead_ms - 3_600_000) <= 60_000
+    assert abs(write_listing(store, out, versions=False).clock_ahead_ms) <= 60_000
 
 
 def test_a_part_that_can_not_be_listed_fails_the_inventory(
