@@ -56,6 +56,33 @@ def test_the_page_shows_what_is_loaded_and_the_gaps(signed_in, record):
     assert "Nothing is loaded in this target yet" in page.text, "the lake"
 
 
+def test_the_page_shows_what_was_taken_from_changelogs(signed_in, record, tmp_path):
+    from ticdc_replay.stages.recording import DERIVED
+    from ticdc_replay.state import open_state
+    from ticdc_replay.state.records import Run
+
+    state = open_state(f"sqlite:///{tmp_path}/artifacts/state.db")
+    for hour in range(4):
+        record("warehouse", hour)
+        window = Window(START + hour * HOUR, START + (hour + 1) * HOUR)
+        counts = {DERIVED: 1} if hour in (1, 2) else {}
+        run = Run(
+            pipeline="live",
+            run_hash=f"{hour} *.*",
+            window=window,
+            input_hash="",
+            status="done",
+            started_at_ms=0,
+            counts=counts,
+        )
+        state.record_run(run)
+    state.close()
+    page = signed_in.get("/ticdc-replay/coverage/ticdc_replay_live").text
+    assert (
+        "Taken from changelogs of the pipeline, not from Kafka: 2026-03-01 01:00:00 to 2026-03-01 03:00:00</p>" in page
+    )
+
+
 def test_the_page_shows_grade_and_what_was_loaded_for_some_tables_only(signed_in, record):
     record("warehouse", 0)
     record("warehouse", 1, grade="unproven")

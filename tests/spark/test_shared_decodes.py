@@ -33,6 +33,7 @@ from ticdc_replay.spark.decode import run_decode
 from ticdc_replay.spark.load import run_load
 from ticdc_replay.stages.check import check
 from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.coverage import coverage
 from ticdc_replay.stages.jobs import write_decode_job, write_load_job
 from ticdc_replay.stages.pin import pin, require_input
 from ticdc_replay.stages.publish import RunReport, publish
@@ -247,6 +248,8 @@ def test_a_window_that_kafka_has_expired_is_taken_from_changelogs_that_hold_it(
     middle = [line for line in expected if any(f"'_commit_ts': {at}," in line for at in _times(hours(1, 3)))]
     assert content(context, across) == sorted(middle) != []
     assert feed.load(context, across).derived == across.derived
+    (lake,) = coverage(context)
+    assert lake.derived == (hours(1, 3),)
     with pytest.raises(NotCoveredError, match=r"no changelog that can be used holds \["):
         pin(context, hours(3, 5), from_changelog=True)
     with pytest.raises(WatermarkNotReachedError, match="is not complete in Kafka"):

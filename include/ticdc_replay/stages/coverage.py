@@ -1,6 +1,6 @@
 """Which stretches of commit time are loaded in which target, and where the gaps are."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 
@@ -10,6 +10,7 @@ from ticdc_replay.decode.filter import TableFilter
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import GRADES, Grade, Window
 from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.recording import DERIVED
 from ticdc_replay.state.records import Coverage, Quality
 
 
@@ -49,17 +50,21 @@ class TargetCoverage(msgspec.Struct, frozen=True):
     target: Covered
     tables: tuple[Covered, ...]
     """The tables that had rows or DDL in any window."""
+    derived: tuple[Window, ...] = ()
+    """What runs brought that were taken from other changelogs instead of Kafka; merged, in order."""
 
 
 def coverage(context: ReplayContext) -> tuple[TargetCoverage, ...]:
     """What the targets of the pipeline hold, in the order of its file; targets without any load included."""
-    records = context.state.coverage(context.pipeline.name)
-    return tuple(
-        target_coverage(
-            target.name, context.pipeline.tables, [record for record in records if record.target == target.name]
-        )
-        for target in context.pipeline.targets
-    )
+    pipeline = context.pipeline
+    records = context.state.coverage(pipeline.name)
+    derived = {run.run_hash for run in context.state.runs(pipeline.name) if run.counts.get(DERIVED)}
+    found = []
+    for target in pipeline.targets:
+        mine = [record for record in records if record.target == target.name]
+        windows = _merged(record.window for record in mine if record.run_hash in derived)
+        found.append(msgspec.structs.replace(target_coverage(target.name, pipeline.tables, mine), derived=windows))
+    return tuple(found)
 
 
 def target_coverage(name: str, selection: Sequence[str], records: Sequence[Coverage]) -> TargetCoverage:
@@ -76,6 +81,16 @@ def target_coverage(name: str, selection: Sequence[str], records: Sequence[Cover
         _covered(name, stretches, partial(_whole, selection, mine)),
         tuple(_covered(str(table), stretches, partial(_table, table)) for table in seen),
     )
+
+
+def _merged(windows: Iterable[Window]) -> tuple[Window, ...]:
+    merged: list[Window] = []
+    for window in sorted(windows):
+        if merged and window.from_ts <= merged[-1].to_ts:
+            merged[-1] = Window(merged[-1].from_ts, max(merged[-1].to_ts, window.to_ts))
+        else:
+            merged.append(window)
+    return tuple(merged)
 
 
 class _Run:

@@ -16,6 +16,9 @@ from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.schemas import record_ddl, record_more_ddl, record_versions
 from ticdc_replay.state.records import ReferenceFile, Run, Stretch
 
+DERIVED = "derived_from"
+"""The count of a run whose window was pinned to other changelogs, not to Kafka: to how many parts of them."""
+
 
 def record_decode(context: ReplayContext, index: ChangelogIndex) -> None:
     """Keep the run, its DDL as schema history, its sparse index and the names of its reference files. Safe to repeat.
@@ -38,7 +41,7 @@ def record_decode(context: ReplayContext, index: ChangelogIndex) -> None:
             status="running",
             started_at_ms=before.started_at_ms if before is not None else now,
             index=f"{changelog_root(index.run_hash)}/{INDEX}",
-            counts=_counts(index),
+            counts=_counts(index, manifest),
         )
     )
     if index.redrives is None and not index.derived:
@@ -70,10 +73,12 @@ def _events(ddl: Iterable[Ddl]) -> list[DdlEvent]:
     ]
 
 
-def _counts(index: ChangelogIndex) -> dict[str, int]:
+def _counts(index: ChangelogIndex, manifest: Manifest) -> dict[str, int]:
     counts = {f"messages_{name}": number for name, number in msgspec.structs.asdict(index.report.messages).items()}
     counts |= {f"events_{name}": number for name, number in msgspec.structs.asdict(index.report.events).items()}
     counts["decode_ms"] = index.took_ms
+    if manifest.derived:
+        counts[DERIVED] = len(manifest.derived)
     return counts
 
 
