@@ -117,9 +117,9 @@ def _look_back(context: ReplayContext, offsets: Offsets, topics: Iterable[Topic]
     found: dict[bool, list[DdlEvent]] = {}
     scans = []
     name = context.pipeline.name
-    for topic in topics:
-        partition = min(topic.partitions)
-        wanted = _wanted(context, offsets, partition, window)
+    firsts = {min(topic.partitions): topic for topic in topics}
+    for partition, wanted in _wanted(context, offsets, firsts, window).items():
+        topic = firsts[partition]
         if wanted.length <= 0:
             continue
         known_scans = context.state.schema_scans(name, topic.topic_id, partition.number)
@@ -149,16 +149,22 @@ def _look_back(context: ReplayContext, offsets: Offsets, topics: Iterable[Topic]
         context.state.record_schema_scan(name, scan)
 
 
-def _wanted(context: ReplayContext, offsets: Offsets, partition: Partition, window: Window) -> OffsetRange:
+def _wanted(
+    context: ReplayContext, offsets: Offsets, partitions: Iterable[Partition], window: Window
+) -> dict[Partition, OffsetRange]:
     """From as far back as configured to where rows of the window begin: the ranges of all partitions start before that."""
-    held = offsets.bounds([partition])[partition]
     begin_ms = tso.physical_ms(window.from_ts)
     far_ms = max(0, begin_ms - context.pipeline.window.schema_look_back_hours * _HOUR_MS)
-    start = offsets.at_or_after({partition: far_ms})[partition]
-    end = offsets.at_or_after({partition: begin_ms})[partition]
-    return OffsetRange(
-        partition.topic,
-        partition.number,
-        held.high if start is None else max(start.offset, held.low),
-        held.high if end is None else end.offset,
-    )
+    bounds = offsets.bounds(partitions)
+    starts = offsets.at_or_after(dict.fromkeys(bounds, far_ms))
+    ends = offsets.at_or_after(dict.fromkeys(bounds, begin_ms))
+    found = {}
+    for partition, held in bounds.items():
+        start, end = starts[partition], ends[partition]
+        found[partition] = OffsetRange(
+            partition.topic,
+            partition.number,
+            held.high if start is None else max(start.offset, held.low),
+            held.high if end is None else end.offset,
+        )
+    return found
