@@ -1,5 +1,6 @@
 """Claim-check objects from a real S3 server."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
@@ -7,10 +8,11 @@ from uuid import UUID
 import pytest
 
 from demo.embedded_stack.s3 import MotoServer
+from tests.s3_proxy import Refusal, before
 from ticdc_replay.captures import Capture
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.domain.connections import Connection
-from ticdc_replay.domain.errors import PermanentError
+from ticdc_replay.domain.errors import PermanentError, TransientError
 from ticdc_replay.domain.events import RowEvent
 from ticdc_replay.large_messages.claim_check import ClaimCheckResolver
 from ticdc_replay.storage import ObjectStore, open_store
@@ -18,8 +20,8 @@ from ticdc_replay.storage import ObjectStore, open_store
 pytestmark = pytest.mark.integration
 
 
-def connection(s3: MotoServer) -> Connection:
-    extra = {"endpoint_url": s3.endpoint, "region_name": s3.region}
+def connection(s3: MotoServer, endpoint: str | None = None) -> Connection:
+    extra = {"endpoint_url": endpoint or s3.endpoint, "region_name": s3.region}
     return Connection("claims", "aws", login=s3.access_key, password=s3.secret_key, extra=extra)
 
 
@@ -66,3 +68,27 @@ def test_a_missing_bucket_is_an_error(s3: MotoServer) -> None:
     absent = open_store("s3://bucket-that-is-not-there/claims", connection(s3))
     with pytest.raises(PermanentError, match="bucket-that-is-not-there"):
         list(resolver(absent).fetch([f"{UUID(int=1)}.json"]))
+
+
+def test_objects_of_a_store_that_throttles_and_is_slow_are_fetched_and_one_that_stays_away_is_transient(
+    s3: MotoServer, make_bucket: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ticdc_replay.storage.s3._ATTEMPTS", 3)
+    names = [f"{UUID(int=number)}.json" for number in range(12)]
+    with before(s3) as proxy:
+        uri = f"s3://{make_bucket()}/claims"
+        store = open_store(uri, connection(s3, proxy.endpoint))
+        for name in names:
+            store.put(name, name.encode())
+        proxy.requests.clear()
+
+        def throttled_and_slow(method: str, path: str) -> Refusal | None:
+            time.sleep(0.05)
+            return Refusal(503, "SlowDown") if len(proxy.requests) % 3 == 0 else None
+
+        proxy.refuse = throttled_and_slow
+        assert [item.content for item in resolver(store).fetch(names)] == [name.encode() for name in names]
+        assert proxy.refused > 0
+        proxy.refuse = lambda method, path: Refusal(503, "SlowDown")
+        with pytest.raises(TransientError, match="503"):
+            list(resolver(store).fetch(names))
