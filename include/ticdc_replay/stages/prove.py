@@ -121,7 +121,7 @@ def _prove(context: ReplayContext, entry: WindowManifest) -> Proof:
         return replace(proof, grade=manifest.grade, from_others=not lost, findings=(*lost, *broken))
     lookup = SchemaLookup(all_schemas(context), UsedSchemas(context.writer_schemas))
     codec = codec_for(context.changefeed, context.pipeline.limits.decompressed_max_bytes, lookup)
-    lost = [*prove_in_kafka(manifest, context.kafka, codec), *files]
+    lost = [*_configuration(context, manifest), *prove_in_kafka(manifest, context.kafka, codec), *files]
     objects = _objects(context, manifest, whole)
     return replace(
         proof,
@@ -132,6 +132,13 @@ def _prove(context: ReplayContext, entry: WindowManifest) -> Proof:
         findings=(*lost, *objects.findings, *broken),
         missing_objects=objects.missing,
     )
+
+
+def _configuration(context: ReplayContext, manifest: Manifest) -> Iterator[Finding]:
+    """That the changefeed was another one as the pipeline has it now: its messages would be read otherwise than they were."""
+    if manifest.changefeed_hash != context.changefeed.hash:
+        text = "was pinned with another configuration of the changefeed (sink_uri, config or timezone)"
+        yield Finding("manifest", f"manifests/{manifest.input_hash}.json", text)
 
 
 def _prove_shared(context: ReplayContext, shared: SharedInput) -> Proof:

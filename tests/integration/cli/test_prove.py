@@ -154,6 +154,12 @@ def test_a_manifest_that_was_edited_proves_nothing(shop: Shop) -> None:
     assert (code, findings_of(proof)) == (3, [("manifest", entry.name)])
 
 
+def test_a_window_of_a_changefeed_that_was_configured_otherwise_is_not_what_would_be_read_now(shop: Shop) -> None:
+    shop.file.write_text(shop.file.read_text().replace("timezone: UTC", "timezone: Asia/Shanghai"))
+    code, proof = proof_of(shop)
+    assert (code, findings_of(proof)) == (3, [("manifest", f"manifests/{proof['input_hash']}.json")])
+
+
 def test_without_a_changelog_all_objects_of_the_inventory_must_be_as_they_were(shop: Shop) -> None:
     (shop.claims / NAMES[0]).unlink()
     (shop.claims / NAMES[1]).write_bytes(b"{} ")
