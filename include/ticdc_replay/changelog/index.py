@@ -17,7 +17,7 @@ from ticdc_replay.snapshot.manifest import Source
 
 
 class DataFile(msgspec.Struct, frozen=True):
-    """One Parquet file of rows of one partition. ``name`` is relative to the changelog's root; sizes are bytes.
+    """One Parquet file of rows of one topic. ``name`` is relative to the changelog's root; sizes are bytes.
 
     Commit timestamps are TSO; 0 where no row has one. Of a file with ``only``, all but the name are about the rows that count.
     """
