@@ -13,8 +13,8 @@ Grade = Literal["proven", "unproven", "offset"]
 """
 
 PinPolicy = Literal["first", "head"]
-"""Where a window ends in a partition: behind the ``first`` resolved-ts that completes it, or at the ``head`` of the partition when
-it is pinned, so that copies that were sent later are read, too."""
+"""Where a window ends in a partition: behind the ``first`` resolved-ts that completes it, or at the ``head`` of the partition
+when it is pinned, so that copies that were sent later are read, too."""
 
 GRADES: tuple[Grade, ...] = ("proven", "unproven", "offset")
 """From the strongest to the weakest."""
