@@ -1,7 +1,7 @@
 """All benchmarks of the way from Kafka to a target, one after the other: ``make bench``, or ``make bench ARGS="replay flat"``.
 
-Each has a process and servers of its own and writes its part of ``benchmarks/RESULTS.md``. Those that need no server are run by
-name only: ``protocols``, ``scan`` and ``reconcile``.
+Each has a process and servers of its own and writes its part of ``benchmarks/RESULTS.md``. Those that are not of the main path
+are run by name only.
 """
 
 import argparse
@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 MAIN_PATH = ("replay", "stages", "spark_source", "claim_check", "flat", "load")
-OTHERS = ("protocols", "scan", "reconcile")
+OTHERS = ("protocols", "scan", "reconcile", "lag", "pinning_scale")
 
 
 def main() -> None:
