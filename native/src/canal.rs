@@ -44,6 +44,26 @@ pub struct Canal {
     /// By number: the start, and the forms that have it.
     alike: Vec<(Vec<u8>, Vec<usize>)>,
     recent: [usize; 4],
+    codes: Codes,
+}
+
+/// What stood as `sqlType` in rows before: there are few, and one that was read need not be read again.
+#[derive(Default)]
+struct Codes(Vec<Vec<u8>>);
+
+impl Codes {
+    fn skip(&mut self, at: &mut Scanner) -> Option<()> {
+        if self.0.iter().any(|met| at.try_eat(met)) {
+            return Some(());
+        }
+        let start = at.at;
+        codes(at)?;
+        if self.0.len() == 8 {
+            self.0.remove(0);
+        }
+        self.0.push(at.since(start).to_vec());
+        Some(())
+    }
 }
 
 impl Canal {
@@ -74,12 +94,13 @@ impl Canal {
         if !is_plain(value) {
             return None;
         }
-        let start = self.alike[alike].0.len();
-        self.alike[alike].1.iter().find_map(|at| {
-            let form = &self.forms[*at];
+        let Canal { forms, alike: starts, codes, .. } = self;
+        let start = starts[alike].0.len();
+        starts[alike].1.iter().find_map(|at| {
+            let form = &forms[*at];
             let number = form.form.target;
             took.touch(number, &targets[number]);
-            let found = read_row(form, value, start, offset, window, &mut targets[number], zone, took);
+            let found = read_row(form, codes, value, start, offset, window, &mut targets[number], zone, took);
             if found.is_none() {
                 took.undo(targets);
             }
@@ -111,6 +132,7 @@ impl Canal {
 #[allow(clippy::too_many_arguments)]
 fn read_row(
     canal: &CanalForm,
+    codes: &mut Codes,
     value: &[u8],
     start: usize,
     offset: i64,
@@ -129,7 +151,7 @@ fn read_row(
     at.eat(b",\"ts\":")?;
     at.integer()?;
     at.eat(b",\"sql\":\"\",\"sqlType\":")?;
-    codes(&mut at)?;
+    codes.skip(&mut at)?;
     at.eat(b",\"mysqlType\":")?;
     types(canal, &mut at)?;
     let images = at.at;
@@ -194,8 +216,7 @@ fn types(canal: &CanalForm, at: &mut Scanner) -> Option<()> {
         if member > 0 {
             at.eat(b",")?;
         }
-        let found =
-            (0..columns).map(|step| (next + step) % columns).find(|column| at.comes(&canal.members[*column]))?;
+        let found = (next..columns).chain(0..next).find(|column| at.comes_soon(&canal.members[*column]))?;
         at.at += canal.members[found].len();
         at.eat(&canal.types[found])?;
         if met >> found & 1 == 1 {

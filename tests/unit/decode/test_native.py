@@ -165,7 +165,7 @@ def test_changed_messages_give_the_same_rows_and_quarantine(
     chance = Random(2026)
     kinds = [change for change, _ in MUTATIONS.values()]
     messages = []
-    while len(messages) < 1000:
+    while len(messages) < 1100:
         message = chance.choice(subject.messages)
         changed = chance.choice(kinds)(chance, subject, message)
         if changed is not None:
