@@ -48,7 +48,7 @@ from ticdc_replay.stages.jobs import write_decode_job, write_load_job
 from ticdc_replay.stages.pin import pin
 from ticdc_replay.stages.reconcile import record_scan, survey, take_inventory, write_reconcile_job
 from ticdc_replay.stages.reconcile_report import publish_reconciliation
-from ticdc_replay.stages.spark_properties import spark_properties
+from ticdc_replay.stages.spark_properties import job_properties
 from ticdc_replay.stages.store_context import StoreContext
 from ticdc_replay.stages.watermark import require_watermark
 from ticdc_replay.storage import open_store
@@ -249,7 +249,10 @@ class Cluster:
             done = subprocess.run(
                 [
                     *(Path(sys.executable).with_name("spark-submit"), "--master", self.running.master.url),
-                    *(f"--conf={name}={value}" for name, value in spark_properties(declared).items()),
+                    *(
+                        f"--conf={name}={value}"
+                        for name, value in job_properties(declared, script.removesuffix(".py")).items()
+                    ),
                     *(CHECKOUT / "spark_jobs" / script, uri),
                 ],
                 env={**os.environ, **self.running.environment(), jobspec.CONNECTIONS_FILE_VARIABLE: str(private)},
