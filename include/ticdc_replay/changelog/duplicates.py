@@ -42,7 +42,7 @@ def surplus(copies: pa.Table, filesystem: Any, root: str) -> pa.Table:
     """Of *copies* (``keys.SCHEMA``), which hold all copies of their row versions, those that go (``SURPLUS``).
 
     Where fingerprints differ, whole rows of data files are read: different content is a conflict; different keys are a
-    collision of the hash, and then both stay. Takes 3 µs a copy, and 20 to 30 µs where rows must be read.
+    collision of the hash, and then both stay. Takes about 9 µs a copy.
     """
     if copies.num_rows == 0:
         return SURPLUS.empty_table()

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 
 from ticdc_replay.changelog.keys import SCHEMA, KeysFile
 
-BUCKET_ROWS = 1_000_000
-"""Rows of a bucket, about: a worker holds 16 bytes of each, more of those that repeat."""
+BUCKET_ROWS = 500_000
+"""Rows of a bucket, about: a worker holds 16 bytes of each, and 250 of those that repeat."""
 _LEAST_ROWS = 100_000
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ticdc_replay.changelog import key_buckets, keys
+from ticdc_replay.changelog import keys
 from ticdc_replay.changelog.columnar import ColumnarRows, hashes
 from ticdc_replay.changelog.key_buckets import Bucket, plan_buckets, repeated
 from ticdc_replay.changelog.keys import Keys, KeysFile, KeysGroup
@@ -116,11 +116,11 @@ def one_hour(files: int, rows_each: int) -> list[KeysFile]:
 
 def test_buckets_do_not_grow_with_the_window_and_touch_few_files() -> None:
     files = one_hour(400, 163_840)  # 66 M rows in 4 partitions
-    buckets = plan_buckets(files, 2)
+    buckets = plan_buckets(files, 2, 1_000_000)
     rows = {file.name: file.groups for file in files}
     held = [sum(rows[part.name][at].rows for part in bucket.files for at in part.groups) for bucket in buckets]
     one_by_one = [number for number, bucket in zip(held, buckets, strict=True) if bucket.parts == 1]
-    assert max(one_by_one) < 1.3 * key_buckets.BUCKET_ROWS
+    assert max(one_by_one) < 1_300_000
     assert {bucket.parts for bucket in buckets if bucket.parts > 1} <= {3, 4}
     assert sum(len(bucket.files) for bucket in buckets) < 4 * len(files)
     assert 60 <= len(buckets) <= 80
