@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import sys
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ settings.register_profile("ticdc-replay", deadline=None, suppress_health_check=[
 settings.load_profile("ticdc-replay")
 
 if TYPE_CHECKING:  # imported where they are used, so that a run of unit tests alone starts fast
+    from confluent_kafka.admin import AdminClient
     from mypy_boto3_s3 import S3Client
     from pyspark.sql import SparkSession
     from xdist.remote import Producer
@@ -140,9 +142,28 @@ def make_topic(kafka: Kafka) -> MakeTopic:
         topic = name or f"topic-{uuid.uuid4().hex[:12]}"
         created = admin.create_topics([NewTopic(topic, partitions, 1, config=dict(config or {}))])
         created[topic].result(30)
+        _wait_for_topic(admin, topic)
         return topic
 
     return make
+
+
+def _wait_for_topic(admin: AdminClient, topic: str) -> None:
+    """The controller has made *topic*; the broker, which answers, hears of that a moment later."""
+    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka.admin import ConfigResource, ResourceType
+
+    deadline = time.monotonic() + 30
+    while True:
+        asked = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)])
+        try:
+            next(iter(asked.values())).result(30)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+        else:
+            return
 
 
 def s3_client_of(server: S3Server) -> S3Client:

@@ -7,6 +7,8 @@ from typing import Any
 
 SWITCH = "TICDC_REPLAY_NATIVE"
 """Environment variable of executors: ``off`` leaves the extension alone."""
+INTERFACE = 1
+"""The interface that this library asks of the extension; ``native/src/lib.rs`` has the same number."""
 _log = logging.getLogger(__name__)
 
 
@@ -20,7 +22,13 @@ def native_extension() -> Any | None:
         except ImportError as error:
             why = f"the wheel ticdc-replay-native is not installed ({error})"
         else:
-            _log.info("rows of known forms are decoded natively")
-            return ticdc_replay_native
+            found = getattr(ticdc_replay_native, "INTERFACE", 0)
+            if found == INTERFACE:
+                _log.info("rows of known forms are decoded natively")
+                return ticdc_replay_native
+            why = (
+                f"the wheel ticdc-replay-native has interface {found}, and this library asks for {INTERFACE}: install both from "
+                "one version (make package)"
+            )
     _log.info("rows are decoded in Python alone: %s", why)
     return None

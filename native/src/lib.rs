@@ -297,8 +297,13 @@ fn result<'py>(py: Python<'py>, took: Took) -> Result<'py> {
     )
 }
 
+/// What the library may ask of this extension. Counted up with each change that an older library, or an older extension,
+/// would stumble over; `extension.py` compares it.
+const INTERFACE: u32 = 1;
+
 #[pymodule]
 fn ticdc_replay_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("INTERFACE", INTERFACE)?;
     module.add_class::<Decoder>()?;
     module.add_class::<seen::Seen>()
 }

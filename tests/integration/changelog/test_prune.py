@@ -147,7 +147,7 @@ class Setting:
 @pytest.fixture
 def setting(tmp_path: Path, kafka: Kafka, make_topic: MakeTopic) -> Iterator[Setting]:
     topic = make_topic(config={"retention.ms": "-1"})
-    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "enable.idempotence": True})
     for _ in range(MESSAGES):
         producer.produce(topic, b"v", partition=0)
     assert producer.flush(30) == 0

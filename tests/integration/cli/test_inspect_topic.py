@@ -19,7 +19,7 @@ KEPT = {"retention.ms": "-1"}
 def topic(kafka: Kafka, make_topic: Callable[..., str]) -> str:
     """Ten messages in partition 1 of a topic with two."""
     name = make_topic(2, KEPT)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "enable.idempotence": True})
     for number in range(10):
         raw = (
             message([row(number + 1, new=columns(number, f"value {number}"))], 0)

@@ -32,7 +32,7 @@ def make_full_topic(kafka: Kafka, make_topic: MakeTopic) -> Callable[[int, int],
 
     def make(partitions: int, messages: int) -> str:
         topic = make_topic(partitions)
-        producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 20})
+        producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 20, "enable.idempotence": True})
         for offset in range(messages):
             for partition in range(partitions):
                 producer.produce(topic, f"{partition}@{offset}".encode() + b"." * 500, partition=partition)

@@ -35,7 +35,7 @@ def admin(kafka: Kafka) -> AdminClient:
 def topic(kafka: Kafka, make_topic: MakeTopic) -> str:
     """Partition 0 holds ten records, a second apart; partition 1 holds none."""
     name = make_topic(partitions=2, config={"retention.ms": "-1"})
-    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "enable.idempotence": True})
     for number in range(10):
         producer.produce(name, b"v", partition=0, timestamp=FIRST_MS + number * 1000)
     assert producer.flush(30) == 0

@@ -42,7 +42,7 @@ def admin(kafka: Kafka) -> AdminClient:
 
 
 def produce(settings: KafkaSettings, topic: str, values: list[bytes], first_ms: int = 1_700_000_000_000) -> None:
-    producer = Producer({"bootstrap.servers": settings.options["bootstrap.servers"]})
+    producer = Producer({"bootstrap.servers": settings.options["bootstrap.servers"], "enable.idempotence": True})
     for number, value in enumerate(values):
         producer.produce(topic, value, key=b"k", partition=0, timestamp=first_ms + number)
     assert producer.flush(30) == 0

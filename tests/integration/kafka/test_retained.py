@@ -27,7 +27,7 @@ def settings(kafka: Kafka) -> KafkaSettings:
 def topic(kafka: Kafka, make_topic: Callable[..., str]) -> str:
     """A topic of 8,000 messages, more than a client fetches ahead."""
     name = make_topic(config={"retention.ms": "-1"})
-    producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 20})
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 20, "enable.idempotence": True})
     for number in range(8_000):
         producer.produce(name, VALUE, partition=0)
         if number % 2_000 == 0:

@@ -30,7 +30,9 @@ def settings(kafka: Kafka) -> KafkaSettings:
 
 def produce(settings: KafkaSettings, topic: str, sizes: dict[int, list[int]]) -> None:
     """Messages of *sizes* (bytes), by partition."""
-    producer = Producer({"bootstrap.servers": settings.options["bootstrap.servers"], "linger.ms": 20})
+    producer = Producer(
+        {"bootstrap.servers": settings.options["bootstrap.servers"], "linger.ms": 20, "enable.idempotence": True}
+    )
     for partition, lengths in sizes.items():
         for length in lengths:
             producer.produce(topic, bytes(length), partition=partition)

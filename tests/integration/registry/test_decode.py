@@ -64,7 +64,7 @@ def messages():
 
 def test_the_schemas_that_were_used_are_in_the_result(tmp_path, registry):
     decoding = decoder(tmp_path, registry)
-    decoding.add(messages())
+    decoding.add(list(messages()))
     result = decoding.finish()
     assert result.events.written == 3
     hashes = {str(number): sha256(registry.schemas[number].encode()).hexdigest() for number in (1, 2)}
@@ -75,13 +75,13 @@ def test_the_schemas_that_were_used_are_in_the_result(tmp_path, registry):
 def test_a_registry_that_refuses_stops_the_decode_instead_of_filling_the_quarantine(tmp_path, registry):
     registry.basic("reader", "right")
     with pytest.raises(AuthenticationError):
-        decoder(tmp_path, registry, login="reader", password="wrong").add(messages())
+        decoder(tmp_path, registry, login="reader", password="wrong").add(list(messages()))
 
 
 def test_a_schema_that_is_not_there_puts_its_rows_into_quarantine(tmp_path, registry):
     del registry.schemas[2]
     decoding = decoder(tmp_path, registry)
-    decoding.add(messages())
+    decoding.add(list(messages()))
     result = decoding.finish()
     assert result.quarantine_reasons == {"schema_unknown": 3}
     assert len(registry.requests) == 1

@@ -44,7 +44,7 @@ def changefeed(kafka: Kafka, make_topic: Callable[..., str]) -> Changefeed:
     topic = make_topic(1, {"retention.ms": "-1"})
     ddl = {"source": source(), "ts_ms": 5, "databaseName": "s", "ddl": QUERY, "tableChanges": []}
     watermark = {"source": source(db="", table=""), "op": "m", "ts_ms": 5, "transaction": None}
-    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "enable.idempotence": True})
     for schema_id, value in ((DDL, ddl), (WATERMARK, watermark)):
         content = confluent(schema_id, encoded(SCHEMAS[schema_id], value))
         producer.produce(topic, content, b"k", timestamp=(TS >> 18) + 350)

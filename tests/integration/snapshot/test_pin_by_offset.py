@@ -36,7 +36,7 @@ def topic(make_topic: Callable[..., str]) -> str:
 @pytest.fixture
 def record(kafka: Kafka, topic: str) -> Record:
     """Records a message of each of the *seconds*, which nobody looks into: windows by offset are found by time."""
-    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "enable.idempotence": True})
 
     def produce(*seconds: int, partition: int = 0) -> None:
         for second in seconds:

@@ -38,7 +38,7 @@ def pin(settings: KafkaSettings, artifacts: ObjectStore, state: StateStore) -> P
 def topic(kafka: Kafka, make_topic: Callable[..., str]) -> str:
     """Debezium's rows of the seconds 40 to 199, one a second in each of two partitions, of three; recorded 300 ms later."""
     name = make_topic(3, {"retention.ms": "-1"})
-    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "enable.idempotence": True})
     for second in range(40, 200):
         message = debezium_messages.row(after={"id": second}, fields=(debezium_messages.ID,), ts=at(second))
         for partition in (0, 1):

@@ -25,7 +25,7 @@ from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.messages import OffsetRange, RawMessage
 from ticdc_replay.domain.window import Window
-from ticdc_replay.extension import SWITCH, native_extension
+from ticdc_replay.extension import INTERFACE, SWITCH, native_extension
 from ticdc_replay.jobspec import DecodeJob, Limits
 from ticdc_replay.schemas.history import SchemaHistory
 
@@ -286,3 +286,14 @@ def test_the_switch_leaves_the_extension_alone_and_the_log_says_so(
     changefeed = Changefeed(protocol="open-protocol", topic="topic", timezone="UTC")
     assert write([open_message(0, {}, {}, "put")], changefeed, HISTORY, on=False).taken == 0
     assert "TICDC_REPLAY_NATIVE=off" in caplog.text
+
+
+def test_a_wheel_of_another_version_is_left_alone_and_the_log_says_so(
+    write: Callable[..., Written], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    assert native_extension() is not None
+    monkeypatch.setattr("ticdc_replay_native.INTERFACE", INTERFACE + 1)
+    native_extension.cache_clear()
+    assert native_extension() is None
+    assert f"has interface {INTERFACE + 1}" in caplog.text
