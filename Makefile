@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := $(BIN)/pytest
-# Two at a time, for much of a test is waiting for servers. Not in pyproject.toml: a single test by hand need not pay for it.
+# More than two cores can use, for much of a test is waiting for servers. Not in pyproject.toml: a single test by hand need not pay for it.
 WORKERS := -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help

@@ -49,18 +49,20 @@ def run_server(supervisor: int, account: str, command: list[str]) -> None:
 
 
 def descendants() -> list[int]:
-    """Every process below this one, zombies left out."""
+    """Every process below this one, zombies too: behind the zombie of a main thread other threads may run, and have children.
+
+    Empty only when nothing is left. Whatever runs below us does so below a child of ours, and those stay until we collect them.
+    """
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
             continue
         try:
             with open(f"/proc/{entry}/stat", encoding="utf-8", errors="replace") as stat:
-                state, parent = stat.read().rpartition(")")[2].split()[:2]
+                _, parent = stat.read().rpartition(")")[2].split()[:2]
         except OSError:  # it ended while we looked
             continue
-        if state != "Z":
-            children.setdefault(int(parent), []).append(int(entry))
+        children.setdefault(int(parent), []).append(int(entry))
     found: list[int] = []
     waiting = [os.getpid()]
     while waiting:
@@ -92,6 +94,7 @@ def send(pid: int, number: int) -> None:
 def end_everything(server: int, stop_signal: int, grace: float, whole_group: bool) -> None:
     send(-server if whole_group else server, stop_signal)
     deadline = time.monotonic() + grace
+    reap(server)
     while descendants() and time.monotonic() < deadline:
         signal.sigtimedwait({signal.SIGCHLD}, 0.05)
         reap(server)

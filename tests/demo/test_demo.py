@@ -23,33 +23,41 @@ def start(folder, *options):
     )
 
 
-def processes_below(root):
-    """Process ids of *root*'s descendants."""
-    children = defaultdict(list)
+def processes():
+    """(parent, start time) of every running process by its id. Ids are used again, so only both together name a process."""
+    found = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
-            _, parent = stat.read_text().rpartition(")")[2].split()[:2]
+            fields = stat.read_text().rpartition(")")[2].split()
         except OSError:  # it ended meanwhile
             continue
-        children[int(parent)].append(int(stat.parent.name))
+        if fields[0] != "Z":
+            found[int(stat.parent.name)] = (int(fields[1]), int(fields[19]))
+    return found
+
+
+def processes_below(root):
+    """(id, start time) of *root*'s descendants."""
+    children = defaultdict(list)
+    for pid, (parent, started) in processes().items():
+        children[parent].append((pid, started))
     found, waiting = set(), [root]
     while waiting:
         below = children[waiting.pop()]
         found.update(below)
-        waiting += below
+        waiting += [pid for pid, _ in below]
     return found
 
 
-def running(pids):
-    """Command lines of those of *pids* that still run."""
+def running(seen):
+    """Command lines of those of *seen* that still run."""
     found = []
-    for pid in pids:
-        try:
-            command = Path(f"/proc/{pid}/cmdline").read_bytes()
-        except OSError:
-            continue
-        if command:  # a zombie has none
-            found.append(command.replace(b"\0", b" ").decode(errors="replace"))
+    for pid, (_, started) in processes().items():
+        if (pid, started) in seen:
+            try:
+                found.append(Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+            except OSError:
+                continue
     return found
 
 
@@ -80,12 +88,12 @@ def test_it_replays_every_window_and_leaves_the_tables_as_expected_and_nothing_r
     assert running(seen) == []
 
 
-def all_ended(pids):
-    """Whether none of *pids* runs any more, which may take a moment."""
+def all_ended(seen):
+    """Whether none of *seen* runs any more, which may take a moment."""
     deadline = time.monotonic() + 60
-    while running(pids) and time.monotonic() < deadline:
+    while running(seen) and time.monotonic() < deadline:
         time.sleep(0.5)
-    return running(pids) == []
+    return running(seen) == []
 
 
 @pytest.mark.timeout(900)

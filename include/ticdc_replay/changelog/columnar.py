@@ -42,6 +42,14 @@ def hashes(values: Sequence[bytes]) -> npt.NDArray[np.void]:
     return np.frombuffer(b"".join(values), HASH)
 
 
+def halves_of(column: pa.ChunkedArray) -> npt.NDArray[np.uint64]:
+    """Values of 16 bytes, none of them NULL, as pairs of numbers, one pair a row."""
+    values = column.combine_chunks()
+    if isinstance(values, pa.ChunkedArray):  # of no chunk
+        return np.empty((0, 2), np.uint64)
+    return np.frombuffer(values.buffers()[1], np.uint64, len(values) * 2, values.offset * 16).reshape(-1, 2)
+
+
 def numbers(batch: pa.RecordBatch | pa.Table, name: str) -> npt.NDArray[Any]:
     """The integers of a column; NULL, which only ``_commit_ts`` can be, counts as 0."""
     column = batch[name]

@@ -17,8 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ticdc_replay.changelog.columnar import halves_of
 from ticdc_replay.changelog.index import DataFile
 from ticdc_replay.changelog.keys import Copy
+from ticdc_replay.changelog.layout import in_quarantine
 from ticdc_replay.changelog.parts import groups_with
 
 TABLE_METADATA = b"ticdc_replay.table"
@@ -47,7 +49,7 @@ def surplus(copies: pa.Table, filesystem: Any, root: str) -> pa.Table:
     if copies.num_rows == 0:
         return SURPLUS.empty_table()
     copies = _in_order(copies)
-    ids, prints = _hashes(copies["id"]), _hashes(copies["fingerprint"])
+    ids, prints = halves_of(copies["id"]), halves_of(copies["fingerprint"])
     is_head = np.concatenate([[True], (ids[1:] != ids[:-1]).any(axis=1)])
     head = np.maximum.accumulate(np.where(is_head, np.arange(len(ids)), 0))
     whole = copies["whole"].to_numpy()
@@ -84,11 +86,14 @@ def _settle_collision(copies: pa.Table, members: _Numbers, reader: "_Reader", go
 
 
 def _in_order(copies: pa.Table) -> pa.Table:
-    """*copies* grouped by identity, within a group in their fixed total order: the first stays (``Copy.order``)."""
+    """*copies* grouped by identity, within a group in a fixed total order, of which the first stays.
+
+    What can be used before what stands in quarantine, whole before partial (a key-only delete), then by place in Kafka.
+    """
     copies = copies.unify_dictionaries().combine_chunks()
     topics = copies["topic"].chunk(0)
     rank = np.argsort(np.argsort(np.array(topics.dictionary.to_pylist(), object)))
-    ids = _hashes(copies["id"])
+    ids = halves_of(copies["id"])
     columns = [copies[name].to_numpy() for name in ("half", "ordinal", "offset", "partition")]
     columns += [
         rank[topics.indices.to_numpy()],
@@ -102,14 +107,9 @@ def _in_order(copies: pa.Table) -> pa.Table:
 
 def _quarantined(copies: pa.Table) -> _Mask:
     files = copies["file"].chunk(0)
-    there = np.array([name.startswith("quarantine/") for name in files.dictionary.to_pylist()], np.bool_)
+    there = np.array([in_quarantine(name) for name in files.dictionary.to_pylist()], np.bool_)
     found: _Mask = there[files.indices.to_numpy()]
     return found
-
-
-def _hashes(column: pa.ChunkedArray) -> npt.NDArray[np.uint64]:
-    values = column.chunk(0)
-    return np.frombuffer(values.buffers()[1], np.uint64, len(values) * 2, values.offset * 16).reshape(-1, 2)
 
 
 class _Reader:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ticdc_replay.changelog.columnar import halves_of
 from ticdc_replay.changelog.keys import SCHEMA, KeysFile
 
 BUCKET_ROWS = 500_000
@@ -117,21 +118,14 @@ def _row_groups(filesystem: Any, root: str, bucket: Bucket, columns: list[str] |
                 yield file.read_row_group(group, columns=columns)
 
 
-def _halves(table: pa.Table) -> npt.NDArray[np.uint64]:
-    ids = table["id"].combine_chunks()
-    if isinstance(ids, pa.ChunkedArray):  # of no chunk
-        return np.empty((0, 2), np.uint64)
-    return np.frombuffer(ids.buffers()[1], np.uint64, len(ids) * 2, ids.offset * 16).reshape(-1, 2)
-
-
 def _first_halves(table: pa.Table) -> npt.NDArray[np.uint64]:
-    return _halves(table)[:, 0]
+    return halves_of(table["id"])[:, 0]
 
 
 def _inside(table: pa.Table, bucket: Bucket) -> npt.NDArray[np.bool_]:
     times = table["commit_ts"].to_numpy()
     inside = (times >= bucket.first) & (times <= bucket.last)
     if bucket.parts > 1:
-        inside &= _halves(table)[:, 1] % np.uint64(bucket.parts) == bucket.part
+        inside &= halves_of(table["id"])[:, 1] % np.uint64(bucket.parts) == bucket.part
     found: npt.NDArray[np.bool_] = inside
     return found

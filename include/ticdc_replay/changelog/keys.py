@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ticdc_replay.changelog.columnar import ColumnarRows, numbers
+from ticdc_replay.changelog.layout import in_quarantine
 
 SCHEMA = pa.schema(
     [
@@ -78,15 +79,7 @@ class Copy(NamedTuple):
     @property
     def quarantined(self) -> bool:
         """Whether it can't be used: partial without being a delete, or with cells of another type than the columns'."""
-        return self.file.startswith("quarantine/")
-
-    @property
-    def order(self) -> tuple[bool, bool, str, int, int, int, int]:
-        """The fixed total order of copies: the smallest stays.
-
-        What can be used before what stands in quarantine, whole before partial (a key-only delete), then by place in Kafka.
-        """
-        return (self.quarantined, not self.whole, self.topic, self.partition, self.offset, self.ordinal, self.half)
+        return in_quarantine(self.file)
 
 
 class Keys:

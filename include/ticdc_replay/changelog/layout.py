@@ -50,6 +50,16 @@ def unescape(part: str) -> str:
 _PLAIN = frozenset(f"{ascii_letters}{digits}_-")
 
 
+def quarantine_file(stem: str) -> str:
+    """The name of a file of messages that can't be used."""
+    return f"quarantine/{stem}.parquet"
+
+
+def in_quarantine(name: str) -> bool:
+    """Whether *name*, relative to the changelog's root, is that of such a file."""
+    return name.startswith("quarantine/")
+
+
 def data_folder(table: TableName, version: str) -> str:
     """Folder of the rows of *table* with the schema *version*: Hive's layout, so that any engine finds the columns."""
     return f"data/schema={escape(table.schema)}/table={escape(table.table)}/version={version}"

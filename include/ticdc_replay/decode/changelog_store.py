@@ -64,7 +64,7 @@ class ChangelogStore:
         """The table schemas that were known when the window was pinned."""
         if manifest.schemas is None:
             return SchemaHistory()
-        content = self._store.get(_name_of(manifest.schemas))
+        content = self._store.get(manifest.schemas.name)
         if canonical.digest(content) != manifest.schemas.sha256:
             raise ArtifactCorruptError(
                 f"{manifest.schemas.uri} does not have the hash in its name; pin the window anew (repin)"
@@ -77,7 +77,7 @@ class ChangelogStore:
         Raises ArtifactCorruptError and ArtifactNotFoundError where they are not what was pinned.
         """
         filesystem, base = self._store.arrow_filesystem()
-        path = f"{base}/{_name_of(redriven.messages)}"
+        path = f"{base}/{redriven.messages.name}"
         self._verify(filesystem, path, redriven.messages)
         return path
 
@@ -139,7 +139,7 @@ class ChangelogStore:
         filesystem, base = self._store.arrow_filesystem()
         names = [entry.name for entry in self._store.list(f"{layout.used_folder(self._job.input_hash)}/")]
         if manifest.inventory is not None:
-            inventory = _name_of(manifest.inventory)
+            inventory = manifest.inventory.name
             self._verify(filesystem, f"{base}/{inventory}", manifest.inventory)
             names.insert(0, inventory)
         return tuple(f"{base}/{name}" for name in names)
@@ -225,8 +225,3 @@ def lost_files(store: ObjectStore, index: ChangelogIndex) -> list[str]:
         there = {entry.name.removeprefix(root) for entry in store.list(root)}
         lost += [f"../{run}/{name}" if run != index.run_hash else name for name in names - there]
     return sorted(lost)
-
-
-def _name_of(pinned: PinnedFile) -> str:
-    """The name of *pinned* below the store's root: its folder and its file."""
-    return "/".join(pinned.uri.rsplit("/", 2)[1:])

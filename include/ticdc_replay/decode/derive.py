@@ -19,7 +19,7 @@ from ticdc_replay.changelog.index import (
     MessageCounts,
     TableVersion,
 )
-from ticdc_replay.changelog.layout import changelog_root
+from ticdc_replay.changelog.layout import changelog_root, quarantine_file
 from ticdc_replay.changelog.parts import lies_in, part_of
 from ticdc_replay.changelog.set_aside import GROUP_ROWS
 from ticdc_replay.decode.filter import TableFilter
@@ -120,7 +120,7 @@ def _cut_quarantine(
     An entry without commitTs or table may be of any window and any table, and is kept.
     """
     wanted = TableFilter(job.tables)
-    name = f"quarantine/{attempt.id}-derived.parquet"
+    name = quarantine_file(f"{attempt.id}-derived")
     path = f"{base}/{changelog_root(job.run_hash)}/{name}"
     reasons: Counter[str] = Counter()
     rows, writer = 0, None

@@ -49,7 +49,6 @@ class Took(NamedTuple):
     rows: int
     outside: int
     filtered: int
-    panics: int
 
 
 class _Row(NamedTuple):
@@ -61,7 +60,7 @@ class _Row(NamedTuple):
 
 
 class NativeRows:
-    """The rows of one split that the extension reads. About 1.5 µs a row of 1 KB."""
+    """The rows of one split that the extension reads. About 2.5 µs a row of 1 KB."""
 
     def __init__(
         self,
@@ -102,9 +101,7 @@ class NativeRows:
         left, first, last, rows, outside, filtered, panics = taken
         if panics:
             _log.warning("the native decoder failed on %d messages; Python reads them", panics)
-        return Took(
-            left, np.frombuffer(first, np.int64), np.frombuffer(last, np.int64), rows, outside, filtered, panics
-        )
+        return Took(left, np.frombuffer(first, np.int64), np.frombuffer(last, np.int64), rows, outside, filtered)
 
     def learn(self, message: RawMessage, events: Sequence[Event]) -> None:
         """Let the extension read rows like those of *message*, which Python read as *events*."""

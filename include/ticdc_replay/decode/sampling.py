@@ -1,16 +1,15 @@
 """Estimates how large messages are, at several places of each range, so that splits hold about the same number of bytes."""
 
-import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 
 import msgspec
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from ticdc_replay.domain.errors import TransientError
-from ticdc_replay.domain.messages import OffsetRange
-from ticdc_replay.kafka.failures import ClientHealth, make_client, translate
+from ticdc_replay.domain.messages import OffsetRange, RawMessage
+from ticdc_replay.kafka.beginnings import read_beginnings
+from ticdc_replay.kafka.offsets import Partition
+from ticdc_replay.kafka.retained import RetainedReader
 from ticdc_replay.kafka.settings import KafkaSettings
 
 PLACES = 6
@@ -18,14 +17,6 @@ PLACES = 6
 MAX_PLACES = 600
 """Places that are looked at in all. What is not looked at counts as the mean of its topic, else of all."""
 _MESSAGES = 16
-_LOOK_S = 5.0
-_AWAY_S = 30.0
-_POLL_S = 0.1
-_SMALL_FETCHES = {
-    "max.partition.fetch.bytes": 65_536,
-    "fetch.wait.max.ms": 10,
-    "queued.min.messages": 1,
-}
 
 
 class Stretch(msgspec.Struct, frozen=True):
@@ -50,7 +41,7 @@ def sized(ranges: Sequence[OffsetRange], settings: KafkaSettings) -> list[SizedR
     """
     wanted = [part for part in ranges if part.length > 0]
     places = _places(wanted)
-    found = _look(places, settings) if wanted else {}
+    found = _look(places, settings)
     by_topic: defaultdict[str, list[float]] = defaultdict(list)
     for (part, _), size in found.items():
         by_topic[part.topic].append(size)
@@ -95,68 +86,30 @@ def _longest_of_each_topic(ranges: Sequence[OffsetRange]) -> Iterator[OffsetRang
 
 
 def _look(places: _Places, settings: KafkaSettings) -> dict[tuple[OffsetRange, int], float]:
-    """The mean bytes of an offset at each of *places* that answered in time."""
-    health = ClientHealth(settings)
-    consumer = make_client(Consumer, {**settings.consumer(), **_SMALL_FETCHES}, health)
+    """The mean bytes of an offset at each of *places*."""
     found: dict[tuple[OffsetRange, int], float] = {}
-    try:
-        for turn in zip_longest(*([(part, at) for at, _ in offsets] for part, offsets in places.items())):
-            # A partition may have several ranges; a client has one position in it.
-            waiting = [place for place in turn if place is not None]
-            while waiting:
-                one_each = {(part.topic, part.partition): (part, at) for part, at in reversed(waiting)}
-                waiting = [place for place in waiting if place not in one_each.values()]
-                found |= _look_at(consumer, health, one_each.values(), within_s=_LOOK_S if found else _AWAY_S)
-                if not found:
-                    raise health.explain("estimating the size of messages")
-    finally:
-        consumer.close()
+    for turn in zip_longest(*([(part, at) for at, _ in offsets] for part, offsets in places.items())):
+        # A partition may have several ranges; a client has one position in it.
+        waiting = [place for place in turn if place is not None]
+        while waiting:
+            one_each = {Partition(part.topic, part.partition): (part, at) for part, at in reversed(waiting)}
+            waiting = [place for place in waiting if place not in one_each.values()]
+            found |= _look_at(one_each, settings)
     return found
 
 
 def _look_at(
-    consumer: Consumer, health: ClientHealth, places: Iterable[tuple[OffsetRange, int]], *, within_s: float
+    places: Mapping[Partition, tuple[OffsetRange, int]], settings: KafkaSettings
 ) -> dict[tuple[OffsetRange, int], float]:
-    waiting = {(part.topic, part.partition): (part, at) for part, at in places}
-    sizes: defaultdict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
-    consumer.assign([TopicPartition(topic, number, at) for (topic, number), (_, at) in waiting.items()])
-    found = {}
-    deadline = time.monotonic() + within_s
-    while waiting and time.monotonic() < deadline:
-        health.check()
-        polled = consumer.consume(_MESSAGES * len(waiting), _POLL_S)
-        for message in polled:
-            where = (message.topic() or "", message.partition() or 0)
-            if where in waiting and _sizes(message, waiting[where], sizes[where], health):
-                part, at = waiting.pop(where)
-                found[part, at] = _mean(sizes[where], at)
-    for where, (part, at) in waiting.items():
-        if sizes[where]:
-            found[part, at] = _mean(sizes[where], at)
-    if found:
-        health.progress()
-    return found
+    ranges = {
+        partition: OffsetRange(part.topic, part.partition, at, min(part.end, at + _MESSAGES))
+        for partition, (part, at) in places.items()
+    }
+    sizes = dict.fromkeys(ranges, 0)
 
+    def take(partition: Partition, messages: list[RawMessage]) -> bool:
+        sizes[partition] += sum(len(message.key or b"") + len(message.value or b"") for message in messages)
+        return False
 
-def _sizes(
-    message: Message, place: tuple[OffsetRange, int], sizes: list[tuple[int, int]], health: ClientHealth
-) -> bool:
-    """Note the offset and the size of *message*; whether its place needs no more."""
-    error = message.error()
-    if error is None:
-        offset = message.offset() or 0
-        if offset < place[0].end:
-            sizes.append((offset, len(message) + len(message.key() or b"")))
-        return len(sizes) >= _MESSAGES or offset + 1 >= place[0].end
-    if error.code() in (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET):
-        return True
-    failure = translate(error, f"estimating the size of messages of {place[0].topic}[{place[0].partition}]")
-    if not isinstance(failure, TransientError):
-        raise failure
-    health.note(error)
-    return False
-
-
-def _mean(sizes: list[tuple[int, int]], start: int) -> float:
-    """Bytes per offset from *start* to the last that was seen: compaction and transactions leave gaps."""
-    return sum(size for _, size in sizes) / (sizes[-1][0] + 1 - start) if sizes else 0.0
+    read_beginnings(settings, ranges.values(), take, alone=RetainedReader)
+    return {place: sizes[partition] / ranges[partition].length for partition, place in places.items()}

@@ -11,6 +11,7 @@ from ticdc_replay.changelog import side_files
 from ticdc_replay.changelog.columnar import ColumnarRows
 from ticdc_replay.changelog.identity import NO_KEY, row_key
 from ticdc_replay.changelog.index import Ddl, EventCounts, MessageCounts
+from ticdc_replay.changelog.layout import quarantine_file
 from ticdc_replay.changelog.side_files import SideFile
 from ticdc_replay.changelog.version_order import VersionOrder
 from ticdc_replay.changelog.writer import ChangelogWriter, Located
@@ -74,8 +75,8 @@ def decode_split(
 ) -> SplitResult:
     """Read the range of *split*, decode it and write its files below the changelog's root.
 
-       *window* is None where the ranges themselves are the window, so that every row belongs to it and rows are ordered by their
-       place. Raises PermanentError where they are, and a dispatcher scatters the versions of a row over partitions;
+    *window* is None where the ranges themselves are the window, so that every row belongs to it and rows are ordered by their
+    place. Raises PermanentError where they are, and a dispatcher scatters the versions of a row over partitions;
     TransientError when Kafka, a store or the registry is away, ExpiredRangeError when retention has passed the range.
     """
     decoder = SplitDecoder(split, attempt, job, window, history, connections)
@@ -120,9 +121,7 @@ class SplitDecoder:
         self._pending_large = False
         self._unsearched: list[OffsetRange] = []
         self._max_bytes = job.limits.decompressed_max_bytes
-        self._quarantine = Quarantine(
-            SideFile(filesystem, root, f"quarantine/{stem}.parquet", side_files.QUARANTINE, 64)
-        )
+        self._quarantine = Quarantine(SideFile(filesystem, root, quarantine_file(stem), side_files.QUARANTINE, 64))
         self._references = SideFile(filesystem, root, f"references/{stem}.parquet", side_files.REFERENCES)
         self._sparse_index = SparseIndex(
             SideFile(filesystem, root, f"sparse_index/{stem}.parquet", side_files.SPARSE_INDEX)

@@ -15,6 +15,9 @@ from ticdc_replay.kafka.settings import KafkaSettings
 Take = Callable[[Partition, list[RawMessage]], bool]
 """Is given messages of a partition, in order and none twice; tells whether it has enough of that partition."""
 
+ReadAlone = Callable[[KafkaSettings, OffsetRange], Iterable[list[RawMessage]]]
+"""Reads one range, in order."""
+
 _BATCH_MESSAGES = 2_000
 _POLL_S = 0.02
 _QUIET_S = 10.0
@@ -25,10 +28,13 @@ _FETCH = {
 }
 
 
-def read_beginnings(settings: KafkaSettings, ranges: Iterable[OffsetRange], take: Take) -> None:
+def read_beginnings(
+    settings: KafkaSettings, ranges: Iterable[OffsetRange], take: Take, *, alone: ReadAlone = read_range
+) -> None:
     """Give *take* the messages of each of *ranges*, at most one of each partition, until it has enough or the range is over.
 
-    Offsets without a message are skipped, as in ``reader.read_range``, whose errors this raises, too.
+    Offsets without a message are skipped. Where something is wrong with a partition, *alone* reads it by itself, and says so or
+    gets over it: ``reader.read_range``, whose errors this then raises, or ``retained.RetainedReader``.
     """
     wanted = {Partition(part.topic, part.partition): part for part in ranges if part.length > 0}
     if not wanted:
@@ -39,9 +45,8 @@ def read_beginnings(settings: KafkaSettings, ranges: Iterable[OffsetRange], take
         left = _read(consumer, health, wanted, take)
     finally:
         consumer.close()
-    # What is wrong with one partition, reading it alone tells, or gets over.
     for partition, part in left.items():
-        for messages in read_range(settings, part):
+        for messages in alone(settings, part):
             if take(partition, messages):
                 break
 

@@ -76,10 +76,8 @@ def _alter_action(cursor: Cursor) -> list[Action]:
         return [NoEffect("tiflash replica")]
     token = cursor.peek()
     word = token.text.upper() if token.kind == "word" else ""
-    if word in (
-        "TRUNCATE",
-        "FIRST",
-    ):  # FIRST PARTITION LESS THAN drops all below; MERGE FIRST PARTITION keeps their rows
+    # FIRST PARTITION LESS THAN drops all below; MERGE FIRST PARTITION keeps their rows.
+    if word in ("TRUNCATE", "FIRST"):
         return [RemovePartitions(_rest(cursor))]
     if cursor.take("EXCHANGE", "PARTITION"):
         cursor.name()

@@ -43,6 +43,11 @@ class PinnedFile(msgspec.Struct, frozen=True):
     sha256: str
     count: int
 
+    @property
+    def name(self) -> str:
+        """Its name below the root of the pipeline's artefacts: folder and file."""
+        return "/".join(self.uri.rsplit("/", 2)[1:])
+
 
 class Redriven(msgspec.Struct, frozen=True):
     """Messages out of the quarantine of a run, as the input of another one."""

@@ -47,8 +47,8 @@ def run_tasks(
     *work* says it with ``report_done``.
 
     A TransientError is tried again by Spark as often as the cluster allows, a PermanentError is not; an error of a file, such as
-    a disk that is full, counts as a TransientError. Raises the first
-    PermanentError of the library, else the first TransientError, with its own type.
+    a disk that is full, counts as a TransientError. Raises the first PermanentError of the library, else the first
+    TransientError, with its own type.
     """
     if not tasks:
         return []

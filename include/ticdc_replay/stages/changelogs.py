@@ -73,6 +73,7 @@ class _Pruning:
         self._before = before
         self._even_if_last = even_if_last
         self._indexes = _indexes(context)
+        self._decoded = {index.input_hash for index in self._indexes.values()}
         self._gone: set[str] = set()
         self._leased = _leased(context)
 
@@ -112,10 +113,13 @@ class _Pruning:
         for other in self._indexes.values():
             if other.run_hash not in self._gone and any(each.run_hash == index.run_hash for each in other.derived):
                 yield f"run {other.run_hash[:12]} of {other.window} takes rows from it"
-        decoded = {other.input_hash for other in self._indexes.values()}
         for entry in self._context.state.manifests_within(self._context.pipeline.name, index.window):
             manifest = _manifest(self._context, entry.name)
-            if manifest is None or entry.input_hash in decoded or entry.pinned_at_ms < self._before.timestamp() * 1000:
+            if (
+                manifest is None
+                or entry.input_hash in self._decoded
+                or entry.pinned_at_ms < self._before.timestamp() * 1000
+            ):
                 continue
             named = any(each.run_hash == index.run_hash for each in manifest.derived)
             if named or (manifest.shared is not None and manifest.shared.input_hash == index.input_hash):

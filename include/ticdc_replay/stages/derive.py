@@ -8,6 +8,7 @@ import msgspec
 
 from ticdc_replay.changelog.cover import Candidate, Cover, choose
 from ticdc_replay.changelog.index import ChangelogIndex
+from ticdc_replay.changelog.layout import INDEX, changelog_root
 from ticdc_replay.changelog.reading import read_index
 from ticdc_replay.decode.changelog_store import lost_files
 from ticdc_replay.decode.filter import TableFilter
@@ -112,7 +113,7 @@ def derive(context: ReplayContext, window: Window) -> PinnedManifest:
         derived=tuple(
             Source(
                 part.candidate.run_hash,
-                canonical.digest(context.artifacts.get(f"runs/{part.candidate.run_hash}/index.json")),
+                canonical.digest(context.artifacts.get(f"{changelog_root(part.candidate.run_hash)}/{INDEX}")),
                 part.window,
             )
             for part in known.cover.parts

@@ -23,7 +23,7 @@ from ticdc_replay.domain.window import Grade, Window
 from ticdc_replay.registry import UsedSchemas
 from ticdc_replay.schemas.lookup import SchemaLookup
 from ticdc_replay.snapshot import manifest as manifests
-from ticdc_replay.snapshot.manifest import Manifest, PinnedFile, SharedInput
+from ticdc_replay.snapshot.manifest import Manifest, SharedInput
 from ticdc_replay.snapshot.pin import load_manifest
 from ticdc_replay.snapshot.proof import Finding, prove_in_kafka
 from ticdc_replay.stages.context import ReplayContext
@@ -106,7 +106,6 @@ def _prove(context: ReplayContext, entry: WindowManifest) -> Proof:
         manifest = load_manifest(context.artifacts, entry).manifest
     except (ArtifactNotFoundError, ArtifactCorruptError) as error:
         return replace(proof, findings=(Finding("manifest", entry.name, str(error)), *broken))
-    files = list(_files(context, manifest))
     if manifest.shared is not None:
         shared = _prove_shared(context, manifest.shared)
         return replace(
@@ -116,6 +115,7 @@ def _prove(context: ReplayContext, entry: WindowManifest) -> Proof:
             changelogs=proof.changelogs,
             findings=(*shared.findings, *broken),
         )
+    files = list(_files(context, manifest))
     if not manifest.reads_kafka:
         lost = [*files, *_sources(context, manifest)]
         return replace(proof, grade=manifest.grade, from_others=not lost, findings=(*lost, *broken))
@@ -187,20 +187,13 @@ def _files(context: ReplayContext, manifest: Manifest) -> Iterator[Finding]:
     redriven = None if manifest.redrive is None else manifest.redrive.messages
     filesystem, base = context.artifacts.arrow_filesystem()
     for pinned in filter(None, (manifest.inventory, manifest.schemas, redriven)):
-        name = _name_of(pinned)
-        if context.artifacts.info(name) is None:
+        if context.artifacts.info(pinned.name) is None:
             yield Finding("file", pinned.uri, "was removed")
             continue
-        digest = hashlib.sha256()
-        with filesystem.open_input_stream(f"{base}/{name}") as stream:
-            while part := stream.read(1 << 20):
-                digest.update(part)
-        if digest.hexdigest() != pinned.sha256:
+        with filesystem.open_input_stream(f"{base}/{pinned.name}") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        if digest != pinned.sha256:
             yield Finding("file", pinned.uri, "was altered: its hash is not the one in its name")
-
-
-def _name_of(pinned: PinnedFile) -> str:
-    return "/".join(pinned.uri.rsplit("/", 2)[1:])
 
 
 def _objects(context: ReplayContext, manifest: Manifest, whole: Sequence[ChangelogIndex]) -> PinnedObjects:
@@ -210,8 +203,8 @@ def _objects(context: ReplayContext, manifest: Manifest, whole: Sequence[Changel
         return PinnedObjects()
     filesystem, base = context.artifacts.arrow_filesystem()
     inventory = None
-    if manifest.inventory is not None and context.artifacts.info(_name_of(manifest.inventory)) is not None:
-        inventory = f"{base}/{_name_of(manifest.inventory)}"
+    if manifest.inventory is not None and context.artifacts.info(manifest.inventory.name) is not None:
+        inventory = f"{base}/{manifest.inventory.name}"
     if not whole:
         return PinnedObjects() if inventory is None else compare_inventory(context.claim_check, filesystem, inventory)
     records = context.artifacts.list(f"{layout.used_folder(manifest.input_hash)}/")

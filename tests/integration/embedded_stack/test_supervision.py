@@ -27,10 +27,19 @@ STUBBORN = textwrap.dedent(
     """
 )
 
+# As above, and its main thread ends before the others. What remains looks like a zombie that has a child.
+HEADLESS = STUBBORN.replace(
+    "time.sleep(600)\n",
+    """import ctypes, platform, threading
+threading.Thread(target=time.sleep, args=(600,)).start()
+ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[platform.machine()], 0)  # exit, of this thread alone
+""",
+)
 
-def start(folder: Path) -> ManagedProcess:
+
+def start(folder: Path, code: str = STUBBORN) -> ManagedProcess:
     return ManagedProcess(
-        [sys.executable, "-c", STUBBORN, str(folder / "pids")],
+        [sys.executable, "-c", code, str(folder / "pids")],
         log=folder / "log",
         env=os.environ,
         cwd=folder,
@@ -62,6 +71,15 @@ def test_stop_ends_helpers_that_left_the_session_and_servers_that_ignore_term(tm
     running = pids(tmp_path)
     process.stop()
     assert [pid for pid in running if alive(pid)] == []
+
+
+def test_stop_ends_what_runs_below_a_server_whose_main_thread_has_ended(tmp_path):
+    process = start(tmp_path, HEADLESS)
+    server, helper = pids(tmp_path)
+    wait_for(lambda: not alive(server))
+    assert alive(helper)
+    process.stop()
+    assert not alive(helper)
 
 
 def test_a_parent_killed_without_notice_takes_its_servers_with_it(tmp_path):
