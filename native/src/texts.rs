@@ -1,6 +1,6 @@
 //! How the two protocols write bytes as text.
 
-use crate::json::hex;
+use crate::json::{find, hex};
 
 /// Append the bytes whose numbers are those of the characters of *text*, which is UTF-8.
 pub fn latin1(text: &[u8], to: &mut Vec<u8>) -> Option<()> {
@@ -18,7 +18,7 @@ pub fn latin1(text: &[u8], to: &mut Vec<u8>) -> Option<()> {
 /// Append the bytes that Go's `strconv.Quote` wrote as *text*, the surrounding quotes left out.
 pub fn unquote(text: &[u8], to: &mut Vec<u8>) -> Option<()> {
     let mut rest = text;
-    while let Some(at) = memchr::memchr3(b'\\', b'"', b'\n', rest) {
+    while let Some(at) = find([b'\\', b'"', b'\n'], rest) {
         to.extend_from_slice(&rest[..at]);
         if rest[at] != b'\\' {
             return None;

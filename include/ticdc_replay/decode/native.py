@@ -86,6 +86,11 @@ class NativeRows:
         self._known: set[tuple[Wire, str, tuple[int, int]]] = set()
 
     @property
+    def forms(self) -> int:
+        """How many forms of rows the extension knows."""
+        return len(self._known)
+
+    @property
     def rows(self) -> int:
         """How many rows wait to be taken."""
         rows: int = self._decoder.rows

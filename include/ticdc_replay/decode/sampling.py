@@ -2,6 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import zip_longest
 
 import msgspec
@@ -62,6 +64,9 @@ def sized(ranges: Sequence[OffsetRange], settings: KafkaSettings) -> list[SizedR
 _Places = Mapping[OffsetRange, Sequence[tuple[int, int]]]
 """Per range that is looked at, the offsets to look at, each in the middle of a stretch, and the ends of these stretches."""
 
+_Turn = Mapping[Partition, tuple[OffsetRange, int]]
+"""A range of each partition, and the offset in it to look at."""
+
 
 def _places(ranges: Sequence[OffsetRange]) -> _Places:
     chosen = list(_longest_of_each_topic(ranges))[:MAX_PLACES]
@@ -88,19 +93,24 @@ def _longest_of_each_topic(ranges: Sequence[OffsetRange]) -> Iterator[OffsetRang
 def _look(places: _Places, settings: KafkaSettings) -> dict[tuple[OffsetRange, int], float]:
     """The mean bytes of an offset at each of *places*."""
     found: dict[tuple[OffsetRange, int], float] = {}
+    # Each turn is a consumer of its own, which mostly waits.
+    with ThreadPoolExecutor(PLACES) as pool:
+        for each in pool.map(partial(_look_at, settings=settings), _turns(places)):
+            found |= each
+    return found
+
+
+def _turns(places: _Places) -> Iterator[_Turn]:
+    """All of *places*, at most one of a partition at a time: a client has one position in it."""
     for turn in zip_longest(*([(part, at) for at, _ in offsets] for part, offsets in places.items())):
-        # A partition may have several ranges; a client has one position in it.
         waiting = [place for place in turn if place is not None]
         while waiting:
             one_each = {Partition(part.topic, part.partition): (part, at) for part, at in reversed(waiting)}
             waiting = [place for place in waiting if place not in one_each.values()]
-            found |= _look_at(one_each, settings)
-    return found
+            yield one_each
 
 
-def _look_at(
-    places: Mapping[Partition, tuple[OffsetRange, int]], settings: KafkaSettings
-) -> dict[tuple[OffsetRange, int], float]:
+def _look_at(places: _Turn, settings: KafkaSettings) -> dict[tuple[OffsetRange, int], float]:
     ranges = {
         partition: OffsetRange(part.topic, part.partition, at, min(part.end, at + _MESSAGES))
         for partition, (part, at) in places.items()
