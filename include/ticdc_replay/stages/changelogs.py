@@ -115,15 +115,14 @@ class _Pruning:
                 yield f"run {other.run_hash[:12]} of {other.window} takes rows from it"
         for entry in self._context.state.manifests_within(self._context.pipeline.name, index.window):
             manifest = _manifest(self._context, entry.name)
-            if (
-                manifest is None
-                or entry.input_hash in self._decoded
-                or entry.pinned_at_ms < self._before.timestamp() * 1000
-            ):
+            if manifest is None or entry.input_hash in self._decoded:
                 continue
             named = any(each.run_hash == index.run_hash for each in manifest.derived)
             if named or (manifest.shared is not None and manifest.shared.input_hash == index.input_hash):
-                yield f"{entry.window} is pinned to it, and not decoded yet"
+                # When the window was pinned only the file tells: its entry has the time at which Kafka was last asked.
+                file = self._context.artifacts.info(entry.name)
+                if file is not None and file.last_modified >= self._before:
+                    yield f"{entry.window} is pinned to it, and not decoded yet"
 
     def _is_given_again(self, index: ChangelogIndex) -> bool:
         without = frozenset({*self._gone, index.run_hash})

@@ -31,7 +31,9 @@ from ticdc_replay.reconcile.coverage import bounds_of, searched_by_runs, unsearc
 from ticdc_replay.snapshot.manifest import Manifest, PartitionPin, SharedInput, Source, TopicPin
 from ticdc_replay.stages.changelogs import list_changelogs, prune
 from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.derive import derive
 from ticdc_replay.stages.leases import replaying
+from ticdc_replay.stages.shared import pin_shared
 from ticdc_replay.state import WindowManifest
 from ticdc_replay.state.records import AcceptedLoss, Run
 
@@ -209,12 +211,26 @@ def test_what_others_take_rows_from_stays_as_long_as_they_do(setting: Setting) -
     assert set(setting.kept(keep_days=0).values()) == {()}, "both of them go"
 
 
-def test_a_window_that_is_pinned_to_a_shared_decode_and_not_decoded_yet_keeps_it(setting: Setting) -> None:
-    wide = setting.decoded(0, 10)
-    shared = SharedInput(f"manifests/{wide.input_hash}.json", wide.input_hash, wide.window)
-    waiting = setting.decoded(2, 5, days_old=1, run="b", shared=shared)
-    (setting.folder / changelog_root(waiting.run_hash) / INDEX).unlink()
-    assert setting.kept() == {wide.run_hash: (f"{waiting.window} is pinned to it, and not decoded yet",)}
+def test_a_window_that_is_derived_from_an_old_changelog_and_not_decoded_yet_keeps_it(setting: Setting) -> None:
+    source = setting.decoded(0, 10)
+    waiting = derive(setting.context, Window(2, 5))
+    assert setting.kept() == {source.run_hash: (f"{Window(2, 5)} is pinned to it, and not decoded yet",)}
+    long_ago = time.time() - 40 * DAY_S
+    os.utime(setting.folder / waiting.name, (long_ago, long_ago))
+    assert setting.kept() == {source.run_hash: ()}, "nobody decoded it in all the time that changelogs are kept for"
+
+
+def test_a_window_that_is_pinned_to_an_old_shared_decode_and_not_decoded_yet_keeps_it(setting: Setting) -> None:
+    file = setting.folder.parent / "pipeline.yaml"
+    file.write_text(file.read_text() + "window: {decode_hours: 24}\n")
+    setting.context.loaded = load_pipeline(file)
+    begin = tso.parse("2026-03-01T00:00:00Z")
+    wide = setting.decoded(begin, tso.parse("2026-03-02T00:00:00Z"))
+    hour = Window(tso.parse("2026-03-01T05:00:00Z"), tso.parse("2026-03-01T06:00:00Z"))
+    pinned = pin_shared(setting.context, hour)
+    assert pinned is not None
+    assert pinned.manifest.shared == SharedInput(f"manifests/{wide.input_hash}.json", wide.input_hash, wide.window)
+    assert setting.kept() == {wide.run_hash: (f"{hour} is pinned to it, and not decoded yet",)}
 
 
 def test_what_is_being_decoded_stays(setting: Setting) -> None:
