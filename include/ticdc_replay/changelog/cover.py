@@ -23,6 +23,10 @@ class Candidate(msgspec.Struct, frozen=True):
         """The smaller, the better: a proven one before others, a whole one before one with holes, then the newest."""
         return GRADES.index(self.grade), self.set_aside, -self.pinned_at_ms, self.run_hash
 
+    def is_as_good(self, grade: Grade, *, set_aside: bool) -> bool:
+        """Whether it is proven no less than one of *grade*, and has holes only where that has some (*set_aside*), too."""
+        return GRADES.index(self.grade) <= GRADES.index(grade) and self.set_aside <= set_aside
+
 
 class Part(msgspec.Struct, frozen=True):
     """What is taken from one changelog: the row versions whose commitTs is in *window*."""

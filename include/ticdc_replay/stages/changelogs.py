@@ -10,7 +10,7 @@ from ticdc_replay.changelog.layout import INDEX, changelog_root
 from ticdc_replay.changelog.reading import complete_changelogs, read_index
 from ticdc_replay.decode.lost_files import require_range
 from ticdc_replay.domain.errors import ArtifactNotFoundError, ConfigError, ExpiredRangeError, TopicChangedError
-from ticdc_replay.domain.window import Window
+from ticdc_replay.domain.window import Grade, Window
 from ticdc_replay.snapshot import manifest as manifests
 from ticdc_replay.snapshot.manifest import Manifest
 from ticdc_replay.stages.context import ReplayContext
@@ -51,8 +51,8 @@ def prune(
     * a changelog that stays takes rows from it, or a window that is pinned to it has not been decoded yet;
     * anything of its quarantine is open;
     * a run that decodes it, or whose claim-check objects it is about, has a lease;
-    * nothing else gives its rows again: Kafka has expired them, and no other changelog that stays holds them (unless
-      *even_if_last*).
+    * nothing else gives its rows again: Kafka has expired them, and no other changelog that stays holds them, proven no less
+      and with nothing more in quarantine (unless *even_if_last*).
 
     What came out of its quarantine later goes with it. Raises ConfigError where nothing says how many days.
     """
@@ -125,10 +125,9 @@ class _Pruning:
                     yield f"{entry.window} is pinned to it, and not decoded yet"
 
     def _is_given_again(self, index: ChangelogIndex) -> bool:
-        without = frozenset({*self._gone, index.run_hash})
-        if not find_changelogs(self._context, index.window, tables=index.selection, without=without).lacking:
-            return True
         manifest = _manifest(self._context, f"manifests/{index.input_hash}.json")
+        if self._is_held_by_others(index, "proven" if manifest is None else manifest.grade):
+            return True
         if manifest is None or not manifest.reads_kafka:
             return False
         try:
@@ -136,6 +135,19 @@ class _Pruning:
         except (ExpiredRangeError, TopicChangedError):
             return False
         return True
+
+    def _is_held_by_others(self, index: ChangelogIndex, grade: Grade) -> bool:
+        """Whether changelogs that stay hold the rows of *index*, proven no less and with no holes where it has none."""
+        if not index.selection:
+            return False  # nothing tells for which tables it was decoded
+        without = frozenset({*self._gone, index.run_hash})
+        known = find_changelogs(self._context, index.window, tables=index.selection, without=without)
+        # What came out of its quarantine later goes with it: that is no hole which others may have.
+        redriven = self._context.state.redrives(self._context.pipeline.name, index.run_hash)
+        set_aside = bool(index.report.quarantine_reasons) and not redriven
+        return not known.lacking and all(
+            part.candidate.is_as_good(grade, set_aside=set_aside) for part in known.cover.parts
+        )
 
 
 def remove(context: ReplayContext, index: ChangelogIndex) -> None:

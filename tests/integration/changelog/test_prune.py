@@ -35,7 +35,7 @@ from ticdc_replay.stages.derive import derive
 from ticdc_replay.stages.leases import replaying
 from ticdc_replay.stages.shared import pin_shared
 from ticdc_replay.state import WindowManifest
-from ticdc_replay.state.records import AcceptedLoss, Run
+from ticdc_replay.state.records import AcceptedLoss, Redrive, Run
 
 if TYPE_CHECKING:
     from demo.embedded_stack.kafka import Kafka
@@ -86,7 +86,7 @@ class Setting:
             pipeline="pipeline",
             changefeed_hash=self.context.changefeed.hash,
             window=window,
-            grade="proven",
+            grade=members.pop("grade", "proven"),
             topics=(TopicPin(self.topic, self.topic_id, (pin,) if kafka else ()),),
             derived=derived,
             shared=shared,
@@ -125,6 +125,30 @@ class Setting:
             )
         )
         return index
+
+    def change(self, index: ChangelogIndex, **members: Any) -> ChangelogIndex:
+        """*index* with other members, in place of what it was."""
+        changed = msgspec.structs.replace(index, **members)
+        self.context.artifacts.put(f"{changelog_root(index.run_hash)}/{INDEX}", canonical.encode(changed))
+        self.age(index.run_hash, 90)
+        return changed
+
+    def with_quarantine(self, index: ChangelogIndex) -> ChangelogIndex:
+        """*index* with one entry in quarantine."""
+        aside = index_with(self.context.artifacts, index.run_hash, quarantine(3, 0, "bad"))
+        return self.change(
+            index,
+            topic_ids={**index.topic_ids, **aside.topic_ids},
+            quarantine_files=aside.quarantine_files,
+            report=msgspec.structs.replace(index.report, quarantine_reasons={"bad": 1}),
+        )
+
+    def accept_loss(self, index: ChangelogIndex) -> None:
+        """Settle what ``with_quarantine`` set aside."""
+        entry = AcceptedLoss(
+            "pipeline", "id", 0, 3, 0, "bad", index.run_hash, "Ada Berg", "not ours", "accepted/a.json", 1
+        )
+        self.context.state.record_accepted_losses([entry])
 
     def age(self, run_hash: str, days_old: float) -> None:
         for path in (self.folder / changelog_root(run_hash)).rglob("*"):
@@ -185,9 +209,8 @@ def test_the_last_source_of_what_kafka_has_expired_stays_unless_asked_for(settin
     wide, inside, alone = setting.decoded(0, 10), setting.decoded(2, 5, run="b"), setting.decoded(10, 20)
     assert set(setting.kept().values()) == {()}
     setting.expire()
-    last = ("Kafka has expired what it was decoded from, and no other changelog holds it",)
     kept = setting.kept()
-    assert {run: kept[run] for run in (wide.run_hash, alone.run_hash)} == {wide.run_hash: last, alone.run_hash: last}
+    assert {run: kept[run] for run in (wide.run_hash, alone.run_hash)} == {wide.run_hash: LAST, alone.run_hash: LAST}
     assert kept[inside.run_hash] == (), "the wider one holds it"
     assert set(setting.kept(even_if_last=True).values()) == {()}
 
@@ -199,6 +222,44 @@ def test_of_two_that_hold_one_window_of_what_kafka_has_expired_one_stays(setting
     prune(setting.context, execute=True)
     assert [stored.window for stored in list_changelogs(setting.context)] == [Window(0, 20)]
     assert set(setting.kept().values()) != {()}
+
+
+LAST = ("Kafka has expired what it was decoded from, and no other changelog holds it",)
+
+
+def test_of_two_that_hold_what_kafka_has_expired_the_one_with_holes_goes(setting: Setting) -> None:
+    whole = setting.decoded(0, 10)
+    holes = setting.with_quarantine(setting.decoded(0, 20, run="b"))
+    setting.expire()
+    assert setting.kept()[whole.run_hash] == LAST, "the other one lacks rows"
+    setting.accept_loss(holes)
+    inside = setting.with_quarantine(setting.decoded(2, 5, run="c"))
+    kept = setting.kept()
+    assert (kept[whole.run_hash], kept[holes.run_hash], kept[inside.run_hash]) == (LAST, LAST, ())
+
+
+def test_what_came_out_of_quarantine_is_no_hole_that_others_may_have(setting: Setting) -> None:
+    redriven = setting.with_quarantine(setting.decoded(0, 10))
+    other = setting.with_quarantine(setting.decoded(0, 20, run="b"))
+    setting.accept_loss(redriven)
+    setting.expire()
+    assert setting.kept() == {redriven.run_hash: (), other.run_hash: LAST}
+    setting.context.state.record_redrive(Redrive("pipeline", redriven.run_hash, "d" * 64, "", 1))
+    assert setting.kept() == dict.fromkeys((redriven.run_hash, other.run_hash), LAST)
+
+
+def test_what_is_not_proven_is_no_second_source_of_what_is(setting: Setting) -> None:
+    proven, unproven = setting.decoded(0, 10), setting.decoded(0, 20, run="b", grade="unproven")
+    inside = setting.decoded(2, 5, run="c", grade="unproven")
+    setting.expire()
+    assert setting.kept() == {proven.run_hash: LAST, unproven.run_hash: LAST, inside.run_hash: ()}
+
+
+def test_what_does_not_tell_its_tables_is_not_given_again_by_other_changelogs(setting: Setting) -> None:
+    old = setting.change(setting.decoded(0, 10), selection=())
+    setting.change(setting.decoded(0, 20, run="b"), selection=("s.other",))
+    setting.expire()
+    assert setting.kept()[old.run_hash] == LAST
 
 
 def test_what_others_take_rows_from_stays_as_long_as_they_do(setting: Setting) -> None:
@@ -241,19 +302,9 @@ def test_what_is_being_decoded_stays(setting: Setting) -> None:
 
 
 def test_what_has_something_open_in_quarantine_stays_until_that_is_settled(setting: Setting) -> None:
-    index = setting.decoded(0, 10)
-    aside = index_with(setting.context.artifacts, index.run_hash, quarantine(3, 0, "bad"))
-    changed = msgspec.structs.replace(
-        index,
-        topic_ids={**index.topic_ids, **aside.topic_ids},
-        quarantine_files=aside.quarantine_files,
-        report=msgspec.structs.replace(index.report, quarantine_reasons={"bad": 1}),
-    )
-    setting.context.artifacts.put(f"{changelog_root(index.run_hash)}/{INDEX}", canonical.encode(changed))
-    setting.age(index.run_hash, 90)
+    index = setting.with_quarantine(setting.decoded(0, 10))
     assert setting.kept() == {index.run_hash: ("1 entries of its quarantine are open",)}
-    entry = AcceptedLoss("pipeline", "id", 0, 3, 0, "bad", index.run_hash, "Ada Berg", "not ours", "accepted/a.json", 1)
-    setting.context.state.record_accepted_losses([entry])
+    setting.accept_loss(index)
     assert setting.kept() == {index.run_hash: ()}
 
 
