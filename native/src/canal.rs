@@ -5,9 +5,9 @@
 //!
 //! What stands before `es` names the table and the kind of change, and with it the forms that may follow.
 
-use crate::json::{is_plain, natural, Raw, Scanner};
+use crate::json::{is_plain, natural, Scanner};
 use crate::moments::Zone;
-use crate::rows::{Change, Form, Head, Target};
+use crate::rows::{Cell, Cells, Change, Form, Head, Target};
 use crate::Took;
 use std::collections::HashMap;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
@@ -155,7 +155,7 @@ fn read_row(
     at.eat(b",\"mysqlType\":")?;
     types(canal, &mut at)?;
     let images = at.at;
-    let mut old: Vec<Option<Option<Raw>>> = Vec::new();
+    let mut old = Vec::new();
     if canal.change == Change::Update {
         at.eat(b",\"old\":[")?;
         old = image(canal, &mut at, canal.partial_old)?;
@@ -169,7 +169,7 @@ fn read_row(
     if inside && form.wanted {
         let fingerprint = xxh3_128_with_seed(&value[images..], canal.seed ^ es).to_be_bytes();
         let head = Head { commit_ts, offset, ordinal: 0, physical: None, fingerprint };
-        target.change(form, &head, canal.change, &old, data, zone)?;
+        target.change(form, &head, canal.change, old, &data, zone)?;
     } else {
         check_escapes(&data)?;
         check_escapes(&old)?;
@@ -229,7 +229,7 @@ fn types(canal: &CanalForm, at: &mut Scanner) -> Option<()> {
 }
 
 /// An image: its columns in order. Where *partial*, some may be missing, which are None.
-fn image<'a>(canal: &CanalForm, at: &mut Scanner<'a>, partial: bool) -> Option<Vec<Option<Option<Raw<'a>>>>> {
+fn image<'a>(canal: &CanalForm, at: &mut Scanner<'a>, partial: bool) -> Option<Vec<Cell<'a>>> {
     let mut cells = Vec::with_capacity(canal.members.len());
     at.eat(b"{")?;
     let mut first = true;
@@ -250,7 +250,7 @@ fn image<'a>(canal: &CanalForm, at: &mut Scanner<'a>, partial: bool) -> Option<V
 }
 
 /// Whether all escapes in *cells*, which nobody wants, are ones that mean something.
-fn check_escapes(cells: &[Option<Option<Raw>>]) -> Option<()> {
+fn check_escapes(cells: &Cells) -> Option<()> {
     let mut scratch = Vec::new();
     for raw in cells.iter().flatten().flatten().filter(|raw| raw.escaped) {
         scratch.clear();

@@ -6,7 +6,7 @@ use crate::columns::Column;
 use crate::identity::{pack_bytes, pack_float, pack_integer, pack_text};
 use crate::json::{natural, unescape, Raw};
 use crate::moments::{self, Zone};
-use crate::texts::{base64, latin1, unquote};
+use crate::texts::{base64, latin1, unquote, unquote_escaped};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -139,11 +139,13 @@ impl Kind {
                 column.finish()?;
             }
             Kind::Quoted => {
-                if raw.escaped {
+                let start = column.data.len();
+                if raw.escaped && unquote_escaped(text, &mut column.data).is_none() {
+                    column.data.truncate(start);
                     column.spare.clear();
                     unescape(text, &mut column.spare)?;
                     unquote(&column.spare, &mut column.data)?;
-                } else {
+                } else if !raw.escaped {
                     unquote(text, &mut column.data)?;
                 }
                 column.finish()?;

@@ -7,7 +7,7 @@
 
 use crate::json::{is_plain, natural, Raw, Scanner};
 use crate::moments::Zone;
-use crate::rows::{Change, Form, Head, Target};
+use crate::rows::{Cell, Change, Form, Head, Target};
 use crate::Took;
 use std::collections::HashMap;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
@@ -87,7 +87,7 @@ impl Open {
                     physical: about.physical,
                     fingerprint: xxh3_128_with_seed(event, form.seed ^ about.commit_ts as u64).to_be_bytes(),
                 };
-                let found = target.change(&form.form, &head, form.change, &old, cells, zone);
+                let found = target.change(&form.form, &head, form.change, old, &cells, zone);
                 let inside = place.window.0 <= about.commit_ts && about.commit_ts < place.window.1;
                 // Rows that nobody wants are read alike: Python, too, judges their values.
                 if found.is_none() || !inside || !form.form.wanted {
@@ -152,7 +152,7 @@ fn change_of(value: &[u8]) -> Change {
 }
 
 /// The images in *value*, the old and the only or new one, if it is of the form.
-fn images<'a>(open: &OpenForm, about: &About, value: &'a [u8]) -> Option<(Columns<'a>, Columns<'a>)> {
+fn images<'a>(open: &OpenForm, about: &About, value: &'a [u8]) -> Option<(Vec<Cell<'a>>, Vec<Cell<'a>>)> {
     open.form.span.contains(&about.commit_ts).then_some(())?;
     let mut at = Scanner::new(value, 0);
     let mut old = Vec::new();
@@ -166,11 +166,8 @@ fn images<'a>(open: &OpenForm, about: &About, value: &'a [u8]) -> Option<(Column
     (at.at == value.len()).then_some((old, cells))
 }
 
-/// By column, None where it is missing, and then None for NULL.
-type Columns<'a> = Vec<Option<Option<Raw<'a>>>>;
-
 /// An image: its columns in order. Where *partial*, some may be missing, which are None.
-fn image<'a>(open: &OpenForm, at: &mut Scanner<'a>, partial: bool) -> Option<Columns<'a>> {
+fn image<'a>(open: &OpenForm, at: &mut Scanner<'a>, partial: bool) -> Option<Vec<Cell<'a>>> {
     let mut cells = Vec::with_capacity(open.members.len());
     at.eat(b"{")?;
     let mut first = true;

@@ -46,8 +46,11 @@ pub struct Head {
     pub fingerprint: [u8; 16],
 }
 
-/// The cells of an image in the order of the form's columns; None for NULL.
-pub type Cells<'a> = [Option<Raw<'a>>];
+/// A cell: None where it is missing, which only an old image may have, and then None for NULL.
+pub type Cell<'a> = Option<Option<Raw<'a>>>;
+
+/// The cells of an image in the order of the form's columns.
+pub type Cells<'a> = [Cell<'a>];
 
 /// Rows of one resolved schema.
 pub struct Target {
@@ -84,8 +87,8 @@ impl Image {
         };
         for (described, cell) in form.columns.iter().zip(cells) {
             let Some(to) = described.to else { continue };
-            match cell {
-                Some(raw) => described.kind.put(*raw, &mut self.columns[to], zone)?,
+            match (*cell)? {
+                Some(raw) => described.kind.put(raw, &mut self.columns[to], zone)?,
                 None => self.columns[to].null(),
             }
         }
@@ -160,7 +163,7 @@ impl Target {
             for (packed, at) in self.cells.iter_mut().zip(&form.key) {
                 packed.clear();
                 let column = &form.columns[*at];
-                match image[*at] {
+                match image[*at]? {
                     Some(raw) => column.kind.pack(raw, columns.get(column.to?)?, packed)?,
                     None => packed.push(0xc0),
                 }
@@ -182,26 +185,24 @@ impl Target {
         Some(())
     }
 
-    /// Append a row with *cells* in its only or new image; those of *old* that are None did not change. None where the key did.
-    pub fn change(
+    /// Append a row with *cells* in its only or new image; those of *old* that are missing did not change. None where the key did.
+    pub fn change<'a>(
         &mut self,
         form: &Form,
         head: &Head,
         change: Change,
-        old: &[Option<Option<Raw>>],
-        cells: Vec<Option<Option<Raw>>>,
+        mut old: Vec<Cell<'a>>,
+        cells: &Cells<'a>,
         zone: &mut Zone,
     ) -> Option<()> {
-        let cells: Vec<Option<Raw>> = cells.into_iter().map(Option::flatten).collect();
         match change {
-            Change::Put => self.put(form, head, None, Some(&cells), zone),
-            Change::Delete => self.put(form, head, Some(&cells), None, zone),
+            Change::Put => self.put(form, head, None, Some(cells), zone),
+            Change::Delete => self.put(form, head, Some(cells), None, zone),
             Change::Update => {
-                let old: Vec<Option<Raw>> = old.iter().zip(&cells).map(|(old, new)| old.unwrap_or(*new)).collect();
-                let same_key =
-                    form.key.iter().all(|at| old[*at].map(|raw| raw.bytes) == cells[*at].map(|raw| raw.bytes));
-                same_key.then_some(())?;
-                self.put(form, head, Some(&old), Some(&cells), zone)
+                old.iter_mut().zip(cells).for_each(|(old, new)| *old = old.or(*new));
+                let bytes = |cell: Cell<'a>| cell.flatten().map(|raw| raw.bytes);
+                form.key.iter().all(|at| bytes(old[*at]) == bytes(cells[*at])).then_some(())?;
+                self.put(form, head, Some(&old), Some(cells), zone)
             }
         }
     }

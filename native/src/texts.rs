@@ -51,6 +51,28 @@ pub fn unquote(text: &[u8], to: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
+/// As `unquote` of what *raw* means in JSON, in one go. None also for all but the escapes that most bytes have.
+pub fn unquote_escaped(raw: &[u8], to: &mut Vec<u8>) -> Option<()> {
+    let mut rest = raw;
+    while let Some(at) = find([b'\\'], rest) {
+        to.extend_from_slice(&rest[..at]);
+        let (byte, after) = match &rest[at..] {
+            [b'\\', b'\\', b'x', high, low, after @ ..] => (hex(&[*high, *low])? as u8, after),
+            [b'\\', b'\\', b'n', after @ ..] => (b'\n', after),
+            [b'\\', b'\\', b'r', after @ ..] => (b'\r', after),
+            [b'\\', b'\\', b't', after @ ..] => (b'\t', after),
+            [b'\\', b'u', b'0', b'0', b'3', b'c', after @ ..] => (b'<', after),
+            [b'\\', b'u', b'0', b'0', b'3', b'e', after @ ..] => (b'>', after),
+            [b'\\', b'u', b'0', b'0', b'2', b'6', after @ ..] => (b'&', after),
+            _ => return None,
+        };
+        to.push(byte);
+        rest = after;
+    }
+    to.extend_from_slice(rest);
+    Some(())
+}
+
 /// Append the bytes that *text* is the base64 of, padded as it has to be.
 pub fn base64(text: &[u8], to: &mut Vec<u8>) -> Option<()> {
     let padding = text.iter().rev().take_while(|byte| **byte == b'=').count();

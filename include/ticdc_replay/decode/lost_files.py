@@ -10,6 +10,10 @@ from ticdc_replay.snapshot.manifest import Manifest
 from ticdc_replay.snapshot.verify import verify_topics
 
 _SHOWN = 3
+_RESTORE = (
+    "Restore the files from a backup or from older versions of the objects (the index was left where it is) and clear this task; "
+    "else fill the window from a full export"
+)
 
 
 def tell_lost(run_hash: str, index: ChangelogIndex, lost: Sequence[str]) -> str:
@@ -24,10 +28,11 @@ def tell_lost(run_hash: str, index: ChangelogIndex, lost: Sequence[str]) -> str:
 def require_range(manifest: Manifest, kafka: KafkaSettings, told: str) -> None:
     """Return if all that *manifest* pinned can still be read; *told* is what ``tell_lost`` told.
 
-    Raises ExpiredRangeError where retention has removed a part, TopicChangedError where a topic is gone or was recreated.
+    Raises ExpiredRangeError where retention has removed a part, TopicChangedError where a topic is gone or was recreated, or its
+    log ends before the range does.
     """
     verify_topics(manifest, kafka)
-    ranges = {Partition(part.topic, part.partition): part for part in manifest.ranges() if part.length > 0}
+    ranges = {Partition(part.topic, part.partition): part for part in manifest.ranges()}
     with Offsets(kafka) as offsets:
         bounds = offsets.bounds(ranges)
     expired = [
@@ -38,6 +43,15 @@ def require_range(manifest: Manifest, kafka: KafkaSettings, told: str) -> None:
     if expired:
         raise ExpiredRangeError(
             f"{told}. It can't be decoded again either: Kafka no longer holds {', '.join(expired)}, and pinning anew (repin) "
-            "brings nothing back. What targets hold of the window stays. Restore the files from a backup or from older versions "
-            "of the objects (the index was left where it is) and clear this task; else fill the window from a full export"
+            f"brings nothing back. What targets hold of the window stays. {_RESTORE}"
+        )
+    cut = [
+        f"{partition} ends at offset {bounds[partition].high}, before the end {part.end} of the range"
+        for partition, part in sorted(ranges.items())
+        if bounds[partition].high < part.end
+    ]
+    if cut:
+        raise TopicChangedError(
+            f"{told}. It can't be decoded again either: {', '.join(cut)}, so the topic lost messages, as in an unclean leader "
+            f"election. What targets hold of the window stays. {_RESTORE}"
         )

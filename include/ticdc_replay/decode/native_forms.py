@@ -57,7 +57,8 @@ class Wire(NamedTuple):
     """Of fingerprints, see the codecs."""
 
 
-class _Types(msgspec.Struct, gc=False):
+class _Canal(msgspec.Struct, gc=False):
+    keys: list[str] | None = msgspec.field(name="pkNames")
     types: dict[str, str] = msgspec.field(name="mysqlType")
 
 
@@ -76,14 +77,23 @@ def canal_wire(message: RawMessage, row: RowEvent, shape: Shape) -> Wire | None:
     """How rows like *row*, which came in the Canal-JSON *message*, look; None where they are not as TiCDC writes them."""
     value = message.value or b""
     try:
-        types = msgspec.json.decode(value, type=_Types).types
+        found = msgspec.json.decode(value, type=_Canal)
     except _NOT_AS_WRITTEN:
         return None
-    if not all(is_plain(name) and is_plain(types[name]) for name in shape.names):
+    keys, types = found.keys, found.types
+    names = (row.schema, row.table, *(keys or ()), *shape.names, *(types[name] for name in shape.names))
+    if not all(map(is_plain, names)):
+        return None
+    type_ = row.operation.value.upper()
+    listed = "null" if keys is None else "[" + ",".join(f'"{name}"' for name in keys) + "]"
+    start = (
+        f'{{"id":0,"database":"{row.schema}","table":"{row.table}","pkNames":{listed},"isDdl":false,"type":"{type_}"'
+    ).encode()
+    # Where a member comes twice, the last one counts, and what is written first says nothing of the row.
+    if not value.startswith(start + b',"es":'):
         return None
     columns = tuple((name.encode(), types[name].encode()) for name in shape.names)
-    type_ = row.operation.value.upper()
-    return Wire(value[: value.find(b',"es":')], columns, canal_rows.seed_of(row.schema, row.table, type_))
+    return Wire(start, columns, canal_rows.seed_of(row.schema, row.table, type_))
 
 
 def open_wire(message: RawMessage, row: RowEvent, shape: Shape) -> Wire | None:

@@ -267,6 +267,16 @@ def test_values_at_the_borders_of_types_become_the_same(
     assert both(write, messages, changefeed, HISTORY) >= 3
 
 
+@pytest.mark.parametrize("again", ['"table":"u"', '"database":"z"', '"type":"DELETE"', '"pkNames":["v"]'])
+def test_a_message_that_says_something_twice_teaches_nothing_of_others(
+    write: Callable[..., Written], again: str
+) -> None:
+    rows = [canal_json.message(canal_json.row(ts=TS + at, data={"id": str(at), "v": "x"}), at) for at in range(4)]
+    odd = rows[-1].value.replace(b',"sql":""', f',{again},"sql":""'.encode())
+    changefeed = Changefeed(protocol="canal-json", topic="topic", timezone="UTC", enable_tidb_extension=True)
+    assert both(write, [*rows, rows[-1]._replace(value=odd, offset=4)], changefeed, SchemaHistory()) == 4
+
+
 def test_a_message_on_which_the_extension_panics_is_read_by_python(
     write: Callable[..., Written], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
