@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -15,8 +19,24 @@ from ticdc_replay.domain import canonical
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.spark_properties import job_properties
 
 pytestmark = pytest.mark.spark
+
+
+def pipeline_with(folder: Path, **sections: object) -> dict[str, Any]:
+    """A pipeline into Parquet files, which is also written as *folder*/shop.yaml."""
+    pipeline = {
+        "name": "shop",
+        "changefeed": {"sink_uri": "kafka://broker:9092/shop?protocol=open-protocol", "timezone": "UTC"},
+        "connections": {"kafka": "kafka"},
+        "artifacts": (folder / "artifacts").as_uri(),
+        "schedule": {"start": "2026-03-01T00:00:00Z"},
+        "targets": [{"name": "lake", "type": "parquet", "uri": (folder / "lake").as_uri()}],
+        **sections,
+    }
+    (folder / "shop.yaml").write_text(yaml.safe_dump(pipeline), encoding="utf-8")
+    return pipeline
 
 
 def properties_of(log: Path) -> dict[str, str]:
@@ -41,16 +61,7 @@ def test_the_pipelines_spark_conf_reaches_spark(
         "spark.log.level": "ERROR",
         "spark.executorEnv.GREETING": "words with = and spaces",
     }
-    pipeline = {
-        "name": "shop",
-        "changefeed": {"sink_uri": "kafka://broker:9092/shop?protocol=open-protocol", "timezone": "UTC"},
-        "connections": {"kafka": "kafka"},
-        "artifacts": (tmp_path / "artifacts").as_uri(),
-        "schedule": {"start": "2026-03-01T00:00:00Z"},
-        "spark": {"conf": wanted},
-        "targets": [{"name": "lake", "type": "parquet", "uri": (tmp_path / "lake").as_uri()}],
-    }
-    (tmp_path / "shop.yaml").write_text(yaml.safe_dump(pipeline), encoding="utf-8")
+    pipeline = pipeline_with(tmp_path, spark={"conf": wanted})
     changelog = Changelog(tmp_path / "changelog", 0, 100)
     changelog.rows(table("shop.orders", {"id": ColumnType("bigint", declared=True)}), [put(10, id=1)])
     job = tmp_path / "job.json"
@@ -64,3 +75,32 @@ def test_the_pipelines_spark_conf_reaches_spark(
     assert {name: found.get(name) for name in wanted} == wanted
     assert found["spark.ui.enabled"] == "false"
     assert list((tmp_path / "lake").glob("pipeline/fold/**/*.parquet"))
+
+
+def test_a_python_of_executors_in_spark_defaults_leaves_the_driver_with_the_one_that_submits(
+    java_home: Path, tmp_path: Path
+) -> None:
+    pipeline_with(tmp_path)
+    executors = tmp_path / "bare" / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True, timeout=60)
+    (tmp_path / "spark-defaults.conf").write_text(f"spark.pyspark.python {executors}\n", encoding="utf-8")
+    (tmp_path / "job.py").write_text("import os, sys; print(sys.executable, os.environ['PYSPARK_PYTHON'])", "utf-8")
+    properties = job_properties(load_pipeline(tmp_path / "shop.yaml").pipeline, "decode")
+    done = subprocess.run(
+        [
+            *(Path(sys.executable).with_name("spark-submit"), "--master", "local[1]"),
+            *(f"--conf={name}={value}" for name, value in properties.items()),
+            tmp_path / "job.py",
+        ],
+        env={
+            **os.environ,
+            "JAVA_HOME": str(java_home),
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            "SPARK_CONF_DIR": str(tmp_path),
+        },
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert done.stdout.split() == [sys.executable, str(executors)]

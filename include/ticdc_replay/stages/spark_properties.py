@@ -14,11 +14,15 @@ def spark_properties(declared: Pipeline | Store) -> dict[str, str]:
     Tasks carry connections. PySpark writes tasks, and functions of more than 1 MB, to files in Spark's local folder on their way
     to the JVM, and the JVM may put them into files there when memory is short: with I/O encryption none of these can be read.
 
-    Where ``spark.pyspark.python`` names the Python of executors, the driver is told to stay with this one.
+    The driver, which runs where it is submitted, stays with the Python that submits. Else ``spark.pyspark.python``, which is for
+    executors and may stand in spark-defaults.conf, would count for the driver before any variable of the environment.
     """
-    ours = {"spark.ui.enabled": "false", "spark.log.level": "WARN", "spark.io.encryption.enabled": "true"}
-    if "spark.pyspark.python" in declared.spark.conf:
-        ours["spark.pyspark.driver.python"] = sys.executable
+    ours = {
+        "spark.ui.enabled": "false",
+        "spark.log.level": "WARN",
+        "spark.io.encryption.enabled": "true",
+        "spark.pyspark.driver.python": sys.executable,
+    }
     return {**ours, **declared.spark.conf}
 
 

@@ -38,3 +38,12 @@ def test_a_pipeline_may_turn_it_off(declared: Pipeline) -> None:
 @pytest.mark.parametrize("declared", ['{spark.speculation: "true"}'], indirect=True)
 def test_a_load_never_does_its_work_twice(declared: Pipeline) -> None:
     assert job_properties(declared, "load")["spark.speculation"] == "false"
+
+
+@pytest.mark.parametrize(
+    "declared",
+    ["{spark.pyspark.python: /usr/bin/python3.11, spark.pyspark.driver.python: /opt/driver/python}"],
+    indirect=True,
+)
+def test_a_pipeline_may_name_the_driver_s_python(declared: Pipeline) -> None:
+    assert job_properties(declared, "load")["spark.pyspark.driver.python"] == "/opt/driver/python"
