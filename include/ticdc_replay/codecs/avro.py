@@ -179,9 +179,11 @@ class AvroCodec(Codec):
 
     def _unframed(self, part: str, data: bytes) -> Framed:
         try:
-            return unframe(data, self.decompressed_max_bytes)
+            framed = unframe(data, self.decompressed_max_bytes)
         except FramingError as error:
             raise MessageError(error.reason, f"{part}: {error}") from None
+        self.expanded += max(0, len(framed.body) - len(data))
+        return framed
 
     def _damage(self, shape: Shape, cells: tuple[Any, ...], sent: bytes | None, corrupted: bool | None) -> str:
         """Why the row can't be what the upstream has; "" where nothing tells so (protocols: avro, section 6)."""

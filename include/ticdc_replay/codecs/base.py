@@ -36,6 +36,8 @@ class Codec(ABC):
         self.changefeed = changefeed
         self.decompressed_max_bytes = decompressed_max_bytes
         self.schemas = schemas
+        self.expanded = 0
+        """Bytes that decompression made so far, beyond those that it was given."""
         self.missing_versions: set[MissingVersion] = set()
         """Versions of tables that rows named and *schemas* did not know; each such row became ``schema_unknown``."""
 

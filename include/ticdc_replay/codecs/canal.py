@@ -137,13 +137,15 @@ class CanalCodec(Codec):
 
     def _decompressed(self, value: bytes) -> bytes:
         try:
-            return decompress(value, self._compression, self.decompressed_max_bytes)
+            content = decompress(value, self._compression, self.decompressed_max_bytes)
         except DecompressedTooLargeError as error:
             raise DocumentError("too_large", str(error)) from None
         except CompressionError as error:
             raise DocumentError(
                 "bad_compression", f"{error}; the changefeed is configured with {self._compression}"
             ) from None
+        self.expanded += len(content) - len(value)
+        return content
 
 
 def _unwrapped(content: bytes) -> bytes:

@@ -132,13 +132,15 @@ class DebeziumCodec(Codec):
     def _decompressed(self, part: str, data: bytes) -> bytes:
         compression = self.changefeed.compression
         try:
-            return decompress(data, compression, self.decompressed_max_bytes)
+            content = decompress(data, compression, self.decompressed_max_bytes)
         except DecompressedTooLargeError as error:
             raise MessageError("too_large", f"{part}: {error}") from None
         except CompressionError as error:
             raise MessageError(
                 "bad_compression", f"{part}: {error}; the changefeed is configured with {compression}"
             ) from None
+        self.expanded += len(content) - len(data)
+        return content
 
 
 def _check_key(key: bytes | None, like: re.Pattern[bytes], what: str) -> None:

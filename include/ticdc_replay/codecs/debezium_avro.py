@@ -151,9 +151,11 @@ class DebeziumAvroCodec(Codec):
 
     def _unframed(self, part: str, data: bytes) -> Framed:
         try:
-            return unframe(data, self.decompressed_max_bytes)
+            framed = unframe(data, self.decompressed_max_bytes)
         except FramingError as error:
             raise MessageError(error.reason, f"{part}: {error}") from None
+        self.expanded += max(0, len(framed.body) - len(data))
+        return framed
 
 
 def _is_test_mode(changefeed: Changefeed) -> bool:

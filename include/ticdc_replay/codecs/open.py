@@ -162,13 +162,15 @@ class OpenCodec(Codec):
 
     def _decompressed(self, value: bytes) -> bytes:
         try:
-            return decompress(value, self._compression, self._max_bytes)
+            content = decompress(value, self._compression, self._max_bytes)
         except DecompressedTooLargeError as error:
             raise EventError("too_large", str(error)) from None
         except CompressionError as error:
             raise EventError(
                 "bad_compression", f"{error}; the changefeed is configured with {self._compression}"
             ) from None
+        self.expanded += len(content) - len(value)
+        return content
 
     def _read_file(self, ordinal: int, content: bytes) -> Event:
         """The one event in a claim-check object."""

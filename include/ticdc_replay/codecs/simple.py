@@ -168,12 +168,14 @@ class SimpleCodec(Codec):
         if self._compression == "none":
             return value
         try:
-            return decompress(value, self._compression, self._max_bytes)
+            content = decompress(value, self._compression, self._max_bytes)
         except DecompressedTooLargeError as error:
             raise MessageError("too_large", str(error)) from None
         except CompressionError as error:
             detail = f"{error}; the changefeed is configured with {self._compression}"
             raise MessageError("bad_compression", detail) from None
+        self.expanded += len(content) - len(value)
+        return content
 
     def _event(self, content: bytes) -> Event:
         """The event in *content*, read in full. Raises MessageError."""

@@ -35,6 +35,7 @@ class PlacementCheck:
         self._partitions = partitions
         self._columns = any(rule.partition == "columns" for rule in changefeed.dispatch.rules)
         self._elsewhere: dict[str, Elsewhere] = {}
+        self._first: dict[str, tuple[str, int, int]] = {}
         self.checked = 0
         """Rows whose place could be told."""
 
@@ -63,8 +64,12 @@ class PlacementCheck:
             return
         table = f"{row.schema}.{row.table}"
         before = self._elsewhere.get(table)
-        places = ", ".join(f"{topic}[{number}]" for number in sorted(expected))
-        example = f"{message.place}, not {places}" if before is None else before.example
+        place = (message.topic, message.partition, message.offset)
+        if before is None or place < self._first[table]:
+            places = ", ".join(f"{topic}[{number}]" for number in sorted(expected))
+            self._first[table], example = place, f"{message.place}, not {places}"
+        else:
+            example = before.example
         self._elsewhere[table] = Elsewhere(table, (0 if before is None else before.rows) + 1, example)
 
     def _schema(self, row: RowEvent) -> TableSchema | None:

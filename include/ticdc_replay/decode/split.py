@@ -195,7 +195,12 @@ class SplitDecoder:
     def _add_stretch(self, messages: Sequence[RawMessage]) -> None:
         if self._native is None:
             for message in messages:
+                expanded = self._codec.expanded
                 self._sparse_index.add(message, *self._add_one(message))
+                if self._codec.expanded > expanded:
+                    self._pending_bytes += self._codec.expanded - expanded
+                    if self._pending_bytes >= BATCH_BYTES:
+                        self._flush()
             return
         first, last = np.empty(len(messages), np.int64), np.empty(len(messages), np.int64)
         waiting = np.arange(len(messages))

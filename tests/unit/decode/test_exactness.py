@@ -1,13 +1,16 @@
 """Each row version counts once, however often, wherever and in whichever shape it was sent."""
 
 from pathlib import Path
+from typing import Any
 
+import lz4.frame
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.decoded_splits import WINDOW, decode, delete, insert, quarantine, versions
 from tests.open_protocol import Columns, columns, ddl, message, row
+from ticdc_replay.changelog.writer import ChangelogWriter
 from ticdc_replay.domain.messages import RawMessage
 
 
@@ -209,10 +212,26 @@ def test_ddl_is_kept_whatever_its_table_and_time(tmp_path: Path) -> None:
     assert [entry.commit_ts for entry in index.other_ddl] == [99]
 
 
-def test_rows_are_written_in_batches_bounded_by_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ticdc_replay.decode.split.BATCH_BYTES", 200)
-    _, rows = decode(tmp_path, [[message([insert(150, key)], key) for key in range(20)]])
-    assert len(rows) == 20
+@pytest.mark.parametrize("compression", ["none", "lz4"])
+def test_rows_are_written_in_batches_bounded_by_their_bytes_also_where_messages_are_compressed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compression: str
+) -> None:
+    sizes = []
+    write = ChangelogWriter.write
+
+    def watched(writer: ChangelogWriter, rows: Any, columnar: Any = ()) -> Any:
+        sizes.append(len(rows) + sum(ready.batch.num_rows for _, ready in columnar))
+        return write(writer, rows, columnar)
+
+    monkeypatch.setattr(ChangelogWriter, "write", watched)
+    monkeypatch.setattr("ticdc_replay.decode.split.BATCH_BYTES", 5_000)
+    events = [insert(150, key, "x" * 1_000) for key in range(20)]
+    if compression == "lz4":
+        events = [(key, lz4.frame.compress(value)) for key, value in events]
+    messages = [message([event], offset) for offset, event in enumerate(events)]
+    _, rows = decode(tmp_path, [messages], compression=compression)
+    assert len(rows) == sum(sizes) == 20
+    assert max(sizes) <= 6
 
 
 history = st.lists(

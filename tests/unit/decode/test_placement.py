@@ -31,10 +31,11 @@ def test_rows_elsewhere_are_counted_per_table_with_an_example() -> None:
     check = PlacementCheck(feed(), {"main": 3}, SchemaHistory())
     check.look_at(message(0), [row(1), WatermarkEvent(1, 7)])
     check.look_at(message(2, offset=128), [row(1)])
-    check.look_at(message(1, offset=192), [row(1)])
+    check.look_at(message(2, offset=192), [row(1)])
+    check.look_at(message(2, offset=64), [row(1)])
     (found,) = check.found()
-    assert (check.checked, found.table, found.rows) == (3, "test.t", 2)
-    assert found.example == "main[2]@128, not main[0]"
+    assert (check.checked, found.table, found.rows) == (4, "test.t", 3)
+    assert found.example == "main[2]@64, not main[0]", "the first in Kafka, whoever looked when"
 
 
 def test_the_default_topic_has_as_many_partitions_as_the_sink_uri_says() -> None:
