@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ticdc_replay.changelog.index import ChangelogIndex
-from ticdc_replay.domain.errors import ExpiredRangeError
+from ticdc_replay.domain.errors import ExpiredRangeError, TopicChangedError
 from ticdc_replay.kafka.offsets import Offsets, Partition
 from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.snapshot.manifest import Manifest

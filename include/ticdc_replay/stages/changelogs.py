@@ -8,14 +8,14 @@ import msgspec
 from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.changelog.layout import INDEX, changelog_root
 from ticdc_replay.changelog.reading import complete_changelogs, read_index
-from ticdc_replay.decode.lost_files import require_range
-from ticdc_replay.domain.errors import ArtifactNotFoundError, ConfigError, ExpiredRangeError, TopicChangedError
+from ticdc_replay.domain.errors import ArtifactNotFoundError, ConfigError
 from ticdc_replay.domain.window import Grade, Window
 from ticdc_replay.snapshot import manifest as manifests
 from ticdc_replay.snapshot.manifest import Manifest
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.derive import find_changelogs
 from ticdc_replay.stages.leases import replayed
+from ticdc_replay.stages.prove import prove_manifest
 from ticdc_replay.stages.set_aside import set_aside
 
 
@@ -51,8 +51,8 @@ def prune(
     * a changelog that stays takes rows from it, or a window that is pinned to it has not been decoded yet;
     * anything of its quarantine is open;
     * a run that decodes it, or whose claim-check objects it is about, has a lease;
-    * nothing else gives its rows again: Kafka has expired them, and no other changelog that stays holds them, proven no less
-      and with nothing more in quarantine (unless *even_if_last*).
+    * nothing else gives its rows again: its input can't be decoded again as it was pinned (``stages.prove``), and no other
+      changelog that stays holds them, proven no less and with nothing more in quarantine (unless *even_if_last*).
 
     What came out of its quarantine later goes with it. Raises ConfigError where nothing says how many days.
     """
@@ -106,7 +106,7 @@ class _Pruning:
         if index.report.quarantine_reasons and (entries := set_aside(self._context, index).open()):
             yield f"{len(entries)} entries of its quarantine are open"
         if not self._even_if_last and not index.derived and not self._is_given_again(index):
-            yield "Kafka has expired what it was decoded from, and no other changelog holds it"
+            yield "what it was decoded from can't be decoded again, and no other changelog holds it"
 
     def _takers(self, index: ChangelogIndex) -> Iterator[str]:
         """Who takes rows from *index*: changelogs that stay, and windows that are pinned to it and not decoded."""
@@ -128,13 +128,7 @@ class _Pruning:
         manifest = _manifest(self._context, f"manifests/{index.input_hash}.json")
         if self._is_held_by_others(index, "proven" if manifest is None else manifest.grade):
             return True
-        if manifest is None or not manifest.reads_kafka:
-            return False
-        try:
-            require_range(manifest, self._context.kafka, "")
-        except (ExpiredRangeError, TopicChangedError):
-            return False
-        return True
+        return manifest is not None and prove_manifest(self._context, index.input_hash).from_kafka
 
     def _is_held_by_others(self, index: ChangelogIndex, grade: Grade) -> bool:
         """Whether changelogs that stay hold the rows of *index*, proven no less and with no holes where it has none."""

@@ -19,6 +19,7 @@ from tests.quarantine_files import index_with, quarantine
 from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.changelog.layout import INDEX, changelog_root
 from ticdc_replay.changelog.reading import read_index
+from ticdc_replay.changelog.side_files import REFERENCES, SideFile
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain import canonical, tso
 from ticdc_replay.domain.column_types import ColumnType
@@ -58,7 +59,7 @@ class Setting:
                 "sink_uri": f"kafka://b:9092/{topic}?protocol=open-protocol",
                 "timezone": "UTC",
                 "config": "[sink.kafka-config.large-message-handle]\nlarge-message-handle-option = 'claim-check'\n"
-                "claim-check-storage-uri = 'file:///claims'\n",
+                f"claim-check-storage-uri = '{(folder / 'claims').as_uri()}'\n",
             },
             "connections": {"kafka": "kafka"},
             "artifacts": folder.as_uri(),
@@ -74,14 +75,14 @@ class Setting:
             self.topic_id = offsets.topics([topic])[topic].topic_id
 
     def decoded(
-        self, start: int, end: int, *, first: int = 0, days_old: float = 90, run: str = "a", **members: Any
+        self, start: int, end: int, *, last: int = MESSAGES, days_old: float = 90, run: str = "a", **members: Any
     ) -> ChangelogIndex:
-        """A changelog of the offsets from *first* on, as if it had been decoded and recorded."""
+        """A changelog of the offsets before *last*, as if it had been decoded and recorded."""
         window = Window(start, end)
-        part = OffsetRange(self.topic, 0, first, MESSAGES)
+        part = OffsetRange(self.topic, 0, 0, last)
         derived, shared = members.pop("derived", ()), members.pop("shared", None)
         kafka = not derived and shared is None
-        pin = PartitionPin(part, True, end, None)
+        pin = PartitionPin(part, True, None, None)
         manifest = Manifest(
             pipeline="pipeline",
             changefeed_hash=self.context.changefeed.hash,
@@ -142,6 +143,15 @@ class Setting:
             quarantine_files=aside.quarantine_files,
             report=msgspec.structs.replace(index.report, quarantine_reasons={"bad": 1}),
         )
+
+    def refers_to(self, index: ChangelogIndex, name: str) -> ChangelogIndex:
+        """*index* with a row that came from the claim-check object *name*."""
+        filesystem, base = self.context.artifacts.arrow_filesystem()
+        file = SideFile(filesystem, f"{base}/{changelog_root(index.run_hash)}", "references/0.parquet", REFERENCES)
+        place = (self.topic, 0, 0, 0, index.window.from_ts, "s", "orders")
+        file.add((*place, name, name, "used", "etag", 2) + (None,) * (len(REFERENCES.names) - 12))
+        file.close()
+        return self.change(index, reference_files=("references/0.parquet",))
 
     def accept_loss(self, index: ChangelogIndex) -> None:
         """Settle what ``with_quarantine`` set aside."""
@@ -224,7 +234,30 @@ def test_of_two_that_hold_one_window_of_what_kafka_has_expired_one_stays(setting
     assert set(setting.kept().values()) != {()}
 
 
-LAST = ("Kafka has expired what it was decoded from, and no other changelog holds it",)
+LAST = ("what it was decoded from can't be decoded again, and no other changelog holds it",)
+
+
+def test_what_needs_a_claim_check_object_that_is_gone_can_not_be_decoded_again(setting: Setting) -> None:
+    index = setting.refers_to(setting.decoded(0, 10), "a.json")
+    claims = setting.folder.parent / "claims"
+    claims.mkdir()
+    (claims / "a.json").write_bytes(b"{}")
+    assert setting.kept() == {index.run_hash: ()}
+    (claims / "a.json").unlink()
+    assert setting.kept() == {index.run_hash: LAST}
+
+
+def test_what_the_changefeed_was_configured_otherwise_for_can_not_be_decoded_again(setting: Setting) -> None:
+    index = setting.decoded(0, 10)
+    file = setting.folder.parent / "pipeline.yaml"
+    file.write_text(file.read_text().replace("timezone: UTC", "timezone: Asia/Shanghai"))
+    setting.context.loaded = load_pipeline(file)
+    assert setting.kept() == {index.run_hash: LAST}
+
+
+def test_what_ends_behind_the_end_of_the_log_can_not_be_decoded_again(setting: Setting) -> None:
+    index = setting.decoded(0, 10, last=MESSAGES + 5)
+    assert setting.kept() == {index.run_hash: LAST}
 
 
 def test_of_two_that_hold_what_kafka_has_expired_the_one_with_holes_goes(setting: Setting) -> None:
