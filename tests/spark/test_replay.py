@@ -193,6 +193,12 @@ def content(context: ReplayContext, index: ChangelogIndex) -> list[str]:
     return sorted(lines)
 
 
+def left(context: ReplayContext, index: ChangelogIndex) -> set[str]:
+    """What lies in the folder of a changelog."""
+    root = changelog_root(index.run_hash)
+    return {entry.name.removeprefix(f"{root}/") for entry in context.artifacts.list(f"{root}/")}
+
+
 def references(context: ReplayContext, index: ChangelogIndex) -> list[dict[str, Any]]:
     filesystem, base = context.artifacts.arrow_filesystem()
     root = f"{base}/{changelog_root(index.run_hash)}"
@@ -275,10 +281,8 @@ def test_a_second_decode_finds_the_changelog_and_reads_nothing(spark: SparkSessi
 def test_only_files_of_the_index_are_left(spark: SparkSession, make_context: MakeContext) -> None:
     context = make_context()
     index = decode(spark, context, WINDOWS[2])
-    root = changelog_root(index.run_hash)
-    left = {entry.name.removeprefix(f"{root}/") for entry in context.artifacts.list(f"{root}/")}
     data = {file.name for table in index.tables for file in table.files}
-    assert left == {*data, *index.reference_files, *index.sparse_index_files, "index.json"}
+    assert left(context, index) == {*data, *index.reference_files, *index.sparse_index_files, "index.json"}
 
 
 def test_every_reference_of_the_range_is_recorded(spark: SparkSession, make_context: MakeContext) -> None:
@@ -290,7 +294,7 @@ def test_every_reference_of_the_range_is_recorded(spark: SparkSession, make_cont
     assert {row["schema"] for row in rows} == {"devlarge"}
 
 
-def test_attempts_that_decode_a_window_at_once_return_one_changelog(
+def test_attempts_that_decode_a_window_at_once_return_one_changelog_and_leave_its_files_alone(
     spark: SparkSession, make_context: MakeContext
 ) -> None:
     context = make_context(split_bytes=150_000)
@@ -299,6 +303,7 @@ def test_attempts_that_decode_a_window_at_once_return_one_changelog(
         first, second = pool.map(lambda _: run_decode(spark, job, context.connections), range(2))
     assert first == second == read_index(context.artifacts, job.run_hash)
     assert len(content(context, first)) == first.report.events.written
+    assert left(context, first) == {*first.files(), "index.json"}
 
 
 def lose(context: ReplayContext, index: ChangelogIndex) -> list[str]:
@@ -330,11 +335,7 @@ def test_a_changelog_of_which_files_are_gone_is_decoded_anew_into_the_same_rows(
     assert first == second == read_index(context.artifacts, job.run_hash)
     assert content(context, first) == rows
     assert first.report == whole.report
-    root = changelog_root(job.run_hash)
-    assert {entry.name.removeprefix(f"{root}/") for entry in context.artifacts.list(f"{root}/")} == {
-        *first.files(),
-        "index.json",
-    }
+    assert left(context, first) == {*first.files(), "index.json"}
     assert all(name in caplog.text for name in lost)
     assert {table.outcome for table in run_load(spark, load, context.connections).tables} == {"loaded"}
 
