@@ -78,6 +78,9 @@ def once(subject: Subject, seed: int, answers: Counter[str], fresh: bool = True)
             return kind, None
         kind, changed = _change(chance, subject, number)
         answer = subject.ask(changed.message)
+        # Again, for a codec learns a form when it meets it, and compiles it when it meets it for the second time.
+        if not same_meaning(answer, subject.ask(changed.message)):
+            raise DefectError("a message says something else the second time")
         _count(answers, original, answer)
         judge(original, answer, changed.allowed)
         if fresh and not same_meaning(answer, subject.ask(changed.message, subject.fresh_codec())):

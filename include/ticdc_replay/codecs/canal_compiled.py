@@ -57,7 +57,7 @@ class CompiledForm(NamedTuple):
 
 
 def compile_form(form: RowForm, only_updated_columns: bool) -> CompiledForm | None:
-    """The reader of rows of *form*; None where msgspec can't express a column's name.
+    """The reader of rows of *form*; None where msgspec can't express a name.
 
     With *only_updated_columns*, ``old`` may lack columns. Everything generated is made of column positions alone.
     """
@@ -66,22 +66,26 @@ def compile_form(form: RowForm, only_updated_columns: bool) -> CompiledForm | No
         return None
     data, old, types = images
     pk_names = tuple(Literal[name] for name in form.pk_names)
-    row = _struct(
-        "Row",
-        [
-            ("database", Literal[form.schema]),
-            ("table", Literal[form.table]),
-            ("pkNames", tuple[pk_names] if pk_names else tuple[()]),  # type: ignore[valid-type]
-            ("isDdl", bool),
-            ("type", Literal[form.type]),
-            ("es", Annotated[int, Meta(ge=0, le=MAX_MS)]),
-            ("mysqlType", types),
-            ("data", tuple[data]),  # type: ignore[valid-type]
-            ("old", tuple[old] if form.type == "UPDATE" else None),  # type: ignore[valid-type]
-            ("tidb", Extension | UnsetType, UNSET),
-        ],
-        rename={"tidb": "_tidb"},
-    )
+    try:
+        row = _struct(
+            "Row",
+            [
+                ("database", Literal[form.schema]),
+                ("table", Literal[form.table]),
+                ("pkNames", tuple[pk_names] if pk_names else tuple[()]),  # type: ignore[valid-type]
+                ("isDdl", bool),
+                ("type", Literal[form.type]),
+                ("es", Annotated[int, Meta(ge=0, le=MAX_MS)]),
+                ("mysqlType", types),
+                ("data", tuple[data]),  # type: ignore[valid-type]
+                ("old", tuple[old] if form.type == "UPDATE" else None),  # type: ignore[valid-type]
+                ("tidb", Extension | UnsetType, UNSET),
+            ],
+            rename={"tidb": "_tidb"},
+        )
+        decode = msgspec.json.Decoder(row).decode
+    except (ValueError, NotImplementedError):
+        return None
     width = range(len(form.columns.names))
     cells = eval(f"lambda row: ({''.join(f'row.c{at},' for at in width)})")
     filled = eval(
@@ -90,7 +94,7 @@ def compile_form(form: RowForm, only_updated_columns: bool) -> CompiledForm | No
     )
     texts = [at for at, text in enumerate(form.columns.types) if text.partition("(")[0] in TEXTS]
     holds = eval(f"lambda cells: {holds_replaced(texts)}")
-    return CompiledForm(msgspec.json.Decoder(row).decode, cells, filled, holds)
+    return CompiledForm(decode, cells, filled, holds)
 
 
 @lru_cache(maxsize=4096)

@@ -112,8 +112,8 @@ def read_row(document: Object) -> RowMembers:
     """The members of a row. Raises DocumentError."""
     members = dict(document)
     pk_names = [] if members.get("pkNames") is None else members["pkNames"]
-    if not isinstance(pk_names, list) or not all(isinstance(name, str) for name in pk_names):
-        raise DocumentError("bad_value", "pkNames must be an array of names")
+    if not isinstance(pk_names, list) or not all(isinstance(name, str) and _is_unicode(name) for name in pk_names):
+        raise DocumentError("bad_value", "pkNames must be an array of names in UTF-8")
     types = {} if members.get("mysqlType") is None else dict(_object(members["mysqlType"], "mysqlType"))
     data = _image(members, "data")
     old = _image(members, "old")

@@ -43,7 +43,7 @@ class CompiledForm(NamedTuple):
 
 
 def compile_form(columns: Sequence[ColumnForm], shape: Shape, only_updated_columns: bool) -> CompiledForm | None:
-    """The reader of rows with *columns*; None where msgspec can't express a column's name.
+    """The reader of rows with *columns*; None where msgspec can't express a column's name or flags beyond 63 bits.
 
     With *only_updated_columns*, ``p`` may lack columns. Everything generated is made of column positions alone.
     """
@@ -55,18 +55,19 @@ def compile_form(columns: Sequence[ColumnForm], shape: Shape, only_updated_colum
         if only_updated_columns:
             optional = [(name, type_ | UnsetType, UNSET) for name, type_ in zip(names, types, strict=True)]
             old = _struct("OldImage", optional, rename=names, forbid_unknown_fields=True)
-    except ValueError:
+        row = _struct(
+            "Row", [("u", image | UnsetType, UNSET), ("p", old | UnsetType, UNSET), ("d", image | UnsetType, UNSET)]
+        )
+        decode = msgspec.json.Decoder(row).decode
+    except (ValueError, NotImplementedError):
         return None
-    row = _struct(
-        "Row", [("u", image | UnsetType, UNSET), ("p", old | UnsetType, UNSET), ("d", image | UnsetType, UNSET)]
-    )
     width = range(len(columns))
     cells = eval(f"lambda image: ({''.join(f'image.c{at}.v,' for at in width)})")
     old_cells = eval(f"lambda image, new: ({''.join(f'image.c{at}.v,' for at in width)})")
     if only_updated_columns:
         one = "new[{0}] if image.c{0} is UNSET else image.c{0}.v,"
         old_cells = eval(f"lambda image, new: ({''.join(one.format(at) for at in width)})", {"UNSET": UNSET})
-    return CompiledForm(shape, msgspec.json.Decoder(row).decode, cells, old_cells, _doubtful(columns))
+    return CompiledForm(shape, decode, cells, old_cells, _doubtful(columns))
 
 
 def _doubtful(columns: Sequence[ColumnForm]) -> Callable[[tuple[Any, ...], bytes], bool]:

@@ -38,6 +38,25 @@ def test_open_has_no_flags_beyond_64_bits() -> None:
         assert len(events) == 1
 
 
+@pytest.mark.parametrize("flags", [1 << 63, -(1 << 63) - 1, 1 << 64])
+def test_open_reads_flags_beyond_63_bits_however_often_they_come(flags: int) -> None:
+    image = open_protocol.columns(1, "a")
+    image["v"]["f"] = flags
+    codec = codec_for(Changefeed(protocol="open-protocol", topic="t", timezone="UTC"), 1 << 20)
+    message = open_protocol.message([open_protocol.row(1, new=image)], 0)
+    first, *others = [codec.decode(message) for _ in range(3)]
+    assert len(first) == 1
+    assert others == [first, first]
+
+
+@pytest.mark.parametrize("name", [b"i\xc3", rb"i\ud800"])
+def test_canal_json_has_no_primary_key_of_names_that_are_not_utf_8(name: bytes) -> None:
+    message = canal_json.message(canal_json.row().replace(b'"pkNames":["id"]', b'"pkNames":["%s"]' % name))
+    codec = codec_for(Changefeed(protocol="canal-json", topic="t", timezone="UTC"), 1 << 20)
+    for _ in range(3):
+        assert [event.reason for event in codec.decode(message) if isinstance(event, Undecodable)] == ["bad_value"]
+
+
 def test_debezium_reads_a_row_whatever_else_its_source_says() -> None:
     good = debezium_messages.row(after={"id": 7}, fields=(debezium_messages.ID,))
     assert good.value is not None
