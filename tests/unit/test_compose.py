@@ -22,8 +22,10 @@ from demo.embedded_stack.jars import KAFKA_VERSION
 from demo.embedded_stack.s3 import VERSITYGW_VERSION
 from ticdc_replay import __version__
 from ticdc_replay.config.load import load_pipeline
+from ticdc_replay.config.load_store import load_store
 from ticdc_replay.config.secrets import is_secret_name
 from ticdc_replay.stages.context import connection_ids
+from ticdc_replay.stages.store_context import store_connection_ids
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 COMPOSE_TEXT = (CHECKOUT / "docker-compose.yaml").read_text(encoding="utf-8")
@@ -33,7 +35,8 @@ DOCKERFILE = (CHECKOUT / "Dockerfile").read_text(encoding="utf-8")
 SCHEMA = json.loads((CHECKOUT / "tests/data/compose-spec/compose-spec.json").read_text(encoding="utf-8"))
 DEMO = sorted((CHECKOUT / "demo").rglob("*.py"))
 PIPELINES = sorted((CHECKOUT / "docker/pipelines").glob("*.yaml"))
-CONFIGURATION = [*sorted((CHECKOUT / "docker").glob("*.*")), *PIPELINES]
+STORES = sorted((CHECKOUT / "docker/stores").glob("*.yaml"))
+CONFIGURATION = [*sorted((CHECKOUT / "docker").glob("*.*")), *PIPELINES, *STORES]
 IN_IMAGE = "/opt/ticdc-replay/"
 
 VARIABLE = re.compile(r"(?<!\$)\$\{([A-Z0-9_]+)")
@@ -86,6 +89,10 @@ def bind_mounts() -> list[tuple[str, str, str]]:
             if source.startswith("."):
                 found.append((name, source, target.partition(":")[0]))
     return found
+
+
+def buckets(file: Path) -> set[str]:
+    return set(re.findall(r"s3://([^/\s\"]+)", file.read_text(encoding="utf-8")))
 
 
 def settings_of_airflow() -> dict[tuple[str, str], dict[str, Any]]:
@@ -351,8 +358,20 @@ def test_a_pipeline_names_connections_and_buckets_that_exist(file, connections, 
     loaded = load_pipeline(file)
     assert loaded.warnings == ()
     assert {*connection_ids(loaded.pipeline), loaded.pipeline.connections.spark} <= set(connections)
-    buckets = set(re.findall(r"s3://([^/\s\"]+)", file.read_text(encoding="utf-8")))
-    assert buckets <= {common.ARTIFACTS_BUCKET, common.SAMPLE_BUCKET}
+    assert buckets(file) <= {common.ARTIFACTS_BUCKET, common.SAMPLE_BUCKET}
+
+
+@pytest.mark.parametrize("file", STORES, ids=lambda path: path.name)
+def test_a_store_is_that_of_its_pipelines_and_names_connections_and_buckets_that_exist(file, connections, common):
+    loaded = load_store(file, CHECKOUT / "docker/pipelines")
+    assert loaded.owners_complete
+    assert {*store_connection_ids(loaded), loaded.store.connections.spark} <= set(connections)
+    assert buckets(file) <= {common.ARTIFACTS_BUCKET, common.SAMPLE_BUCKET}
+
+
+def test_every_claim_check_store_of_the_pipelines_is_reconciled():
+    reconciled = {load_store(file, CHECKOUT / "docker/pipelines").store.uri for file in STORES}
+    assert {load_pipeline(file).changefeed.claim_check_uri for file in PIPELINES} == reconciled
 
 
 def test_the_sample_is_published_where_its_pipeline_reads(common):
@@ -366,7 +385,8 @@ def test_the_sample_is_published_where_its_pipeline_reads(common):
     assert (changefeed.timezone, changefeed.partition_num) == (meta["ticdc_timezone"], meta["partitions"])
 
 
-def test_the_bundle_finds_the_mounted_pipelines():
+@pytest.mark.parametrize("folder", ["pipelines", "stores"])
+def test_the_bundle_finds_what_is_mounted(folder):
     (bundle,) = json.loads(
         SERVICES["airflow-dag-processor"]["environment"]["AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST"]
     )
@@ -377,7 +397,7 @@ def test_the_bundle_finds_the_mounted_pipelines():
     assert f"class {name}(" in Path(spec.origin).read_text(encoding="utf-8")
     dags = re.search(r"AIRFLOW__CORE__DAGS_FOLDER=(\S+)", DOCKERFILE)
     assert dags is not None
-    expected = f"{Path(dags.group(1)).parent}/include/pipelines"
-    mounts = {name: target for name, _, target in bind_mounts() if target.endswith("pipelines")}
+    expected = f"{Path(dags.group(1)).parent}/include/{folder}"
+    mounts = {name: target for name, _, target in bind_mounts() if target.endswith(folder)}
     assert set(mounts.values()) == {expected}
-    assert {"airflow-scheduler", "airflow-dag-processor", "airflow-triggerer"} <= set(mounts)
+    assert {name for name, service in SERVICES.items() if words(service)[:1] == ["airflow"]} <= set(mounts)
