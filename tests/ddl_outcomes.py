@@ -133,7 +133,14 @@ STATEMENTS: tuple[Statement, ...] = (
     Statement("renamed_away", _RENAME, "RENAME TABLE `t` TO `t2`", by_hand="ALTER TABLE {t} RENAME TO t2"),
     Statement("renamed_away", _RENAME, "ALTER TABLE `t` RENAME TO `t2`", by_hand="ALTER TABLE {t} RENAME TO t2"),
     Statement("renamed_here", _RENAMED, "RENAME TABLE `{db}`.`t2` TO `{db}`.`t`", _with_row_77),
-    Statement("column_added", _ADD, "ALTER TABLE `t` ADD COLUMN `n` INT NOT NULL DEFAULT 5", _filled(n=5), _WITH_N),
+    Statement(
+        "column_added",
+        _ADD,
+        "ALTER TABLE `t` ADD COLUMN `n` INT NOT NULL DEFAULT 5",
+        _filled(n=5),
+        _WITH_N,
+        by_hand="ALTER TABLE {t} ADD COLUMN n integer DEFAULT 5",
+    ),
     Statement("column_added", _ADD, "ALTER TABLE `t` ADD COLUMN `n` INT NOT NULL FIRST", _filled(n=0), _WITH_N),
     Statement("column_added", _ADD, "ALTER TABLE `t` ADD COLUMN IF NOT EXISTS `n` INT", _filled(n=None), _WITH_N),
     Statement(
@@ -191,6 +198,7 @@ STATEMENTS: tuple[Statement, ...] = (
         _WIDER,
         "ALTER TABLE `t` MODIFY COLUMN `u` BIGINT NOT NULL",
         columns={**COLUMNS, "u": BIGINT},
+        by_hand="ALTER TABLE {t} ALTER COLUMN u TYPE bigint",
     ),
     Statement("column_widened", _WIDER, "ALTER TABLE `t` MODIFY COLUMN `id` BIGINT", columns={**COLUMNS, "id": BIGINT}),
     Statement("column_widened", _WIDER, "ALTER TABLE `t` CHANGE COLUMN `v` `v` TEXT"),
@@ -266,6 +274,7 @@ STATEMENTS: tuple[Statement, ...] = (
         "ALTER TABLE `t` ADD COLUMN `n` INT DEFAULT 5, MODIFY COLUMN `u` BIGINT NOT NULL, ADD INDEX `i` (`n`)",
         _filled(n=5),
         {**_WITH_N, "u": BIGINT},
+        by_hand="ALTER TABLE {t} ADD COLUMN n integer DEFAULT 5, ALTER COLUMN u TYPE bigint",
     ),
     Statement(
         "column_dropped",

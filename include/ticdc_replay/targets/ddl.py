@@ -133,10 +133,11 @@ def foreseen_stops(
                 rule = RULES[target][kind_of(change)]
                 by_place = index.order == "place" and isinstance(change, BreakingChange) and rule.outcome == "apply"
                 if rule.stops(stopping) or by_place:
-                    yield stop_text(entry.table, entry.commit_ts, _words(change), rule)
+                    yield stop_text(entry.table, entry.commit_ts, words_of(change), rule)
 
 
-def _words(change: Change) -> str:
+def words_of(change: Change) -> str:
+    """What *change* did, for people."""
     match change:
         case ColumnAdded(column=column):
             return f"the column {column.name} was added"

@@ -27,7 +27,7 @@ FIRST = list({(statement.kind, statement.row): statement for statement in revers
 """One statement of each row."""
 APPLIED = [each for each in FIRST if RULES["postgres"][each.kind].outcome in ("apply", "nothing")]
 STOPPED = [each for each in FIRST if RULES["postgres"][each.kind].outcome in ("stop", "rebuild")]
-BY_POLICY = [each for each in APPLIED if each.kind in ("truncated", "dropped")]
+BY_POLICY = [each for each in APPLIED if RULES["postgres"][each.kind].policy]
 DDL_TS = 150
 DUMP_TS = 155
 FOLLOW = {"truncate": "apply", "drop": "apply"}
@@ -192,7 +192,8 @@ def test_ddl_that_is_followed_ends_as_the_upstream_in_whatever_order_windows_com
 
 @pytest.mark.parametrize("statement", BY_POLICY, ids=name_of)
 def test_what_policies_forbid_to_follow_stops(mirror: Mirror, tmp_path: Path, statement: Statement) -> None:
-    stops_until_a_person_did_it(mirror, history_of(statement, tmp_path, "policy"), truncate="stop", drop="stop")
+    policy = RULES["postgres"][statement.kind].policy
+    stops_until_a_person_did_it(mirror, history_of(statement, tmp_path, "policy"), **{str(policy): "stop"})
 
 
 @pytest.mark.parametrize("statement", STOPPED, ids=name_of)

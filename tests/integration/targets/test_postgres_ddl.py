@@ -264,9 +264,34 @@ def test_a_ddl_may_spell_a_column_in_other_letter_case(mirror: Mirror, artifacts
 
 def test_by_policy_additive_ddl_stops_too(mirror: Mirror, artifacts: Path) -> None:
     mirror.load(first(artifacts), ddl="stop")
-    with pytest.raises(PolicyStopError, match=r"shop.orders needs ADD COLUMN n integer .* and policies.ddl is stop"):
+    with pytest.raises(
+        PolicyStopError, match=r"orders at 150 .*: the column n was added, and policies.ddl is stop: add"
+    ):
         mirror.load(second(artifacts), ddl="stop")
+    with pytest.raises(PolicyStopError, match=r"shop.orders: .*: load that window first. The rows need ADD COLUMN n"):
+        mirror.load(third(artifacts), ddl="stop")
     assert mirror.rows("SELECT count(*) FROM information_schema.columns WHERE table_schema = 'shop'") == [(3,)]
+
+
+def test_additive_ddl_that_was_followed_before_the_policy_forbade_it_stops_no_reload(
+    mirror: Mirror, artifacts: Path
+) -> None:
+    wider = Changelog(artifacts, 200, 300).knows(KNOWN).ddl(250, "ALTER TABLE orders MODIFY COLUMN id BIGINT")
+    for window in (first(artifacts), second(artifacts), wider):
+        mirror.load(window)
+    for window in (second(artifacts), wider):
+        assert mirror.load_table(window, reload=True, ddl="stop").ddl == ()
+
+
+@pytest.mark.parametrize("widening", ["MODIFY COLUMN id BIGINT", "MODIFY COLUMN v VARCHAR(40)"])
+def test_by_policy_a_wider_type_stops_though_the_rows_of_its_window_are_all_older(
+    mirror: Mirror, artifacts: Path, widening: str
+) -> None:
+    mirror.load(first(artifacts), ddl="stop")
+    window = Changelog(artifacts, 100, 200).knows(KNOWN).ddl(150, f"ALTER TABLE orders {widening}")
+    with pytest.raises(PolicyStopError, match=r"holds more values, and policies.ddl is stop: change the column"):
+        mirror.load(window.rows(V1, [put(110, id=2, v="b")]), ddl="stop")
+    assert mirror.rows("SELECT v FROM shop.orders WHERE id = 2") == [("a",)]
 
 
 def test_columns_that_differ_without_a_ddl_are_not_guessed(mirror: Mirror, artifacts: Path) -> None:

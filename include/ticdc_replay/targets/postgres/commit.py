@@ -89,7 +89,7 @@ def _apply(connection: Connection, load: Load, plan: TablePlan, staged: Staged) 
             return done
     # Looked at again: another load may have changed the table since this one began.
     observed = mirror_table.observe(connection, plan.target)
-    unfollowed = mirror_table.unfollowed_changes(plan, observed.state)
+    unfollowed = mirror_table.unfollowed_changes(plan, observed)
     if unfollowed:
         raise PolicyStopError("\n".join(unfollowed))
     emptied = emptying.empty(connection, plan, observed)

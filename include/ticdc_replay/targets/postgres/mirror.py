@@ -156,6 +156,7 @@ def _begin(
     done: dict[TableName, TableReport] = {}
     pending: list[_Pending] = []
     stops: list[str] = []
+    earlier: list[str] = []
     mismatches: list[str] = []
     for plan in plans:
         observed = mirror_table.observe(connection, plan.target)
@@ -169,7 +170,7 @@ def _begin(
             done[plan.source] = report
             continue
         observed = emptying.after_emptying(connection, plan, observed)
-        unfollowed = mirror_table.unfollowed_changes(plan, observed.state)
+        unfollowed = mirror_table.unfollowed_changes(plan, observed)
         stops += unfollowed
         if unfollowed and observed.state is not None and observed.state.newest_ts >= load.index.window.to_ts:
             stops.append(
@@ -182,26 +183,34 @@ def _begin(
         except TargetMismatchError as error:
             mismatches.append(str(error))
             continue
-        if "ddl" in load.stopping and observed.found is not None:
-            stops += [f"{plan.source} needs {step.text}, and policies.ddl is stop" for step in steps if step.text]
+        if "ddl" in load.stopping and observed.found is not None and not unfollowed:
+            earlier += [
+                f"{plan.source}: DDL of an earlier window was not followed, and policies.ddl is stop: load that window first. "
+                f"The rows need {step.text}"
+                for step in steps
+                if step.text
+            ]
         pending.append(_Pending(plan, observed.state))
-    if stops:
+    if stops or earlier:
         stops += [line for plan in plans for line in plan.last_stops]
         raise PolicyStopError(
             "schema changes that a mirror does not follow by itself; nothing was loaded:\n- "
-            + "\n- ".join(stops)
-            + (
-                "\nLoad a window that ends just above the first commitTs named here, which brings the rows before it. Then do to "
-                "each mirror table what its line says, raise its floor just above that commitTs"
-                if load.index.order == "commit_ts"
-                else "\nDo to each mirror table what its line says, raise its floor "
-                f"to {load.index.window.to_ts}, the window's end"
-            )
-            + f" ({_RAISE_FLOOR}), and run this load again"
+            + "\n- ".join([*stops, *earlier])
+            + (_what_to_do(load) if stops else "")
         )
     if mismatches:
         raise TargetMismatchError("\n".join(mismatches))
     return done, pending
+
+
+def _what_to_do(load: Load) -> str:
+    window = load.index.window
+    return (
+        "\nLoad a window that ends just above the first commitTs named here, which brings the rows before it. Then do to "
+        "each mirror table what its line says, raise its floor just above that commitTs"
+        if load.index.order == "commit_ts"
+        else f"\nDo to each mirror table what its line says, raise its floor to {window.to_ts}, the window's end"
+    ) + f" ({_RAISE_FLOOR}), and run this load again"
 
 
 _RAISE_FLOOR = "ticdc-replay mirror floor <pipeline> <table> --at <TSO>"

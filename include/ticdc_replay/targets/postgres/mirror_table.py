@@ -9,13 +9,12 @@ from psycopg import sql
 
 from ticdc_replay.domain.errors import TargetMismatchError
 from ticdc_replay.domain.tso import describe
-from ticdc_replay.targets.ddl import RULES, stop_text
 from ticdc_replay.targets.postgres import ledger
 from ticdc_replay.targets.postgres.catalog import FoundTable, find_table
 from ticdc_replay.targets.postgres.identifiers import LEDGER_SCHEMA, Relation, tombstone_table
 from ticdc_replay.targets.postgres.ledger import TableState
-from ticdc_replay.targets.postgres.plan import AddedColumn, PlannedColumn, PlannedPiece, TablePlan
-from ticdc_replay.targets.postgres.types import holds
+from ticdc_replay.targets.postgres.plan import AddedColumn, PlannedColumn, PlannedPiece, TablePlan, WidenedColumn
+from ticdc_replay.targets.postgres.types import holds, wider
 
 Connection = psycopg.Connection[Any]
 
@@ -64,14 +63,30 @@ def rows_before_creation(connection: Connection, plan: TablePlan, observed: Obse
     ]
 
 
-def unfollowed_changes(plan: TablePlan, state: TableState | None) -> list[str]:
-    """The changes of the window that a mirror can't follow, one line each."""
+def unfollowed_changes(plan: TablePlan, observed: Observed) -> list[str]:
+    """The changes of the window that a mirror can't or, by policy, may not follow, one line each."""
     lines = [*plan.stops]
-    for column in _new_columns(plan, state):
+    for column in _new_columns(plan, observed.state):
         older_rows = plan.created_ts is None or any(column.target not in _targets(plan, piece) for piece in plan.pieces)
-        if column.unknown is not None and older_rows:
-            lines.append(stop_text(plan.source, column.commit_ts, column.unknown, RULES["postgres"]["column_computed"]))
+        if column.stop is not None and (older_rows if column.computed else observed.found is not None):
+            lines.append(column.stop)
+    if observed.found is not None:
+        lines += [
+            widened.stop
+            for widened in plan.widened
+            if widened.stop is not None and not _has_followed(widened, observed.found, observed.state)
+        ]
     return lines
+
+
+def _has_followed(widened: WidenedColumn, found: FoundTable, state: TableState | None) -> bool:
+    column = found.column(widened.target)
+    return (
+        state is not None
+        and state.schema_ts >= widened.commit_ts
+        and column is not None
+        and holds(column.type, widened.type)
+    )
 
 
 def steps_to(plan: TablePlan, observed: Observed) -> list[Step]:
@@ -174,12 +189,13 @@ def _targets(plan: TablePlan, piece: PlannedPiece) -> set[str]:
 
 
 def _wanted(plan: TablePlan) -> list[PlannedColumn]:
-    """The columns of the rows, and those that the window's DDL adds or widens where no row has them."""
+    """The columns of the rows, and those that the window's DDL adds or widens, whether or not rows show it."""
     wanted = {column.target: column for column in plan.columns}
     changed = [(column.target, column.type) for column in plan.added]
     changed += [(column.target, column.type) for column in plan.widened]
     for target, type_name in changed:
-        wanted.setdefault(target, PlannedColumn(target, target, "", type_name))
+        column = wanted.setdefault(target, PlannedColumn(target, target, "", type_name))
+        wanted[target] = msgspec.structs.replace(column, type=wider(column.type, type_name) or column.type)
     return list(wanted.values())
 
 

@@ -10,6 +10,7 @@ from ticdc_replay.domain.tables import Column, TableName
 from ticdc_replay.domain.tso import describe
 from ticdc_replay.schemas.changes import (
     BreakingChange,
+    Change,
     ColumnAdded,
     ColumnWidened,
     TableChanges,
@@ -18,7 +19,7 @@ from ticdc_replay.schemas.changes import (
 )
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.config import PostgresTarget
-from ticdc_replay.targets.ddl import RULES, Emptied, emptied_by, stop_text
+from ticdc_replay.targets.ddl import RULES, Emptied, emptied_by, stop_text, words_of
 from ticdc_replay.targets.postgres.identifiers import Relation, fit
 from ticdc_replay.targets.postgres.staged_rows import StageColumn
 from ticdc_replay.targets.postgres.types import pg_type, wider
@@ -46,22 +47,28 @@ class PlannedColumn(msgspec.Struct, frozen=True):
 class AddedColumn(msgspec.Struct, frozen=True):
     """An ADD COLUMN of the window: rows with a commitTs up to ``commit_ts`` (TSO) show ``fill``.
 
-    ``fill`` is a literal as SQL has it, None for NULL. ``unknown`` says why it can't be told, else it is None.
+    ``fill`` is a literal as SQL has it, None for NULL, and where the server ``computed`` it. ``stop`` is the line that stops the
+    load where there are such rows: for a column that is computed, or that a policy forbids to add; else None.
     """
 
     target: str
     type: str
     commit_ts: int
     fill: str | None
-    unknown: str | None
+    computed: bool
+    stop: str | None
 
 
 class WidenedColumn(msgspec.Struct, frozen=True):
-    """A MODIFY COLUMN of the window after which the column holds more values."""
+    """A MODIFY COLUMN of the window after which the column holds more values.
+
+    ``stop`` is the line that stops the load where a policy forbids to follow it, else None.
+    """
 
     target: str
     type: str
     commit_ts: int
+    stop: str | None
 
 
 class PlannedPiece(msgspec.Struct, frozen=True):
@@ -100,7 +107,7 @@ class TablePlan(msgspec.Struct, frozen=True, kw_only=True):
     widened: tuple[WidenedColumn, ...]
     emptied: Emptied | None
     stops: tuple[str, ...]
-    """What of the window's DDL stops the load, one line each."""
+    """What of the window's DDL stops the load, one line each: beside that of ``added`` and ``widened``, which may be followed."""
     last_stops: tuple[str, ...]
     """The same of DDL at the window's last TSO: all rows come before it, so they are loaded before it stops."""
     conflicts: tuple[str, ...]
@@ -153,8 +160,8 @@ def plan_table(load: Load, config: PostgresTarget, table: TableName, floor_ts: i
     last_ts = index.window.to_ts - 1
     if index.order == "commit_ts" and last_stops:
         changes = [entry for entry in changes if entry.commit_ts < last_ts]
-    added = _added(changes, columns)
-    widened = _widened(changes, columns)
+    added = _added(load, changes, columns)
+    widened = _widened(load, changes, columns)
     followed = [version.schema.valid_from for version in versions]
     followed += [column.commit_ts for column in added] + [column.commit_ts for column in widened]
     newest = versions[-1] if versions else None
@@ -204,17 +211,23 @@ def _stops(load: Load, changes: list[TableChanges]) -> tuple[tuple[str, ...], tu
     for entry in changes:
         is_last = index.order == "commit_ts" and entry.commit_ts == index.window.to_ts - 1
         for change in entry.changes:
-            rule = _RULES[kind_of(change)]
-            if isinstance(change, BreakingChange):
-                told = f", and policies.{rule.policy} is stop" if rule.policy in load.stopping else ""
-                stops[is_last].append(stop_text(entry.table, entry.commit_ts, change.what + told, rule))
-            elif (
-                is_last
-                and isinstance(change, ColumnAdded)
-                and (unknown := _fill(change, pg_type(change.column.type))[1])
-            ):
-                stops[is_last].append(stop_text(entry.table, entry.commit_ts, unknown, _RULES["column_computed"]))
+            line = _stop(load, entry, change)
+            if line is not None and (is_last or isinstance(change, BreakingChange)):
+                stops[is_last].append(line)
     return tuple(stops[0]), tuple(stops[1])
+
+
+def _stop(load: Load, entry: TableChanges, change: Change) -> str | None:
+    """The line that stops the load for *change*; None where a mirror can follow it, and may."""
+    rule = _RULES[kind_of(change)]
+    what = words_of(change)
+    if isinstance(change, ColumnAdded) and (unknown := _fill(change, pg_type(change.column.type))[1]) is not None:
+        what, rule = unknown, _RULES["column_computed"]
+    elif rule.policy in load.stopping:
+        what += f", and policies.{rule.policy} is stop"
+    elif not isinstance(change, BreakingChange):
+        return None
+    return stop_text(entry.table, entry.commit_ts, what, rule)
 
 
 def first_floor(load: Load, table: TableName) -> int:
@@ -313,24 +326,28 @@ def _index_bytes(column_type: ColumnType) -> int:
     return 64
 
 
-def _added(changes: list[TableChanges], columns: tuple[PlannedColumn, ...]) -> tuple[AddedColumn, ...]:
+def _added(load: Load, changes: list[TableChanges], columns: tuple[PlannedColumn, ...]) -> tuple[AddedColumn, ...]:
     added = {}
     for entry in changes:
         for change in entry.changes:
             if isinstance(change, ColumnAdded):
                 column = _planned(change.column, columns)
                 fill, unknown = _fill(change, column.type)
-                added[column.target] = AddedColumn(column.target, column.type, entry.commit_ts, fill, unknown)
+                stop = _stop(load, entry, change)
+                added[column.target] = AddedColumn(
+                    column.target, column.type, entry.commit_ts, fill, unknown is not None, stop
+                )
     return tuple(added.values())
 
 
-def _widened(changes: list[TableChanges], columns: tuple[PlannedColumn, ...]) -> tuple[WidenedColumn, ...]:
+def _widened(load: Load, changes: list[TableChanges], columns: tuple[PlannedColumn, ...]) -> tuple[WidenedColumn, ...]:
     widened = {}
     for entry in changes:
         for change in entry.changes:
             if isinstance(change, ColumnWidened):
                 target = _planned(change.after, columns).target
-                widened[target] = WidenedColumn(target, pg_type(change.after.type), entry.commit_ts)
+                stop = _stop(load, entry, change)
+                widened[target] = WidenedColumn(target, pg_type(change.after.type), entry.commit_ts, stop)
     return tuple(widened.values())
 
 
