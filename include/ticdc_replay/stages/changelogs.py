@@ -16,6 +16,7 @@ from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.derive import find_changelogs
 from ticdc_replay.stages.leases import replayed
 from ticdc_replay.stages.prove import prove_manifest
+from ticdc_replay.stages.quarantine import holding
 from ticdc_replay.stages.set_aside import set_aside
 
 
@@ -49,7 +50,7 @@ def prune(
     A changelog stays for *keep_days*, the pipeline's ``changelog.keep_days`` where that is None, and then as long as
 
     * a changelog that stays takes rows from it, or a window that is pinned to it has not been decoded yet;
-    * anything of its quarantine is open;
+    * anything of its quarantine is open, in the changelogs or in a target that holds it, or was decoded again not so long ago;
     * a run that decodes it, or whose claim-check objects it is about, has a lease;
     * nothing else gives its rows again: its input can't be decoded again as it was pinned (``stages.prove``), and no other
       changelog that stays holds them, proven no less and with nothing more in quarantine (unless *even_if_last*).
@@ -73,6 +74,7 @@ class _Pruning:
         self._before = before
         self._even_if_last = even_if_last
         self._indexes = _indexes(context)
+        self._stored = [_stored(context, index) for index in self._indexes.values()]
         self._decoded = {index.input_hash for index in self._indexes.values()}
         self._gone: set[str] = set()
         self._leased = _leased(context)
@@ -80,7 +82,7 @@ class _Pruning:
     def run(self, *, execute: bool) -> Iterator[Stored]:
         # What takes rows from others, or is a part of them, goes before these do.
         order = sorted(
-            (_stored(self._context, index) for index in self._indexes.values()),
+            self._stored,
             key=lambda each: (not each.derived_from, each.redrives is not None, each.decoded_at, each.run_hash),
         )
         for stored in order:
@@ -103,10 +105,19 @@ class _Pruning:
         if stored.run_hash in self._leased:
             yield "a run that decodes it has a lease"
         yield from self._takers(index)
-        if index.report.quarantine_reasons and (entries := set_aside(self._context, index).open()):
-            yield f"{len(entries)} entries of its quarantine are open"
+        yield from self._quarantine(index)
         if not self._even_if_last and not index.derived and not self._is_given_again(index):
             yield "what it was decoded from can't be decoded again, and no other changelog holds it"
+
+    def _quarantine(self, index: ChangelogIndex) -> Iterator[str]:
+        """What of its quarantine is not done with: a re-drive can be loaded only as long as the run that it is of is there."""
+        for other in self._stored:
+            if other.redrives == index.run_hash and other.decoded_at > self._before:
+                yield f"re-drive {other.run_hash[:12]} of its quarantine is not old enough"
+        if index.report.quarantine_reasons:
+            entries = set_aside(self._context, index).open(holding(self._context, index.run_hash))
+            if entries:
+                yield f"{len(entries)} entries of its quarantine are open"
 
     def _takers(self, index: ChangelogIndex) -> Iterator[str]:
         """Who takes rows from *index*: changelogs that stay, and windows that are pinned to it and not decoded."""

@@ -33,10 +33,13 @@ from ticdc_replay.snapshot.manifest import Manifest, PartitionPin, SharedInput, 
 from ticdc_replay.stages.changelogs import list_changelogs, prune
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.derive import derive
+from ticdc_replay.stages.jobs import write_load_job
 from ticdc_replay.stages.leases import replaying
+from ticdc_replay.stages.quarantine import Selection
+from ticdc_replay.stages.redrive import open_runs, pin_redrive
 from ticdc_replay.stages.shared import pin_shared
 from ticdc_replay.state import WindowManifest
-from ticdc_replay.state.records import AcceptedLoss, Redrive, Run
+from ticdc_replay.state.records import AcceptedLoss, Coverage, Redrive, Run
 
 if TYPE_CHECKING:
     from demo.embedded_stack.kafka import Kafka
@@ -339,6 +342,62 @@ def test_what_has_something_open_in_quarantine_stays_until_that_is_settled(setti
     assert setting.kept() == {index.run_hash: ("1 entries of its quarantine are open",)}
     setting.accept_loss(index)
     assert setting.kept() == {index.run_hash: ()}
+
+
+def redriven(setting: Setting) -> tuple[ChangelogIndex, ChangelogIndex]:
+    """A changelog with something in quarantine, and what came out of that today."""
+    base = setting.with_quarantine(setting.decoded(0, 10))
+    state = setting.context.state
+    run = state.run("pipeline", base.run_hash)
+    assert run is not None
+    state.record_run(msgspec.structs.replace(run, counts={"events_quarantined": 1}))
+    (aside,) = open_runs(setting.context, Selection())
+    made = Changelog(setting.folder, 0, 10, "redrive", topic_id=setting.topic_id).write()
+    again = setting.change(
+        made,
+        input_hash=pin_redrive(setting.context, aside).manifest.input_hash,
+        redrives=base.run_hash,
+        selection=("*.*",),
+    )
+    setting.age(again.run_hash, 0)
+    state.record_redrive(Redrive("pipeline", base.run_hash, again.run_hash, "", 1))
+    return base, again
+
+
+def test_what_came_out_of_a_quarantine_lately_can_be_loaded_still(setting: Setting) -> None:
+    base, again = redriven(setting)
+    assert setting.kept() == {
+        base.run_hash: (f"re-drive {again.run_hash[:12]} of its quarantine is not old enough",),
+        again.run_hash: ("not old enough",),
+    }
+    prune(setting.context, execute=True)
+    assert write_load_job(setting.context, again.run_hash, "mirror").run_hash == again.run_hash
+    setting.age(again.run_hash, 90)
+    assert setting.kept() == {base.run_hash: (), again.run_hash: ()}, "both of them go"
+
+
+def test_what_came_out_of_a_quarantine_stays_until_each_target_that_holds_the_run_has_it(setting: Setting) -> None:
+    base, again = redriven(setting)
+    setting.age(again.run_hash, 90)
+    state = setting.context.state
+    held = Coverage(
+        pipeline="pipeline",
+        target="mirror",
+        window=base.window,
+        run_hash=base.run_hash,
+        selection=("*.*",),
+        grade="proven",
+        quality="quarantine",
+        tables=(),
+        loaded_at_ms=1,
+    )
+    state.record_coverage([held])
+    assert setting.kept() == {
+        base.run_hash: ("1 entries of its quarantine are open",),
+        again.run_hash: (f"came out of the quarantine of run {base.run_hash[:12]}, which is kept",),
+    }
+    state.record_redrive(Redrive("pipeline", base.run_hash, again.run_hash, "mirror", 1))
+    assert setting.kept() == {base.run_hash: (), again.run_hash: ()}
 
 
 def test_what_a_removed_changelog_had_searched_for_references_is_searched_again(
