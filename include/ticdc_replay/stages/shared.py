@@ -43,11 +43,13 @@ def span_of(context: ReplayContext, window: Window) -> Window | None:
     hours = context.pipeline.window.decode_hours
     if hours is None or possible_windows(context.changefeed)[0] == "by offset":
         return None
+    schedule_start = tso.from_datetime(context.pipeline.schedule.start)
+    if window.from_ts < schedule_start:
+        return None
     length = tso.from_ms(hours * 3_600_000)
     begin = window.from_ts // length * length
-    span = Window(max(begin, tso.from_datetime(context.pipeline.schedule.start)), begin + length)
-    inside = span.from_ts <= window.from_ts and window.to_ts <= span.to_ts
-    return span if inside and span != window else None
+    span = Window(max(begin, schedule_start), begin + length)
+    return span if window.to_ts <= span.to_ts and span != window else None
 
 
 def pin_shared(context: ReplayContext, window: Window) -> PinnedManifest | None:

@@ -63,6 +63,10 @@ def between(start: str, end: str) -> Window:
         (between("02T00:00", "03T00:00"), None),
         (between("02T23:30", "03T00:30"), None),
         (between("01T05:00", "01T06:00"), None),
+        (
+            Window(tso.parse("2026-02-28T05:00:00Z"), tso.parse("2026-02-28T06:00:00Z")),
+            None,
+        ),  # days before the schedule
     ],
 )
 def test_windows_within_one_aligned_span_share_it(
