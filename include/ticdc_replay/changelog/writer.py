@@ -38,7 +38,7 @@ class Located(NamedTuple):
 
 
 class Rejected(NamedTuple):
-    """A row whose cells are not of their columns' types."""
+    """A row that can't be written, and why."""
 
     located: Located
     reason: str

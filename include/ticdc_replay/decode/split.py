@@ -3,8 +3,7 @@
 Every consumed message and event ends in exactly one of the counts of the result; see ``changelog.index.EventCounts``.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import count
+from collections.abc import Callable, Sequence
 from uuid import uuid4
 
 import numpy as np
@@ -12,45 +11,37 @@ import numpy.typing as npt
 
 from ticdc_replay.changelog import side_files
 from ticdc_replay.changelog.columnar import ColumnarRows
-from ticdc_replay.changelog.identity import NO_KEY, row_key
 from ticdc_replay.changelog.index import Ddl, EventCounts, MessageCounts
 from ticdc_replay.changelog.layout import quarantine_file
 from ticdc_replay.changelog.side_files import SideFile
 from ticdc_replay.changelog.version_order import VersionOrder
-from ticdc_replay.changelog.writer import ChangelogWriter, Located
+from ticdc_replay.changelog.writer import ChangelogWriter, Located, Rejected
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.decode.collector import no_cycle_search
 from ticdc_replay.decode.filter import TableFilter
-from ticdc_replay.decode.known_objects import KnownObjects
 from ticdc_replay.decode.native import NativeRows, native_rows
 from ticdc_replay.decode.placement import SAMPLED, PlacementCheck
 from ticdc_replay.decode.quarantine import ROW_DAMAGED, Quarantine, about_row
-from ticdc_replay.decode.source_record import SourceRecord
-from ticdc_replay.decode.source_rows import SourceRows
+from ticdc_replay.decode.references import References
 from ticdc_replay.decode.sparse_index import SparseIndex
 from ticdc_replay.decode.tasks import Attempt, Split, SplitResult, VersionFile
-from ticdc_replay.decode.unread_references import NO_ORDINAL, unread_references
+from ticdc_replay.decode.whole_rows import WholeRows
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import PermanentError
 from ticdc_replay.domain.events import (
     BootstrapEvent,
     DdlEvent,
     Event,
-    LargeMessage,
-    Operation,
-    Reference,
     RowEvent,
     Undecodable,
     WatermarkEvent,
 )
-from ticdc_replay.domain.messages import OffsetRange, RawMessage
+from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.domain.tso import MAX_TSO
 from ticdc_replay.domain.window import ALL_TIME, Window
 from ticdc_replay.jobspec import DecodeJob
 from ticdc_replay.kafka.reader import read_ranges
 from ticdc_replay.kafka.settings import KafkaSettings
-from ticdc_replay.large_messages.claim_check import ClaimCheckResolver, Fetched
-from ticdc_replay.large_messages.source import RowUnreadable, SourceReader
 from ticdc_replay.registry import UsedSchemas, open_registry
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.schemas.lookup import SchemaLookup
@@ -126,10 +117,12 @@ class SplitDecoder:
         self._pending: list[Located] = []
         self._pending_bytes = 0
         self._pending_large = False
-        self._unsearched: list[OffsetRange] = []
-        self._max_bytes = job.limits.decompressed_max_bytes
         self._quarantine = Quarantine(SideFile(filesystem, root, quarantine_file(stem), side_files.QUARANTINE, 64))
-        self._references = SideFile(filesystem, root, f"references/{stem}.parquet", side_files.REFERENCES)
+        self._references = References(
+            SideFile(filesystem, root, f"references/{stem}.parquet", side_files.REFERENCES),
+            self._codec,
+            job.limits.decompressed_max_bytes,
+        )
         self._sparse_index = SparseIndex(
             SideFile(filesystem, root, f"sparse_index/{stem}.parquet", side_files.SPARSE_INDEX)
         )
@@ -140,20 +133,7 @@ class SplitDecoder:
         )
         self._native = native_rows(job.changefeed, window, history, self._filter.wants, self._writer.resolve)
         self._placement = PlacementCheck(job.changefeed, split.partitions, history)
-        self._known_objects = KnownObjects(filesystem, attempt.known_objects)
-        self._source: SourceRows | None = None
-        if job.source_connection is not None:
-            record = SourceRecord(artifacts, job.input_hash, attempt.known_rows)
-            reader = SourceReader(connections[job.source_connection], job.changefeed.timezone)
-            self._source = SourceRows(job, reader, record)
-        self._resolver: ClaimCheckResolver | None = None
-        if job.changefeed.claim_check_uri is not None:
-            self._resolver = ClaimCheckResolver(
-                open_store(job.changefeed.claim_check_uri, connections.get(job.claim_check_connection)),
-                max_bytes=job.limits.claim_check_max_bytes,
-                in_flight_bytes=job.limits.claim_check_in_flight_bytes,
-                connections=job.limits.claim_check_connections,
-            )
+        self._whole_rows = WholeRows(job, attempt, artifacts, connections, self._codec, self._references, self._events)
 
     def add(self, messages: Sequence[RawMessage]) -> None:
         """Decode *messages*, which are of one range and follow those added before."""
@@ -246,7 +226,7 @@ class SplitDecoder:
         if len(decoded) == 1 and isinstance(decoded[0], Undecodable) and decoded[0].ordinal is None:
             self._messages.quarantined += 1
             self._quarantine.add(message, decoded[0])
-            self._search(message, decoded, decoded[0])
+            self._references.search(message, decoded, decoded[0])
             return 0, MAX_TSO
         self._messages.decoded += 1
         if message.offset % SAMPLED == 0:
@@ -258,8 +238,7 @@ class SplitDecoder:
     def finish(self) -> SplitResult:
         """Write what is left and close the files."""
         self._flush()
-        if self._source is not None:
-            self._source.close()
+        self._whole_rows.close()
         files, keys_file = self._writer.close()
         self._events.written = sum(file.file.rows for file in files)
         self._events.duplicates = self._writer.duplicates
@@ -283,7 +262,7 @@ class SplitDecoder:
             missing_versions=tuple(sorted(self._codec.missing_versions)),
             writer_schemas=self._writer_schemas.hashes,
             elsewhere=self._placement.found(),
-            unsearched=tuple(self._unsearched),
+            unsearched=tuple(self._references.unsearched),
         )
 
     def _begin(self, place: tuple[str, int]) -> None:
@@ -327,7 +306,7 @@ class SplitDecoder:
                     self._pending_large |= event.large is not None
                     continue
                 if event.reference is not None:
-                    self._add_reference(message, event, event.reference, "not_needed")
+                    self._references.add(message, event, event.reference, "not_needed")
             elif isinstance(event, WatermarkEvent):
                 counts.watermarks += 1
             elif isinstance(event, DdlEvent):
@@ -340,18 +319,8 @@ class SplitDecoder:
                 unread = event
                 times += (0, MAX_TSO) if event.commit_ts is None else (event.commit_ts,)
         if unread is not None:
-            self._search(message, decoded, unread)
+            self._references.search(message, decoded, unread)
         return (min(times), max(times)) if times else (None, 0)
-
-    def _search(self, message: RawMessage, decoded: Sequence[Event], unread: Undecodable) -> None:
-        """Record the references in what could not be read of *message*, such as *unread*."""
-        if not self._codec.may_refer(message):
-            return
-        found = unread_references(message, decoded, self._max_bytes)
-        for reference in found.references:
-            self._add_reference(message, unread, reference, unread.reason)
-        if not found.complete:
-            self._unsearched.append(OffsetRange(message.topic, message.partition, message.offset, message.offset + 1))
 
     def _refuse_scattered(self, schema: str, table: str) -> None:
         if self._changefeed.scatters(schema, table):
@@ -377,7 +346,7 @@ class SplitDecoder:
             events.undecodable += 1
             self._quarantine.add(message, event)
         if event.reference is not None:
-            self._add_reference(message, event, event.reference, status)
+            self._references.add(message, event, event.reference, status)
 
     def _add_ddl(self, message: RawMessage, event: DdlEvent) -> None:
         """Every DDL is kept, whatever its table and time: a RENAME names only the new table, and later windows need all."""
@@ -394,18 +363,16 @@ class SplitDecoder:
             return
         self._pending_large = False
         ready: list[Located] = []
-        fetched_bytes = self._large_bytes
-        for located in self._whole_rows(pending):
-            ready.append(located)
-            if self._large_bytes - fetched_bytes >= BATCH_BYTES:
+        fetched_bytes = self._whole_rows.bytes
+        for found in self._whole_rows.of(pending):
+            if isinstance(found, Rejected):
+                self._set_aside(*found)
+                continue
+            ready.append(found)
+            if self._whole_rows.bytes - fetched_bytes >= BATCH_BYTES:
                 self._write(ready)
-                ready, fetched_bytes = [], self._large_bytes
+                ready, fetched_bytes = [], self._whole_rows.bytes
         self._write(ready)
-
-    @property
-    def _large_bytes(self) -> int:
-        """Bytes that came from elsewhere than Kafka so far."""
-        return self._events.claim_check_bytes + (self._source.bytes if self._source is not None else 0)
 
     def _write(self, rows: list[Located]) -> None:
         """Write *rows* and what was read natively since the last time."""
@@ -414,8 +381,8 @@ class SplitDecoder:
         columnar: list[tuple[ResolvedSchema, ColumnarRows]] = []
         if self._native is not None and self._place is not None:
             columnar = self._native.take(*self._place)
-        for located, reason, detail in self._writer.write(rows, columnar):
-            self._set_aside(located, reason, detail)
+        for rejected in self._writer.write(rows, columnar):
+            self._set_aside(*rejected)
 
     def _without_damaged(self, rows: list[Located]) -> list[Located]:
         """*rows* without those that are known to be damaged, which go to quarantine."""
@@ -426,99 +393,11 @@ class SplitDecoder:
                     self._set_aside(located, ROW_DAMAGED, located.row.damage)
         return sound
 
-    def _whole_rows(self, pending: list[Located]) -> Iterator[Located]:
-        """The rows of *pending* that are whole or were made so; the others go to quarantine."""
-        fetched = self._fetch(pending)
-        reread = self._reread(pending)
-        for located in pending:
-            message, row = located.message, located.row
-            if row.reference is not None:
-                whole = self._resolve(located, row.reference, next(fetched))
-                if whole is not None:
-                    yield Located(message, whole)
-            elif row.large is not LargeMessage.HANDLE_KEY_ONLY:
-                yield located
-            else:
-                self._events.handle_key_only += row.operation is not Operation.DELETE
-                outcome = next(reread)
-                if isinstance(outcome, RowEvent):
-                    self._events.reread += not outcome.partial
-                    yield Located(message, outcome)
-                else:
-                    self._set_aside(located, outcome.reason, outcome.detail)
-
-    def _reread(self, pending: list[Located]) -> Iterator[RowEvent | RowUnreadable]:
-        """What becomes of those rows of *pending* of which only the key was sent. A delete needs no more."""
-        rows = [located for located in pending if located.row.large is LargeMessage.HANDLE_KEY_ONLY]
-        if self._source is not None:
-            return self._source.whole(rows)
-        why = RowUnreadable("handle_key_only", "TiCDC sent only the handle key of this row")
-        return (located.row if located.row.operation is Operation.DELETE else why for located in rows)
-
-    def _fetch(self, pending: list[Located]) -> Iterator[Fetched]:
-        names = [located.row.reference.object_name for located in pending if located.row.reference is not None]
-        if not names:
-            return iter(())
-        if self._resolver is None:
-            return (
-                Fetched.failed("claim_check_store_unknown", "the changefeed names no claim-check store")
-                for _ in count()
-            )
-        return self._resolver.fetch(names, self._known_objects.among(names))
-
-    def _resolve(self, located: Located, reference: Reference, fetched: Fetched) -> RowEvent | None:
-        message, row = located.message, located.row
-        content = fetched.content
-        if content is None:
-            self._add_reference(message, row, reference, fetched.reason, fetched)
-            self._set_aside(located, fetched.reason, fetched.detail)
-            return None
-        whole = self._codec.decode_claim_check(row, content)
-        if isinstance(whole, RowEvent):
-            self._add_reference(message, row, reference, "used", fetched)
-            self._events.claim_checks_resolved += 1
-            self._events.claim_check_bytes += len(content)
-            return whole
-        assert isinstance(whole, Undecodable)
-        self._add_reference(message, row, reference, whole.reason, fetched)
-        self._set_aside(located, whole.reason, f"object {reference.object_name}: {whole.detail}")
-        return None
-
     def _set_aside(self, located: Located, reason: str, detail: str) -> None:
         """Quarantine a row, and leave its key so that a copy in another split that can be used clears it."""
         self._events.quarantined += 1
         position = self._quarantine.add(located.message, about_row(located.row, reason, detail))
         self._writer.add_quarantined_copy(located, self._quarantine.name, position)
-
-    def _add_reference(
-        self,
-        message: RawMessage,
-        event: RowEvent | Undecodable,
-        reference: Reference,
-        status: str,
-        fetched: Fetched | None = None,
-    ) -> None:
-        key = row_key(event) if isinstance(event, RowEvent) else NO_KEY
-        self._references.add(
-            (
-                message.topic,
-                message.partition,
-                message.offset,
-                NO_ORDINAL if event.ordinal is None else event.ordinal,
-                event.commit_ts,
-                event.schema or "",
-                event.table or "",
-                reference.location,
-                reference.object_name,
-                status,
-                fetched.etag if fetched else None,
-                fetched.size if fetched else None,
-                fetched.sha256 if fetched else None,
-                message.timestamp_ms,
-                key.hash,
-                key.text,
-            )
-        )
 
 
 def _bytes(messages: Sequence[RawMessage]) -> int:
