@@ -262,6 +262,18 @@ def test_a_ddl_may_spell_a_column_in_other_letter_case(mirror: Mirror, artifacts
     assert mirror.rows("SELECT id, n FROM shop.orders ORDER BY id") == [(1, 5), (2, 5), (3, 5), (4, 5), (5, 6)]
 
 
+def test_a_column_that_was_dropped_and_added_anew_shows_its_new_default(mirror: Mirror, artifacts: Path) -> None:
+    for window in (first(artifacts), second(artifacts)):
+        mirror.load(window)
+    mirror.execute("ALTER TABLE shop.orders DROP COLUMN n")
+    mirror.raise_floor("shop.orders", 251)
+    again = table("shop.orders", {"id": INT, "v": TEXT, "n": INT}, valid_from=350)
+    added = Changelog(artifacts, 300, 400).knows(KNOWN).ddl(350, ADD.replace("5", "9"))
+    for window in (Changelog(artifacts, 400, 500).rows(again, [put(410, id=1, v="d", n=1)]), added):
+        mirror.load(window)
+    assert mirror.rows(ROWS) == [(1, "d", 1), (2, "b", 9), (3, "a", 9), (4, "b", 9), (5, "b", 9), (6, "b", 9)]
+
+
 def test_by_policy_additive_ddl_stops_too(mirror: Mirror, artifacts: Path) -> None:
     mirror.load(first(artifacts), ddl="stop")
     with pytest.raises(

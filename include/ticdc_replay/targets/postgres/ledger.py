@@ -210,13 +210,26 @@ def add_table(
 
 
 def raise_floor(connection: Connection, target: Relation, floor_ts: int) -> None:
-    """Apply nothing below *floor_ts* (TSO) to *target* any more, which must be written down; a higher floor stays."""
+    """Apply nothing below *floor_ts* (TSO) to *target* any more, which must be written down; a higher floor stays.
+
+    What columns show that were added below it is forgotten: no row that lacks them comes any more, and a column of that name may
+    be dropped and added anew. Not where rows have places: those of older rows may come after the DDL's commitTs.
+    """
+    place = [target.schema, target.table]
     connection.execute(
         _sql(
             "UPDATE {schema}.tables SET floor_ts = greatest(floor_ts, %s) "
             "WHERE (target_schema, target_table) = (%s, %s)"
         ),
-        [floor_ts, target.schema, target.table],
+        [floor_ts, *place],
+    )
+    connection.execute(
+        _sql(
+            "DELETE FROM {schema}.added_columns a USING {schema}.tables t "
+            "WHERE (t.target_schema, t.target_table) = (%s, %s) AND t.topic_id IS NULL AND a.commit_ts < t.floor_ts "
+            "AND (a.target_schema, a.target_table) = (t.target_schema, t.target_table)"
+        ),
+        place,
     )
 
 
