@@ -40,6 +40,12 @@ def floor(
         + (f"; the floor was there before, and {at} is lower" if raised.now == raised.before > floor_ts else ""),
         markup=False,
     )
+    if raised.newest_ts > raised.now:
+        Console(stderr=True).print(
+            f"warning: windows with rows up to {tso.describe(raised.newest_ts)} count as loaded. If you have filled the table "
+            "anew from an older dump, reload the windows after it",
+            markup=False,
+        )
 
 
 @mirror.command()

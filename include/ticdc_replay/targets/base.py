@@ -179,6 +179,8 @@ class FloorRaised(msgspec.Struct, frozen=True):
     table: str
     before: int
     now: int
+    newest_ts: int = 0
+    """No version is newer that a load has applied (TSO); 0 where none has applied any."""
 
 
 class Mirror(Target[Config]):

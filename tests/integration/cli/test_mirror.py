@@ -8,9 +8,11 @@ from urllib.parse import urlsplit
 import pytest
 from typer.testing import CliRunner
 
+from tests.changelogs import Changelog, put, table
 from tests.integration.targets.conftest import Mirror
 from ticdc_replay.cli.main import app
 from ticdc_replay.config.load import load_pipeline
+from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
@@ -68,6 +70,15 @@ def test_a_floor_is_raised_by_tso_or_time_and_never_lowered(mirror: Mirror, comm
     assert mirror.rows("SELECT target_table, floor_ts, pipeline FROM _ticdc_replay.tables") == [
         ("orders", 464603892940800000, "shop")
     ]
+
+
+def test_a_floor_below_what_was_loaded_is_told(mirror: Mirror, command: Command, tmp_path: Path) -> None:
+    orders = table("shop.orders", {"id": ColumnType("int", declared=True)})
+    window = Changelog(tmp_path / "artifacts", 0, 100).rows(orders, [put(70, id=1)])
+    window.pipeline = "shop"
+    mirror.load(window)
+    assert "rows up to 70" in command("floor", "--at", "60").stderr.replace("\n", " ")
+    assert command("floor", "--at", "70").stderr == ""
 
 
 @pytest.mark.parametrize(

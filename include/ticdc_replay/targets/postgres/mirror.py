@@ -16,10 +16,10 @@ from psycopg import sql
 from ticdc_replay.decode.filter import TableFilter
 from ticdc_replay.domain.errors import PermanentError, PolicyStopError, TargetMismatchError
 from ticdc_replay.domain.tables import TableName
+from ticdc_replay.domain.tso import describe
 from ticdc_replay.targets.base import Execute, FloorRaised, Load, Loaded, Mirror, TableReport
 from ticdc_replay.targets.config import PostgresTarget
 from ticdc_replay.targets.database_ddl import told_of
-from ticdc_replay.targets.ddl import FILL_ANEW
 from ticdc_replay.targets.last_versions import FoldGroup, fold_groups, found_last_versions
 from ticdc_replay.targets.postgres import emptying, ledger, mirror_table, upkeep
 from ticdc_replay.targets.postgres.catalog import find_table
@@ -174,7 +174,9 @@ def _begin(
         stops += unfollowed
         if unfollowed and observed.state is not None and observed.state.newest_ts >= load.index.window.to_ts:
             stops.append(
-                f"{plan.source}: its mirror has rows from after this window, which a change by hand would meet, too: {FILL_ANEW}"
+                f"{plan.source}: its mirror has rows from after this window, which a change by hand would meet, too: fill it "
+                f"anew from a dump of the upstream at or after {describe(observed.state.newest_ts)}, up to which windows count "
+                "as loaded; or from one at or after this commitTs, and then reload the windows after the dump"
             )
         if observed.state is not None and observed.found is not None:
             stops += mirror_table.rows_before_creation(connection, plan, observed)

@@ -47,8 +47,9 @@ def raise_floor(
             ledger.raise_floor(connection, target, floor_ts)
             emptying.clear_tombstones(connection, state.tombstones, fit(config.commit_ts_column), floor_ts)
         connection.commit()
-    before = state.floor_ts if state is not None else 0
-    return FloorRaised(str(target), before, max(before, floor_ts))
+    if state is None:
+        return FloorRaised(str(target), 0, floor_ts)
+    return FloorRaised(str(target), state.floor_ts, max(state.floor_ts, floor_ts), state.newest_ts)
 
 
 def forget(settings: PostgresSettings, config: PostgresTarget, pipeline: str, table: TableName) -> str:
