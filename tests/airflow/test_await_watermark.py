@@ -117,6 +117,21 @@ def test_a_window_that_is_not_complete_is_left_to_the_trigger(topic, task):
 
 
 @pytest.mark.integration
+def test_a_window_that_has_a_manifest_is_not_waited_for_unless_it_is_pinned_anew(topic, task, pipelines):
+    from airflow.sdk.exceptions import TaskDeferred
+
+    from ticdc_replay.domain.window import Window
+    from ticdc_replay.state import WindowManifest, open_state
+
+    state = open_state(f"sqlite:///{pipelines.path}/state.db")
+    state.register_manifest(WindowManifest("live", Window(FROM_TS, TO_TS), "f" * 64, "manifests/f.json", 1))
+    state.close()
+    assert "has a manifest already" in task.execute(CONTEXT)
+    with pytest.raises(TaskDeferred):
+        task.execute(CONTEXT | {"params": ANSWERS | {"repin": True}})
+
+
+@pytest.mark.integration
 def test_the_trigger_fires_when_the_watermark_comes(topic, pipelines):
     async def scenario():
         waiting = asyncio.create_task(first_event(trigger(pipelines, 60)))

@@ -59,7 +59,7 @@ def snapshot(
     """Pin a window: find its offsets, prove that they are complete, write the manifest."""
     window = window_of(from_, to)
     with opened(pipeline, connections) as context:
-        require_input(context, window, from_changelog=from_changelog)
+        require_input(context, window, repin=repin, from_changelog=from_changelog)
         _show_pinned(context, pin(context, window, repin=repin, from_changelog=from_changelog, policy=policy))
 
 
@@ -81,7 +81,7 @@ def run(
     with opened(pipeline, connections) as context:
         names = target_names(context, targets)
         wanted = selected_tables(context.pipeline, tables)
-        require_input(context, window, from_changelog=from_changelog)
+        require_input(context, window, repin=repin, from_changelog=from_changelog)
         pinned = pin(context, window, repin=repin, from_changelog=from_changelog, policy=policy)
         _show_pinned(context, pinned)
         job = write_decode_job(context, pinned, wanted)

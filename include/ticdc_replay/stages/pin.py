@@ -5,6 +5,7 @@ import logging
 from ticdc_replay.domain.errors import ConfigError, ExpiredRangeError, NotCoveredError, WatermarkNotReachedError
 from ticdc_replay.domain.window import PinPolicy, Window
 from ticdc_replay.schemas.history import SchemaHistory
+from ticdc_replay.snapshot.manifest import Manifest
 from ticdc_replay.snapshot.pin import PinnedManifest, pin_window
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.derive import derive, find_changelogs
@@ -30,41 +31,47 @@ def pin(
     pinned anew shares nothing, since what was read before is what is to be mended. A *policy* other than the pipeline's
     ``window.pin`` asks for a window of its own, from Kafka.
 
-    Raises what ``snapshot.pin.pin_window`` raises, what ``derive`` raises where *from_changelog* asks for it, and ConfigError
-    where the window has a manifest of another *policy* than is asked for.
+    Raises what ``snapshot.pin.pin_window`` raises, what ``derive`` raises where *from_changelog* asks for it, and what
+    ``require_asked`` raises.
     """
+    if policy is not None and from_changelog:
+        raise ConfigError("a window that is taken from changelogs has no end in Kafka: leave out the pin policy")
     if policy is not None and policy != context.pipeline.window.pin:
-        if from_changelog:
-            raise ConfigError("a window that is taken from changelogs has no end in Kafka: leave out the pin policy")
-        return _pin_by(context, window, policy, repin=repin)
-    pinned_before = context.state.manifest_of(context.pipeline.name, window) is not None
-    if not pinned_before or repin:
-        wanted = context.pipeline.window.from_changelog
-        if from_changelog:
-            return derive(context, window)
-        if wanted == "prefer" and not repin and not find_changelogs(context, window).lacking:
-            return derive(context, window)
-        if wanted != "never":
-            return _pin_or_derive(context, window, repin=repin)
-    return _pin(context, window, repin=repin)
-
-
-def _pin_by(context: ReplayContext, window: Window, policy: PinPolicy, *, repin: bool) -> PinnedManifest:
-    request = pin_request(context, window, known_schemas(context, window), policy)
-    pinned = pin_window(request, context.kafka, context.artifacts, context.claim_check, context.state, repin=repin)
-    if pinned.manifest.pin != policy or not pinned.manifest.reads_kafka:
-        raise ConfigError(
-            f"window {window} was pinned before, and not with the policy {policy} that this run asks for: pin it anew (repin)"
-        )
+        request = pin_request(context, window, known_schemas(context, window), policy)
+        pinned = pin_window(request, context.kafka, context.artifacts, context.claim_check, context.state, repin=repin)
+    else:
+        pinned = _pin_as_configured(context, window, repin=repin, from_changelog=from_changelog)
+    require_asked(context, pinned.manifest, policy, from_changelog=from_changelog)
     return pinned
 
 
-def require_input(context: ReplayContext, window: Window, *, from_changelog: bool = False) -> None:
-    """Return if *window* is complete in Kafka, or in changelogs that it may be taken from.
+def require_asked(
+    context: ReplayContext, manifest: Manifest, policy: PinPolicy | None, *, from_changelog: bool = False
+) -> None:
+    """Return if *manifest*, which its window has, is what a run asks for: of that *policy* where one is given, or of changelogs.
+
+    Raises ConfigError where it is not, as where the window was pinned before.
+    """
+    before = f"window {manifest.window} was pinned before, and not"
+    if from_changelog and not manifest.derived:
+        raise ConfigError(f"{before} to changelogs, which this run asks for: pin it anew (repin)")
+    # What is taken from changelogs has no end in Kafka: whoever asks for what is configured anyway gets it.
+    own = context.pipeline.window.pin if manifest.derived else manifest.pin
+    if policy not in (None, own):
+        raise ConfigError(f"{before} with the policy {policy} that this run asks for: pin it anew (repin)")
+
+
+def is_pinned(context: ReplayContext, window: Window) -> bool:
+    """Whether *window* has a manifest: then all of it was complete, and nothing is to be waited for."""
+    return context.state.manifest_of(context.pipeline.name, window) is not None
+
+
+def require_input(context: ReplayContext, window: Window, *, repin: bool = False, from_changelog: bool = False) -> None:
+    """Return if *window* is pinned already, unless *repin*, or is complete in Kafka, or in changelogs that it may be taken from.
 
     Raises WatermarkNotReachedError where it is not yet.
     """
-    if from_changelog:
+    if from_changelog or (is_pinned(context, window) and not repin):
         return
     try:
         require_watermark(context, window)
@@ -76,6 +83,18 @@ def require_input(context: ReplayContext, window: Window, *, from_changelog: boo
 def is_in_changelogs(context: ReplayContext, window: Window) -> bool:
     """Whether *window* can be taken from changelogs, and policy lets it: all of it was complete in Kafka once."""
     return context.pipeline.window.from_changelog != "never" and not find_changelogs(context, window).lacking
+
+
+def _pin_as_configured(context: ReplayContext, window: Window, *, repin: bool, from_changelog: bool) -> PinnedManifest:
+    if not is_pinned(context, window) or repin:
+        wanted = context.pipeline.window.from_changelog
+        if from_changelog:
+            return derive(context, window)
+        if wanted == "prefer" and not repin and not find_changelogs(context, window).lacking:
+            return derive(context, window)
+        if wanted != "never":
+            return _pin_or_derive(context, window, repin=repin)
+    return _pin(context, window, repin=repin)
 
 
 def _pin_or_derive(context: ReplayContext, window: Window, *, repin: bool) -> PinnedManifest:
@@ -94,7 +113,7 @@ def _pin_or_derive(context: ReplayContext, window: Window, *, repin: bool) -> Pi
 
 
 def _pin(context: ReplayContext, window: Window, *, repin: bool) -> PinnedManifest:
-    pinned_before = context.state.manifest_of(context.pipeline.name, window) is not None
+    pinned_before = is_pinned(context, window)
     if not pinned_before and (shared := pin_shared(context, window)) is not None:
         return shared
     # The schemas of a pinned window are pinned with it: no need to look back into Kafka, which may have expired.

@@ -83,6 +83,7 @@ def pin_shared(context: ReplayContext, window: Window) -> PinnedManifest | None:
         changefeed_hash=manifest.changefeed_hash,
         window=window,
         grade=manifest.grade,
+        pin=manifest.pin,
         topics=topics_of(manifest),
         tables=manifest.tables,
         shared=SharedInput(wide.name, manifest.input_hash, span),

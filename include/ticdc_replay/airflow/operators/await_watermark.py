@@ -11,14 +11,14 @@ from ticdc_replay.domain import errors
 
 
 class AwaitWatermarkOperator(ReplayOperator):
-    """Succeeds once every live partition has carried a resolved-ts at or after the end of the window.
+    """Succeeds once every live partition has carried a resolved-ts at or after the end of the window, or if it is pinned already.
 
     Looks first, and waits in the triggerer only if need be; in a dry run not at all. Raises WatermarkNotReachedError after the
     pipeline's ``window.timeout_minutes``.
     """
 
     def execute(self, context: Mapping[str, Any]) -> str:
-        from ticdc_replay.stages.pin import is_in_changelogs
+        from ticdc_replay.stages.pin import is_in_changelogs, is_pinned
         from ticdc_replay.stages.selection import selected_tables
         from ticdc_replay.stages.watermark import watermark_status
 
@@ -26,6 +26,8 @@ class AwaitWatermarkOperator(ReplayOperator):
         self.log.info("Window %s", window)
         with open_replay(self.pipeline_file) as replay:
             selected_tables(replay.pipeline, options.tables)  # nobody waits for a run that will be refused
+            if not options.repin and is_pinned(replay, window):
+                return "The window has a manifest already: it was complete when it was pinned"
             status = watermark_status(replay, window)
             if status.reached or options.dry_run:
                 return str(status)
