@@ -10,7 +10,7 @@ one row to another.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, LiteralString
 
 import msgspec
@@ -54,7 +54,9 @@ class _Counts(msgspec.Struct, frozen=True):
     tombstones: int = 0
 
 
-def commit_table(connection: Connection, load: Load, plan: TablePlan, staged: Staged, conn_id: str) -> TableReport:
+def commit_table(
+    connection: Connection, load: Load, plan: TablePlan, staged: Staged, same_upstream: Collection[str], conn_id: str
+) -> TableReport:
     """Apply *staged* to the table of *plan*, with the DDL of the window before it, and write the ledger.
 
     Where DDL at the end of the window stops the load the rows before it are applied, and the window is not done.
@@ -63,7 +65,7 @@ def commit_table(connection: Connection, load: Load, plan: TablePlan, staged: St
     in the commit itself; after any other error nothing of the table was changed.
     """
     try:
-        report = _apply(connection, load, plan, staged)
+        report = _apply(connection, load, plan, staged, same_upstream)
     except psycopg.Error as error:
         raise translate(error, f"load {plan.target}", conn_id) from error
     try:
@@ -78,7 +80,9 @@ def commit_table(connection: Connection, load: Load, plan: TablePlan, staged: St
     return report
 
 
-def _apply(connection: Connection, load: Load, plan: TablePlan, staged: Staged) -> TableReport:
+def _apply(
+    connection: Connection, load: Load, plan: TablePlan, staged: Staged, same_upstream: Collection[str]
+) -> TableReport:
     for statement in _SESSION:
         connection.execute(sql.SQL(statement))
     ledger.lock_table(connection, plan.target)
@@ -87,11 +91,18 @@ def _apply(connection: Connection, load: Load, plan: TablePlan, staged: Staged) 
         if done is not None:
             _drop_staging(connection, staged)
             return done
-    # Looked at again: another load may have changed the table since this one began.
+    # Looked at again: another load or a person may have changed the table since this one began.
     observed = mirror_table.observe(connection, plan.target)
-    unfollowed = mirror_table.unfollowed_changes(plan, observed)
-    if unfollowed:
-        raise PolicyStopError("\n".join(unfollowed))
+    state = observed.state
+    if state is not None:
+        mirror_table.refuse_others(plan.target, state, load.index.pipeline, same_upstream)
+        if state.floor_ts > plan.floor_ts:
+            raise TransientError(f"the floor of {plan.target} was raised while this load staged its rows; try again")
+    mirror_table.refuse_lost(plan, observed)
+    stops = mirror_table.unfollowed_changes(plan, observed)
+    stops += mirror_table.rows_before_creation(connection, plan, observed)
+    if stops:
+        raise PolicyStopError("\n".join(stops))
     emptied = emptying.empty(connection, plan, observed)
     if emptied:
         observed = mirror_table.observe(connection, plan.target)
@@ -125,7 +136,7 @@ def _apply(connection: Connection, load: Load, plan: TablePlan, staged: Staged) 
     found = find_table(connection, plan.target)
     counts = _Counts()
     if staged.stages and found is not None:
-        merge = _Merge(connection, plan, staged, found, max(plan.floor_ts, state.floor_ts if state is not None else 0))
+        merge = _Merge(connection, plan, staged, found)
         in_order = plan.order == "commit_ts" and staged.first_ts > newest_ts and not load.reload
         if plan.order == "place":
             merge.refuse_moved()
@@ -196,9 +207,7 @@ WHERE old.{version} <= excluded.{version}
 class _Merge:
     """The statements that bring the staged versions into one mirror table and its tombstones."""
 
-    def __init__(
-        self, connection: Connection, plan: TablePlan, staged: Staged, found: FoundTable, floor_ts: int
-    ) -> None:
+    def __init__(self, connection: Connection, plan: TablePlan, staged: Staged, found: FoundTable) -> None:
         self._connection = connection
         self._target = plan.target
         self._tombstones = mirror_table.tombstones(plan)
@@ -206,7 +215,7 @@ class _Merge:
         types = {column.name: column.type for column in found.columns}
         cells = {column.staged: _cast(column, types[column.target]) for column in plan.columns}
         # Of windows by place the plan has left out what is below the floor.
-        floor = floor_ts if plan.order == "commit_ts" else 0
+        floor = plan.floor_ts if plan.order == "commit_ts" else 0
         above_floor = sql.SQL("SELECT * FROM {} WHERE {} >= {}")
         stages = [
             above_floor.format(sql.Identifier(LEDGER_SCHEMA, stage), sql.Identifier(VERSION), sql.Literal(floor))

@@ -70,7 +70,9 @@ class PostgresMirror(Mirror[PostgresTarget]):
                 results = execute(stage, tasks, f"stage into {self.config.name}")
             for entry in pending:
                 staged = _staged(load, entry.plan, tasks, results)
-                reports[entry.plan.source] = commit_table(connection, load, entry.plan, staged, settings.conn_id)
+                reports[entry.plan.source] = commit_table(
+                    connection, load, entry.plan, staged, self.config.same_upstream_as, settings.conn_id
+                )
             _stop_at_the_end(load, [line for entry in pending for line in entry.plan.last_stops])
         files = tuple(result.quarantine for result in results if result.quarantine is not None)
         return Loaded(tuple(reports[table] for table in load.tables), files)
@@ -178,8 +180,7 @@ def _begin(
                 f"anew from a dump of the upstream at or after {describe(observed.state.newest_ts)}, up to which windows count "
                 "as loaded; or from one at or after this commitTs, and then reload the windows after the dump"
             )
-        if observed.state is not None and observed.found is not None:
-            stops += mirror_table.rows_before_creation(connection, plan, observed)
+        stops += mirror_table.rows_before_creation(connection, plan, observed)
         try:
             steps = mirror_table.steps_to(plan, observed)
         except TargetMismatchError as error:

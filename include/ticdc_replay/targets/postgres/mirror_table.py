@@ -46,7 +46,7 @@ def observe(connection: Connection, target: Relation) -> Observed:
 
 def rows_before_creation(connection: Connection, plan: TablePlan, observed: Observed) -> list[str]:
     """What is wrong where the mirror has rows from before the table's CREATE TABLE in the window; empty where nothing is."""
-    if plan.created_ts is None or plan.order == "place" or observed.empty:
+    if plan.created_ts is None or plan.order == "place" or observed.state is None or observed.empty:
         return []
     gone_to = plan.emptied.commit_ts if plan.emptied is not None else -1
     query = sql.SQL("SELECT FROM {} WHERE {version} < {} AND {version} > {} LIMIT 1").format(
