@@ -165,6 +165,13 @@ def test_links_lead_somewhere(document):
             assert anchor in anchors(there.read_text(encoding="utf-8")), f"{document.name} links to {link}"
 
 
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_contents_name_every_section(document):
+    begin, *sections = re.split(r"^## (.+)$", document.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    contents = re.findall(r"^\* \[([^]]+)\]\(#", begin, flags=re.MULTILINE)
+    assert contents in ([], sections[::2])
+
+
 def test_the_readme_leads_to_what_is_there():
     assert "](docs/reconciliation.md)" in README
     assert "econciliation" not in README.partition("## What is not there yet")[2].partition("##")[0]
