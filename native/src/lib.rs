@@ -24,7 +24,8 @@ use moments::Zone;
 use open::{Open, OpenForm, Place};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList};
+use pyo3::types::{PyBytes, PyList, PyTuple};
+use pyo3::Borrowed;
 use rows::{Change, Form, FormColumn, Target};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
@@ -84,6 +85,11 @@ impl Took {
         }
     }
 }
+
+/// Where a message has its offset, its key and its value.
+const OFFSET: usize = 2;
+const KEY: usize = 4;
+const VALUE: usize = 5;
 
 /// Name, `mysqlType`, place in the target or None, kind.
 type CanalColumn = (Vec<u8>, Vec<u8>, Option<usize>, KindSpec);
@@ -183,37 +189,21 @@ impl Decoder {
         Ok(())
     }
 
-    /// Read *values*, which stand at *offsets*. Gives the positions of those left to Python; per message, as bytes of int64, the
-    /// first and last commitTs of its rows (-1 and 0 for one left, or without rows); and the numbers of rows, of those outside the
-    /// window, of those of tables not wanted, and of panics.
-    fn read_canal<'py>(&mut self, values: &Bound<'py, PyList>, offsets: Vec<i64>) -> Result<'py> {
-        let mut took = Took::default();
-        for (at, (value, offset)) in values.iter().zip(&offsets).enumerate() {
-            let value = value.cast::<PyBytes>().map(|value| value.as_bytes()).unwrap_or_default();
-            self.guarded(at, *offset, &mut took, |decoder, took| {
-                decoder.canal.read(value, *offset, decoder.window, &mut decoder.targets, &mut decoder.zone, took)
-            });
-        }
-        result(values.py(), took)
+    /// Read *messages*, tuples as ``RawMessage`` is. Gives the positions of those left to Python; per message, as bytes of int64,
+    /// the first and last commitTs of its rows (-1 and 0 for one left, or without rows); and the numbers of rows, of those outside
+    /// the window, of those of tables not wanted, and of panics.
+    fn read_canal<'py>(&mut self, messages: &Bound<'py, PyList>) -> PyResult<Result<'py>> {
+        self.read(messages, |decoder, _, value, offset, took| {
+            decoder.canal.read(value, offset, decoder.window, &mut decoder.targets, &mut decoder.zone, took)
+        })
     }
 
-    /// As ``read_canal``, of messages with *keys*.
-    fn read_open<'py>(
-        &mut self,
-        keys: &Bound<'py, PyList>,
-        values: &Bound<'py, PyList>,
-        offsets: Vec<i64>,
-    ) -> Result<'py> {
-        let mut took = Took::default();
-        for (at, ((key, value), offset)) in keys.iter().zip(values.iter()).zip(&offsets).enumerate() {
-            let key = key.cast::<PyBytes>().map(|key| key.as_bytes()).unwrap_or_default();
-            let value = value.cast::<PyBytes>().map(|value| value.as_bytes()).unwrap_or_default();
-            self.guarded(at, *offset, &mut took, |decoder, took| {
-                let place = Place { offset: *offset, window: decoder.window };
-                decoder.open.read(key, value, place, &mut decoder.targets, &mut decoder.zone, took)
-            });
-        }
-        result(values.py(), took)
+    /// As ``read_canal``, of Open Protocol.
+    fn read_open<'py>(&mut self, messages: &Bound<'py, PyList>) -> PyResult<Result<'py>> {
+        self.read(messages, |decoder, key, value, offset, took| {
+            let place = Place { offset, window: decoder.window };
+            decoder.open.read(key, value, place, &mut decoder.targets, &mut decoder.zone, took)
+        })
     }
 
     /// How many rows were collected.
@@ -230,6 +220,25 @@ impl Decoder {
 }
 
 impl Decoder {
+    /// *read*, of key, value and offset, each of *messages*.
+    fn read<'py>(
+        &mut self,
+        messages: &Bound<'py, PyList>,
+        read: impl Fn(&mut Self, &[u8], &[u8], i64, &mut Took) -> Option<()>,
+    ) -> PyResult<Result<'py>> {
+        let mut took = Took::default();
+        for (at, message) in messages.iter().enumerate() {
+            let message = message.cast::<PyTuple>()?;
+            let offset = message.get_borrowed_item(OFFSET)?.extract()?;
+            let (key, value) = (message.get_borrowed_item(KEY)?.cast(), message.get_borrowed_item(VALUE)?.cast());
+            // What is None is without bytes, and no row of either protocol.
+            let key = key.as_ref().map(|key: &Borrowed<'_, '_, PyBytes>| key.as_bytes()).unwrap_or_default();
+            let value = value.as_ref().map(|value: &Borrowed<'_, '_, PyBytes>| value.as_bytes()).unwrap_or_default();
+            self.guarded(at, offset, &mut took, |decoder, took| read(decoder, key, value, offset, took));
+        }
+        Ok(result(messages.py(), took))
+    }
+
     /// Read the message *at* by *read*, and undo what it did of it where it gives None or panics.
     fn guarded(
         &mut self,
@@ -299,7 +308,7 @@ fn result<'py>(py: Python<'py>, took: Took) -> Result<'py> {
 
 /// What the library may ask of this extension. Counted up with each change that an older library, or an older extension,
 /// would stumble over; `extension.py` compares it.
-const INTERFACE: u32 = 1;
+const INTERFACE: u32 = 2;
 
 #[pymodule]
 fn ticdc_replay_native(module: &Bound<'_, PyModule>) -> PyResult<()> {

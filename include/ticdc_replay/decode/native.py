@@ -96,14 +96,10 @@ class NativeRows:
         rows: int = self._decoder.rows
         return rows
 
-    def read(self, messages: Sequence[RawMessage]) -> Took:
+    def read(self, messages: list[RawMessage]) -> Took:
         """Read what can be read of *messages*, which are of one partition."""
-        values, offsets = [message.value for message in messages], [message.offset for message in messages]
-        if self._is_open:
-            taken = self._decoder.read_open([message.key for message in messages], values, offsets)
-        else:
-            taken = self._decoder.read_canal(values, offsets)
-        left, first, last, rows, outside, filtered, panics = taken
+        read = self._decoder.read_open if self._is_open else self._decoder.read_canal
+        left, first, last, rows, outside, filtered, panics = read(messages)
         if panics:
             _log.warning("the native decoder failed on %d messages; Python reads them", panics)
         return Took(left, np.frombuffer(first, np.int64), np.frombuffer(last, np.int64), rows, outside, filtered)

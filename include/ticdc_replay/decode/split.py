@@ -201,17 +201,17 @@ class SplitDecoder:
         *first* and *last* get the commitTs of each (-1 and 0 without any). What *native* can't read Python does, and so *native*
         learns forms: it is asked again as soon as it knows more, as Python takes six times the time.
         """
-        took = native.read([messages[at] for at in waiting])
-        self._messages.decoded += len(waiting) - len(took.left)
+        asked = [messages[at] for at in waiting.tolist()]
+        took = native.read(asked)
+        self._messages.decoded += len(asked) - len(took.left)
         self._events.rows += took.rows
         self._events.outside_window += took.outside
         self._events.filtered += took.filtered
         first[waiting], last[waiting] = took.first, took.last
         if self._placement.is_on:
-            taken = np.delete(waiting, took.left)
-            for message in (messages[at] for at in taken.tolist()):
-                if message.offset % SAMPLED == 0:
-                    self._placement.look_at(message, self._decode(message))
+            sampled = [at for at, message in enumerate(asked) if message.offset % SAMPLED == 0]
+            for at in sorted(set(sampled).difference(took.left)):
+                self._placement.look_at(asked[at], self._decode(asked[at]))
         left, known = waiting[took.left], native.forms
         for number, at in enumerate(left.tolist(), 1):
             start, end = self._add_one(messages[at])
