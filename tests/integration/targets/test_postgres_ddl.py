@@ -150,6 +150,29 @@ def test_a_widened_column_and_key_hold_larger_values(mirror: Mirror, artifacts: 
     assert mirror.rows("SELECT id, v FROM shop.orders ORDER BY id") == [(1, "b"), (2, "back"), (3, "a"), (2**40, "b")]
 
 
+WIDE = table("shop.orders", {"id": BIGINT, "v": TEXT}, valid_from=150)
+
+
+def test_deletes_by_a_wider_key_are_remembered_though_its_ddl_came_without_rows(
+    mirror: Mirror, artifacts: Path
+) -> None:
+    mirror.load(first(artifacts))
+    mirror.load(Changelog(artifacts, 100, 200).knows(KNOWN).ddl(150, "ALTER TABLE orders MODIFY COLUMN id BIGINT"))
+    mirror.load(Changelog(artifacts, 200, 300).rows(WIDE, [put(210, id=2**40, v="b"), delete(220, id=2**41)]))
+    mirror.load(Changelog(artifacts, 160, 200).rows(WIDE, [put(170, id=2**41, v="older")]))
+    assert mirror.rows("SELECT id FROM shop.orders ORDER BY id") == [(1,), (2,), (3,), (2**40,)]
+
+
+def test_deletes_by_a_wider_key_are_remembered_though_an_older_window_came_last(
+    mirror: Mirror, artifacts: Path
+) -> None:
+    mirror.load(Changelog(artifacts, 200, 300).rows(WIDE, [put(210, id=2**40, v="b")]))
+    mirror.raise_floor("shop.orders", 5)
+    mirror.load(first(artifacts))
+    mirror.load(Changelog(artifacts, 300, 400).rows(WIDE, [delete(310, id=2**40), delete(320, id=2**41)]))
+    assert mirror.rows("SELECT id FROM shop.orders ORDER BY id") == [(1,), (2,), (3,)]
+
+
 def test_widening_that_an_unloaded_window_brought_is_followed(mirror: Mirror, artifacts: Path) -> None:
     mirror.load(first(artifacts))
     wide = table("shop.orders", {"id": INT, "v": TEXT, "n": BIGINT}, valid_from=190)

@@ -125,7 +125,6 @@ def _apply(
         newest_ts = state.newest_ts
         ledger.raise_floor(connection, plan.target, plan.floor_ts)
     if plan.columns:
-        connection.execute(mirror_table.create_tombstones(plan))
         ledger.create_schema(connection, plan.target.schema)
     for step in steps:
         connection.execute(step.statement)
@@ -136,6 +135,7 @@ def _apply(
     found = find_table(connection, plan.target)
     counts = _Counts()
     if staged.stages and found is not None:
+        mirror_table.fit_tombstones(connection, plan, found)
         merge = _Merge(connection, plan, staged, found)
         in_order = plan.order == "commit_ts" and staged.first_ts > newest_ts and not load.reload
         if plan.order == "place":

@@ -118,7 +118,7 @@ def _alter(plan: TablePlan, observed: Observed, table: FoundTable) -> list[Step]
                 differences.append(f"column {column.target} {column.type} is missing")
         elif not holds(found.type, column.type):
             if _may_widen(plan, column, observed.state) and holds(column.type, found.type):
-                steps += _widen(plan, column)
+                steps.append(_widen(plan, column))
             else:
                 differences.append(f"column {column.target} is {found.type}, {column.type} is needed")
     if plan.order == "place":
@@ -270,12 +270,22 @@ def tombstones(plan: TablePlan) -> Relation:
     return Relation(LEDGER_SCHEMA, tombstone_table(plan.target.schema, plan.target.table))
 
 
-def create_tombstones(plan: TablePlan) -> sql.Composed:
-    """Makes the table of ``tombstones`` where it does not exist."""
-    definitions = [_definition(column, None) for column in plan.key]
-    definitions.append(sql.SQL("{} bigint NOT NULL").format(sql.Identifier(plan.version_column)))
-    definitions.append(sql.SQL("PRIMARY KEY ({})").format(_names([column.target for column in plan.key])))
-    return sql.SQL("CREATE TABLE IF NOT EXISTS {} ({})").format(tombstones(plan).sql, sql.SQL(", ").join(definitions))
+def fit_tombstones(connection: Connection, plan: TablePlan, table: FoundTable) -> None:
+    """Make the table of ``tombstones``, or widen it, so that it holds every key of *table*, the mirror."""
+    relation = tombstones(plan)
+    found = find_table(connection, relation)
+    types = {column.name: column.type for column in table.columns}
+    key = [msgspec.structs.replace(column, type=types[column.target]) for column in plan.key]
+    if found is None:
+        definitions = [_definition(column, None) for column in key]
+        definitions.append(sql.SQL("{} bigint NOT NULL").format(sql.Identifier(plan.version_column)))
+        definitions.append(sql.SQL("PRIMARY KEY ({})").format(_names([column.target for column in key])))
+        connection.execute(sql.SQL("CREATE TABLE {} ({})").format(relation.sql, sql.SQL(", ").join(definitions)))
+        return
+    for column in key:
+        remembered = found.column(column.target)
+        if remembered is not None and not holds(remembered.type, column.type):
+            connection.execute(sql.SQL("ALTER TABLE {} {}").format(relation.sql, _change_of_type(column)))
 
 
 def _definition(column: PlannedColumn, default: str | None) -> sql.Composed:
@@ -311,12 +321,13 @@ def _add_column(plan: TablePlan, column: PlannedColumn, state: TableState | None
     return Step(sql.SQL("ALTER TABLE {} ADD COLUMN {}").format(plan.target.sql, definition), text)
 
 
-def _widen(plan: TablePlan, column: PlannedColumn) -> Iterator[Step]:
-    change = sql.SQL("ALTER COLUMN {} TYPE {}").format(sql.Identifier(column.target), type_sql(column.type))
-    text = f"ALTER COLUMN {column.target} TYPE {column.type}"
-    yield Step(sql.SQL("ALTER TABLE {} {}").format(plan.target.sql, change), text)
-    if column.source in plan.handle_key:
-        yield Step(sql.SQL("ALTER TABLE {} {}").format(tombstones(plan).sql, change))
+def _widen(plan: TablePlan, column: PlannedColumn) -> Step:
+    statement = sql.SQL("ALTER TABLE {} {}").format(plan.target.sql, _change_of_type(column))
+    return Step(statement, f"ALTER COLUMN {column.target} TYPE {column.type}")
+
+
+def _change_of_type(column: PlannedColumn) -> sql.Composed:
+    return sql.SQL("ALTER COLUMN {} TYPE {}").format(sql.Identifier(column.target), type_sql(column.type))
 
 
 def _unfillable(plan: TablePlan, state: TableState | None, table: FoundTable) -> Iterator[str]:
