@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 HASH = np.dtype("V16")
 """An identity or a fingerprint: 16 bytes."""
@@ -54,6 +55,26 @@ def numbers(batch: pa.RecordBatch | pa.Table, name: str) -> npt.NDArray[Any]:
     """The integers of a column; NULL, which only ``_commit_ts`` can be, counts as 0."""
     column = batch[name]
     found: npt.NDArray[Any] = (column.fill_null(0) if column.null_count else column).to_numpy()
+    return found
+
+
+def content_bytes(batch: pa.RecordBatch) -> int:
+    """Bytes of the values in *batch*: never more than its ``nbytes``, and the same however its arrays were made."""
+    return sum(map(_content_bytes, batch.columns))
+
+
+def _content_bytes(array: pa.Array) -> int:
+    kind = array.type
+    if pa.types.is_struct(kind):
+        return sum(map(_content_bytes, array.flatten()))
+    if pa.types.is_map(kind):
+        array = array.cast(pa.list_(pa.struct([kind.key_field, kind.item_field])))
+    if pa.types.is_list(array.type):
+        return _content_bytes(array.flatten())
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        found: int = pc.sum(pc.binary_length(array)).as_py() or 0
+    else:
+        found = len(array) * kind.bit_width // 8
     return found
 
 

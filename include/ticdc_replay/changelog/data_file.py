@@ -4,6 +4,7 @@ Rows of a row group are sorted by commitTs, then by their place in Kafka, whiche
 does not depend on the decoder, and a later merge finds runs that are sorted; Parquet's metadata say so.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ticdc_replay.changelog.columnar import ColumnarRows, numbers, order_of
+from ticdc_replay.changelog.columnar import ColumnarRows, content_bytes, numbers, order_of
 from ticdc_replay.changelog.index import DataFile
 from ticdc_replay.changelog.keys import Keys
 
 ROW_GROUP_ROWS = 20_000
 """Rows are kept until a row group has at least this many: many small tables share one split."""
-
+ROW_GROUP_BYTES = 64 * 1024 * 1024
+"""Of values. What would make it more than that begins a new row group, so only rows that were handed over together can."""
 
 SORTED_BY = ("_commit_ts", "_offset", "_index")
 """Then the delete before the put of an UPDATE that changed its key."""
@@ -31,6 +33,7 @@ class DataFileWriter:
         self._path = f"{root}/{name}"
         self._waiting: list[ColumnarRows] = []
         self._waiting_rows = 0
+        self._waiting_bytes = 0
         self._written = 0
         self._schema = schema
         self._keys = keys
@@ -41,13 +44,26 @@ class DataFileWriter:
         self.name = name
         self.rows = 0
 
-    def write(self, rows: ColumnarRows) -> None:
-        """Append *rows*, of which there must be one."""
-        self._waiting.append(rows)
-        self._waiting_rows += rows.batch.num_rows
-        self.rows += rows.batch.num_rows
+    def write(self, parts: Sequence[ColumnarRows]) -> None:
+        """Append the rows of *parts*, of which there must be one; how they are divided into parts makes no difference."""
+        self._make_room(parts)
+        self._waiting += parts
+        added = sum(part.batch.num_rows for part in parts)
+        self._waiting_rows += added
+        self.rows += added
         if self._waiting_rows >= ROW_GROUP_ROWS:
             self._flush()
+
+    def _make_room(self, parts: Sequence[ColumnarRows]) -> None:
+        """Write what waits where it would be too many bytes with *parts*; count them as waiting."""
+        added = sum(part.batch.nbytes for part in parts)
+        if self._waiting_bytes + added > ROW_GROUP_BYTES:
+            # nbytes takes a twentieth of the time, and is never less; but it depends on the decoder.
+            self._waiting_bytes = _content_bytes(self._waiting)
+            added = _content_bytes(parts)
+            if self._waiting and self._waiting_bytes + added > ROW_GROUP_BYTES:
+                self._flush()
+        self._waiting_bytes += added
 
     def close(self) -> DataFile:
         """Finish the file and describe it."""
@@ -81,7 +97,7 @@ class DataFileWriter:
             self._keys.add(rows, file=self.name, first_position=self._written)
         self._written += self._waiting_rows
         self._waiting.clear()
-        self._waiting_rows = 0
+        self._waiting_rows = self._waiting_bytes = 0
 
     def _sorted(self) -> ColumnarRows:
         """All waiting rows."""
@@ -100,3 +116,7 @@ class DataFileWriter:
             fingerprints[order],
             halves[order],
         )
+
+
+def _content_bytes(parts: Sequence[ColumnarRows]) -> int:
+    return sum(content_bytes(part.batch) for part in parts)

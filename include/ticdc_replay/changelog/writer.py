@@ -158,10 +158,11 @@ class ChangelogWriter:
     def _write_group(
         self, resolved: ResolvedSchema, members: list[Located], ready: ColumnarRows | None
     ) -> list[Rejected]:
-        """Write the rows of one schema: *members*, and those that are *ready*."""
+        """Write the rows of one schema: *members*, and those that are *ready*. What is rejected comes in the order of places."""
         members.sort(key=_place)
         members, ids, rejected = _identify(members, self._order)
         members, ids, ready = self._drop_equal_copies(members, ids, ready)
+        parts: list[ColumnarRows] = []
         if members:
             converted = rows_to_batch([located.row for located in members], resolved, self._zone)
             batch = _batch(resolved, members, ids, converted)
@@ -171,10 +172,12 @@ class ChangelogWriter:
                 batch = batch.take(pa.array(good, pa.int64()))
                 members, ids = _only(good, members, ids)
             if members:
-                self._append(resolved, _columnar(batch, members, ids))
+                parts.append(_columnar(batch, members, ids))
         if ready is not None and ready.batch.num_rows:
-            self._append(resolved, ready)
-        return rejected
+            parts.append(ready)
+        if parts:
+            self._append(resolved, parts)
+        return sorted(rejected, key=lambda found: _place(found.located))
 
     def _drop_equal_copies(
         self, members: list[Located], ids: Identities | None, ready: ColumnarRows | None
@@ -211,16 +214,15 @@ class ChangelogWriter:
             ready = ready.only(fresh[own:])
         return members, ids, ready
 
-    def _append(self, resolved: ResolvedSchema, rows: ColumnarRows) -> None:
+    def _append(self, resolved: ResolvedSchema, parts: Sequence[ColumnarRows]) -> None:
         file = self._open.get(resolved)
         if file is None:
             folder = data_folder(resolved.schema.name, resolved.version)
             name = f"{folder}/{self._stem}-{len(self._files) + len(self._open):03d}.parquet"
             schema = data_schema(resolved)
             file = self._open[resolved] = DataFileWriter(self._filesystem, self._root, name, schema, self._keys)
-        if rows.versions is None:
-            self.unkeyed += rows.batch.num_rows
-        file.write(rows)
+        self.unkeyed += sum(part.batch.num_rows for part in parts if part.versions is None)
+        file.write(parts)
         if file.rows >= self._file_rows:
             self._close_file(resolved)
 

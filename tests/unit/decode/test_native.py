@@ -7,6 +7,7 @@ from itertools import groupby
 from random import Random
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from tests.capture_sets import COMMITTED, CaptureSets, Committed
 from tests.fuzz.mutations import MUTATIONS
 from tests.fuzz.oracle import Subject
 from ticdc_replay.captures import Capture
+from ticdc_replay.changelog import data_file
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.decode import native, split
 from ticdc_replay.decode.schema_pass import lookup_in
@@ -80,6 +82,7 @@ def write(
         on: bool,
         window: Window = EVER,
         tables: Sequence[str] = ("*.*",),
+        file_rows: int = LIMITS.file_rows,
     ) -> Written:
         folder = tmp_path_factory.mktemp("changelog")
         monkeypatch.setenv(SWITCH, "on" if on else "off")
@@ -95,7 +98,7 @@ def write(
             input_hash="0" * 64,
             changefeed=changefeed,
             tables=tuple(tables),
-            limits=LIMITS,
+            limits=msgspec.structs.replace(LIMITS, file_rows=file_rows),
         )
         part = Split(0, (OffsetRange("topic", 0, 0, 1),), {"topic": 3})
         decoder = SplitDecoder(part, Attempt("attempt"), job, window, history, Connections())
@@ -265,6 +268,35 @@ def test_values_at_the_borders_of_types_become_the_same(
         message(at, dict([first]), dict([second]), change) for at, (first, second, change) in enumerate(rows, 3)
     ]
     assert both(write, messages, changefeed, HISTORY) >= 3
+
+
+@pytest.mark.parametrize(
+    ("limits", "file_rows"),
+    [({"ROW_GROUP_ROWS": 70}, 1000), ({"ROW_GROUP_BYTES": 9000}, 1000), ({}, 70)],
+    ids=["rows of a row group", "bytes of a row group", "rows of a file"],
+)
+def test_limits_fall_on_the_same_rows_where_python_reads_some_of_them(
+    write: Callable[..., Written], monkeypatch: pytest.MonkeyPatch, limits: dict[str, int], file_rows: int
+) -> None:
+    monkeypatch.setattr(split, "CHECKED_MESSAGES", 16)
+    monkeypatch.setattr(split, "BATCH_ROWS", 16)
+    for name, limit in limits.items():
+        monkeypatch.setattr(data_file, name, limit)
+    rows = [canal_json.row(ts=TS + at, data={"id": str(at), "v": "x" * (at % 37)}) for at in range(400)]
+    # Python alone reads escapes of U+FFFD, which may stand for bytes that were lost.
+    rows = [row.replace(b'"v":"x', rb'"v":"\ufffd') if at % 3 else row for at, row in enumerate(rows)]
+    changefeed = Changefeed(protocol="canal-json", topic="topic", timezone="UTC", enable_tidb_extension=True)
+    messages = [canal_json.message(row, at) for at, row in enumerate(rows)]
+    assert 80 <= both(write, messages, changefeed, SchemaHistory(), file_rows=file_rows) < 200
+
+
+def test_rows_of_unreadable_keys_come_to_quarantine_in_the_same_order(write: Callable[..., Written]) -> None:
+    images = ({"id": "1", "v": "x"}, {"v": "x", "id": "bad"}, {"id": "bad", "v": "x"})
+    rows = [canal_json.row(ts=TS + at, data=image) for at, image in enumerate(images)]
+    changefeed = Changefeed(protocol="canal-json", topic="topic", timezone="UTC", enable_tidb_extension=True)
+    create = DdlEvent(0, 1, "s", "t", "CREATE TABLE t (id int PRIMARY KEY, v varchar(9))", "CREATE")
+    history = SchemaHistory().with_ddls([create])
+    assert both(write, [canal_json.message(row, at) for at, row in enumerate(rows)], changefeed, history) == 1
 
 
 @pytest.mark.parametrize("again", ['"table":"u"', '"database":"z"', '"type":"DELETE"', '"pkNames":["v"]'])
