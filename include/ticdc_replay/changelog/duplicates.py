@@ -21,13 +21,11 @@ from ticdc_replay.changelog.columnar import halves_of
 from ticdc_replay.changelog.index import DataFile
 from ticdc_replay.changelog.keys import Copy
 from ticdc_replay.changelog.layout import in_quarantine
-from ticdc_replay.changelog.parts import groups_with
 
 TABLE_METADATA = b"ticdc_replay.table"
 """Member of a data file's schema metadata: JSON of the table's ``name`` and ``handle_key``."""
 SURPLUS = pa.schema([("file", pa.string()), ("position", pa.int64()), ("conflict", pa.bool_())])
-"""A copy that must leave its file. ``conflict``: its content differs from the copy that stays."""
-_COMPARED_ROWS = 10_000
+"""A copy that must leave its file. ``conflict``: its content differs from the copy that stays, and it is the first with it."""
 
 _Mask = npt.NDArray[np.bool_]
 _Numbers = npt.NDArray[np.int64]
@@ -44,7 +42,8 @@ def surplus(copies: pa.Table, filesystem: Any, root: str) -> pa.Table:
     """Of *copies* (``keys.SCHEMA``), which hold all copies of their row versions, those that go (``SURPLUS``).
 
     Where fingerprints differ, whole rows of data files are read: different content is a conflict; different keys are a
-    collision of the hash, and then both stay. Takes about 9 µs a copy.
+    collision of the hash, and then both stay. Conflicts are counted by row version and fingerprint: of copies that are equal,
+    it depends on how the work was divided which are still here. Takes about 9 µs a copy.
     """
     if copies.num_rows == 0:
         return SURPLUS.empty_table()
@@ -62,6 +61,10 @@ def surplus(copies: pa.Table, filesystem: Any, root: str) -> pa.Table:
         going[looked_at], conflict[looked_at] = same, same & ~equal
         for start in np.unique(head[looked_at[~same]]):
             _settle_collision(copies, np.flatnonzero(head == start), reader, going, conflict)
+    conflicting = np.flatnonzero(conflict)
+    _, firsts = np.unique(np.hstack([ids, prints])[conflicting], axis=0, return_index=True)
+    conflict[conflicting] = False
+    conflict[conflicting[firsts]] = True
     found = copies.filter(pa.array(going))
     columns = [found["file"].cast(pa.string()), found["position"], pa.array(conflict[going])]
     return pa.Table.from_arrays(columns, schema=SURPLUS).sort_by([("file", "ascending"), ("position", "ascending")])
@@ -113,7 +116,7 @@ def _quarantined(copies: pa.Table) -> _Mask:
 
 
 class _Reader:
-    """Reads rows of a changelog's data files, to compare copies: of the files only the row groups with these rows."""
+    """Reads rows of a changelog's data files, to compare copies. Holds at most one row group of each of two files."""
 
     def __init__(self, filesystem: Any, root: str) -> None:
         self._filesystem = filesystem
@@ -125,22 +128,48 @@ class _Reader:
         files = copies["file"].chunk(0)
         names, of = files.dictionary.to_pylist(), files.indices.to_numpy()
         positions = copies["position"].to_numpy()
-        order = np.lexsort((positions[ones], of[others], of[ones]))
-        borders = np.flatnonzero((np.diff(of[ones][order]) != 0) | (np.diff(of[others][order]) != 0)) + 1
-        for run in np.split(order, borders):
-            for start in range(0, len(run), _COMPARED_ROWS):
-                pairs = run[start : start + _COMPARED_ROWS]
-                one = self._rows(names[of[ones[pairs[0]]]], positions[ones[pairs]])
-                other = self._rows(names[of[others[pairs[0]]]], positions[others[pairs]])
-                same[pairs], equal[pairs] = _compared(one, other)
+        for run in _alike(of[ones], of[others]):
+            with self._open(names[of[ones[run[0]]]]) as left, self._open(names[of[others[run[0]]]]) as right:
+                one, other = _RowGroups(left), _RowGroups(right)
+                lefts, rights = positions[ones[run]], positions[others[run]]
+                for part in _alike(one.of(lefts), other.of(rights)):
+                    pairs = run[part]
+                    same[pairs], equal[pairs] = _compared(one.rows(lefts[part]), other.rows(rights[part]))
         return same, equal
 
-    def _rows(self, name: str, positions: _Numbers) -> pa.Table:
-        """The rows of the file *name* at *positions*, in that order."""
-        wanted, back = np.unique(positions, return_inverse=True)
-        with pq.ParquetFile(f"{self._root}/{name}", filesystem=self._filesystem) as file:
-            groups, places = groups_with(file.metadata, wanted)
-            return file.read_row_groups(groups).take(pa.array(places[back]))
+    def _open(self, name: str) -> pq.ParquetFile:
+        return pq.ParquetFile(f"{self._root}/{name}", filesystem=self._filesystem)
+
+
+def _alike(ones: _Numbers, others: _Numbers) -> list[_Numbers]:
+    """The places of pairs, those of equal pairs together."""
+    order = np.lexsort((others, ones))
+    borders = np.flatnonzero((np.diff(ones[order]) != 0) | (np.diff(others[order]) != 0)) + 1
+    return np.split(order, borders)
+
+
+class _RowGroups:
+    """The row groups of a data file, of which it holds the one that was read last."""
+
+    def __init__(self, file: pq.ParquetFile) -> None:
+        self._file = file
+        metadata = file.metadata
+        self._starts = np.cumsum([0, *(metadata.row_group(at).num_rows for at in range(metadata.num_row_groups))])
+        self._held = -1
+        self._table: pa.Table | None = None
+
+    def of(self, positions: _Numbers) -> _Numbers:
+        """In which row group each of *positions* is."""
+        found: _Numbers = np.searchsorted(self._starts, positions, "right") - 1
+        return found
+
+    def rows(self, positions: _Numbers) -> pa.Table:
+        """The rows at *positions*, which are in one row group, in that order."""
+        group = int(self.of(positions[:1])[0])
+        if self._table is None or group != self._held:
+            self._table = None
+            self._held, self._table = group, self._file.read_row_group(group)
+        return self._table.take(pa.array(positions - self._starts[group]))
 
 
 def _compared(one: pa.Table, other: pa.Table) -> tuple[Any, Any]:

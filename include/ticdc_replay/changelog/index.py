@@ -100,7 +100,7 @@ class EventCounts(msgspec.Struct, kw_only=True):
     """Rows that were read but can't be used: partial without a whole copy, or cells of another type than the column's."""
     duplicates: int = 0
     conflicts: int = 0
-    """Duplicates whose copies differed in content; a subset of ``duplicates``."""
+    """Duplicates with another content than the copy that stayed; of a row version, each content counts once."""
     written: int = 0
     claim_checks_resolved: int = 0
     claim_check_bytes: int = 0

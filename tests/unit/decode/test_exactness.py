@@ -1,5 +1,6 @@
 """Each row version counts once, however often, wherever and in whichever shape it was sent."""
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,19 @@ def test_copies_with_other_content_are_a_counted_conflict_and_the_first_place_wi
     assert (index.report.events.duplicates, index.report.events.conflicts) == (1, 1)
 
 
+@pytest.mark.parametrize("values", ["abb", "abab", "aabc", "abcbc"])
+def test_a_conflict_counts_once_however_its_copies_are_divided(tmp_path: Path, values: str) -> None:
+    copies = [message([insert(150, 1, value)], at) for at, value in enumerate(values)]
+    for number, cuts in enumerate(product([False, True], repeat=len(copies) - 1)):
+        splits = [copies[:1]]
+        for copy, cut in zip(copies[1:], cuts, strict=True):
+            splits = [*splits, [copy]] if cut else [*splits[:-1], [*splits[-1], copy]]
+        index, rows = decode(tmp_path / str(number), splits)
+        assert versions(rows) == [(150, 1, "a")]
+        events = index.report.events
+        assert (events.duplicates, events.conflicts) == (len(values) - 1, len(set(values)) - 1), splits
+
+
 def test_rows_whose_hashes_collide_stay_and_their_copies_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ticdc_replay.changelog.identity._digest", lambda data, seed=0: b"x" * 16)
     rest = [message([insert(150, 1, "other"), insert(150, 2)], 5), message([delete(150, 1)], 6)]
@@ -61,7 +75,6 @@ def test_rows_whose_hashes_collide_stay_and_their_copies_go(tmp_path: Path, monk
 def test_a_window_that_was_sent_twice_is_compared_and_written_in_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ticdc_replay.changelog.duplicates._COMPARED_ROWS", 7)
     monkeypatch.setattr("ticdc_replay.changelog.data_file.ROW_GROUP_ROWS", 10)
     events = [insert(110 + key, key) for key in range(60)]
     # Members in another order, as from an old release: no fingerprint is equal, and one row really differs.
