@@ -121,7 +121,7 @@ def pin_window(
     existing = state.manifest_of(request.pipeline, request.window)
     if existing is not None and not repin:
         pinned = load_manifest(artifacts, existing)
-        _check_reusable(request, pinned.manifest)
+        check_reusable(request, pinned.manifest)
         return pinned
     found = find_ranges(request, kafka, artifacts, state, repin=repin)
     if found.reasons and request.unproven == "stop":
@@ -174,8 +174,12 @@ def find_ranges(
     return FoundRanges(topics, grade, tuple(reasons))
 
 
-def _check_reusable(request: PinRequest, manifest: Manifest) -> None:
-    """Raise where what was pinned before is not what the pipeline asks for now."""
+def check_reusable(request: PinRequest, manifest: Manifest) -> None:
+    """Return if what was pinned before is what the pipeline asks for now.
+
+    Raises TopicChangedError where the changefeed is configured otherwise or other topics are asked for, UnprovenWindowError where
+    the policy has come to stop.
+    """
     if manifest.changefeed_hash != request.changefeed.hash:
         raise TopicChangedError(
             f"window {request.window} was pinned with another configuration of the changefeed (sink_uri, config or timezone): "

@@ -19,7 +19,7 @@ from ticdc_replay.domain.errors import (
     NotCoveredError,
     UnprovenWindowError,
 )
-from ticdc_replay.domain.window import GRADES, Window
+from ticdc_replay.domain.window import GRADES, Grade, Window
 from ticdc_replay.jobspec import variant_of
 from ticdc_replay.snapshot import manifest as manifests
 from ticdc_replay.snapshot.manifest import Manifest, Source, TopicPin
@@ -47,6 +47,21 @@ class Known(msgspec.Struct, frozen=True):
             return ""
         gaps = ", ".join(map(str, self.cover.gaps))
         return "; ".join([f"no changelog that can be used holds {gaps}", *self.refused])
+
+    @property
+    def used(self) -> list[Manifest]:
+        """The pinned input of each part."""
+        return [self.manifests[part.candidate.run_hash] for part in self.cover.parts]
+
+    @property
+    def grade(self) -> Grade:
+        """The weakest of what is used."""
+        return max((manifest.grade for manifest in self.used), key=GRADES.index)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why not all of what is used is proven; empty where it is."""
+        return tuple(dict.fromkeys(reason for manifest in self.used for reason in manifest.reasons))
 
 
 def find_changelogs(
@@ -84,30 +99,34 @@ def find_changelogs(
     return Known(window, choose(window, candidates), found, pinned, tuple(refused.values()))
 
 
-def derive(context: ReplayContext, window: Window) -> PinnedManifest:
-    """Pin *window* to the changelogs that hold it, whatever it was pinned to before.
+def require_cover(context: ReplayContext, window: Window) -> Known:
+    """What *window* would be derived from.
 
-    Raises NotCoveredError where they do not hold all of it, UnprovenWindowError where one of them is not proven and the policy
-    stops.
+    Raises NotCoveredError where changelogs do not hold all of it, UnprovenWindowError where one of them is not proven and the
+    policy stops.
     """
     known = find_changelogs(context, window)
     if known.lacking:
         raise NotCoveredError(f"window {window} can't be derived from changelogs: {known.lacking}")
-    used = [known.manifests[part.candidate.run_hash] for part in known.cover.parts]
-    reasons = tuple(dict.fromkeys(reason for manifest in used for reason in manifest.reasons))
-    if reasons and context.pipeline.policies.unproven == "stop":
+    if known.reasons and context.pipeline.policies.unproven == "stop":
         raise UnprovenWindowError(
-            f"window {window} would be derived from changelogs of windows that are not proven: {'; '.join(reasons)}. Accept "
-            "unproven windows with policies.unproven: allow"
+            f"window {window} would be derived from changelogs of windows that are not proven: {'; '.join(known.reasons)}. "
+            "Accept unproven windows with policies.unproven: allow"
         )
+    return known
+
+
+def derive(context: ReplayContext, window: Window) -> PinnedManifest:
+    """Pin *window* to the changelogs that hold it, whatever it was pinned to before. Raises what ``require_cover`` raises."""
+    known = require_cover(context, window)
     existing = context.state.manifest_of(context.pipeline.name, window)
     manifest = Manifest(
         pipeline=context.pipeline.name,
         changefeed_hash=context.changefeed.hash,
         window=window,
-        grade=max((manifest.grade for manifest in used), key=GRADES.index),
-        reasons=reasons,
-        topics=topics_of(*used),
+        grade=known.grade,
+        reasons=known.reasons,
+        topics=topics_of(*known.used),
         tables=context.pipeline.tables,
         replaces=existing.input_hash if existing is not None else None,
         derived=tuple(

@@ -31,16 +31,13 @@ class WrittenJob(msgspec.Struct, frozen=True):
     shared: SharedDecode | None = None
 
 
-def write_decode_job(
-    context: ReplayContext, pinned: PinnedManifest, tables: tuple[str, ...] | None = None
-) -> WrittenJob:
-    """The spec that decodes the pinned range; *tables* narrows the pipeline's patterns down.
+def decode_job(context: ReplayContext, pinned: PinnedManifest, tables: tuple[str, ...] | None = None) -> DecodeJob:
+    """The job that decodes the pinned range; *tables* narrows the pipeline's patterns down.
 
     Raises ConfigError for a pattern that is not within the pipeline's.
     """
     pipeline = context.pipeline
-    limits = pipeline.limits
-    job = DecodeJob(
+    return DecodeJob(
         library_version=__version__,
         pipeline=pipeline.name,
         artifacts=context.artifacts_uri,
@@ -55,8 +52,15 @@ def write_decode_job(
         changefeed=context.changefeed,
         tables=selected_tables(pipeline, tables),
         shared_tables=pipeline.tables if pinned.manifest.shared is not None else (),
-        limits=Limits(**limits.model_dump()),
+        limits=Limits(**pipeline.limits.model_dump()),
     )
+
+
+def write_decode_job(
+    context: ReplayContext, pinned: PinnedManifest, tables: tuple[str, ...] | None = None
+) -> WrittenJob:
+    """The spec of ``decode_job``. Raises what that raises."""
+    job = decode_job(context, pinned, tables)
     shared = pinned.manifest.shared
     wide = None if shared is None else SharedDecode(shared.manifest, job.decoding(shared).run_hash)
     return WrittenJob(_write(context, job), job.run_hash, wide)

@@ -13,6 +13,7 @@ from ticdc_replay.decode.changelog_store import lost_files
 from ticdc_replay.decode.estimate import Estimate, estimate
 from ticdc_replay.decode.filter import TableFilter
 from ticdc_replay.domain.errors import (
+    ArtifactCorruptError,
     ArtifactNotFoundError,
     ConfigError,
     ExpiredRangeError,
@@ -23,24 +24,37 @@ from ticdc_replay.domain.errors import (
     WindowBoundsError,
 )
 from ticdc_replay.domain.window import Grade, PinPolicy, Window
+from ticdc_replay.jobspec import DecodeJob
 from ticdc_replay.large_messages.source import SourceReader
-from ticdc_replay.snapshot.manifest import Manifest
-from ticdc_replay.snapshot.pin import FoundRanges, find_ranges, load_manifest
-from ticdc_replay.snapshot.proof import prove_in_kafka
+from ticdc_replay.snapshot.manifest import Manifest, SharedInput
+from ticdc_replay.snapshot.pin import FoundRanges, PinnedManifest, check_reusable, find_ranges, load_manifest
+from ticdc_replay.snapshot.proof import Finding, prove_in_kafka
 from ticdc_replay.snapshot.request import PinRequest
 from ticdc_replay.snapshot.watermark import watermark_status
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.pin import is_in_changelogs
+from ticdc_replay.stages.derive import find_changelogs, require_cover
+from ticdc_replay.stages.jobs import decode_job
+from ticdc_replay.stages.pin import is_in_changelogs, require_asked
+from ticdc_replay.stages.prove import prove
 from ticdc_replay.stages.rates import Rates, rates
 from ticdc_replay.stages.schemas import recorded_schemas
 from ticdc_replay.stages.selection import selected_tables
 from ticdc_replay.stages.shared import span_of
 from ticdc_replay.stages.spark_properties import refused_properties
 from ticdc_replay.stages.watermark import pin_request
+from ticdc_replay.state.records import WindowManifest
 
 Input = Literal["kafka", "manifest", "changelogs"]
 
-_REFUSALS = (ExpiredRangeError, TopicChangedError, UnprovenWindowError, WindowBoundsError, ConfigError)
+_REFUSALS = (
+    ArtifactCorruptError,
+    ArtifactNotFoundError,
+    ConfigError,
+    ExpiredRangeError,
+    TopicChangedError,
+    UnprovenWindowError,
+    WindowBoundsError,
+)
 
 
 class PlannedTable(msgspec.Struct, frozen=True):
@@ -136,11 +150,14 @@ class _Planner:
     ) -> None:
         self.rates = rates
         self._context = context
+        self._selection = selection
         self._filter = TableFilter(selection)
         self._targets = targets
         self._policy = policy
         self._repin = repin
-        self._refusals = (*refused_properties(context.pipeline), *_unreachable_store(context))
+        self._refusals = (*refused_properties(context.pipeline), *_unreachable_stores(context))
+        self._told: set[str] = set()
+        """Inputs that windows share and that are told with one of them."""
 
     def plan(self, window: Window) -> WindowPlan:
         """What is expected of *window*."""
@@ -157,7 +174,7 @@ class _Planner:
         context, window = self._context, planned.window
         entry = context.state.manifest_of(context.pipeline.name, window)
         if entry is not None and not self._repin:
-            return self._pinned(planned, request, load_manifest(context.artifacts, entry).manifest)
+            return self._pinned(planned, request, load_manifest(context.artifacts, entry))
         try:
             status = watermark_status(request, context.kafka)
             if not status.reached:
@@ -165,30 +182,67 @@ class _Planner:
             found = find_ranges(request, context.kafka, context.artifacts, context.state, repin=self._repin)
         except (ExpiredRangeError, WatermarkNotReachedError) as error:
             if is_in_changelogs(context, window):
-                return msgspec.structs.replace(planned, input="changelogs")
+                known = require_cover(context, window)
+                return msgspec.structs.replace(planned, input="changelogs", grade=known.grade, reasons=known.reasons)
             if isinstance(error, WatermarkNotReachedError):
                 return msgspec.structs.replace(planned, waits_for=str(error))
             raise
         return self._measured(planned, request, found)
 
-    def _pinned(self, planned: WindowPlan, request: PinRequest, manifest: Manifest) -> WindowPlan:
+    def _pinned(self, planned: WindowPlan, request: PinRequest, pinned: PinnedManifest) -> WindowPlan:
         """*planned* for a window that has a manifest."""
+        context, manifest = self._context, pinned.manifest
+        check_reusable(request, manifest)
+        require_asked(context, manifest, self._policy)
         planned = msgspec.structs.replace(
             planned,
             input="manifest" if manifest.reads_kafka else "changelogs",
             grade=manifest.grade,
             reasons=manifest.reasons,
         )
-        if not manifest.reads_kafka:
+        job = decode_job(context, pinned, self._selection)
+        if manifest.reads_kafka:
+            return self._decoded(planned, request, manifest, job.run_hash)
+        if _is_whole(context, job.run_hash):
             return planned
+        if manifest.shared is not None:
+            return self._shared(planned, request, manifest.shared, job)
+        proof = prove(context, planned.window)
+        return planned if proof.from_others else self._gone(planned, proof.findings)
+
+    def _shared(self, planned: WindowPlan, request: PinRequest, shared: SharedInput, job: DecodeJob) -> WindowPlan:
+        """*planned* for a window that is taken from the decode of a wider one."""
+        run_hash = job.decoding(shared).run_hash
+        if _is_whole(self._context, run_hash):
+            return planned
+        entry = WindowManifest(job.pipeline, shared.window, shared.input_hash, shared.manifest, 0)
+        manifest = load_manifest(self._context.artifacts, entry).manifest
+        decoded = self._decoded(planned, request, manifest, run_hash)
+        if decoded.refusals or shared.input_hash not in self._told:
+            self._told.add(shared.input_hash)
+            return decoded
+        return msgspec.structs.replace(planned, notes=("what its decode reads is told with an earlier window",))
+
+    def _decoded(self, planned: WindowPlan, request: PinRequest, manifest: Manifest, run_hash: str) -> WindowPlan:
+        """*planned* where *manifest* is decoded from Kafka into *run_hash*, or is decoded already."""
         lost = prove_in_kafka(manifest, self._context.kafka, request.codec())
         if not lost:
             return self._measured(planned, request, FoundRanges(manifest.topics, manifest.grade, manifest.reasons))
-        whole = next(_whole_changelogs(self._context, manifest), None)
-        if whole is not None:
-            note = f"Kafka has lost a part of what is pinned; changelog {whole} of it is whole"
+        if _is_whole(self._context, run_hash):
+            note = f"Kafka has lost a part of what is pinned; changelog {run_hash} of it is whole"
             return msgspec.structs.replace(planned, notes=(note,))
-        return _refused(planned, *(f"what the window was pinned to is gone: {finding}" for finding in lost))
+        return self._gone(planned, lost)
+
+    def _gone(self, planned: WindowPlan, findings: Sequence[Finding]) -> WindowPlan:
+        """*planned* of which the input is not all there, and what gives its rows all the same."""
+        refused = _refused(planned, *(f"what the window was pinned to is gone: {finding}" for finding in findings))
+        if find_changelogs(self._context, planned.window).lacking:
+            return refused
+        return _refused(
+            refused,
+            "changelogs of other runs hold the window (of another version of the library, for example): pin it anew to these "
+            "(--repin --from-changelog)",
+        )
 
     def _measured(self, planned: WindowPlan, request: PinRequest, found: FoundRanges) -> WindowPlan:
         context, policies = self._context, self._context.pipeline.policies
@@ -293,20 +347,21 @@ def _sample_notes(held: Estimate, quarantine: str) -> Iterator[str]:
         yield f"in a sample of {held.sampled} messages not everything can be decoded ({reasons}), which {outcome}"
 
 
-def _unreachable_store(context: ReplayContext) -> Iterator[str]:
-    """Why the claim-check store can't be listed, where pinning would list it."""
+def _unreachable_stores(context: ReplayContext) -> Iterator[str]:
+    """Why artefacts, or claim-check objects where pinning would list them, can't be had."""
+    stores = [("artefact", context.artifacts, "manifests/")]
     if context.claim_check is not None and context.pipeline.window.list_claim_check_store:
+        stores.append(("claim-check", context.claim_check, ""))
+    for kind, store, prefix in stores:
         try:
-            next(iter(context.claim_check.list()), None)
+            next(iter(store.list(prefix)), None)
         except PermanentError as error:
-            yield f"the claim-check store can't be listed: {error}"
+            yield f"the {kind} store can't be listed: {error}"
 
 
-def _whole_changelogs(context: ReplayContext, manifest: Manifest) -> Iterator[str]:
-    for run in context.state.runs_within(manifest.pipeline, manifest.window):
-        if run.input_hash == manifest.input_hash and run.index is not None:
-            try:
-                if not lost_files(context.artifacts, read_index(context.artifacts, run.run_hash)):
-                    yield run.run_hash
-            except ArtifactNotFoundError:
-                continue
+def _is_whole(context: ReplayContext, run_hash: str) -> bool:
+    """Whether the changelog of *run_hash* is complete, so that nothing is to be decoded."""
+    try:
+        return not lost_files(context.artifacts, read_index(context.artifacts, run_hash))
+    except ArtifactNotFoundError:
+        return False
