@@ -56,9 +56,10 @@ class TableCreated(msgspec.Struct, frozen=True, tag=True):
 class ColumnAdded(msgspec.Struct, frozen=True, tag=True):
     """A new column. Old rows have ``fill`` in it, where ``fill_known``; a fill of None is NULL.
 
-    The fill is text in the neutral form: numbers, dates and times as MySQL prints them (bit: an unsigned decimal number),
-    enum and set by name, binary types as characters U+0000 to U+00FF. It is not known where the server computed it, or
-    where its stored form depends on the session that ran the DDL.
+    The fill is text in the neutral form: a number of the value that is stored, not always in the digits that MySQL prints (bit:
+    an unsigned decimal number), dates and times as MySQL prints them but for zeros that end a fraction, enum and set by name,
+    binary types as characters U+0000 to U+00FF. It is not known where the server computed it, or where its stored form depends
+    on the session that ran the DDL.
     """
 
     column: Column

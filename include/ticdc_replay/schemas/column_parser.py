@@ -63,13 +63,16 @@ def read_column(cursor: Cursor) -> ColumnSpec:
         options.indexes.append(Index("", (name,), unique=True))
     while options.read(cursor, name, charset):
         pass
-    column_type = ColumnType(
-        column_type.base, unsigned, column_type.length, column_type.scale, column_type.elements, declared=True
-    )
+    scale, default, computed = column_type.scale, options.default, options.computed
+    if column_type.base in ("float", "double") and scale is not None:
+        if literals.has_more_digits(default, scale):
+            default, computed = None, True
+        scale = None
+    column_type = ColumnType(column_type.base, unsigned, column_type.length, scale, column_type.elements, declared=True)
     if charset.binary:
         column_type = as_bytes(column_type)
     column = DefinedColumn(name, column_type, options.nullable, generated=options.generated)
-    column = literals.with_default(column, options.default, options.computed)
+    column = literals.with_default(column, default, computed)
     return ColumnSpec(column, charset.given, tuple(options.indexes))
 
 
@@ -85,7 +88,8 @@ def read_type(cursor: Cursor) -> ColumnType:
         cursor.take("PRECISION")
         lengths = _lengths(cursor)
         wide = word in ("DOUBLE", "FLOAT8", "REAL") or (len(lengths) == 1 and lengths[0] > 24)
-        return ColumnType("double" if wide else "float", declared=True)
+        # The digits of FLOAT(7,2) round what is written, and are no part of the type afterwards.
+        return ColumnType("double" if wide else "float", scale=lengths[1] if len(lengths) == 2 else None, declared=True)
     if word in ("DECIMAL", "DEC", "NUMERIC", "FIXED"):
         lengths = [*_lengths(cursor, 65, 30)] or [10]
         return ColumnType(

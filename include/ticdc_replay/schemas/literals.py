@@ -2,6 +2,7 @@
 
 import re
 import typing
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import NamedTuple
 
 import msgspec
@@ -21,6 +22,9 @@ class Literal(NamedTuple):
 
 
 NULL = Literal("word", "NULL")
+
+_DECIMALS = Context(prec=65, rounding=ROUND_HALF_UP)
+"""As many digits as a DECIMAL has, rounded as MySQL does."""
 
 _CANONICAL = {
     "date": re.compile(r"\d{4}-\d\d-\d\d"),
@@ -74,7 +78,8 @@ def with_default(column: DefinedColumn, literal: Literal | None, computed: bool)
 def default_text(literal: Literal, column_type: ColumnType) -> str | None:
     """The default value as text in the neutral form, None where it can't be told for certain.
 
-    Bits are an unsigned decimal number. Bytes of binary types are characters U+0000 to U+00FF, padded to BINARY's width.
+    Decimals are rounded to their scale, members of a SET in the order of its definition. Bits are an unsigned decimal number.
+    Bytes of binary types are characters U+0000 to U+00FF, padded to BINARY's width.
     """
     base, text = column_type.base, literal.text
     if base in BINARY_TYPES:
@@ -89,14 +94,45 @@ def default_text(literal: Literal, column_type: ColumnType) -> str | None:
         form = "integer"
     elif base in ("decimal", "float", "double"):
         form = "number"
-    elif base in ("char", "varchar", "enum", "set"):
-        if literal.kind != "string":
-            return text if base in ("char", "varchar") else None
-        return text.rstrip(" ") if base == "char" else text
+    elif base in ("char", "varchar"):
+        return text.rstrip(" ") if base == "char" and literal.kind == "string" else text
+    elif base in ("enum", "set"):
+        return _members_text(literal, column_type)
     else:
         form = base
     pattern = _CANONICAL.get(form)
-    return text if pattern is not None and pattern.fullmatch(text) else None
+    if pattern is None or not pattern.fullmatch(text):
+        return None
+    if base == "decimal":
+        return _rounded(text, column_type.scale or 0)
+    is_cut = base in ("datetime", "time") and len(text.partition(".")[2]) > (column_type.scale or 0)
+    return None if is_cut else text
+
+
+def has_more_digits(literal: Literal | None, scale: int) -> bool:
+    """Whether *literal* is a number with more digits after the point than *scale*."""
+    if literal is None or not _CANONICAL["number"].fullmatch(literal.text):
+        return False
+    exponent = _DECIMALS.normalize(Decimal(literal.text)).as_tuple().exponent
+    return isinstance(exponent, int) and -exponent > scale
+
+
+def _rounded(text: str, scale: int) -> str | None:
+    try:
+        return f"{_DECIMALS.plus(_DECIMALS.quantize(Decimal(text), Decimal(1).scaleb(-scale))):f}"
+    except InvalidOperation:  # more digits than any column has
+        return None
+
+
+def _members_text(literal: Literal, column_type: ColumnType) -> str | None:
+    """A name that differs in letter case, or in trailing spaces, may mean an element by the column's collation: not told here."""
+    elements = column_type.elements
+    if elements is None or literal.kind != "string":
+        return None
+    if column_type.base == "enum":
+        return literal.text if literal.text in elements else None
+    members = set(literal.text.split(",")) - {""}
+    return ",".join(element for element in elements if element in members) if members <= set(elements) else None
 
 
 _LONGEST_BINARY = 255

@@ -92,7 +92,7 @@ DEFAULTS = [
     ("DATETIME(3) NOT NULL DEFAULT '2020-02-02 02:02:02.222'", "2020-02-02 02:02:02.222"),
     ("ENUM('u','v') DEFAULT 'v'", "v"),
     ("ENUM('u','v') NOT NULL", "u"),
-    ("SET('a','b') NOT NULL DEFAULT 'a,b'", "a,b"),
+    ("SET('a','b') NOT NULL DEFAULT 'b,a'", "a,b"),
     ("BINARY(3) NOT NULL DEFAULT 'ab'", "\\x616200"),
     ("VARBINARY(9) NOT NULL DEFAULT X'00ff5c'", "\\x00ff5c"),
     ("BIT(8) DEFAULT b'101'", "5"),
