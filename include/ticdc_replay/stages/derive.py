@@ -177,22 +177,28 @@ def register(context: ReplayContext, manifest: Manifest, replaces: WindowManifes
 def _runs(context: ReplayContext, window: Window) -> Iterator[tuple[str, Window, Manifest, int]]:
     """Each run that holds a part of *window*: its hash, what of time it holds, its manifest, and when that was pinned (ms).
 
-    Of a window that is derived itself, the runs that it is derived from.
+    Of a window that is derived itself, the runs that it is derived from, as long as their own windows are pinned to them still.
     """
     pipeline = context.pipeline.name
     runs = context.state.runs_within(pipeline, window)
+    entries: dict[Window, tuple[WindowManifest, Manifest]] = {}
     for entry in context.state.manifests_within(pipeline, window):
-        try:
-            manifest = manifests.decode(context.artifacts.get(entry.name))
-        except ArtifactNotFoundError:
-            continue  # nothing tells any more what its run was made of
+        with contextlib.suppress(ArtifactNotFoundError):  # nothing tells any more what its run was made of
+            entries[entry.window] = entry, manifests.decode(context.artifacts.get(entry.name))
+    current = {run.run_hash for run in runs if run.window in entries and _is_of(run, *entries[run.window])}
+    for entry, manifest in entries.values():
         if manifest.shared is not None:
             continue  # the wider window is among the entries
         if manifest.derived:
-            yield from ((each.run_hash, each.window, manifest, entry.pinned_at_ms) for each in manifest.derived)
+            mine = [(each.run_hash, each.window) for each in manifest.derived]
         else:
-            mine = [run for run in runs if run.input_hash == entry.input_hash]
-            yield from ((run.run_hash, entry.window, manifest, entry.pinned_at_ms) for run in mine)
+            mine = [(run.run_hash, entry.window) for run in runs if run.input_hash == entry.input_hash]
+        yield from ((run_hash, held, manifest, entry.pinned_at_ms) for run_hash, held in mine if run_hash in current)
+
+
+def _is_of(run: Run, entry: WindowManifest, manifest: Manifest) -> bool:
+    """Whether *run* is of what its window is pinned to, or what that is derived from."""
+    return run.input_hash == entry.input_hash or any(each.run_hash == run.run_hash for each in manifest.derived)
 
 
 def _refusal(context: ReplayContext, manifest: Manifest, index: ChangelogIndex, wanted: Sequence[str]) -> str | None:

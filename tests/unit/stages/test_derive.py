@@ -145,6 +145,15 @@ def test_of_a_window_that_was_pinned_anew_the_run_before_counts_no_more(decoded:
     assert decoded.taken(0, 10) == [(newer.run_hash, 0, 10)]
 
 
+def test_what_a_derived_window_was_taken_from_counts_no_more_once_its_own_window_is_pinned_anew(
+    decoded: Decoded,
+) -> None:
+    before = decoded.window(0, 10)
+    derive(decoded.context, Window(2, 8))
+    newer = decoded.window(0, 10, "b", manifest={"grade": "unproven"})
+    assert decoded.taken(3, 7) == [(newer.run_hash, 3, 7)], f"not {before.run_hash}, which is proven"
+
+
 @pytest.mark.parametrize(
     ("members", "why"),
     [
