@@ -27,6 +27,7 @@ from ticdc_replay.schemas.resolve import ResolvedSchema, SchemaResolver
 
 CELL_MISMATCH = "cell_type_mismatch"
 """Reason of a row whose cells are not of their columns' types."""
+_Likeness = tuple[str, str, Shape | None, Shape | None, bool]
 
 
 class Located(NamedTuple):
@@ -95,7 +96,7 @@ class ChangelogWriter:
         resolved schema has one.
         """
         # Rows are grouped by what their schema can depend on first: asking for it row by row costs 2 µs.
-        alike: dict[tuple[str, str, Shape | None, Shape | None], list[Located]] = {}
+        alike: dict[_Likeness, list[Located]] = {}
         for located in rows:
             row = located.row
             after, before = row.after, row.before
@@ -106,7 +107,7 @@ class ChangelogWriter:
             else:
                 alike.setdefault(_likeness(row), []).append(located)
         groups: dict[ResolvedSchema, list[Located]] = {}
-        for (schema, table, _, _), members in alike.items():
+        for (schema, table, *_), members in alike.items():
             self._group_by_schema(schema, table, members, groups)
         ready = dict(columnar)
         for resolved in ready:
@@ -230,13 +231,15 @@ class ChangelogWriter:
         self._files.append(WrittenFile(resolved, self._open.pop(resolved).close()))
 
 
-def _likeness(row: RowEvent) -> tuple[str, str, Shape | None, Shape | None]:
+def _likeness(row: RowEvent) -> _Likeness:
+    """All that the schema of *row* depends on but its commitTs."""
     after, before = row.after, row.before
     return (
         row.schema,
         row.table,
         None if after is None else after.shape,
         None if before is None else before.shape,
+        row.partial,
     )
 
 

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from tests.decoded_splits import WINDOW, decode, delete, insert, quarantine, versions
 from tests.open_protocol import Columns, columns, ddl, message, row
 from ticdc_replay.changelog.writer import ChangelogWriter
+from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.messages import RawMessage
+from ticdc_replay.schemas.history import SchemaHistory
 
 
 def test_a_redelivered_row_is_written_once_within_a_split(tmp_path: Path) -> None:
@@ -101,6 +103,17 @@ def test_a_raw_update_and_its_split_form_are_the_same_versions(tmp_path: Path) -
     index, rows = decode(tmp_path, [[message([update], 0)], [message([delete(150, 1, "a"), insert(150, 2, "b")], 1)]])
     assert versions(rows) == [(150, 1, None), (150, 2, "b")]
     assert index.report.events.conflicts == 0
+
+
+@pytest.mark.parametrize("cut", [1, 2])
+def test_the_schema_of_a_row_does_not_depend_on_reduced_rows_of_the_same_columns(tmp_path: Path, cut: int) -> None:
+    create = DdlEvent(0, 1, "s", "t", "CREATE TABLE t (id bigint PRIMARY KEY, v varchar(9), w int)", "CREATE")
+    history = SchemaHistory().with_ddls([create])
+    reduced = message([row(150, old=columns(1), ohk=True)], 0)
+    stream = [reduced, message([delete(151, 2)], 1)]
+    index, _ = decode(tmp_path, [stream[:cut], stream[cut:]] if cut < 2 else [stream], history=history)
+    found = sorted((table.rows, [column.name for column in table.schema.columns]) for table in index.tables)
+    assert found == [(1, ["id", "v"]), (1, ["id", "v", "w"])]
 
 
 def test_the_window_is_half_open_and_by_commit_ts_alone(tmp_path: Path) -> None:
