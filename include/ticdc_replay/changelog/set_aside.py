@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.changelog.layout import changelog_root
+from ticdc_replay.changelog.side_files import GROUP_BYTES, read_groups
 from ticdc_replay.domain.errors import ArtifactNotFoundError
 from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.storage.base import ObjectStore
@@ -28,7 +29,7 @@ MESSAGES = pa.schema(
 """Each message once. ``ordinals`` are the events of it that are wanted; null stands for the whole message."""
 
 GROUP_ROWS = 1_000
-"""Messages of one row group, which one task decodes."""
+"""Messages of one row group, which one task decodes; fewer where they have ``GROUP_BYTES``."""
 
 WHOLE_MESSAGE = -1
 """Stands for the ordinal of an entry for a message of which no event could be read."""
@@ -118,6 +119,7 @@ def pack_messages(
     buffer = io.BytesIO()
     with pq.ParquetWriter(buffer, MESSAGES, compression="zstd", compression_level=1) as writer:
         rows: list[dict[str, Any]] = []
+        size = 0
         for index, batch in ((each, batch) for each in indexes for batch in _batches(store, each, _BYTES)):
             for row in batch.to_pylist():
                 place = EntryPlace(index.topic_ids[row["topic"]], row["partition"], row["offset"], WHOLE_MESSAGE)
@@ -126,9 +128,10 @@ def pack_messages(
                 missing.discard(place)
                 ordinals = wanted[place]
                 rows.append(row | {"ordinals": None if ordinals is None else sorted(ordinals)})
-                if len(rows) == GROUP_ROWS:
+                size += len(row["key"] or b"") + len(row["value"] or b"")
+                if len(rows) == GROUP_ROWS or size >= GROUP_BYTES:
                     writer.write_table(pa.Table.from_pylist(rows, MESSAGES))
-                    rows = []
+                    rows, size = [], 0
         if rows:
             writer.write_table(pa.Table.from_pylist(rows, MESSAGES))
     if missing:
@@ -172,7 +175,7 @@ def _batches(store: ObjectStore, index: ChangelogIndex, columns: list[str]) -> I
         path = f"{base}/{changelog_root(index.run_hash)}/{name}"
         try:
             with pq.ParquetFile(path, filesystem=filesystem) as file:
-                yield from file.iter_batches(batch_size=GROUP_ROWS, columns=columns)
+                yield from read_groups(file, columns)
         except FileNotFoundError:
             raise ArtifactNotFoundError(
                 f"{store.uri(f'{changelog_root(index.run_hash)}/{name}')} is gone: the messages in it can't be had from here any "

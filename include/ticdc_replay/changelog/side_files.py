@@ -1,5 +1,6 @@
 """The narrow Parquet files beside the data: quarantine, claim-check references, sparse index."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -59,11 +60,13 @@ SPARSE_INDEX = pa.schema(
 )
 """Per stretch of offsets ``[start, end)`` the range of the rows' commitTs (TSO); null where it holds no row."""
 
+GROUP_BYTES = 64 * 1024 * 1024
+"""Of text and bytes: a row group ends when it has as much. Each bad event of a message has a row with the whole message."""
 _COMPRESSION = {"compression": "zstd", "compression_level": 1}
 
 
 class SideFile:
-    """Collects rows of one schema and writes them as one Parquet file, in row groups of *group_rows*.
+    """Collects rows of one schema and writes them as one Parquet file, in row groups of *group_rows* or ``GROUP_BYTES``.
 
     Nothing is written where no row came.
     """
@@ -74,6 +77,7 @@ class SideFile:
         self._schema = schema
         self._group_rows = group_rows
         self._rows: list[tuple[Any, ...]] = []
+        self._bytes = 0
         self._writer: pq.ParquetWriter | None = None
         self.name = name
         self.count = 0
@@ -81,8 +85,9 @@ class SideFile:
     def add(self, row: tuple[Any, ...]) -> int:
         """Append *row*, whose cells are in the order of the schema; returns its position in the file."""
         self._rows.append(row)
+        self._bytes += sum(len(cell) for cell in row if isinstance(cell, str | bytes))
         self.count += 1
-        if len(self._rows) >= self._group_rows:
+        if len(self._rows) >= self._group_rows or self._bytes >= GROUP_BYTES:
             self._flush()
         return self.count - 1
 
@@ -103,3 +108,10 @@ class SideFile:
             self._writer = pq.ParquetWriter(self._path, self._schema, filesystem=self._filesystem, **_COMPRESSION)
         self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._schema))
         self._rows.clear()
+        self._bytes = 0
+
+
+def read_groups(file: pq.ParquetFile, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """The rows of *file*, one row group at a time: not more bytes than ``SideFile`` held."""
+    for group in range(file.num_row_groups):
+        yield from file.read_row_group(group, columns=columns).to_batches()

@@ -21,7 +21,6 @@ from ticdc_replay.changelog.index import (
 )
 from ticdc_replay.changelog.layout import changelog_root, quarantine_file
 from ticdc_replay.changelog.parts import lies_in, part_of
-from ticdc_replay.changelog.set_aside import GROUP_ROWS
 from ticdc_replay.decode.filter import TableFilter
 from ticdc_replay.decode.tasks import Attempt
 from ticdc_replay.domain.errors import ArtifactNotFoundError, PermanentError
@@ -207,7 +206,7 @@ def _entries(taken: Taken, filesystem: Any, base: str) -> Any:
     for name in taken.index.quarantine_files:
         try:
             with pq.ParquetFile(f"{root}/{name}", filesystem=filesystem) as file:
-                yield from file.iter_batches(GROUP_ROWS)
+                yield from side_files.read_groups(file)
         except FileNotFoundError:
             raise ArtifactNotFoundError(f"{root}/{name} is gone, which a window is derived from") from None
 

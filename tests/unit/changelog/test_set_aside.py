@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.quarantine_files import index_with, quarantine
+from ticdc_replay.changelog import set_aside
 from ticdc_replay.changelog.set_aside import EntryPlace, pack_messages, read_entries, read_messages, selected_places
 from ticdc_replay.domain.errors import ArtifactNotFoundError
 from ticdc_replay.storage import ObjectStore, open_store
@@ -37,6 +38,19 @@ def test_a_message_comes_once_however_many_of_its_events_are_wanted(store: Objec
         (2, -1),
     }
     assert pack_messages(store, wanted, [index])[0] == content, "the same input has the same hash"
+
+
+def test_a_row_group_ends_at_so_many_bytes(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(set_aside, "GROUP_BYTES", 30)
+    index = index_with(store, "a", *(quarantine(offset, None, "x") for offset in range(5)))
+    content, _ = pack_messages(store, {EntryPlace("id", 0, offset, -1): None for offset in range(5)}, [index])
+    file = opened(content)
+    assert [
+        [message.offset for message, _ in read_messages(file, [group])] for group in range(file.num_row_groups)
+    ] == [
+        [0, 1, 2],
+        [3, 4],
+    ]
 
 
 def test_what_is_gone_is_said_and_not_left_out(store: ObjectStore) -> None:
