@@ -69,6 +69,15 @@ def test_a_column_whose_ddl_is_not_loaded_yet_is_reported(mirror: Mirror, artifa
     )
 
 
+def test_no_fill_is_promised_for_a_column_that_was_added_before_the_table_was_emptied(
+    mirror: Mirror, artifacts: Path
+) -> None:
+    mirror.load(first(artifacts))
+    window = Changelog(artifacts, 100, 200).knows(KNOWN).ddl(150, ADD).ddl(155, "TRUNCATE TABLE orders")
+    report = mirror.load_table(window.rows(V2, [put(160, id=2, v="b", n=1)]))
+    assert report.ddl == ('TRUNCATE "shop"."orders"', "ADD COLUMN n integer")
+
+
 def test_a_window_with_ddl_and_no_rows_is_followed(mirror: Mirror, artifacts: Path) -> None:
     mirror.load(first(artifacts))
     mirror.load(Changelog(artifacts, 100, 200).knows(KNOWN).ddl(150, ADD))

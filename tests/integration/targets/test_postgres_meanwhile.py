@@ -62,6 +62,16 @@ def test_an_older_window_leaves_a_table_alone_that_is_dropped_meanwhile(mirror: 
     assert mirror.rows("SELECT to_regclass('shop.orders')") == [(None,)]
 
 
+def test_a_later_window_goes_on_though_an_earlier_one_raises_the_floor_meanwhile(
+    mirror: Mirror, artifacts: Path
+) -> None:
+    later = Changelog(artifacts, 200, 300).rows(ORDERS, [put(210, id=2, v="b")])
+    created = Changelog(artifacts, 100, 200).ddl(150, CREATE).rows(ORDERS, [put(160, id=1, v="a")])
+    load_while(mirror, later, lambda: mirror.load(created))
+    assert mirror.rows(ALL) == [(1, "a"), (2, "b")]
+    assert mirror.rows("SELECT floor_ts FROM _ticdc_replay.tables") == [(150,)]
+
+
 def test_rows_by_place_do_not_pass_a_floor_that_is_raised_meanwhile(mirror: Mirror, artifacts: Path) -> None:
     def brought_up_to_date() -> None:
         mirror.execute("UPDATE shop.orders SET v = 'upstream', _place = 0")

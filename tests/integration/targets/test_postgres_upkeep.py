@@ -140,3 +140,11 @@ def test_a_table_that_is_created_over_rows_of_an_older_one_stops(mirror: Mirror,
     mirror.load(created)
     mirror.load(created, reload=True)
     assert mirror.rows(ALL) == [(2, "new table")]
+
+
+def test_rows_of_an_older_table_do_not_come_after_the_creation_of_a_newer_one(mirror: Mirror, artifacts: Path) -> None:
+    created = window(artifacts, 100).ddl(150, "CREATE TABLE orders (id INT PRIMARY KEY, v VARCHAR(20))")
+    created.rows(ORDERS, [put(140, id=3, v="old table"), put(160, id=2, v="new table")])
+    mirror.load(created)
+    mirror.load(window(artifacts, 0).rows(ORDERS, [put(10, id=1, v="old table")]))
+    assert mirror.rows(ALL) == [(2, "new table")]

@@ -96,7 +96,7 @@ def _apply(
     state = observed.state
     if state is not None:
         mirror_table.refuse_others(plan.target, state, load.index.pipeline, same_upstream)
-        if state.floor_ts > plan.floor_ts:
+        if state.floor_ts > max(plan.floor_ts, load.index.window.from_ts):
             raise TransientError(f"the floor of {plan.target} was raised while this load staged its rows; try again")
     mirror_table.refuse_lost(plan, observed)
     stops = mirror_table.unfollowed_changes(plan, observed)
@@ -117,13 +117,13 @@ def _apply(
             pipeline=load.index.pipeline,
             tombstones=mirror_table.tombstones(plan),
             newest_ts=newest_ts,
-            floor_ts=plan.floor_ts,
+            floor_ts=plan.next_floor_ts,
         )
     elif state.floor_ts < plan.floor_ts and plan.emptied is None and observed.found is not None:
         raise TransientError(f"{plan.target} was made by another load while this one staged its rows; try again")
     else:
         newest_ts = state.newest_ts
-        ledger.raise_floor(connection, plan.target, plan.floor_ts)
+        ledger.raise_floor(connection, plan.target, plan.next_floor_ts)
     if plan.columns:
         ledger.create_schema(connection, plan.target.schema)
     for step in steps:
@@ -215,7 +215,7 @@ class _Merge:
         types = {column.name: column.type for column in found.columns}
         cells = {column.staged: _cast(column, types[column.target]) for column in plan.columns}
         # Of windows by place the plan has left out what is below the floor.
-        floor = plan.floor_ts if plan.order == "commit_ts" else 0
+        floor = plan.next_floor_ts if plan.order == "commit_ts" else 0
         above_floor = sql.SQL("SELECT * FROM {} WHERE {} >= {}")
         stages = [
             above_floor.format(sql.Identifier(LEDGER_SCHEMA, stage), sql.Identifier(VERSION), sql.Literal(floor))

@@ -315,7 +315,7 @@ def _add_column(plan: TablePlan, column: PlannedColumn, state: TableState | None
         state is not None and column.target in state.added_columns
     )
     text = f"ADD COLUMN {column.target} {column.type}" + (f" DEFAULT {default}" if default is not None else "")
-    if not told:
+    if not told and plan.schema_ts >= plan.floor_ts:
         text += "; what older rows show is filled in when the window of its DDL is loaded"
     definition = _definition(column, default)
     return Step(sql.SQL("ALTER TABLE {} ADD COLUMN {}").format(plan.target.sql, definition), text)

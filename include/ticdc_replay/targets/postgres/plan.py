@@ -117,6 +117,11 @@ class TablePlan(msgspec.Struct, frozen=True, kw_only=True):
     """Row versions that are not looked at, because their schema had ended before the floor."""
 
     @property
+    def next_floor_ts(self) -> int:
+        """Nothing below it is applied from this load on: a table that was created has no rows from before."""
+        return max(self.floor_ts, self.created_ts or 0) if self.order == "commit_ts" else self.floor_ts
+
+    @property
     def versions(self) -> list[TableVersion]:
         """The versions whose rows are loaded."""
         return [piece.version for piece in self.pieces]
