@@ -29,7 +29,7 @@ def prune_(
     pipeline: PipelineFile,
     connections: ConnectionsFile = None,
     keep_days: Annotated[
-        float | None, typer.Option("--keep-days", min=0, help="In place of changelog.keep_days of the pipeline")
+        float | None, typer.Option("--keep-days", help="In place of changelog.keep_days of the pipeline")
     ] = None,
     even_if_last: Annotated[
         bool, typer.Option("--even-if-last", help="Also what neither Kafka nor another changelog can give again")
@@ -40,11 +40,15 @@ def prune_(
 ) -> None:
     """Remove changelogs that are old enough and that nothing needs; without --execute nothing is removed."""
     with opened(pipeline, connections) as context:
-        found = prune(context, keep_days=keep_days, even_if_last=even_if_last, execute=execute)
+        found = prune(context, keep_days=keep_days, even_if_last=even_if_last, execute=execute, tell=_tell_removed)
     _show(found, kept=True)
     gone = [stored for stored in found if not stored.kept]
     told = f"{len(gone)} of {len(found)} changelogs, {decimal(sum(stored.bytes for stored in gone))}"
     Console().print(f"removed {told}" if execute else f"would remove {told}; --execute does it", markup=False)
+
+
+def _tell_removed(stored: Stored) -> None:
+    Console(soft_wrap=True).print(f"removed {stored.run_hash[:12]} of {stored.window}", markup=False)
 
 
 def _show(found: Sequence[Stored], *, kept: bool) -> None:

@@ -189,12 +189,17 @@ class LimitsSection(Section):
     file_rows: int = Field(1_000_000, ge=1, description="Rows per Parquet file, at most")
 
 
+MAX_KEEP_DAYS = 36_500
+"""A hundred years: what is to be kept longer is kept for ever."""
+
+
 class ChangelogSection(Section):
     """What becomes of changelogs once they are loaded."""
 
     keep_days: float | None = Field(
         None,
         ge=0,
+        le=MAX_KEEP_DAYS,
         description="`ticdc-replay changelog prune` removes changelogs that are older and that nothing needs; for ever if absent",
     )
 

@@ -1,6 +1,6 @@
 """The changelogs of a pipeline: what there is, and removing those that nothing needs any more."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 
 import msgspec
@@ -8,6 +8,7 @@ import msgspec
 from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.changelog.layout import INDEX, changelog_root
 from ticdc_replay.changelog.reading import complete_changelogs, read_index
+from ticdc_replay.config.pipeline import MAX_KEEP_DAYS
 from ticdc_replay.domain.errors import ArtifactNotFoundError, ConfigError
 from ticdc_replay.domain.window import Grade, Window
 from ticdc_replay.snapshot import manifest as manifests
@@ -38,14 +39,20 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
 
 def list_changelogs(context: ReplayContext) -> tuple[Stored, ...]:
     """Every complete changelog of the pipeline, oldest window first."""
-    found = [_stored(context, index) for index in _indexes(context).values()]
-    return tuple(sorted(found, key=lambda each: (each.window, each.decoded_at)))
+    return tuple(sorted(_stored(context, _indexes(context)), key=lambda each: (each.window, each.decoded_at)))
 
 
 def prune(
-    context: ReplayContext, *, keep_days: float | None = None, even_if_last: bool = False, execute: bool = False
+    context: ReplayContext,
+    *,
+    keep_days: float | None = None,
+    even_if_last: bool = False,
+    execute: bool = False,
+    tell: Callable[[Stored], None] = lambda _: None,
 ) -> tuple[Stored, ...]:
     """What is removed of the changelogs (is to be, unless *execute*), and what is kept and why; oldest first.
+
+    *tell* is called with each right after it was removed: what comes later may fail.
 
     A changelog stays for *keep_days*, the pipeline's ``changelog.keep_days`` where that is None, and then as long as
 
@@ -55,15 +62,17 @@ def prune(
     * nothing else gives its rows again: its input can't be decoded again as it was pinned (``stages.prove``), and no other
       changelog that stays holds them, proven no less and with nothing more in quarantine (unless *even_if_last*).
 
-    What came out of its quarantine later goes with it. Raises ConfigError where nothing says how many days.
+    What came out of its quarantine later goes with it. Raises ConfigError where nothing says how many days, or not how many.
     """
     days = keep_days if keep_days is not None else context.pipeline.changelog.keep_days
     if days is None:
         raise ConfigError(
             f"{context.loaded.path}: changelog.keep_days is not set, so changelogs are kept for ever; set it, or give --keep-days"
         )
+    if not 0 <= days <= MAX_KEEP_DAYS:
+        raise ConfigError(f"changelogs can't be kept for {days} days: give 0 to {MAX_KEEP_DAYS}")
     pruning = _Pruning(context, context.artifacts.now() - timedelta(days=days), even_if_last)
-    return tuple(pruning.run(execute=execute))
+    return tuple(pruning.run(tell if execute else None))
 
 
 class _Pruning:
@@ -74,12 +83,12 @@ class _Pruning:
         self._before = before
         self._even_if_last = even_if_last
         self._indexes = _indexes(context)
-        self._stored = [_stored(context, index) for index in self._indexes.values()]
+        self._stored = tuple(_stored(context, self._indexes))
         self._decoded = {index.input_hash for index in self._indexes.values()}
         self._gone: set[str] = set()
         self._leased = _leased(context)
 
-    def run(self, *, execute: bool) -> Iterator[Stored]:
+    def run(self, tell: Callable[[Stored], None] | None) -> Iterator[Stored]:
         # What takes rows from others, or is a part of them, goes before these do.
         order = sorted(
             self._stored,
@@ -90,8 +99,9 @@ class _Pruning:
             kept = tuple(self._reasons(stored, index))
             if not kept:
                 self._gone.add(stored.run_hash)
-                if execute:
+                if tell is not None:
                     remove(self._context, index)
+                    tell(stored)
             yield msgspec.structs.replace(stored, kept=kept)
 
     def _reasons(self, stored: Stored, index: ChangelogIndex) -> Iterator[str]:
@@ -115,7 +125,11 @@ class _Pruning:
             if other.redrives == index.run_hash and other.decoded_at > self._before:
                 yield f"re-drive {other.run_hash[:12]} of its quarantine is not old enough"
         if index.report.quarantine_reasons:
-            entries = set_aside(self._context, index).open(holding(self._context, index.run_hash))
+            try:
+                entries = set_aside(self._context, index).open(holding(self._context, index.run_hash))
+            except ArtifactNotFoundError as error:
+                yield f"its quarantine can't be read: {error}"
+                return
             if entries:
                 yield f"{len(entries)} entries of its quarantine are open"
 
@@ -181,20 +195,22 @@ def _indexes(context: ReplayContext) -> dict[str, ChangelogIndex]:
     return found
 
 
-def _stored(context: ReplayContext, index: ChangelogIndex) -> Stored:
-    root = changelog_root(index.run_hash)
-    entries = list(context.artifacts.list(f"{root}/"))
-    times = [entry.last_modified for entry in entries]
-    return Stored(
-        run_hash=index.run_hash,
-        window=index.window,
-        decoded_at=max(times),
-        rows=index.report.events.written,
-        files=len(entries),
-        bytes=sum(entry.size for entry in entries),
-        derived_from=tuple(dict.fromkeys(each.run_hash for each in index.derived)),
-        redrives=index.redrives,
-    )
+def _stored(context: ReplayContext, indexes: Mapping[str, ChangelogIndex]) -> Iterator[Stored]:
+    """What the store holds of *indexes*; nothing of those that somebody else removes meanwhile."""
+    for run_hash, index in indexes.items():
+        entries = list(context.artifacts.list(f"{changelog_root(run_hash)}/"))
+        if not entries:
+            continue
+        yield Stored(
+            run_hash=run_hash,
+            window=index.window,
+            decoded_at=max(entry.last_modified for entry in entries),
+            rows=index.report.events.written,
+            files=len(entries),
+            bytes=sum(entry.size for entry in entries),
+            derived_from=tuple(dict.fromkeys(each.run_hash for each in index.derived)),
+            redrives=index.redrives,
+        )
 
 
 def _leased(context: ReplayContext) -> frozenset[str]:

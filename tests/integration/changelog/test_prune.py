@@ -24,13 +24,14 @@ from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain import canonical, tso
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connection, Connections
-from ticdc_replay.domain.errors import ArtifactNotFoundError, ConfigError
+from ticdc_replay.domain.errors import ArtifactNotFoundError, ConfigError, TransientError
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.window import Window
 from ticdc_replay.kafka.offsets import Offsets
 from ticdc_replay.reconcile.coverage import bounds_of, searched_by_runs, unsearched
 from ticdc_replay.snapshot.manifest import Manifest, PartitionPin, SharedInput, Source, TopicPin
-from ticdc_replay.stages.changelogs import list_changelogs, prune
+from ticdc_replay.stages import changelogs
+from ticdc_replay.stages.changelogs import list_changelogs, prune, remove
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.derive import derive
 from ticdc_replay.stages.jobs import write_load_job
@@ -44,6 +45,7 @@ from ticdc_replay.state.records import AcceptedLoss, Coverage, Redrive, Run
 if TYPE_CHECKING:
     from demo.embedded_stack.kafka import Kafka
     from tests.conftest import MakeTopic
+    from ticdc_replay.storage import ObjectStore
 
 pytestmark = pytest.mark.integration
 
@@ -210,6 +212,30 @@ def test_what_is_old_and_can_be_decoded_again_goes_and_only_when_it_is_said_twic
     assert run.index is None
 
 
+@pytest.mark.parametrize("days", [float("inf"), float("nan"), 1e9, 999_999, -1])
+def test_days_that_are_no_time_to_keep_anything_for_are_refused(setting: Setting, days: float) -> None:
+    with pytest.raises(ConfigError, match="give 0 to 36500"):
+        prune(setting.context, keep_days=days)
+    file = setting.folder.parent / "pipeline.yaml"
+    file.write_text(file.read_text().replace("keep_days: 30", f"keep_days: {days:f}"))
+    with pytest.raises(ConfigError, match=r"changelog\.keep_days"):
+        load_pipeline(file)
+
+
+def test_what_somebody_else_removes_meanwhile_is_left_out(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = setting.decoded(0, 10), setting.decoded(10, 20)
+
+    def read_before_it_is_removed(store: ObjectStore, run_hash: str) -> ChangelogIndex:
+        index = read_index(store, run_hash)
+        if run_hash == first.run_hash:
+            remove(setting.context, index)
+        return index
+
+    monkeypatch.setattr(changelogs, "read_index", read_before_it_is_removed)
+    assert setting.kept() == {second.run_hash: ()}
+    assert [stored.run_hash for stored in list_changelogs(setting.context)] == [second.run_hash]
+
+
 def test_without_days_nothing_says_what_is_old(setting: Setting) -> None:
     file = setting.folder.parent / "pipeline.yaml"
     file.write_text(file.read_text().replace("keep_days: 30", "keep_days: null"))
@@ -342,6 +368,33 @@ def test_what_has_something_open_in_quarantine_stays_until_that_is_settled(setti
     assert setting.kept() == {index.run_hash: ("1 entries of its quarantine are open",)}
     setting.accept_loss(index)
     assert setting.kept() == {index.run_hash: ()}
+
+
+def test_one_quarantine_that_can_not_be_read_keeps_that_changelog_and_no_other(setting: Setting) -> None:
+    other, broken = setting.decoded(0, 10), setting.with_quarantine(setting.decoded(10, 20))
+    (file,) = (setting.folder / changelog_root(broken.run_hash)).rglob("quarantine/*")
+    file.unlink()
+    kept = setting.kept()
+    assert (kept[other.run_hash], len(kept[broken.run_hash])) == ((), 1)
+    assert "its quarantine can't be read" in kept[broken.run_hash][0]
+
+
+def test_what_is_removed_is_told_at_once_for_what_comes_later_may_fail(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = setting.decoded(0, 10), setting.decoded(10, 20)
+    told: list[str] = []
+
+    def fail_at_the_second(context: ReplayContext, index: ChangelogIndex) -> None:
+        if index.run_hash == second.run_hash:
+            raise TransientError("the store is away")
+        remove(context, index)
+
+    setting.age(second.run_hash, 80)  # the younger one comes later
+    monkeypatch.setattr(changelogs, "remove", fail_at_the_second)
+    with pytest.raises(TransientError):
+        prune(setting.context, execute=True, tell=lambda stored: told.append(stored.run_hash))
+    assert told == [first.run_hash]
 
 
 def redriven(setting: Setting) -> tuple[ChangelogIndex, ChangelogIndex]:
