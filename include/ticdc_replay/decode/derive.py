@@ -9,6 +9,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import xxhash
 
 from ticdc_replay.changelog import side_files
 from ticdc_replay.changelog.index import (
@@ -116,18 +117,20 @@ def _cut_quarantine(
 ) -> SetAsidePart:
     """Write what the quarantines of *taken* hold of the window and of the tables of *job*.
 
-    An entry without commitTs or table may be of any window and any table, and is kept.
+    An entry without commitTs or table may be of any window and any table, and is kept. One without commitTs, which several
+    sources may have met, comes from the first of them.
     """
     wanted = TableFilter(job.tables)
     name = quarantine_file(f"{attempt.id}-derived")
     path = f"{base}/{changelog_root(job.run_hash)}/{name}"
     reasons: Counter[str] = Counter()
     rows, writer = 0, None
-    seen: set[tuple[Any, ...]] = set()
+    before: set[bytes] = set()
     try:
         for each in taken:
+            met: set[bytes] = set()
             for batch in _entries(each, filesystem, base):
-                kept = batch.filter(pa.array(_keep(batch, each.source.window, wanted, seen)))
+                kept = batch.filter(pa.array(_keep(batch, each.source.window, wanted, before, met)))
                 if not kept.num_rows:
                     continue
                 if writer is None:
@@ -138,6 +141,7 @@ def _cut_quarantine(
                 writer.write_batch(kept)
                 reasons.update(kept["reason"].to_pylist())
                 rows += pc.sum(pc.is_valid(kept["commit_ts"]), min_count=0).as_py()
+            before |= met
     finally:
         if writer is not None:
             writer.close()
@@ -211,16 +215,24 @@ def _entries(taken: Taken, filesystem: Any, base: str) -> Any:
             raise ArtifactNotFoundError(f"{root}/{name} is gone, which a window is derived from") from None
 
 
-def _keep(batch: pa.RecordBatch, window: Window, wanted: TableFilter, seen: set[tuple[Any, ...]]) -> list[bool]:
-    """Per entry whether it is of the window; what several sources met is kept once."""
+def _keep(
+    batch: pa.RecordBatch, window: Window, wanted: TableFilter, before: set[bytes], met: set[bytes]
+) -> list[bool]:
+    """Per entry of a source whether it is taken from there.
+
+    *before* are hashes of the entries without commitTs of the sources before it; those of *batch* are added to *met*.
+    """
     columns = ("topic", "partition", "offset", "ordinal", "reason", "commit_ts", "schema", "table")
     kept = []
     for entry in zip(*(batch[name].to_pylist() for name in columns), strict=True):
         *_, commit_ts, schema, table = entry
-        mine = commit_ts is None or commit_ts in window
-        mine = mine and not (schema and table and not wanted.wants(schema, table)) and entry not in seen
-        if mine:
-            seen.add(entry)
+        mine = not (schema and table) or wanted.wants(schema, table)
+        if commit_ts is not None:
+            mine = mine and commit_ts in window
+        elif mine:
+            hashed = xxhash.xxh3_128_digest(msgspec.msgpack.encode(entry))
+            met.add(hashed)
+            mine = hashed not in before
         kept.append(mine)
     return kept
 

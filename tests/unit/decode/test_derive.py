@@ -190,6 +190,17 @@ def test_the_quarantine_is_cut_to_the_window_and_keeps_what_may_be_of_it(tmp_pat
     assert (events.rows, events.quarantined, events.undecodable, events.written) == (11, 1, 1, 10)
 
 
+def test_each_entry_of_the_quarantine_comes_from_one_source(tmp_path: Path) -> None:
+    # Two halves of one UPDATE, at 5; a message that can't be read, whose window is not known, in both.
+    first = set_aside(tmp_path, changelog(tmp_path, 0, 10).write(), (1, 5, "orders"), (1, 5, "orders"), (2, None, None))
+    second = set_aside(tmp_path, changelog(tmp_path, 10, 30).write(), (2, None, None), (3, 15, "orders"))
+    index = Derivation(tmp_path, Window(0, 30)).of([(first, Window(0, 10)), (second, Window(10, 30))])
+    (name,) = index.quarantine_files
+    kept = pq.read_table(tmp_path / changelog_root(index.run_hash) / name, partitioning=None)
+    assert kept["offset"].to_pylist() == [1, 1, 2, 3]
+    assert (index.report.events.quarantined, index.report.events.undecodable) == (3, 1)
+
+
 def test_a_source_that_is_gone_or_another_one_is_told(tmp_path: Path) -> None:
     source = changelog(tmp_path, 0, 30).write()
     derivation = Derivation(tmp_path, Window(0, 30))
