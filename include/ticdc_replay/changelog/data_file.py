@@ -26,14 +26,17 @@ SORTED_BY = ("_commit_ts", "_offset", "_index")
 
 
 class DataFileWriter:
-    """Writes rows to the file *name* below *root*, and their identities to *keys*. ``rows`` counts those handed over so far."""
+    """Writes rows to the file *name* below *root*, and their identities to *keys*. ``rows`` counts those handed over so far.
+
+    ``waiting_bytes``, of rows that are not written yet, may be more than their values have, until ``count_waiting`` was called.
+    """
 
     def __init__(self, filesystem: Any, root: str, name: str, schema: pa.Schema, keys: Keys) -> None:
         self._filesystem = filesystem
         self._path = f"{root}/{name}"
         self._waiting: list[ColumnarRows] = []
         self._waiting_rows = 0
-        self._waiting_bytes = 0
+        self.waiting_bytes = 0
         self._written = 0
         self._schema = schema
         self._keys = keys
@@ -52,29 +55,35 @@ class DataFileWriter:
         self._waiting_rows += added
         self.rows += added
         if self._waiting_rows >= ROW_GROUP_ROWS:
-            self._flush()
+            self.flush()
+
+    def count_waiting(self) -> int:
+        """Bytes of the values that wait: the same whichever decoder they came from."""
+        self.waiting_bytes = _content_bytes(self._waiting)
+        return self.waiting_bytes
 
     def _make_room(self, parts: Sequence[ColumnarRows]) -> None:
         """Write what waits where it would be too many bytes with *parts*; count them as waiting."""
         added = sum(part.batch.nbytes for part in parts)
-        if self._waiting_bytes + added > ROW_GROUP_BYTES:
+        if self.waiting_bytes + added > ROW_GROUP_BYTES:
             # nbytes takes a twentieth of the time, and is never less; but it depends on the decoder.
-            self._waiting_bytes = _content_bytes(self._waiting)
             added = _content_bytes(parts)
-            if self._waiting and self._waiting_bytes + added > ROW_GROUP_BYTES:
-                self._flush()
-        self._waiting_bytes += added
+            if self.count_waiting() + added > ROW_GROUP_BYTES:
+                self.flush()
+        self.waiting_bytes += added
 
     def close(self) -> DataFile:
         """Finish the file and describe it."""
-        if self._waiting:
-            self._flush()
+        self.flush()
         assert self._writer is not None, "a file is opened with its first row"
         self._writer.close()
         size = self._filesystem.get_file_info(self._path).size
         return DataFile(self.name, self.rows, size, self._first or 0, self._last or 0, self._topic)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Write what waits as a row group."""
+        if not self._waiting:
+            return
         rows = self._sorted()
         if self._writer is None:
             self._filesystem.create_dir(self._path.rpartition("/")[0], recursive=True)
@@ -97,7 +106,7 @@ class DataFileWriter:
             self._keys.add(rows, file=self.name, first_position=self._written)
         self._written += self._waiting_rows
         self._waiting.clear()
-        self._waiting_rows = self._waiting_bytes = 0
+        self._waiting_rows = self.waiting_bytes = 0
 
     def _sorted(self) -> ColumnarRows:
         """All waiting rows."""

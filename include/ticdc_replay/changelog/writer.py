@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ticdc_replay.changelog.columnar import ColumnarRows, Places, hashes, numbers, order_of
 from ticdc_replay.changelog.convert import ConvertedRows, rows_to_batch
-from ticdc_replay.changelog.data_file import DataFileWriter
+from ticdc_replay.changelog.data_file import ROW_GROUP_BYTES, DataFileWriter
 from ticdc_replay.changelog.duplicates import TABLE_METADATA
 from ticdc_replay.changelog.identity import Identities, changes_key, identities, key_columns
 from ticdc_replay.changelog.index import DataFile
@@ -27,6 +27,8 @@ from ticdc_replay.schemas.resolve import ResolvedSchema, SchemaResolver
 
 CELL_MISMATCH = "cell_type_mismatch"
 """Reason of a row whose cells are not of their columns' types."""
+WAITING_BYTES = 4 * ROW_GROUP_BYTES
+"""Of values of all tables that are kept until they are a row group."""
 _Likeness = tuple[str, str, Shape | None, Shape | None, bool]
 
 
@@ -115,7 +117,17 @@ class ChangelogWriter:
         rejected: list[Rejected] = []
         for resolved in sorted(groups, key=lambda resolved: _first_place(groups[resolved], ready.get(resolved))):
             rejected += self._write_group(resolved, groups[resolved], ready.get(resolved))
+        self._make_room()
         return rejected
+
+    def _make_room(self) -> None:
+        """Write the rows that wait of all tables, where they are too many bytes together."""
+        files = self._open.values()
+        if sum(file.waiting_bytes for file in files) <= WAITING_BYTES:
+            return
+        if sum(file.count_waiting() for file in files) > WAITING_BYTES:
+            for file in files:
+                file.flush()
 
     def resolve(self, row: RowEvent) -> ResolvedSchema:
         """The schema that *row* would be written with: the same object for the same schema."""

@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import lz4.frame
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.decoded_splits import WINDOW, decode, delete, insert, quarantine, versions
 from tests.open_protocol import Columns, columns, ddl, message, row
+from ticdc_replay.changelog.layout import changelog_root
 from ticdc_replay.changelog.writer import ChangelogWriter
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.messages import RawMessage
@@ -88,6 +90,20 @@ def test_a_window_that_was_sent_twice_is_compared_and_written_in_parts(
     index, rows = decode(tmp_path, splits, bucket_rows=25)
     assert versions(rows) == sorted(((110 + key, key, "a") for key in range(60)), key=str)
     assert (index.report.events.duplicates, index.report.events.conflicts) == (60, 1)
+
+
+def test_rows_of_many_tables_wait_for_no_more_bytes_than_those_of_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ticdc_replay.decode.split.BATCH_BYTES", 2_000)
+    monkeypatch.setattr("ticdc_replay.changelog.writer.WAITING_BYTES", 10_000)
+    stream = [message([row(150, new=columns(at, "x" * 1_000), table=f"t{at % 8}")], at) for at in range(40)]
+    index, rows = decode(tmp_path, [stream])
+    assert len(rows) == 40
+    root = tmp_path / changelog_root(index.run_hash)
+    files = [pq.ParquetFile(root / file.name).metadata for table in index.tables for file in table.files]
+    groups = [file.row_group(at).num_rows for file in files for at in range(file.num_row_groups)]
+    assert len(groups) == 8 * 4, "written whenever ten rows wait"
 
 
 def test_a_raw_update_that_changes_the_key_is_a_delete_and_a_put(tmp_path: Path) -> None:

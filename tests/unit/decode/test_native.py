@@ -17,7 +17,6 @@ from tests.capture_sets import COMMITTED, CaptureSets, Committed
 from tests.fuzz.mutations import MUTATIONS
 from tests.fuzz.oracle import Subject
 from ticdc_replay.captures import Capture
-from ticdc_replay.changelog import data_file
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.decode import native, split
 from ticdc_replay.decode.schema_pass import lookup_in
@@ -272,8 +271,13 @@ def test_values_at_the_borders_of_types_become_the_same(
 
 @pytest.mark.parametrize(
     ("limits", "file_rows"),
-    [({"ROW_GROUP_ROWS": 70}, 1000), ({"ROW_GROUP_BYTES": 9000}, 1000), ({}, 70)],
-    ids=["rows of a row group", "bytes of a row group", "rows of a file"],
+    [
+        ({"data_file.ROW_GROUP_ROWS": 70}, 1000),
+        ({"data_file.ROW_GROUP_BYTES": 9000}, 1000),
+        ({"writer.WAITING_BYTES": 9000}, 1000),
+        ({}, 70),
+    ],
+    ids=["rows of a row group", "bytes of a row group", "bytes of all tables", "rows of a file"],
 )
 def test_limits_fall_on_the_same_rows_where_python_reads_some_of_them(
     write: Callable[..., Written], monkeypatch: pytest.MonkeyPatch, limits: dict[str, int], file_rows: int
@@ -281,8 +285,10 @@ def test_limits_fall_on_the_same_rows_where_python_reads_some_of_them(
     monkeypatch.setattr(split, "CHECKED_MESSAGES", 16)
     monkeypatch.setattr(split, "BATCH_ROWS", 16)
     for name, limit in limits.items():
-        monkeypatch.setattr(data_file, name, limit)
-    rows = [canal_json.row(ts=TS + at, data={"id": str(at), "v": "x" * (at % 37)}) for at in range(400)]
+        monkeypatch.setattr(f"ticdc_replay.changelog.{name}", limit)
+    rows = [
+        canal_json.row(ts=TS + at, data={"id": str(at), "v": "x" * (at % 37)}, table=f"t{at % 2}") for at in range(400)
+    ]
     # Python alone reads escapes of U+FFFD, which may stand for bytes that were lost.
     rows = [row.replace(b'"v":"x', rb'"v":"\ufffd') if at % 3 else row for at, row in enumerate(rows)]
     changefeed = Changefeed(protocol="canal-json", topic="topic", timezone="UTC", enable_tidb_extension=True)
