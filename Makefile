@@ -25,7 +25,7 @@ test: setup ## all tests, with real servers
 	@$(PYTEST) $(WORKERS) $(ARGS)
 
 test-unit: setup ## the fast ones
-	@$(PYTEST) tests/unit $(WORKERS) $(ARGS)
+	@$(PYTEST) tests/unit -m 'not slow' $(WORKERS) $(ARGS)
 
 lint: setup ## format, lint and types, as CI asks
 	@$(BIN)/ruff format --check .

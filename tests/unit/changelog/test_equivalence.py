@@ -25,6 +25,8 @@ from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.schemas.lookup import SchemaLookup
 from ticdc_replay.schemas.resolve import SchemaResolver
 
+pytestmark = pytest.mark.slow
+
 
 class Loss(NamedTuple):
     """Cells that a wire does not carry: ``takes(event, side, column)`` says which."""

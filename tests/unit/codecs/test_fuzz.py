@@ -14,6 +14,8 @@ from ticdc_replay.codecs.base import Codec
 from ticdc_replay.domain.events import Event, RowEvent
 from ticdc_replay.domain.messages import RawMessage
 
+pytestmark = pytest.mark.slow
+
 SUBJECTS = (
     Committed("avro", "classic", "avro-glue"),
     Committed("avro", "new", "avro-ext-checksum"),

@@ -5,6 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 # The demo itself, without its servers: the system in their place says when it is left.
 DEMO = """
 import contextlib, sys

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 # The demo itself, without its servers: what runs in their place says what the test is about.
 DEMO = """
 import contextlib, sys, time

@@ -33,6 +33,8 @@ from ticdc_replay.reconcile.rules import (
 from ticdc_replay.stages import deletion, deletion_guards
 from ticdc_replay.state import tables
 
+pytestmark = pytest.mark.slow
+
 TICK_MS = 180_000
 """The world's unit of time: what is too young to be judged is younger than an hour, which is the grace period, too."""
 BEGIN_MS = 1_700_000_000_000

@@ -13,6 +13,8 @@ from tests.deletions import LOW, Scene, name, with_clock
 from ticdc_replay.reconcile.results import deletion_folder, files_of
 from ticdc_replay.stages import deletion
 
+pytestmark = pytest.mark.slow
+
 OBJECTS = 6
 
 
