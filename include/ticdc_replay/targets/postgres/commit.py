@@ -24,9 +24,10 @@ from ticdc_replay.targets.postgres import emptying, ledger, mirror_table
 from ticdc_replay.targets.postgres.catalog import FoundTable, find_table
 from ticdc_replay.targets.postgres.errors import translate
 from ticdc_replay.targets.postgres.identifiers import LEDGER_SCHEMA
-from ticdc_replay.targets.postgres.plan import PlannedColumn, TablePlan
+from ticdc_replay.targets.postgres.plan import TablePlan
 from ticdc_replay.targets.postgres.staged_rows import PUT, VERSION
 from ticdc_replay.targets.postgres.types import stage_type
+from ticdc_replay.targets.postgres.window_ddl import PlannedColumn
 
 log = logging.getLogger(__name__)
 

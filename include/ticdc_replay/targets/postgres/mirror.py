@@ -27,12 +27,13 @@ from ticdc_replay.targets.postgres.commit import Staged, commit_table
 from ticdc_replay.targets.postgres.errors import translated
 from ticdc_replay.targets.postgres.identifiers import LEDGER_SCHEMA
 from ticdc_replay.targets.postgres.ledger import TableState
-from ticdc_replay.targets.postgres.plan import TablePlan, first_floor, plan_table, target_of
+from ticdc_replay.targets.postgres.plan import TablePlan, plan_table, target_of
 from ticdc_replay.targets.postgres.settings import PostgresSettings
 from ticdc_replay.targets.postgres.stage import StageResult, StageTask, stage
 from ticdc_replay.targets.postgres.staged_rows import PUT, VERSION
 from ticdc_replay.targets.postgres.tasks import stage_tasks
 from ticdc_replay.targets.postgres.types import stage_type
+from ticdc_replay.targets.postgres.window_ddl import first_floor
 
 log = logging.getLogger(__name__)
 

@@ -13,8 +13,9 @@ from ticdc_replay.targets.postgres import ledger
 from ticdc_replay.targets.postgres.catalog import FoundTable, find_table
 from ticdc_replay.targets.postgres.identifiers import LEDGER_SCHEMA, Relation, tombstone_table
 from ticdc_replay.targets.postgres.ledger import TableState
-from ticdc_replay.targets.postgres.plan import AddedColumn, PlannedColumn, PlannedPiece, TablePlan, WidenedColumn
+from ticdc_replay.targets.postgres.plan import PlannedPiece, TablePlan
 from ticdc_replay.targets.postgres.types import holds, wider
+from ticdc_replay.targets.postgres.window_ddl import AddedColumn, PlannedColumn, WidenedColumn
 
 Connection = psycopg.Connection[Any]
 
@@ -301,7 +302,7 @@ def type_sql(type_name: str) -> sql.SQL:
 
 
 def trusted(text: str) -> sql.SQL:
-    """SQL made by ``types`` or quoted by ``plan``."""
+    """SQL made by ``types`` or quoted by ``window_ddl``."""
     return sql.SQL(text)
 
 

@@ -1,28 +1,28 @@
 """What a load needs of one mirror table: its columns and keys, and the DDL of the window that it has to follow."""
 
 import msgspec
-from psycopg import sql
 
 from ticdc_replay.changelog.index import ChangelogIndex, TableVersion
 from ticdc_replay.changelog.version_order import VersionOrder
 from ticdc_replay.domain.column_types import BINARY_TYPES, CHARACTER_TYPES, ColumnType
-from ticdc_replay.domain.tables import Column, TableName
+from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.tso import describe
-from ticdc_replay.schemas.changes import (
-    BreakingChange,
-    Change,
-    ColumnAdded,
-    ColumnWidened,
-    TableChanges,
-    TableCreated,
-    kind_of,
-)
+from ticdc_replay.schemas.changes import TableCreated
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.config import PostgresTarget
-from ticdc_replay.targets.ddl import RULES, Emptied, emptied_by, stop_text, words_of
+from ticdc_replay.targets.ddl import Emptied, emptied_by
 from ticdc_replay.targets.postgres.identifiers import Relation, fit
 from ticdc_replay.targets.postgres.staged_rows import StageColumn
 from ticdc_replay.targets.postgres.types import pg_type, wider
+from ticdc_replay.targets.postgres.window_ddl import (
+    AddedColumn,
+    PlannedColumn,
+    WidenedColumn,
+    added_by,
+    changes_since,
+    stops_by,
+    widened_by,
+)
 
 MAX_COLUMNS = 1598
 """PostgreSQL's limit of 1,600 less the columns that a mirror and its staging add."""
@@ -30,45 +30,6 @@ MAX_COLUMNS = 1598
 MAX_INDEX_BYTES = 2600
 """PostgreSQL refuses larger index entries (2,704 bytes with their header). An index that stands for a secondary unique key is
 a convenience: it is left out where it could make a row impossible to store."""
-
-
-_RULES = RULES["postgres"]
-
-
-class PlannedColumn(msgspec.Struct, frozen=True):
-    """A column of the mirror: its name in the changelog, in the mirror and in staging, and its type."""
-
-    source: str
-    target: str
-    staged: str
-    type: str
-
-
-class AddedColumn(msgspec.Struct, frozen=True):
-    """An ADD COLUMN of the window: rows with a commitTs up to ``commit_ts`` (TSO) show ``fill``.
-
-    ``fill`` is a literal as SQL has it, None for NULL, and where the server ``computed`` it. ``stop`` is the line that stops the
-    load where there are such rows: for a column that is computed, or that a policy forbids to add; else None.
-    """
-
-    target: str
-    type: str
-    commit_ts: int
-    fill: str | None
-    computed: bool
-    stop: str | None
-
-
-class WidenedColumn(msgspec.Struct, frozen=True):
-    """A MODIFY COLUMN of the window after which the column holds more values.
-
-    ``stop`` is the line that stops the load where a policy forbids to follow it, else None.
-    """
-
-    target: str
-    type: str
-    commit_ts: int
-    stop: str | None
 
 
 class PlannedPiece(msgspec.Struct, frozen=True):
@@ -149,24 +110,24 @@ def plan_table(load: Load, config: PostgresTarget, table: TableName, floor_ts: i
     followed raises the floor: only what comes after it counts.
     """
     index = load.index
-    emptied = emptied_by(_changes(index, table, floor_ts), "postgres", load.stopping, index.order)
+    emptied = emptied_by(changes_since(index, table, floor_ts), "postgres", load.stopping, index.order)
     if emptied is not None:
         floor_ts = emptied.commit_ts + 1
     versions = sorted(load.versions(table), key=lambda version: (_moment(index, version), version.version))
     ended = [version for version in versions if index.extent_of(version)[1] < floor_ts]
     versions = [version for version in versions if index.extent_of(version)[1] >= floor_ts]
-    changes = _changes(index, table, floor_ts)
+    changes = changes_since(index, table, floor_ts)
     conflicts: list[str] = []
     handle_key = _one_handle_key(versions, conflicts)
     version_option = "commit_ts_column" if index.order == "commit_ts" else "place_column"
     version_column = fit(getattr(config, version_option))
     columns = _columns(versions, version_column, version_option, conflicts) if handle_key else ()
-    stops, last_stops = _stops(load, changes)
+    stops, last_stops = stops_by(load, changes)
     last_ts = index.window.to_ts - 1
     if index.order == "commit_ts" and last_stops:
         changes = [entry for entry in changes if entry.commit_ts < last_ts]
-    added = _added(load, changes, columns)
-    widened = _widened(load, changes, columns)
+    added = added_by(load, changes, columns)
+    widened = widened_by(load, changes, columns)
     followed = [version.schema.valid_from for version in versions]
     followed += [column.commit_ts for column in added] + [column.commit_ts for column in widened]
     newest = versions[-1] if versions else None
@@ -201,62 +162,6 @@ def plan_table(load: Load, config: PostgresTarget, table: TableName, floor_ts: i
         pieces=tuple(_piece(version, versions, columns, {column.target for column in added}) for version in versions),
         below_floor=sum(version.rows for version in ended),
     )
-
-
-def _changes(index: ChangelogIndex, table: TableName, floor_ts: int) -> list[TableChanges]:
-    return [
-        entry for entry in index.changes if _is(entry.table, table) and not index.is_before(entry.commit_ts, floor_ts)
-    ]
-
-
-def _stops(load: Load, changes: list[TableChanges]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What stops the load, and what of that comes after all rows of the window."""
-    index = load.index
-    stops: tuple[list[str], list[str]] = ([], [])
-    for entry in changes:
-        is_last = index.order == "commit_ts" and entry.commit_ts == index.window.to_ts - 1
-        for change in entry.changes:
-            line = _stop(load, entry, change)
-            if line is not None and (is_last or isinstance(change, BreakingChange)):
-                stops[is_last].append(line)
-    return tuple(stops[0]), tuple(stops[1])
-
-
-def _stop(load: Load, entry: TableChanges, change: Change) -> str | None:
-    """The line that stops the load for *change*; None where a mirror can follow it, and may."""
-    rule = _RULES[kind_of(change)]
-    what = words_of(change)
-    if isinstance(change, ColumnAdded) and (unknown := _fill(change, pg_type(change.column.type))[1]) is not None:
-        what, rule = unknown, _RULES["column_computed"]
-    elif rule.policy in load.stopping:
-        what += f", and policies.{rule.policy} is stop"
-    elif not isinstance(change, BreakingChange):
-        return None
-    return stop_text(entry.table, entry.commit_ts, what, rule)
-
-
-def first_floor(load: Load, table: TableName) -> int:
-    """From which commitTs (TSO) on rows count for a mirror that does not exist yet: after the last DDL that left no row.
-
-    That is TRUNCATE, DROP, and RENAME to another name. 0 where the window has none, or has rows by offset, of which nothing
-    tells whether they are older.
-    """
-    index = load.index
-    emptied = [
-        entry.commit_ts
-        for entry in index.changes
-        if _is(entry.table, table)
-        and any(kind_of(change) in ("truncated", "dropped", "renamed_away") for change in entry.changes)
-    ]
-    if not emptied:
-        return 0
-    if index.order == "commit_ts":
-        return max(emptied) + 1
-    return 0 if load.versions(table) else index.window.to_ts
-
-
-def _is(name: TableName, table: TableName) -> bool:
-    return (name.schema.casefold(), name.table.casefold()) == (table.schema.casefold(), table.table.casefold())
 
 
 def _moment(index: ChangelogIndex, version: TableVersion) -> int:
@@ -329,57 +234,6 @@ def _index_bytes(column_type: ColumnType) -> int:
         bytes_each = 1 if base in BINARY_TYPES else 4
         return MAX_INDEX_BYTES + 1 if column_type.length is None else column_type.length * bytes_each
     return 64
-
-
-def _added(load: Load, changes: list[TableChanges], columns: tuple[PlannedColumn, ...]) -> tuple[AddedColumn, ...]:
-    added = {}
-    for entry in changes:
-        for change in entry.changes:
-            if isinstance(change, ColumnAdded):
-                column = _planned(change.column, columns)
-                fill, unknown = _fill(change, column.type)
-                stop = _stop(load, entry, change)
-                added[column.target] = AddedColumn(
-                    column.target, column.type, entry.commit_ts, fill, unknown is not None, stop
-                )
-    return tuple(added.values())
-
-
-def _widened(load: Load, changes: list[TableChanges], columns: tuple[PlannedColumn, ...]) -> tuple[WidenedColumn, ...]:
-    widened = {}
-    for entry in changes:
-        for change in entry.changes:
-            if isinstance(change, ColumnWidened):
-                target = _planned(change.after, columns).target
-                stop = _stop(load, entry, change)
-                widened[target] = WidenedColumn(target, pg_type(change.after.type), entry.commit_ts, stop)
-    return tuple(widened.values())
-
-
-def _planned(column: Column, columns: tuple[PlannedColumn, ...]) -> PlannedColumn:
-    """The planned column that a DDL means; it may spell the name in other letter case than the rows."""
-    for planned in columns:
-        if planned.source.casefold() == column.name.casefold():
-            return planned
-    return PlannedColumn(column.name, fit(column.name), "", pg_type(column.type))
-
-
-def _fill(change: ColumnAdded, type_name: str) -> tuple[str | None, str | None]:
-    name, text = change.column.name, change.fill
-    if not change.fill_known:
-        return None, f"what rows from before the DDL show in {name} was decided by the server when it ran"
-    if text is None:
-        return None, None
-    base = change.column.type.base
-    if base in ("date", "datetime", "timestamp") and text.startswith("0000-"):
-        return None, f"rows from before the DDL show {text} in {name}, which PostgreSQL can't hold"
-    if "\0" in text and type_name != "bytea":
-        return None, f"rows from before the DDL show the character NUL in {name}, which PostgreSQL's text can't hold"
-    if base in ("enum", "set") and type_name != "text":
-        return None, f"{name} is mirrored by number, and the DDL tells the default by name"
-    if type_name == "bytea":
-        text = "\\x" + text.encode("latin-1").hex()
-    return f"{sql.Literal(text).as_string()}::{type_name}", None
 
 
 def _piece(

@@ -1,0 +1,165 @@
+"""What the DDL of a window asks of one mirror table: which columns it adds and widens, and what stops the load."""
+
+import msgspec
+from psycopg import sql
+
+from ticdc_replay.changelog.index import ChangelogIndex
+from ticdc_replay.domain.tables import Column, TableName
+from ticdc_replay.schemas.changes import BreakingChange, Change, ColumnAdded, ColumnWidened, TableChanges, kind_of
+from ticdc_replay.targets.base import Load
+from ticdc_replay.targets.ddl import RULES, stop_text, words_of
+from ticdc_replay.targets.postgres.identifiers import fit
+from ticdc_replay.targets.postgres.types import pg_type
+
+_RULES = RULES["postgres"]
+
+
+class PlannedColumn(msgspec.Struct, frozen=True):
+    """A column of the mirror: its name in the changelog, in the mirror and in staging, and its type."""
+
+    source: str
+    target: str
+    staged: str
+    type: str
+
+
+class AddedColumn(msgspec.Struct, frozen=True):
+    """An ADD COLUMN of the window: rows with a commitTs up to ``commit_ts`` (TSO) show ``fill``.
+
+    ``fill`` is a literal as SQL has it, None for NULL, and where the server ``computed`` it. ``stop`` is the line that stops the
+    load where there are such rows: for a column that is computed, or that a policy forbids to add; else None.
+    """
+
+    target: str
+    type: str
+    commit_ts: int
+    fill: str | None
+    computed: bool
+    stop: str | None
+
+
+class WidenedColumn(msgspec.Struct, frozen=True):
+    """A MODIFY COLUMN of the window after which the column holds more values.
+
+    ``stop`` is the line that stops the load where a policy forbids to follow it, else None.
+    """
+
+    target: str
+    type: str
+    commit_ts: int
+    stop: str | None
+
+
+def changes_since(index: ChangelogIndex, table: TableName, floor_ts: int) -> list[TableChanges]:
+    """What the window's DDL did to *table*, but for what lies below *floor_ts* (TSO)."""
+    return [
+        entry for entry in index.changes if _is(entry.table, table) and not index.is_before(entry.commit_ts, floor_ts)
+    ]
+
+
+def stops_by(load: Load, changes: list[TableChanges]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What of *changes* stops the load, and what of that comes after all rows of the window, one line each.
+
+    Columns that are added or widened before the window's end are told by ``added_by`` and ``widened_by``: they may be followed.
+    """
+    index = load.index
+    stops: tuple[list[str], list[str]] = ([], [])
+    for entry in changes:
+        is_last = index.order == "commit_ts" and entry.commit_ts == index.window.to_ts - 1
+        for change in entry.changes:
+            line = _stop(load, entry, change)
+            if line is not None and (is_last or isinstance(change, BreakingChange)):
+                stops[is_last].append(line)
+    return tuple(stops[0]), tuple(stops[1])
+
+
+def _stop(load: Load, entry: TableChanges, change: Change) -> str | None:
+    """The line that stops the load for *change*; None where a mirror can follow it, and may."""
+    rule = _RULES[kind_of(change)]
+    what = words_of(change)
+    if isinstance(change, ColumnAdded) and (unknown := _fill(change, pg_type(change.column.type))[1]) is not None:
+        what, rule = unknown, _RULES["column_computed"]
+    elif rule.policy in load.stopping:
+        what += f", and policies.{rule.policy} is stop"
+    elif not isinstance(change, BreakingChange):
+        return None
+    return stop_text(entry.table, entry.commit_ts, what, rule)
+
+
+def first_floor(load: Load, table: TableName) -> int:
+    """From which commitTs (TSO) on rows count for a mirror that does not exist yet: after the last DDL that left no row.
+
+    That is TRUNCATE, DROP, and RENAME to another name. 0 where the window has none, or has rows by offset, of which nothing
+    tells whether they are older.
+    """
+    index = load.index
+    emptied = [
+        entry.commit_ts
+        for entry in index.changes
+        if _is(entry.table, table)
+        and any(kind_of(change) in ("truncated", "dropped", "renamed_away") for change in entry.changes)
+    ]
+    if not emptied:
+        return 0
+    if index.order == "commit_ts":
+        return max(emptied) + 1
+    return 0 if load.versions(table) else index.window.to_ts
+
+
+def _is(name: TableName, table: TableName) -> bool:
+    return (name.schema.casefold(), name.table.casefold()) == (table.schema.casefold(), table.table.casefold())
+
+
+def added_by(load: Load, changes: list[TableChanges], columns: tuple[PlannedColumn, ...]) -> tuple[AddedColumn, ...]:
+    """The columns that *changes* add; *columns* are those of the rows."""
+    added = {}
+    for entry in changes:
+        for change in entry.changes:
+            if isinstance(change, ColumnAdded):
+                column = _planned(change.column, columns)
+                fill, unknown = _fill(change, column.type)
+                stop = _stop(load, entry, change)
+                added[column.target] = AddedColumn(
+                    column.target, column.type, entry.commit_ts, fill, unknown is not None, stop
+                )
+    return tuple(added.values())
+
+
+def widened_by(
+    load: Load, changes: list[TableChanges], columns: tuple[PlannedColumn, ...]
+) -> tuple[WidenedColumn, ...]:
+    """The columns that *changes* widen; *columns* are those of the rows."""
+    widened = {}
+    for entry in changes:
+        for change in entry.changes:
+            if isinstance(change, ColumnWidened):
+                target = _planned(change.after, columns).target
+                stop = _stop(load, entry, change)
+                widened[target] = WidenedColumn(target, pg_type(change.after.type), entry.commit_ts, stop)
+    return tuple(widened.values())
+
+
+def _planned(column: Column, columns: tuple[PlannedColumn, ...]) -> PlannedColumn:
+    """The planned column that a DDL means; it may spell the name in other letter case than the rows."""
+    for planned in columns:
+        if planned.source.casefold() == column.name.casefold():
+            return planned
+    return PlannedColumn(column.name, fit(column.name), "", pg_type(column.type))
+
+
+def _fill(change: ColumnAdded, type_name: str) -> tuple[str | None, str | None]:
+    name, text = change.column.name, change.fill
+    if not change.fill_known:
+        return None, f"what rows from before the DDL show in {name} was decided by the server when it ran"
+    if text is None:
+        return None, None
+    base = change.column.type.base
+    if base in ("date", "datetime", "timestamp") and text.startswith("0000-"):
+        return None, f"rows from before the DDL show {text} in {name}, which PostgreSQL can't hold"
+    if "\0" in text and type_name != "bytea":
+        return None, f"rows from before the DDL show the character NUL in {name}, which PostgreSQL's text can't hold"
+    if base in ("enum", "set") and type_name != "text":
+        return None, f"{name} is mirrored by number, and the DDL tells the default by name"
+    if type_name == "bytea":
+        text = "\\x" + text.encode("latin-1").hex()
+    return f"{sql.Literal(text).as_string()}::{type_name}", None
