@@ -27,7 +27,7 @@ from ticdc_replay.schemas.resolve import ResolvedSchema, SchemaResolver
 
 CELL_MISMATCH = "cell_type_mismatch"
 """Reason of a row whose cells are not of their columns' types."""
-WAITING_BYTES = 4 * ROW_GROUP_BYTES
+WAITING_BYTES = 2 * ROW_GROUP_BYTES
 """Of values of all tables that are kept until they are a row group."""
 _Likeness = tuple[str, str, Shape | None, Shape | None, bool]
 
