@@ -224,5 +224,5 @@ def _leased(context: ReplayContext) -> frozenset[str]:
 def _manifest(context: ReplayContext, name: str) -> Manifest | None:
     try:
         return manifests.decode(context.artifacts.get(name))
-    except ArtifactNotFoundError:
+    except (ArtifactNotFoundError, msgspec.DecodeError):
         return None

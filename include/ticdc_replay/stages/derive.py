@@ -183,7 +183,8 @@ def _runs(context: ReplayContext, window: Window) -> Iterator[tuple[str, Window,
     runs = context.state.runs_within(pipeline, window)
     entries: dict[Window, tuple[WindowManifest, Manifest]] = {}
     for entry in context.state.manifests_within(pipeline, window):
-        with contextlib.suppress(ArtifactNotFoundError):  # nothing tells any more what its run was made of
+        # Where it is gone or damaged nothing tells any more what its run was made of.
+        with contextlib.suppress(ArtifactNotFoundError, msgspec.DecodeError):
             entries[entry.window] = entry, manifests.decode(context.artifacts.get(entry.name))
     current = {run.run_hash for run in runs if run.window in entries and _is_of(run, *entries[run.window])}
     for entry, manifest in entries.values():

@@ -284,6 +284,12 @@ def test_what_the_changefeed_was_configured_otherwise_for_can_not_be_decoded_aga
     assert setting.kept() == {index.run_hash: LAST}
 
 
+def test_what_has_a_manifest_that_is_damaged_can_not_be_decoded_again(setting: Setting) -> None:
+    index = setting.decoded(0, 10)
+    setting.context.artifacts.put(f"manifests/{index.input_hash}.json", b"{")
+    assert setting.kept() == {index.run_hash: LAST}
+
+
 def test_what_ends_behind_the_end_of_the_log_can_not_be_decoded_again(setting: Setting) -> None:
     index = setting.decoded(0, 10, last=MESSAGES + 5)
     assert setting.kept() == {index.run_hash: LAST}

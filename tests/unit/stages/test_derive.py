@@ -154,6 +154,12 @@ def test_what_a_derived_window_was_taken_from_counts_no_more_once_its_own_window
     assert decoded.taken(3, 7) == [(newer.run_hash, 3, 7)], f"not {before.run_hash}, which is proven"
 
 
+def test_a_changelog_whose_manifest_is_damaged_does_not_count(decoded: Decoded) -> None:
+    damaged, other = decoded.window(0, 10), decoded.window(0, 20, "b")
+    decoded.context.artifacts.put(f"manifests/{damaged.input_hash}.json", b"{")
+    assert decoded.taken(3, 7) == [(other.run_hash, 3, 7)]
+
+
 @pytest.mark.parametrize(
     ("members", "why"),
     [
