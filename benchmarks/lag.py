@@ -198,7 +198,10 @@ def main() -> None:
         spark = jobs.session("lag")
         ways, total = measure(spark, feed, sizes, Path(folder))
         spark.stop()
-    print(replace_part("lag", text(feed, ways, total)))
+    found = text(feed, ways, total)
+    print(found)
+    if options == arguments.parse_args([]):
+        replace_part("lag", found)
 
 
 def measure(spark: SparkSession, feed: Feed, sizes: npt.NDArray[np.int64], folder: Path) -> tuple[list[Way], int]:

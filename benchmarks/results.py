@@ -32,12 +32,11 @@ def stages_table(
     return "\n".join(lines)
 
 
-def replace_part(name: str, text: str) -> str:
-    """Put *text* into the results file as its part *name*, which is added where there is none yet; the *text*."""
+def replace_part(name: str, text: str) -> None:
+    """Put *text* into the results file as its part *name*, which is added where there is none yet."""
     begin, end = f"<!-- {name} begin -->", f"<!-- {name} end -->"
     before = RESULTS.read_text(encoding="utf-8") if RESULTS.exists() else "# Results\n"
     if begin not in before:
         before = f"{before.rstrip()}\n\n{begin}\n{end}\n"
     head, _, rest = before.partition(begin)
     RESULTS.write_text(f"{head}{begin}\n{text}\n{end}{rest.partition(end)[2]}", encoding="utf-8")
-    return text
