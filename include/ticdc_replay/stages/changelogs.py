@@ -150,6 +150,7 @@ class _Pruning:
                     yield f"{entry.window} is pinned to it, and not decoded yet"
 
     def _is_given_again(self, index: ChangelogIndex) -> bool:
+        """Whether changelogs that stay, or all that its window was pinned to, give the rows of *index* once more."""
         manifest = _manifest(self._context, f"manifests/{index.input_hash}.json")
         if self._is_held_by_others(index, "proven" if manifest is None else manifest.grade):
             return True
@@ -163,9 +164,9 @@ class _Pruning:
         known = find_changelogs(self._context, index.window, tables=index.selection, without=without)
         # What came out of its quarantine later goes with it: that is no hole which others may have.
         redriven = self._context.state.redrives(self._context.pipeline.name, index.run_hash)
-        set_aside = bool(index.report.quarantine_reasons) and not redriven
+        has_holes = bool(index.report.quarantine_reasons) and not redriven
         return not known.lacking and all(
-            part.candidate.is_as_good(grade, set_aside=set_aside) for part in known.cover.parts
+            part.candidate.is_as_good(grade, set_aside=has_holes) for part in known.cover.parts
         )
 
 
