@@ -362,9 +362,11 @@ class SplitDecoder:
             self._write(pending)
             return
         self._pending_large = False
+        # What is whole goes first, with what was read natively: so it does not matter to files which of it was.
+        self._write([located for located in pending if located.row.large is None])
         ready: list[Located] = []
         fetched_bytes = self._whole_rows.bytes
-        for found in self._whole_rows.of(pending):
+        for found in self._whole_rows.of([located for located in pending if located.row.large is not None]):
             if isinstance(found, Rejected):
                 self._set_aside(*found)
                 continue

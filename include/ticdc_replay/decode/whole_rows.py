@@ -57,15 +57,13 @@ class WholeRows:
         return self._events.claim_check_bytes + (self._source.bytes if self._source is not None else 0)
 
     def of(self, pending: Sequence[Located]) -> Iterator[Located | Rejected]:
-        """The rows of *pending*, whole, in their order; or why one can't be made so."""
+        """The rows of *pending*, which came in part, whole and in their order; or why one can't be made so."""
         fetched = self._fetch(pending)
         reread = self._reread(pending)
         for located in pending:
             message, row = located.message, located.row
             if row.reference is not None:
                 yield self._resolve(located, row.reference, next(fetched))
-            elif row.large is not LargeMessage.HANDLE_KEY_ONLY:
-                yield located
             else:
                 self._events.handle_key_only += row.operation is not Operation.DELETE
                 outcome = next(reread)

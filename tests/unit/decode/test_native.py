@@ -296,6 +296,19 @@ def test_limits_fall_on_the_same_rows_where_python_reads_some_of_them(
     assert 80 <= both(write, messages, changefeed, SchemaHistory(), file_rows=file_rows) < 200
 
 
+def test_limits_fall_on_the_same_rows_where_objects_are_fetched(
+    write: Callable[..., Written], monkeypatch: pytest.MonkeyPatch, captures: CaptureSets
+) -> None:
+    monkeypatch.setattr(split, "BATCH_BYTES", 60_000)
+    monkeypatch.setattr("ticdc_replay.changelog.data_file.ROW_GROUP_ROWS", 3)
+    folder = captures.of(Committed("canal-json", "new", "canal-json-claim-check"))
+    found = Capture(folder)
+    changefeed = msgspec.structs.replace(found.changefeed(), claim_check_uri=(folder / "objects").as_uri())
+    history = lookup_in(found, LIMITS.decompressed_max_bytes).history
+    messages = [message._replace(topic="topic", partition=0, offset=at) for at, message in enumerate(found.messages())]
+    assert both(write, messages, changefeed, history, file_rows=5) > 10
+
+
 def test_rows_of_unreadable_keys_come_to_quarantine_in_the_same_order(write: Callable[..., Written]) -> None:
     images = ({"id": "1", "v": "x"}, {"v": "x", "id": "bad"}, {"id": "bad", "v": "x"})
     rows = [canal_json.row(ts=TS + at, data=image) for at, image in enumerate(images)]
