@@ -47,6 +47,8 @@ def unescape(part: str) -> str:
     return unquote(part)
 
 
+_LONGEST_PART = 255
+"""Bytes of one part of a path in most file systems. Every name that MySQL takes, 64 characters, is shorter when escaped."""
 _PLAIN = frozenset(f"{ascii_letters}{digits}_-")
 
 
@@ -58,6 +60,12 @@ def quarantine_file(stem: str) -> str:
 def in_quarantine(name: str) -> bool:
     """Whether *name*, relative to the changelog's root, is that of such a file."""
     return name.startswith("quarantine/")
+
+
+def has_folder(table: TableName) -> bool:
+    """Whether the names of *table* are short enough for ``data_folder``."""
+    parts = (f"schema={escape(table.schema)}", f"table={escape(table.table)}")
+    return all(len(part.encode()) <= _LONGEST_PART for part in parts)
 
 
 def data_folder(table: TableName, version: str) -> str:

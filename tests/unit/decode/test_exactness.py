@@ -246,6 +246,17 @@ def test_bad_events_of_other_windows_and_tables_do_not_concern_this_run(tmp_path
     assert (events.outside_window, events.filtered, events.undecodable) == (1, 1, 1)
 
 
+def test_a_row_of_a_table_that_no_folder_can_be_named_after_is_quarantined_and_the_others_are_written(
+    tmp_path: Path,
+) -> None:
+    longest = "表" * 64
+    sent = [row(150, new=columns(key), table=table) for key, table in enumerate(("t" * 300, longest, "t"))]
+    index, rows = decode(tmp_path, [[message(sent, 0)]])
+    assert {entry["reason"] for entry in quarantine(tmp_path, index)} == {"name_too_long"}
+    assert sorted(line["after"]["id"] for line in rows) == [1, 2]
+    assert [table.schema.name.table for table in index.tables] == ["t", longest]
+
+
 def test_ddl_is_kept_whatever_its_table_and_time(tmp_path: Path) -> None:
     rename = ddl(150, "RENAME TABLE `s`.`t` TO `archive`.`t`", table="t", schema="archive", kind=14)
     earlier = ddl(99, "CREATE TABLE `t` (`id` BIGINT PRIMARY KEY, `v` VARCHAR(10))")

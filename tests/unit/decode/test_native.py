@@ -328,6 +328,16 @@ def test_a_message_that_says_something_twice_teaches_nothing_of_others(
     assert both(write, [*rows, rows[-1]._replace(value=odd, offset=4)], changefeed, SchemaHistory()) == 4
 
 
+def test_rows_of_a_table_that_no_folder_can_be_named_after_are_left_to_python(write: Callable[..., Written]) -> None:
+    tables = ["t" * 300, "t" * 200]
+    rows = [
+        canal_json.message(canal_json.row(ts=TS + at, table=tables[at % 2], data={"id": str(at), "v": "x"}), at)
+        for at in range(10)
+    ]
+    changefeed = Changefeed(protocol="canal-json", topic="topic", timezone="UTC", enable_tidb_extension=True)
+    assert both(write, rows, changefeed, SchemaHistory()) == 5
+
+
 def test_a_message_on_which_the_extension_panics_is_read_by_python(
     write: Callable[..., Written], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
