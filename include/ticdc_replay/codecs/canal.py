@@ -68,10 +68,11 @@ class CanalCodec(Codec):
 
     def decode_claim_check(self, small: RowEvent, content: bytes) -> Event:
         try:
-            value = content if self.changefeed.claim_check_raw_value else _unwrapped(content)
-            events = self._events(self._decompressed(value))
+            value = self._decompressed(content if self.changefeed.claim_check_raw_value else _unwrapped(content))
         except DocumentError as error:
             return in_place_of(small, Undecodable(small.ordinal, error.reason, str(error)))
+        known = self._rows.read_known(0, value) if value else None
+        events = self._events(value) if known is None else [known]
         if len(events) != 1:
             detail = f"{len(events)} events instead of one"
             return in_place_of(small, Undecodable(small.ordinal, "claim_check_unreadable", detail))
