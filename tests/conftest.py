@@ -24,6 +24,10 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("ticdc-replay", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ticdc-replay")
 
+# A shell lets what it starts in the background ignore Ctrl-C, and whatever is started from there. Tests send it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 if TYPE_CHECKING:  # imported where they are used, so that a run of unit tests alone starts fast
     from confluent_kafka.admin import AdminClient
     from mypy_boto3_s3 import S3Client
