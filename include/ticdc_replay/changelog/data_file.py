@@ -18,7 +18,7 @@ from ticdc_replay.changelog.keys import Keys
 
 ROW_GROUP_ROWS = 20_000
 """Rows are kept until a row group has at least this many: many small tables share one split."""
-ROW_GROUP_BYTES = 64 * 1024 * 1024
+ROW_GROUP_BYTES = 32 * 1024 * 1024
 """Of values. What would make it more than that begins a new row group, so only rows that were handed over together can."""
 
 SORTED_BY = ("_commit_ts", "_offset", "_index")

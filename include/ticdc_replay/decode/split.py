@@ -59,7 +59,7 @@ CHECKED_MESSAGES = 256
 """After so many messages of a range it is asked whether there are as many rows."""
 LEARNT_TOGETHER = 8
 """Messages of which the native decoder learns before it is asked again."""
-BATCH_BYTES = 64 * 1024 * 1024
+BATCH_BYTES = 32 * 1024 * 1024
 """Bytes of the messages and claim-check objects of such a batch, at most about: one column must stay below 2 GiB."""
 
 
