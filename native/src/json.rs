@@ -109,7 +109,7 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// Where the first of *wanted* is. Eight bytes at a time: most texts are short, for which `memchr` is twice as slow.
+/// Where the first of *wanted* is. Eight bytes at a time: most texts are short, for which a call of `memchr` costs more.
 pub fn find<const N: usize>(wanted: [u8; N], bytes: &[u8]) -> Option<usize> {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const TOPS: u64 = 0x8080_8080_8080_8080;

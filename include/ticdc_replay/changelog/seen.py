@@ -23,7 +23,7 @@ def nothing_seen() -> Seen:
 
 
 class PythonSeen:
-    """``Seen`` in Python: about 0.5 µs and 200 bytes a row."""
+    """``Seen`` in Python: about 0.35 µs and 170 bytes a row."""
 
     def __init__(self) -> None:
         self._fingerprints: dict[bytes, bytes] = {}
