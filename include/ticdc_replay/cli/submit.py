@@ -9,7 +9,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -86,23 +86,27 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
     tracebacks that they would print if they got the signal themselves.
     """
     watched = sys.stderr.isatty()
+    process = None
     with _ended_by(signal.SIGTERM, signal.SIGHUP):
-        process = subprocess.Popen(
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE if watched else sys.stderr,
-            stderr=subprocess.STDOUT if watched else None,
-            text=watched,
-            errors="replace" if watched else None,
-            process_group=0,
-        )
         try:
+            # What is started but not named yet could not be ended.
+            with _held_back(signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                process = subprocess.Popen(
+                    command,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE if watched else sys.stderr,
+                    stderr=subprocess.STDOUT if watched else None,
+                    text=watched,
+                    errors="replace" if watched else None,
+                    process_group=0,
+                )
             if process.stdout is not None:
                 _show(process.stdout)
             return process.wait()
         except BaseException:
-            _end(process)
+            if process is not None:
+                _end(process)
             raise
 
 
@@ -121,15 +125,32 @@ def _show(output: Iterator[str]) -> None:
 @contextmanager
 def _ended_by(*signals: signal.Signals) -> Iterator[None]:
     """Inside, each of *signals* ends this process by an exception, as SIGINT does, so that nothing is left behind."""
+    with _handled(_leave, signals):
+        yield
+
+
+@contextmanager
+def _held_back(*signals: signal.Signals) -> Iterator[None]:
+    """Inside, *signals* have no effect; those that came have it at the end."""
+    came: list[int] = []
+    with _handled(lambda number, frame: came.append(number), signals):
+        yield
+    for number in came:
+        signal.raise_signal(number)
+
+
+@contextmanager
+def _handled(handler: Callable[[int, FrameType | None], None], signals: Sequence[signal.Signals]) -> Iterator[None]:
+    """Inside, *handler* is called for each of *signals*."""
     if threading.current_thread() is not threading.main_thread():  # only the main thread may say what a signal does
         yield
         return
-    before = {number: signal.signal(number, _leave) for number in signals}
+    before = {number: signal.signal(number, handler) for number in signals}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
 
 
 def _leave(number: int, frame: FrameType | None) -> NoReturn:

@@ -10,17 +10,34 @@ from pathlib import Path
 
 import pytest
 
-RUN = """
-import os, sys
+LOADED = """
+import os, signal, subprocess, sys
 from ticdc_replay.cli import submit
 
 submit._GRACE_S = 1.0
+"""
+RUN = """
 sys.exit(submit._run(["sh", "-c", sys.argv[1]], os.environ))
 """
 
 
+# Between the two: the signal comes when the job runs but is not known yet to those who started it.
+SIGNALLED_EARLY = """
+start = subprocess.Popen
+
+def start_and_signal(*arguments, **named):
+    process = start(*arguments, **named)
+    with open(os.environ["JOB_PID"], "w") as file:
+        print(process.pid, file=file)
+    os.kill(os.getpid(), int(os.environ["SIGNAL"]))
+    return process
+
+subprocess.Popen = start_and_signal
+"""
+
+
 def started(script: str, stderr: int = subprocess.DEVNULL) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen([sys.executable, "-c", RUN, script], stdin=subprocess.DEVNULL, stderr=stderr)
+    return subprocess.Popen([sys.executable, "-c", LOADED + RUN, script], stdin=subprocess.DEVNULL, stderr=stderr)
 
 
 def ends(pid: int) -> bool:
@@ -51,6 +68,20 @@ def test_a_signal_ends_the_job_and_all_that_it_started(number, tmp_path):
     command.send_signal(number)
     assert command.wait(60) == (-signal.SIGINT if number == signal.SIGINT else 128 + number)
     assert ends(child)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_comes_while_the_job_starts_ends_it_too(number, tmp_path):
+    environment = {**os.environ, "JOB_PID": str(tmp_path / "job"), "SIGNAL": str(int(number))}
+    command = subprocess.run(
+        [sys.executable, "-c", LOADED + SIGNALLED_EARLY + RUN, "sleep 1000"],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        timeout=60,
+    )
+    assert command.returncode == (-signal.SIGINT if number == signal.SIGINT else 128 + number)
+    assert ends(int(first_line(tmp_path / "job")))
 
 
 def test_a_job_that_does_not_listen_is_killed(tmp_path):
