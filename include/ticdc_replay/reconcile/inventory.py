@@ -45,6 +45,15 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
     ended_ms: int
     clock_ahead_ms: int
     """How far the store's clock was ahead of this machine's, ± 1 s; negative: behind."""
+    live: bool = False
+    """Whether the store itself was listed, after the survey that the inventory is for; not so S3's own reports."""
+
+    def began_since_ms(self, surveyed_ms: int) -> int:
+        """``began_ms`` for who read the offsets of Kafka at *surveyed_ms*, by their own clock.
+
+        The store tells its time to the second, so a listing that begins right after the survey may seem older.
+        """
+        return max(self.began_ms, surveyed_ms) if self.live else self.began_ms
 
     @property
     def objects(self) -> int:
@@ -89,7 +98,7 @@ def write_listing(
                 part.cancel()
     _, ended_ms = store_clock(store)
     files = tuple(found for found in written if found is not None)
-    return Inventory(files=files, began_ms=began_ms, ended_ms=ended_ms, clock_ahead_ms=ahead_ms)
+    return Inventory(files=files, began_ms=began_ms, ended_ms=ended_ms, clock_ahead_ms=ahead_ms, live=True)
 
 
 def store_clock(store: ObjectStore) -> tuple[int, int]:

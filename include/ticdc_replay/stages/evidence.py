@@ -44,7 +44,7 @@ class _KnownOfFeed(msgspec.Struct, frozen=True, kw_only=True):
 def gather(context: StoreContext, survey: Survey, listed_ms: int, clock_ahead_ms: int) -> Known:
     """What is known now, after the scan, about the moment of *survey*.
 
-    *listed_ms* and *clock_ahead_ms* are those of the inventory (``reconcile.inventory.Inventory``).
+    *listed_ms* and *clock_ahead_ms* are those of the inventory (``Inventory.began_since_ms`` and ``clock_ahead_ms``).
 
     Raises PermanentError where the store's file has other pipelines than were surveyed, and what Kafka and the stores raise.
     """

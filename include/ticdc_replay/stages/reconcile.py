@@ -115,7 +115,7 @@ def write_reconcile_job(context: StoreContext, survey_name: str, inventory_name:
     """
     inventory = msgspec.json.decode(context.artifacts.get(inventory_name), type=Inventory)
     made = read_survey(context.artifacts, survey_name)
-    known = gather(context, made, inventory.began_ms, inventory.clock_ahead_ms)
+    known = gather(context, made, inventory.began_since_ms(made.bounds_ms), inventory.clock_ahead_ms)
     objects = tuple(file.name for file in inventory.files)
     return _write(context, survey_name, known, objects, inventory=inventory_name)
 

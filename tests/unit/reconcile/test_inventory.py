@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow.parquet as pq
 import pytest
 
@@ -81,6 +82,19 @@ def test_the_moments_enclose_the_listing_by_the_clock_of_the_store(store: FileSt
     assert before + 3_600_000 <= found.began_ms <= found.ended_ms <= after + 3_600_000
     assert abs(found.clock_ahead_ms - 3_600_000) <= 60_000
     assert abs(write_listing(store, out, versions=False).clock_ahead_ms) <= 60_000
+
+
+def test_a_listing_that_begins_within_the_second_of_its_survey_is_not_older(store: FileStore, out: Destination) -> None:
+    class ToTheSecond(FileStore):
+        def now(self) -> Any:
+            return super().now().replace(microsecond=0)
+
+    surveyed_ms = time.time_ns() // 1_000_000
+    found = write_listing(ToTheSecond(Path(store.root.removeprefix("file://"))), out, versions=False)
+    assert found.began_since_ms(surveyed_ms) >= surveyed_ms
+    assert found.began_since_ms(0) == found.began_ms
+    report = msgspec.structs.replace(found, live=False)
+    assert report.began_since_ms(found.began_ms + 1) == found.began_ms, "S3 made it whenever it did"
 
 
 def test_a_part_that_can_not_be_listed_fails_the_inventory(
