@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
+from operator import itemgetter
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
@@ -11,6 +13,11 @@ from ticdc_replay.domain.progress import told
 from ticdc_replay.kafka.failures import ClientHealth, make_client, translate
 from ticdc_replay.kafka.offsets import Bounds, Offsets, Partition
 from ticdc_replay.kafka.settings import KafkaSettings
+
+_error, _timestamp, _offset = Message.error, Message.timestamp, Message.offset
+_key, _value = Message.key, Message.value
+_second = itemgetter(1)
+_new_message = tuple.__new__
 
 DEFAULT_IDLE_TIMEOUT_S = 60.0
 _FIRST_BATCH_MESSAGES = 64
@@ -150,12 +157,8 @@ def _read(
     while position < end:
         # Waits for as many as are asked for, so never for more than the range can still hold.
         polled = consumer.consume(min(batch_messages, end - position), _POLL_S)
-        # Hot loop: 1.0 µs of processor time for a message of 840 bytes, 0.4 µs of it in consume().
-        batch = [
-            RawMessage(topic, partition, message.offset(), message.timestamp()[1], message.key(), message.value())
-            for message in polled
-            if message.error() is None
-        ]
+        there = [message for message in polled if message.error() is None] if any(map(_error, polled)) else polled
+        batch = _raw(there, topic, partition)
         reached = batch[-1].offset + 1 if batch else position
         if reached > end:
             batch = [message for message in batch if message.offset < end]
@@ -173,6 +176,17 @@ def _read(
         health.check()
         if time.monotonic() - heard >= idle_timeout_s:
             raise _diagnose(health, wanted, position, idle_timeout_s)
+
+
+def _raw(polled: Iterable[Message], topic: str, partition: int) -> list[RawMessage]:
+    """*polled*, which are of one partition, as tuples.
+
+    Hot: the interpreter runs no code for a single message here. With a comprehension that calls ``RawMessage`` it takes twice
+    the time.
+    """
+    times = map(_second, map(_timestamp, polled))
+    fields = zip(repeat(topic), repeat(partition), map(_offset, polled), times, map(_key, polled), map(_value, polled))
+    return list(map(_new_message, repeat(RawMessage), fields))
 
 
 def _end_of_log(health: ClientHealth, polled: list[Message], wanted: OffsetRange, position: int) -> int:
