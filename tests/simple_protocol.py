@@ -144,7 +144,7 @@ def codec(encoding: Encoding, *schemas: Json, **changefeed: Any) -> SimpleCodec:
     settings = {"protocol": "simple", "topic": "topic", "timezone": ZONE, "encoding_format": encoding}
     configured = Changefeed(**(settings | changefeed))
     plain = codec_for(Changefeed(**settings), 1 << 20)
-    found = schemas_in((message(bootstrap(encoding, schema)) for schema in schemas), plain)
+    found = schemas_in([[message(bootstrap(encoding, schema)) for schema in schemas]], plain)
     made = codec_for(configured, 1 << 20, SchemaLookup(SchemaHistory().with_versions(found.definitions)))
     assert isinstance(made, SimpleCodec)
     return made

@@ -9,10 +9,39 @@ use crate::json::{is_plain, natural, Scanner};
 use crate::moments::Zone;
 use crate::rows::{Cell, Cells, Change, Form, Head, Target};
 use crate::Took;
+use memchr::memmem::Finder;
 use std::collections::HashMap;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 const LOGICAL_BITS: u32 = 18;
+
+/// Finds messages that may hold a DDL without reading them.
+pub struct DdlSearch {
+    member: Finder<'static>,
+    escape: Finder<'static>,
+}
+
+impl DdlSearch {
+    pub fn new() -> Self {
+        DdlSearch { member: Finder::new(b"\"isDdl\""), escape: Finder::new(b"\\u00") }
+    }
+
+    /// Whether there is a member `isDdl` that begins as `true` does, or a letter that is escaped and could be one of it.
+    pub fn may_be_in(&self, value: &[u8]) -> bool {
+        let is_true = |at: usize| {
+            let rest = after_space(&value[at + self.member.needle().len()..]);
+            rest.strip_prefix(b":").is_some_and(|rest| after_space(rest).starts_with(b"t"))
+        };
+        self.member.find_iter(value).any(is_true)
+            || self.escape.find_iter(value).any(|at| matches!(value.get(at + 4), Some(b'4'..=b'7')))
+    }
+}
+
+/// *bytes* behind what Python calls white space.
+fn after_space(bytes: &[u8]) -> &[u8] {
+    let space = bytes.iter().take_while(|byte| matches!(byte, b' ' | 9..=13)).count();
+    &bytes[space..]
+}
 
 /// What rows of one form look like on the wire.
 pub struct CanalForm {

@@ -306,13 +306,22 @@ fn result<'py>(py: Python<'py>, took: Took) -> Result<'py> {
     )
 }
 
+/// The positions of those of *values*, messages of Canal-JSON, that may hold a DDL, as `_may_be_ddl` of `codecs/canal.py` says it.
+#[pyfunction]
+fn may_be_ddl(values: Vec<Bound<'_, PyBytes>>) -> Vec<usize> {
+    let search = canal::DdlSearch::new();
+    let may = |(_, value): &(usize, &Bound<'_, PyBytes>)| search.may_be_in(value.as_bytes());
+    values.iter().enumerate().filter(may).map(|(at, _)| at).collect()
+}
+
 /// What the library may ask of this extension. Counted up with each change that an older library, or an older extension,
 /// would stumble over; `extension.py` compares it.
-const INTERFACE: u32 = 2;
+const INTERFACE: u32 = 3;
 
 #[pymodule]
 fn ticdc_replay_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("INTERFACE", INTERFACE)?;
     module.add_class::<Decoder>()?;
+    module.add_function(wrap_pyfunction!(may_be_ddl, module)?)?;
     module.add_class::<seen::Seen>()
 }

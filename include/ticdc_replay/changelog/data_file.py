@@ -16,11 +16,20 @@ from ticdc_replay.changelog.columnar import ColumnarRows, content_bytes, numbers
 from ticdc_replay.changelog.index import DataFile
 from ticdc_replay.changelog.keys import Keys
 
-ROW_GROUP_ROWS = 20_000
+ROW_GROUP_ROWS = 40_000
 """Rows are kept until a row group has at least this many: many small tables share one split."""
 ROW_GROUP_BYTES = 32 * 1024 * 1024
 """Of values. What would make it more than that begins a new row group, so only rows that were handed over together can."""
 
+_REPEATING = ["_op", "_topic", "_partition", "_index", "_physical_table_id", "_partial", "_split"]
+"""Columns that a dictionary makes smaller. Of most others it would be made and thrown away, and zstd finds what repeats."""
+ENCODING = {
+    "compression": "zstd",
+    "compression_level": 1,
+    "use_dictionary": _REPEATING,
+    "max_rows_per_page": ROW_GROUP_ROWS,  # each page takes zstd a state of its own, so they end by their bytes alone
+}
+"""How data files are written, as ``pyarrow.parquet.ParquetWriter`` takes it."""
 SORTED_BY = ("_commit_ts", "_offset", "_index")
 """Then the delete before the put of an UPDATE that changed its key."""
 
@@ -91,8 +100,7 @@ class DataFileWriter:
                 self._path,
                 self._schema,
                 filesystem=self._filesystem,
-                compression="zstd",
-                compression_level=1,
+                **ENCODING,
                 sorting_columns=[pq.SortingColumn(self._schema.names.index(name)) for name in SORTED_BY],
             )
         table = pa.Table.from_batches([rows.batch])

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ticdc_replay.changelog.columnar import halves_of
+from ticdc_replay.changelog.data_file import ENCODING
 from ticdc_replay.changelog.index import DataFile
 from ticdc_replay.changelog.keys import Copy
 from ticdc_replay.changelog.layout import in_quarantine
@@ -245,8 +246,7 @@ class _Kept:
                 self._path,
                 table.schema,
                 filesystem=self._filesystem,
-                compression="zstd",
-                compression_level=1,
+                **ENCODING,
                 sorting_columns=list(sorted_by) or None,
             )
             self._topic = table["_topic"][0].as_py() if "_topic" in table.column_names else ""

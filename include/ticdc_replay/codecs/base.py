@@ -1,6 +1,7 @@
 """The contract of a codec: bytes of one Kafka message in, events out."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from typing import ClassVar, Literal, NamedTuple
 
 from ticdc_replay.config.changefeed import Changefeed
@@ -64,6 +65,10 @@ class Codec(ABC):
     @abstractmethod
     def is_schema_change(self, message: RawMessage) -> bool:
         """Whether *message* may hold a DDL or bootstrap; cheap, may say yes too often, never no wrongly."""
+
+    def schema_changes(self, messages: Sequence[RawMessage]) -> Iterable[RawMessage]:
+        """Those of *messages* that ``is_schema_change``."""
+        return filter(self.is_schema_change, messages)
 
     @abstractmethod
     def is_watermark(self, message: RawMessage) -> bool:

@@ -48,7 +48,7 @@ def seek_versions(
         )  # fmt: skip
         for messages in _batches(behind, settings):
             codec = codec_for(job.changefeed, job.limits.decompressed_max_bytes)
-            for definition in schemas_in(messages, codec).definitions:
+            for definition in schemas_in([messages], codec).definitions:
                 key = (definition.name.schema, definition.name.table, definition.valid_from)
                 if key in wanted:
                     wanted.discard(key)

@@ -46,7 +46,7 @@ def find_schemas_again(split: RedriveSplit, job: DecodeJob, connections: Connect
     lookup = SchemaLookup(writer_schemas=UsedSchemas(open_registry(connections.get(job.schema_registry_connection))))
     codec = codec_for(job.changefeed, job.limits.decompressed_max_bytes, lookup)
     with _opened(split, job, connections) as file:
-        return schemas_in((message for message, _ in read_messages(file, split.groups)), codec)
+        return schemas_in(([message] for message, _ in read_messages(file, split.groups)), codec)
 
 
 def redrive_split(

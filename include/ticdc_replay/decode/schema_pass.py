@@ -1,6 +1,7 @@
 """The pass before decoding: finds the table schemas in the range, so that every split types its rows alike."""
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 import msgspec
 
@@ -39,16 +40,14 @@ def find_schemas(
     """
     lookup = SchemaLookup(writer_schemas=UsedSchemas(open_registry(registry)))
     codec = codec_for(changefeed, max_bytes, lookup)
-    return schemas_in((message for messages in read_ranges(settings, ranges) for message in messages), codec)
+    return schemas_in(read_ranges(settings, ranges), codec)
 
 
-def schemas_in(messages: Iterable[RawMessage], codec: Codec) -> FoundSchemas:
-    """What *messages* say of tables."""
+def schemas_in(batches: Iterable[Sequence[RawMessage]], codec: Codec) -> FoundSchemas:
+    """What the messages of *batches* say of tables."""
     ddl: list[DdlEvent] = []
     definitions: list[TableDefinition] = []
-    for message in messages:
-        if not codec.is_schema_change(message):
-            continue
+    for message in chain.from_iterable(map(codec.schema_changes, batches)):
         for event in codec.decode(message):
             if isinstance(event, DdlEvent):
                 ddl.append(event)
@@ -60,7 +59,7 @@ def schemas_in(messages: Iterable[RawMessage], codec: Codec) -> FoundSchemas:
 
 def lookup_in(capture: Capture, max_bytes: int) -> SchemaLookup:
     """All that *capture* says of its tables, wherever in it; *max_bytes* caps a decompressed event."""
-    found = schemas_in(capture.messages(), codec_for(capture.changefeed(), max_bytes))
+    found = schemas_in([list(capture.messages())], codec_for(capture.changefeed(), max_bytes))
     return SchemaLookup(
         SchemaHistory().with_ddls(found.ddl).with_versions(found.definitions),
         FixedWriterSchemas(capture.writer_schemas()),

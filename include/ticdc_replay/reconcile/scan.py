@@ -166,7 +166,7 @@ def schemas_of_split(part: OffsetRange, feed: ScanFeed, connections: Connections
     """What the messages of *part*, which is of *feed*, say of tables. Raises as ``scan_split`` does."""
     codec = codec_for(feed.changefeed, feed.decompressed_max_bytes)
     reader = RetainedReader(_settings(feed, connections), part)
-    return schemas_in((message for messages in told(reader) for message in messages), codec)
+    return schemas_in(told(reader), codec)
 
 
 def _settings(feed: ScanFeed, connections: Connections) -> KafkaSettings:

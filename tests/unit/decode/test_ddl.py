@@ -55,7 +55,7 @@ CREATE = "CREATE TABLE `t` (`id` BIGINT PRIMARY KEY, `v` VARCHAR(20))"
 
 def history_of(messages: list[RawMessage]) -> SchemaHistory:
     codec = codec_for(Changefeed(protocol="open-protocol", topic="topic", timezone="UTC"), 1 << 20)
-    return SchemaHistory().with_ddls(schemas_in(messages, codec).ddl)
+    return SchemaHistory().with_ddls(schemas_in([messages], codec).ddl)
 
 
 def test_copies_of_a_ddl_in_every_partition_count_once_and_others_of_its_commit_ts_stay(tmp_path: Path) -> None:

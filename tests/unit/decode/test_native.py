@@ -17,6 +17,7 @@ from tests.capture_sets import COMMITTED, CaptureSets, Committed
 from tests.fuzz.mutations import MUTATIONS
 from tests.fuzz.oracle import Subject
 from ticdc_replay.captures import Capture
+from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.decode import native, split
 from ticdc_replay.decode.schema_pass import lookup_in
@@ -336,6 +337,35 @@ def test_rows_of_a_table_that_no_folder_can_be_named_after_are_left_to_python(wr
     ]
     changefeed = Changefeed(protocol="canal-json", topic="topic", timezone="UTC", enable_tidb_extension=True)
     assert both(write, rows, changefeed, SchemaHistory()) == 5
+
+
+PIECES = [
+    '"isDdl"',
+    ":",
+    " ",
+    "\t",
+    "\f",
+    "\v",
+    "\x1f",
+    "t",
+    "true",
+    "false",
+    "f",
+    ",",
+    "\\u00",
+    "\\u0044",
+    "4",
+    "8",
+    "\\",
+    '"',
+]
+
+
+@given(values=st.lists(st.lists(st.sampled_from(PIECES)).map(lambda pieces: "".join(pieces).encode()), max_size=4))
+def test_the_same_messages_may_hold_a_ddl(values: list[bytes]) -> None:
+    messages = [canal_json.message(value, at) for at, value in enumerate([*values, b"", None])]
+    reader = codec_for(Changefeed(protocol="canal-json", topic="topic", timezone="UTC"), 1 << 20)
+    assert list(reader.schema_changes(messages)) == [each for each in messages if reader.is_schema_change(each)]
 
 
 def test_a_message_on_which_the_extension_panics_is_read_by_python(
