@@ -28,6 +28,7 @@ from benchmarks.workload import OPEN, WORKLOADS, Kind, publish
 from demo.embedded_stack.kafka import Kafka
 from ticdc_replay.changelog.key_buckets import plan_buckets
 from ticdc_replay.decode.deduplicate import find_surplus
+from ticdc_replay.decode.placement import sampled_of
 from ticdc_replay.decode.schema_pass import lookup_in
 from ticdc_replay.decode.split import decode_split
 from ticdc_replay.decode.tasks import Attempt, Split
@@ -162,7 +163,7 @@ def profile(name: str, job: DecodeJob, ranges: tuple[OffsetRange, ...], bootstra
     for attempt in (Attempt("first"), Attempt("second")):
         clock = Clock()
         with clock:
-            split = Split(0, ranges, partitions)
+            split = Split(0, ranges, partitions, sampled_of(sum(part.length for part in ranges)))
             result = decode_split(split, attempt, job, EVERYTHING, history, connections(bootstrap))
             assert result.keys_file is not None
             for bucket in plan_buckets([result.keys_file], 1):

@@ -6,6 +6,7 @@ from itertools import groupby, pairwise
 import numpy as np
 
 from ticdc_replay.codecs.base import Carried
+from ticdc_replay.decode.placement import sampled_of
 from ticdc_replay.decode.sampling import SizedRange
 from ticdc_replay.decode.tasks import Split
 from ticdc_replay.domain.messages import OffsetRange
@@ -55,8 +56,9 @@ def plan_splits(
         together[-1].append(piece.range)
         filled += weight
     counts = partitions or {}
+    sampled = sampled_of(sum(each.range.length for each in ranges))
     return [
-        Split(number, tuple(parts), {part.topic: counts[part.topic] for part in parts if part.topic in counts})
+        Split(number, tuple(parts), {part.topic: counts[part.topic] for part in parts if part.topic in counts}, sampled)
         for number, parts in enumerate(together)
     ]
 

@@ -20,7 +20,7 @@ from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.decode.collector import no_cycle_search
 from ticdc_replay.decode.filter import TableFilter
 from ticdc_replay.decode.native import NativeRows, native_rows
-from ticdc_replay.decode.placement import SAMPLED, PlacementCheck
+from ticdc_replay.decode.placement import PlacementCheck
 from ticdc_replay.decode.quarantine import ROW_DAMAGED, Quarantine, about_row
 from ticdc_replay.decode.references import References
 from ticdc_replay.decode.sparse_index import SparseIndex
@@ -132,7 +132,7 @@ class SplitDecoder:
             filesystem, root, stem, history, job.changefeed.timezone, job.limits.file_rows, self._order
         )
         self._native = native_rows(job.changefeed, window, history, self._filter.wants, self._writer.resolve)
-        self._placement = PlacementCheck(job.changefeed, split.partitions, history)
+        self._placement = PlacementCheck(job.changefeed, split.partitions, split.sampled, history)
         self._whole_rows = WholeRows(job, attempt, artifacts, connections, self._codec, self._references, self._events)
 
     def add(self, messages: Sequence[RawMessage]) -> None:
@@ -142,7 +142,7 @@ class SplitDecoder:
         at = 0
         while at < len(messages):
             end = self._stretch(messages, at)
-            self._add_stretch(messages[at:end])
+            self._add_stretch(list(messages[at:end]))
             at = end
             full = self._pending_bytes >= BATCH_BYTES
             if full or (self._since_begin % CHECKED_MESSAGES == 0 and self._pending_rows >= BATCH_ROWS):
@@ -172,7 +172,7 @@ class SplitDecoder:
         self._since_begin += end - at
         return end
 
-    def _add_stretch(self, messages: Sequence[RawMessage]) -> None:
+    def _add_stretch(self, messages: list[RawMessage]) -> None:
         if self._native is None:
             for message in messages:
                 expanded = self._codec.expanded
@@ -191,7 +191,7 @@ class SplitDecoder:
     def _add_natively(
         self,
         native: NativeRows,
-        messages: Sequence[RawMessage],
+        messages: list[RawMessage],
         waiting: _Positions,
         first: _Positions,
         last: _Positions,
@@ -201,17 +201,15 @@ class SplitDecoder:
         *first* and *last* get the commitTs of each (-1 and 0 without any). What *native* can't read Python does, and so *native*
         learns forms: it is asked again as soon as it knows more, as Python takes six times the time.
         """
-        asked = [messages[at] for at in waiting.tolist()]
+        asked = messages if len(waiting) == len(messages) else [messages[at] for at in waiting.tolist()]
         took = native.read(asked)
         self._messages.decoded += len(asked) - len(took.left)
         self._events.rows += took.rows
         self._events.outside_window += took.outside
         self._events.filtered += took.filtered
         first[waiting], last[waiting] = took.first, took.last
-        if self._placement.is_on:
-            sampled = [at for at, message in enumerate(asked) if message.offset % SAMPLED == 0]
-            for at in sorted(set(sampled).difference(took.left)):
-                self._placement.look_at(asked[at], self._decode(asked[at]))
+        for at in sorted(set(self._placement.sample(asked)).difference(took.left)):
+            self._placement.look_at(asked[at], self._decode(asked[at]))
         left, known = waiting[took.left], native.forms
         for number, at in enumerate(left.tolist(), 1):
             start, end = self._add_one(messages[at])
@@ -229,8 +227,7 @@ class SplitDecoder:
             self._references.search(message, decoded, decoded[0])
             return 0, MAX_TSO
         self._messages.decoded += 1
-        if message.offset % SAMPLED == 0:
-            self._placement.look_at(message, decoded)
+        self._placement.look_at(message, decoded)
         if self._native is not None:
             self._native.learn(message, decoded)
         return self._add_events(message, decoded)

@@ -24,6 +24,8 @@ class Split(msgspec.Struct, frozen=True):
     ranges: tuple[OffsetRange, ...]
     partitions: dict[str, int] = {}
     """How many partitions each topic has, where that matters."""
+    sampled: int = 1
+    """Of so many offsets, the messages of one are looked at whether they stand in the right partition."""
 
 
 class Attempt(msgspec.Struct, frozen=True):

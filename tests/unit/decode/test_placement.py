@@ -1,7 +1,7 @@
 """Rows that stand elsewhere than the dispatcher rules say."""
 
 from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.decode.placement import PlacementCheck
+from ticdc_replay.decode.placement import PlacementCheck, sampled_of
 from ticdc_replay.dispatch.rules import Dispatch, Rule
 from ticdc_replay.dispatch.table_filter import TableFilter
 from ticdc_replay.dispatch.topic_expression import TopicExpression
@@ -27,26 +27,43 @@ def message(partition: int, topic: str = "main", offset: int = 64) -> RawMessage
     return RawMessage(topic, partition, offset, 0, b"", b"")
 
 
+def test_of_few_messages_all_are_looked_at_and_of_many_a_few_thousand() -> None:
+    assert [sampled_of(messages) for messages in (0, 1, 2047, 4095)] == [1, 1, 1, 1]
+    assert [sampled_of(messages) for messages in (4096, 100_000, 1_000_000, 100_000_000)] == [2, 32, 256, 4096]
+
+
+def test_the_same_offsets_are_sampled_however_a_range_is_divided() -> None:
+    check = PlacementCheck(feed(), {"main": 3}, 64, SchemaHistory())
+    offsets = [offset for offset in range(10, 500) if not 200 <= offset < 300]  # compaction took some
+    messages = [message(0, offset=offset) for offset in offsets]
+    for cut in (0, 54, 55, 190, 250, len(messages)):
+        parts = (messages[:cut], messages[cut:])
+        sampled = [part[at].offset for part in parts for at in check.sample(part)]
+        assert sampled == [offset for offset in offsets if offset % 64 == 0]
+    assert not PlacementCheck(feed(), {}, 1, SchemaHistory()).sample(messages)
+
+
 def test_rows_elsewhere_are_counted_per_table_with_an_example() -> None:
-    check = PlacementCheck(feed(), {"main": 3}, SchemaHistory())
+    check = PlacementCheck(feed(), {"main": 3}, 64, SchemaHistory())
     check.look_at(message(0), [row(1), WatermarkEvent(1, 7)])
     check.look_at(message(2, offset=128), [row(1)])
     check.look_at(message(2, offset=192), [row(1)])
     check.look_at(message(2, offset=64), [row(1)])
+    check.look_at(message(2, offset=65), [row(1)])
     (found,) = check.found()
     assert (check.checked, found.table, found.rows) == (4, "test.t", 3)
     assert found.example == "main[2]@64, not main[0]", "the first in Kafka, whoever looked when"
 
 
 def test_the_default_topic_has_as_many_partitions_as_the_sink_uri_says() -> None:
-    check = PlacementCheck(feed(partition_num=3), {"main": 8}, SchemaHistory())
+    check = PlacementCheck(feed(partition_num=3), {"main": 8}, 1, SchemaHistory())
     check.look_at(message(0), [row(1)])
     assert (check.checked, check.found()) == (1, ())
 
 
 def test_a_row_in_a_topic_of_another_table_is_elsewhere() -> None:
     dispatch = Dispatch((Rule(TableFilter(("test.*",)), topic=TopicExpression("cdc_{table}")),))
-    check = PlacementCheck(feed(dispatch), {"cdc_t": 1, "cdc_u": 1}, SchemaHistory())
+    check = PlacementCheck(feed(dispatch), {"cdc_t": 1, "cdc_u": 1}, 1, SchemaHistory())
     check.look_at(message(0, "cdc_t"), [row(1)])
     check.look_at(message(0, "cdc_u"), [row(1)])
     (found,) = check.found()
@@ -54,6 +71,6 @@ def test_a_row_in_a_topic_of_another_table_is_elsewhere() -> None:
 
 
 def test_without_the_number_of_partitions_nothing_is_looked_at() -> None:
-    check = PlacementCheck(feed(), {}, SchemaHistory())
+    check = PlacementCheck(feed(), {}, 1, SchemaHistory())
     check.look_at(message(9), [row(1)])
     assert (check.checked, check.found()) == (0, ())
