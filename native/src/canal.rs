@@ -47,21 +47,69 @@ fn after_space(bytes: &[u8]) -> &[u8] {
 pub struct CanalForm {
     pub form: Form,
     pub change: Change,
-    /// By column, `"name":` with the quotes.
+    /// By column, `,"name":`.
     members: Vec<Vec<u8>>,
-    /// By column, its `mysqlType` with the quotes.
+    /// By column, its member of `mysqlType`.
     types: Vec<Vec<u8>>,
+    beginnings: Beginnings,
     /// Whether `old` may lack columns, which then did not change.
     partial_old: bool,
     seed: u64,
+    codes: Codes,
 }
 
 impl CanalForm {
     pub fn new(form: Form, change: Change, names: &[Vec<u8>], types: &[Vec<u8>], partial_old: bool, seed: u64) -> Self {
-        let quoted = |text: &Vec<u8>, end: &[u8]| [b"\"", text.as_slice(), end].concat();
-        let members = names.iter().map(|name| quoted(name, b"\":")).collect();
-        let types = types.iter().map(|text| quoted(text, b"\"")).collect();
-        CanalForm { form, change, members, types, partial_old, seed }
+        let members: Vec<_> = names.iter().map(|name| [b",\"", name.as_slice(), b"\":"].concat()).collect();
+        let typed = |(member, text): (&Vec<u8>, &Vec<u8>)| [&member[1..], b"\"", text, b"\""].concat();
+        let types: Vec<_> = members.iter().zip(types).map(typed).collect();
+        let beginnings = Beginnings::new(&types);
+        CanalForm { form, change, members, types, beginnings, partial_old, seed, codes: Codes::default() }
+    }
+}
+
+/// Tells by its first bytes which of some texts comes.
+struct Beginnings {
+    /// Of as many bytes as all texts have.
+    mask: u128,
+    /// Without one for all texts, `NONE` is all that is found.
+    factor: u64,
+    numbers: [u8; 256],
+}
+
+impl Beginnings {
+    const NONE: u8 = u8::MAX;
+
+    fn new(texts: &[Vec<u8>]) -> Self {
+        let bytes = texts.iter().map(Vec::len).min().unwrap_or(0).min(16) as u32;
+        let mask = u128::MAX.checked_shr(128 - 8 * bytes).unwrap_or(0);
+        let mut found = Beginnings { mask, factor: 0x9e37_79b9_7f4a_7c15, numbers: [Self::NONE; 256] };
+        for _ in 0..64 {
+            let differ = texts.iter().enumerate().all(|(number, text)| {
+                let place = found.place(Scanner::new(text, 0).word());
+                let free = found.numbers[place] == Self::NONE;
+                found.numbers[place] = number as u8;
+                free
+            });
+            if differ {
+                return found;
+            }
+            found.numbers = [Self::NONE; 256];
+            found.factor = found.factor.wrapping_mul(0xd134_2543_de82_ef95) | 1;
+        }
+        found
+    }
+
+    fn place(&self, word: u128) -> usize {
+        let word = word & self.mask;
+        let mixed = (word as u64 ^ (word >> 64) as u64).wrapping_mul(self.factor);
+        (mixed >> 56) as usize
+    }
+
+    /// The number of the only text that can come.
+    fn find(&self, at: &Scanner) -> Option<usize> {
+        let number = self.numbers[self.place(at.word())];
+        (number != Self::NONE).then_some(usize::from(number))
     }
 }
 
@@ -73,10 +121,9 @@ pub struct Canal {
     /// By number: the start, and the forms that have it.
     alike: Vec<(Vec<u8>, Vec<usize>)>,
     recent: [usize; 4],
-    codes: Codes,
 }
 
-/// What stood as `sqlType` in rows before: there are few, and one that was read need not be read again.
+/// What stood as `sqlType` in rows of one form before: there are few, and one that was read need not be read again.
 #[derive(Default)]
 struct Codes(Vec<Vec<u8>>);
 
@@ -123,13 +170,13 @@ impl Canal {
         if !is_plain(value) {
             return None;
         }
-        let Canal { forms, alike: starts, codes, .. } = self;
+        let Canal { forms, alike: starts, .. } = self;
         let start = starts[alike].0.len();
         starts[alike].1.iter().find_map(|at| {
-            let form = &forms[*at];
+            let form = &mut forms[*at];
             let number = form.form.target;
             took.touch(number, &targets[number]);
-            let found = read_row(form, codes, value, start, offset, window, &mut targets[number], zone, took);
+            let found = read_row(form, value, start, offset, window, &mut targets[number], zone, took);
             if found.is_none() {
                 took.undo(targets);
             }
@@ -160,8 +207,7 @@ impl Canal {
 
 #[allow(clippy::too_many_arguments)]
 fn read_row(
-    canal: &CanalForm,
-    codes: &mut Codes,
+    canal: &mut CanalForm,
     value: &[u8],
     start: usize,
     offset: i64,
@@ -180,9 +226,9 @@ fn read_row(
     at.eat(b",\"ts\":")?;
     at.integer()?;
     at.eat(b",\"sql\":\"\",\"sqlType\":")?;
-    codes.skip(&mut at)?;
+    canal.codes.skip(&mut at)?;
     at.eat(b",\"mysqlType\":")?;
-    types(canal, &mut at)?;
+    check_types(canal, &mut at)?;
     let images = at.at;
     let mut old = Vec::new();
     if canal.change == Change::Update {
@@ -235,7 +281,7 @@ fn codes(at: &mut Scanner) -> Option<()> {
 }
 
 /// Check `mysqlType`: each column once, in any order.
-fn types(canal: &CanalForm, at: &mut Scanner) -> Option<()> {
+fn check_types(canal: &CanalForm, at: &mut Scanner) -> Option<()> {
     at.eat(b"{")?;
     let mut met = 0u128;
     let columns = canal.members.len();
@@ -245,9 +291,10 @@ fn types(canal: &CanalForm, at: &mut Scanner) -> Option<()> {
         if member > 0 {
             at.eat(b",")?;
         }
-        let found = (next..columns).chain(0..next).find(|column| at.comes_soon(&canal.members[*column]))?;
-        at.at += canal.members[found].len();
-        at.eat(&canal.types[found])?;
+        let comes = |column: &usize| at.comes(&canal.types[*column]);
+        let found = canal.beginnings.find(at).filter(comes);
+        let found = found.or_else(|| (next..columns).chain(0..next).find(comes))?;
+        at.at += canal.types[found].len();
         if met >> found & 1 == 1 {
             return None;
         }
@@ -263,16 +310,19 @@ fn image<'a>(canal: &CanalForm, at: &mut Scanner<'a>, partial: bool) -> Option<V
     at.eat(b"{")?;
     let mut first = true;
     for member in &canal.members {
-        let before = at.at;
-        let comes = (first || at.try_eat(b",")) && at.try_eat(member);
-        if !comes {
-            at.at = before;
+        if !at.try_eat(if first { &member[1..] } else { member }) {
             partial.then_some(())?;
             cells.push(None);
             continue;
         }
         first = false;
-        cells.push(Some(if at.try_eat(b"null") { None } else { Some(at.text()?) }));
+        cells.push(Some(match at.peek() {
+            Some(b'"') => Some(at.text()?),
+            _ => {
+                at.eat(b"null")?;
+                None
+            }
+        }));
     }
     at.eat(b"}")?;
     Some(cells)

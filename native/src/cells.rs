@@ -9,6 +9,7 @@ use crate::moments::{self, Zone};
 use crate::texts::{base64, latin1, unquote, unquote_escaped};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use std::ops::{Add, Mul};
 
 /// How a cell is read, and what it becomes.
 pub enum Kind {
@@ -21,8 +22,9 @@ pub enum Kind {
     },
     Float32,
     Float64,
+    /// Unscaled, below `limit`.
     Decimal {
-        precision: u32,
+        limit: i128,
         scale: usize,
     },
     DecimalText,
@@ -55,7 +57,11 @@ impl Kind {
             "integer" => Kind::Integer { width: size, low, high },
             "float32" => Kind::Float32,
             "float64" => Kind::Float64,
-            "decimal" => Kind::Decimal { precision: size as u32, scale: high as usize },
+            "decimal" => {
+                let limit = u32::try_from(size).ok().and_then(|precision| 10i128.checked_pow(precision));
+                let limit = limit.ok_or_else(|| PyValueError::new_err("no decimal has so many digits"))?;
+                Kind::Decimal { limit, scale: high as usize }
+            }
             "decimal_text" => Kind::DecimalText,
             "date" => Kind::Date,
             "time" => Kind::Time,
@@ -107,7 +113,7 @@ impl Kind {
                 column.fixed(&value.is_finite().then_some(value)?.to_le_bytes());
             }
             Kind::Float64 => column.fixed(&real(text)?.to_le_bytes()),
-            Kind::Decimal { precision, scale } => column.fixed(&decimal(text, *precision, *scale)?.to_le_bytes()),
+            Kind::Decimal { limit, scale } => column.fixed(&decimal(text, *limit, *scale)?.to_le_bytes()),
             Kind::DecimalText => {
                 is_decimal(text).then_some(())?;
                 column.data.extend_from_slice(text);
@@ -224,8 +230,8 @@ fn real(text: &[u8]) -> Option<f64> {
     (value.is_finite() && !(value == 0.0 && value.is_sign_negative())).then_some(value)
 }
 
-/// The unscaled value of a decimal.
-fn decimal(text: &[u8], precision: u32, scale: usize) -> Option<i128> {
+/// The unscaled value of a decimal, which must be below *limit*.
+fn decimal(text: &[u8], limit: i128, scale: usize) -> Option<i128> {
     let (negative, digits) = match text.strip_prefix(b"-") {
         Some(digits) => (true, digits),
         None => (false, text),
@@ -233,15 +239,24 @@ fn decimal(text: &[u8], precision: u32, scale: usize) -> Option<i128> {
     let point = digits.iter().position(|byte| *byte == b'.').unwrap_or(digits.len());
     let fraction = digits.get(point + 1..).unwrap_or_default();
     let ends_well = point == digits.len() || !fraction.is_empty();
-    (ends_well && point > 0 && digits.len() <= 38 && fraction.len() <= scale && precision <= 38).then_some(())?;
-    let mut value: i128 = 0;
-    for digit in digits[..point].iter().chain(fraction) {
-        let digit = digit.wrapping_sub(b'0');
-        (digit <= 9).then_some(())?;
-        value = value * 10 + i128::from(digit);
+    (ends_well && point > 0 && digits.len() <= 38 && fraction.len() <= scale).then_some(())?;
+    let all = digits[..point].iter().chain(fraction);
+    let mut value = if digits.len() < 20 { i128::from(number::<u64>(all)?) } else { number::<i128>(all)? };
+    if fraction.len() < scale {
+        value = value.checked_mul(10i128.checked_pow((scale - fraction.len()) as u32)?)?;
     }
-    value = value.checked_mul(10i128.checked_pow((scale - fraction.len()) as u32)?)?;
-    (value < 10i128.pow(precision)).then_some(if negative { -value } else { value })
+    (value < limit).then_some(if negative { -value } else { value })
+}
+
+/// The number of *digits*, of which there are no more than fit.
+fn number<'a, T>(mut digits: impl Iterator<Item = &'a u8>) -> Option<T>
+where
+    T: From<u8> + Add<Output = T> + Mul<Output = T>,
+{
+    digits.try_fold(T::from(0), |number, digit| {
+        let digit = digit.wrapping_sub(b'0');
+        (digit <= 9).then(|| number * T::from(10) + T::from(digit))
+    })
 }
 
 /// Whether *text* is a decimal as MySQL writes it.

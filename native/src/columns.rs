@@ -21,6 +21,12 @@ impl Bits {
         self.len += 1;
     }
 
+    /// *count* bits that are not set.
+    pub fn push_unset(&mut self, count: usize) {
+        self.len += count;
+        self.bytes.resize(self.len.div_ceil(8), 0);
+    }
+
     pub fn len(&self) -> usize {
         self.len
     }
@@ -67,13 +73,13 @@ impl Column {
         self.valid.len()
     }
 
-    pub fn null(&mut self) {
+    pub fn nulls(&mut self, count: usize) {
         if self.width == 0 {
-            self.ends.push(self.end());
+            self.ends.resize(self.ends.len() + count, self.end());
         } else {
-            self.data.resize(self.data.len() + self.width, 0);
+            self.data.resize(self.data.len() + count * self.width, 0);
         }
-        self.valid.push(false);
+        self.valid.push_unset(count);
     }
 
     /// A value of the column's width.

@@ -72,35 +72,47 @@ pub struct Target {
 struct Image {
     columns: Vec<Column>,
     there: Bits,
+    /// How many of the last rows have no image, for which the columns have nothing yet.
+    missing: usize,
 }
 
 impl Image {
     fn new(widths: &[usize]) -> Self {
-        Image { columns: widths.iter().map(|width| Column::new(*width)).collect(), there: Bits::default() }
+        Image { columns: widths.iter().map(|width| Column::new(*width)).collect(), there: Bits::default(), missing: 0 }
     }
 
     fn put(&mut self, form: &Form, cells: Option<&Cells>, zone: &mut Zone) -> Option<()> {
         self.there.push(cells.is_some());
         let Some(cells) = cells else {
-            self.columns.iter_mut().for_each(Column::null);
+            self.missing += 1;
             return Some(());
         };
+        self.fill();
         for (described, cell) in form.columns.iter().zip(cells) {
             let Some(to) = described.to else { continue };
             match (*cell)? {
                 Some(raw) => described.kind.put(raw, &mut self.columns[to], zone)?,
-                None => self.columns[to].null(),
+                None => self.columns[to].nulls(1),
             }
         }
         // Columns that this form lacks are NULL.
         if form.columns.len() < self.columns.len() || form.columns.iter().any(|column| column.to.is_none()) {
             let rows = self.there.len();
-            self.columns.iter_mut().filter(|column| column.len() < rows).for_each(Column::null);
+            self.columns.iter_mut().filter(|column| column.len() < rows).for_each(|column| column.nulls(1));
         }
         Some(())
     }
 
+    /// Let the columns have as many rows as there are.
+    fn fill(&mut self) {
+        let missing = std::mem::take(&mut self.missing);
+        if missing > 0 {
+            self.columns.iter_mut().for_each(|column| column.nulls(missing));
+        }
+    }
+
     fn truncate(&mut self, rows: usize) {
+        self.fill();
         self.there.truncate(rows);
         self.columns.iter_mut().for_each(|column| column.truncate(rows));
     }
@@ -176,7 +188,7 @@ impl Target {
         self.fingerprints.extend_from_slice(&head.fingerprint);
         match head.physical {
             Some(number) => self.physical.fixed(&number.to_le_bytes()),
-            None => self.physical.null(),
+            None => self.physical.nulls(1),
         }
         self.commit_ts.push(head.commit_ts);
         self.ordinals.push(head.ordinal);
@@ -225,6 +237,7 @@ impl Target {
     pub fn take<'py>(&mut self, py: Python<'py>) -> Taken<'py> {
         let rows = self.rows();
         let image = |image: &mut Image| {
+            image.fill();
             let (there, nulls) = image.there.take(py);
             (there, nulls, image.columns.iter_mut().map(|column| column.take(py)).collect())
         };

@@ -4,15 +4,20 @@ use crate::json::{find, hex};
 
 /// Append the bytes whose numbers are those of the characters of *text*, which is UTF-8.
 pub fn latin1(text: &[u8], to: &mut Vec<u8>) -> Option<()> {
-    let mut bytes = text.iter();
-    while let Some(byte) = bytes.next() {
-        match byte {
-            0..=0x7f => to.push(*byte),
-            0xc2 | 0xc3 => to.push(byte << 6 | bytes.next()? & 0x3f),
-            _ => return None,
-        }
+    let start = to.len();
+    to.resize(start + text.len(), 0);
+    let (mut at, mut high, mut beyond) = (start, 0, false);
+    // Without branches: of random bytes half take two, and no processor can tell which.
+    for byte in text {
+        let leads = *byte >= 0xc0;
+        let follows = byte & 0xc0 == 0x80;
+        beyond |= leads & (byte & 0xfe != 0xc2);
+        to[at] = if follows { high | byte & 0x3f } else { *byte };
+        high = byte << 6;
+        at += usize::from(!leads);
     }
-    Some(())
+    to.truncate(at);
+    (!beyond).then_some(())
 }
 
 /// Append the bytes that Go's `strconv.Quote` wrote as *text*, the surrounding quotes left out.
