@@ -113,7 +113,8 @@ def decimal_cells(values: Sequence[Any], column_type: ColumnType) -> Converted:
     def judge(value: Any) -> str:
         matched(_DECIMAL, value, "a decimal number")
         number = decimal.Decimal(value)
-        if abs(number) >= limit or number.remainder_near(step, context) != 0:
+        # Not abs(), which rounds to 28 digits.
+        if number.copy_abs() >= limit or number.remainder_near(step, context) != 0:
             raise DoesNotFit(value.encode())
         # Arrow reads only exponents that are near the scale, not those of 0E40.
         return format(number.quantize(step, context=context), "f")

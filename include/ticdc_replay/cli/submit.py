@@ -133,20 +133,25 @@ def _ended_by(*signals: signal.Signals) -> Iterator[None]:
 def _held_back(*signals: signal.Signals) -> Iterator[None]:
     """Inside, *signals* have no effect; those that came have it at the end."""
     came: list[int] = []
-    with _handled(lambda number, frame: came.append(number), signals):
-        yield
-    for number in came:
-        signal.raise_signal(number)
+    try:
+        with _handled(lambda number, frame: came.append(number), signals):
+            yield
+    finally:
+        for number in came:
+            signal.raise_signal(number)
 
 
 @contextmanager
 def _handled(handler: Callable[[int, FrameType | None], None], signals: Sequence[signal.Signals]) -> Iterator[None]:
-    """Inside, *handler* is called for each of *signals*."""
+    """Inside, *handler* is called for each of *signals* but those that are ignored, as SIGHUP is below nohup."""
     if threading.current_thread() is not threading.main_thread():  # only the main thread may say what a signal does
         yield
         return
-    before = {number: signal.signal(number, handler) for number in signals}
+    before = {number: signal.getsignal(number) for number in signals}
+    before = {number: earlier for number, earlier in before.items() if earlier != signal.SIG_IGN}
     try:
+        for number in before:
+            signal.signal(number, handler)
         yield
     finally:
         for number, earlier in before.items():

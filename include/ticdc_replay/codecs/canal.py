@@ -91,9 +91,11 @@ class CanalCodec(Codec):
 
     def schema_changes(self, messages: Sequence[RawMessage]) -> Iterable[RawMessage]:
         extension = native_extension()
-        if extension is None or self._compression != "none":
+        values = [message.value or b"" for message in messages]
+        too_large = max(map(len, values), default=0) > self.decompressed_max_bytes
+        if extension is None or self._compression != "none" or too_large:
             return super().schema_changes(messages)
-        found: list[int] = extension.may_be_ddl([message.value or b"" for message in messages])
+        found: list[int] = extension.may_be_ddl(values)
         return [messages[at] for at in found]
 
     def is_watermark(self, message: RawMessage) -> bool:

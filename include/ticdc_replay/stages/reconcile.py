@@ -91,7 +91,7 @@ def take_inventory(context: StoreContext, survey_name: str) -> str:
 
     Raises what ``reconcile.inventory.write_listing`` and ``reconcile.s3_inventory.write_report`` raise.
     """
-    folder = f"inventories/{survey_name.rpartition('/')[2].removesuffix('.json')}"
+    folder = _inventories_of(survey_name)
     out = Destination(context.artifacts, folder)
     declared = context.store
     if declared.inventory.source == "listing":
@@ -108,6 +108,11 @@ def take_inventory(context: StoreContext, survey_name: str) -> str:
     return name
 
 
+def _inventories_of(survey_name: str) -> str:
+    """The folder of inventories that were begun after the survey."""
+    return f"inventories/{survey_name.rpartition('/')[2].removesuffix('.json')}"
+
+
 def write_reconcile_job(context: StoreContext, survey_name: str, inventory_name: str) -> WrittenJob:
     """The spec that joins all objects with all references that are known now; ``run_hash`` is the reconciliation's id.
 
@@ -115,7 +120,10 @@ def write_reconcile_job(context: StoreContext, survey_name: str, inventory_name:
     """
     inventory = msgspec.json.decode(context.artifacts.get(inventory_name), type=Inventory)
     made = read_survey(context.artifacts, survey_name)
-    known = gather(context, made, inventory.began_since_ms(made.bounds_ms), inventory.clock_ahead_ms)
+    # One of an earlier survey is as old as it says.
+    follows = inventory_name.startswith(f"{_inventories_of(survey_name)}/")
+    listed_ms = inventory.began_since_ms(made.bounds_ms) if follows else inventory.began_ms
+    known = gather(context, made, listed_ms, inventory.clock_ahead_ms)
     objects = tuple(file.name for file in inventory.files)
     return _write(context, survey_name, known, objects, inventory=inventory_name)
 

@@ -219,6 +219,20 @@ def test_what_a_value_becomes_does_not_depend_on_its_neighbours(column_type, poi
     alone_as_with_others()
 
 
+@pytest.mark.parametrize(
+    ("text", "column_type"),
+    [
+        ("9" * 38, declared("decimal", length=38, scale=0)),
+        ("9" * 28 + ".9", declared("decimal", length=38, scale=10)),
+        ("-" + "9" * 28 + ".9999999999", declared("decimal", length=38, scale=10)),
+    ],
+)
+def test_a_decimal_at_its_limit_is_kept_whatever_stands_beside_it(text, column_type):
+    converted = typed_array([text, "1" * 39], column_type, ZONE)
+    assert [None if cell is None else Decimal(cell) for cell in converted.array.to_pylist()] == [Decimal(text), None]
+    assert converted.exact == {1: b"1" * 39}
+
+
 def test_a_decimal_too_small_for_its_scale_is_kept_exact_however_small():
     converted = typed_array(["1E-78", "1.5"], declared("decimal", length=9, scale=3), ZONE)
     assert converted.array.to_pylist() == [None, Decimal("1.500")]

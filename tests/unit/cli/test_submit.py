@@ -12,6 +12,13 @@ import pytest
 
 LOADED = """
 import os, signal, subprocess, sys
+
+if "IGNORED" in os.environ:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+else:  # whatever the tests were started by
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
 from ticdc_replay.cli import submit
 
 submit._GRACE_S = 1.0
@@ -82,6 +89,29 @@ def test_a_signal_that_comes_while_the_job_starts_ends_it_too(number, tmp_path):
     )
     assert command.returncode == (-signal.SIGINT if number == signal.SIGINT else 128 + number)
     assert ends(int(first_line(tmp_path / "job")))
+
+
+def test_what_was_ignored_before_stays_so(tmp_path, monkeypatch):
+    monkeypatch.setenv("IGNORED", "yes")
+    command = started(f"echo $$ > {tmp_path}/shell; sleep 3")
+    first_line(tmp_path / "shell")
+    command.send_signal(signal.SIGHUP)
+    assert command.wait(60) == 0
+
+
+def test_a_signal_is_not_forgotten_where_the_job_can_not_be_started(monkeypatch):
+    monkeypatch.setenv("SIGNAL", str(int(signal.SIGTERM)))
+    failing = """
+def fail(*arguments, **named):
+    os.kill(os.getpid(), int(os.environ["SIGNAL"]))
+    raise FileNotFoundError("no such program")
+
+subprocess.Popen = fail
+"""
+    command = subprocess.run(
+        [sys.executable, "-c", LOADED + failing + RUN, "true"], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    assert command.returncode == 128 + signal.SIGTERM
 
 
 def test_a_job_that_does_not_listen_is_killed(tmp_path):

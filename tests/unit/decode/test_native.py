@@ -368,6 +368,12 @@ def test_the_same_messages_may_hold_a_ddl(values: list[bytes]) -> None:
     assert list(reader.schema_changes(messages)) == [each for each in messages if reader.is_schema_change(each)]
 
 
+def test_a_ddl_that_is_larger_than_may_be_counts_for_neither() -> None:
+    messages = [canal_json.message(canal_json.ddl(f"CREATE TABLE t{'x' * at} (id int)"), at) for at in (1, 3000, 2)]
+    reader = codec_for(Changefeed(protocol="canal-json", topic="topic", timezone="UTC"), 2000)
+    assert [each.offset for each in reader.schema_changes(messages)] == [1, 2]
+
+
 def test_a_message_on_which_the_extension_panics_is_read_by_python(
     write: Callable[..., Written], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
