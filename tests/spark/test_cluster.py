@@ -255,7 +255,12 @@ class Cluster:
                     ),
                     *(CHECKOUT / "spark_jobs" / script, uri),
                 ],
-                env={**os.environ, **self.running.environment(), jobspec.CONNECTIONS_FILE_VARIABLE: str(private)},
+                env={
+                    **os.environ,
+                    **self.running.environment(),
+                    "PYSPARK_DRIVER_PYTHON": sys.executable,
+                    jobspec.CONNECTIONS_FILE_VARIABLE: str(private),
+                },
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
