@@ -32,6 +32,8 @@ _THROUGHPUT: Final[dict[str, Option]] = {
     "fetch.max.bytes": _FETCH_BYTES,
     "max.partition.fetch.bytes": 2 * 1024 * 1024,  # larger ones leave the processor's cache before they are read
     "fetch.queue.backoff.ms": 10,
+    # A client that lost its broker can be left without a leader until it asks for metadata again: by default after five minutes.
+    "topic.metadata.refresh.interval.ms": 20_000,
     "receive.message.max.bytes": _RECEIVE_BYTES,  # a batch that is larger than a fetch comes whole
 }
 _CONNECTION: Final[dict[str, Option]] = {
