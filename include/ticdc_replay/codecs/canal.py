@@ -90,10 +90,11 @@ class CanalCodec(Codec):
         return self._may(_may_be_ddl, message)
 
     def schema_changes(self, messages: Sequence[RawMessage]) -> Iterable[RawMessage]:
-        extension = native_extension()
+        extension = native_extension() if self._compression == "none" else None
+        if extension is None:
+            return super().schema_changes(messages)
         values = [message.value or b"" for message in messages]
-        too_large = max(map(len, values), default=0) > self.decompressed_max_bytes
-        if extension is None or self._compression != "none" or too_large:
+        if max(map(len, values), default=0) > self.decompressed_max_bytes:
             return super().schema_changes(messages)
         found: list[int] = extension.may_be_ddl(values)
         return [messages[at] for at in found]

@@ -32,7 +32,7 @@ _THROUGHPUT: Final[dict[str, Option]] = {
     "fetch.max.bytes": _FETCH_BYTES,
     "max.partition.fetch.bytes": 2 * 1024 * 1024,  # larger ones leave the processor's cache before they are read
     "fetch.queue.backoff.ms": 10,
-    # A client that lost its broker can be left without a leader until it asks for metadata again: by default after five minutes.
+    # By default five minutes, longer than a reader waits: so a client learns in time what it missed while a broker was away.
     "topic.metadata.refresh.interval.ms": 20_000,
     "receive.message.max.bytes": _RECEIVE_BYTES,  # a batch that is larger than a fetch comes whole
 }

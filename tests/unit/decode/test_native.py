@@ -365,7 +365,11 @@ PIECES = [
 def test_the_same_messages_may_hold_a_ddl(values: list[bytes]) -> None:
     messages = [canal_json.message(value, at) for at, value in enumerate([*values, b"", None])]
     reader = codec_for(Changefeed(protocol="canal-json", topic="topic", timezone="UTC"), 1 << 20)
-    assert list(reader.schema_changes(messages)) == [each for each in messages if reader.is_schema_change(each)]
+    expected = [each.offset for each in messages if reader.is_schema_change(each)]
+    assert [each.offset for each in reader.schema_changes(messages)] == expected
+    extension = native_extension()
+    assert extension is not None
+    assert extension.may_be_ddl([each.value or b"" for each in messages]) == expected
 
 
 def test_a_ddl_that_is_larger_than_may_be_counts_for_neither() -> None:
