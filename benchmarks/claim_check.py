@@ -143,17 +143,16 @@ def compare(gateway: S3Server, bootstrap: str, folder: Path, objects: int, runs:
     for decoder, conf in DECODERS.items():
         if decoder == "native" and not native_is_there():
             continue
-        spark = session("bench", conf)
         stage = Stage(f"Kafka → changelog, {decoder}")
-        for run in range(runs + 1):
-            decode = partial(run_decode, spark, job, connections(bootstrap, server.connection()))
-            index = measure(stage if run else Stage("first"), decode)
-            counts = index.report.events
-            assert (counts.written, counts.claim_checks_resolved) == (events, objects), counts
-            # What a run used is recorded, and the next would look it up there, too.
-            shutil.rmtree(f"{folder}/artifacts/bench/{job.changelog_root}")
-            shutil.rmtree(f"{folder}/artifacts/bench/used")
-        spark.stop()
+        with session("bench", conf) as spark:
+            for run in range(runs + 1):
+                decode = partial(run_decode, spark, job, connections(bootstrap, server.connection()))
+                index = measure(stage if run else Stage("first"), decode)
+                counts = index.report.events
+                assert (counts.written, counts.claim_checks_resolved) == (events, objects), counts
+                # What a run used is recorded, and the next would look it up there, too.
+                shutil.rmtree(f"{folder}/artifacts/bench/{job.changelog_root}")
+                shutil.rmtree(f"{folder}/artifacts/bench/used")
         stages.append(stage)
         print(f"{stage.name}: {stage.median:.2f} s", flush=True)
     return table(stages, gateway.name, events, objects, size)

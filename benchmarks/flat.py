@@ -62,14 +62,13 @@ def measure_size(workload: Workload, events: int, runs: int, bootstrap: str, art
     topic = f"flat-{events}"
     published = publish(bootstrap, topic, workload, events, compression="lz4")
     print(f"{topic}: {published.rows:,} events, {published.size / 1e6:,.0f} MB", flush=True)
-    spark = session("bench", DECODERS[decoder])
-    replay(spark, workload, pin_everything(bootstrap, "warm-up", artifacts), bootstrap, artifacts, Stage("first"))
     manifest = pin_everything(bootstrap, topic, artifacts)
     stage = Stage(topic)
-    for _ in range(runs):
-        index = replay(spark, workload, manifest, bootstrap, artifacts, stage)
-        assert index.report.events.written == published.rows, index.report.events
-    spark.stop()
+    with session("bench", DECODERS[decoder]) as spark:
+        replay(spark, workload, pin_everything(bootstrap, "warm-up", artifacts), bootstrap, artifacts, Stage("first"))
+        for _ in range(runs):
+            index = replay(spark, workload, manifest, bootstrap, artifacts, stage)
+            assert index.report.events.written == published.rows, index.report.events
     print(f"{topic}: {stage.median:.2f} s", flush=True)
     return Measured(published.rows, stage, sum(file.bytes for version in index.tables for file in version.files))
 

@@ -3,7 +3,10 @@
 import importlib.util
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from benchmarks.pinning import manifest_name
@@ -15,6 +18,7 @@ from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.jobspec import DecodeJob, Limits
 from ticdc_replay.snapshot.manifest import Manifest
 from ticdc_replay.spark.session import open_session
+from ticdc_replay.stages.spark_properties import LIGHT_JVM
 
 CORES = 2
 DECODERS = {
@@ -36,14 +40,25 @@ def prepare_environment() -> None:
     os.environ["JAVA_HOME"] = str(java.find_home())
 
 
-def session(name: str, conf: dict[str, str] | None = None) -> SparkSession:
-    """A session on ``local[2]``, as a job's own with *conf* on top."""
+@contextmanager
+def session(name: str, conf: dict[str, str] | None = None, *, light: bool = True) -> Iterator[SparkSession]:
+    """A session on ``local[2]`` in a JVM of its own, with *conf* on top; *light* where it is that of a decode or a load."""
     builder = SparkSession.builder.master(f"local[{CORES}]")
     quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
-    for key, value in (quiet | (conf or {})).items():
+    for key, value in (quiet | (LIGHT_JVM if light else {}) | (conf or {})).items():
         builder = builder.config(key, value)
     builder.getOrCreate().sparkContext.setLogLevel("ERROR")
-    return open_session(name)
+    spark = open_session(name)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+        # PySpark keeps its JVM, with the options that it has, for the next session.
+        gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
+        assert gateway is not None, "a session was there"
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait(60)
 
 
 def kafka_connection(bootstrap: str) -> Connection:

@@ -195,9 +195,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder, Kafka(Path(folder) / "kafka") as kafka:
         feed = Feed(kafka.bootstrap, options.hours, options.partitions, options.rate, options.lag_hours)
         sizes = feed.publish()
-        spark = jobs.session("lag")
-        ways, total = measure(spark, feed, sizes, Path(folder))
-        spark.stop()
+        with jobs.session("lag") as spark:
+            ways, total = measure(spark, feed, sizes, Path(folder))
     found = text(feed, ways, total)
     print(found)
     if options == arguments.parse_args([]):

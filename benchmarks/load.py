@@ -85,9 +85,8 @@ class Benchmark:
         """Measure every stage ``runs`` times after one run that is not counted; the results as Markdown."""
         manifest = pin_everything(self.bootstrap, TOPIC, self.artifacts)
         self._parts(manifest.ranges())
-        spark = session("bench", DECODERS["python"])
-        self._replay(spark, manifest)
-        spark.stop()
+        with session("bench", DECODERS["python"]) as spark:
+            self._replay(spark, manifest)
         took = {name: stage.median for name, stage in self.stages.items()}
         alone = sum(took[name] for name in STAGES[:3])
         ratios = [

@@ -79,12 +79,11 @@ def measure_workload(workload: Workload, events: int, runs: int, bootstrap: str,
     for decoder, conf in DECODERS.items():
         if decoder == "native" and not native_is_there():
             continue
-        spark = session("bench", conf)
         stage = found.replays[decoder] = Stage(decoder)
-        for run in range(runs + 1):
-            index = replay(spark, workload, manifest, bootstrap, artifacts, stage if run else Stage("first"))
-            assert index.report.events.written == published.rows, index.report.events
-        spark.stop()
+        with session("bench", conf) as spark:
+            for run in range(runs + 1):
+                index = replay(spark, workload, manifest, bootstrap, artifacts, stage if run else Stage("first"))
+                assert index.report.events.written == published.rows, index.report.events
         print(f"{topic}, {decoder}: {stage.median:.2f} s", flush=True)
     return found
 

@@ -72,23 +72,20 @@ def main() -> None:
 
 def compare(published: Published, bootstrap: str, folder: Path, runs: int) -> str:
     """Both ways *runs* times, after one that does not count; the results as Markdown."""
-    spark = session(
-        "baseline",
-        {
-            "spark.jars": ",".join(str(path) for path in sorted(jars.fetch(SPARK_KAFKA).glob("*.jar"))),
-            "spark.driver.memory": DRIVER_MEMORY,
-            "spark.sql.shuffle.partitions": "4",
-        },
-    )
+    conf = {
+        "spark.jars": ",".join(str(path) for path in sorted(jars.fetch(SPARK_KAFKA).glob("*.jar"))),
+        "spark.driver.memory": DRIVER_MEMORY,
+        "spark.sql.shuffle.partitions": "4",
+    }
     theirs = Stage("Spark's Kafka source, from_json, dropDuplicates → Parquet")
-    for run in range(runs + 1):
-        target = f"{folder}/baseline"
-        measure(theirs if run else Stage("first"), partial(baseline, spark, bootstrap, target))
-        if not run:
-            rows = spark.read.parquet(target).count()
-            assert rows == published.rows, f"{rows} of {published.rows} rows"
-        shutil.rmtree(target)
-    spark.stop()
+    with session("baseline", conf, light=False) as spark:
+        for run in range(runs + 1):
+            target = f"{folder}/baseline"
+            measure(theirs if run else Stage("first"), partial(baseline, spark, bootstrap, target))
+            if not run:
+                rows = spark.read.parquet(target).count()
+                assert rows == published.rows, f"{rows} of {published.rows} rows"
+            shutil.rmtree(target)
     print(f"{theirs.name}: {theirs.median:.2f} s", flush=True)
     artifacts = f"file://{folder}/artifacts/bench"
     manifest = pin_everything(bootstrap, TOPIC, artifacts)
@@ -97,11 +94,10 @@ def compare(published: Published, bootstrap: str, folder: Path, runs: int) -> st
     for decoder, conf in DECODERS.items():
         if decoder == "native" and not native_is_there():
             continue
-        spark = session("bench", conf)
         ours = Stage(f"Kafka → changelog, {decoder}")
-        for run in range(runs + 1):
-            replay(spark, CANAL, manifest, bootstrap, artifacts, ours if run else Stage("first"))
-        spark.stop()
+        with session("bench", conf | {"spark.driver.memory": DRIVER_MEMORY}) as spark:
+            for run in range(runs + 1):
+                replay(spark, CANAL, manifest, bootstrap, artifacts, ours if run else Stage("first"))
         print(f"{ours.name}: {ours.median:.2f} s", flush=True)
         stages.append(ours)
         goal = GOAL if not ratios else ""

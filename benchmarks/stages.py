@@ -140,14 +140,13 @@ def main() -> None:
                     if options.places:
                         print("\n".join(f"  {share:5.1%} {place}" for place, share in took.places))
         begin = time.perf_counter()
-        spark = session("bench")
-        started = time.perf_counter() - begin
-        publish(kafka.bootstrap, "few", OPEN, 1)
-        manifest = pin_everything(kafka.bootstrap, "few", artifacts)
-        jobs = Stage("few")
-        for _ in range(6):
-            replay(spark, OPEN, manifest, kafka.bootstrap, artifacts, jobs)
-        spark.stop()
+        with session("bench") as spark:
+            started = time.perf_counter() - begin
+            publish(kafka.bootstrap, "few", OPEN, 1)
+            manifest = pin_everything(kafka.bootstrap, "few", artifacts)
+            jobs = Stage("few")
+            for _ in range(6):
+                replay(spark, OPEN, manifest, kafka.bootstrap, artifacts, jobs)
     text = table(found, started, jobs)
     print(text)
     if options.events == EVENTS and set(options.workloads) == set(WORKLOADS) and native_is_there():

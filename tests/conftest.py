@@ -249,6 +249,7 @@ def spark(java_home: Path) -> Iterator[SparkSession]:
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "ERROR")
         .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.defaultJavaOptions", "-XX:TieredStopAtLevel=1")
     )
     with uninterrupted():
         session = builder.getOrCreate()

@@ -26,6 +26,15 @@ def spark_properties(declared: Pipeline | Store) -> dict[str, str]:
     return {**ours, **declared.spark.conf}
 
 
+LIGHT_JVM = {
+    "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.executor.defaultJavaOptions": "-XX:TieredStopAtLevel=1",
+}
+"""For jobs whose rows are in Python alone: a JVM that only hands out tasks never earns back what its second compiler takes.
+
+They are the options that ``extraJavaOptions`` come after, so whoever sets these keeps them, and may say otherwise.
+"""
+_ROWS_IN_JVM = frozenset({"reconcile"})
 _REPEATABLE = frozenset({"decode", "scan"})
 """Jobs whose tasks may run twice at a time: each writes files of its own, and only those of one copy get into the index."""
 
@@ -36,9 +45,10 @@ def job_properties(declared: Pipeline | Store, job: str) -> dict[str, str]:
     Slow tasks are started a second time where that is safe and the cluster has room; tasks of a load would do to a target the
     same work twice, so there speculation is off whatever is declared.
     """
+    jvm = {} if job in _ROWS_IN_JVM else LIGHT_JVM
     if job not in _REPEATABLE:
-        return {**spark_properties(declared), "spark.speculation": "false"}
-    return {"spark.speculation": "true", "spark.speculation.minTaskRuntime": "10s", **spark_properties(declared)}
+        return {**jvm, **spark_properties(declared), "spark.speculation": "false"}
+    return {**jvm, "spark.speculation": "true", "spark.speculation.minTaskRuntime": "10s", **spark_properties(declared)}
 
 
 _MEMORY = re.compile(r"\d+[kmgtp]b?", re.IGNORECASE)

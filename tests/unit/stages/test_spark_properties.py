@@ -47,3 +47,17 @@ def test_a_load_never_does_its_work_twice(declared: Pipeline) -> None:
 )
 def test_a_pipeline_may_name_the_driver_s_python(declared: Pipeline) -> None:
     assert job_properties(declared, "load")["spark.pyspark.driver.python"] == "/opt/driver/python"
+
+
+@pytest.mark.parametrize("job", ["decode", "scan", "load"])
+def test_where_the_jvm_only_hands_out_tasks_it_compiles_quickly(declared: Pipeline, job: str) -> None:
+    assert job_properties(declared, job)["spark.driver.defaultJavaOptions"] == "-XX:TieredStopAtLevel=1"
+
+
+def test_where_rows_are_in_the_jvm_it_compiles_well(declared: Pipeline) -> None:
+    assert "spark.driver.defaultJavaOptions" not in job_properties(declared, "reconcile")
+
+
+@pytest.mark.parametrize("declared", ["{spark.driver.defaultJavaOptions: -Xss4m}"], indirect=True)
+def test_a_pipeline_may_say_what_every_jvm_is_started_with(declared: Pipeline) -> None:
+    assert job_properties(declared, "decode")["spark.driver.defaultJavaOptions"] == "-Xss4m"
