@@ -12,6 +12,7 @@ mod columns;
 mod identity;
 mod json;
 mod moments;
+mod objects;
 mod open;
 mod rows;
 mod seen;
@@ -21,6 +22,7 @@ use canal::{Canal, CanalForm};
 use cells::{Kind, KindSpec};
 use identity::Names;
 use moments::Zone;
+use objects::{Expected, Unwrapped};
 use open::{Open, OpenForm, Place};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -70,6 +72,13 @@ impl Took {
         self.uncounted.2 += usize::from(inside && !wanted);
     }
 
+    /// Check that the message has a single row, which is collected and the one *expected*.
+    fn only_row(&self, targets: &mut [Target], expected: &Expected) -> Option<()> {
+        let [(number, rows)] = self.touched[..] else { return None };
+        (self.uncounted.0 == 1).then_some(())?;
+        targets[number].confirm(rows, expected)
+    }
+
     /// End a message that was *taken*, or not.
     fn end(&mut self, at: usize, taken: bool) {
         let (first, last) = self.message.take().unwrap_or((-1, 0));
@@ -104,6 +113,7 @@ struct Decoder {
     targets: Vec<Target>,
     canal: Canal,
     open: Open,
+    unwrapped: Unwrapped,
     panic_at: Option<i64>,
 }
 
@@ -120,6 +130,7 @@ impl Decoder {
             targets: Vec::new(),
             canal: Canal::default(),
             open: Open::default(),
+            unwrapped: Unwrapped::default(),
             panic_at,
         }
     }
@@ -206,6 +217,44 @@ impl Decoder {
         })
     }
 
+    /// Read the one row of the claim-check object *content*, JSON around a message where it is *wrapped*, else its value: the row
+    /// that *offset* and *ordinal* refer to, of this *commit_ts* and identity *key*, in one of *forms*. Whether it was taken, and
+    /// whether that ended in a panic. It is not counted as a row.
+    #[allow(clippy::too_many_arguments)]
+    fn read_canal_object(
+        &mut self,
+        content: &[u8],
+        wrapped: bool,
+        offset: i64,
+        ordinal: i32,
+        commit_ts: i64,
+        key: Vec<u8>,
+        forms: Vec<i32>,
+    ) -> (bool, bool) {
+        let expected = Expected { ordinal, commit_ts, key, forms };
+        self.read_object(content, wrapped, offset, &expected, |decoder, key, value, took| {
+            key.is_empty().then_some(())?;
+            decoder.canal.read(value, offset, decoder.window, &mut decoder.targets, &mut decoder.zone, took)
+        })
+    }
+
+    /// As ``read_canal_object``, of Open Protocol, where all objects are wrapped.
+    fn read_open_object(
+        &mut self,
+        content: &[u8],
+        offset: i64,
+        ordinal: i32,
+        commit_ts: i64,
+        key: Vec<u8>,
+        forms: Vec<i32>,
+    ) -> (bool, bool) {
+        let expected = Expected { ordinal, commit_ts, key, forms };
+        self.read_object(content, true, offset, &expected, |decoder, key, value, took| {
+            let place = Place { offset, window: decoder.window };
+            decoder.open.read(key, value, place, &mut decoder.targets, &mut decoder.zone, took)
+        })
+    }
+
     /// How many rows were collected.
     #[getter]
     fn rows(&self) -> usize {
@@ -237,6 +286,32 @@ impl Decoder {
             self.guarded(at, offset, &mut took, |decoder, took| read(decoder, key, value, offset, took));
         }
         Ok(result(messages.py(), took))
+    }
+
+    /// *read*, of key and value, the row that is *expected* from an object; whether it was taken, and whether that panicked.
+    fn read_object(
+        &mut self,
+        content: &[u8],
+        wrapped: bool,
+        offset: i64,
+        expected: &Expected,
+        read: impl Fn(&mut Self, &[u8], &[u8], &mut Took) -> Option<()>,
+    ) -> (bool, bool) {
+        let mut took = Took::default();
+        let mut unwrapped = std::mem::take(&mut self.unwrapped);
+        self.guarded(0, offset, &mut took, |decoder, took| {
+            let (key, value) = match wrapped {
+                true => {
+                    unwrapped.read(content)?;
+                    (unwrapped.key.as_slice(), unwrapped.value.as_slice())
+                }
+                false => (&b""[..], content),
+            };
+            read(decoder, key, value, took)?;
+            took.only_row(&mut decoder.targets, expected)
+        });
+        self.unwrapped = unwrapped;
+        (took.left.is_empty(), took.panics > 0)
     }
 
     /// Read the message *at* by *read*, and undo what it did of it where it gives None or panics.
@@ -316,7 +391,7 @@ fn may_be_ddl(values: Vec<Bound<'_, PyBytes>>) -> Vec<usize> {
 
 /// What the library may ask of this extension. Counted up with each change that an older library, or an older extension,
 /// would stumble over; `extension.py` compares it.
-const INTERFACE: u32 = 3;
+const INTERFACE: u32 = 4;
 
 #[pymodule]
 fn ticdc_replay_native(module: &Bound<'_, PyModule>) -> PyResult<()> {

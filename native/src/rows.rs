@@ -5,6 +5,7 @@ use crate::columns::{bytes_of, Bits, Buffers, Column};
 use crate::identity::{identify, Names};
 use crate::json::Raw;
 use crate::moments::Zone;
+use crate::objects::Expected;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::ops::RangeInclusive;
@@ -217,6 +218,18 @@ impl Target {
                 self.put(form, head, Some(&old), Some(cells), zone)
             }
         }
+    }
+
+    /// Take the row behind the first *rows* as the one that is *expected*. None where there is none, another, or more.
+    pub fn confirm(&mut self, rows: usize, expected: &Expected) -> Option<()> {
+        let is_it = self.offsets.len() == rows + 1
+            && self.commit_ts.last() == Some(&expected.commit_ts)
+            && self.forms.last().is_some_and(|form| expected.forms.contains(form))
+            && self.keys.ends_with(&expected.key)
+            && self.keys.len() == 16 * (rows + 1)
+            && expected.key.len() == 16;
+        *self.ordinals.last_mut()? = expected.ordinal;
+        is_it.then_some(())
     }
 
     /// Forget all rows but the first *rows*, and what was left of one that could not be appended.

@@ -78,33 +78,7 @@ pub fn unquote_escaped(raw: &[u8], to: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// Append the bytes that *text* is the base64 of, padded as it has to be.
+/// Append the bytes that *text* is the base64 of, padded as it has to be. On None `to` may hold some of them.
 pub fn base64(text: &[u8], to: &mut Vec<u8>) -> Option<()> {
-    let padding = text.iter().rev().take_while(|byte| **byte == b'=').count();
-    if text.len() % 4 != 0 || padding > 2 {
-        return None;
-    }
-    let mut chunks = text[..text.len() - padding].chunks(4);
-    chunks.try_for_each(|chunk| {
-        let mut bits = 0;
-        for byte in chunk {
-            bits = bits << 6 | digit(*byte)?;
-        }
-        bits <<= 6 * (4 - chunk.len());
-        let bytes = &u32::to_be_bytes(bits)[1..];
-        let (kept, spare) = bytes.split_at(chunk.len() - 1);
-        to.extend_from_slice(kept);
-        spare.iter().all(|byte| *byte == 0).then_some(())
-    })
-}
-
-fn digit(byte: u8) -> Option<u32> {
-    Some(u32::from(match byte {
-        b'A'..=b'Z' => byte - b'A',
-        b'a'..=b'z' => byte - b'a' + 26,
-        b'0'..=b'9' => byte - b'0' + 52,
-        b'+' => 62,
-        b'/' => 63,
-        _ => return None,
-    }))
+    base64_simd::STANDARD.decode_append(text, to).ok()
 }

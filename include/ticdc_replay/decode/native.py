@@ -18,8 +18,10 @@ import pyarrow.compute as pc
 
 from ticdc_replay.changelog.columnar import HASH, ColumnarRows
 from ticdc_replay.changelog.convert import absent_names
+from ticdc_replay.changelog.identity import row_key
 from ticdc_replay.changelog.types import CELLS_TYPE, EXACT_TYPE
 from ticdc_replay.changelog.writer import data_schema
+from ticdc_replay.codecs.claim_checks import unwrap
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.decode.native_forms import Wire, canal_wire, form_of, open_wire
 from ticdc_replay.domain.events import Event, Operation, RowEvent, Shape
@@ -70,11 +72,17 @@ class NativeRows:
         history: SchemaHistory,
         wants: Callable[[str, str], bool],
         resolve: Callable[[RowEvent], ResolvedSchema],
+        max_bytes: int,
     ) -> None:
-        """*resolve* gives the schema that a row is written with, *wants* tells whether the run wants a table."""
+        """*resolve* gives the schema that a row is written with, *wants* tells whether the run wants a table.
+
+        Objects of more than *max_bytes* are left to Python, which judges whether they are too large.
+        """
         self._decoder = extension.Decoder(window.from_ts, window.to_ts, partial(_ahead, changefeed.timezone))
         self._is_open = changefeed.protocol != "canal-json"
         self._wire = open_wire if self._is_open else canal_wire
+        self._is_wrapped = not changefeed.claim_check_raw_value
+        self._max_bytes = max_bytes
         self._partial_old = changefeed.only_output_updated_columns or changefeed.content_compatible
         self._history = history
         self._wants = wants
@@ -82,6 +90,7 @@ class NativeRows:
         self._targets: list[ResolvedSchema] = []
         self._numbers: dict[ResolvedSchema, int] = {}
         self._forms: list[_Row] = []
+        self._forms_of: dict[tuple[str, str, Operation], list[int]] = {}
         self._met: dict[tuple[str, str, str, Shape, int, int], int] = {}
         self._known: set[tuple[Wire, str, tuple[int, int]]] = set()
 
@@ -104,23 +113,58 @@ class NativeRows:
             _log.warning("the native decoder failed on %d messages; Python reads them", panics)
         return Took(left, np.frombuffer(first, np.int64), np.frombuffer(last, np.int64), rows, outside, filtered)
 
+    def read_object(self, message: RawMessage, small: RowEvent, content: bytes) -> bool:
+        """Read the row that *small*, of *message*, refers to from its claim-check object; False where Python has to.
+
+        Such a row waits to be taken, as others do, but counts nowhere: *small* did.
+        """
+        key, commit_ts = _key_of(small), small.commit_ts
+        operations = (Operation.UPSERT, Operation.UPDATE) if small.operation is Operation.UPSERT else (small.operation,)
+        forms = [form for each in operations for form in self._forms_of.get((small.schema, small.table, each), ())]
+        if not forms or key is None or commit_ts is None or len(content) > self._max_bytes:
+            return False
+        event = (message.offset, small.ordinal, commit_ts, key, forms)
+        if self._is_open:
+            taken, panicked = self._decoder.read_open_object(content, *event)
+        else:
+            taken, panicked = self._decoder.read_canal_object(content, self._is_wrapped, *event)
+        if panicked:
+            _log.warning("the native decoder failed on a claim-check object; Python reads it")
+        return bool(taken)
+
     def learn(self, message: RawMessage, events: Sequence[Event]) -> None:
         """Let the extension read rows like those of *message*, which Python read as *events*."""
         for event in events:
-            if isinstance(event, RowEvent) and event.commit_ts is not None:
-                image = event.after or event.before
-                assert image is not None, "a row event has an image"
-                span = self._history.span_at(event.schema, event.table, event.commit_ts)
-                met = (event.schema, event.table, _change(event), image.shape, *span)
-                # A shape can stand for several forms on the wire, such as flags of Open that mean nothing.
-                if self._met.get(met, 0) < _FORMS_OF_A_SHAPE and len(self._met) < _MAX_FORMS:
-                    self._met[met] = self._met.get(met, 0) + 1
-                    self._learn(message, event, image.shape, span)
+            if isinstance(event, RowEvent):
+                self._learn(lambda: message, event)
 
-    def _learn(self, message: RawMessage, row: RowEvent, shape: Shape, span: tuple[int, int]) -> None:
+    def learn_object(self, message: RawMessage, row: RowEvent, content: bytes) -> None:
+        """As ``learn``, of *row*, which Python read from the claim-check object that *message* refers to."""
+
+        def whole() -> RawMessage:
+            if not self._is_wrapped:
+                return message._replace(value=content)
+            wrapped = unwrap(content)
+            return message._replace(key=wrapped.key, value=wrapped.value)
+
+        self._learn(whole, row._replace(ordinal=0, large=None, reference=None))
+
+    def _learn(self, message: Callable[[], RawMessage], row: RowEvent) -> None:
+        if row.commit_ts is None:
+            return
+        image = row.after or row.before
+        assert image is not None, "a row event has an image"
+        span = self._history.span_at(row.schema, row.table, row.commit_ts)
+        met = (row.schema, row.table, _change(row), image.shape, *span)
+        # A shape can stand for several forms on the wire, such as flags of Open that mean nothing.
+        if self._met.get(met, 0) < _FORMS_OF_A_SHAPE and len(self._met) < _MAX_FORMS:
+            self._met[met] = self._met.get(met, 0) + 1
+            self._add_form(message, row, image.shape, span)
+
+    def _add_form(self, message: Callable[[], RawMessage], row: RowEvent, shape: Shape, span: tuple[int, int]) -> None:
         resolved = self._resolve(row)
         form = form_of(row, resolved, of_open=self._is_open)
-        wire = None if form is None else self._wire(message, row, shape)
+        wire = None if form is None else self._wire(message(), row, shape)
         if form is None or wire is None or (wire, _change(row), span) in self._known:
             return
         self._known.add((wire, _change(row), span))
@@ -141,7 +185,9 @@ class NativeRows:
     def _number(self, row: RowEvent, resolved: ResolvedSchema) -> int:
         before, after = (image and image.shape for image in (row.before, row.after))
         self._forms.append(_Row(row.operation, row.partial, absent_names(before, after, (), resolved)))
-        return len(self._forms) - 1
+        number = len(self._forms) - 1
+        self._forms_of.setdefault((row.schema, row.table, row.operation), []).append(number)
+        return number
 
     def _target(self, resolved: ResolvedSchema) -> int:
         if resolved not in self._numbers:
@@ -196,6 +242,13 @@ class NativeRows:
         )
 
 
+def _key_of(small: RowEvent) -> bytes | None:
+    """The identity of the row of which *small* holds a part; None where it has none, or its images two."""
+    images = [image for image in (small.after, small.before) if image is not None]
+    keys = {row_key(small._replace(after=image, before=None)).hash for image in images}
+    return keys.pop() if len(keys) == 1 else None
+
+
 def _change(row: RowEvent) -> str:
     return "put" if row.before is None else "delete" if row.after is None else "update"
 
@@ -206,15 +259,16 @@ def native_rows(
     history: SchemaHistory,
     wants: Callable[[str, str], bool],
     resolve: Callable[[RowEvent], ResolvedSchema],
+    max_bytes: int,
 ) -> NativeRows | None:
-    """What reads rows of *changefeed* natively; None where only Python does."""
+    """What reads rows of *changefeed* natively, objects of them up to *max_bytes*; None where only Python does."""
     readable = changefeed.enable_tidb_extension if changefeed.protocol == "canal-json" else changefeed.protocol in _OPEN
     if not readable or changefeed.compression != "none" or window is None:
         return None
     extension = native_extension()
     if extension is None:
         return None
-    return NativeRows(extension, changefeed, window, history, wants, resolve)
+    return NativeRows(extension, changefeed, window, history, wants, resolve, max_bytes)
 
 
 def _ahead(zone: str, day: int) -> int | None:

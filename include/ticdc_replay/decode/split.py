@@ -131,9 +131,18 @@ class SplitDecoder:
         self._writer = ChangelogWriter(
             filesystem, root, stem, history, job.changefeed.timezone, job.limits.file_rows, self._order
         )
-        self._native = native_rows(job.changefeed, window, history, self._filter.wants, self._writer.resolve)
+        self._native = native_rows(
+            job.changefeed,
+            window,
+            history,
+            self._filter.wants,
+            self._writer.resolve,
+            job.limits.decompressed_max_bytes,
+        )
         self._placement = PlacementCheck(job.changefeed, split.partitions, split.sampled, history)
-        self._whole_rows = WholeRows(job, attempt, artifacts, connections, self._codec, self._references, self._events)
+        self._whole_rows = WholeRows(
+            job, attempt, artifacts, connections, self._codec, self._native, self._references, self._events
+        )
 
     def add(self, messages: Sequence[RawMessage]) -> None:
         """Decode *messages*, which are of one range and follow those added before."""
@@ -367,7 +376,8 @@ class SplitDecoder:
             if isinstance(found, Rejected):
                 self._set_aside(*found)
                 continue
-            ready.append(found)
+            if found is not None:
+                ready.append(found)
             if self._whole_rows.bytes - fetched_bytes >= BATCH_BYTES:
                 self._write(ready)
                 ready, fetched_bytes = [], self._whole_rows.bytes

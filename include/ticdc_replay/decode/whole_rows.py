@@ -7,6 +7,7 @@ from ticdc_replay.changelog.index import EventCounts
 from ticdc_replay.changelog.writer import Located, Rejected
 from ticdc_replay.codecs.base import Codec
 from ticdc_replay.decode.known_objects import KnownObjects
+from ticdc_replay.decode.native import NativeRows
 from ticdc_replay.decode.references import References
 from ticdc_replay.decode.source_record import SourceRecord
 from ticdc_replay.decode.source_rows import SourceRows
@@ -29,11 +30,13 @@ class WholeRows:
         artifacts: ObjectStore,
         connections: Connections,
         codec: Codec,
+        native: NativeRows | None,
         references: References,
         events: EventCounts,
     ) -> None:
         filesystem, _ = artifacts.arrow_filesystem()
         self._codec = codec
+        self._native = native
         self._references = references
         self._events = events
         self._known_objects = KnownObjects(filesystem, attempt.known_objects)
@@ -56,8 +59,11 @@ class WholeRows:
         """Bytes that came from elsewhere than Kafka so far."""
         return self._events.claim_check_bytes + (self._source.bytes if self._source is not None else 0)
 
-    def of(self, pending: Sequence[Located]) -> Iterator[Located | Rejected]:
-        """The rows of *pending*, which came in part, whole and in their order; or why one can't be made so."""
+    def of(self, pending: Sequence[Located]) -> Iterator[Located | Rejected | None]:
+        """The rows of *pending*, which came in part, whole and in their order; or why one can't be made so.
+
+        None for one that waits in the native decoder.
+        """
         fetched = self._fetch(pending)
         reread = self._reread(pending)
         for located in pending:
@@ -97,18 +103,24 @@ class WholeRows:
             )
         return self._resolver.fetch(names, self._known_objects.among(names))
 
-    def _resolve(self, located: Located, reference: Reference, fetched: Fetched) -> Located | Rejected:
+    def _resolve(self, located: Located, reference: Reference, fetched: Fetched) -> Located | Rejected | None:
         message, row = located.message, located.row
         content = fetched.content
         if content is None:
             self._references.add(message, row, reference, fetched.reason, fetched)
             return Rejected(located, fetched.reason, fetched.detail)
-        whole = self._codec.decode_claim_check(row, content)
-        if isinstance(whole, RowEvent):
-            self._references.add(message, row, reference, "used", fetched)
-            self._events.claim_checks_resolved += 1
-            self._events.claim_check_bytes += len(content)
-            return Located(message, whole)
-        assert isinstance(whole, Undecodable)
-        self._references.add(message, row, reference, whole.reason, fetched)
-        return Rejected(located, whole.reason, f"object {reference.object_name}: {whole.detail}")
+        whole = None
+        if self._native is None or not self._native.read_object(message, row, content):
+            whole = self._codec.decode_claim_check(row, content)
+        if isinstance(whole, Undecodable):
+            self._references.add(message, row, reference, whole.reason, fetched)
+            return Rejected(located, whole.reason, f"object {reference.object_name}: {whole.detail}")
+        assert whole is None or isinstance(whole, RowEvent), "an object is a row, or can't be read as one"
+        self._references.add(message, row, reference, "used", fetched)
+        self._events.claim_checks_resolved += 1
+        self._events.claim_check_bytes += len(content)
+        if whole is None:
+            return None
+        if self._native is not None:
+            self._native.learn_object(message, whole, content)
+        return Located(message, whole)

@@ -1,13 +1,11 @@
 """The native extension and the codecs in Python write the same changelog, byte for byte."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from functools import partial
-from itertools import groupby
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -16,32 +14,20 @@ from tests import canal_json, open_protocol
 from tests.capture_sets import COMMITTED, CaptureSets, Committed
 from tests.fuzz.mutations import MUTATIONS
 from tests.fuzz.oracle import Subject
+from tests.native_decoding import EVER, LIMITS, Written, both
 from ticdc_replay.captures import Capture
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.decode import native, split
+from ticdc_replay.decode import split
 from ticdc_replay.decode.schema_pass import lookup_in
-from ticdc_replay.decode.split import SplitDecoder
-from ticdc_replay.decode.tasks import Attempt, Split, SplitResult
-from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.events import DdlEvent
-from ticdc_replay.domain.messages import OffsetRange, RawMessage
+from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.domain.window import Window
-from ticdc_replay.extension import INTERFACE, SWITCH, native_extension
-from ticdc_replay.jobspec import DecodeJob, Limits
+from ticdc_replay.extension import INTERFACE, native_extension
 from ticdc_replay.schemas.history import SchemaHistory
 
 pytest.importorskip("ticdc_replay_native", reason="the native extension is not built here (no cargo)")
 
-EVER = Window(1, (1 << 63) - 1)
-LIMITS = Limits(
-    split_bytes=1 << 30,
-    claim_check_max_bytes=1 << 26,
-    claim_check_in_flight_bytes=1 << 26,
-    claim_check_connections=4,
-    decompressed_max_bytes=1 << 22,
-    file_rows=1_000_000,
-)
 READABLE = tuple(
     capture
     for capture in COMMITTED
@@ -54,93 +40,12 @@ READABLE = tuple(
 TS = canal_json.TS
 
 
-class Written(NamedTuple):
-    """What a split came to: the result, its files by name, and how many messages the extension took."""
-
-    result: SplitResult
-    files: dict[str, bytes]
-    taken: int
-
-
-class Stem:
-    hex = "0" * 32
-
-
-@pytest.fixture
-def write(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[..., Written]]:
-    """Decodes messages with and without the extension, which has met all their forms before."""
-    monkeypatch.setattr(split, "uuid4", Stem)
-    native_extension.cache_clear()
-
-    def run(
-        messages: Sequence[RawMessage],
-        changefeed: Changefeed,
-        history: SchemaHistory,
-        *,
-        on: bool,
-        window: Window = EVER,
-        tables: Sequence[str] = ("*.*",),
-        file_rows: int = LIMITS.file_rows,
-    ) -> Written:
-        folder = tmp_path_factory.mktemp("changelog")
-        monkeypatch.setenv(SWITCH, "on" if on else "off")
-        native_extension.cache_clear()
-        job = DecodeJob(
-            library_version="0",
-            pipeline="pipeline",
-            artifacts=folder.as_uri(),
-            artifacts_connection=None,
-            kafka_connection="kafka",
-            claim_check_connection=None,
-            manifest="",
-            input_hash="0" * 64,
-            changefeed=changefeed,
-            tables=tuple(tables),
-            limits=msgspec.structs.replace(LIMITS, file_rows=file_rows),
-        )
-        part = Split(0, (OffsetRange("topic", 0, 0, 1),), {"topic": 3})
-        decoder = SplitDecoder(part, Attempt("attempt"), job, window, history, Connections())
-        left: list[int] = []
-        if decoder._native is not None:
-            for message in messages:
-                decoder._native.learn(message, decoder._decode(message))
-            read = decoder._native.read
-
-            def watched(some: Sequence[RawMessage]) -> native.Took:
-                took = read(some)
-                left.extend(took.left)
-                return took
-
-            monkeypatch.setattr(decoder._native, "read", watched)
-        for _, alike in groupby(messages, key=lambda message: message[:2]):
-            decoder.add(list(alike))
-        result = decoder.finish()
-        files = {
-            str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()
-        }
-        return Written(result, files, len(messages) - len(left) if on else 0)
-
-    yield run
-    native_extension.cache_clear()
-
-
-def both(write: Callable[..., Written], *arguments: Any, **options: Any) -> int:
-    """How many messages the extension took of those that Python alone writes the same of."""
-    alone, fast = write(*arguments, on=False, **options), write(*arguments, on=True, **options)
-    assert fast.result == alone.result
-    assert fast.files.keys() == alone.files.keys()
-    assert [name for name, content in fast.files.items() if content != alone.files[name]] == []
-    return fast.taken
-
-
 @pytest.mark.parametrize("capture", READABLE, ids=str)
 def test_captures_give_the_same_files(write: Callable[..., Written], captures: CaptureSets, capture: Committed) -> None:
     found = Capture(captures.of(capture))
     history = lookup_in(found, LIMITS.decompressed_max_bytes).history
     messages = list(found.messages())
-    taken = both(write, messages, found.changefeed(), history)
+    taken = both(write, messages, found.changefeed(), history).taken
     assert taken > 10 or "handle-key-only" in capture.variant or "large" in capture.variant
 
 
@@ -153,7 +58,10 @@ def test_a_window_and_a_table_filter_leave_the_same_rows_out(
     history = lookup_in(found, LIMITS.decompressed_max_bytes).history
     middle = sorted(epoch.after for epoch in history.epochs)[len(history.epochs) // 2]
     for window in (Window(1, middle), Window(middle, EVER.to_ts)):
-        assert both(write, list(found.messages()), found.changefeed(), history, window=window, tables=("*.*t*",)) > 10
+        assert (
+            both(write, list(found.messages()), found.changefeed(), history, window=window, tables=("*.*t*",)).taken
+            > 10
+        )
 
 
 @pytest.mark.parametrize(
@@ -173,7 +81,7 @@ def test_changed_messages_give_the_same_rows_and_quarantine(
         changed = chance.choice(kinds)(chance, subject, message)
         if changed is not None:
             messages.append(changed.message._replace(topic="topic", partition=0, offset=len(messages)))
-    assert both(write, messages, subject.changefeed, subject.lookup.history) > 20
+    assert both(write, messages, subject.changefeed, subject.lookup.history).taken > 20
 
 
 TYPES = {
@@ -267,7 +175,7 @@ def test_values_at_the_borders_of_types_become_the_same(
     messages += [
         message(at, dict([first]), dict([second]), change) for at, (first, second, change) in enumerate(rows, 3)
     ]
-    assert both(write, messages, changefeed, HISTORY) >= 3
+    assert both(write, messages, changefeed, HISTORY).taken >= 3
 
 
 @pytest.mark.parametrize(
@@ -294,20 +202,7 @@ def test_limits_fall_on_the_same_rows_where_python_reads_some_of_them(
     rows = [row.replace(b'"v":"x', rb'"v":"\ufffd') if at % 3 else row for at, row in enumerate(rows)]
     changefeed = Changefeed(protocol="canal-json", topic="topic", timezone="UTC", enable_tidb_extension=True)
     messages = [canal_json.message(row, at) for at, row in enumerate(rows)]
-    assert 80 <= both(write, messages, changefeed, SchemaHistory(), file_rows=file_rows) < 200
-
-
-def test_limits_fall_on_the_same_rows_where_objects_are_fetched(
-    write: Callable[..., Written], monkeypatch: pytest.MonkeyPatch, captures: CaptureSets
-) -> None:
-    monkeypatch.setattr(split, "BATCH_BYTES", 60_000)
-    monkeypatch.setattr("ticdc_replay.changelog.data_file.ROW_GROUP_ROWS", 3)
-    folder = captures.of(Committed("canal-json", "new", "canal-json-claim-check"))
-    found = Capture(folder)
-    changefeed = msgspec.structs.replace(found.changefeed(), claim_check_uri=(folder / "objects").as_uri())
-    history = lookup_in(found, LIMITS.decompressed_max_bytes).history
-    messages = [message._replace(topic="topic", partition=0, offset=at) for at, message in enumerate(found.messages())]
-    assert both(write, messages, changefeed, history, file_rows=5) > 10
+    assert 80 <= both(write, messages, changefeed, SchemaHistory(), file_rows=file_rows).taken < 200
 
 
 def test_rows_of_unreadable_keys_come_to_quarantine_in_the_same_order(write: Callable[..., Written]) -> None:
@@ -316,7 +211,7 @@ def test_rows_of_unreadable_keys_come_to_quarantine_in_the_same_order(write: Cal
     changefeed = Changefeed(protocol="canal-json", topic="topic", timezone="UTC", enable_tidb_extension=True)
     create = DdlEvent(0, 1, "s", "t", "CREATE TABLE t (id int PRIMARY KEY, v varchar(9))", "CREATE")
     history = SchemaHistory().with_ddls([create])
-    assert both(write, [canal_json.message(row, at) for at, row in enumerate(rows)], changefeed, history) == 1
+    assert both(write, [canal_json.message(row, at) for at, row in enumerate(rows)], changefeed, history).taken == 1
 
 
 @pytest.mark.parametrize("again", ['"table":"u"', '"database":"z"', '"type":"DELETE"', '"pkNames":["v"]'])
@@ -326,7 +221,7 @@ def test_a_message_that_says_something_twice_teaches_nothing_of_others(
     rows = [canal_json.message(canal_json.row(ts=TS + at, data={"id": str(at), "v": "x"}), at) for at in range(4)]
     odd = rows[-1].value.replace(b',"sql":""', f',{again},"sql":""'.encode())
     changefeed = Changefeed(protocol="canal-json", topic="topic", timezone="UTC", enable_tidb_extension=True)
-    assert both(write, [*rows, rows[-1]._replace(value=odd, offset=4)], changefeed, SchemaHistory()) == 4
+    assert both(write, [*rows, rows[-1]._replace(value=odd, offset=4)], changefeed, SchemaHistory()).taken == 4
 
 
 def test_rows_of_a_table_that_no_folder_can_be_named_after_are_left_to_python(write: Callable[..., Written]) -> None:
@@ -336,7 +231,7 @@ def test_rows_of_a_table_that_no_folder_can_be_named_after_are_left_to_python(wr
         for at in range(10)
     ]
     changefeed = Changefeed(protocol="canal-json", topic="topic", timezone="UTC", enable_tidb_extension=True)
-    assert both(write, rows, changefeed, SchemaHistory()) == 5
+    assert both(write, rows, changefeed, SchemaHistory()).taken == 5
 
 
 PIECES = [
@@ -386,7 +281,7 @@ def test_a_message_on_which_the_extension_panics_is_read_by_python(
     monkeypatch.setattr(extension, "Decoder", partial(extension.Decoder, panic_at=1))
     changefeed = Changefeed(protocol="open-protocol", topic="topic", timezone="UTC")
     messages = [open_message(at, {}, {}, "update") for at in range(3)]
-    assert both(write, messages, changefeed, HISTORY) == 2
+    assert both(write, messages, changefeed, HISTORY).taken == 2
     assert "the native decoder failed on 1 messages; Python reads them" in caplog.text
 
 
