@@ -181,7 +181,9 @@ class RetriesSection(Section):
 class LimitsSection(Section):
     """Bounds on what one worker holds at a time."""
 
-    split_bytes: int = Field(128 * 1024 * 1024, ge=1024, description="Bytes of Kafka messages per split, about")
+    split_bytes: int = Field(
+        128 * 1024 * 1024, ge=1024, description="Bytes of Kafka messages and claim-check objects per split, about"
+    )
     claim_check_max_bytes: int = Field(64 * 1024 * 1024, ge=1024, description="Largest claim-check object")
     claim_check_in_flight_bytes: int = Field(128 * 1024 * 1024, ge=1024, description="Objects held at a time")
     claim_check_connections: int = Field(16, ge=1, le=256, description="Objects fetched at a time per worker")

@@ -49,6 +49,14 @@ class KnownObjects:
                     found |= {row["name"]: Expected(row["size"], row["etag"], row.get("sha256")) for row in rows}
         return found
 
+    def mean_bytes(self) -> float | None:
+        """The mean size of some objects that are known, which are as good as any since names are random; None without any."""
+        for path in self._files:
+            with pq.ParquetFile(path, filesystem=self._filesystem) as file:
+                if file.metadata.num_rows > 0:
+                    return float(pc.mean(file.read_row_group(0, columns=["size"])["size"]).as_py())
+        return None
+
 
 def _groups_with(file: pq.ParquetFile, wanted: Sequence[str]) -> list[int]:
     """The row groups that can hold one of *wanted*, which are sorted; their first column is the name."""

@@ -45,22 +45,34 @@ def plan_splits(
     by topic, partition and offset; how ranges are divided has no effect on the rows that come out.
     """
     pieces = _divide(ranges, split_bytes, least)
-    size = _fair_share(sum(piece.weight + _OPENING for piece in pieces), least)
-    together: list[list[OffsetRange]] = []
-    filled = 0.0
-    for piece in pieces:
-        weight = piece.weight + _OPENING
-        if not together or filled + weight > size * (1 + _ROUNDING):
-            together.append([])
-            filled = 0.0
-        together[-1].append(piece.range)
-        filled += weight
+    together = [[piece.range for piece in group] for group in _groups(pieces, least)]
     counts = partitions or {}
     sampled = sampled_of(sum(each.range.length for each in ranges))
     return [
         Split(number, tuple(parts), {part.topic: counts[part.topic] for part in parts if part.topic in counts}, sampled)
         for number, parts in enumerate(together)
     ]
+
+
+def _groups(pieces: Sequence[_Piece], least: int) -> list[list[_Piece]]:
+    """Successive *pieces* that share a split."""
+    total = sum(piece.weight + _OPENING for piece in pieces)
+    size = _fair_share(total, least)
+    groups: list[list[_Piece]] = []
+    filled, before = 0.0, 0.0
+    for piece in pieces:
+        weight = piece.weight + _OPENING
+        if size < 1.0:  # less than whole splits: a piece belongs where its middle is, so that none is left over
+            opens = (before + weight / 2) / size >= len(groups)
+        else:
+            opens = not groups or filled + weight > size * (1 + _ROUNDING)
+        if opens:
+            groups.append([])
+            filled = 0.0
+        groups[-1].append(piece)
+        filled += weight
+        before += weight
+    return groups
 
 
 def _fair_share(total: float, least: int) -> float:

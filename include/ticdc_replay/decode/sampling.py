@@ -1,13 +1,14 @@
 """Estimates how large messages are, at several places of each range, so that splits hold about the same number of bytes."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import zip_longest
 
 import msgspec
 
+from ticdc_replay.codecs.base import Codec
 from ticdc_replay.domain.messages import OffsetRange, RawMessage
 from ticdc_replay.kafka.beginnings import read_beginnings
 from ticdc_replay.kafka.offsets import Partition
@@ -29,21 +30,33 @@ class Stretch(msgspec.Struct, frozen=True):
 
 
 class SizedRange(msgspec.Struct, frozen=True):
-    """A range with an estimate of its bytes (keys and values) in successive *stretches*, the last of which ends with it."""
+    """A range with an estimate of its bytes in successive *stretches*, the last of which ends with it."""
 
     range: OffsetRange
     stretches: tuple[Stretch, ...]
 
 
-def sized(ranges: Sequence[OffsetRange], settings: KafkaSettings) -> list[SizedRange]:
+def bytes_of(message: RawMessage) -> float:
+    """The bytes of *message*, key and value."""
+    return len(message.key or b"") + len(message.value or b"")
+
+
+def bytes_with_object(message: RawMessage, codec: Codec, object_bytes: float) -> float:
+    """As ``bytes_of``, and of the claim-check object that *message* may refer to: they have *object_bytes*, about."""
+    return bytes_of(message) + (object_bytes if codec.may_refer(message) else 0.0)
+
+
+def sized(
+    ranges: Sequence[OffsetRange], settings: KafkaSettings, size_of: Callable[[RawMessage], float] = bytes_of
+) -> list[SizedRange]:
     """*ranges* with estimates of their bytes, in as many fetches as a range has places, whatever the number of ranges.
 
-    Messages that Kafka has removed meanwhile count as none: reading them is what tells. Raises AuthenticationError for refused
+    *size_of* tells the bytes that a message comes to. Messages that Kafka has removed meanwhile count as none: reading them is what tells. Raises AuthenticationError for refused
     credentials, TransientError when no broker answers.
     """
     wanted = [part for part in ranges if part.length > 0]
     places = _places(wanted)
-    found = _look(places, settings)
+    found = _look(places, settings, size_of)
     by_topic: defaultdict[str, list[float]] = defaultdict(list)
     for (part, _), size in found.items():
         by_topic[part.topic].append(size)
@@ -90,12 +103,14 @@ def _longest_of_each_topic(ranges: Sequence[OffsetRange]) -> Iterator[OffsetRang
         yield from (part for part in turn if part is not None)
 
 
-def _look(places: _Places, settings: KafkaSettings) -> dict[tuple[OffsetRange, int], float]:
+def _look(
+    places: _Places, settings: KafkaSettings, size_of: Callable[[RawMessage], float]
+) -> dict[tuple[OffsetRange, int], float]:
     """The mean bytes of an offset at each of *places*."""
     found: dict[tuple[OffsetRange, int], float] = {}
     # Each turn is a consumer of its own, which mostly waits.
     with ThreadPoolExecutor(PLACES) as pool:
-        for each in pool.map(partial(_look_at, settings=settings), _turns(places)):
+        for each in pool.map(partial(_look_at, settings=settings, size_of=size_of), _turns(places)):
             found |= each
     return found
 
@@ -110,15 +125,17 @@ def _turns(places: _Places) -> Iterator[_Turn]:
             yield one_each
 
 
-def _look_at(places: _Turn, settings: KafkaSettings) -> dict[tuple[OffsetRange, int], float]:
+def _look_at(
+    places: _Turn, settings: KafkaSettings, size_of: Callable[[RawMessage], float]
+) -> dict[tuple[OffsetRange, int], float]:
     ranges = {
         partition: OffsetRange(part.topic, part.partition, at, min(part.end, at + _MESSAGES))
         for partition, (part, at) in places.items()
     }
-    sizes = dict.fromkeys(ranges, 0)
+    sizes = dict.fromkeys(ranges, 0.0)
 
     def take(partition: Partition, messages: list[RawMessage]) -> bool:
-        sizes[partition] += sum(len(message.key or b"") + len(message.value or b"") for message in messages)
+        sizes[partition] += sum(map(size_of, messages))
         return False
 
     read_beginnings(settings, ranges.values(), take, alone=RetainedReader)

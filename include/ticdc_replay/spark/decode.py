@@ -12,22 +12,24 @@ from pyspark.sql import SparkSession
 
 from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.changelog.key_buckets import Bucket, plan_buckets
-from ticdc_replay.codecs.registry import carried_by
+from ticdc_replay.codecs.registry import carried_by, codec_for
 from ticdc_replay.decode.assembly import assemble
 from ticdc_replay.decode.changelog_store import ChangelogStore
 from ticdc_replay.decode.deduplicate import Rewritten, Surplus, find_surplus, rewrite
 from ticdc_replay.decode.derive import Taken, derive
+from ticdc_replay.decode.known_objects import KnownObjects
 from ticdc_replay.decode.look_ahead import seek_versions
 from ticdc_replay.decode.lost_files import require_range, tell_lost
 from ticdc_replay.decode.planning import plan_splits, schema_ranges
 from ticdc_replay.decode.redrive import find_schemas_again, plan_redrive, redrive_split
-from ticdc_replay.decode.sampling import sized
+from ticdc_replay.decode.sampling import bytes_of, bytes_with_object, sized
 from ticdc_replay.decode.schema_pass import find_schemas
 from ticdc_replay.decode.source_rows import check_source
 from ticdc_replay.decode.split import decode_split
 from ticdc_replay.decode.tasks import Attempt, Split, SplitResult
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
+from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.jobspec import DecodeJob
 from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.snapshot.manifest import Manifest, Source
@@ -35,6 +37,9 @@ from ticdc_replay.snapshot.verify import verify_topics
 from ticdc_replay.spark.tasks import Sizes, run_tasks
 
 log = logging.getLogger(__name__)
+
+_OBJECT_BYTES = 1024 * 1024
+"""What claim-check objects are taken to have where nothing is known of them: Kafka's own limit of a message."""
 
 
 def run_decode(spark: SparkSession, job: DecodeJob, connections: Connections) -> ChangelogIndex:
@@ -105,7 +110,7 @@ def _decode(
         max_bytes=job.limits.decompressed_max_bytes,
         registry=connections.get(job.schema_registry_connection),
     )
-    sizes = sized(ranges, settings)
+    sizes = sized(ranges, settings, _size_of(job, store, attempt))
     split_bytes = job.limits.split_bytes
     read_for_schemas = schema_ranges(manifest.live_ranges(), carried_by(job.changefeed))
     needed = frozenset(read_for_schemas)
@@ -199,6 +204,17 @@ def _derive(
         for source in manifest.derived:
             log.info("%s is taken from changelog %s", source.window, source.run_hash)
     return derive(job, manifest, taken, attempt, *store.arrow_artifacts(), partial(run_tasks, spark))
+
+
+def _size_of(job: DecodeJob, store: ChangelogStore, attempt: Attempt) -> Callable[[RawMessage], float]:
+    """What a message comes to in bytes, with the object that it refers to: how splits are made even."""
+    if job.changefeed.claim_check_uri is None:
+        return bytes_of
+    filesystem, _ = store.arrow_root()
+    known = KnownObjects(filesystem, attempt.known_objects).mean_bytes()
+    codec = codec_for(job.changefeed, job.limits.decompressed_max_bytes)
+    object_bytes = min(job.changefeed.max_message_bytes, _OBJECT_BYTES) if known is None else known
+    return partial(bytes_with_object, codec=codec, object_bytes=object_bytes)
 
 
 def _sizes(splits: Sequence[Split]) -> Sizes:

@@ -2,13 +2,17 @@
 
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from demo.embedded_stack.kafka import Kafka
-from ticdc_replay.decode.sampling import PLACES, sized
+from tests import canal_json
+from ticdc_replay.codecs.registry import codec_for
+from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.decode.sampling import PLACES, bytes_with_object, sized
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import ExpiredRangeError, TopicChangedError
 from ticdc_replay.domain.messages import OffsetRange, RawMessage
@@ -30,12 +34,17 @@ def settings(kafka: Kafka) -> KafkaSettings:
 
 def produce(settings: KafkaSettings, topic: str, sizes: dict[int, list[int]]) -> None:
     """Messages of *sizes* (bytes), by partition."""
+    produce_values(settings, topic, {partition: list(map(bytes, lengths)) for partition, lengths in sizes.items()})
+
+
+def produce_values(settings: KafkaSettings, topic: str, values: dict[int, list[bytes]]) -> None:
+    """Messages with *values*, by partition."""
     producer = Producer(
         {"bootstrap.servers": settings.options["bootstrap.servers"], "linger.ms": 20, "enable.idempotence": True}
     )
-    for partition, lengths in sizes.items():
-        for length in lengths:
-            producer.produce(topic, bytes(length), partition=partition)
+    for partition, those in values.items():
+        for value in those:
+            producer.produce(topic, value, partition=partition)
         producer.flush(60)
 
 
@@ -129,3 +138,13 @@ def test_what_is_not_looked_at_counts_as_the_mean_of_its_topic(
     ranges = [OffsetRange(topic, partition, 0, 9 - partition) for partition in range(4)]
     found = sized([*ranges, OffsetRange(other, 0, 0, 1)], settings)
     assert [each.stretches[0].bytes_per_offset for each in found] == [200, 300, 250, 250, 1_000]
+
+
+def test_what_messages_refer_to_counts_as_well(settings: KafkaSettings, make_topic: MakeTopic) -> None:
+    topic = make_topic(1, KEPT)
+    small = canal_json.row(claimCheckLocation=canal_json.LOCATION)
+    produce_values(settings, topic, {0: [small] * 48 + [canal_json.row()] * 32})
+    changefeed = Changefeed(protocol="canal-json", topic=topic, timezone="UTC", enable_tidb_extension=True)
+    size_of = partial(bytes_with_object, codec=codec_for(changefeed, 1 << 20), object_bytes=1e6)
+    (found,) = sized([OffsetRange(topic, 0, 0, 80)], settings, size_of)
+    assert [round(stretch.bytes_per_offset / 1e6) for stretch in found.stretches] == [1, 1, 1, 0, 0]

@@ -56,6 +56,14 @@ def test_every_name_that_is_known_is_found_and_no_other(
     assert found == {name(number): Expected(1, f"etag of {name(number)}") for number in stored & wanted}
 
 
+def test_the_mean_size_is_that_of_what_is_known(tmp_path: Path) -> None:
+    empty, some = str(tmp_path / "empty"), str(tmp_path / "some")
+    pq.write_table(pa.table({"size": pa.array([], pa.int64())}), empty)
+    pq.write_table(pa.table({"size": [1_000, 2_000, 6_000]}), some)
+    assert KnownObjects(LocalFileSystem(), [empty, some]).mean_bytes() == 3_000
+    assert KnownObjects(LocalFileSystem(), [empty]).mean_bytes() is None
+
+
 def test_nothing_is_known_without_files() -> None:
     assert KnownObjects(FILES, ()).among([name(1)]) == {}
 

@@ -90,6 +90,12 @@ def test_a_thousand_partitions_of_a_few_messages_share_a_few_splits() -> None:
     assert {split.partitions["t"] for split in splits} == {1000}
 
 
+def test_partitions_that_are_not_quite_equal_leave_no_split_over() -> None:
+    parts = [sized(OffsetRange("t", number, 0, 1000 + 7 * number), 100) for number in range(4)]
+    splits = plan_splits(parts, 128 * MIB, 2)
+    assert [[part.partition for part in split.ranges] for split in splits] == [[0, 1], [2, 3]]
+
+
 def test_short_ranges_fill_up_the_last_split_of_a_long_one() -> None:
     long = sized(OffsetRange("a", 0, 0, 300_000), 1_000)
     short = [sized(OffsetRange("b", number, 0, 10), 1_000) for number in range(20)]
