@@ -51,8 +51,8 @@ def sized(
 ) -> list[SizedRange]:
     """*ranges* with estimates of their bytes, in as many fetches as a range has places, whatever the number of ranges.
 
-    *size_of* tells the bytes that a message comes to. Messages that Kafka has removed meanwhile count as none: reading them is what tells. Raises AuthenticationError for refused
-    credentials, TransientError when no broker answers.
+    *size_of* tells the bytes that a message comes to. Messages that Kafka has removed meanwhile count as none: reading them is
+    what tells. Raises AuthenticationError for refused credentials, TransientError when no broker answers.
     """
     wanted = [part for part in ranges if part.length > 0]
     places = _places(wanted)
