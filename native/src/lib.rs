@@ -310,6 +310,7 @@ impl Decoder {
             read(decoder, key, value, took)?;
             took.only_row(&mut decoder.targets, expected)
         });
+        unwrapped.clear();
         self.unwrapped = unwrapped;
         (took.left.is_empty(), took.panics > 0)
     }

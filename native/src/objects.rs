@@ -24,9 +24,9 @@ pub struct Unwrapped {
 }
 
 impl Unwrapped {
-    /// Take the message out of *content*; a key that is null is empty. None where it is not as TiCDC writes it.
+    /// Take the message out of *content*; a key that is null is empty. None where it is not as TiCDC writes it. What was read
+    /// before must have been cleared.
     pub fn read(&mut self, content: &[u8]) -> Option<()> {
-        self.clear();
         let rest = content.strip_prefix(b"{\"key\":")?;
         let rest = match rest.strip_prefix(b"null") {
             Some(rest) => rest,

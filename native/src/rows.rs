@@ -228,8 +228,9 @@ impl Target {
             && self.keys.ends_with(&expected.key)
             && self.keys.len() == 16 * (rows + 1)
             && expected.key.len() == 16;
+        is_it.then_some(())?;
         *self.ordinals.last_mut()? = expected.ordinal;
-        is_it.then_some(())
+        Some(())
     }
 
     /// Forget all rows but the first *rows*, and what was left of one that could not be appended.

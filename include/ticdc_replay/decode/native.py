@@ -81,7 +81,7 @@ class NativeRows:
         self._decoder = extension.Decoder(window.from_ts, window.to_ts, partial(_ahead, changefeed.timezone))
         self._is_open = changefeed.protocol != "canal-json"
         self._wire = open_wire if self._is_open else canal_wire
-        self._is_wrapped = not changefeed.claim_check_raw_value
+        self._is_wrapped = self._is_open or not changefeed.claim_check_raw_value
         self._max_bytes = max_bytes
         self._partial_old = changefeed.only_output_updated_columns or changefeed.content_compatible
         self._history = history

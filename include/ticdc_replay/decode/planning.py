@@ -62,10 +62,9 @@ def _groups(pieces: Sequence[_Piece], least: int) -> list[list[_Piece]]:
     filled, before = 0.0, 0.0
     for piece in pieces:
         weight = piece.weight + _OPENING
+        opens = not groups or filled + weight > 1 + _ROUNDING
         if size < 1.0:  # less than whole splits: a piece belongs where its middle is, so that none is left over
-            opens = (before + weight / 2) / size >= len(groups)
-        else:
-            opens = not groups or filled + weight > size * (1 + _ROUNDING)
+            opens |= (before + weight / 2) / size >= len(groups)
         if opens:
             groups.append([])
             filled = 0.0
@@ -103,7 +102,8 @@ def _weights(sized: SizedRange, split_bytes: int) -> list[float]:
     """The share of a whole split that each stretch of *sized* has."""
     starts = [sized.range.start, *(stretch.end for stretch in sized.stretches)]
     return [
-        (stretch.end - start) * max(stretch.bytes_per_offset / split_bytes, 1 / SPLIT_MESSAGES)
+        (stretch.end - start)
+        * max((stretch.bytes_per_offset + stretch.object_bytes_per_offset) / split_bytes, 1 / SPLIT_MESSAGES)
         for start, stretch in zip(starts, sized.stretches, strict=False)
     ]
 

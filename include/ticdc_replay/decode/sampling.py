@@ -5,11 +5,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import zip_longest
+from typing import NamedTuple
 
 import msgspec
 
 from ticdc_replay.codecs.base import Codec
+from ticdc_replay.decode.filter import TableFilter
+from ticdc_replay.domain.events import RowEvent, Undecodable
 from ticdc_replay.domain.messages import OffsetRange, RawMessage
+from ticdc_replay.domain.window import Window
 from ticdc_replay.kafka.beginnings import read_beginnings
 from ticdc_replay.kafka.offsets import Partition
 from ticdc_replay.kafka.retained import RetainedReader
@@ -23,10 +27,11 @@ _MESSAGES = 16
 
 
 class Stretch(msgspec.Struct, frozen=True):
-    """Offsets of a range up to *end* (exclusive), whose messages are about alike."""
+    """Offsets of a range up to *end* (exclusive), whose messages are about alike: their bytes, and those of objects they need."""
 
     end: int
     bytes_per_offset: float
+    object_bytes_per_offset: float = 0.0
 
 
 class SizedRange(msgspec.Struct, frozen=True):
@@ -35,43 +40,69 @@ class SizedRange(msgspec.Struct, frozen=True):
     range: OffsetRange
     stretches: tuple[Stretch, ...]
 
+    def without_objects(self) -> "SizedRange":
+        """For who reads messages alone."""
+        stretches = (Stretch(stretch.end, stretch.bytes_per_offset) for stretch in self.stretches)
+        return SizedRange(self.range, tuple(stretches))
 
-def bytes_of(message: RawMessage) -> float:
-    """The bytes of *message*, key and value."""
-    return len(message.key or b"") + len(message.value or b"")
+
+def no_objects(message: RawMessage) -> int:
+    """How many claim-check objects *message* refers to where nothing does."""
+    return 0
 
 
-def bytes_with_object(message: RawMessage, codec: Codec, object_bytes: float) -> float:
-    """As ``bytes_of``, and of the claim-check object that *message* may refer to: they have *object_bytes*, about."""
-    return bytes_of(message) + (object_bytes if codec.may_refer(message) else 0.0)
+def objects_of(message: RawMessage, codec: Codec, window: Window | None, tables: TableFilter) -> int:
+    """How many claim-check objects *message* refers to for rows of *tables* in *window*, None where all rows are in it."""
+    if not codec.may_refer(message):
+        return 0
+    referring = [each for each in codec.decode(message) if isinstance(each, RowEvent | Undecodable) and each.reference]
+    return sum(
+        (window is None or each.commit_ts is None or each.commit_ts in window)
+        and (each.schema is None or each.table is None or tables.wants(each.schema, each.table))
+        for each in referring
+    )
 
 
 def sized(
-    ranges: Sequence[OffsetRange], settings: KafkaSettings, size_of: Callable[[RawMessage], float] = bytes_of
+    ranges: Sequence[OffsetRange],
+    settings: KafkaSettings,
+    objects_of: Callable[[RawMessage], int] = no_objects,
+    object_bytes: float = 0.0,
 ) -> list[SizedRange]:
     """*ranges* with estimates of their bytes, in as many fetches as a range has places, whatever the number of ranges.
 
-    *size_of* tells the bytes that a message comes to. Messages that Kafka has removed meanwhile count as none: reading them is
-    what tells. Raises AuthenticationError for refused credentials, TransientError when no broker answers.
+    *objects_of* tells how many claim-check objects a message needs; they have *object_bytes* each, about. Messages that Kafka
+    has removed meanwhile count as none: reading them is what tells. Raises AuthenticationError for refused credentials,
+    TransientError when no broker answers.
     """
     wanted = [part for part in ranges if part.length > 0]
     places = _places(wanted)
-    found = _look(places, settings, size_of)
-    by_topic: defaultdict[str, list[float]] = defaultdict(list)
-    for (part, _), size in found.items():
-        by_topic[part.topic].append(size)
-    means = {topic: sum(sizes) / len(sizes) for topic, sizes in by_topic.items()}
-    mean = sum(found.values()) / len(found) if found else 0.0
+    found = _look(places, settings, objects_of)
+    by_topic: defaultdict[str, list[_Seen]] = defaultdict(list)
+    for (part, _), seen in found.items():
+        by_topic[part.topic].append(seen)
+    means = {topic: _mean(all_seen) for topic, all_seen in by_topic.items()}
+    mean = _mean(list(found.values())) if found else _Seen(0.0, 0.0)
+
+    def stretch(part: OffsetRange, at: int, end: int) -> Stretch:
+        seen = found.get((part, at), means.get(part.topic, mean))
+        return Stretch(end, seen.size, seen.objects * object_bytes)
+
     return [
-        SizedRange(
-            part,
-            tuple(
-                Stretch(end, found.get((part, at), means.get(part.topic, mean)))
-                for at, end in places.get(part, ((part.start, part.end),))
-            ),
-        )
+        SizedRange(part, tuple(stretch(part, *place) for place in places.get(part, ((part.start, part.end),))))
         for part in wanted
     ]
+
+
+class _Seen(NamedTuple):
+    """What an offset has in the mean: bytes of messages, and objects."""
+
+    size: float
+    objects: float
+
+
+def _mean(seen: Sequence[_Seen]) -> _Seen:
+    return _Seen(*(sum(each) / len(seen) for each in zip(*seen, strict=True)))
 
 
 _Places = Mapping[OffsetRange, Sequence[tuple[int, int]]]
@@ -104,13 +135,13 @@ def _longest_of_each_topic(ranges: Sequence[OffsetRange]) -> Iterator[OffsetRang
 
 
 def _look(
-    places: _Places, settings: KafkaSettings, size_of: Callable[[RawMessage], float]
-) -> dict[tuple[OffsetRange, int], float]:
-    """The mean bytes of an offset at each of *places*."""
-    found: dict[tuple[OffsetRange, int], float] = {}
+    places: _Places, settings: KafkaSettings, objects_of: Callable[[RawMessage], int]
+) -> dict[tuple[OffsetRange, int], _Seen]:
+    """What is at each of *places*."""
+    found: dict[tuple[OffsetRange, int], _Seen] = {}
     # Each turn is a consumer of its own, which mostly waits.
     with ThreadPoolExecutor(PLACES) as pool:
-        for each in pool.map(partial(_look_at, settings=settings, size_of=size_of), _turns(places)):
+        for each in pool.map(partial(_look_at, settings=settings, objects_of=objects_of), _turns(places)):
             found |= each
     return found
 
@@ -126,17 +157,22 @@ def _turns(places: _Places) -> Iterator[_Turn]:
 
 
 def _look_at(
-    places: _Turn, settings: KafkaSettings, size_of: Callable[[RawMessage], float]
-) -> dict[tuple[OffsetRange, int], float]:
+    places: _Turn, settings: KafkaSettings, objects_of: Callable[[RawMessage], int]
+) -> dict[tuple[OffsetRange, int], _Seen]:
     ranges = {
         partition: OffsetRange(part.topic, part.partition, at, min(part.end, at + _MESSAGES))
         for partition, (part, at) in places.items()
     }
-    sizes = dict.fromkeys(ranges, 0.0)
+    sizes, objects = dict.fromkeys(ranges, 0), dict.fromkeys(ranges, 0)
 
     def take(partition: Partition, messages: list[RawMessage]) -> bool:
-        sizes[partition] += sum(map(size_of, messages))
+        sizes[partition] += sum(len(message.key or b"") + len(message.value or b"") for message in messages)
+        objects[partition] += sum(map(objects_of, messages))
         return False
 
     read_beginnings(settings, ranges.values(), take, alone=RetainedReader)
-    return {place: sizes[partition] / ranges[partition].length for partition, place in places.items()}
+    lengths = {partition: part.length for partition, part in ranges.items()}
+    return {
+        place: _Seen(sizes[partition] / lengths[partition], objects[partition] / lengths[partition])
+        for partition, place in places.items()
+    }

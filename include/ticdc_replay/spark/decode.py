@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from uuid import uuid4
 
@@ -17,12 +18,13 @@ from ticdc_replay.decode.assembly import assemble
 from ticdc_replay.decode.changelog_store import ChangelogStore
 from ticdc_replay.decode.deduplicate import Rewritten, Surplus, find_surplus, rewrite
 from ticdc_replay.decode.derive import Taken, derive
+from ticdc_replay.decode.filter import TableFilter
 from ticdc_replay.decode.known_objects import KnownObjects
 from ticdc_replay.decode.look_ahead import seek_versions
 from ticdc_replay.decode.lost_files import require_range, tell_lost
 from ticdc_replay.decode.planning import plan_splits, schema_ranges
 from ticdc_replay.decode.redrive import find_schemas_again, plan_redrive, redrive_split
-from ticdc_replay.decode.sampling import bytes_of, bytes_with_object, sized
+from ticdc_replay.decode.sampling import no_objects, objects_of, sized
 from ticdc_replay.decode.schema_pass import find_schemas
 from ticdc_replay.decode.source_rows import check_source
 from ticdc_replay.decode.split import decode_split
@@ -102,7 +104,10 @@ def _decode(
     parallelism = spark.sparkContext.defaultParallelism
 
     settings = KafkaSettings.from_connection(connections[job.kafka_connection], job.changefeed.max_message_bytes)
-    verify_topics(manifest, settings)
+    with ThreadPoolExecutor(1) as pool:  # both mostly wait for brokers
+        sizing = pool.submit(sized, ranges, settings, *_objects(job, manifest, store, attempt))
+        verify_topics(manifest, settings)
+        sizes = sizing.result()
     find = partial(
         find_schemas,
         changefeed=job.changefeed,
@@ -110,11 +115,11 @@ def _decode(
         max_bytes=job.limits.decompressed_max_bytes,
         registry=connections.get(job.schema_registry_connection),
     )
-    sizes = sized(ranges, settings, _size_of(job, store, attempt))
     split_bytes = job.limits.split_bytes
     read_for_schemas = schema_ranges(manifest.live_ranges(), carried_by(job.changefeed))
     needed = frozenset(read_for_schemas)
-    schema_splits = plan_splits([each for each in sizes if each.range in needed], split_bytes, parallelism)
+    schema_sizes = [each.without_objects() for each in sizes if each.range in needed]
+    schema_splits = plan_splits(schema_sizes, split_bytes, parallelism)
     schemas = run_tasks(spark, find, [split.ranges for split in schema_splits], "find schemas", _sizes(schema_splits))
     definitions = [definition for part in schemas for definition in part.definitions]
     known = store.known_schemas(manifest)
@@ -206,15 +211,18 @@ def _derive(
     return derive(job, manifest, taken, attempt, *store.arrow_artifacts(), partial(run_tasks, spark))
 
 
-def _size_of(job: DecodeJob, store: ChangelogStore, attempt: Attempt) -> Callable[[RawMessage], float]:
-    """What a message comes to in bytes, with the object that it refers to: how splits are made even."""
+def _objects(
+    job: DecodeJob, manifest: Manifest, store: ChangelogStore, attempt: Attempt
+) -> tuple[Callable[[RawMessage], int], float]:
+    """What tells how many claim-check objects a message needs, and the bytes that each has, about."""
     if job.changefeed.claim_check_uri is None:
-        return bytes_of
+        return no_objects, 0.0
     filesystem, _ = store.arrow_root()
     known = KnownObjects(filesystem, attempt.known_objects).mean_bytes()
-    codec = codec_for(job.changefeed, job.limits.decompressed_max_bytes)
     object_bytes = min(job.changefeed.max_message_bytes, _OBJECT_BYTES) if known is None else known
-    return partial(bytes_with_object, codec=codec, object_bytes=object_bytes)
+    codec = codec_for(job.changefeed, job.limits.decompressed_max_bytes)
+    window = None if manifest.grade == "offset" else manifest.window
+    return partial(objects_of, codec=codec, window=window, tables=TableFilter(job.tables)), object_bytes
 
 
 def _sizes(splits: Sequence[Split]) -> Sizes:

@@ -32,7 +32,8 @@ LIGHT_JVM = {
 }
 """For jobs whose rows are in Python alone: a JVM that only hands out tasks never earns back what its second compiler takes.
 
-They are the options that ``extraJavaOptions`` come after, so whoever sets these keeps them, and may say otherwise.
+``extraJavaOptions``, in ``spark.conf`` or spark-defaults.conf, come after these options and may say otherwise; what
+spark-defaults.conf has for ``defaultJavaOptions`` itself counts no more, unless ``spark.conf`` repeats it.
 """
 _ROWS_IN_JVM = frozenset({"reconcile"})
 _REPEATABLE = frozenset({"decode", "scan"})

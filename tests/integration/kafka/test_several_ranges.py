@@ -12,10 +12,12 @@ from demo.embedded_stack.kafka import Kafka
 from tests import canal_json
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.decode.sampling import PLACES, bytes_with_object, sized
+from ticdc_replay.decode.filter import TableFilter
+from ticdc_replay.decode.sampling import PLACES, objects_of, sized
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import ExpiredRangeError, TopicChangedError
 from ticdc_replay.domain.messages import OffsetRange, RawMessage
+from ticdc_replay.domain.window import Window
 from ticdc_replay.kafka import reader
 from ticdc_replay.kafka.reader import read_ranges
 from ticdc_replay.kafka.settings import KafkaSettings
@@ -140,11 +142,24 @@ def test_what_is_not_looked_at_counts_as_the_mean_of_its_topic(
     assert [each.stretches[0].bytes_per_offset for each in found] == [200, 300, 250, 250, 1_000]
 
 
-def test_what_messages_refer_to_counts_as_well(settings: KafkaSettings, make_topic: MakeTopic) -> None:
+@pytest.mark.parametrize(
+    ("window", "tables", "expected"),
+    [
+        (None, "s.t", [1, 1, 0, 0, 0]),
+        (Window(1, canal_json.TS + 1), "s.*", [1, 1, 0, 0, 0]),
+        (Window(1, canal_json.TS), "s.t", [0] * 5),
+        (None, "s.u", [0] * 5),
+    ],
+)
+def test_objects_that_rows_need_count_as_well(
+    settings: KafkaSettings, make_topic: MakeTopic, window: Window | None, tables: str, expected: list[float]
+) -> None:
     topic = make_topic(1, KEPT)
     small = canal_json.row(claimCheckLocation=canal_json.LOCATION)
-    produce_values(settings, topic, {0: [small] * 48 + [canal_json.row()] * 32})
+    produce_values(settings, topic, {0: [small] * 40 + [canal_json.row()] * 40})
     changefeed = Changefeed(protocol="canal-json", topic=topic, timezone="UTC", enable_tidb_extension=True)
-    size_of = partial(bytes_with_object, codec=codec_for(changefeed, 1 << 20), object_bytes=1e6)
-    (found,) = sized([OffsetRange(topic, 0, 0, 80)], settings, size_of)
-    assert [round(stretch.bytes_per_offset / 1e6) for stretch in found.stretches] == [1, 1, 1, 0, 0]
+    objects = partial(objects_of, codec=codec_for(changefeed, 1 << 20), window=window, tables=TableFilter([tables]))
+    (found,) = sized([OffsetRange(topic, 0, 0, 80)], settings, objects, 5e5)
+    assert [stretch.object_bytes_per_offset for stretch in found.stretches] == [5e5 * each for each in expected]
+    assert {stretch.bytes_per_offset for stretch in found.stretches} <= {len(small), len(canal_json.row())}
+    assert {stretch.object_bytes_per_offset for stretch in found.without_objects().stretches} == {0}

@@ -20,6 +20,7 @@ from ticdc_replay.decode import split
 from ticdc_replay.decode.schema_pass import lookup_in
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.messages import RawMessage
+from ticdc_replay.domain.window import Window
 from ticdc_replay.extension import native_extension
 from ticdc_replay.schemas.history import SchemaHistory
 
@@ -148,6 +149,43 @@ def test_rows_of_open_protocol_keep_their_place_in_the_message(
         messages.append(open_protocol.message(events, at))
     fast = both(write, messages, in_store(OPEN, folder), HISTORY)
     assert (fast.objects, fast.result.events.claim_checks_resolved) == (11, 12)
+
+
+@pytest.mark.parametrize("change", ["inside", "outside"])
+def test_an_object_that_is_refused_leaves_the_row_before_it_as_it_was(
+    write: Callable[..., Written], folder: Path, put: Put, change: str
+) -> None:
+    """Beyond the window a row is read but not kept, so that the last row is another message's or event's."""
+    window = Window(1, TS + 100)
+    key = {"id": open_protocol.columns(7)["id"]}
+    messages = []
+    for at in range(6):
+        events = []
+        for ordinal in range(2):
+            ts = TS + (200 if change == "outside" else 50) if ordinal and at > 2 else TS + at
+            whole = open_protocol.message([open_protocol.row(ts, new=open_protocol.columns(7, "x"))], 0)
+            location = put(wrapped(whole.key, whole.value or b""))
+            events.append(open_protocol.row(TS + at, new=key, ccl=location))
+        messages.append(open_protocol.message(events, at))
+    fast = both(write, messages, in_store(OPEN, folder), HISTORY, window=window)
+    assert fast.objects >= 5
+    assert fast.result.quarantine_reasons == {"claim_check_mismatch": 3}
+
+
+@pytest.mark.parametrize("later", [50, 200])
+def test_two_documents_in_one_message_keep_their_places(
+    write: Callable[..., Written], folder: Path, put: Put, later: int
+) -> None:
+    messages = []
+    for at in range(4):
+        smalls = []
+        for ordinal in range(2):
+            ts = TS + later if ordinal and at > 1 else TS + at
+            smalls.append(canal_small(at, put(wrapped(None, canal_row(at, ts=ts)))).value or b"")
+        messages.append(canal_json.message(b"\n".join(smalls), at))
+    fast = both(write, messages, in_store(CANAL, folder), HISTORY, window=Window(1, TS + 100))
+    assert fast.objects >= 3
+    assert fast.result.quarantine_reasons == {"claim_check_mismatch": 2}
 
 
 OTHERS = {

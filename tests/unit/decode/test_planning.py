@@ -96,6 +96,13 @@ def test_partitions_that_are_not_quite_equal_leave_no_split_over() -> None:
     assert [[part.partition for part in split.ranges] for split in splits] == [[0, 1], [2, 3]]
 
 
+def test_a_split_of_pieces_that_share_it_has_no_more_than_a_whole_one() -> None:
+    lengths = [250_000, 485_000, 485_000, 250_000, 485_000]
+    splits = plan_splits([sized(OffsetRange("t", at, 0, each), 1) for at, each in enumerate(lengths)], 128 * MIB, 4)
+    assert max(sum(part.length for part in split.ranges) for split in splits) <= planning.SPLIT_MESSAGES
+    assert [part.partition for split in splits for part in split.ranges] == [0, 1, 2, 3, 4]
+
+
 def test_short_ranges_fill_up_the_last_split_of_a_long_one() -> None:
     long = sized(OffsetRange("a", 0, 0, 300_000), 1_000)
     short = [sized(OffsetRange("b", number, 0, 10), 1_000) for number in range(20)]

@@ -51,11 +51,13 @@ def test_a_pipeline_may_name_the_driver_s_python(declared: Pipeline) -> None:
 
 @pytest.mark.parametrize("job", ["decode", "scan", "load"])
 def test_where_the_jvm_only_hands_out_tasks_it_compiles_quickly(declared: Pipeline, job: str) -> None:
-    assert job_properties(declared, job)["spark.driver.defaultJavaOptions"] == "-XX:TieredStopAtLevel=1"
+    properties = job_properties(declared, job)
+    for jvm in ("driver", "executor"):
+        assert properties[f"spark.{jvm}.defaultJavaOptions"] == "-XX:TieredStopAtLevel=1"
 
 
-def test_where_rows_are_in_the_jvm_it_compiles_well(declared: Pipeline) -> None:
-    assert "spark.driver.defaultJavaOptions" not in job_properties(declared, "reconcile")
+def test_where_rows_pass_through_the_jvm_it_compiles_well(declared: Pipeline) -> None:
+    assert not [name for name in job_properties(declared, "reconcile") if name.endswith("JavaOptions")]
 
 
 @pytest.mark.parametrize("declared", ["{spark.driver.defaultJavaOptions: -Xss4m}"], indirect=True)
