@@ -12,6 +12,7 @@ import sys
 import threading
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -165,6 +166,17 @@ class Deployment:
             file = self.folder / name
             file.parent.mkdir(exist_ok=True)
             file.write_text(yaml.safe_dump(document | places))
+        self._written = artifacts, spark
+
+    @contextmanager
+    def elsewhere(self, artifacts: str, spark: dict[str, str]) -> Iterator[None]:
+        """The files say so, as ``write`` has it, until this ends."""
+        before = self._written
+        self.write(artifacts, spark)
+        try:
+            yield
+        finally:
+            self.write(*before)
 
     def replay(self) -> ReplayContext:
         return ReplayContext(load_pipeline(self.folder / "pipelines/shop.yaml"), self.connections)
@@ -330,8 +342,7 @@ def test_the_changelog_is_that_of_local_mode(
 ) -> None:
     with deployment.replay() as replay:
         on_cluster = rows(replay, replayed.decode_job.run_hash)
-    deployment.write(tmp_path.as_uri(), {})
-    with deployment.replay() as local:
+    with deployment.elsewhere(tmp_path.as_uri(), {}), deployment.replay() as local:
         written = write_decode_job(local, pin(local, WHOLE))
         run_decode(spark, decode_job(written.uri, local), deployment.connections)
         assert rows(local, written.run_hash) == on_cluster
@@ -399,8 +410,7 @@ def test_what_executors_lack_is_told_before_any_work(replayed: Replayed, jobs: C
     folder = jobs.folder / "artifacts" / "shop"
     folder.mkdir(parents=True)
     (folder / "job.json").write_bytes(canonical.encode(job))
-    deployment.write(place, jobs.bare)
-    with deployment.replay() as replay:
+    with deployment.elsewhere(place, jobs.bare), deployment.replay() as replay:
         code, log = jobs.submit("decode.py", f"{place}/shop/job.json", replay)
     assert code == jobspec.EXIT_PERMANENT, log
     assert "there is ticdc-replay none (No module named 'ticdc_replay'), and the driver is" in log

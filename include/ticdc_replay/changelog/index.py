@@ -113,6 +113,12 @@ class EventCounts(msgspec.Struct, kw_only=True):
     placed: int = 0
     """Rows of a sample whose topic and partition were held against the dispatcher rules; a subset of ``rows``."""
 
+    @property
+    def unaccounted(self) -> int:
+        """Rows that went nowhere; 0, or there is a defect."""
+        went = self.outside_window + self.filtered + self.quarantined + self.duplicates + self.written
+        return self.rows + self.split_updates - went
+
 
 class DecodeReport(msgspec.Struct, frozen=True, kw_only=True):
     """What a decode did, in counts that add up."""

@@ -77,8 +77,8 @@ class RedriveDecoder(SplitDecoder):
         history: SchemaHistory,
         connections: Connections,
     ) -> None:
-        super().__init__(split, attempt, job, window, history, connections)
-        self._native = None  # it reads messages as a whole
+        # The extension reads messages as a whole.
+        super().__init__(split, attempt, job, window, history, connections, natively=False)
         self._wanted: frozenset[int] | None = None
         self._decode_all = self._decode
         self._decode = self._decode_wanted

@@ -96,7 +96,10 @@ class SplitDecoder:
         window: Window | None,
         history: SchemaHistory,
         connections: Connections,
+        *,
+        natively: bool = True,
     ) -> None:
+        """Arguments as ``decode_split`` has them; *natively* is whether the native extension may read what it can."""
         artifacts = open_store(job.artifacts, connections.get(job.artifacts_connection))
         filesystem, base = artifacts.arrow_filesystem()
         root = f"{base}/{job.changelog_root}"
@@ -131,14 +134,16 @@ class SplitDecoder:
         self._writer = ChangelogWriter(
             filesystem, root, stem, history, job.changefeed.timezone, job.limits.file_rows, self._order
         )
-        self._native = native_rows(
-            job.changefeed,
-            window,
-            history,
-            self._filter.wants,
-            self._writer.resolve,
-            job.limits.decompressed_max_bytes,
-        )
+        self._native: NativeRows | None = None
+        if natively:
+            self._native = native_rows(
+                job.changefeed,
+                window,
+                history,
+                self._filter.wants,
+                self._writer.resolve,
+                job.limits.decompressed_max_bytes,
+            )
         self._placement = PlacementCheck(job.changefeed, split.partitions, split.sampled, history)
         self._whole_rows = WholeRows(
             job, attempt, artifacts, connections, self._codec, self._native, self._references, self._events
@@ -242,7 +247,7 @@ class SplitDecoder:
         return self._add_events(message, decoded)
 
     def finish(self) -> SplitResult:
-        """Write what is left and close the files."""
+        """Write what is left and close the files. Raises PermanentError where a row that was read is in none of the counts."""
         self._flush()
         self._whole_rows.close()
         files, keys_file = self._writer.close()
@@ -251,6 +256,12 @@ class SplitDecoder:
         self._events.split_updates = self._writer.split_updates
         self._events.unkeyed = self._writer.unkeyed
         self._events.placed = self._placement.checked
+        lost = self._events.unaccounted
+        if lost:
+            raise PermanentError(
+                f"{lost} of {self._events.rows} rows of split {self._split.number} were read but neither written nor left out: "
+                "a defect of ticdc-replay. Nothing was published; please report it with the log of this task"
+            )
         return SplitResult(
             number=self._split.number,
             files=tuple(

@@ -17,11 +17,17 @@ from tests.native_decoding import LIMITS, Written, both
 from ticdc_replay.captures import Capture
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.decode import split
+from ticdc_replay.decode.native import NativeRows
+from ticdc_replay.decode.redrive import RedriveDecoder
 from ticdc_replay.decode.schema_pass import lookup_in
+from ticdc_replay.decode.tasks import Attempt, Split
+from ticdc_replay.domain.connections import Connections
+from ticdc_replay.domain.errors import PermanentError
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.domain.window import Window
 from ticdc_replay.extension import native_extension
+from ticdc_replay.jobspec import DecodeJob
 from ticdc_replay.schemas.history import SchemaHistory
 
 pytest.importorskip("ticdc_replay_native", reason="the native extension is not built here (no cargo)")
@@ -238,6 +244,37 @@ def test_objects_with_bytes_changed_at_random_become_the_same(
     fast = both(write, messages, in_store(CANAL, folder), HISTORY)
     assert 100 < fast.objects < 398
     assert fast.result.quarantine_reasons
+
+
+def test_messages_out_of_quarantine_are_read_with_their_objects(tmp_path: Path, folder: Path, put: Put) -> None:
+    """They are read in parts, which the extension can't; so it must not read their objects either."""
+    job = DecodeJob(
+        library_version="0",
+        pipeline="pipeline",
+        artifacts=(tmp_path / "artifacts").as_uri(),
+        artifacts_connection=None,
+        kafka_connection="kafka",
+        claim_check_connection=None,
+        manifest="",
+        input_hash="0" * 64,
+        changefeed=in_store(CANAL, folder),
+        tables=("*.*",),
+        limits=LIMITS,
+    )
+    decoder = RedriveDecoder(Split(0, ()), Attempt("attempt"), job, Window(1, TS + 100), HISTORY, Connections())
+    for at in range(20):
+        decoder.add_part(canal_small(at, put(wrapped(None, canal_row(at)))), frozenset([0]))
+    counts = decoder.finish().events
+    assert (counts.rows, counts.claim_checks_resolved, counts.written) == (20, 20, 20)
+
+
+def test_rows_that_go_nowhere_end_the_decode(
+    write: Callable[..., Written], monkeypatch: pytest.MonkeyPatch, folder: Path, put: Put
+) -> None:
+    monkeypatch.setattr(NativeRows, "take", lambda self, topic, partition: [])
+    messages = [canal_json.message(canal_row(at), at) for at in range(3)]
+    with pytest.raises(PermanentError, match=r"^3 of 3 rows of split 0 were read but neither written nor left out"):
+        write(messages, CANAL, HISTORY, on=True)
 
 
 def test_a_small_row_whose_key_does_not_tell_the_row_is_left_to_python(
