@@ -15,7 +15,8 @@ VersionOrder = Literal["commit_ts", "place"]
 """``place``: by partition and offset, for windows that are bounded by offsets."""
 
 OFFSET_BITS = 48
-MAX_PARTITION = (1 << (63 - OFFSET_BITS)) - 1
+MAX_PARTITION = (1 << (63 - OFFSET_BITS)) - 2
+"""One more would have a place, its last, that no int64 holds."""
 
 
 def place(partition: int, offset: int) -> int:
