@@ -123,14 +123,13 @@ def postgres(servers_folder: Path) -> Iterator[Postgres]:
 
 @pytest.fixture(scope="session")
 def mariadb_programs() -> Programs:
-    """The programs of a MariaDB server, the peer for what is MySQL's in an upstream; skips where they can't be had."""
+    """The programs of a MariaDB server, the peer for what is MySQL's in an upstream; skips where they don't exist."""
     from tests import mariadb
 
     found = mariadb.programs()
     if found is None:
         pytest.skip(
-            "reading rows of the upstream again is tested against MariaDB, which is neither installed (Debian: apt-get install "
-            "mariadb-server) nor to be had as a jar for this machine: that exists for Linux on x86-64 alone"
+            f"rows of the upstream are read again from MariaDB {mariadb.VERSION}, whose jar has programs for Linux on x86-64 only"
         )
     return found
 

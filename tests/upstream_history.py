@@ -23,6 +23,9 @@ from ticdc_replay.domain.connections import Connection
 
 Json = dict[str, Any]
 
+WITHOUT_TLS = {"ssl": "OFF"}
+"""The server's options: the proxy reads and changes packets. MariaDB offers TLS by itself from 11.4 on, and clients take it."""
+
 _BEGIN = datetime(2020, 1, 1, tzinfo=UTC)
 _QUERY = b"\x03"
 _SNAPSHOT = re.compile(r"SET @@tidb_snapshot = '(\d+)'")
@@ -93,7 +96,7 @@ class Upstream:
 
 @contextmanager
 def shown(upstream: Upstream, server: Connection) -> Iterator[Connection]:
-    """The connection to a proxy of *server* that shows *upstream*'s past."""
+    """The connection to a proxy of *server*, started ``WITHOUT_TLS``, that shows *upstream*'s past."""
 
     class Session(BaseRequestHandler):
         def handle(self) -> None:

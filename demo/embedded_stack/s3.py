@@ -58,7 +58,7 @@ class MotoServer(S3Server):
 class VersityGateway(S3Server):
     """versitygw on a local folder: checks signatures; ``set_last_modified`` makes objects old.
 
-    Raises MissingToolError on start where neither the binary nor Go to build it is found.
+    Raises MissingToolError on start where it is not in the cache and there is no Go to build it.
     """
 
     name: ClassVar[str] = "versitygw"
@@ -89,20 +89,17 @@ class VersityGateway(S3Server):
 
 
 def find_versitygw() -> Path:
-    """The versitygw program: on PATH, in the cache, or built into the cache with Go (once, about two minutes).
+    """The pinned versitygw: from the cache, or built into the cache with Go (once, about two minutes).
 
-    Raises MissingToolError where there is neither the program nor Go.
+    Raises MissingToolError where it is not in the cache and there is no Go.
     """
-    found = shutil.which("versitygw")
-    if found:
-        return Path(found)
     binaries = cache.folder("bin") / f"versitygw-{VERSITYGW_VERSION}"
     program = binaries / "versitygw"
     if program.exists():
         return program
     go = shutil.which("go")
     if go is None:
-        raise MissingToolError(f"versitygw is not on PATH and Go is not installed to build {VERSITYGW_VERSION} of it")
+        raise MissingToolError(f"there is no Go on PATH to build versitygw {VERSITYGW_VERSION} with")
     done = subprocess.run(
         [go, "install", f"github.com/versity/versitygw/cmd/versitygw@{VERSITYGW_VERSION}"],
         env={**os.environ, "GOBIN": str(binaries)},

@@ -19,7 +19,7 @@ from tests.integration.targets.conftest import Mirror
 from tests.integration.targets.test_captures import assert_same_rows, last_rows
 from tests.published_captures import Topics
 from tests.typed_cells import same_value
-from tests.upstream_history import Definition, Upstream, shown
+from tests.upstream_history import WITHOUT_TLS, Definition, Upstream, shown
 from ticdc_replay import jobspec
 from ticdc_replay.captures import Capture, changefeed_toml
 from ticdc_replay.changelog.index import ChangelogIndex
@@ -74,7 +74,7 @@ Json = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, mariadb_programs: mariadb.Programs) -> Iterator[Connection]:
-    with mariadb.running(tmp_path_factory.mktemp("mariadb"), mariadb_programs) as connection:
+    with mariadb.running(tmp_path_factory.mktemp("mariadb"), mariadb_programs, WITHOUT_TLS) as connection:
         yield connection
 
 
