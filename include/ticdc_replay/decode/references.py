@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ticdc_replay.changelog.identity import NO_KEY, row_key
 from ticdc_replay.changelog.side_files import SideFile
 from ticdc_replay.codecs.base import Codec
-from ticdc_replay.decode.unread_references import NO_ORDINAL, unread_references
+from ticdc_replay.decode.unread_references import NO_ORDINAL, Unsearched, unread_references
 from ticdc_replay.domain.events import Event, Reference, RowEvent, Undecodable
 from ticdc_replay.domain.messages import OffsetRange, RawMessage
 from ticdc_replay.large_messages.claim_check import Fetched
@@ -18,8 +18,12 @@ class References:
         self._file = file
         self._codec = codec
         self._max_bytes = max_bytes
-        self.unsearched: list[OffsetRange] = []
-        """Messages that may hold references which can't be found in their bytes."""
+        self._unsearched = Unsearched()
+
+    @property
+    def unsearched(self) -> tuple[OffsetRange, ...]:
+        """Messages that may need objects which nobody knows: references can't be found in their bytes, or name no object."""
+        return self._unsearched.ranges
 
     def add(
         self,
@@ -30,6 +34,8 @@ class References:
         fetched: Fetched | None = None,
     ) -> None:
         """Keep that *event* of *message* has *reference*. *status* is "used", "not_needed", or why the object was of no use."""
+        if not reference.object_name:
+            self._unsearched.add(message)
         key = row_key(event) if isinstance(event, RowEvent) else NO_KEY
         self._file.add(
             (
@@ -60,7 +66,7 @@ class References:
         for reference in found.references:
             self.add(message, unread, reference, unread.reason)
         if not found.complete:
-            self.unsearched.append(OffsetRange(message.topic, message.partition, message.offset, message.offset + 1))
+            self._unsearched.add(message)
 
     def close(self) -> str | None:
         """Finish the file; its name, or None where there is no reference."""

@@ -279,7 +279,7 @@ class SplitDecoder:
             missing_versions=tuple(sorted(self._codec.missing_versions)),
             writer_schemas=self._writer_schemas.hashes,
             elsewhere=self._placement.found(),
-            unsearched=tuple(self._references.unsearched),
+            unsearched=self._references.unsearched,
         )
 
     def _begin(self, place: tuple[str, int]) -> None:

@@ -1,7 +1,7 @@
-"""Claim-check references in messages that can't be decoded.
+"""Claim-check references that can't be followed: in messages that can't be decoded, and in locations that nobody understands.
 
 Nobody may take the object of such a message for an orphan: once the message can be read, or is mended by hand, it is needed. So
-the names of objects are searched for in the bytes, and a message that may hold one which can't be found is told as such.
+the names of objects are searched for in the bytes, and a message that may hold one which can't be found counts as unsearched.
 """
 
 import re
@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from ticdc_replay.codecs.open_framing import VERSION
 from ticdc_replay.domain.events import Event, Reference, RowEvent, Undecodable
-from ticdc_replay.domain.messages import RawMessage
+from ticdc_replay.domain.messages import OffsetRange, RawMessage
 from ticdc_replay.large_messages.compression import CompressionError, decompress
-from ticdc_replay.large_messages.locations import object_names_in
+from ticdc_replay.large_messages.locations import object_name, object_names_in
 
 NO_ORDINAL = -1
 """Stands for the ordinal of an event where a reference was found in a message of which no event could be read."""
@@ -21,6 +21,10 @@ _ESCAPE = re.compile(rb"\\(?:u00([0-7][0-9a-fA-F])|(/))")
 _PLAIN = re.compile(rb'\s*(?:\{\s*["}]|\Z)')
 """How JSON begins. No LZ4 frame begins so, and a block of snappy can't: after its length it would copy what is not there."""
 _MARKER, _OPEN_MARKER = b"claimCheckLocation", b'"ccl"'
+_LOCATION = {
+    _MARKER: re.compile(rb'claimCheckLocation"\s*:\s*"([^"]*)"'),
+    _OPEN_MARKER: re.compile(rb'"ccl"\s*:\s*"([^"]*)"'),
+}
 
 
 class UnreadReferences(NamedTuple):
@@ -36,6 +40,29 @@ class UnreadReferences(NamedTuple):
 _NONE = UnreadReferences((), complete=True)
 
 
+class Unsearched:
+    """The messages of a split that may need objects which nobody knows, in the order in which they were met."""
+
+    def __init__(self) -> None:
+        self._ranges: list[OffsetRange] = []
+
+    def add(self, message: RawMessage) -> None:
+        """Note *message*, once however often it is added in a row."""
+        last = self._ranges[-1] if self._ranges else None
+        if last is not None and (last.topic, last.partition) == (message.topic, message.partition):
+            if last.start <= message.offset < last.end:
+                return
+            if last.end == message.offset:
+                self._ranges[-1] = OffsetRange(last.topic, last.partition, last.start, last.end + 1)
+                return
+        self._ranges.append(OffsetRange(message.topic, message.partition, message.offset, message.offset + 1))
+
+    @property
+    def ranges(self) -> tuple[OffsetRange, ...]:
+        """Their offsets."""
+        return tuple(self._ranges)
+
+
 def unread_references(message: RawMessage, events: Sequence[Event], max_bytes: int) -> UnreadReferences:
     """The references that *message* holds beside those of *events*, which is what could be decoded of it.
 
@@ -49,9 +76,7 @@ def unread_references(message: RawMessage, events: Sequence[Event], max_bytes: i
     values = [_ESCAPE.sub(_unescaped, text) for text in _readings(raw_value, max_bytes)]
     names = dict.fromkeys(name for text in (key, raw_value, *values) for name in object_names_in(text))
     readable = raw_key.startswith(VERSION) or any(map(_PLAIN.match, values))
-    every_marker_has_its_name = key.count(_OPEN_MARKER) <= len(object_names_in(key)) and all(
-        text.count(_MARKER) <= len(object_names_in(text)) for text in values
-    )
+    every_marker_has_its_name = _has_names(key, _OPEN_MARKER) and all(_has_names(text, _MARKER) for text in values)
     known = {
         event.reference.object_name
         for event in events
@@ -61,6 +86,13 @@ def unread_references(message: RawMessage, events: Sequence[Event], max_bytes: i
         tuple(Reference(name, name) for name in names if name not in known),
         complete=every_marker_has_its_name and (readable or bool(names)),
     )
+
+
+def _has_names(text: bytes, marker: bytes) -> bool:
+    """Whether each location after *marker* in *text* names an object; names elsewhere, such as in a row's key, don't count."""
+    locations = _LOCATION[marker].findall(text)
+    named = all(object_name(location.decode(errors="replace")) for location in locations)
+    return named and len(locations) == text.count(marker)
 
 
 def _readings(value: bytes, max_bytes: int) -> list[bytes]:

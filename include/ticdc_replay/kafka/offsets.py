@@ -11,8 +11,10 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
 from ticdc_replay.domain.errors import PermanentError, TransientError
+from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.kafka.failures import NOT_ALLOWED, ClientHealth, make_client, translate
 from ticdc_replay.kafka.settings import KafkaSettings
+from ticdc_replay.kafka.topic_ids import TopicIds
 
 Answer = TypeVar("Answer")
 
@@ -31,11 +33,20 @@ class Partition(msgspec.Struct, frozen=True, order=True):
 
 
 class Topic(msgspec.Struct, frozen=True):
-    """A topic as it is now. ``topic_id`` is Kafka's own: a recreated topic has another."""
+    """A topic as it is now: a recreated topic has another identity."""
 
-    name: str
-    topic_id: str
+    identity: TopicIdentity
     partitions: tuple[Partition, ...]
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.identity.name
+
+    @property
+    def topic_id(self) -> str:
+        """Kafka's id of it."""
+        return self.identity.topic_id
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -64,6 +75,8 @@ class Offsets:
         self._health = ClientHealth(settings)
         self._admin = make_client(AdminClient, settings.admin(), self._health)
         self._timeout_s = request_timeout_s
+        self._ids = TopicIds(settings.where)
+        self._cluster_id: str | None = None
 
     def __enter__(self) -> "Offsets":
         return self
@@ -74,7 +87,10 @@ class Offsets:
         del self._admin
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """The topics of *names* that exist, by name."""
+        """The topics of *names* that exist, by name.
+
+        Raises PermanentError where the brokers give ids that do not tell topics apart (``topic_ids.TopicIds``).
+        """
         wanted = list(names)
         found = {}
         asked = self._admin.describe_topics(TopicCollection(wanted), request_timeout=self._timeout_s)
@@ -86,9 +102,8 @@ class Offsets:
                     raise self._translated(error, f"describing topic {name}") from None
                 continue
             partitions = tuple(Partition(name, part.id) for part in answer.partitions)
-            # librdkafka prints the plain base-64 alphabet, Kafka's own tools the one for URLs.
-            topic_id = str(answer.topic_id).replace("+", "-").replace("/", "_")
-            found[name] = Topic(name, topic_id, tuple(sorted(partitions)))
+            identity = TopicIdentity(self.cluster_id(), name, self._ids.accept(name, answer.topic_id))
+            found[name] = Topic(identity, tuple(sorted(partitions)))
         return found
 
     def names(self) -> set[str]:
@@ -102,11 +117,17 @@ class Offsets:
 
     def cluster_id(self) -> str:
         """What Kafka calls the cluster: another one behind the same address has another id."""
+        if self._cluster_id is not None:
+            return self._cluster_id
         what = "asking for the cluster's id"
-        answer = self._await(self._admin.describe_cluster(request_timeout=self._timeout_s), what)
+        try:
+            answer = self._await(self._admin.describe_cluster(request_timeout=self._timeout_s), what)
+        except KafkaException as error:
+            raise self._translated(error, what) from None
         if not answer.cluster_id:
             raise PermanentError(f"Kafka {self._settings.where} tells no cluster id: it is older than 0.10.1")
-        return str(answer.cluster_id)
+        self._cluster_id = str(answer.cluster_id)
+        return self._cluster_id
 
     def cleanup_policies(self, names: Iterable[str]) -> dict[str, frozenset[str] | None]:
         """How Kafka removes messages of each topic (``delete``, ``compact``); None where the account may not ask for it.

@@ -21,6 +21,8 @@ from ticdc_replay.domain.errors import (
 )
 from ticdc_replay.storage.base import ObjectInfo, ObjectStore
 
+BAD_NAME = "claim_check_bad_name"
+"""The reason of a row whose location names no object."""
 _ATTEMPTS = 3
 _FIRST_WAIT_S = 0.1
 
@@ -100,7 +102,7 @@ class ClaimCheckResolver:
         passed = False
         try:
             if not name:
-                return Fetched.failed("claim_check_bad_name", "the location does not end in <uuid>.json")
+                return Fetched.failed(BAD_NAME, "the location does not end in <uuid>.json")
             found = expected or self._look_up(name)
             if found is None:
                 return Fetched.failed("claim_check_missing", f"{self._store.uri(name)} does not exist")

@@ -13,7 +13,7 @@ from ticdc_replay.codecs.base import Codec
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.decode.collector import no_cycle_search
 from ticdc_replay.decode.schema_pass import FoundSchemas, schemas_in
-from ticdc_replay.decode.unread_references import NO_ORDINAL, unread_references
+from ticdc_replay.decode.unread_references import NO_ORDINAL, Unsearched, unread_references
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.events import Reference, RowEvent, Undecodable
@@ -47,7 +47,7 @@ class ScannedSplit(msgspec.Struct, frozen=True, kw_only=True):
     scanned: tuple[OffsetRange, ...]
     """The split's range, without what Kafka removed meanwhile and without ``unsearched``."""
     unsearched: tuple[OffsetRange, ...]
-    """Messages that may hold a reference which could not be found."""
+    """Messages that may need an object which nobody knows."""
     file: str | None
     """Name of the Parquet file (``records.REFERENCES``) in the artefacts of the job; None where no reference was found."""
     counts: ScanCounts
@@ -63,7 +63,7 @@ class ReferenceScan:
         self._pipeline = pipeline
         self._topic_id = topic_id
         self._rows: list[tuple[Any, ...]] = []
-        self._unsearched: list[OffsetRange] = []
+        self._unsearched = Unsearched()
         self.counts = ScanCounts()
 
     def add(self, messages: Iterable[RawMessage]) -> None:
@@ -77,8 +77,8 @@ class ReferenceScan:
 
     @property
     def unsearched(self) -> tuple[OffsetRange, ...]:
-        """Messages among those added that may hold a reference which could not be found."""
-        return tuple(self._unsearched)
+        """Messages among those added that may need an object which nobody knows: a reference is not found, or names none."""
+        return self._unsearched.ranges
 
     @property
     def missing_versions(self) -> tuple[MissingVersion, ...]:
@@ -106,9 +106,11 @@ class ReferenceScan:
         for reference in found.references:
             self._add(message, unread, reference)
         if not found.complete:
-            self._unsearched.append(OffsetRange(message.topic, message.partition, message.offset, message.offset + 1))
+            self._unsearched.add(message)
 
     def _add(self, message: RawMessage, event: RowEvent | Undecodable, reference: Reference) -> None:
+        if not reference.object_name:
+            self._unsearched.add(message)
         key = row_key(event) if isinstance(event, RowEvent) else NO_KEY
         row = {
             "object_name": reference.object_name,

@@ -12,6 +12,7 @@ from ticdc_replay.changelog.reading import complete_changelogs, read_index
 from ticdc_replay.changelog.set_aside import Entry
 from ticdc_replay.domain.errors import ArtifactNotFoundError
 from ticdc_replay.domain.messages import OffsetRange
+from ticdc_replay.large_messages.claim_check import BAD_NAME
 from ticdc_replay.reconcile.rules import ReplayableRange, merged
 from ticdc_replay.snapshot import manifest as manifests
 from ticdc_replay.stages.context import ReplayContext
@@ -178,9 +179,9 @@ def _has_reference_files(context: ReplayContext, index: ChangelogIndex) -> bool:
 
 def _is_searched(held: SetAside, entry: Entry, index: ChangelogIndex) -> bool:
     """Whether the references of *entry* are in the files of the run with *index*, in whose quarantine it is or out of which it
-    came."""
+    came. A location that names no object is in none; earlier versions counted it as searched."""
     settled = any(each.index is index and each.settles(entry.place) for each in held.redrives)
-    if not settled and index.run_hash != entry.run_hash:
+    if not settled and (index.run_hash != entry.run_hash or entry.reason == BAD_NAME):
         return False
     place = (entry.topic, entry.partition)
     return index.unsearched is not None and not any(

@@ -193,3 +193,18 @@ def test_a_message_that_may_refer_to_an_object_that_can_not_be_told_is_told(job:
     result = decode(job, [sound._replace(key=sound.key[:-10])])
     assert result.references_file is None
     assert result.unsearched == (OffsetRange("topic", 0, 5, 6),)
+
+
+@pytest.mark.parametrize(
+    "location", [f"s3://bucket/{NAMES[0]}?versionId=7", f"s3://bucket/{NAMES[0].upper()}", "s3://b/"]
+)
+@pytest.mark.parametrize("ts", [150, 250], ids=["wanted", "of another window"])
+def test_a_message_whose_location_is_not_understood_counts_as_unsearched(
+    job: DecodeJob, objects: ObjectStore, location: str, ts: int
+) -> None:
+    put_object(objects, 1, "whole")
+    odd = [row(ts, new={"id": columns(5)["id"]}, ccl=location) for _ in range(2)]
+    result = decode(job, [message([*odd, small(1)], 7)])
+    assert result.unsearched == (OffsetRange("topic", 0, 7, 8),)
+    assert [each["object_name"] for each in references(job, result)].count("") == 2
+    assert result.quarantine_reasons == ({"claim_check_bad_name": 2} if ts == 150 else {})

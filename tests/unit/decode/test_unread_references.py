@@ -69,6 +69,15 @@ def test_a_location_that_is_cut_off_may_be_of_any_object() -> None:
     assert search(b"", batch.key[:-10]) == UNKNOWN
 
 
+@pytest.mark.parametrize("odd", [f"s3://b/{NAME.upper()}", f"s3://b/{NAME}?versionId=7", f"s3://b/{NAME}/", "s3://b/"])
+def test_a_location_that_is_not_understood_may_be_of_any_object(odd: str) -> None:
+    """Names that stand elsewhere, such as in the row's key, don't make up for it."""
+    document = b'{"data":[{"k":"' + OTHER.encode() + b'"}],"claimCheckLocation":"' + odd.encode() + b'"'
+    assert not search(document).complete
+    rows = [open_protocol.row(1, new=open_protocol.columns(1), ccl=ccl) for ccl in (odd, f"s3://b/{OTHER}?{OTHER}")]
+    assert not search(b"cut", open_protocol.message(rows, 0).key).complete
+
+
 @given(st.binary(max_size=60))
 def test_bytes_that_say_nothing_may_refer_to_any_object(value: bytes) -> None:
     assert search(b"\x16" + value) == UNKNOWN

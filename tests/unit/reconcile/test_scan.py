@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests import open_protocol
+from tests import canal_json, open_protocol
 from tests.capture_sets import COMMITTED, CaptureSets, Committed
 from ticdc_replay.captures import Capture
 from ticdc_replay.changelog.identity import row_key
@@ -186,6 +186,27 @@ def test_every_reference_of_a_batch_is_found_at_its_place(names: list[str | None
     found = found_by(codec_for(changefeed, MAX_BYTES), [open_protocol.message(events, 7)])
     expected = [(7, at, name, f'{{"id":{at}}}') for at, name in enumerate(names) if name is not None]
     assert [(row["offset"], row["ordinal"], row["object_name"], row["key"]) for row in found] == expected
+
+
+ODD = [
+    f"s3://bucket/{NAMES[0]}?versionId=7", f"s3://bucket/{NAMES[0].upper()}", f"s3://bucket/{NAMES[0]}/",
+    f"s3://bucket/{NAMES[0][:-3]}", "s3://bucket/", f"s3://bucket/{NAMES[0]}#1", f"s3://bucket/{NAMES[0]}%20", " ",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("location", ODD)
+@pytest.mark.parametrize("protocol", ["open-protocol", "canal-json"])
+def test_a_row_whose_location_is_not_understood_makes_its_message_unsearched(protocol: Any, location: str) -> None:
+    if protocol == "open-protocol":
+        rows = [open_protocol.row(100, new={"id": open_protocol.columns(1)["id"]}, ccl=location) for _ in range(2)]
+        odd = open_protocol.message(rows, 7)
+    else:
+        odd = RawMessage("topic", 0, 7, 0, None, canal_json.row(claimCheckLocation=location))
+    changefeed = Changefeed(protocol=protocol, topic="topic", timezone="UTC", enable_tidb_extension=True)
+    scan = scan_of(codec_for(changefeed, MAX_BYTES), [odd])
+    assert all(isinstance(event, RowEvent) for event in codec_for(changefeed, MAX_BYTES).decode(odd))
+    assert scan.unsearched == (OffsetRange("topic", 0, 7, 8),)
+    assert {row["object_name"] for row in scan.table().to_pylist()} == {""}
 
 
 def test_a_member_with_escaped_letters_is_a_reference_too() -> None:

@@ -232,3 +232,11 @@ def test_a_re_drive_finds_references_that_could_not_be_found_before(context: Rep
     redriven(context, "again", 4, 7, left=(7,), unsearched=(OffsetRange("topic", 0, 7, 8),))
     assert find_replayable(context).unsearchable == (part(5, 6), part(7, 8))
     assert replayable_ranges(context) == (part(4, 6), part(7, 8))
+
+
+def test_a_location_that_an_earlier_version_did_not_understand_is_known_to_nobody(context: ReplayContext) -> None:
+    made = index_with(context.artifacts, "run", quarantine(4, 0, "claim_check_bad_name"))
+    index = msgspec.structs.replace(made, unsearched=())
+    context.artifacts.put("runs/run/index.json", canonical.encode(index))
+    record(context, index, 1)
+    assert find_replayable(context).unsearchable == (part(4, 5),)
