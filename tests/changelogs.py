@@ -92,6 +92,8 @@ class Changelog:
         self.topic_id = topic_id
         self.folder = folder
         self.window = Window(from_ts, to_ts)
+        self.input_hash = "0" * 64
+        self.redrives: str | None = None
         self.run_hash = canonical.digest(f"{run} {from_ts} {to_ts}".encode())
         self.history = SchemaHistory()
         self._files: dict[str, tuple[TableSchema, list[DataFile]]] = {}
@@ -127,7 +129,7 @@ class Changelog:
         index = ChangelogIndex(
             pipeline=self.pipeline,
             run_hash=self.run_hash,
-            input_hash="0" * 64,
+            input_hash=self.input_hash,
             library_version="0",
             window=self.window,
             ranges=(),
@@ -142,6 +144,7 @@ class Changelog:
             quarantine_files=(),
             reference_files=(),
             sparse_index_files=(),
+            redrives=self.redrives,
             report=DecodeReport(
                 messages=MessageCounts(),
                 events=EventCounts(),

@@ -59,10 +59,17 @@ class DecodeJob(msgspec.Struct, frozen=True, kw_only=True, tag="decode"):
     @property
     def run_hash(self) -> str:
         """Names the changelog: input, what decoding depends on, and the library's version; not how work is divided."""
+        return canonical.hash_of({**self._decided_by(), "tables": sorted(self.tables)})
+
+    @property
+    def rows_hash(self) -> str:
+        """Names the rows that are decoded, whatever the selection of tables: ``run_hash`` without it."""
+        return canonical.hash_of(self._decided_by())
+
+    def _decided_by(self) -> dict[str, object]:
         parts: dict[str, object] = {
             "input": self.input_hash,
             "changefeed": self.changefeed.hash,
-            "tables": sorted(self.tables),
             "claim_check_max_bytes": self.limits.claim_check_max_bytes,
             "decompressed_max_bytes": self.limits.decompressed_max_bytes,
             "library": self.library_version,
@@ -71,7 +78,7 @@ class DecodeJob(msgspec.Struct, frozen=True, kw_only=True, tag="decode"):
             parts["handle_key_only"] = "reread"
         if self.accept_damaged:
             parts["damaged"] = "accept"
-        return canonical.hash_of(parts)
+        return parts
 
     @property
     def variant(self) -> tuple[str, ...]:
@@ -118,6 +125,8 @@ class LoadJob(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
     drop: str = "stop"
     reload: bool = False
     """Apply again although the ledger says that this window is done."""
+    generation: int = 0
+    """Which of the window's runs is newer (``state.generations``); 0 where nobody gave the run one."""
 
 
 class ScanFeed(msgspec.Struct, frozen=True, kw_only=True):

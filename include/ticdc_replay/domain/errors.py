@@ -81,6 +81,10 @@ class TargetMismatchError(PermanentError):
     """A target table does not have the columns or types the changelog needs."""
 
 
+class SupersededError(PermanentError):
+    """A newer run of the window has begun to load into the target: this one would replace rows that it may have repaired."""
+
+
 class UnrepresentableValueError(PermanentError):
     """A value can't be held by the target without altering it."""
 

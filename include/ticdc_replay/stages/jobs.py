@@ -9,7 +9,7 @@ from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.changelog.layout import INDEX, changelog_root
 from ticdc_replay.changelog.reading import read_index
 from ticdc_replay.domain import canonical
-from ticdc_replay.domain.errors import ConfigError, PermanentError
+from ticdc_replay.domain.errors import ConfigError, PermanentError, TransientError
 from ticdc_replay.jobspec import DecodeJob, JobSpec, Limits, LoadJob
 from ticdc_replay.snapshot.pin import PinnedManifest
 from ticdc_replay.stages.context import ReplayContext
@@ -59,8 +59,14 @@ def decode_job(context: ReplayContext, pinned: PinnedManifest, tables: tuple[str
 def write_decode_job(
     context: ReplayContext, pinned: PinnedManifest, tables: tuple[str, ...] | None = None
 ) -> WrittenJob:
-    """The spec of ``decode_job``. Raises what that raises."""
+    """The spec of ``decode_job``. Raises what that raises.
+
+    The run gets its generation here: a run that is decoded later is newer.
+    """
     job = decode_job(context, pinned, tables)
+    if pinned.manifest.redrive is None:  # else it is a part of the run whose quarantine it decodes
+        window = pinned.manifest.window
+        context.state.generation(job.pipeline, window, job.run_hash, job.input_hash, job.rows_hash)
     shared = pinned.manifest.shared
     wide = None if shared is None else SharedDecode(shared.manifest, job.decoding(shared).run_hash)
     return WrittenJob(_write(context, job), job.run_hash, wide)
@@ -102,6 +108,7 @@ def write_load_job(
         truncate=pipeline.policies.truncate,
         drop=pipeline.policies.drop,
         reload=reload,
+        generation=_generation(context, index, reload=reload),
     )
     return WrittenJob(_write(context, job), run_hash)
 
@@ -114,8 +121,7 @@ def require_current(context: ReplayContext, index: ChangelogIndex) -> None:
     Raises PermanentError where the window was pinned anew since: of equal commitTs the version loaded last counts, so that rows
     which the newer run repaired would be replaced by those of the older one.
     """
-    if index.redrives is not None:
-        index = read_index(context.artifacts, index.redrives)
+    index = _of_window(context, index)
     pinned = context.state.manifest_of(context.pipeline.name, index.window)
     if pinned is None or pinned.input_hash == index.input_hash:
         return
@@ -126,6 +132,27 @@ def require_current(context: ReplayContext, index: ChangelogIndex) -> None:
         f"{index.input_hash}, the window's is now {pinned.input_hash}). Clear the run from snapshot on, which reads what is "
         "pinned now; only a run that was started with reload is loaded all the same"
     )
+
+
+def _generation(context: ReplayContext, index: ChangelogIndex, *, reload: bool) -> int:
+    """The generation that a load of *index* carries; a re-drive has that of the run that it completes.
+
+    Raises what ``require_current`` raises where the window was pinned again since that was asked.
+    """
+    index = _of_window(context, index)
+    pipeline, window = context.pipeline.name, index.window
+    if reload:
+        return context.state.next_generation(pipeline, window, index.run_hash)
+    given = context.state.generation(pipeline, window, index.run_hash, index.input_hash)
+    if given is None:
+        require_current(context, index)
+        raise TransientError(f"window {window} was pinned again while a load of it was prepared; try again")
+    return given
+
+
+def _of_window(context: ReplayContext, index: ChangelogIndex) -> ChangelogIndex:
+    """The changelog of the window's run: *index*, or the one whose quarantine it re-drives."""
+    return index if index.redrives is None else read_index(context.artifacts, index.redrives)
 
 
 def _write(context: ReplayContext, job: JobSpec) -> str:

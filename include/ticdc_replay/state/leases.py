@@ -5,18 +5,16 @@ A lease ends at its time to live unless it is renewed. All times are taken from 
 machine that a SQLite file is on; so clocks of workers don't matter.
 """
 
-import time
 from datetime import UTC, datetime
 
 import msgspec
-from sqlalchemy import Connection, delete, select, text, update
+from sqlalchemy import delete, select, update
 
 from ticdc_replay.domain.errors import LeaseHeldError, LeaseLostError
 from ticdc_replay.state import tables
+from ticdc_replay.state.clock import now_ms
 from ticdc_replay.state.records import Lease, LeaseKind
 from ticdc_replay.state.rows import Rows
-
-_SERVER_CLOCK = text("SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)")
 
 
 class Leases(Rows):
@@ -33,7 +31,7 @@ class Leases(Rows):
         """
         table = tables.lease
         with self._database.writing() as connection:
-            now = self._now_ms(connection)
+            now = now_ms(connection)
             of_resource = table.c.resource == resource
             connection.execute(delete(table).where(of_resource, table.c.holder == holder))
             if kind != "replay":
@@ -69,7 +67,7 @@ class Leases(Rows):
         """*lease*, which lasts for *ttl_ms* from now on. Raises LeaseLostError where it has ended or is not there."""
         table = tables.lease
         with self._database.writing() as connection:
-            now = self._now_ms(connection)
+            now = now_ms(connection)
             renewed = connection.execute(
                 update(table)
                 .where(
@@ -91,7 +89,7 @@ class Leases(Rows):
         """End *lease*, and with it leases for the same subject whose holders died. Nothing happens where it is not there."""
         table = tables.lease
         with self._database.writing() as connection:
-            now = self._now_ms(connection)
+            now = now_ms(connection)
             same = (table.c.resource == lease.resource, table.c.kind == lease.kind)
             connection.execute(delete(table).where(*same, table.c.holder == lease.holder))
             connection.execute(
@@ -112,13 +110,8 @@ class Leases(Rows):
     def _leases(self, resource: str, *, lasting: bool) -> list[Lease]:
         columns = tables.lease.c
         with self._database.reading() as connection:
-            now = self._now_ms(connection)
+            now = now_ms(connection)
             in_time = columns.expires_at_ms > now if lasting else columns.expires_at_ms <= now
             wanted = select(tables.lease).where(columns.resource == resource, in_time)
             rows = connection.execute(wanted.order_by(columns.acquired_at_ms, columns.holder)).all()
         return [Lease(**row._mapping) for row in rows]
-
-    def _now_ms(self, connection: Connection) -> int:
-        if self._database.dialect == "postgresql":
-            return int(connection.execute(_SERVER_CLOCK).scalar_one())
-        return int(time.time() * 1000)

@@ -26,6 +26,7 @@ from ticdc_replay.domain.window import Window
 from ticdc_replay.schemas.history import Epoch
 from ticdc_replay.state import tables
 from ticdc_replay.state.database import Database
+from ticdc_replay.state.generations import Generations
 from ticdc_replay.state.leases import Leases
 from ticdc_replay.state.reconciliations import Reconciliations
 from ticdc_replay.state.records import (
@@ -58,7 +59,7 @@ def open_state(url: str) -> "StateStore":
     return StateStore(database)
 
 
-class StateStore(Reconciliations, Leases):
+class StateStore(Reconciliations, Leases, Generations):
     """What is known across runs. Thread-safe; every method is one transaction.
 
     Writing a record again replaces it, so a retry does no harm. Every method may raise TransientError (locked, server away).

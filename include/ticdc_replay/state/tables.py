@@ -50,6 +50,17 @@ run = Table(
     Column("counts", JSON, nullable=False),
 )
 
+generation = Table(
+    "generation",
+    metadata,
+    Column("pipeline", Text, primary_key=True),
+    Column("from_ts", BigInteger, primary_key=True),
+    Column("to_ts", BigInteger, primary_key=True),
+    Column("run_hash", Text, primary_key=True),
+    Column("rows_hash", Text, nullable=False),
+    Column("generation", BigInteger, nullable=False),
+)
+
 coverage = Table(
     "coverage",
     metadata,

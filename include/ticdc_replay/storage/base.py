@@ -1,7 +1,7 @@
 """The contract of an object store: where artefacts live and where claim-check objects are read from."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, ClassVar
@@ -105,6 +105,14 @@ class ObjectStore(ABC):
         """Store *content* if nothing is there, atomically. True if written, False if an equal object was there already.
 
         Raises ArtifactExistsError where another content is there.
+        """
+
+    @abstractmethod
+    def update(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
+        """Store *change* of the content of *name*, None where nothing is there; of several writers none overwrites another's.
+
+        Where another writer comes in between, *change* is called again with what that one left. Equal content is not written. An
+        error that *change* raises leaves the object as it is. Raises TransientError where others never cease to write.
         """
 
     @abstractmethod

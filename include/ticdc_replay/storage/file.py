@@ -2,9 +2,10 @@
 
 import contextlib
 import errno
+import fcntl
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar
@@ -26,6 +27,8 @@ from ticdc_replay.storage.names import check_name
 
 TEMPORARY_PREFIX = ".ticdc-replay-"
 """Of files that are being written; what readers of folders leave out."""
+_LOCK_FILE = f"{TEMPORARY_PREFIX}lock"
+"""Stays in its folder: whoever removed it would let two in."""
 _TRANSIENT_ERRNO = frozenset(
     {errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT}
     | {errno.ESTALE, errno.ETIMEDOUT}
@@ -82,13 +85,7 @@ class FileStore(ObjectStore):
     def put(self, name: str, content: bytes) -> None:
         with self._errors("write", name):
             target = self._path(name)
-            temporary = self._write_temporary(target, content)
-            try:
-                temporary.replace(target)
-            except BaseException:
-                temporary.unlink(missing_ok=True)
-                raise
-            _sync_folder(target.parent)
+            self._replace(target, content)
 
     def put_once(self, name: str, content: bytes) -> bool:
         with self._errors("write", name):
@@ -104,6 +101,16 @@ class FileStore(ObjectStore):
                 temporary.unlink(missing_ok=True)
             _sync_folder(target.parent)
             return True
+
+    def update(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
+        with self._errors("write", name):
+            target = self._path(name)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with _alone(target.parent):
+                found = target.read_bytes() if target.is_file() else None
+                wanted = change(found)
+                if wanted != found:
+                    self._replace(target, wanted)
 
     def list(self, prefix: str = "", after: str = "") -> Iterator[ObjectInfo]:
         with self._errors("list", prefix):
@@ -149,6 +156,15 @@ class FileStore(ObjectStore):
     def _path(self, name: str) -> Path:
         return self._folder / check_name(name)
 
+    def _replace(self, target: Path, content: bytes) -> None:
+        temporary = self._write_temporary(target, content)
+        try:
+            temporary.replace(target)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        _sync_folder(target.parent)
+
     def _write_temporary(self, target: Path, content: bytes) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.parent / f"{TEMPORARY_PREFIX}{uuid.uuid4().hex}"
@@ -193,6 +209,14 @@ class FileStore(ObjectStore):
 def _info(name: str, status: os.stat_result) -> ObjectInfo:
     etag = f"{status.st_mtime_ns:x}-{status.st_size:x}"
     return ObjectInfo(name, status.st_size, etag, datetime.fromtimestamp(status.st_mtime, UTC))
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keep other updates in *folder* out, of any thread, process or machine. The lock ends with the process that holds it."""
+    with (folder / _LOCK_FILE).open("ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _sync_folder(folder: Path) -> None:

@@ -2,9 +2,11 @@
 
 import contextlib
 import os
+import random
 import re
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
@@ -25,6 +27,7 @@ from ticdc_replay.domain.errors import (
     ObjectAlteredError,
     ObjectTooLargeError,
     PermanentError,
+    TransientError,
 )
 from ticdc_replay.storage.base import DeleteMarker, Deletion, DeletionOutcome, ObjectInfo, ObjectStore
 from ticdc_replay.storage.facts import StoreFacts
@@ -44,6 +47,8 @@ _READ_TIMEOUT_S = 60
 _FETCH_TIMEOUTS = {"connect_timeout": "10s", "read_timeout": "60s", "timeout": "1h"}
 _ATTEMPTS = 6
 _BODY_ATTEMPTS = 3
+_UPDATE_ATTEMPTS = 16
+_UPDATE_PAUSE_S = 0.2
 _POOL_CONNECTIONS = 64
 """Above the largest number of threads that share one store: inventory listing and claim-check fetches."""
 
@@ -151,6 +156,30 @@ class S3Store(ObjectStore):
             return False
         raise ArtifactExistsError(f"{self.uri(name)} exists with other content; it is never replaced")
 
+    def update(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
+        for _ in range(_UPDATE_ATTEMPTS):
+            found, etag = self._current(name)
+            wanted = change(found)
+            # Also where a request of ours succeeded and its answer was lost: the condition fails, and the content is ours.
+            if wanted == found:
+                return
+            condition = {"IfMatch": f'"{etag}"'} if etag is not None else {"IfNoneMatch": "*"}
+            with self._errors("write", name):
+                try:
+                    self._client.put_object(
+                        Bucket=self._bucket,
+                        Key=self._key(name),
+                        Body=wanted,
+                        **condition,  # type: ignore[arg-type]
+                    )
+                except ClientError as error:
+                    if error_code(error) not in PRECONDITION_FAILED | NOT_FOUND:
+                        raise
+                else:
+                    return
+            time.sleep(random.uniform(0, _UPDATE_PAUSE_S))
+        raise TransientError(f"{self.uri(name)} was changed by others {_UPDATE_ATTEMPTS} times in a row; try again")
+
     def list(self, prefix: str = "", after: str = "") -> Iterator[ObjectInfo]:
         pages = self._client.get_paginator("list_objects_v2")
         start = {"StartAfter": self._prefix + after} if after else {}
@@ -248,6 +277,16 @@ class S3Store(ObjectStore):
         with contextlib.closing(answer["Body"]) as body:
             self._check(name, answer["ContentLength"], max_bytes, answer["ETag"].strip('"'), etag)
             return body.read()
+
+    def _current(self, name: str) -> tuple[bytes | None, str | None]:
+        """Content and ETag of *name*; None for both where it does not exist."""
+        with self._errors("read", name):
+            try:
+                answer = self._client.get_object(Bucket=self._bucket, Key=self._key(name))
+            except self._client.exceptions.NoSuchKey:
+                return None, None
+            with contextlib.closing(answer["Body"]) as body:
+                return body.read(), answer["ETag"].strip('"')
 
     def _check(self, name: str, size: int, max_bytes: int | None, found: str, etag: str | None) -> None:
         """By the answer's own ETag and not If-Match: it is of the same version of the object, and every server sends it."""

@@ -64,6 +64,8 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     stopping: frozenset[DdlPolicy]
     """The policies by which schema changes stop the load that a target could apply."""
     reload: bool
+    generation: int = 0
+    """Of the run: a target refuses the load once a larger one of the window has begun there. 0: nobody gave it one."""
     parallelism: int = 1
     """How many tasks run at the same time. Decides how work is divided, never what is loaded."""
 
@@ -166,6 +168,9 @@ class Target(ABC, Generic[Config]):
 
         Applying twice, after an attempt that broke anywhere, or after a newer window gives the same end state. Each table
         is committed on its own: an error leaves tables before it loaded, the table itself untouched.
+
+        Once a load of the window with a larger generation has begun in the target, nothing more of this one is applied:
+        SupersededError.
 
         Raises TargetMismatchError where a table of the target can't take the rows, PolicyStopError for a schema change
         that it does not follow (``ddl``), UnrepresentableValueError for a value that the target can't hold (where policy stops),

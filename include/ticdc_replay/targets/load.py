@@ -45,6 +45,7 @@ def load(job: LoadJob, connections: Connections, execute: Execute, parallelism: 
         quarantine_values=job.target_value == "quarantine",
         stopping=stopping_policies(job.ddl, job.truncate, job.drop),
         reload=job.reload,
+        generation=job.generation,
         parallelism=parallelism,
     )
     loaded = target.load(plan, execute)

@@ -103,6 +103,30 @@ def test_of_many_concurrent_put_once_exactly_one_wins(s3: MotoServer) -> None:
     assert sum(won) == 1
 
 
+def test_update_changes_what_is_there_and_no_update_is_lost(store: ObjectStore) -> None:
+    def add(found: bytes | None) -> bytes:
+        return b"%d" % (int(found or b"0") + 1)
+
+    store.update("lists/a", add)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: store.update("lists/a", add), range(12)))
+    assert store.get("lists/a") == b"13"
+
+
+def test_an_update_meets_what_came_between(store: ObjectStore) -> None:
+    seen: list[bytes | None] = []
+
+    def change(found: bytes | None) -> bytes:
+        seen.append(found)
+        if len(seen) < 3:
+            store.put("a", b"%d" % len(seen))  # another writer, after we have looked
+        return (found or b"") + b"x"
+
+    store.update("a", change)
+    assert seen == [None, b"1", b"2"]
+    assert store.get("a") == b"2x"
+
+
 def test_a_missing_object_is_told_from_a_missing_bucket(store: ObjectStore, server: S3Server) -> None:
     with pytest.raises(ArtifactNotFoundError, match="nothing"):
         store.get("nothing")

@@ -80,3 +80,41 @@ def test_a_run_from_before_the_window_was_pinned_anew_is_loaded_only_where_that_
     job = loads(context, changelog, reload=True)
     assert isinstance(job, jobspec.LoadJob)
     assert job.reload
+
+
+def test_a_run_keeps_its_generation_whatever_job_loads_it(context: ReplayContext, changelog: Changelog) -> None:
+    context.state.register_manifest(OLD)
+    first, again = loads(context, changelog), loads(context, changelog)
+    assert isinstance(first, jobspec.LoadJob)
+    assert first.generation > 0
+    assert again == first
+
+
+def test_a_run_of_a_window_that_was_pinned_again_is_newer_and_a_reload_is_the_newest(
+    context: ReplayContext, changelog: Changelog, tmp_path: Path
+) -> None:
+    context.state.register_manifest(OLD)
+    older = loads(context, changelog)
+    context.state.register_manifest(NEW, replaces=OLD)
+    repaired = Changelog(tmp_path / "artifacts" / "shop", 0, 100, "b")
+    repaired.input_hash = NEW.input_hash
+    repaired.write()
+    newer, reload = loads(context, repaired), loads(context, changelog, reload=True)
+    assert isinstance(older, jobspec.LoadJob)
+    assert isinstance(newer, jobspec.LoadJob)
+    assert isinstance(reload, jobspec.LoadJob)
+    assert older.generation < newer.generation < reload.generation
+
+
+def test_a_re_drive_has_the_generation_of_the_run_that_it_completes(
+    context: ReplayContext, changelog: Changelog, tmp_path: Path
+) -> None:
+    context.state.register_manifest(OLD)
+    first = loads(context, changelog)
+    redrive = Changelog(tmp_path / "artifacts" / "shop", 0, 100, "redrive")
+    redrive.input_hash, redrive.redrives = "2" * 64, changelog.run_hash
+    redrive.write()
+    job = loads(context, redrive)
+    assert isinstance(first, jobspec.LoadJob)
+    assert isinstance(job, jobspec.LoadJob)
+    assert job.generation == first.generation

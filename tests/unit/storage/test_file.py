@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import at_once
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import (
     ArtifactExistsError,
@@ -49,6 +50,50 @@ def test_of_many_concurrent_put_once_exactly_one_wins(store: ObjectStore) -> Non
         won = list(pool.map(write, range(32)))
     assert sum(won) == 1
     assert store.get("manifests/x.json") == b"%d" % won.index(True) * 10_000
+
+
+def test_update_changes_what_is_there(store: ObjectStore) -> None:
+    seen: list[bytes | None] = []
+
+    def change(found: bytes | None) -> bytes:
+        seen.append(found)
+        return (found or b"") + b"x"
+
+    store.update("lists/a", change)
+    store.update("lists/a", change)
+    assert seen == [None, b"x"]
+    assert store.get("lists/a") == b"xx"
+    assert [found.name for found in store.list()] == ["lists/a"]
+
+
+def test_an_update_that_raises_or_changes_nothing_leaves_the_object(store: ObjectStore) -> None:
+    store.put("a", b"1")
+    before = store.info("a")
+
+    def refuse(found: bytes | None) -> bytes:
+        raise PermanentError("no")
+
+    with pytest.raises(PermanentError, match="no"):
+        store.update("a", refuse)
+    store.update("a", lambda found: found or b"")
+    assert store.info("a") == before
+
+
+def test_no_update_of_many_threads_is_lost(store: ObjectStore) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: store.update("a", lambda found: b"%d" % (int(found or b"0") + 1)), range(64)))
+    assert store.get("a") == b"64"
+
+
+def _count(_: int, uri: str) -> None:
+    store = open_store(uri)
+    for _ in range(32):
+        store.update("a", lambda found: b"%d" % (int(found or b"0") + 1))
+
+
+def test_no_update_of_many_processes_is_lost(store: ObjectStore) -> None:
+    at_once(4, _count, store.root)
+    assert store.get("a") == b"128"
 
 
 def test_a_missing_object_is_said_to_be_missing(store: ObjectStore) -> None:

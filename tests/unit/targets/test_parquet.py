@@ -139,7 +139,7 @@ def test_other_options_give_what_they_ask_for(
     assert listed == {**manifest(tmp_path / "fresh"), "tables": None}
 
 
-@pytest.mark.parametrize("broken_after", range(9))
+@pytest.mark.parametrize("broken_after", range(10))
 def test_a_reload_that_broke_anywhere_leaves_readers_whole_files_and_can_be_repeated(
     changelog: Changelog, tmp_path: Path, broken_after: int
 ) -> None:
@@ -163,11 +163,15 @@ def test_a_reload_that_broke_anywhere_leaves_readers_whole_files_and_can_be_repe
             step()
             super().put(name, content)
 
-    with pytest.MonkeyPatch.context() as patch:  # 3 files to copy, 1 bucket, 3 files to fold, 2 entries
+        def update(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
+            step()
+            super().update(name, change)
+
+    with pytest.MonkeyPatch.context() as patch:  # a mark, 3 files to copy, 1 bucket, 3 files to fold, 2 entries
         patch.setattr(FileStore, "open", classmethod(lambda cls, uri, connection: BreakingStore(Path(uri[7:]))))
         with pytest.raises(TransientError, match="worker lost"):
             run(changelog, lake, execute=breaking, reload=True)
-    reloaded = broken_after == 8
+    reloaded = broken_after == 9
     assert (current(lake) != before) is reloaded
     assert len(rows_in(lake, "fold")) == 3
     assert rows_in(lake, "changelog") == []
@@ -276,13 +280,13 @@ def test_a_load_that_broke_before_it_emptied_every_table_is_repeated(tmp_path: P
         first.rows(table(f"shop.{name}", {"id": INT}), [put(20, id=1)])
     run(first, lake)
     second = Changelog(tmp_path / "second", 0, 100, run="b").rows(ORDERS, [put(10, id=1, v="b")])
-    left = iter(range(3))
+    left = iter(range(4))  # a mark, and three entries
 
     class BreakingStore(FileStore):
-        def put(self, name: str, content: bytes) -> None:
+        def update(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
             if next(left, None) is None:
                 raise TransientError("worker lost")
-            super().put(name, content)
+            super().update(name, change)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FileStore, "open", classmethod(lambda cls, uri, connection: BreakingStore(Path(uri[7:]))))

@@ -43,6 +43,8 @@ class TableEntry(msgspec.Struct, frozen=True, kw_only=True):
     """The last TRUNCATE or DROP of the window (TSO): no row up to it is left upstream. 0 where there is none."""
     runs: tuple[str, ...] = ()
     """The runs whose rows are in the files, where these are several: a run, and re-drives of its quarantine."""
+    generation: int = 0
+    """Of the run: an entry is never replaced by one with a smaller generation."""
 
 
 class RunEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +63,7 @@ class RunEntry(msgspec.Struct, frozen=True, kw_only=True):
     ddl: tuple[Ddl, ...]
     changes: tuple[TableChanges, ...] = ()
 
-    def of(self, table: TableName, runs: tuple[str, ...] = ()) -> TableEntry:
+    def of(self, table: TableName, runs: tuple[str, ...], generation: int) -> TableEntry:
         """The part of *table*, with the rows of *runs* where these are several."""
         changes = changes_of_table(self.changes, table)
         return TableEntry(
@@ -75,6 +77,7 @@ class RunEntry(msgspec.Struct, frozen=True, kw_only=True):
             changes=changes,
             emptied_ts=max((entry.commit_ts for entry in changes if any(map(_empties, entry.changes))), default=0),
             runs=runs,
+            generation=generation,
         )
 
 
@@ -98,6 +101,11 @@ def _empties(change: Change) -> bool:
 def run_entry_name(load: Load) -> str:
     """The name of the run's entry."""
     return f"{load.index.pipeline}/loads/{_window(load)}/run={load.index.run_hash}.json"
+
+
+def marks_name(load: Load) -> str:
+    """The name of the list of loads of the window that have begun."""
+    return f"{load.index.pipeline}/generations/{_window(load)}.json"
 
 
 def table_entry_name(load: Load, table: TableName) -> str:

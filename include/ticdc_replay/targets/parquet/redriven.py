@@ -11,24 +11,23 @@ import msgspec
 
 from ticdc_replay.changelog.index import ChangelogIndex, DataFile, Ddl, TableVersion
 from ticdc_replay.changelog.reading import read_index
-from ticdc_replay.domain.errors import ArtifactNotFoundError, PermanentError
+from ticdc_replay.domain.errors import PermanentError
 from ticdc_replay.domain.tables import TableName
-from ticdc_replay.storage import ObjectStore
 from ticdc_replay.targets.base import Load
-from ticdc_replay.targets.parquet.entries import TableEntry, table_entry_name
+from ticdc_replay.targets.parquet.entries import TableEntry
 
 Runs = tuple[str, ...]
 """The run of a window, then re-drives of its quarantine in the order in which they were loaded."""
 
 
-def runs_of(store: ObjectStore, load: Load, table: TableName) -> Runs:
-    """The runs whose rows of *table* the target has once *load*, a re-drive, is in it.
+def runs_of(load: Load, table: TableName, before: TableEntry | None) -> Runs:
+    """The runs whose rows of *table* the target has once *load*, a re-drive, is in it; *before* is the entry that it has.
 
     Raises PermanentError where another run has replaced the window's files.
     """
     first, own = load.index.redrives, load.index.run_hash
     assert first is not None
-    runs = current_runs(store, load, table) or (first,)
+    runs = runs_in(before) or (first,)
     if runs[0] != first:
         raise PermanentError(
             f"target {load.target} has run {runs[0]} of window {load.index.window} for {table}, and this is a re-drive of the "
@@ -37,13 +36,9 @@ def runs_of(store: ObjectStore, load: Load, table: TableName) -> Runs:
     return runs if own in runs else (*runs, own)
 
 
-def current_runs(store: ObjectStore, load: Load, table: TableName) -> Runs:
-    """The runs whose rows of *table* and the window the target has; none where it has no entry of them."""
-    try:
-        entry = msgspec.json.decode(store.get(table_entry_name(load, table)), type=TableEntry)
-    except ArtifactNotFoundError:
-        return ()
-    return entry.runs or (entry.run_hash,)
+def runs_in(entry: TableEntry | None) -> Runs:
+    """The runs whose rows are in the files of *entry*; none where there is none."""
+    return () if entry is None else entry.runs or (entry.run_hash,)
 
 
 def with_rows_before(load: Load, runs: dict[TableName, Runs]) -> Load:

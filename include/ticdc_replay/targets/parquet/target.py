@@ -24,12 +24,12 @@ from ticdc_replay.targets.parquet.entries import (
     file_name,
     known_tables,
     run_entry_name,
-    table_entry_name,
     table_folder,
     tables_of_other_runs,
 )
 from ticdc_replay.targets.parquet.files import CopyTask, Taken, TakeTask, copy_file, take_last_versions
-from ticdc_replay.targets.parquet.redriven import current_runs, runs_of, with_rows_before
+from ticdc_replay.targets.parquet.lists import Lists
+from ticdc_replay.targets.parquet.redriven import runs_in, runs_of, with_rows_before
 
 
 class ParquetFiles(Target[ParquetTarget]):
@@ -43,12 +43,14 @@ class ParquetFiles(Target[ParquetTarget]):
         kinds: tuple[Kind, ...] = (*self._kind("changelog"), *self._kind("fold"))
         if load.index.ddl and not load.index.redrives:
             load = told_of(load, known_tables(store, load))
-        runs = {table: runs_of(store, load, table) for table in load.tables} if load.index.redrives else {}
+        lists = Lists(store, load)
+        runs = {table: runs_of(load, table, lists.before(table)) for table in load.tables if load.index.redrives}
         if not load.reload:
             done = _done(store, load)
-            there = all(load.index.run_hash in current_runs(store, load, table) for table in runs)
+            there = all(load.index.run_hash in runs_in(lists.before(table)) for table in runs)
             if there and done and done.kinds == kinds and tuple(table.table for table in done.tables) == load.tables:
                 return Loaded(tuple(msgspec.structs.replace(table, outcome="done_before") for table in done.tables))
+        lists.begin()
         if runs:
             load = told_of(with_rows_before(load, runs), ())
         copied: list[WrittenFile] = []
@@ -78,7 +80,7 @@ class ParquetFiles(Target[ParquetTarget]):
         # is not the window's any more, and a reader that has seen the entry's name still finds it.
         replaced = () if load.index.redrives else tables_of_other_runs(store, load)
         for table in (*load.tables, *replaced):
-            store.put(table_entry_name(load, table), canonical.encode(entry.of(table, runs.get(table, ()))))
+            lists.replace(table, entry.of(table, runs.get(table, ()), load.generation))
         store.put(run_entry_name(load), canonical.encode(entry))
         return Loaded(entry.tables)
 

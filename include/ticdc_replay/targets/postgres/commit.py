@@ -20,10 +20,11 @@ from psycopg import sql
 from ticdc_replay.changelog.version_order import OFFSET_BITS
 from ticdc_replay.domain.errors import CommitStateUnknownError, PolicyStopError, TargetMismatchError, TransientError
 from ticdc_replay.targets.base import Field, Load, TableReport
-from ticdc_replay.targets.postgres import emptying, ledger, mirror_table
+from ticdc_replay.targets.postgres import emptying, ledger, marks, mirror_table
 from ticdc_replay.targets.postgres.catalog import FoundTable, find_table
 from ticdc_replay.targets.postgres.errors import translate
 from ticdc_replay.targets.postgres.identifiers import LEDGER_SCHEMA
+from ticdc_replay.targets.postgres.marks import Marks
 from ticdc_replay.targets.postgres.plan import TablePlan
 from ticdc_replay.targets.postgres.staged_rows import PUT, VERSION
 from ticdc_replay.targets.postgres.types import stage_type
@@ -56,17 +57,25 @@ class _Counts(msgspec.Struct, frozen=True):
 
 
 def commit_table(
-    connection: Connection, load: Load, plan: TablePlan, staged: Staged, same_upstream: Collection[str], conn_id: str
+    connection: Connection,
+    load: Load,
+    plan: TablePlan,
+    staged: Staged,
+    newer: Marks,
+    same_upstream: Collection[str],
+    conn_id: str,
 ) -> TableReport:
     """Apply *staged* to the table of *plan*, with the DDL of the window before it, and write the ledger.
 
     Where DDL at the end of the window stops the load the rows before it are applied, and the window is not done.
 
-    Does nothing where the ledger has this window and run already. Raises CommitStateUnknownError when the connection broke
-    in the commit itself; after any other error nothing of the table was changed.
+    Does nothing where the ledger has this window and run already. *newer* are the loads that were newer when this one began.
+
+    Raises what ``marks.look_again`` raises, CommitStateUnknownError when the connection broke in the commit itself; after any
+    other error nothing of the table was changed.
     """
     try:
-        report = _apply(connection, load, plan, staged, same_upstream)
+        report = _apply(connection, load, plan, staged, newer, same_upstream)
     except psycopg.Error as error:
         raise translate(error, f"load {plan.target}", conn_id) from error
     try:
@@ -82,7 +91,12 @@ def commit_table(
 
 
 def _apply(
-    connection: Connection, load: Load, plan: TablePlan, staged: Staged, same_upstream: Collection[str]
+    connection: Connection,
+    load: Load,
+    plan: TablePlan,
+    staged: Staged,
+    newer: Marks,
+    same_upstream: Collection[str],
 ) -> TableReport:
     for statement in _SESSION:
         connection.execute(sql.SQL(statement))
@@ -92,6 +106,7 @@ def _apply(
         if done is not None:
             _drop_staging(connection, staged)
             return done
+    marks.look_again(connection, load, plan.source, newer)
     # Looked at again: another load or a person may have changed the table since this one began.
     observed = mirror_table.observe(connection, plan.target)
     state = observed.state

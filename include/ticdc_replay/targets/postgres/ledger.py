@@ -6,6 +6,7 @@
   topic, where rows are ordered by their place in it);
 * ``added_columns``: each column that a DDL added, and what rows from before it show: a literal, or NULL;
 * ``ledger``: one row per table, window and run that was applied, in the same transaction as its rows;
+* ``generations``: which loads have begun, so that none commits after a newer one of its window (``marks``);
 * ``staging``: the staging tables that exist, and the lock that their attempt holds for as long as it lives.
 """
 
@@ -48,6 +49,12 @@ CREATE TABLE IF NOT EXISTS {schema}.ledger (
     run_hash text NOT NULL, pipeline text NOT NULL, attempt text NOT NULL, report json NOT NULL,
     applied_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (target_schema, target_table, from_ts, to_ts, run_hash));
+CREATE TABLE IF NOT EXISTS {schema}.generations (
+    pipeline text NOT NULL, target text NOT NULL, from_ts bigint NOT NULL, to_ts bigint NOT NULL,
+    selection_hash text NOT NULL, selection text[] NOT NULL,
+    generation bigint NOT NULL, run_hash text NOT NULL, began_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (pipeline, target, from_ts, to_ts, selection_hash));
+CREATE INDEX IF NOT EXISTS generations_newer ON {schema}.generations (pipeline, target, generation);
 CREATE TABLE IF NOT EXISTS {schema}.staging (
     name text PRIMARY KEY, attempt_lock bigint NOT NULL, target_schema text NOT NULL, target_table text NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now());

@@ -1,0 +1,103 @@
+"""Which run of a window is newer: what a target asks before it commits one.
+
+Each load carries the generation of its run. A driver can outlive the process that submitted it, and reach its commit after a
+newer run has been loaded. The target then refuses the smaller generation.
+"""
+
+from typing import Any
+
+from sqlalchemy import Connection, func, select, text, update
+
+from ticdc_replay.domain.window import Window
+from ticdc_replay.state import tables
+from ticdc_replay.state.clock import now_ms
+from ticdc_replay.state.rows import Rows
+
+_LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:key, 0))")
+
+
+class Generations(Rows):
+    """The part of the state store that numbers the runs of windows.
+
+    A generation is a time in milliseconds that never repeats or steps back within a pipeline, so a state store that is made again
+    gives larger ones than the targets have seen. 0 is no generation.
+    """
+
+    def generation(
+        self, pipeline: str, window: Window, run_hash: str, input_hash: str, rows_hash: str = ""
+    ) -> int | None:
+        """The generation of the run; the next one of the pipeline where it has none yet. Atomic.
+
+        Runs of the window with the same *rows_hash* (empty: none) have one generation: they decode the same rows, of different
+        tables perhaps. None where the window is pinned to another input than *input_hash* now.
+        """
+        table = tables.generation
+        with self._database.writing() as connection:
+            _alone(connection, pipeline)
+            pinned = tables.window_manifest.c
+            active = connection.execute(
+                select(pinned.input_hash).where(
+                    pinned.pipeline == pipeline,
+                    pinned.from_ts == window.from_ts,
+                    pinned.to_ts == window.to_ts,
+                    pinned.superseded_at_ms.is_(None),
+                )
+            ).scalar_one_or_none()
+            if active not in (None, input_hash):
+                return None
+            of_window = _of_window(pipeline, window)
+            found = connection.execute(
+                select(table.c.generation).where(*of_window, table.c.run_hash == run_hash)
+            ).scalar_one_or_none()
+            if found is not None:
+                return int(found)
+            rows_hash = rows_hash or run_hash
+            same = connection.execute(
+                select(func.max(table.c.generation)).where(*of_window, table.c.rows_hash == rows_hash)
+            ).scalar_one()
+            given = self._next(connection, pipeline) if same is None else int(same)
+            self._upsert(connection, table, [_row(pipeline, window, run_hash, rows_hash, given)])
+        return given
+
+    def next_generation(self, pipeline: str, window: Window, run_hash: str) -> int:
+        """A generation that is newer than all of the pipeline, for the run and for those that decode the same rows.
+
+        For a person who decides that this run counts from now on. Atomic.
+        """
+        table = tables.generation
+        with self._database.writing() as connection:
+            _alone(connection, pipeline)
+            of_window = _of_window(pipeline, window)
+            known = select(table.c.rows_hash).where(*of_window, table.c.run_hash == run_hash)
+            rows_hash = connection.execute(known).scalar_one_or_none() or run_hash
+            given = self._next(connection, pipeline)
+            self._upsert(connection, table, [_row(pipeline, window, run_hash, rows_hash, given)])
+            connection.execute(update(table).where(*of_window, table.c.rows_hash == rows_hash).values(generation=given))
+        return given
+
+    def _next(self, connection: Connection, pipeline: str) -> int:
+        columns = tables.generation.c
+        last = connection.execute(select(func.max(columns.generation)).where(columns.pipeline == pipeline)).scalar_one()
+        return max(now_ms(connection), int(last or 0) + 1)
+
+
+def _alone(connection: Connection, pipeline: str) -> None:
+    """Keep others from giving generations of *pipeline* until the transaction ends. SQLite has one writer at a time anyway."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(_LOCK, {"key": f"ticdc-replay generations {pipeline}"})
+
+
+def _of_window(pipeline: str, window: Window) -> tuple[Any, ...]:
+    columns = tables.generation.c
+    return columns.pipeline == pipeline, columns.from_ts == window.from_ts, columns.to_ts == window.to_ts
+
+
+def _row(pipeline: str, window: Window, run_hash: str, rows_hash: str, generation: int) -> dict[str, Any]:
+    return {
+        "pipeline": pipeline,
+        "from_ts": window.from_ts,
+        "to_ts": window.to_ts,
+        "run_hash": run_hash,
+        "rows_hash": rows_hash,
+        "generation": generation,
+    }

@@ -1,0 +1,61 @@
+"""What a target remembers of the loads that have begun there, so that an older run's load never commits after a newer one.
+
+A load leaves a mark before it applies anything: its window, the patterns of its tables, and the generation of its run
+(``state.generations``). Whatever applies rows later looks at the marks first, in the transaction or under the condition that
+applies them. A load without generation (0) loses against every other.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from ticdc_replay.decode.filter import TableFilter
+from ticdc_replay.domain.errors import SupersededError
+from ticdc_replay.domain.tables import TableName
+from ticdc_replay.domain.window import Window
+from ticdc_replay.targets.base import Load
+
+
+class Mark(msgspec.Struct, frozen=True, order=True):
+    """A load that began: the newest of its window and its patterns of tables."""
+
+    window: Window
+    selection: tuple[str, ...]
+    """Sorted."""
+    generation: int
+    run_hash: str
+
+    @classmethod
+    def of(cls, load: Load) -> "Mark":
+        """The mark of *load*."""
+        return cls(load.index.window, tuple(sorted(load.selection)), load.generation, load.index.run_hash)
+
+
+def with_mark(marks: Iterable[Mark], own: Mark) -> tuple[Mark, ...]:
+    """*marks* of the window with *own* among them, unless a newer one of the same tables is there; sorted."""
+    others = [mark for mark in marks if mark.selection != own.selection or mark.generation > own.generation]
+    kept = others if any(mark.selection == own.selection for mark in others) else [*others, own]
+    return tuple(sorted(kept))
+
+
+def refuse_superseded(load: Load, marks: Iterable[Mark], tables: Iterable[TableName]) -> None:
+    """Raise SupersededError where one of *marks*, of the window of *load*, is newer and was for one of *tables*."""
+    for mark in marks:
+        if mark.generation > load.generation and wants_any(mark, tables):
+            raise superseded(load, mark.run_hash)
+
+
+def superseded(load: Load, newer: str) -> SupersededError:
+    """The error of *load*, of whose window the run *newer* is loaded."""
+    return SupersededError(
+        f"target {load.target}: run {load.index.run_hash} of window {load.index.window} is older than run {newer}, which has "
+        "begun to load there since this load was prepared: it would replace rows that the newer run may have repaired. Nothing "
+        "more of it was applied. Nothing is to be done where the newer run has ended well; to load this run all the same, "
+        "start it with reload"
+    )
+
+
+def wants_any(mark: Mark, tables: Iterable[TableName]) -> bool:
+    """Whether the load that left *mark* was for one of *tables*."""
+    wanted = TableFilter(mark.selection)
+    return any(wanted.wants(table.schema, table.table) for table in tables)

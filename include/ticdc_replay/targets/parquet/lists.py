@@ -1,0 +1,85 @@
+"""Replaces the lists that say which files a window has, so that an older run's never comes after a newer one's."""
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+
+from ticdc_replay.domain import canonical
+from ticdc_replay.domain.errors import ArtifactNotFoundError, TransientError
+from ticdc_replay.domain.tables import TableName
+from ticdc_replay.storage import ObjectStore
+from ticdc_replay.targets.base import Load
+from ticdc_replay.targets.generations import Mark, refuse_superseded, superseded, with_mark
+from ticdc_replay.targets.parquet.entries import TableEntry, marks_name, table_entry_name, tables_of_other_runs
+
+_READERS = 16
+
+
+class Lists:
+    """The lists of one load's window. What they hold when this is made is what the load builds on."""
+
+    def __init__(self, store: ObjectStore, load: Load) -> None:
+        self._store = store
+        self._load = load
+        tables = list(load.tables) if load.index.redrives else [*load.tables, *tables_of_other_runs(store, load)]
+        with ThreadPoolExecutor(_READERS, thread_name_prefix="entries") as pool:
+            self._before = dict(zip(tables, pool.map(self._read, tables), strict=True))
+
+    def before(self, table: TableName) -> TableEntry | None:
+        """The entry of *table* when this was made; None where there was none."""
+        return _decoded(self._before.get(table))
+
+    def begin(self) -> None:
+        """Leave the load's mark. Raises SupersededError where a newer run of the window has begun with one of its tables."""
+
+        def marked(found: bytes | None) -> bytes:
+            marks = _marks(found)
+            refuse_superseded(self._load, marks, self._before)
+            return canonical.encode(with_mark(marks, Mark.of(self._load)))
+
+        self._store.update(marks_name(self._load), marked)
+
+    def replace(self, table: TableName, entry: TableEntry) -> None:
+        """Make *entry* that of *table*. Raises SupersededError where a newer run has come, and TransientError where a load of
+        the same generation has changed the entry since this was made: a repeat builds on what that one left."""
+        wanted = canonical.encode(entry)
+
+        def replaced(found: bytes | None) -> bytes:
+            there = _decoded(found)
+            if found == wanted:
+                return wanted
+            if there is not None and there.generation > entry.generation:
+                raise superseded(self._load, there.run_hash)
+            older = there is not None and there.generation < entry.generation
+            if found != self._before.get(table) and not older:
+                raise TransientError(
+                    f"target {self._load.target}: another load has changed what window {entry.window} has of {table} while this "
+                    "one wrote its files; try again"
+                )
+            if there is None:  # a newer run that has nothing of the table leaves no entry of it
+                refuse_superseded(self._load, self._marks(), [table])
+            return wanted
+
+        self._store.update(table_entry_name(self._load, table), replaced)
+
+    def _read(self, table: TableName) -> bytes | None:
+        return _content(self._store, table_entry_name(self._load, table))
+
+    def _marks(self) -> Iterable[Mark]:
+        return _marks(_content(self._store, marks_name(self._load)))
+
+
+def _content(store: ObjectStore, name: str) -> bytes | None:
+    try:
+        return store.get(name)
+    except ArtifactNotFoundError:
+        return None
+
+
+def _decoded(content: bytes | None) -> TableEntry | None:
+    return None if content is None else msgspec.json.decode(content, type=TableEntry)
+
+
+def _marks(content: bytes | None) -> tuple[Mark, ...]:
+    return () if content is None else msgspec.json.decode(content, type=tuple[Mark, ...])
