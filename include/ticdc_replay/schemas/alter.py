@@ -28,13 +28,26 @@ from ticdc_replay.schemas.statements import (
     SetDefault,
 )
 
+MAX_COLUMNS = 4096
+MAX_INDEXES = 512
+"""Of a table: as many as TiDB can be configured to allow."""
+MAX_ACTIONS = 10_000
+"""Of one ALTER TABLE: more than would add and drop all columns and indexes that a table can have."""
+
 
 class InconsistentDdlError(ValueError):
     """A DDL refers to what the known definition does not have: the definition is not the one the DDL was run on."""
 
 
 def create(statement: CreateTable, name: TableName, commit_ts: int) -> TableDefinition:
-    """The definition that *statement* makes. Table-level indexes come first, as TiDB numbers them."""
+    """The definition that *statement* makes. Table-level indexes come first, as TiDB numbers them.
+
+    Raises InconsistentDdlError.
+    """
+    if len(statement.columns) > MAX_COLUMNS:
+        raise InconsistentDdlError(
+            f"{len(statement.columns)} columns, of which a table of TiDB has {MAX_COLUMNS} at most"
+        )
     table = _Table(TableDefinition(name, (), binary=statement.binary))
     for spec in statement.columns:
         table.append(spec)
@@ -48,6 +61,8 @@ def create(statement: CreateTable, name: TableName, commit_ts: int) -> TableDefi
 
 def alter(definition: TableDefinition, actions: Sequence[Action], commit_ts: int) -> TableDefinition:
     """*definition* after *actions*; RENAME TO is left to the caller. Raises InconsistentDdlError."""
+    if len(actions) > MAX_ACTIONS:
+        raise InconsistentDdlError(f"{len(actions)} actions in one ALTER TABLE, of which {MAX_ACTIONS} are read")
     table = _Table(definition)
     for action in actions:
         match action:
@@ -111,6 +126,8 @@ class _Table:
         at = self._find(spec.column.name)
         if at is not None:
             del self._columns[at]
+        if len(self._columns) >= MAX_COLUMNS:
+            raise InconsistentDdlError(f"{self._name} has {MAX_COLUMNS} columns already")
         self._columns.insert(self._place(position, len(self._columns)), self._with_charset(spec))
         for index in spec.indexes:
             self.add_index(index)
@@ -123,6 +140,9 @@ class _Table:
         name = self._columns.pop(at).name
         indexes = []
         for index in self._indexes:
+            if name not in index.columns:
+                indexes.append(index)
+                continue
             columns = tuple(column for column in index.columns if column != name)
             if columns or not index.columns:
                 indexes.append(msgspec.structs.replace(index, columns=columns))
@@ -167,6 +187,8 @@ class _Table:
         """Adds an index; one without a name gets the name TiDB gives it."""
         if self._index(index.name) is not None:
             self.drop_index(index.name)
+        if len(self._indexes) >= MAX_INDEXES:
+            raise InconsistentDdlError(f"{self._name} has {MAX_INDEXES} indexes already")
         columns = []
         for name in index.columns:
             at = self._find(name)
@@ -217,12 +239,15 @@ class _Table:
     def _rename_in_indexes(self, name: str, to: str) -> None:
         self._indexes = [
             msgspec.structs.replace(index, columns=tuple(to if column == name else column for column in index.columns))
+            if name in index.columns
+            else index
             for index in self._indexes
         ]
 
     def _free_index_name(self, wanted: str) -> str:
+        taken = {index.name.casefold() for index in self._indexes}
         name, number = wanted, 2
-        while self._index(name) is not None:
+        while name.casefold() in taken:
             name, number = f"{wanted}_{number}", number + 1
         return name
 

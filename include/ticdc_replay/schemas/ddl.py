@@ -8,6 +8,7 @@ import msgspec
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.domain.events import DdlEvent
+from ticdc_replay.domain.failure import failure
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.schemas import alter, parser
 from ticdc_replay.schemas.statements import (
@@ -24,6 +25,7 @@ from ticdc_replay.schemas.statements import (
 )
 from ticdc_replay.schemas.tokens import DdlSyntaxError, sql_tokens, wire_tokens
 
+_REASON_CHARACTERS = 1000
 TableKey = tuple[str, str]
 """Schema and table in one letter case: TiDB compares both without regard to case."""
 
@@ -54,17 +56,57 @@ def key_of(name: TableName) -> TableKey:
     return name.schema.casefold(), name.table.casefold()
 
 
+class ParsedDdl:
+    """A DDL whose text was read, once. It can be applied to definitions as often as one likes."""
+
+    __slots__ = ("_refused", "event", "statement")
+
+    def __init__(self, event: DdlEvent) -> None:
+        self.event = event
+        self.statement: Statement | None = None
+        """None where the text could not be understood."""
+        self._refused = ""
+        try:
+            self.statement = parser.parse(wire_tokens(event.query))
+        except Exception as error:
+            self._refused = _reason(error)
+
+    @property
+    def renamed(self) -> set[TableKey]:
+        """The old and the new names of a RENAME TABLE; of no other statement."""
+        pairs = self.statement.pairs if isinstance(self.statement, RenameTables) else ()
+        return {key_of(_full(name, self.event)) for pair in pairs for name in pair}
+
+    def apply(self, tables: Tables) -> AppliedDdl | UnparsedDdl:
+        """What the DDL does to *tables*, as ``apply_ddl`` has it."""
+        if self.statement is None:
+            return self._unparsed(self._refused)
+        try:
+            defined, gone = _effect(self.statement, tables, self.event)
+        except Exception as error:
+            return self._unparsed(_reason(error))
+        return AppliedDdl(self.statement, tuple(defined), tuple(gone))
+
+    def _unparsed(self, reason: str) -> UnparsedDdl:
+        return UnparsedDdl(TableName(self.event.schema, self.event.table), reason)
+
+
 def apply_ddl(tables: Tables, ddl: DdlEvent) -> AppliedDdl | UnparsedDdl:
     """What *ddl* does to *tables*, the definitions that hold just before it. *tables* is not changed.
 
     A DDL on a table that is not among *tables* defines nothing, unless it creates it.
     """
-    try:
-        statement = parser.parse(wire_tokens(ddl.query))
-        defined, gone = _effect(statement, tables, ddl)
-    except (DdlSyntaxError, alter.InconsistentDdlError) as error:
-        return UnparsedDdl(TableName(ddl.schema, ddl.table), str(error))
-    return AppliedDdl(statement, tuple(defined), tuple(gone))
+    return ParsedDdl(ddl).apply(tables)
+
+
+def _reason(error: Exception) -> str:
+    """Why a DDL was not understood: *error* itself where the reader refused it, else that the reader failed, and where.
+
+    Raises what is not the text's fault.
+    """
+    if isinstance(error, (DdlSyntaxError, alter.InconsistentDdlError)):
+        return str(error)[:_REASON_CHARACTERS]
+    return failure(error)
 
 
 def definition_from_sql(name: TableName, sql: str) -> TableDefinition:
@@ -77,9 +119,9 @@ def definition_from_sql(name: TableName, sql: str) -> TableDefinition:
         if statement.name[1].casefold() != name.table.casefold():
             raise DdlSyntaxError(f"it creates the table {statement.name[1]!r}")
         return alter.create(statement, name, commit_ts=0)
-    except (DdlSyntaxError, alter.InconsistentDdlError) as error:
+    except Exception as error:
         raise ConfigError(
-            f"definitions: create_table of {name}: {error}; give the output of SHOW CREATE TABLE {name}"
+            f"definitions: create_table of {name}: {_reason(error)}; give the output of SHOW CREATE TABLE {name}"
         ) from None
 
 

@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Iterable
+from heapq import heapify, heappop, heappush
 from typing import Any
 
 import msgspec
@@ -11,7 +12,7 @@ from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import TableName, TableSchema
 from ticdc_replay.domain.tso import MAX_TSO
-from ticdc_replay.schemas.ddl import AppliedDdl, TableKey, UnparsedDdl, apply_ddl, key_of
+from ticdc_replay.schemas.ddl import ParsedDdl, TableKey, UnparsedDdl, key_of
 from ticdc_replay.schemas.statements import RenameTables
 from ticdc_replay.schemas.versions import TableVersions
 
@@ -202,7 +203,7 @@ def _replay(
     seen: set[TableKey] = set()
     epochs: list[Epoch] = []
     for moment in sorted({*given, *executed}):
-        changed = {key_of(epoch.name): epoch for epoch in _execute(executed.get(moment, []), tables)}
+        changed = _execute(executed.get(moment, []), tables)
         changed = {key: epoch for key, epoch in changed.items() if key in seen or epoch.definition or epoch.unparsed}
         changed |= {key_of(epoch.name): epoch for epoch in given.get(moment, [])}
         for key, epoch in changed.items():
@@ -215,37 +216,68 @@ def _replay(
     return tuple(epochs)
 
 
-def _execute(ddls: list[DdlEvent], before: dict[TableKey, TableDefinition]) -> list[Epoch]:
-    """The epochs that *ddls*, all of one commitTs, begin.
+def _execute(ddls: list[DdlEvent], tables: dict[TableKey, TableDefinition]) -> dict[TableKey, Epoch]:
+    """Run *ddls*, all of one commitTs, on *tables*, which is changed; the epochs that they begin.
 
     One RENAME TABLE a TO c, b TO a comes as two DDLs of one commitTs, in an order the wire does not keep. A rename can
-    only have been run when its source existed and its target did not, which gives the order back.
+    only have been run when its source existed and its target did not, which gives the order back: the first in the order of
+    *ddls* that can run is next, and where none can, the first of all. Each text is read once, so that many take no longer.
     """
-    tables = dict(before)
     changed: dict[TableKey, Epoch] = {}
-    pending = list(ddls)
-    while pending:
-        outcomes = [(ddl, apply_ddl(tables, ddl)) for ddl in pending]
-        ddl, outcome = next(
-            ((ddl, outcome) for ddl, outcome in outcomes if _can_run(outcome, tables)),
-            outcomes[0],
-        )
-        pending.remove(ddl)
-        if isinstance(outcome, UnparsedDdl):
-            reason = f"{ddl.query[:500]}: {outcome.reason}"
-            tables.pop(key_of(outcome.table), None)
-            changed[key_of(outcome.table)] = Epoch(outcome.table, ddl.commit_ts, unparsed=reason)
+    waiting: dict[int, ParsedDdl] = {}
+    waiting_for: dict[TableKey, list[int]] = {}
+
+    def run(ddl: ParsedDdl) -> None:
+        """Run *ddl*, and of those that wait each that can run then, the first of them first."""
+        possible = _run(ddl, tables, changed, waiting_for)
+        heapify(possible)
+        while possible:
+            number = heappop(possible)
+            if number in waiting and _can_run(waiting[number], tables):
+                for other in _run(waiting.pop(number), tables, changed, waiting_for):
+                    heappush(possible, other)
+
+    for number, ddl in enumerate(map(ParsedDdl, ddls)):
+        if _can_run(ddl, tables):
+            run(ddl)
             continue
-        for name in outcome.gone:
-            tables.pop(key_of(name), None)
-            changed[key_of(name)] = Epoch(name, ddl.commit_ts)
-        for definition in outcome.defined:
-            tables[key_of(definition.name)] = definition
-            changed[key_of(definition.name)] = Epoch(definition.name, ddl.commit_ts, definition)
-    return list(changed.values())
+        waiting[number] = ddl
+        for key in ddl.renamed:
+            waiting_for.setdefault(key, []).append(number)
+    while waiting:
+        run(waiting.pop(min(waiting)))
+    return changed
 
 
-def _can_run(outcome: AppliedDdl | UnparsedDdl, tables: dict[TableKey, TableDefinition]) -> bool:
-    if isinstance(outcome, UnparsedDdl) or not isinstance(outcome.statement, RenameTables):
+def _run(
+    ddl: ParsedDdl,
+    tables: dict[TableKey, TableDefinition],
+    changed: dict[TableKey, Epoch],
+    waiting_for: dict[TableKey, list[int]],
+) -> list[int]:
+    """Run *ddl* on *tables*; which of those that wait may be able to run now."""
+    outcome = ddl.apply(tables)
+    commit_ts = ddl.event.commit_ts
+    if isinstance(outcome, UnparsedDdl):
+        reason = f"{ddl.event.query[:500]}: {outcome.reason}"
+        epochs = [Epoch(outcome.table, commit_ts, unparsed=reason)]
+    else:
+        epochs = [Epoch(name, commit_ts) for name in outcome.gone]
+        epochs += [Epoch(definition.name, commit_ts, definition) for definition in outcome.defined]
+    for epoch in epochs:
+        key = key_of(epoch.name)
+        changed[key] = epoch
+        if epoch.definition is None:
+            tables.pop(key, None)
+        else:
+            tables[key] = epoch.definition
+    return [number for epoch in epochs for number in waiting_for.get(key_of(epoch.name), ())]
+
+
+def _can_run(ddl: ParsedDdl, tables: dict[TableKey, TableDefinition]) -> bool:
+    if not isinstance(ddl.statement, RenameTables):
+        return True
+    outcome = ddl.apply(tables)
+    if isinstance(outcome, UnparsedDdl):
         return True
     return bool(outcome.defined) and all(key_of(definition.name) not in tables for definition in outcome.defined)

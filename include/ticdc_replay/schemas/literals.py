@@ -2,14 +2,14 @@
 
 import re
 import typing
-from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from decimal import ROUND_HALF_UP, Context, Decimal, DecimalException, InvalidOperation
 from typing import NamedTuple
 
 import msgspec
 
 from ticdc_replay.domain.column_types import BINARY_TYPES, INTEGER_TYPES, ColumnType
 from ticdc_replay.domain.definition import DefinedColumn
-from ticdc_replay.schemas.tokens import Cursor, Kind
+from ticdc_replay.schemas.tokens import Cursor, DdlSyntaxError, Kind
 
 Generated = typing.Literal["stored", "virtual"] | None
 
@@ -35,6 +35,10 @@ _CANONICAL = {
     "integer": re.compile(r"-?\d+"),
 }
 
+_DIGITS = {"bits": re.compile(r"[01]*"), "hex": re.compile(r"[0-9a-fA-F]*")}
+_MOST_BITS = 64
+"""Of the widest BIT."""
+
 
 def read_default(cursor: Cursor) -> Literal | None:
     """Reads what follows DEFAULT; None where the server computes it (a function or an expression)."""
@@ -47,6 +51,8 @@ def read_default(cursor: Cursor) -> Literal | None:
     token = cursor.next()
     if token.kind == "word" and token.text.startswith("_"):  # a charset before a string
         token = cursor.next()
+    if token.kind in ("bits", "hex") and not _DIGITS[token.kind].fullmatch(token.text):
+        raise DdlSyntaxError(f"a literal of {token.kind} with the digits {token.text[:40]!r}")
     if token.kind in ("string", "bits", "hex"):
         return Literal(token.kind, token.text)
     if token.kind == "number":
@@ -110,10 +116,13 @@ def default_text(literal: Literal, column_type: ColumnType) -> str | None:
 
 
 def has_more_digits(literal: Literal | None, scale: int) -> bool:
-    """Whether *literal* is a number with more digits after the point than *scale*."""
+    """Whether *literal* is a number with more digits after the point than *scale*, or one that no column holds."""
     if literal is None or not _CANONICAL["number"].fullmatch(literal.text):
         return False
-    exponent = _DECIMALS.normalize(Decimal(literal.text)).as_tuple().exponent
+    try:
+        exponent = _DECIMALS.normalize(Decimal(literal.text)).as_tuple().exponent
+    except DecimalException:
+        return True
     return isinstance(exponent, int) and -exponent > scale
 
 
@@ -153,10 +162,9 @@ def _bytes_text(literal: Literal, column_type: ColumnType) -> str | None:
 
 
 def _bits_text(literal: Literal) -> str | None:
-    if literal.kind == "bits":
-        return str(int(literal.text or "0", 2))
-    if literal.kind == "hex":
-        return str(int(literal.text or "0", 16))
+    if literal.kind in ("bits", "hex"):
+        number = int(literal.text or "0", 2 if literal.kind == "bits" else 16)
+        return str(number) if number.bit_length() <= _MOST_BITS else None
     if literal.kind == "number" and literal.text.isdecimal():
         return literal.text
     return None

@@ -25,13 +25,21 @@ class Token(NamedTuple):
     text: str
 
 
+MAX_CHARACTERS = 4 * 1024 * 1024
+"""Of a text that is read. A table of 1,017 columns with the longest comments TiDB allows has a quarter of it."""
+_LARGEST_NUMBER = (1 << 63) - 1
+"""Of lengths and the like. No type has a length near it, and it is the last that every format of ours can hold."""
+_LONGEST_NUMBER = len(str(_LARGEST_NUMBER))
+
+# Every alternative takes an opened quote or comment to its end or to that of the text, and none gives back what it took: so
+# a text is passed once, however many quotes it opens.
 _QUOTED_OR_COMMENT = re.compile(
-    r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\"|`(?:[^`]|``)*`"
-    r"|/\*(?:T!(?:\[[^\]]*\])?|!\d*)(?P<content>.*?)\*/"
-    r"|/\*.*?\*/|#[^\n]*|--\s[^\n]*",
+    r"""'(?:[^'\\]++|\\(?:.|\Z)|'')*+(?:'|\Z)|"(?:[^"\\]++|\\(?:.|\Z)|"")*+(?:"|\Z)|`(?:[^`]++|``)*+(?:`|\Z)"""
+    r"|/\*(?:(?:T!(?:\[[^]]{,256}\])?|!\d*+)(?P<content>(?:[^*]++|\*(?!/))*+)\*/|(?:[^*]++|\*(?!/))*+(?:\*/|\Z))"
+    r"|#[^\n]*+|--\s[^\n]*+",
     re.DOTALL,
 )
-_PLAIN_STRING = re.compile(r"'(?:[^']|'')*'|`(?:[^`]|``)*`")
+_PLAIN_STRING = re.compile(r"'(?:[^']++|'')*+(?:'|\Z)|`(?:[^`]++|``)*+(?:`|\Z)")
 _NORMALISED = re.compile(r"[A-Z0-9_ =]*`")
 
 
@@ -70,6 +78,8 @@ def sql_tokens(text: str) -> list[Token]:
 
     The content of conditional comments (``/*T![ttl] … */``, ``/*!80016 … */``) counts, as it does for TiDB.
     """
+    if len(text) > MAX_CHARACTERS:
+        raise DdlSyntaxError(f"{len(text)} characters, of which {MAX_CHARACTERS} are read")
     opened = _QUOTED_OR_COMMENT.sub(_open_conditional, text)
     try:
         raw = _Tokenizer(dialect="mysql").tokenize(opened)
@@ -92,17 +102,23 @@ def _open_conditional(match: re.Match[str]) -> str:
     return match[0] if content is None else f" {content} "
 
 
+_SEMICOLON = Token("symbol", ";")
+
+
 class Cursor:
     """Reads tokens from left to right; every expectation that fails raises DdlSyntaxError."""
 
     def __init__(self, tokens: list[Token]) -> None:
         self._tokens = tokens
         self._at = 0
+        self._end = len(tokens)
+        while self._end and tokens[self._end - 1] == _SEMICOLON:
+            self._end -= 1
 
     @property
     def at_end(self) -> bool:
         """Whether all tokens were read; a semicolon at the end does not count."""
-        return all(token == Token("symbol", ";") for token in self._tokens[self._at :])
+        return self._at >= self._end
 
     def peek(self, ahead: int = 0) -> Token:
         """The token *ahead* tokens from here; an empty symbol behind the end."""
@@ -158,7 +174,10 @@ class Cursor:
         token = self.next()
         if token.kind != "number" or not token.text.isdecimal():
             raise DdlSyntaxError(f"expected a number, found {token.text!r} before {self._rest()}")
-        return int(token.text)
+        number = int(token.text) if len(token.text) <= _LONGEST_NUMBER else _LARGEST_NUMBER + 1
+        if number > _LARGEST_NUMBER:
+            raise DdlSyntaxError(f"the number {token.text[:40]} of {len(token.text)} digits before {self._rest()}")
+        return number
 
     def string(self) -> str:
         """Reads a string, with or without a charset before it."""

@@ -1,10 +1,13 @@
 """Which definition holds at a commitTs, whatever the order in which the DDLs were read."""
 
 import pickle
+from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.growth import assert_linear
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.schemas.ddl import definition_from_sql
@@ -131,3 +134,34 @@ def test_a_history_travels():
     for copy in (SchemaHistory.decode(history.encode()), pickle.loads(pickle.dumps(history))):
         assert copy.epochs == history.epochs
         assert [names(copy, ts) for ts in range(100)] == [names(history, ts) for ts in range(100)]
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        lambda count: [ddl(9, f"CREATE TABLE `t{n}` (`id` INT)", f"t{n}") for n in range(count)],
+        # Each waits for the one before it: in the order of their texts the last can run first.
+        lambda count: [
+            ddl(1, f"CREATE TABLE `a{count:05}` (`id` INT)", f"a{count:05}"),
+            *(ddl(9, f"RENAME TABLE `a{n + 1:05}` TO `a{n:05}`", f"a{n:05}") for n in range(count)),
+        ],
+    ],
+    ids=["tables", "renames"],
+)
+def test_many_ddls_of_one_commit_take_time_as_they_are_many(story):
+    assert_linear(lambda count: SchemaHistory().with_ddls(story(count)), 800)
+
+
+@settings(deadline=None)
+@given(st.permutations("abcdef"), st.permutations("abcdef"), st.integers(2, 6))
+def test_renames_of_one_commit_are_put_in_order_whatever_their_names(before, after, count):
+    tables, steps = before[:count], after[:count]
+    story = [ddl(1, f"CREATE TABLE `{name}` (`of_{name}` INT)", name) for name in tables]
+    # A circle by way of a name that is free, as TiDB sends it; DDLs of one commitTs are read in the order of their texts.
+    chain = ["tmp", *(name for name in steps if name in tables), "tmp"]
+    story += [ddl(9, f"RENAME TABLE `{old}` TO `{new}`", new) for new, old in pairwise(chain)]
+    history = SchemaHistory().with_ddls(story)
+    moved = dict(pairwise(chain))
+    for name in chain[1:-2]:
+        assert names(history, 10, name) == [f"of_{moved[name]}"]
+    assert names(history, 10, "tmp") is None

@@ -1,0 +1,28 @@
+"""The boundary around what reads one message or one DDL: whose fault an exception is, and how it is told.
+
+A reader returns what it can't understand. Should it raise nevertheless, that ends neither the message's neighbours nor the job:
+the message is set aside, the table of the DDL is unknown from there on.
+"""
+
+import traceback
+
+from ticdc_replay.domain.errors import TicdcReplayError
+
+_CHARACTERS = 300
+
+
+def failure(error: BaseException) -> str:
+    """The exception, and the place in the code that raised it, for the reason of what could not be read.
+
+    Raises *error* itself where the input is not to blame: an error of this library (a registry that is away), the end of the
+    process, and a MemoryError. Sizes are checked against caps before memory is asked for, so it is the machine that has none; a
+    retry elsewhere succeeds, and what is set aside must not depend on the machine. A RecursionError is the input's: nesting is
+    its own, and the limit the interpreter's. So is a panic of a native extension, though no ``Exception``.
+    """
+    is_panic = type(error).__name__ == "PanicException"
+    if isinstance(error, TicdcReplayError | MemoryError) or not (isinstance(error, Exception) or is_panic):
+        raise error
+    place = ""
+    for frame, _ in traceback.walk_tb(error.__traceback__):  # no line: the text is kept, and other versions repeat it
+        place = f" in {frame.f_globals.get('__name__', '?')}.{frame.f_code.co_qualname}"
+    return f"{type(error).__name__}: {str(error)[:_CHARACTERS]}{place}: a defect of ticdc-replay, please report it"

@@ -1,0 +1,37 @@
+"""How the cost of work grows with its input: by processor time of this process, so that a loaded machine does not matter."""
+
+import gc
+import time
+from collections.abc import Callable
+
+_RUNS = 5
+_MOST = 3.0
+"""What twice the input may cost of the work on the input: 2 where it is linear, 4 where it is quadratic."""
+
+
+def cost(work: Callable[[], object], runs: int = _RUNS) -> float:
+    """Seconds of processor time of *work*, the least of several *runs*."""
+    least = float("inf")
+    for _ in range(runs):
+        gc.collect()
+        gc.disable()
+        try:
+            started = time.process_time()
+            work()
+            least = min(least, time.process_time() - started)
+        finally:
+            gc.enable()
+    return least
+
+
+def growth(work: Callable[[int], object], size: int) -> float:
+    """What *work* of twice *size* costs, as a multiple of what that of *size* does."""
+    return cost(lambda: work(2 * size)) / cost(lambda: work(size))
+
+
+def assert_linear(work: Callable[[int], object], size: int) -> None:
+    """Fail where *work* of twice *size* costs far more than twice as much, each time it is measured."""
+    measured: list[float] = []
+    while len(measured) < 3 and (not measured or measured[-1] >= _MOST):
+        measured.append(growth(work, size))
+    assert min(measured) < _MOST, f"twice the input costs {min(measured):.1f} times as much"
