@@ -1,5 +1,7 @@
 """Submits a Spark job from the command line, its connections in a private file."""
 
+from __future__ import annotations
+
 import os
 import re
 import shutil
@@ -14,7 +16,7 @@ from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from rich.console import Console
 from rich.text import Text
@@ -23,9 +25,10 @@ from ticdc_replay.domain.errors import ConfigError, PermanentError, TransientErr
 from ticdc_replay.domain.progress import PROGRESS_PROPERTY
 from ticdc_replay.jobspec import CONNECTIONS_FILE_VARIABLE, EXIT_PERMANENT, EXIT_TRANSIENT
 from ticdc_replay.stages.connections_file import private_file
-from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.spark_properties import job_properties
-from ticdc_replay.stages.store_context import StoreContext
+
+if TYPE_CHECKING:  # they bring all of SQLAlchemy and sqlglot
+    from ticdc_replay.stages.context import ReplayContext
+    from ticdc_replay.stages.store_context import StoreContext
 
 JOBS = ("decode", "load", "scan", "reconcile")
 
@@ -43,6 +46,9 @@ def submit(job: str, uri: str, context: ReplayContext | StoreContext, master: st
     binary = shutil.which("spark-submit", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
     if binary is None or find_spec("pyspark") is None:
         raise ConfigError("spark-submit is not installed here: pip install 'ticdc-replay[spark]'")
+    from ticdc_replay.stages.spark_properties import job_properties
+    from ticdc_replay.stages.store_context import StoreContext
+
     declared = context.store if isinstance(context, StoreContext) else context.pipeline
     with private_file(context.connections) as private, tempfile.NamedTemporaryFile("w", suffix=f"_{job}.py") as script:
         # The entry scripts live beside the DAGs of a deployment, not in the wheel: this is all that they do.
@@ -162,7 +168,7 @@ def _leave(number: int, frame: FrameType | None) -> NoReturn:
     sys.exit(128 + number)
 
 
-def _end(process: "subprocess.Popen[str] | subprocess.Popen[bytes]") -> None:
+def _end(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> None:
     """End *process* and all of its group: kindly, so that Spark removes its files; by force when that takes too long.
 
     Another Ctrl-C says that it takes too long. Python workers make a group of their own, and end when the JVM is gone.

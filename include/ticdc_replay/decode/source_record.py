@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from ticdc_replay.changelog.layout import source_rows_folder
@@ -59,6 +58,8 @@ class SourceRecord:
         self._folder = source_rows_folder(input_hash)
         self._known: Any = None
         if known:
+            import pyarrow.dataset as ds  # loads pandas where that is installed, which takes a second
+
             filesystem, _ = store.arrow_filesystem()
             self._known = ds.dataset(list(known), schema=_SCHEMA, format="parquet", filesystem=filesystem)
         self._rows: list[tuple[Any, ...]] = []

@@ -13,7 +13,7 @@ from ticdc_replay.storage.base import ObjectStore
 _PLACE = 5
 """How many members of a ``LostRow`` tell where its event is."""
 _VERSION = ["schema", "table", "key_hash", "commit_ts", "object_name"]
-_THERE = pa.array([ReferenceClass.PRESENT.value, ReferenceClass.DUPLICATE.value])
+_THERE = (ReferenceClass.PRESENT.value, ReferenceClass.DUPLICATE.value)
 _BATCH_ROWS = 10_000
 
 
@@ -78,9 +78,10 @@ def later_versions(
     hashes = pa.array(
         sorted({row.key_hash for rows in waiting.values() for row in rows if row.key_hash}), pa.binary(16)
     )
+    there = pa.array(_THERE)
 
     def may_be_one(table: pa.Table) -> pa.ChunkedArray:
-        return pc.and_(pc.is_in(table["class"], _THERE), pc.is_in(table["key_hash"], hashes))
+        return pc.and_(pc.is_in(table["class"], there), pc.is_in(table["key_hash"], hashes))
 
     found: dict[LostRow, LaterVersion] = {}
     for version in _rows(artifacts, files, ["class", "key_hash"], may_be_one, _VERSION):

@@ -121,7 +121,6 @@ def _objects(table: pa.Table, prefix: str) -> pa.RecordBatch:
     for name in ("name", "size", "etag", "last_modified_ms"):
         if columns[name].null_count:
             raise ValueError(f"{columns[name].null_count} current objects without {name}")
-    return pa.Table.from_pydict(columns, schema=OBJECTS).combine_chunks().to_batches()[0] if len(table) else _EMPTY
-
-
-_EMPTY = pa.RecordBatch.from_pylist([], OBJECTS)
+    if not len(table):
+        return pa.RecordBatch.from_pylist([], OBJECTS)
+    return pa.Table.from_pydict(columns, schema=OBJECTS).combine_chunks().to_batches()[0]
