@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 MAIN_PATH = ("replay", "stages", "spark_source", "claim_check", "flat", "load")
-OTHERS = ("protocols", "scan", "reconcile", "lag", "pinning_scale")
+OTHERS = ("protocols", "tables", "scan", "reconcile", "lag", "pinning_scale")
 
 
 def main() -> None:

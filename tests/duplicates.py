@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ticdc_replay.changelog.key_buckets import plan_buckets
-from ticdc_replay.decode.deduplicate import Rewritten, find_surplus, rewrite
+from ticdc_replay.decode.deduplicate import Rewritten, find_surplus, plan_rewrites, rewrite
 from ticdc_replay.decode.tasks import Attempt, SplitResult
 
 
@@ -15,7 +15,5 @@ def drop_duplicates(
     buckets = plan_buckets([result.keys_file for result in results if result.keys_file is not None], 1, bucket_rows)
     sought = [find_surplus(filesystem, root, attempt, bucket) for bucket in buckets]
     found = [surplus for surplus in sought if surplus is not None]
-    files = sorted({file for surplus in found for file in surplus.files})
-    return [
-        rewrite(filesystem, root, file, [surplus.name for surplus in found if file in surplus.files]) for file in files
-    ]
+    sizes = {file.file.name: file.file.bytes for result in results for file in result.files}
+    return [entry for task in plan_rewrites(found, sizes) for entry in rewrite(filesystem, root, task)]

@@ -42,6 +42,9 @@ _ENCODING: dict[str, Any] = {
 }
 """Hashes neither repeat nor compress."""
 
+_TOGETHER = 1024
+"""Batches that are combined at a time."""
+
 
 class KeysGroup(msgspec.Struct, frozen=True, array_like=True):
     """A row group of a keys file: how many rows, and their first and last commitTs (TSO; 0 of rows without one)."""
@@ -86,6 +89,7 @@ class Keys:
     """Collects the copies of one split, batch by batch."""
 
     def __init__(self) -> None:
+        self._tables: list[pa.Table] = []
         self._batches: list[pa.RecordBatch] = []
 
     def add(self, rows: ColumnarRows, *, file: str, first_position: int) -> None:
@@ -107,19 +111,31 @@ class Keys:
             pa.DictionaryArray.from_arrays(same, [file]),
             pa.array(np.arange(first_position, first_position + count)),
         ]
-        self._batches.append(pa.RecordBatch.from_arrays(arrays, schema=SCHEMA))
+        self._append(pa.RecordBatch.from_arrays(arrays, schema=SCHEMA))
 
     def add_quarantined(self, copy: Copy, commit_ts: int | None) -> None:
         """Add one copy that stands in a quarantine file."""
         columns = {"commit_ts": [commit_ts or 0]} | {name: [value] for name, value in copy._asdict().items()}
-        self._batches.append(pa.RecordBatch.from_pydict(columns, schema=SCHEMA))
+        self._append(pa.RecordBatch.from_pydict(columns, schema=SCHEMA))
+
+    def _append(self, batch: pa.RecordBatch) -> None:
+        self._batches.append(batch)
+        if len(self._batches) >= _TOGETHER:
+            self._combine()
+
+    def _combine(self) -> None:
+        """Make one table of the batches: those of a row each take more memory by far than their values."""
+        self._tables.append(_combined(pa.Table.from_batches(self._batches, SCHEMA)))
+        self._batches.clear()
 
     def write(self, filesystem: Any, root: str, name: str) -> KeysFile | None:
         """Write the file *name*; None where there is no row."""
-        if not self._batches:
+        if self._batches:
+            self._combine()
+        if not self._tables:
             return None
-        table = pa.Table.from_batches(self._batches, SCHEMA).unify_dictionaries().combine_chunks()
-        self._batches.clear()
+        table = _combined(pa.concat_tables(self._tables))
+        self._tables.clear()
         times = table["commit_ts"].to_numpy()
         if (times[:-1] > times[1:]).any():
             order = np.argsort(times, kind="stable")
@@ -135,6 +151,10 @@ class Keys:
             for start, end in zip(starts, ends, strict=True)
         ]
         return KeysFile(name, tuple(groups))
+
+
+def _combined(table: pa.Table) -> pa.Table:
+    return table.unify_dictionaries().combine_chunks()
 
 
 def _hashes(values: npt.NDArray[np.void]) -> pa.Array:

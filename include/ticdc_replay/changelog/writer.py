@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from ticdc_replay.changelog.index import DataFile
 from ticdc_replay.changelog.keys import Copy, Keys, KeysFile
 from ticdc_replay.changelog.layout import data_folder, has_folder
 from ticdc_replay.changelog.seen import nothing_seen
+from ticdc_replay.changelog.spill import Spill
 from ticdc_replay.changelog.types import table_arrow_schema
 from ticdc_replay.changelog.version_order import VersionOrder, place
 from ticdc_replay.domain.events import Image, Operation, RowEvent, Shape
@@ -86,6 +87,7 @@ class ChangelogWriter:
         self._files: list[WrittenFile] = []
         self._seen = nothing_seen()
         self._keys = Keys()
+        self._spill = Spill()
         self.duplicates = 0
         self.split_updates = 0
         self.unkeyed = 0
@@ -166,6 +168,7 @@ class ChangelogWriter:
     def close(self) -> tuple[list[WrittenFile], KeysFile | None]:
         """Finish all files; the data files and the keys file, which is None where no row has a key."""
         self.end_topic()
+        self._spill.close()
         keys_file = self._keys.write(self._filesystem, self._root, f"keys/{self._stem}.parquet")
         return self._files, keys_file
 
@@ -237,12 +240,16 @@ class ChangelogWriter:
         if file is None:
             folder = data_folder(resolved.schema.name, resolved.version)
             name = f"{folder}/{self._stem}-{len(self._files) + len(self._open):03d}.parquet"
-            schema = data_schema(resolved)
-            file = self._open[resolved] = DataFileWriter(self._filesystem, self._root, name, schema, self._keys)
+            file = self._open[resolved] = DataFileWriter(
+                self._filesystem, self._root, name, partial(data_schema, resolved), self._keys, self._spill
+            )
         self.unkeyed += sum(part.batch.num_rows for part in parts if part.versions is None)
         file.write(parts)
         if file.rows >= self._file_rows:
             self._close_file(resolved)
+        if self._spill.is_due:
+            for waiting in self._open.values():
+                waiting.spill()
 
     def _close_file(self, resolved: ResolvedSchema) -> None:
         self._files.append(WrittenFile(resolved, self._open.pop(resolved).close()))

@@ -1,11 +1,14 @@
 """Takes surplus copies out of the files of a decode, in two rounds of independent tasks: find by bucket, rewrite by file."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 from uuid import uuid4
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
@@ -13,6 +16,11 @@ from ticdc_replay.changelog.duplicates import drop_rows, surplus
 from ticdc_replay.changelog.index import DataFile
 from ticdc_replay.changelog.key_buckets import Bucket, repeated
 from ticdc_replay.decode.tasks import Attempt
+
+TASK_BYTES = 16 * 1024 * 1024
+"""Bytes of data files that one task writes again, unless a file has more."""
+_FILE_BYTES = 64 * 1024
+"""What reading and writing a file costs whatever it holds."""
 
 
 class Surplus(msgspec.Struct, frozen=True):
@@ -44,14 +52,57 @@ def find_surplus(filesystem: Any, root: str, attempt: Attempt, bucket: Bucket) -
     return Surplus(name, tuple(sorted(pc.unique(found["file"]).to_pylist())))
 
 
-def rewrite(filesystem: Any, root: str, file: str, surplus_files: Sequence[str]) -> Rewritten:
-    """Write *file* anew without the copies that *surplus_files* list for it."""
-    positions, conflicts = [], 0
-    for name in surplus_files:
-        part = pq.read_table(
-            f"{root}/{name}", filesystem=filesystem, filters=pc.field("file") == file, partitioning=None
+class Rewrite(msgspec.Struct, frozen=True):
+    """Files that one task writes again without surplus copies, and the files that list those."""
+
+    files: tuple[str, ...]
+    surplus_files: tuple[str, ...]
+
+
+def plan_rewrites(found: Sequence[Surplus], sizes: Mapping[str, int]) -> list[Rewrite]:
+    """One task for each file of some size that *found* names, and one for many small ones. *sizes* are bytes of files.
+
+    A file without a size has a task of its own.
+    """
+    listed: defaultdict[str, list[str]] = defaultdict(list)
+    for part in found:
+        for file in part.files:
+            listed[file].append(part.name)
+    groups: list[list[str]] = []
+    room = 0
+    for file in sorted(listed):
+        cost = sizes.get(file, TASK_BYTES) + _FILE_BYTES
+        if cost > room:
+            groups.append([])
+            room = TASK_BYTES
+        groups[-1].append(file)
+        room -= cost
+    return [Rewrite(tuple(files), tuple(sorted({name for file in files for name in listed[file]}))) for files in groups]
+
+
+def rewrite(filesystem: Any, root: str, task: Rewrite) -> list[Rewritten]:
+    """Write the files of *task* again without the copies that its lists name."""
+    tables = [
+        pq.read_table(
+            f"{root}/{name}", filesystem=filesystem, filters=pc.field("file").isin(task.files), partitioning=None
         )
-        positions.append(part["position"].to_numpy())
-        conflicts += pc.sum(part["conflict"]).as_py() or 0
-    kept, dropped = drop_rows(filesystem, root, file, np.concatenate(positions))
-    return Rewritten(file, kept, dropped.rows, conflicts, dropped.reasons)
+        for name in task.surplus_files
+    ]
+    # Surplus copies are sorted by file within each list; a stable sort keeps what each list says together.
+    listed = pa.concat_tables(tables).sort_by([("file", "ascending"), ("position", "ascending")])
+    names = listed["file"].combine_chunks()
+    rewritten = []
+    for file, start, end in _runs(names):
+        part = listed.slice(start, end - start)
+        kept, dropped = drop_rows(filesystem, root, file, part["position"].to_numpy())
+        rewritten.append(Rewritten(file, kept, dropped.rows, pc.sum(part["conflict"]).as_py() or 0, dropped.reasons))
+    return rewritten
+
+
+def _runs(names: pa.StringArray) -> Iterator[tuple[str, int, int]]:
+    """Each value of *names*, which is sorted, with where it begins and ends."""
+    codes = names.dictionary_encode()
+    borders = np.flatnonzero(np.diff(codes.indices.to_numpy())) + 1
+    bounds = [0, *borders.tolist(), len(names)]
+    for start, end in pairwise(bounds):
+        yield names[start].as_py(), start, end

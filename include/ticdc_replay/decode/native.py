@@ -61,6 +61,15 @@ class _Row(NamedTuple):
     absent: tuple[str, ...]
 
 
+class _FormColumns(NamedTuple):
+    """Columns by the number of a form. Made once for all tables of a batch: there may be thousands of both."""
+
+    operations: pa.Array
+    partial: pa.Array
+    absent: pa.Array | None
+    """None where no form lacks a column."""
+
+
 class NativeRows:
     """The rows of one split that the extension reads. About 2 µs a row of 1 KB."""
 
@@ -202,21 +211,28 @@ class NativeRows:
 
     def take(self, topic: str, partition: int) -> list[tuple[ResolvedSchema, ColumnarRows]]:
         """All rows that wait, which are of one *partition* of *topic*, by their schemas; none are left."""
+        forms = _FormColumns(
+            pa.array([form.operation.value for form in self._forms], pa.string()),
+            pa.array([form.partial for form in self._forms], pa.bool_()),
+            pa.array([form.absent or None for form in self._forms], CELLS_TYPE)
+            if any(form.absent for form in self._forms)
+            else None,
+        )
         return [
-            (self._targets[number], self._columnar(self._targets[number], taken, topic, partition))
+            (self._targets[number], self._columnar(self._targets[number], taken, forms, topic, partition))
             for number, taken in self._decoder.take()
         ]
 
-    def _columnar(self, resolved: ResolvedSchema, taken: Any, topic: str, partition: int) -> ColumnarRows:
+    def _columnar(
+        self, resolved: ResolvedSchema, taken: Any, of_forms: _FormColumns, topic: str, partition: int
+    ) -> ColumnarRows:
         rows, before, after, (commit_ts, offsets, ordinals, forms, keys, versions, fingerprints), physical = taken
         schema = data_schema(resolved)
         form_of_row = pa.array(np.frombuffer(forms, np.int32))
-        absent = pa.nulls(rows, CELLS_TYPE)
-        if any(form.absent for form in self._forms):
-            absent = pa.array([form.absent or None for form in self._forms], CELLS_TYPE).take(form_of_row)
+        absent = pa.nulls(rows, CELLS_TYPE) if of_forms.absent is None else of_forms.absent.take(form_of_row)
         keyed = bool(resolved.schema.handle_key)
         arrays = {
-            "_op": pa.array([form.operation.value for form in self._forms], pa.string()).take(form_of_row),
+            "_op": of_forms.operations.take(form_of_row),
             "_commit_ts": pa.array(np.frombuffer(commit_ts, np.int64)),
             "_topic": pa.repeat(topic, rows),
             "_partition": pa.repeat(pa.scalar(partition, pa.int32()), rows),
@@ -226,7 +242,7 @@ class NativeRows:
             "_key": pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), rows, [None, pa.py_buffer(keys)])
             if keyed
             else pa.nulls(rows, pa.binary(16)),
-            "_partial": pa.array([form.partial for form in self._forms]).take(form_of_row),
+            "_partial": of_forms.partial.take(form_of_row),
             "_split": pa.repeat(False, rows),
             "before": _image(schema.field("before").type, rows, before),
             "after": _image(schema.field("after").type, rows, after),

@@ -16,7 +16,7 @@ from ticdc_replay.changelog.key_buckets import Bucket, plan_buckets
 from ticdc_replay.codecs.registry import carried_by, codec_for
 from ticdc_replay.decode.assembly import assemble
 from ticdc_replay.decode.changelog_store import ChangelogStore
-from ticdc_replay.decode.deduplicate import Rewritten, Surplus, find_surplus, rewrite
+from ticdc_replay.decode.deduplicate import Rewrite, Rewritten, Surplus, find_surplus, plan_rewrites, rewrite
 from ticdc_replay.decode.derive import Taken, derive
 from ticdc_replay.decode.filter import TableFilter
 from ticdc_replay.decode.known_objects import KnownObjects
@@ -245,9 +245,10 @@ def _drop_duplicates(
 
     found = [surplus for surplus in run_tasks(spark, find, buckets, "find duplicates") if surplus is not None]
 
-    def rewrite_file(file: str) -> Rewritten:
+    def rewrite_files(task: Rewrite) -> list[Rewritten]:
         filesystem, root = ChangelogStore.open(job, connections).arrow_root()
-        return rewrite(filesystem, root, file, [surplus.name for surplus in found if file in surplus.files])
+        return rewrite(filesystem, root, task)
 
-    files = sorted({file for surplus in found for file in surplus.files})
-    return run_tasks(spark, rewrite_file, files, "drop duplicates")
+    sizes = {file.file.name: file.file.bytes for result in results for file in result.files}
+    done = run_tasks(spark, rewrite_files, plan_rewrites(found, sizes), "drop duplicates")
+    return [entry for part in done for entry in part]

@@ -15,6 +15,7 @@ from ticdc_replay.changelog import data_file
 from ticdc_replay.changelog.columnar import HASH, ColumnarRows, content_bytes
 from ticdc_replay.changelog.data_file import DataFileWriter
 from ticdc_replay.changelog.keys import Keys
+from ticdc_replay.changelog.spill import Spill
 
 SCHEMA = pa.schema(
     [
@@ -37,7 +38,7 @@ def rows(first: int, sizes: list[int]) -> ColumnarRows:
 
 
 def row_groups(folder: Path, batches: list[list[ColumnarRows]]) -> list[int]:
-    writer = DataFileWriter(pa.fs.LocalFileSystem(), str(folder), "f.parquet", SCHEMA, Keys())
+    writer = DataFileWriter(pa.fs.LocalFileSystem(), str(folder), "f.parquet", lambda: SCHEMA, Keys(), Spill())
     for parts in batches:
         writer.write(parts)
     written = writer.close().rows
