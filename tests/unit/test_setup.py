@@ -1,11 +1,16 @@
-"""What ``make setup`` shows of the installation of hundreds of packages."""
+"""Which Python ``make setup`` takes, and what it shows of the installation of hundreds of packages."""
 
 import runpy
+import sys
+import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 SETUP = Path(__file__).resolve().parents[2] / "scripts" / "setup"
+
+OTHER = (3, 12) if sys.version_info[:2] == (3, 11) else (3, 11)
 
 UV = """#!/bin/sh
 cat >&2 <<'END'
@@ -54,3 +59,57 @@ def test_packages_are_counted_and_not_listed(run_uv, capfd):
 def test_a_failure_ends_the_setup_with_the_command(run_uv):
     with pytest.raises(SystemExit, match=r"setup: failed: .*uv pip sync"):
         run_uv(2, "sync")
+
+
+def function(name, **globals_):
+    """The function *name* of the script, to which other values are known as its globals."""
+    found = runpy.run_path(str(SETUP), run_name="setup")[name]
+    found.__globals__.update(globals_)
+    return found
+
+
+def test_it_takes_the_pythons_that_the_library_supports():
+    supported = runpy.run_path(str(SETUP), run_name="setup")["SUPPORTED"]
+    declared = tomllib.loads((SETUP.parents[1] / "pyproject.toml").read_text())["project"]["requires-python"]
+    first, last = supported[0], supported[-1]
+    assert declared == f">={first[0]}.{first[1]},<{last[0]}.{last[1] + 1}"
+    assert [minor for _, minor in supported] == list(range(first[1], last[1] + 1))
+
+
+@pytest.mark.parametrize("names", [["python3.11", "python3.12"], ["python3.12"]])
+def test_another_python_goes_on_with_the_first_that_is_installed(tmp_path, monkeypatch, names):
+    for name in names:
+        (tmp_path / name).touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    old = SimpleNamespace(version_info=(3, 9, 2), version="3.9.2", exit=sys.exit)
+    taken = []
+    gone_on = SimpleNamespace(execv=lambda found, arguments: taken.append((found, arguments)) or sys.exit(0))
+    with pytest.raises(SystemExit):
+        function("use_supported_python", sys=old, os=gone_on)()
+    found = str(tmp_path / names[0])
+    assert taken == [(found, [found, str(SETUP)])]
+
+
+def test_without_a_python_that_fits_it_says_which_are_supported(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    old = SimpleNamespace(version_info=(3, 9, 2), version="3.9.2", exit=sys.exit)
+    with pytest.raises(SystemExit, match=r"this is Python 3\.9\.2, and neither python3\.11 nor python3\.12 is on PATH"):
+        function("use_supported_python", sys=old)()
+
+
+@pytest.mark.parametrize(("version", "kept"), [(sys.version_info[:2], True), (OTHER, False)])
+def test_an_environment_is_made_again_for_another_python(tmp_path, version, kept):
+    environment = tmp_path / ".venv"
+    (environment / "bin").mkdir(parents=True)
+    (environment / "bin" / "uv").touch()
+    (environment / "bin" / "python").touch()
+    (environment / "pyvenv.cfg").write_text(f"home = /usr/bin\nversion = {version[0]}.{version[1]}.7\n")
+    make = function(
+        "make_environment",
+        ENVIRONMENT=environment,
+        STAMP=environment / "stamp",
+        PYTHON=environment / "bin" / "python",
+        UV=environment / "bin" / "uv",
+    )
+    make()
+    assert (environment / "bin" / "uv").exists() == kept
