@@ -10,7 +10,6 @@ import os
 import shutil
 import signal
 import sys
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +18,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.waiting import PATIENCE_S, wait_for
 
 # How long an example takes says something about the machine, not about the code.
 settings.register_profile("ticdc-replay", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -144,7 +145,7 @@ def make_topic(kafka: Kafka) -> MakeTopic:
     def make(partitions: int = 1, config: Mapping[str, str] | None = None, name: str | None = None) -> str:
         topic = name or f"topic-{uuid.uuid4().hex[:12]}"
         created = admin.create_topics([NewTopic(topic, partitions, 1, config=dict(config or {}))])
-        created[topic].result(30)
+        created[topic].result(PATIENCE_S)
         _wait_for_topic(admin, topic)
         return topic
 
@@ -156,17 +157,17 @@ def _wait_for_topic(admin: AdminClient, topic: str) -> None:
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import ConfigResource, ResourceType
 
-    deadline = time.monotonic() + 30
-    while True:
+    def is_known() -> bool:
         asked = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)])
         try:
-            next(iter(asked.values())).result(30)
+            next(iter(asked.values())).result(PATIENCE_S)
         except KafkaException as error:
-            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > deadline:
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise
-            time.sleep(0.05)
-        else:
-            return
+            return False
+        return True
+
+    wait_for(f"the broker to know topic {topic}", is_known, pause_s=0.05)
 
 
 def s3_client_of(server: S3Server) -> S3Client:
@@ -258,7 +259,7 @@ def spark(java_home: Path) -> Iterator[SparkSession]:
     gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
     gateway.shutdown()
     gateway.proc.stdin.close()
-    gateway.proc.wait(60)
+    gateway.proc.wait(PATIENCE_S)
 
 
 @contextmanager

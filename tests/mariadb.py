@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ import pymysql
 
 from demo.embedded_stack import cache, jars
 from demo.embedded_stack.process import ManagedProcess
+from tests.waiting import PATIENCE_S, wait_for
 from ticdc_replay.domain.connections import Connection
 
 USER, PASSWORD = "replay", "replay's secret"
@@ -84,7 +84,7 @@ def running(folder: Path, found: Programs, options: Mapping[str, str] | None = N
         [*found.install, *common, "--auth-root-authentication-method=normal", "--skip-test-db"],
         check=True,
         capture_output=True,
-        timeout=240,
+        timeout=PATIENCE_S,
     )
     start = folder / "start.sql"
     quoted = PASSWORD.replace("'", "''")
@@ -137,12 +137,13 @@ def cut_sessions(connection: Connection) -> None:
 
 
 def _wait(connection: Connection, server: ManagedProcess, log: Path) -> None:
-    deadline = time.monotonic() + 120
-    while True:
+    def answers() -> bool:
         try:
             execute(connection)
-            return
         except pymysql.err.OperationalError:
-            if time.monotonic() > deadline or server.exit_code is not None:
+            if server.exit_code is not None:
                 raise RuntimeError(log.read_text() if log.exists() else server.log_tail()) from None
-            time.sleep(0.1)
+            return False
+        return True
+
+    wait_for("MariaDB to answer", answers)

@@ -6,6 +6,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, Message, Producer
 
+from tests.waiting import PATIENCE_S
 from ticdc_replay.captures import Capture
 
 
@@ -34,7 +35,7 @@ class Topics:
             place: dict[str, Any] = {"partition": message.partition, "timestamp": message.timestamp_ms}
             topic = self.name(message.topic)
             producer.produce(topic, framed(message.value), framed(message.key), on_delivery=_delivered, **place)
-        assert producer.flush(30) == 0
+        assert producer.flush(PATIENCE_S) == 0
 
 
 def _delivered(error: KafkaError | None, _message: Message) -> None:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from demo.embedded_stack.ports import HOST
 from demo.embedded_stack.s3 import S3Server
+from tests.waiting import PATIENCE_S
 
 
 class Refusal(NamedTuple):
@@ -74,7 +75,7 @@ def before(server: S3Server) -> Iterator[Proxy]:
         do_HEAD = do_PUT = do_POST = do_DELETE = do_GET  # noqa: N815 (http.server asks for these names)
 
         def _ask(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
-            connection = http.client.HTTPConnection(str(upstream.hostname), upstream.port, timeout=30)
+            connection = http.client.HTTPConnection(str(upstream.hostname), upstream.port, timeout=PATIENCE_S)
             try:
                 connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
                 for name, value in self.headers.items():

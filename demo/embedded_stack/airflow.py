@@ -17,7 +17,7 @@ from demo.embedded_stack.process import ManagedProcess
 from demo.embedded_stack.server import Server
 
 COMPONENTS = ("metadatabase", "scheduler", "triggerer", "dag_processor")
-COMMAND_SECONDS = 180
+COMMAND_SECONDS = 600
 
 
 class Airflow(Server):
@@ -30,7 +30,7 @@ class Airflow(Server):
     """
 
     name: ClassVar[str] = "airflow"
-    start_seconds: ClassVar[float] = 180.0
+    start_seconds: ClassVar[float] = 600.0
 
     def __init__(
         self,

@@ -59,7 +59,7 @@ def _from_path() -> Path | None:
 
 def _major_version(java: Path) -> int | None:
     try:
-        output = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True).stderr
+        output = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=300, check=True).stderr
     except (OSError, subprocess.SubprocessError):
         return None
     match = re.search(r'version "(?:1\.)?(\d+)', output)

@@ -20,7 +20,7 @@ class Server(ABC):
     """One server. Its data and its log are below *folder*, which is made if absent."""
 
     name: ClassVar[str]
-    start_seconds: ClassVar[float] = 60.0
+    start_seconds: ClassVar[float] = 300.0
     """How long a start may take; generous, because a shared machine may be slow."""
 
     def __init__(self, folder: Path) -> None:

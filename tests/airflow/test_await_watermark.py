@@ -7,6 +7,7 @@ from importlib import import_module
 
 import pytest
 
+from tests.waiting import PATIENCE_S
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.errors import (
     AuthenticationError,
@@ -52,7 +53,7 @@ def topic(kafka, make_topic, pipelines, monkeypatch):
             producer = Producer({"bootstrap.servers": kafka.bootstrap})
             key, value = resolved(commit_ts)
             producer.produce(name, key=key, value=value, timestamp=tso.physical_ms(commit_ts) + 350)
-            assert producer.flush(30) == 0
+            assert producer.flush(PATIENCE_S) == 0
 
     topic = Topic()
     topic.reaches(FROM_TS)

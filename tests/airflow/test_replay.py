@@ -14,7 +14,7 @@ import pytest
 from tests.airflow.stage import Stage, objects_of
 from tests.conftest import s3_client_of
 
-pytestmark = [pytest.mark.airflow, pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.airflow, pytest.mark.integration, pytest.mark.spark]
 
 
 class CommandLines(threading.Thread):

@@ -10,7 +10,7 @@ from tests.airflow.stage import objects_of
 from tests.airflow.store_stage import Person, StoreStage
 from tests.conftest import s3_client_of
 
-pytestmark = [pytest.mark.airflow, pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.airflow, pytest.mark.integration, pytest.mark.spark]
 
 RECONCILIATION, DELETION = "ticdc_replay_store_claims", "ticdc_replay_store_claims_deletion"
 ORPHANS = {each.name for each in contents.objects() if each.orphan}

@@ -4,16 +4,17 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
+from tests.waiting import PATIENCE_S, wait_for
+
 pytestmark = pytest.mark.demo
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-RUN_SECONDS = 1500
+RUN_SECONDS = 3600
 
 
 def start(folder, *options):
@@ -74,9 +75,9 @@ def read_until(demo, text):
 
 @pytest.mark.timeout(RUN_SECONDS + 60)
 def test_it_replays_every_window_and_leaves_the_tables_as_expected_and_nothing_running(tmp_path):
-    demo = start(tmp_path, "--exit")
+    demo = start(tmp_path, "--exit", "--patience", "3")
     output, seen = read_until(demo, "no such line")
-    assert demo.wait(120) == 0, output
+    assert demo.wait(PATIENCE_S) == 0, output
     assert "The tables equal the expected state, cell for cell." in output
     assert "Every object has the class that it must have." in output
     assert re.search(r"Alert: .*shop-changes", output)
@@ -88,41 +89,36 @@ def test_it_replays_every_window_and_leaves_the_tables_as_expected_and_nothing_r
     assert running(seen) == []
 
 
-def all_ended(seen):
-    """Whether none of *seen* runs any more, which may take a moment."""
-    deadline = time.monotonic() + 60
-    while running(seen) and time.monotonic() < deadline:
-        time.sleep(0.5)
-    return running(seen) == []
+def wait_for_the_end_of(seen):
+    """Processes may take a moment to end."""
+    wait_for(f"the end of {len(seen)} processes", lambda: not running(seen), pause_s=0.5)
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_however_it_is_stopped_nothing_of_it_runs_on(tmp_path, number):
     demo = start(tmp_path)
     _, seen = read_until(demo, "Publish the sample")  # Airflow is starting at this moment
     assert len(seen) >= 8
     demo.send_signal(number)
-    demo.wait(120)
-    assert all_ended(seen)
+    demo.wait(PATIENCE_S)
+    wait_for_the_end_of(seen)
 
 
-@pytest.mark.timeout(900)
 def test_a_second_one_in_the_same_folder_is_refused_and_the_first_can_be_stopped_from_elsewhere(tmp_path):
     first = start(tmp_path)
     try:
         _, seen = read_until(first, "Publish the sample")
         second = start(tmp_path)
-        output, _ = second.communicate(timeout=240)
+        output, _ = second.communicate(timeout=PATIENCE_S)
         assert second.returncode == 1
         assert "make demo-stop" in output
         assert first.poll() is None
         stop = f"from pathlib import Path; from demo import instance; assert instance.stop(Path({str(tmp_path)!r}))"
-        subprocess.run([sys.executable, "-c", stop], cwd=CHECKOUT, check=True, timeout=240)
-        output, _ = first.communicate(timeout=240)
+        subprocess.run([sys.executable, "-c", stop], cwd=CHECKOUT, check=True, timeout=PATIENCE_S)
+        output, _ = first.communicate(timeout=PATIENCE_S)
         assert output.splitlines()[-1] == "Stopped by `make demo-stop`."
         assert first.returncode == 128 + signal.SIGTERM
-        assert all_ended(seen)
+        wait_for_the_end_of(seen)
     finally:
         first.kill()
-        first.wait(120)
+        first.wait(PATIENCE_S)

@@ -29,6 +29,7 @@ from demo.sample import contents
 from demo.sample.publish import publish as publish_sample
 from demo.verify import verify
 from tests.conftest import s3_client_of
+from tests.waiting import PATIENCE_S
 from ticdc_replay import jobspec
 from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.changelog.layout import changelog_root
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
     from demo.embedded_stack.postgres import Postgres
     from demo.embedded_stack.s3 import MotoServer
 
-pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.integration]
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 WINDOWS = contents.windows()
@@ -72,7 +73,9 @@ WHOLE = Window(WINDOWS[0].from_ts, WINDOWS[-1].to_ts)
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What ``make package`` makes for executors."""
     out = tmp_path_factory.mktemp("dist")
-    subprocess.run([sys.executable, CHECKOUT / "scripts" / "package-executors", "--out", out], check=True, timeout=600)
+    subprocess.run(
+        [sys.executable, CHECKOUT / "scripts" / "package-executors", "--out", out], check=True, timeout=PATIENCE_S
+    )
     (made,) = out.glob("ticdc-replay-executors-*.tar.gz")
     assert list(out.glob("ticdc_replay-*.whl")), "Airflow's machines install the wheel beside it"
     return made
@@ -278,7 +281,7 @@ class Cluster:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
-                timeout=600,
+                timeout=PATIENCE_S,
             )
         return done.returncode, done.stdout
 
@@ -291,7 +294,7 @@ class Cluster:
 @pytest.fixture(scope="module")
 def jobs(cluster: SparkCluster, deployment: Deployment, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
     folder = tmp_path_factory.mktemp("driver")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "bare"], check=True, timeout=60)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "bare"], check=True, timeout=PATIENCE_S)
     return Cluster(cluster, deployment, folder / "bare" / "bin" / "python", folder)
 
 

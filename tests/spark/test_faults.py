@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests import faults
 from tests.open_protocol import columns, message, row
+from tests.waiting import PATIENCE_S
 from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.config.pipeline import LimitsSection
@@ -66,7 +67,7 @@ class Feed:
             sent = message([event], at)
             producer.produce(topic, sent.value, sent.key, partition=at % 7 % PARTITIONS)
             self.ends[at % 7 % PARTITIONS] += 1
-        assert producer.flush(30) == 0
+        assert producer.flush(PATIENCE_S) == 0
 
     def job(self, folder: Path, split_bytes: int = 30_000) -> DecodeJob:
         """The job that decodes all of the topic into *folder*."""
@@ -109,7 +110,7 @@ def feed(kafka: Kafka) -> Feed:
 def new_topic(kafka: Kafka) -> str:
     name = f"faults-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    admin.create_topics([NewTopic(name, PARTITIONS, 1, config={"retention.ms": "-1"})])[name].result(30)
+    admin.create_topics([NewTopic(name, PARTITIONS, 1, config={"retention.ms": "-1"})])[name].result(PATIENCE_S)
     return name
 
 
@@ -223,7 +224,7 @@ def test_a_range_that_expires_after_it_was_pinned_fails_with_nothing_visible(
     job = feed.job(tmp_path)
     gone = TopicPartition(feed.topic, 1, 10)
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    admin.delete_records([gone])[gone].result(30)
+    admin.delete_records([gone])[gone].result(PATIENCE_S)
     with pytest.raises(ExpiredRangeError, match=r"\[1\] offsets 0 to 9"):
         run_decode(spark, job, feed.connections)
     assert "index.json" not in left(job)

@@ -8,8 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from uuid import uuid4
 
@@ -17,6 +15,7 @@ import pytest
 import yaml
 
 from tests.changelogs import Changelog, put, table
+from tests.waiting import PATIENCE_S, wait_for
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.column_types import ColumnType
 
@@ -46,13 +45,6 @@ def marked(mark: str) -> dict[int, str]:
         except OSError:  # it ended meanwhile
             continue
     return found
-
-
-def until(condition: Callable[[], bool], seconds: float = 120) -> bool:
-    deadline = time.monotonic() + seconds
-    while not (met := condition()) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return met
 
 
 class Pipe:
@@ -101,13 +93,14 @@ def test_ctrl_c_ends_every_process_of_the_job(java_home: Path, tmp_path: Path) -
             stderr=output,
         )
     try:
-        assert until(lambda: pipe.is_read() or command.poll() is not None), log.read_text()
+        wait_for("an executor to read the changelog", lambda: pipe.is_read() or command.poll() is not None)
+        assert command.poll() is None, log.read_text()
         running = " ".join(marked(mark).values())
         assert all(part in running for part in ("SparkSubmit", "pyspark.daemon")), running
         assert "connections.json" in " ".join(str(path) for path in private.rglob("*"))
         command.send_signal(signal.SIGINT)
-        code = command.wait(60)
-        assert until(lambda: not marked(mark), 30), marked(mark)
+        code = command.wait(PATIENCE_S)
+        wait_for("the end of all processes of the job", lambda: not marked(mark))
     finally:
         for pid in marked(mark):
             os.kill(pid, signal.SIGKILL)

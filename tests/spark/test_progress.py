@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
+from tests.waiting import wait_for
 from ticdc_replay.domain.errors import PermanentError
 from ticdc_replay.domain.progress import report_done
 from ticdc_replay.spark import progress
@@ -112,11 +113,11 @@ class TestRunning:
 
     def test_running_tasks_count_before_they_end(self, spark, caplog, half):
         def work(_):
-            until = time.monotonic() + 60
-            while not half.exists() and time.monotonic() < until:
-                time.sleep(0.1)
+            def half_is_logged():
                 report_done(100)
-            return half.exists()
+                return half.exists()
+
+            return wait_for("a line that half is done", half_is_logged)
 
         assert run_tasks(spark, work, [1, 2], "count", Sizes([200, 200], "messages")) == [True, True]
         shares = self.shares(caplog)
@@ -129,10 +130,7 @@ class TestRunning:
         monkeypatch.setattr(Progress, "channel", property(lambda self: None))
 
         def work(number):
-            until = time.monotonic() + 60
-            while number >= 2 and not half.exists() and time.monotonic() < until:
-                time.sleep(0.1)
-            return half.exists()
+            return number < 2 or wait_for("a line that half is done", half.exists)
 
         assert run_tasks(spark, work, range(4), "count", Sizes([100] * 4, "messages"))[2:] == [True, True]
 

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from tests.integration.snapshot.feed import START_MS, at
 from tests.open_protocol import columns, message, resolved, row
+from tests.waiting import PATIENCE_S
 from ticdc_replay import jobspec
 from ticdc_replay.cli.main import app
 from ticdc_replay.config.load import load_pipeline
@@ -84,7 +85,7 @@ def produce(kafka: Kafka, topic: str) -> None:
     producer.produce(topic, b"not a message", b"of ticdc", partition=0, timestamp=START_MS + 14_000)
     send(15, [row(at(15), new=columns(2, "newer"), old=columns(2, "older"))])
     send(21, [resolved(at(21))])
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_S) == 0
 
 
 class Setting:

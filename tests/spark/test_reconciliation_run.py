@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 
 from tests import open_protocol
 from tests.open_protocol import Columns, resolved
+from tests.waiting import PATIENCE_S
 from ticdc_replay import jobspec
 from ticdc_replay.cli.main import app
 from ticdc_replay.config.load_store import load_store
@@ -134,7 +135,7 @@ class Changefeed:
     def send(self, ms: int, event: tuple[bytes, bytes], partition: int = 0) -> None:
         raw = open_protocol.message([event], 0)
         self._producer.produce(self.topic, raw.value, raw.key, partition=partition, timestamp=ms)
-        assert self._producer.flush(30) == 0
+        assert self._producer.flush(PATIENCE_S) == 0
 
     def refer(self, key: int, ms: int, name: str) -> None:
         """Send version *ms* of the row *key*, which the object *name* of ``NAMES`` holds."""
@@ -145,7 +146,7 @@ class Changefeed:
     def expire_before(self, offset: int) -> None:
         admin = AdminClient({"bootstrap.servers": self._kafka.bootstrap})
         place = TopicPartition(self.topic, 0, offset)
-        admin.delete_records([place])[place].result(30)
+        admin.delete_records([place])[place].result(PATIENCE_S)
 
 
 class Claims:

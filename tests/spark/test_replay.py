@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient
 from demo.sample import contents
 from demo.sample.publish import publish as publish_sample
 from demo.verify import verify
+from tests.waiting import PATIENCE_S
 from ticdc_replay import jobspec
 from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.changelog.layout import changelog_root
@@ -352,7 +353,7 @@ def test_a_changelog_of_which_files_are_gone_stays_as_it_is_where_kafka_has_expi
     index = run_decode(spark, job, context.connections)
     (removed, *_) = [TopicPartition(part.topic, part.partition, part.start + 1) for part in index.ranges]
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    admin.delete_records([removed])[removed].result(30)
+    admin.delete_records([removed])[removed].result(PATIENCE_S)
     assert run_decode(spark, job, context.connections) == index
     (name, *_) = lose(context, index)
     with pytest.raises(ExpiredRangeError) as raised:

@@ -28,6 +28,7 @@ from tests import s3_proxy
 from tests.conftest import s3_client_of
 from tests.integration.snapshot.feed import START_MS, at
 from tests.open_protocol import columns, message, resolved, row
+from tests.waiting import PATIENCE_S, wait_for
 from ticdc_replay import jobspec
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.config.load_store import load_store
@@ -77,7 +78,6 @@ ROWS = range(1, 31)
 LARGE = 7
 """The row whose object is larger than the cap."""
 LEFT_OVER = range(1_000, 1_060)
-_PATIENCE_S = 300
 YOUNG = f"{UUID(int=2_000)}.json"
 
 
@@ -108,7 +108,7 @@ class Gate:
     def _wait(self, method: str, path: str) -> None:
         if method == self.method and path.endswith(".json"):
             self.reached.set()
-            assert self.opened.wait(_PATIENCE_S)
+            wait_for(f"the gate of {self.method} to open", self.opened.is_set)
 
 
 class Shop:
@@ -194,7 +194,7 @@ class Shop:
             send(12, [row(at(12), new={"id": columns(number)["id"]}, ccl=location)])
             self.put(name_of(number), object_of(number, "x" * CAP if number == LARGE else f"value {number}"))
         send(21, [resolved(at(21))])
-        assert producer.flush(30) == 0
+        assert producer.flush(PATIENCE_S) == 0
         for number in LEFT_OVER:
             self.put(name_of(number), b"left over from a retry")
         self.put(YOUNG, b"its message is still to come", time.time())
@@ -211,7 +211,7 @@ class Shop:
         """Let Kafka expire every message."""
         end = TopicPartition(self.topic, 0, -1)
         admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap})  # its futures need it
-        admin.delete_records([end])[end].result(30)
+        admin.delete_records([end])[end].result(PATIENCE_S)
 
     @contextmanager
     def replay(self) -> Iterator[ReplayContext]:
@@ -315,14 +315,17 @@ def test_a_deletion_leaves_what_a_running_replay_needs_though_kafka_has_expired_
         window = ("--from", str(WINDOW.from_ts), "--to", str(WINDOW.to_ts))
         replay = shop.command("run", str(shop.folder / "pipelines" / "shop.yaml"), *window)
         try:
-            assert shop.fetching.reached.wait(_PATIENCE_S), "the decode asked for no object"
+            wait_for(
+                "the decode to ask for an object", lambda: shop.fetching.reached.is_set() or replay.poll() is not None
+            )
+            assert replay.poll() is None, replay.communicate()[0]
             shop.expire_all()
             found = shop.reconcile(context)
             assert {name for name, kind in shop.classes(found).items() if kind == "referenced"} == names(ROWS)
             plan = shop.plan(context, found, monkeypatch)
 
             def open_both() -> None:
-                assert shop.deleting.reached.wait(_PATIENCE_S)
+                wait_for("the deletion to ask the store", shop.deleting.reached.is_set)
                 shop.fetching.opened.set()
                 shop.deleting.opened.set()
 
@@ -330,7 +333,7 @@ def test_a_deletion_leaves_what_a_running_replay_needs_though_kafka_has_expired_
             opener.start()
             audit = shop.delete(context, plan)
             opener.join()
-            told, _ = replay.communicate(timeout=_PATIENCE_S)
+            told, _ = replay.communicate(timeout=PATIENCE_S)
         finally:
             shop.fetching.opened.set()
             shop.deleting.opened.set()

@@ -16,6 +16,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from tests.open_protocol import columns, message, row
+from tests.waiting import PATIENCE_S, wait_for
 from ticdc_replay import jobspec
 from ticdc_replay.config.load_store import load_store
 from ticdc_replay.domain import tso
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.integration]
 
 HOUR_MS = 3_600_000
-WAIT_S = 20
 NEVER_SEEN, SEEN, RETAINED, EARLY_RETRY, RETRY, YOUNG = (f"{UUID(int=number)}.json" for number in range(1, 7))
 HOURS_OLD = {NEVER_SEEN: 6.0, SEEN: 4.0, RETAINED: 2.0, EARLY_RETRY: 5.0, RETRY: 3.0, YOUNG: 0.01}
 """The times of objects, and of the messages of those that have one."""
@@ -98,7 +98,7 @@ class Feed:
             small = row(tso.from_ms(at_ms), new={"id": columns(number)["id"]}, ccl=f"s3://bucket/{name}")
             made = message([small], 0)
             producer.produce(self.topic, made.value, made.key, partition=0, timestamp=at_ms)
-            assert producer.flush(30) == 0  # a batch is never cut over two segments
+            assert producer.flush(PATIENCE_S) == 0  # a batch is never cut over two segments
 
     def expire(self, retention_hours: float, low: int) -> None:
         """Wait until Kafka has removed the segments below the offset *low*, and only those."""
@@ -106,14 +106,15 @@ class Feed:
             "retention.ms", str(int(retention_hours * HOUR_MS)), incremental_operation=AlterConfigOpType.SET
         )
         topic = ConfigResource(ResourceType.TOPIC, self.topic, incremental_configs=[entry])
-        self.admin.incremental_alter_configs([topic])[topic].result(30)
+        self.admin.incremental_alter_configs([topic])[topic].result(PATIENCE_S)
         partition = Partition(self.topic, 0)
-        deadline = time.monotonic() + WAIT_S
         with Offsets(self.context.pipelines[0].kafka) as offsets:
-            while (found := offsets.bounds([partition])[partition].low) < low:
-                assert time.monotonic() < deadline, f"Kafka still holds offset {found}"
-                time.sleep(0.1)
-        assert found == low
+
+            def lowest() -> int:
+                return offsets.bounds([partition])[partition].low
+
+            wait_for(f"Kafka to expire what is before offset {low}", lambda: lowest() >= low)
+            assert lowest() == low
 
     def survey(self) -> str:
         """What Kafka holds, searched; the survey's name."""

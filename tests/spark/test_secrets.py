@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.waiting import PATIENCE_S
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.stages.spark_properties import spark_properties
 
@@ -68,7 +69,7 @@ def test_no_secret_is_in_a_file_while_tasks_travel(java_home: Path, tmp_path: Pa
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
         },
-        timeout=120,
+        timeout=PATIENCE_S,
         check=True,
     )
     seen = json.loads(answer.read_text(encoding="utf-8"))

@@ -14,6 +14,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.open_protocol import columns, message, resolved, row
+from tests.waiting import PATIENCE_S
 from ticdc_replay import jobspec
 from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.changelog.reading import read_index, read_rows
@@ -91,7 +92,7 @@ class Feed:
                     made = message(events, 0)
                     recorded_ms = at_ms + LAG_HOURS * HOUR_MS
                     producer.produce(self.topic, made.value, made.key, partition=partition, timestamp=recorded_ms)
-        assert producer.flush(30) == 0
+        assert producer.flush(PATIENCE_S) == 0
 
     def expire(self, keep: int = 0) -> None:
         """Kafka holds the last *keep* messages of each partition, and nothing else, any more."""
@@ -101,7 +102,7 @@ class Feed:
         places = [TopicPartition(each.topic, each.number, bounds[each].high - keep) for each in partitions]
         admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap})
         for future in admin.delete_records(places).values():
-            future.result(30)
+            future.result(PATIENCE_S)
 
     def pipeline(self, name: str = "a", *, window: str = "", tables: str = '"*.*"') -> ReplayContext:
         folder = self.folder / name
@@ -141,7 +142,7 @@ def sent(spark: SparkSession, kafka: Kafka) -> str:
     """A topic that nobody changes."""
     topic = f"lagging-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(PATIENCE_S)
     Feed(spark, kafka, topic, Path()).send()
     return topic
 

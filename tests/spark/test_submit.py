@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from tests.changelogs import Changelog, put, table
+from tests.waiting import PATIENCE_S
 from ticdc_replay.cli.submit import submit
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain import canonical
@@ -82,7 +83,7 @@ def test_a_python_of_executors_in_spark_defaults_leaves_the_driver_with_the_one_
 ) -> None:
     pipeline_with(tmp_path)
     executors = tmp_path / "bare" / "bin" / "python"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True, timeout=60)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True, timeout=PATIENCE_S)
     (tmp_path / "spark-defaults.conf").write_text(f"spark.pyspark.python {executors}\n", encoding="utf-8")
     (tmp_path / "job.py").write_text("import os, sys; print(sys.executable, os.environ['PYSPARK_PYTHON'])", "utf-8")
     properties = job_properties(load_pipeline(tmp_path / "shop.yaml").pipeline, "decode")
@@ -100,7 +101,7 @@ def test_a_python_of_executors_in_spark_defaults_leaves_the_driver_with_the_one_
         },
         stdout=subprocess.PIPE,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
         check=True,
     )
     assert done.stdout.split() == [sys.executable, str(executors)]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Producer
 
+from tests.waiting import PATIENCE_S
 from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.config.pipeline import LimitsSection
@@ -70,7 +71,7 @@ def decode(
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
     for at, message in enumerate(messages):
         producer.produce(topic, json.dumps(message).encode(), partition=0, timestamp=BEGIN_MS + at * 60_000)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_S) == 0
     connection = Connection("kafka", "kafka", extra={"bootstrap.servers": kafka.bootstrap})
     with Offsets(KafkaSettings.from_connection(connection)) as offsets:
         topic_id = offsets.topics([topic])[topic].topic_id

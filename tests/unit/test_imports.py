@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import PATIENCE_S
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 LIBRARY = CHECKOUT / "include" / "ticdc_replay"
 
@@ -96,7 +98,7 @@ def python_prints(code: str, **environment: str) -> str:
         text=True,
         env={**os.environ, **environment},
         cwd=CHECKOUT,
-        timeout=120,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

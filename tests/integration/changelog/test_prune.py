@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.changelogs import Changelog, put, table
 from tests.quarantine_files import index_with, quarantine
+from tests.waiting import PATIENCE_S
 from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.changelog.layout import INDEX, changelog_root
 from ticdc_replay.changelog.reading import read_index
@@ -172,7 +173,7 @@ class Setting:
     def expire(self) -> None:
         place = TopicPartition(self.topic, 0, -1)
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        admin.delete_records([place])[place].result(30)
+        admin.delete_records([place])[place].result(PATIENCE_S)
 
     def kept(self, **asked: Any) -> dict[str, tuple[str, ...]]:
         """By run, why it is kept; nothing is removed."""
@@ -191,7 +192,7 @@ def setting(tmp_path: Path, kafka: Kafka, make_topic: MakeTopic) -> Iterator[Set
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "enable.idempotence": True})
     for _ in range(MESSAGES):
         producer.produce(topic, b"v", partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_S) == 0
     made = Setting(tmp_path, kafka, topic)
     yield made
     made.context.__exit__()

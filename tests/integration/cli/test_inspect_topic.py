@@ -9,6 +9,7 @@ from typer.testing import CliRunner, Result
 
 from demo.embedded_stack.kafka import Kafka
 from tests.open_protocol import columns, message, resolved, row
+from tests.waiting import PATIENCE_S
 from ticdc_replay.cli.main import app
 
 pytestmark = pytest.mark.integration
@@ -27,7 +28,7 @@ def topic(kafka: Kafka, make_topic: Callable[..., str]) -> str:
             else message([resolved(99)], 0)
         )
         producer.produce(name, raw.value, raw.key, 1, timestamp=1_700_000_000_000 + number)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_S) == 0
     return name
 
 

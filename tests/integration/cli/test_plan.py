@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 from demo.embedded_stack.kafka import Kafka
 from tests.integration.cli.conftest import Shop
 from tests.integration.snapshot.feed import START_MS, at
+from tests.waiting import PATIENCE_S
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.window import Window
 from ticdc_replay.stages.pin import pin
@@ -100,7 +101,7 @@ def test_the_rates_of_earlier_runs_count_before_those_of_benchmarks(shop: Shop) 
 def expire(kafka: Kafka, topic: str, offset: int) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     cut = TopicPartition(topic, 0, offset)
-    admin.delete_records([cut])[cut].result(30)
+    admin.delete_records([cut])[cut].result(PATIENCE_S)
 
 
 def test_a_window_that_kafka_has_expired_is_refused_pinned_before_or_not(shop: Shop, kafka: Kafka) -> None:

@@ -14,6 +14,7 @@ from demo.embedded_stack.kafka import Kafka
 from tests.changelogs import Changelog, put, table
 from tests.integration.cli.conftest import Shop
 from tests.integration.snapshot.feed import at
+from tests.waiting import PATIENCE_S
 from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.changelog.layout import INDEX, changelog_root
 from ticdc_replay.domain import canonical
@@ -65,7 +66,7 @@ def expire(shop: Shop, kafka: Kafka) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     for number in (0, 1):
         cut = TopicPartition(shop.feed.topic, number, 140)
-        admin.delete_records([cut])[cut].result(30)
+        admin.delete_records([cut])[cut].result(PATIENCE_S)
 
 
 def decoded(shop: Shop, pinned: PinnedManifest, run_hash: str = "a" * 64) -> ChangelogIndex:

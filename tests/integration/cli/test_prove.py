@@ -1,7 +1,6 @@
 """``ticdc-replay prove``: what of a pinned window is still there."""
 
 import json
-import time
 from collections.abc import Callable
 
 import msgspec
@@ -12,6 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from demo.embedded_stack.kafka import Kafka
 from tests.changelogs import Changelog, put, table
 from tests.integration.cli.conftest import Shop
+from tests.waiting import PATIENCE_S, wait_for
 from ticdc_replay.changelog.layout import changelog_root
 from ticdc_replay.changelog.side_files import REFERENCES, SideFile
 from ticdc_replay.domain import canonical
@@ -58,7 +58,7 @@ def manifest_of(context: ReplayContext, shop: Shop) -> Manifest:
 def expire(kafka: Kafka, topic: str, offset: int) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     cut = TopicPartition(topic, 1, offset)
-    admin.delete_records([cut])[cut].result(30)
+    admin.delete_records([cut])[cut].result(PATIENCE_S)
 
 
 def keep_changelog(context: ReplayContext, shop: Shop, *, refers_to: str) -> str:
@@ -123,12 +123,10 @@ def test_what_kafka_has_removed_is_said_by_partition(shop: Shop, kafka: Kafka) -
 def test_a_topic_that_was_recreated_is_another_one(shop: Shop, kafka: Kafka) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     topic = shop.feed.topic
-    admin.delete_topics([topic])[topic].result(30)
-    deadline = time.monotonic() + 60
-    while topic in admin.list_topics(timeout=30).topics and time.monotonic() < deadline:
-        time.sleep(0.2)
+    admin.delete_topics([topic])[topic].result(PATIENCE_S)
+    wait_for(f"topic {topic} to go", lambda: topic not in admin.list_topics(timeout=PATIENCE_S).topics)
     assert findings_of(proof_of(shop)[1]) == [("topic", topic)]
-    admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(PATIENCE_S)
     code, proof = proof_of(shop)
     assert (code, findings_of(proof)) == (3, [("topic", topic)])
 

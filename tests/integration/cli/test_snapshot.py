@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient
 
 from demo.embedded_stack.kafka import Kafka
 from tests.integration.cli.conftest import Shop
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.integration
 
@@ -68,7 +69,7 @@ def test_a_window_that_has_a_manifest_is_not_waited_for_though_kafka_has_expired
     assert shop.command("snapshot", window=shop.window).exit_code == 0
     everything = TopicPartition(shop.feed.topic, 0, -1)
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    admin.delete_records([everything])[everything].result(30)
+    admin.delete_records([everything])[everything].result(PATIENCE_S)
     again = shop.command("snapshot", window=shop.window)
     assert (again.exit_code, "162" in again.stdout) == (0, True), again.stderr
     anew = shop.command("snapshot", "--repin", window=shop.window)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
+from tests.waiting import PATIENCE_S
 from ticdc_replay.decode.lost_files import require_range
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import TopicChangedError
@@ -28,7 +29,7 @@ def test_a_log_that_ends_before_the_range_can_not_be_decoded_again(kafka: Kafka,
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "enable.idempotence": True})
     for _ in range(10):
         producer.produce(topic, b"v", partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_S) == 0
     settings = KafkaSettings.from_connection(Connection("kafka", "kafka", extra={"bootstrap.servers": kafka.bootstrap}))
     with Offsets(settings) as offsets:
         topic_id = offsets.topics([topic])[topic].topic_id

@@ -5,6 +5,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from demo.sample import contents
 from demo.sample.publish import publish
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.integration
 
@@ -25,7 +26,7 @@ def test_messages_get_their_partitions_offsets_and_times_and_objects_their_names
         consumer.assign([TopicPartition(published.topic, partition, 0) for partition in range(3)])
         read = 0
         while read < len(sent):
-            for message in consumer.consume(500, timeout=10.0):
+            for message in consumer.consume(500, timeout=PATIENCE_S):
                 assert message.error() is None
                 wanted = sent[message.partition(), message.offset()]
                 assert (message.key(), message.value(), message.timestamp()[1]) == (

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from demo.embedded_stack.errors import StackError
 from demo.embedded_stack.process import ManagedProcess
 from demo.embedded_stack.server import Server
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.integration
 
@@ -47,15 +47,9 @@ def start(folder: Path, code: str = STUBBORN) -> ManagedProcess:
     )
 
 
-def wait_for(condition, seconds=20.0):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def pids(folder: Path) -> list[int]:
-    wait_for(lambda: (folder / "pids").exists() and len((folder / "pids").read_text().split()) == 2)
+    file = folder / "pids"
+    wait_for("the ids of server and helper", lambda: file.exists() and len(file.read_text().split()) == 2)
     return [int(text) for text in (folder / "pids").read_text().split()]
 
 
@@ -76,7 +70,7 @@ def test_stop_ends_helpers_that_left_the_session_and_servers_that_ignore_term(tm
 def test_stop_ends_what_runs_below_a_server_whose_main_thread_has_ended(tmp_path):
     process = start(tmp_path, HEADLESS)
     server, helper = pids(tmp_path)
-    wait_for(lambda: not alive(server))
+    wait_for("the end of the server", lambda: not alive(server))
     assert alive(helper)
     process.stop()
     assert not alive(helper)
@@ -95,14 +89,14 @@ time.sleep(600)
     running = pids(tmp_path)
     parent.send_signal(signal.SIGKILL)
     parent.wait()
-    wait_for(lambda: not any(alive(pid) for pid in running))
+    wait_for("the end of all processes", lambda: not any(alive(pid) for pid in running))
 
 
 def test_a_killed_supervisor_takes_its_server_with_it(tmp_path):
     process = start(tmp_path)
     server, helper = pids(tmp_path)
     os.kill(process.pid, signal.SIGKILL)
-    wait_for(lambda: not alive(server))
+    wait_for("the end of the server", lambda: not alive(server))
     process.stop()
     os.kill(helper, signal.SIGKILL)  # the one case that leaves a helper behind
 

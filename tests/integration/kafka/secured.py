@@ -20,6 +20,7 @@ from cryptography.x509.oid import NameOID
 
 from demo.embedded_stack.kafka import Kafka
 from demo.embedded_stack.ports import HOST, free_ports
+from tests.waiting import PATIENCE_S
 
 MORE = """
 listeners=PLAINTEXT://{plain},SASL://{sasl},CONTROLLER://{controller},TLS://{tls},MTLS://{mtls},SASLTLS://{sasl_tls},OAUTH://{oauth}
@@ -147,5 +148,5 @@ def token_endpoint(client_id: str, client_secret: str) -> Iterator[str]:
         yield f"http://{HOST}:{server.server_port}/token"
     finally:
         server.shutdown()
-        thread.join(10)
+        thread.join(PATIENCE_S)
         server.server_close()

@@ -8,6 +8,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from demo.embedded_stack.kafka import Kafka
+from tests.waiting import PATIENCE_S
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import ExpiredRangeError
 from ticdc_replay.domain.messages import OffsetRange, RawMessage
@@ -37,7 +38,7 @@ def make_full_topic(kafka: Kafka, make_topic: MakeTopic) -> Callable[[int, int],
             for partition in range(partitions):
                 producer.produce(topic, f"{partition}@{offset}".encode() + b"." * 500, partition=partition)
             producer.poll(0)
-        assert producer.flush(30) == 0
+        assert producer.flush(PATIENCE_S) == 0
         return topic
 
     return make
@@ -79,7 +80,7 @@ def test_a_range_may_end_among_offsets_that_hold_no_message(
 ) -> None:
     topic = make_topic(2)
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": topic})
-    producer.init_transactions(30)
+    producer.init_transactions(PATIENCE_S)
     for value in (b"kept", b"aborted"):
         producer.begin_transaction()
         for partition in (0, 1):
@@ -100,7 +101,7 @@ def test_a_partition_that_lost_its_beginning_is_told_and_all_others_are_read(
     topic = make_full_topic(3, 20)
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     cut = TopicPartition(topic, 1, 10)
-    admin.delete_records([cut])[cut].result(30)
+    admin.delete_records([cut])[cut].result(PATIENCE_S)
     taken = Taken(enough=100)
     with pytest.raises(ExpiredRangeError, match=re.escape(f"{topic}[1] offsets 5 to 9 ")):
         read_beginnings(settings, [OffsetRange(topic, at, 5, 20) for at in range(3)], taken)

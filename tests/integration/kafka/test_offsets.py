@@ -1,6 +1,5 @@
 """Looking up topics, bounds and offsets by time at a real broker."""
 
-import time
 from collections.abc import Callable
 
 import pytest
@@ -8,6 +7,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from demo.embedded_stack.kafka import Kafka
+from tests.waiting import PATIENCE_S, wait_for
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import AuthenticationError, TransientError
 from ticdc_replay.kafka.offsets import Bounds, Offsets, Partition, Record
@@ -38,7 +38,7 @@ def topic(kafka: Kafka, make_topic: MakeTopic) -> str:
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "enable.idempotence": True})
     for number in range(10):
         producer.produce(name, b"v", partition=0, timestamp=FIRST_MS + number * 1000)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_S) == 0
     return name
 
 
@@ -55,7 +55,7 @@ def test_offsets_by_time_are_the_first_at_or_after_it(settings: KafkaSettings, t
 
 def test_bounds_follow_removed_records(settings: KafkaSettings, admin: AdminClient, topic: str) -> None:
     removed = TopicPartition(topic, 0, 4)
-    admin.delete_records([removed])[removed].result(30)
+    admin.delete_records([removed])[removed].result(PATIENCE_S)
     with Offsets(settings) as offsets:
         assert offsets.bounds([Partition(topic, 0), Partition(topic, 1)]) == {
             Partition(topic, 0): Bounds(4, 10),
@@ -85,10 +85,8 @@ def test_only_topics_that_exist_are_found_and_a_recreated_one_has_another_id(
         before = offsets.topics([topic, "no-such-topic"])
         assert list(before) == [topic]
         assert before[topic].partitions == (Partition(topic, 0), Partition(topic, 1))
-        admin.delete_topics([topic])[topic].result(30)
-        deadline = time.monotonic() + 30
-        while offsets.topics([topic]) and time.monotonic() < deadline:
-            time.sleep(0.2)
+        admin.delete_topics([topic])[topic].result(PATIENCE_S)
+        wait_for(f"topic {topic} to go", lambda: not offsets.topics([topic]))
         make_topic(name=topic)
         after = offsets.topics([topic])
         assert after[topic].topic_id != before[topic].topic_id

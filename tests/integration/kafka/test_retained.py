@@ -7,6 +7,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from demo.embedded_stack.kafka import Kafka
+from tests.waiting import PATIENCE_S
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.kafka.retained import RetainedReader
@@ -31,15 +32,15 @@ def topic(kafka: Kafka, make_topic: Callable[..., str]) -> str:
     for number in range(8_000):
         producer.produce(name, VALUE, partition=0)
         if number % 2_000 == 0:
-            producer.flush(30)
-    assert producer.flush(60) == 0
+            producer.flush(PATIENCE_S)
+    assert producer.flush(PATIENCE_S) == 0
     return name
 
 
 def delete_before(kafka: Kafka, topic: str, offset: int) -> None:
     partition = TopicPartition(topic, 0, offset)
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    admin.delete_records([partition])[partition].result(30)
+    admin.delete_records([partition])[partition].result(PATIENCE_S)
 
 
 def test_what_was_removed_before_and_while_reading_is_passed_over_and_told(

@@ -14,6 +14,7 @@ from confluent_kafka.admin import (
 )
 
 from tests.integration.kafka.secured import Identity, SecuredKafka, make_certificates, token_endpoint
+from tests.waiting import PATIENCE_S
 from ticdc_replay.config.kafka_access import KafkaAccess
 from ticdc_replay.config.sink_uri import from_sink_uri
 from ticdc_replay.domain.connections import Connection
@@ -42,14 +43,14 @@ def certificates(folder: Path) -> tuple[str, Identity]:
 def broker(folder: Path, certificates: tuple[str, Identity]) -> Iterator[SecuredKafka]:
     with SecuredKafka(folder, heap_mb=256) as server:
         admin = AdminClient({"bootstrap.servers": server.bootstrap})
-        admin.create_topics([NewTopic("t", 1, 1)])["t"].result(30)
+        admin.create_topics([NewTopic("t", 1, 1)])["t"].result(PATIENCE_S)
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
             secret = ScramCredentialInfo(mechanism, 4096)
             change = UserScramCredentialUpsertion("reader", secret, f"{mechanism.name}-pw".encode())
-            admin.alter_user_scram_credentials([change])["reader"].result(30)
+            admin.alter_user_scram_credentials([change])["reader"].result(PATIENCE_S)
         producer = Producer({"bootstrap.servers": server.bootstrap})
         producer.produce("t", b"hello")
-        assert producer.flush(30) == 0
+        assert producer.flush(PATIENCE_S) == 0
         yield server
 
 

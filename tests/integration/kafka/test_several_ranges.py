@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient
 
 from demo.embedded_stack.kafka import Kafka
 from tests import canal_json
+from tests.waiting import PATIENCE_S
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.decode.filter import TableFilter
@@ -47,12 +48,12 @@ def produce_values(settings: KafkaSettings, topic: str, values: dict[int, list[b
     for partition, those in values.items():
         for value in those:
             producer.produce(topic, value, partition=partition)
-        producer.flush(60)
+        producer.flush(PATIENCE_S)
 
 
 def delete_before(kafka: Kafka, place: TopicPartition) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    admin.delete_records([place])[place].result(30)
+    admin.delete_records([place])[place].result(PATIENCE_S)
 
 
 def places(batches: Iterator[list[RawMessage]]) -> list[tuple[str, int, int]]:
@@ -103,7 +104,7 @@ def test_ranges_that_end_in_aborted_transactions_end(settings: KafkaSettings, ma
     producer = Producer(
         {"bootstrap.servers": settings.options["bootstrap.servers"], "transactional.id": uuid.uuid4().hex}
     )
-    producer.init_transactions(30)
+    producer.init_transactions(PATIENCE_S)
     for commit in (True, False):
         producer.begin_transaction()
         for partition in range(2):

@@ -17,6 +17,7 @@ from tests import s3_proxy
 from tests.conftest import s3_client_of
 from tests.deletions import LOW, Scene, name, with_clock
 from tests.s3_proxy import Refusal
+from tests.waiting import PATIENCE_S
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import LeaseHeldError, TicdcReplayError, TransientError
 from ticdc_replay.reconcile.results import all_results, files_of
@@ -294,7 +295,7 @@ def test_a_deletion_that_is_killed_goes_on_and_each_object_has_one_result(
     for _ in range(27):  # the second file of the plan is under way
         assert child.stdout.readline()
     child.send_signal(signal.SIGKILL)
-    assert child.wait(30) == -signal.SIGKILL
+    assert child.wait(PATIENCE_S) == -signal.SIGKILL
     killed = names - versioned.names()
     assert 27 <= len(killed) <= 40
     first = versioned.results(plan)

@@ -14,6 +14,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from tests import open_protocol
+from tests.waiting import PATIENCE_S, wait_for
 from ticdc_replay.config.load_store import load_store
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.connections import Connection, Connections
@@ -79,21 +80,21 @@ class Setting:
         event = open_protocol.resolved(tso.from_ms(NOW + 60_000))
         raw = open_protocol.message([event], 0)
         producer.produce(topic, raw.value, raw.key, partition=partition, timestamp=NOW + 60_000)
-        assert producer.flush(30) == 0
+        assert producer.flush(PATIENCE_S) == 0
 
     def begin_transaction(self, topic: str) -> Producer:
         """A message of a transaction that is not ended."""
         name = f"hanging-{topic}"
         producer = Producer({"bootstrap.servers": self._kafka.bootstrap, "transactional.id": name})
-        producer.init_transactions(30)
+        producer.init_transactions(PATIENCE_S)
         producer.begin_transaction()
         producer.produce(topic, b"not known yet", partition=0)
-        assert producer.flush(30) == 0
+        assert producer.flush(PATIENCE_S) == 0
         return producer
 
     def expire_before(self, topic: str, offset: int) -> None:
         place = TopicPartition(topic, 0, offset)
-        self.admin.delete_records([place])[place].result(30)
+        self.admin.delete_records([place])[place].result(PATIENCE_S)
 
     def remove(self, name: str) -> None:
         (self._folder / f"pipelines/{name}.yaml").unlink()
@@ -201,7 +202,7 @@ def test_what_an_open_transaction_holds_back_is_unread_until_it_ends(setting: Se
     assert [(part.start, part.end) for part in of.feeds[0].unsearched] == [(MESSAGES + 1, end)]
     assert [(part.start, part.end) for part in known(context, of).unread] == [(MESSAGES + 1, end)]
     transaction.abort_transaction(30)
-    _eventually(lambda: survey(context).scan_job is not None)
+    wait_for("a survey that needs a scan", lambda: survey(context).scan_job is not None)
     of = surveyed(context)
     scan(context, of)
     assert known(context, of).complete
@@ -256,8 +257,8 @@ def test_two_pipelines_on_one_topic_are_one_changefeed(setting: Setting, topic: 
 def test_a_partition_that_was_added_since_is_not_known_and_so_protects(setting: Setting, topic: str) -> None:
     context = setting.open("shop")
     of = surveyed(context)
-    setting.admin.create_partitions([NewPartitions(topic, 2)])[topic].result(30)
-    _eventually(lambda: len(surveyed(context).feeds[0].partitions) == 2)
+    setting.admin.create_partitions([NewPartitions(topic, 2)])[topic].result(PATIENCE_S)
+    wait_for("the broker to report the new partition", lambda: len(surveyed(context).feeds[0].partitions) == 2)
     setting.send(topic, partition=1)
     scan(context, of)
     evidence = known(context, of)
@@ -275,8 +276,8 @@ def test_a_topic_that_is_gone_is_what_kafka_says_is_gone(
     context = setting.open("shop")
     of = surveyed(context)
     assert of.feeds[0].gone_topics == ()
-    setting.admin.delete_topics([before])[before].result(30)
-    _eventually(lambda: surveyed(context).feeds[0].gone_topics == (before,))
+    setting.admin.delete_topics([before])[before].result(PATIENCE_S)
+    wait_for("the broker to report the topic as gone", lambda: surveyed(context).feeds[0].gone_topics == (before,))
     scan(context, _of_topic(of, topic))
     evidence = known(context, of)
     assert evidence.complete, "what was in it can't be read any more"
@@ -388,11 +389,3 @@ def _of_topic(of: Survey, topic: str) -> Survey:
     (feed,) = of.feeds
     only = tuple(part for part in feed.unsearched if part.topic == topic)
     return msgspec.structs.replace(of, feeds=(msgspec.structs.replace(feed, unsearched=only),))
-
-
-def _eventually(holds: Callable[[], bool]) -> None:
-    """Brokers tell their metadata a little later."""
-    deadline = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)

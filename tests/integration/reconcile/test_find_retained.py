@@ -8,6 +8,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from demo.embedded_stack.kafka import Kafka
+from tests.waiting import PATIENCE_S
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.config.sink_uri import from_sink_uri
 from ticdc_replay.domain.connections import Connection
@@ -33,7 +34,7 @@ class Topics:
         producer = Producer({"bootstrap.servers": self._kafka.bootstrap})
         for _ in range(10):
             producer.produce(name, b"v", partition=0)
-        assert producer.flush(30) == 0
+        assert producer.flush(PATIENCE_S) == 0
         return name
 
     def changefeed(self, rules: str = "") -> Changefeed:
@@ -55,11 +56,11 @@ class Topics:
     def delete_before(self, topic: str, offset: int) -> None:
         partition = TopicPartition(topic, 0, offset)
         admin = AdminClient({"bootstrap.servers": self._kafka.bootstrap})
-        admin.delete_records([partition])[partition].result(30)
+        admin.delete_records([partition])[partition].result(PATIENCE_S)
 
     def delete(self, topic: str) -> None:
         admin = AdminClient({"bootstrap.servers": self._kafka.bootstrap})
-        admin.delete_topics([topic])[topic].result(30)
+        admin.delete_topics([topic])[topic].result(PATIENCE_S)
 
 
 @pytest.fixture

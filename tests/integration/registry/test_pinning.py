@@ -11,6 +11,7 @@ from tests.avro_messages import confluent, encoded
 from tests.debezium_messages import TS
 from tests.schema_registry import Registry, serve
 from tests.unit.codecs.test_debezium_avro import DDL, SCHEMAS, WATERMARK, source
+from tests.waiting import PATIENCE_S
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.decode.schema_pass import find_schemas
 from ticdc_replay.domain.connections import Connection
@@ -48,7 +49,7 @@ def changefeed(kafka: Kafka, make_topic: Callable[..., str]) -> Changefeed:
     for schema_id, value in ((DDL, ddl), (WATERMARK, watermark)):
         content = confluent(schema_id, encoded(SCHEMAS[schema_id], value))
         producer.produce(topic, content, b"k", timestamp=(TS >> 18) + 350)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_S) == 0
     return Changefeed(
         protocol="debezium-avro",
         topic=topic,

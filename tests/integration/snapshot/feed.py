@@ -4,6 +4,7 @@ import json
 
 from confluent_kafka import Producer
 
+from tests.waiting import PATIENCE_S
 from ticdc_replay.domain import tso
 
 START_MS = 1_760_000_000_000
@@ -65,7 +66,7 @@ class Feed:
         self.flush()
 
     def flush(self) -> None:
-        assert self._producer.flush(30) == 0
+        assert self._producer.flush(PATIENCE_S) == 0
 
     def _send(
         self, partition: int, key: dict[str, object], value: bytes, second: float, recorded: float | None

@@ -19,6 +19,7 @@ from confluent_kafka.admin import (
 
 from demo.embedded_stack.kafka import Kafka
 from tests.integration.snapshot.feed import Feed
+from tests.waiting import PATIENCE_S
 from ticdc_replay.dispatch.rules import Dispatch, Rule
 from ticdc_replay.dispatch.table_filter import TableFilter
 from ticdc_replay.dispatch.topic_expression import TopicExpression
@@ -73,20 +74,20 @@ def grant(root: AdminClient) -> Iterator[Grant]:
             for operation in operations
         ]
         for future in root.create_acls(bindings).values():
-            future.result(30)
+            future.result(PATIENCE_S)
 
     yield grant
     everything = AclBindingFilter(
         ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
     )
     for future in root.delete_acls([everything]).values():
-        future.result(30)
+        future.result(PATIENCE_S)
 
 
 @pytest.fixture
 def make_feed(broker: AuthorizingKafka, root: AdminClient) -> Callable[[str], Feed]:
     def make(topic: str) -> Feed:
-        root.create_topics([NewTopic(topic, 1, 1, config={"retention.ms": "-1"})])[topic].result(30)
+        root.create_topics([NewTopic(topic, 1, 1, config={"retention.ms": "-1"})])[topic].result(PATIENCE_S)
         feed = Feed(broker.bootstrap, topic, 1)
         feed.seconds(0, 121)
         return feed

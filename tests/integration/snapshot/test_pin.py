@@ -2,7 +2,6 @@
 
 import os
 import re
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,6 +13,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.integration.snapshot.feed import LAG_MS, START_MS, Feed, at
+from tests.waiting import PATIENCE_S, wait_for
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import (
     ArtifactCorruptError,
@@ -52,15 +52,13 @@ def pin(settings: KafkaSettings, artifacts: ObjectStore, state: StateStore) -> P
 
 def delete_before(admin: AdminClient, topic: str, offset: int) -> None:
     partition = TopicPartition(topic, 0, offset)
-    admin.delete_records([partition])[partition].result(30)
+    admin.delete_records([partition])[partition].result(PATIENCE_S)
 
 
 def recreate(admin: AdminClient, settings: KafkaSettings, make_feed: MakeFeed, topic: str, partitions: int) -> Feed:
-    admin.delete_topics([topic])[topic].result(30)
+    admin.delete_topics([topic])[topic].result(PATIENCE_S)
     with Offsets(settings) as offsets:
-        deadline = time.monotonic() + 30
-        while offsets.topics([topic]) and time.monotonic() < deadline:
-            time.sleep(0.2)
+        wait_for(f"topic {topic} to go", lambda: not offsets.topics([topic]))
     return make_feed(partitions, name=topic)
 
 
@@ -351,7 +349,7 @@ def test_of_runs_that_pin_one_window_at_once_all_get_one_manifest(
     feed = make_feed()
     feed.seconds(0, 121)
     request = request_for(feed.topic)
-    together = Barrier(4, timeout=60)
+    together = Barrier(4, timeout=PATIENCE_S)
 
     def run(number: int) -> PinnedManifest:
         claim_check = open_store((tmp_path / f"claims{number}").as_uri())

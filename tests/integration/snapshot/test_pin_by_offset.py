@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient
 
 from demo.embedded_stack.kafka import Kafka
 from tests.integration.snapshot.feed import START_MS, at
+from tests.waiting import PATIENCE_S
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.errors import ExpiredRangeError, UnprovenWindowError
 from ticdc_replay.domain.messages import OffsetRange
@@ -41,7 +42,7 @@ def record(kafka: Kafka, topic: str) -> Record:
     def produce(*seconds: int, partition: int = 0) -> None:
         for second in seconds:
             producer.produce(topic, b"{}", b"", partition=partition, timestamp=START_MS + second * 1000)
-        assert producer.flush(30) == 0
+        assert producer.flush(PATIENCE_S) == 0
 
     return produce
 
@@ -127,4 +128,4 @@ def delete_before(admin: AdminClient, topic: str, offset: int) -> None:
     from confluent_kafka import TopicPartition
 
     (future,) = admin.delete_records([TopicPartition(topic, 0, offset)]).values()
-    future.result(30)
+    future.result(PATIENCE_S)

@@ -11,6 +11,7 @@ from confluent_kafka import Producer
 from demo.embedded_stack.kafka import Kafka
 from tests import debezium_messages
 from tests.integration.snapshot.feed import START_MS, at
+from tests.waiting import PATIENCE_S
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.errors import UnprovenWindowError, WatermarkNotReachedError
@@ -44,7 +45,7 @@ def topic(kafka: Kafka, make_topic: Callable[..., str]) -> str:
         for partition in (0, 1):
             recorded = START_MS + second * 1000 + 300
             producer.produce(name, message.value, message.key, partition=partition, timestamp=recorded)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_S) == 0
     return name
 
 

@@ -9,6 +9,7 @@ from confluent_kafka import Producer
 
 from demo.embedded_stack.kafka import Kafka
 from tests.integration.snapshot.feed import START_MS, Feed, at
+from tests.waiting import PATIENCE_S
 from ticdc_replay.dispatch.rules import Dispatch, Rule
 from ticdc_replay.dispatch.table_filter import TableFilter
 from ticdc_replay.dispatch.topic_expression import TopicExpression
@@ -171,7 +172,7 @@ def test_a_range_may_end_behind_the_last_record_of_a_partition(
     topic = make_topic(1, {"retention.ms": "-1"})
     feed = Feed(kafka.bootstrap, topic, 1)
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": topic})
-    producer.init_transactions(30)
+    producer.init_transactions(PATIENCE_S)
     feed.seconds(40, 121)
     producer.begin_transaction()
     producer.produce(topic, b"?", partition=0, timestamp=START_MS + 121_000)

@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from tests.integration.snapshot.feed import Feed, at
+from tests.waiting import PATIENCE_S, wait_for
 from ticdc_replay.dispatch.rules import Dispatch, Rule
 from ticdc_replay.dispatch.table_filter import TableFilter
 from ticdc_replay.dispatch.topic_expression import TopicExpression
@@ -176,10 +177,8 @@ def test_a_topic_that_was_deleted_is_missed(
     topics.orders.seconds(0, 200)
     pin(request_of(topics))
     name = topics.orders.topic
-    admin.delete_topics([name])[name].result(30)
-    deadline = time.monotonic() + 30
-    while name in admin.list_topics(timeout=10).topics and time.monotonic() < deadline:
-        time.sleep(0.2)
+    admin.delete_topics([name])[name].result(PATIENCE_S)
+    wait_for(f"topic {name} to go", lambda: name not in admin.list_topics(timeout=PATIENCE_S).topics)
     later = Window(at(120), at(180))
     with pytest.raises(TopicChangedError, match="does not exist any more"):
         pin(request_of(topics, later))

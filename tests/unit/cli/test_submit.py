@@ -5,10 +5,11 @@ import pty
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+
+from tests.waiting import PATIENCE_S, wait_for
 
 LOADED = """
 import os, signal, subprocess, sys
@@ -48,23 +49,20 @@ def started(script: str, stderr: int = subprocess.DEVNULL) -> "subprocess.Popen[
 
 
 def ends(pid: int) -> bool:
-    """Whether the process *pid* has ended, or does so now."""
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
+    """Wait until the process *pid* has ended."""
+
+    def has_ended() -> bool:
         try:
             state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
         except FileNotFoundError:
             return True
-        if state == "Z":  # nobody has asked for its exit code yet
-            return True
-        time.sleep(0.02)
-    return False
+        return state == "Z"  # nobody has asked for its exit code yet
+
+    return wait_for(f"the end of process {pid}", has_ended, pause_s=0.02)
 
 
 def first_line(path: Path) -> str:
-    deadline = time.monotonic() + 60
-    while not (path.exists() and path.read_text().endswith("\n")) and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_for(f"a line in {path.name}", lambda: path.exists() and path.read_text().endswith("\n"), pause_s=0.02)
     return path.read_text().strip()
 
 
@@ -73,7 +71,7 @@ def test_a_signal_ends_the_job_and_all_that_it_started(number, tmp_path):
     command = started(f"sleep 1000 & echo $! > {tmp_path}/child; wait")
     child = int(first_line(tmp_path / "child"))
     command.send_signal(number)
-    assert command.wait(60) == (-signal.SIGINT if number == signal.SIGINT else 128 + number)
+    assert command.wait(PATIENCE_S) == (-signal.SIGINT if number == signal.SIGINT else 128 + number)
     assert ends(child)
 
 
@@ -85,7 +83,7 @@ def test_a_signal_that_comes_while_the_job_starts_ends_it_too(number, tmp_path):
         env=environment,
         stdin=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert command.returncode == (-signal.SIGINT if number == signal.SIGINT else 128 + number)
     assert ends(int(first_line(tmp_path / "job")))
@@ -96,7 +94,7 @@ def test_what_was_ignored_before_stays_so(tmp_path, monkeypatch):
     command = started(f"echo $$ > {tmp_path}/shell; sleep 3")
     first_line(tmp_path / "shell")
     command.send_signal(signal.SIGHUP)
-    assert command.wait(60) == 0
+    assert command.wait(PATIENCE_S) == 0
 
 
 def test_a_signal_is_not_forgotten_where_the_job_can_not_be_started(monkeypatch):
@@ -118,12 +116,12 @@ def test_a_job_that_does_not_listen_is_killed(tmp_path):
     command = started(f"trap '' TERM; echo $$ > {tmp_path}/shell; while :; do sleep 0.1; done")
     shell = int(first_line(tmp_path / "shell"))
     command.terminate()
-    assert command.wait(60) == 128 + signal.SIGTERM
+    assert command.wait(PATIENCE_S) == 128 + signal.SIGTERM
     assert ends(shell)
 
 
 def test_the_exit_code_is_that_of_the_job():
-    assert started("exit 3").wait(60) == 3
+    assert started("exit 3").wait(PATIENCE_S) == 3
 
 
 def test_a_terminal_shows_progress_in_a_line_of_its_own():
@@ -138,7 +136,7 @@ def test_a_terminal_shows_progress_in_a_line_of_its_own():
         except OSError:  # the command has closed its end
             break
     os.close(screen)
-    assert command.wait(60) == 0, shown
+    assert command.wait(PATIENCE_S) == 0, shown
     text = shown.decode()
     assert "decode: 42 % of 1.2 M messages" in text
     assert "INFO" not in text
@@ -148,5 +146,5 @@ def test_a_terminal_shows_progress_in_a_line_of_its_own():
 def test_without_a_terminal_every_line_stays_as_it_is(tmp_path):
     progress = "15:00:00 INFO ticdc_replay.spark.progress: decode: 42 % of 1.2 M messages"
     with (tmp_path / "log").open("wb") as log:
-        assert started(f"echo '{progress}'", log.fileno()).wait(60) == 0
+        assert started(f"echo '{progress}'", log.fileno()).wait(PATIENCE_S) == 0
     assert (tmp_path / "log").read_text() == f"{progress}\n"

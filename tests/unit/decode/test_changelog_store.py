@@ -12,6 +12,7 @@ import pytest
 
 from tests.changelogs import table
 from tests.decoded_captures import LIMITS
+from tests.waiting import PATIENCE_S
 from ticdc_replay.changelog import side_files
 from ticdc_replay.changelog.index import (
     ChangelogIndex,
@@ -109,7 +110,7 @@ def test_the_winner_leaves_what_its_index_names(store: ChangelogStore, job: Deco
 def test_of_attempts_that_commit_at_once_one_wins_and_all_return_its_index(
     job: DecodeJob, contents: tuple[str, str]
 ) -> None:
-    together = Barrier(4, timeout=30)
+    together = Barrier(4, timeout=PATIENCE_S)
 
     def run(number: int) -> ChangelogIndex:
         store, attempt = ChangelogStore.open(job, Connections()), Attempt(f"{number:08x}")
@@ -136,15 +137,15 @@ def interrupted(store: ChangelogStore, job: DecodeJob, finish: Callable[[], Chan
     def work() -> ChangelogIndex:
         decode(store, job, slow)
         written.set()
-        assert committed.wait(30)
+        assert committed.wait(PATIENCE_S)
         return finish()
 
     with ThreadPoolExecutor(1) as pool:
         result = pool.submit(store.complete, slow, work)
-        assert written.wait(30)
+        assert written.wait(PATIENCE_S)
         winner = store.complete(fast, lambda: decode(store, job, fast))
         committed.set()
-        assert result.result(30) == winner
+        assert result.result(PATIENCE_S) == winner
     assert files(job, store.root) == [f"{store.root}/index.json", f"{store.root}/references/fast-00000-0.parquet"]
     return winner
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from demo import instance
+from tests.waiting import PATIENCE_S
 
 HOLDER = """
 import sys, time
@@ -41,7 +42,7 @@ def test_a_second_one_is_refused_with_the_first_ones_process(tmp_path, holder):
 
 def test_stopping_asks_the_holder_and_waits_for_its_end(tmp_path, holder):
     assert instance.stop(tmp_path) is True
-    assert holder.wait(120) == -signal.SIGTERM
+    assert holder.wait(PATIENCE_S) == -signal.SIGTERM
     assert instance.stop(tmp_path) is False
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import PATIENCE_S
+
 pytestmark = pytest.mark.slow
 
 # The demo itself, without its servers: the system in their place says when it is left.
@@ -43,7 +45,7 @@ def start(folder, *options):
 
 def test_it_says_what_to_do_and_ends_as_failed(tmp_path):
     demo = start(tmp_path, "--exit", "--patience", "2.5")
-    output, _ = demo.communicate(timeout=240)
+    output, _ = demo.communicate(timeout=PATIENCE_S)
     assert demo.returncode == 1
     assert "Traceback" not in output
     assert "Backfill: not done in time, patience 2.5." in output
@@ -59,6 +61,6 @@ def test_the_servers_stay_up_until_somebody_stops_it(tmp_path):
         lines.append(demo.stdout.readline())
     assert "servers stopped\n" not in lines
     demo.send_signal(signal.SIGTERM)
-    output, _ = demo.communicate(timeout=240)
+    output, _ = demo.communicate(timeout=PATIENCE_S)
     assert "servers stopped" in output
     assert demo.returncode == 1

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import PATIENCE_S
+
 pytestmark = pytest.mark.slow
 
 # The demo itself, without its servers: what runs in their place says what the test is about.
@@ -41,6 +43,6 @@ def test_it_says_that_it_was_stopped_and_ends_with_its_result_where_there_is_one
     while until not in demo.stdout.readline():
         assert demo.poll() is None
     demo.send_signal(signal.SIGTERM)
-    output, _ = demo.communicate(timeout=240)
+    output, _ = demo.communicate(timeout=PATIENCE_S)
     assert output.splitlines()[-1] == "Stopped by `make demo-stop`."
     assert demo.returncode == code

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.waiting import PATIENCE_S
 from ticdc_replay.domain.errors import AuthenticationError, TransientError
 from ticdc_replay.large_messages.claim_check import ClaimCheckResolver, Expected
 from ticdc_replay.storage.base import ObjectInfo
@@ -51,7 +52,7 @@ class WatchedStore(FileStore):
             if self.fail_first is not None:
                 error, self.fail_first = self.fail_first, None
                 raise error
-            self.together.wait(60)
+            self.together.wait(PATIENCE_S)
             content = super().get(name, max_bytes, etag)
             with self.lock:
                 self.read_bytes += len(content)
