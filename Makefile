@@ -7,10 +7,10 @@ PYTEST := $(BIN)/pytest
 WORKERS := -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-stop test test-unit lint format schema bench package clean
+.PHONY: help setup demo demo-stop test test-unit test-nightly lint format schema bench package clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## .venv with the ticdc-replay command, and the Kafka jars; fast when nothing changed
 	@$(PYTHON) scripts/setup
@@ -26,6 +26,9 @@ test: setup ## all tests, with real servers
 
 test-unit: setup ## the fast ones
 	@$(PYTEST) tests/unit -m 'not slow' $(WORKERS) $(ARGS)
+
+test-nightly: setup ## all tests, with ten times as many examples of each property
+	@HYPOTHESIS_PROFILE=nightly $(PYTEST) $(WORKERS) --timeout 3600 $(ARGS)
 
 lint: setup ## format, lint and types, as CI asks
 	@$(BIN)/ruff format --check .

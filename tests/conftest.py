@@ -17,13 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
-from hypothesis import HealthCheck, settings
 
+from tests.examples import load_profile
 from tests.waiting import PATIENCE_S, wait_for
 
-# How long an example takes says something about the machine, not about the code.
-settings.register_profile("ticdc-replay", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("ticdc-replay")
+load_profile()
 
 # A shell lets what it starts in the background ignore Ctrl-C, and whatever is started from there. Tests send it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

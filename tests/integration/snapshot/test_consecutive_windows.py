@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.integration.snapshot.feed import Feed, at
 from ticdc_replay.domain.events import RowEvent, WatermarkEvent
 from ticdc_replay.domain.messages import OffsetRange
@@ -84,7 +85,7 @@ def partition_of(commit: float) -> int:
 
 
 @settings(
-    max_examples=6,
+    max_examples=examples(0.06),
     phases=[Phase.explicit, Phase.generate],  # each example asks a broker, so to shrink one takes long
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.decoded_splits import decode
+from tests.examples import examples
 from tests.integration.targets.conftest import TARGET, Mirror
 from tests.upstream import FIRST_TS, LAST_TS, STEPS, Step, delivered, deliveries, happened
 from ticdc_replay.changelog.index import ChangelogIndex
@@ -35,7 +36,7 @@ def job(folder: str, index: ChangelogIndex) -> LoadJob:
     )
 
 
-@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(0.06), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(STEPS, st.data())
 def test_windows_of_any_delivery_in_any_order_give_the_tables_of_the_upstream(
     make_database: Callable[[], str],

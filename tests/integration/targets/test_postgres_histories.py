@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.changelogs import Changelog, Row, table
+from tests.examples import examples
 from tests.integration.targets.conftest import Mirror
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.targets import last_versions
@@ -74,7 +75,7 @@ def applied_in_order(versions: list[Row]) -> list[tuple[int, str, int, int]]:
     return sorted((*key, *rest) for key, rest in rows.items())
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(0.2), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(versions=VERSIONS, plan=PLANS, shuffled=st.randoms())
 def test_any_cut_and_order_gives_one_table(
     make_database: Callable[[], str],

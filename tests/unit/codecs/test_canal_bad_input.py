@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.canal_json import LOCATION, TS, ddl, message, row, watermark
 from tests.capture_sets import CaptureSets
+from tests.examples import examples
 from ticdc_replay.captures import Capture
 from ticdc_replay.codecs.canal import CanalCodec
 from ticdc_replay.codecs.canonical import line
@@ -209,7 +210,7 @@ class TestMutations:
             ]
 
     @given(value=st.binary())
-    @settings(max_examples=200)
+    @settings(max_examples=examples())
     def test_any_bytes(self, value: bytes) -> None:
         assert all(isinstance(event, Undecodable) for event in codec().decode(message(value)))
 
@@ -217,7 +218,7 @@ class TestMutations:
         data=st.dictionaries(st.text(), st.none() | st.text(), min_size=1, max_size=5),
         old=st.dictionaries(st.text(), st.none() | st.text(), max_size=5),
     )
-    @settings(max_examples=200)
+    @settings(max_examples=examples())
     def test_any_text_comes_back(self, data: dict[str, str | None], old: dict[str, str | None]) -> None:
         types = dict.fromkeys(data, "longtext")
         old = {name: old.get(name, cell) for name, cell in data.items()}

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.open_protocol import message, resolved
 from ticdc_replay.captures import Capture
 from ticdc_replay.codecs.canonical import line
@@ -201,7 +202,7 @@ class TestMutations:
             ]
 
     @given(key=st.binary(), value=st.binary())
-    @settings(max_examples=300)
+    @settings(max_examples=examples())
     def test_any_bytes(self, key: bytes, value: bytes) -> None:
         for event in decode(VERSION + length(len(key)) + key, length(len(value)) + value):
             assert isinstance(event, Undecodable)

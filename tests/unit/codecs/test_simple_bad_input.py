@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.simple_protocol import (
     COMMIT_TS,
     ID,
@@ -92,7 +93,7 @@ def test_messages_that_are_cut_off_are_refused(encoding: Encoding) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["json", "avro"])
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=examples(3), deadline=None)
 @given(seed=st.integers(0, 1 << 30))
 def test_whatever_was_read_before_a_message_says_the_same(encoding: Encoding, seed: int) -> None:
     fresh, used = _CODECS[encoding]

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.decoded_splits import decode
+from tests.examples import examples
 from tests.upstream import FIRST_TS, LAST_TS, STEPS, Delivery, Event, Step, Tables, delivered, deliveries, happened
 from ticdc_replay.changelog.fold import is_put, last_versions, narrow
 from ticdc_replay.changelog.index import ChangelogIndex
@@ -49,7 +50,7 @@ def folded(root: Any, indexes: list[ChangelogIndex]) -> Tables:
     return found
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(0.25))
 @given(STEPS, st.data())
 def test_windows_of_any_delivery_give_the_tables_of_the_upstream(
     tmp_path_factory: pytest.TempPathFactory, steps: list[Step], data: st.DataObject

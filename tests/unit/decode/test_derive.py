@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.changelogs import Changelog, delete, put, table
 from tests.decoded_captures import LIMITS
+from tests.examples import examples
 from ticdc_replay.changelog.cover import Candidate, choose
 from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.changelog.layout import changelog_root
@@ -84,7 +85,7 @@ def changelog(folder: Path, start: int, end: int, run: str = "a") -> Changelog:
     return Changelog(folder, start, end, run).rows(ORDERS, versions, files=3)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(0.25))
 @given(data=st.data())
 def test_whatever_overlaps_each_row_version_is_derived_exactly_once(tmp_path_factory: Any, data: Any) -> None:
     folder = tmp_path_factory.mktemp("artifacts")

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.decoded_splits import WINDOW, decode, delete, insert, quarantine, versions
+from tests.examples import examples
 from tests.open_protocol import Columns, columns, ddl, message, row
 from ticdc_replay.changelog.layout import changelog_root
 from ticdc_replay.changelog.writer import ChangelogWriter
@@ -304,7 +305,7 @@ def event(ts: int, key: int, kind: str) -> tuple[bytes, bytes]:
     return row(ts, new=columns(key + 10, f"put{ts}"), old=columns(key, "before"))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(0.6), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changes=history, data=st.data())
 def test_any_order_duplication_and_splitting_gives_the_same_rows(
     tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[int, int, str]], data: st.DataObject

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests import canal_json, open_protocol
 from tests.capture_sets import COMMITTED, CaptureSets, Committed
+from tests.examples import examples
 from tests.fuzz.mutations import MUTATIONS
 from tests.fuzz.oracle import Subject
 from tests.native_decoding import EVER, LIMITS, Written, both
@@ -127,7 +128,7 @@ ORDINARY = {wire: values[0] for wire, (_, values) in TYPES.items()} | {
 }
 CELLS = st.sampled_from([(wire, value) for wire, (_, values) in TYPES.items() for value in (*values, None)])
 ROWS = st.lists(st.tuples(CELLS, CELLS, st.sampled_from(["put", "update", "delete"])), min_size=1, max_size=40)
-FEW = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(max_examples=examples(0.2), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def canal_message(at: int, first: dict[str, str | None], second: dict[str, str | None], change: str) -> RawMessage:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.waiting import PATIENCE_S
 from ticdc_replay.domain.errors import AuthenticationError, TransientError
 from ticdc_replay.large_messages.claim_check import ClaimCheckResolver, Expected
@@ -241,7 +242,7 @@ def test_no_reference_opens_nothing(store: WatchedStore) -> None:
     connections=st.integers(1, 9),
     max_bytes=st.integers(1, 300),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(0.4), deadline=None)
 def test_any_mix_of_sizes_and_bounds_comes_to_an_end(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int], in_flight: int, connections: int, max_bytes: int
 ) -> None:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.deletions import Scene, with_clock
+from tests.examples import examples
 from tests.unit.reconcile.test_histories import KINDS, PARTITIONS, SKEW, YOUNG, Known, Message, Step, World, history
 from ticdc_replay.domain.errors import PolicyStopError
 from ticdc_replay.reconcile import plan as plans
@@ -293,7 +294,7 @@ READ = history(("write", 0), ("wait", 0), ("write", 0), ("wait", 0), ("write", 0
 EXPIRED = history(("expire", 3))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(0.6))
 @example([*READ, *history(("decode", 0), ("quarantine", 1)), *EXPIRED, *WAIT], [], 0)
 @example([*READ, *history(("decode", 0), ("pin", 0)), *EXPIRED, *WAIT], [], 0)
 @example(  # a decode begins after the survey, and what it has read expires before the scan

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from ticdc_replay.codecs import canal, claim_checks
 from ticdc_replay.reconcile.rules import (
     UNREADABLE,
@@ -220,7 +221,7 @@ def history(*steps: tuple[str, int]) -> list[Step]:
     return [Step(kind, 0, number, 0) for kind, number in steps]
 
 
-@settings(max_examples=600)
+@settings(max_examples=examples(2))
 @example(  # the message is late, and the clock of who reads the offsets is ahead of the store's
     history(("write", YOUNG - 1), ("wait", YOUNG - 2)), [[], []], SKEW, 0
 )
@@ -244,7 +245,7 @@ def test_no_object_of_a_message_that_can_be_read_is_ever_deletable(before, durin
     assert not {name for name in deleted if judged[name].kind is ObjectClass.ORPHANED} & needed_at_first
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples())
 @example(  # Kafka has lost the message of the first; the clock of TiCDC is behind the store's
     [
         Step("write", 0, 0, SKEW),

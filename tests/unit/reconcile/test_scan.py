@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests import canal_json, open_protocol
 from tests.capture_sets import COMMITTED, CaptureSets, Committed
+from tests.examples import examples
 from ticdc_replay.captures import Capture
 from ticdc_replay.changelog.identity import row_key
 from ticdc_replay.codecs.base import Codec
@@ -154,7 +155,7 @@ def _small(
 
 
 @pytest.mark.parametrize("name", CLAIM_CHECKED, ids=str)
-@settings(max_examples=40)
+@settings(max_examples=examples(0.4))
 @given(data=st.data())
 def test_a_damaged_message_gives_its_references_or_is_told(
     captures: CaptureSets, name: Committed, data: st.DataObject

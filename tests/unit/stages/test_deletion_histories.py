@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.deletions import LOW, Scene, name, with_clock
+from tests.examples import examples
 from ticdc_replay.reconcile.results import deletion_folder, files_of
 from ticdc_replay.stages import deletion
 
@@ -67,7 +68,7 @@ def attempt(scene: Scene, plan: str, references: dict[str, int], ends_after: int
     return True
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(0.2))
 @given(REFERENCES, ATTEMPTS)
 def test_nothing_that_is_needed_goes_and_each_object_has_one_result(planned_references, attempts):
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:

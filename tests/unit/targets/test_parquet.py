@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.changelogs import Changelog, Row, delete, put, table
+from tests.examples import examples
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import TransientError
@@ -368,7 +369,7 @@ ROWS = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(0.25), deadline=None)
 @given(rows=ROWS, files=st.integers(1, 4), bucket_rows=st.integers(1, 50))
 def test_the_fold_does_not_depend_on_files_or_buckets(
     tmp_path_factory: pytest.TempPathFactory, rows: list[Row], files: int, bucket_rows: int
