@@ -5,18 +5,25 @@ import importlib.util
 import os
 import subprocess
 import tempfile
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
+from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12Certificate, serialize_java_truststore
+from cryptography.utils import CryptographyDeprecationWarning
 
 from demo.embedded_stack import cache, java
 from demo.embedded_stack.errors import MissingToolError, StackError
 
 FETCH_SECONDS = 900
+_STORE_PASSWORD = "certificates"  # of a file without secrets; Java reads no store without one
 UNKNOWN_CERTIFICATE = "PKIX path building failed"
 CERTIFICATE_REMEDY = (
-    "\nJava does not trust the certificate that it was shown. Behind a proxy with a certificate of its own, name a store that "
-    "has it: JAVA_TOOL_OPTIONS=-Djavax.net.ssl.trustStore=<file> (Debian: /etc/ssl/certs/java/cacerts)"
+    "\nJava does not trust the certificate that it was shown. Behind a proxy with a certificate of its own, set "
+    "SSL_CERT_FILE, as for pip and uv, to a file with the certificates to trust (PEM)"
 )
 
 
@@ -69,7 +76,8 @@ def _resolve(
 ) -> None:
     ivy = _ivy()
     command = [
-        *(str(java.find_home() / "bin" / "java"), "-jar", str(ivy), "-warn", "-cache", str(workshop / "ivy")),
+        *(str(java.find_home() / "bin" / "java"), *_trust(workshop)),
+        *("-jar", str(ivy), "-warn", "-cache", str(workshop / "ivy")),
         *("-dependency", organisation, module, version, "-confs", "default", "-types", "jar", "bundle"),
         *options,
         *("-retrieve", f"{into}/[artifact]-[revision](-[classifier]).[ext]"),
@@ -94,6 +102,21 @@ def _resolve(
         raise StackError(
             f"{organisation}:{module}:{version}: no answer from Maven Central in {FETCH_SECONDS} s; try again"
         ) from None
+
+
+def _trust(workshop: Path) -> tuple[str, ...]:
+    """Options with which Java trusts the certificates of ``SSL_CERT_FILE``, as pip and uv do. It can't read PEM by itself."""
+    file = os.environ.get("SSL_CERT_FILE")
+    name = "-Djavax.net.ssl.trustStore"
+    if not file or name in os.environ.get("JAVA_TOOL_OPTIONS", ""):
+        return ()
+    store = workshop / "trusted.p12"
+    if not store.exists():
+        with warnings.catch_warnings(action="ignore", category=CryptographyDeprecationWarning):
+            found = x509.load_pem_x509_certificates(Path(file).read_bytes())
+        trusted = [PKCS12Certificate(each, None) for each in found]
+        store.write_bytes(serialize_java_truststore(trusted, BestAvailableEncryption(_STORE_PASSWORD.encode())))
+    return (f"{name}={store}", f"{name}Type=PKCS12", f"{name}Password={_STORE_PASSWORD}")
 
 
 def _ivy() -> Path:

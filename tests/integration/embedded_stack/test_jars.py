@@ -1,13 +1,17 @@
-"""Jars in the cache are those of the committed checksums, to the byte, or they are refused."""
+"""Jars in the cache are those of the committed checksums, to the byte, or they are refused. Java trusts whom pip and uv trust."""
 
 import shutil
+import subprocess
 
 import pytest
 
-from demo.embedded_stack import jars
+from demo.embedded_stack import jars, java
 from demo.embedded_stack.errors import StackError
+from tests.integration.kafka.secured import make_certificates
 
 pytestmark = pytest.mark.integration
+
+KEYTOOL = ("-m", "java.base/sun.security.tools.keytool.Main", "-list", "-keystore")
 
 
 @pytest.fixture
@@ -35,3 +39,24 @@ def test_a_missing_jar_is_refused(copied_cache):
     (copied_cache / "jopt-simple-5.0.4.jar").unlink()
     with pytest.raises(StackError, match=r"jopt-simple-5\.0\.4\.jar"):
         jars.fetch(jars.KAFKA)
+
+
+def test_java_reads_the_certificates_of_ssl_cert_file(monkeypatch, tmp_path):
+    authority, reader = make_certificates(tmp_path / "made")
+    (tmp_path / "trusted.pem").write_text(authority + reader.certificate)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "trusted.pem"))
+    monkeypatch.delenv("JAVA_TOOL_OPTIONS", raising=False)
+    store, _, password = (option.partition("=")[2] for option in jars._trust(tmp_path))
+    listed = subprocess.run(
+        [java.find_home() / "bin" / "java", *KEYTOOL, store, "-storepass", password], capture_output=True, text=True
+    )
+    assert "contains 2 entries" in listed.stdout, listed.stdout + listed.stderr
+
+
+@pytest.mark.parametrize(
+    "environment", [{"SSL_CERT_FILE": ""}, {"SSL_CERT_FILE": "x", "JAVA_TOOL_OPTIONS": "-Djavax.net.ssl.trustStore=y"}]
+)
+def test_java_keeps_the_certificates_that_it_was_given(monkeypatch, tmp_path, environment):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert jars._trust(tmp_path) == ()
