@@ -1,5 +1,6 @@
 """A table as its DDL defines it: more than a ``TableSchema``, since later DDL refers to index names and virtual columns."""
 
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -74,6 +75,16 @@ class TableDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
             return ()
         fewest = min(candidates, key=len)
         return tuple(sorted(fewest))
+
+    def is_unique_key(self, names: Iterable[str]) -> bool:
+        """Whether the columns *names*, in any letter case, are the primary key or a unique index without NULL. Then at most one
+        row has given values in them, and an index finds it."""
+        wanted = {name.casefold() for name in names}
+        return any(
+            {name.casefold() for name in index.columns} == wanted
+            for index in self.indexes
+            if index.unique and index.plain and all(self._identifies(name) for name in index.columns)
+        )
 
     def _identifies(self, name: str) -> bool:
         column = self.column(name)

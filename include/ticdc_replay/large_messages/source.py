@@ -75,14 +75,23 @@ class SourceReader:
     def rows(self, requests: Sequence[RowRequest]) -> list[SourceRow | RowUnreadable]:
         """What came of each of *requests*, in their order; those of one table and TSO are asked for together.
 
+        Messages are not trusted: tables of system schemas are not read, and the columns of a key must be a unique key of the
+        table's definition at that TSO, so that no statement reads more rows than there are keys.
+
         Raises TransientError when the source is away, also after further tries, AuthenticationError when it refuses the
-        credentials, PermanentError for any other error of the source.
+        credentials, PermanentError for any other error of the source, also where it gives a key two rows.
         """
         groups: dict[tuple[TableName, int, tuple[str, ...]], list[int]] = {}
         for at, request in enumerate(requests):
             groups.setdefault((request.table, request.snapshot, request.key_names), []).append(at)
         found: dict[int, SourceRow | RowUnreadable] = {}
         for (table, snapshot, key_names), members in groups.items():
+            if statements.is_system_schema(table.schema):
+                refused = RowUnreadable(
+                    "source_refused", f"{table} is a table of the server's own, which is not replicated"
+                )
+                found.update(dict.fromkeys(members, refused))
+                continue
             for start in range(0, len(members), _ROWS_PER_STATEMENT):
                 part = members[start : start + _ROWS_PER_STATEMENT]
                 keys = [requests[at].key for at in part]
@@ -128,6 +137,8 @@ class SourceReader:
         try:
             self._query(statements.at_snapshot(snapshot))
             definition = self._definition(table)
+            if isinstance(definition, RowUnreadable):
+                return [definition] * len(keys)
             return self._rows_of(definition, snapshot, key_names, keys)
         except _SnapshotGoneError as error:
             why = RowUnreadable("source_snapshot_gone", f"{table} at {tso.describe(snapshot)}: {error}")
@@ -135,12 +146,16 @@ class SourceReader:
             why = RowUnreadable("source_row_missing", f"{table} at {tso.describe(snapshot)}: {error}")
         return [why] * len(keys)
 
-    def _definition(self, table: TableName) -> TableDefinition:
+    def _definition(self, table: TableName) -> TableDefinition | RowUnreadable:
         (_, created, *_rest), *_ = self._query(statements.show_create(table))
         try:
             return definition_from_sql(table, created.decode())
-        except ConfigError as error:
-            raise PermanentError(f"{self._place}: the definition of {table} can't be read: {error}") from None
+        except (ConfigError, UnicodeDecodeError) as error:
+            return RowUnreadable(
+                "source_refused",
+                f"the definition of {table} in the source can't be read, so no key of it is known: {error}. Accept the rows as "
+                "lost, or load the table from the upstream and raise the mirror's floor",
+            )
 
     def _rows_of(
         self, definition: TableDefinition, snapshot: int, key_names: tuple[str, ...], keys: Sequence[tuple[Any, ...]]
@@ -152,6 +167,13 @@ class SourceReader:
         if unknown:
             detail = f"{where} has no column {', '.join(unknown)}, which the message's key has"
             return [RowUnreadable("source_row_missing", detail)] * len(keys)
+        if not definition.is_unique_key(key_names):
+            named = ", ".join(key_names)
+            detail = (
+                f"{where}: ({named}) is neither its primary key nor a unique key without NULL, so it may mean any number of "
+                "rows. Declare a primary key or a unique key with NOT NULL columns upstream"
+            )
+            return [RowUnreadable("source_refused", detail)] * len(keys)
         key_places = [places[name.casefold()] for name in key_names]
         types = [columns[at].type for at in key_places]
         wanted: list[tuple[Any, ...] | None] = []
@@ -164,9 +186,15 @@ class SourceReader:
         by_key: dict[tuple[Any, ...], SourceRow] = {}
         if asked:
             names = [columns[at].name for at in key_places]
-            for values in self._query(statements.select_rows(definition, names, asked)):
+            rows = self._query(statements.select_rows(definition, names, asked))
+            for values in rows:
                 cells = [neutral_of(columns[at].type)((values[at],))[0] for at in key_places]
                 by_key[self._comparable(cells, types)] = SourceRow(definition, values)
+            if len(rows) > len(asked) or len(by_key) < len(rows):
+                raise PermanentError(
+                    f"{self._place}: {where} has several rows with one value of its unique key ({', '.join(key_names)}): which "
+                    "of them the message means is not known. Check the table's indexes upstream (ADMIN CHECK TABLE)"
+                )
         missing = RowUnreadable("source_row_missing", f"{where} has no row with the key of the message")
         return [missing if key is None else by_key.get(key, missing) for key in wanted]
 

@@ -19,6 +19,19 @@ SESSION = "SET time_zone = '+00:00', sql_mode = '', character_set_results = utf8
 """TIMESTAMP cells come in UTC, CHAR cells without padding, text in UTF-8."""
 SAFE_POINT = "SELECT VARIABLE_VALUE FROM mysql.tidb WHERE VARIABLE_NAME = 'tikv_gc_safe_point'"
 
+_SYSTEM_SCHEMAS = frozenset(
+    {
+        "information_schema", "inspection_schema", "lightning_task_info", "metrics_schema", "mysql", "performance_schema", "sys",
+        "tidb_cdc", "workload_schema",
+    }
+)  # fmt: skip
+"""Of MySQL, TiDB and its tools: TiCDC replicates none of their tables."""
+
+
+def is_system_schema(name: str) -> bool:
+    """Whether *name*, in any letter case, is a schema of the server's own."""
+    return name.strip().casefold() in _SYSTEM_SCHEMAS
+
 
 class Statement(NamedTuple):
     """SQL with placeholders, and what goes into them."""
@@ -46,7 +59,8 @@ def show_create(name: TableName) -> Statement:
 
 
 def select_rows(definition: TableDefinition, key: Sequence[str], values: Sequence[tuple[Any, ...]]) -> Statement:
-    """The rows of a table whose columns *key* have one of *values* (each as ``key_cell`` gives them).
+    """The rows of a table whose columns *key* have one of *values* (each as ``key_cell`` gives them), at most one more than
+    *values*.
 
     Columns are those of ``definition.schema()``, in that order.
     """
@@ -56,7 +70,7 @@ def select_rows(definition: TableDefinition, key: Sequence[str], values: Sequenc
     condition = f"({names}) IN ({', '.join([one] * len(values))})"
     table = f"{quoted(definition.name.schema)}.{quoted(definition.name.table)}"
     parameters = tuple(cell for cells in values for cell in cells)
-    return Statement(f"SELECT {columns} FROM {table} WHERE {condition}", parameters)
+    return Statement(f"SELECT {columns} FROM {table} WHERE {condition} LIMIT {len(values) + 1}", parameters)
 
 
 def _selected(name: str, column_type: ColumnType) -> str:

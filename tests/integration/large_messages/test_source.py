@@ -170,6 +170,85 @@ def test_a_key_of_another_type_than_the_column_finds_no_row(
     assert row.reason == "source_row_missing"
 
 
+@pytest.fixture
+def queries(reader: SourceReader, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is really asked of the source."""
+    asked: list[str] = []
+    query = reader._query
+
+    def recorded(statement: Statement) -> Any:
+        asked.append(statement.sql)
+        return query(statement)
+
+    monkeypatch.setattr(reader, "_query", recorded)
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("columns", "key"),
+    [
+        ("id int PRIMARY KEY, status int NOT NULL", "status"),
+        ("id int, status int NOT NULL, KEY (status)", "status"),
+        ("id int, status int, UNIQUE KEY (status)", "status"),
+        ("id int NOT NULL, status int NOT NULL, UNIQUE KEY (id, status)", "status"),
+        ("id int PRIMARY KEY, status int NOT NULL", "id status"),
+        ("id int, status int NOT NULL", "status"),
+    ],
+)
+def test_a_key_that_is_not_unique_is_not_asked_for(
+    source: Connection, reader: SourceReader, database: str, queries: list[str], columns: str, key: str
+) -> None:
+    rows = [f"{n}, {n if 'UNIQUE' in columns else 7}" for n in range(50)]
+    table = create(source, database, "orders", columns, *rows)
+    names = tuple(key.split())
+    [row] = read(reader, table, names, (7,) * len(names))
+    assert isinstance(row, RowUnreadable)
+    assert (row.reason, f"({', '.join(names)}) is neither its primary key" in row.detail) == ("source_refused", True)
+    assert not [sql for sql in queries if sql.startswith("SELECT")]
+
+
+@pytest.mark.parametrize("columns", ["id int NOT NULL, v int, UNIQUE KEY (ID)", "v int, Id int PRIMARY KEY"])
+def test_every_unique_key_without_null_finds_its_row(
+    source: Connection, reader: SourceReader, database: str, queries: list[str], columns: str
+) -> None:
+    table = create(source, database, "t", columns, *[f"{n}, {n}" for n in range(9)])
+    assert [cells(row)["v"] for row in read(reader, table, ("iD",), (3,), (5,))] == [3, 5]
+    assert [sql.rpartition(" ")[2] for sql in queries if sql.startswith("SELECT")] == ["3"]
+
+
+@pytest.mark.parametrize(
+    "schema", ["mysql", "MySQL", "INFORMATION_SCHEMA", "Performance_Schema", "sys", "METRICS_SCHEMA", "tidb_cdc"]
+)
+def test_system_schemas_are_not_read(reader: SourceReader, queries: list[str], schema: str) -> None:
+    [row] = read(reader, TableName(schema, "user"), ("Host", "User"), ("localhost", "root"))
+    assert isinstance(row, RowUnreadable)
+    assert (row.reason, queries) == ("source_refused", [])
+
+
+def test_a_second_row_for_a_key_is_an_error(
+    source: Connection, reader: SourceReader, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that breaks its own unique key: here its definition has one that the rows do not keep."""
+    table = create(source, database, "t", "id int NOT NULL, v int", "1, 1", "1, 2", "2, 3")
+    claimed = Statement("SELECT 't', 'CREATE TABLE `t` (`id` int NOT NULL, `v` int, UNIQUE KEY `u` (`id`))'")
+    monkeypatch.setattr(source_statements, "show_create", lambda name: claimed)
+    with pytest.raises(PermanentError, match=r"`?\.?t at .* has several rows with one value of its unique key \(id\)"):
+        read(reader, table, ("id",), (1,))
+    with pytest.raises(PermanentError, match="several rows"):
+        read(reader, table, ("id",), (1,), (2,))
+    [row] = read(reader, table, ("id",), (2,))
+    assert cells(row)["v"] == 3
+
+
+def test_a_view_is_not_read(source: Connection, reader: SourceReader, database: str) -> None:
+    table = create(source, database, "t", "id int PRIMARY KEY", "1")
+    place = f"`{database.replace('`', '``')}`"
+    mariadb.execute(source, f"CREATE VIEW {place}.w AS SELECT id FROM {place}.t")
+    [row] = read(reader, TableName(table.schema, "w"), ("id",), (1,))
+    assert isinstance(row, RowUnreadable)
+    assert row.reason == "source_refused"
+
+
 def test_many_rows_of_one_snapshot_come_in_the_order_asked_for(
     source: Connection, reader: SourceReader, database: str
 ) -> None:
@@ -198,7 +277,7 @@ def test_a_snapshot_older_than_the_safe_point_is_said_of_the_row(
 
 
 def test_a_refused_login_and_a_server_that_is_away_are_told_apart(source: Connection) -> None:
-    request = RowRequest(TableName("mysql", "user"), TSO, ("User",), ("x",))
+    request = RowRequest(TableName("shop", "orders"), TSO, ("id",), (1,))
     refused = SourceReader(Connection("up", "mysql", source.host, source.port, "replay", "wrong"), "UTC")
     with pytest.raises(AuthenticationError, match="connection up"):
         refused.rows([request])

@@ -21,7 +21,7 @@ def test_names_are_quoted_and_values_are_parameters() -> None:
     statement = select_rows(definition_from_sql(name, sql), ["k`1", "e"], [(1, 2), ("'; DROP", None)])
     assert statement.sql == (
         "SELECT `k``1`, CAST(`x%%d` AS UNSIGNED), CAST(`e` AS UNSIGNED), `f` * 1e0 FROM `s``%%s`.`tä``b` "
-        "WHERE (`k``1`, `e`) IN ((%s, %s), (%s, %s))"
+        "WHERE (`k``1`, `e`) IN ((%s, %s), (%s, %s)) LIMIT 3"
     )
     assert statement.parameters == (1, 2, "'; DROP", None)
     assert show_create(name).sql == "SHOW CREATE TABLE `s``%%s`.`tä``b`"
