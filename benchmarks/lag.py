@@ -34,6 +34,7 @@ from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.decode.planning import schema_ranges
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.messages import OffsetRange
+from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.domain.window import Window
 from ticdc_replay.snapshot import manifest as manifests
 from ticdc_replay.spark.decode import run_decode
@@ -174,10 +175,10 @@ class Replay:
         }
         return self._bytes([OffsetRange(TOPIC, 0, *scan) for scan in scans])
 
-    def _topics(self) -> set[str]:
+    def _topics(self) -> set[TopicIdentity]:
         last = self.context.state.last_manifest("bench")
         assert last is not None
-        return {topic.topic_id for topic in manifests.decode(self.context.artifacts.get(last.name)).topics}
+        return {*manifests.decode(self.context.artifacts.get(last.name)).identities.values()}
 
     def _bytes(self, ranges: Sequence[OffsetRange]) -> int:
         return sum(int(self._sizes[part.end] - self._sizes[part.start]) for part in ranges)

@@ -5,10 +5,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tests.topics import identity
 from ticdc_replay.changelog.index import ChangelogIndex, DecodeReport, EventCounts, MessageCounts
 from ticdc_replay.changelog.side_files import QUARANTINE
 from ticdc_replay.domain.window import Window
 from ticdc_replay.storage import ObjectStore
+
+TOPIC = identity()
 
 
 def quarantine(offset: int, ordinal: int | None, reason: str) -> dict[str, Any]:
@@ -46,7 +49,8 @@ def index_with(store: ObjectStore | None, run: str, *rows: dict[str, Any]) -> Ch
         library_version="1",
         window=Window(1, 2),
         ranges=(),
-        topic_ids={"topic": "id"},
+        topic_ids={"topic": TOPIC.topic_id},
+        cluster_id=TOPIC.cluster_id,
         tables=(),
         ddl=(),
         changes=(),

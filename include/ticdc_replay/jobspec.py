@@ -139,6 +139,8 @@ class ScanFeed(msgspec.Struct, frozen=True, kw_only=True):
     """Name of the known table schemas (``SchemaHistory.encode``) below the job's root; None where none is known."""
     topic_ids: dict[str, str]
     """Kafka's id of each topic in ``ranges``, by name."""
+    cluster_id: str = ""
+    """Kafka's own; empty in jobs of earlier versions, whose scans count for nothing."""
     ranges: tuple[OffsetRange, ...]
     split_bytes: int
     decompressed_max_bytes: int
@@ -162,6 +164,7 @@ class ScanJob(msgspec.Struct, frozen=True, kw_only=True, tag="scan"):
                 "pipeline": feed.pipeline,
                 "changefeed": feed.changefeed.hash,
                 "schemas": feed.schemas,
+                "cluster_id": feed.cluster_id,
                 "topic_ids": feed.topic_ids,
                 "ranges": sorted(feed.ranges),
                 "decompressed_max_bytes": feed.decompressed_max_bytes,

@@ -11,6 +11,7 @@ from ticdc_replay.changelog.version_order import VersionOrder
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.tables import TableName, TableSchema
+from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.domain.window import Window
 from ticdc_replay.schemas.changes import TableChanges
 from ticdc_replay.snapshot.manifest import Source
@@ -146,6 +147,8 @@ class ChangelogIndex(msgspec.Struct, frozen=True, kw_only=True):
     ranges: tuple[OffsetRange, ...]
     topic_ids: dict[str, str] = {}
     """Kafka's id of each topic of the window, by name."""
+    cluster_id: str | None = None
+    """Kafka's own, as its manifest has it."""
     order: VersionOrder = "commit_ts"
     """What orders the versions of a row."""
     tables: tuple[TableVersion, ...]
@@ -177,6 +180,11 @@ class ChangelogIndex(msgspec.Struct, frozen=True, kw_only=True):
     report: DecodeReport
     took_ms: int = 0
     """How long the decode took, by the clock; 0 where it was by a version that did not say."""
+
+    @property
+    def identities(self) -> dict[str, TopicIdentity]:
+        """The topics of the window, by name; without cluster where that is not known."""
+        return {name: TopicIdentity(self.cluster_id or "", name, id_) for name, id_ in self.topic_ids.items()}
 
     def files(self) -> frozenset[str]:
         """The names of its own files, relative to its root, but for the index itself."""

@@ -13,6 +13,7 @@ from ticdc_replay.changelog.layout import changelog_root
 from ticdc_replay.changelog.side_files import GROUP_BYTES, read_groups
 from ticdc_replay.domain.errors import ArtifactNotFoundError
 from ticdc_replay.domain.messages import RawMessage
+from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.storage.base import ObjectStore
 
 MESSAGES = pa.schema(
@@ -50,9 +51,9 @@ _BYTES = ["topic", "partition", "offset", "timestamp_ms", "key", "value"]
 
 
 class EntryPlace(NamedTuple):
-    """What an entry is about: an event of a message, wherever it was decoded. ``topic_id`` is Kafka's."""
+    """What an entry is about: an event of a message, wherever it was decoded."""
 
-    topic_id: str
+    topic: TopicIdentity
     partition: int
     offset: int
     ordinal: int
@@ -78,12 +79,15 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     commit_ts: int | None
     schema: str | None
     table: str | None
+    cluster_id: str = ""
+    """Kafka's own; empty where the run does not know it."""
 
     @property
     def place(self) -> EntryPlace:
         """What it is about."""
         ordinal = WHOLE_MESSAGE if self.ordinal is None else self.ordinal
-        return EntryPlace(self.topic_id, self.partition, self.offset, ordinal)
+        topic = TopicIdentity(self.cluster_id, self.topic, self.topic_id)
+        return EntryPlace(topic, self.partition, self.offset, ordinal)
 
     @property
     def coordinates(self) -> str:
@@ -100,7 +104,12 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 def read_entries(store: ObjectStore, index: ChangelogIndex) -> list[Entry]:
     """The quarantine of the changelog of *index*, in order of place. Raises ArtifactNotFoundError where a file is gone."""
     found = [
-        Entry(run_hash=index.run_hash, topic_id=index.topic_ids[row["topic"]], **row)
+        Entry(
+            run_hash=index.run_hash,
+            topic_id=index.topic_ids[row["topic"]],
+            cluster_id=index.cluster_id or "",
+            **row,
+        )
         for batch in _batches(store, index, _NARROW)
         for row in batch.to_pylist()
     ]
@@ -116,13 +125,14 @@ def pack_messages(
     gone, or a message is in none.
     """
     missing = set(wanted)
+    topics = {index.run_hash: index.identities for index in indexes}
     buffer = io.BytesIO()
     with pq.ParquetWriter(buffer, MESSAGES, compression="zstd", compression_level=1) as writer:
         rows: list[dict[str, Any]] = []
         size = 0
         for index, batch in ((each, batch) for each in indexes for batch in _batches(store, each, _BYTES)):
             for row in batch.to_pylist():
-                place = EntryPlace(index.topic_ids[row["topic"]], row["partition"], row["offset"], WHOLE_MESSAGE)
+                place = EntryPlace(topics[index.run_hash][row["topic"]], row["partition"], row["offset"], WHOLE_MESSAGE)
                 if place not in missing:
                     continue
                 missing.discard(place)
@@ -151,10 +161,10 @@ def message_of(store: ObjectStore, index: ChangelogIndex, entry: Entry) -> RawMe
     raise ArtifactNotFoundError(f"{entry.coordinates} is not in the quarantine of run {index.run_hash}")
 
 
-def selected_places(file: pq.ParquetFile, topic_ids: Mapping[str, str]) -> set[EntryPlace]:
-    """What a file of ``MESSAGES`` is about."""
+def selected_places(file: pq.ParquetFile, topics: Mapping[str, TopicIdentity]) -> set[EntryPlace]:
+    """What a file of ``MESSAGES`` is about; *topics* by name."""
     return {
-        EntryPlace(topic_ids[row["topic"]], row["partition"], row["offset"], ordinal)
+        EntryPlace(topics[row["topic"]], row["partition"], row["offset"], ordinal)
         for batch in file.iter_batches(columns=["topic", "partition", "offset", "ordinals"])
         for row in batch.to_pylist()
         for ordinal in ([WHOLE_MESSAGE] if row["ordinals"] is None else row["ordinals"])

@@ -72,6 +72,7 @@ def assemble(
         window=manifest.window,
         ranges=tuple(manifest.ranges()),
         topic_ids={topic.topic: topic.topic_id for topic in manifest.topics},
+        cluster_id=manifest.cluster_id,
         order="place" if by_place else "commit_ts",
         tables=tables,
         ddl=ddl,

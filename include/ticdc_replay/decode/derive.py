@@ -169,6 +169,7 @@ def _assemble(
         window=manifest.window,
         ranges=(),
         topic_ids=_topic_ids(taken),
+        cluster_id=_cluster_id(taken),
         tables=tables,
         ddl=ddl,
         changes=tuple(
@@ -263,6 +264,16 @@ def _topic_ids(taken: Sequence[Taken]) -> dict[str, str]:
                     "each side of that moment"
                 )
     return found
+
+
+def _cluster_id(taken: Sequence[Taken]) -> str | None:
+    """The cluster of all sources; None where one does not know it. Raises PermanentError where they are of several clusters."""
+    found = {each.index.cluster_id for each in taken}
+    if len(found - {None}) > 1:
+        raise PermanentError(
+            "the changelogs that the window is derived from read several Kafka clusters: derive a window on each side of the move"
+        )
+    return found.pop() if len(found) == 1 else None
 
 
 def _unsearched(taken: Sequence[Taken]) -> Any:

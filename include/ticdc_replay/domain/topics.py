@@ -25,6 +25,14 @@ class TopicIdentity(msgspec.Struct, frozen=True, order=True):
         """Whether what is known of it may keep anybody from reading its offsets."""
         return bool(self.cluster_id and self.name) and is_topic_id(self.topic_id)
 
+    def may_be(self, other: "TopicIdentity") -> bool:
+        """Whether both may be one topic: where the cluster of one is not known, name and id decide.
+
+        For what a mistake makes safer, such as reading more; what lets offsets be skipped needs equal, complete identities.
+        """
+        one_cluster = "" in (self.cluster_id, other.cluster_id) or self.cluster_id == other.cluster_id
+        return one_cluster and (self.name, self.topic_id) == (other.name, other.topic_id)
+
 
 def is_topic_id(text: str) -> bool:
     """Whether *text* is an id that Kafka gives to one topic: 16 bytes in base-64, and none of its reserved ids."""

@@ -13,6 +13,7 @@ from ticdc_replay.dispatch.rules import Dispatch
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.errors import ArtifactNotFoundError
 from ticdc_replay.domain.messages import OffsetRange
+from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.kafka.offsets import Offsets, Topic
 from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.reconcile.owners import Owner
@@ -51,17 +52,17 @@ class Retained(msgspec.Struct, frozen=True):
 
 
 class Searched(msgspec.Struct, frozen=True, order=True):
-    """Offsets whose references are in files that exist. ``topic_id`` is Kafka's: a recreated topic has another."""
+    """Offsets whose references are in files that exist, of one topic with a complete identity."""
 
-    topic_id: str
+    topic: TopicIdentity
     range: OffsetRange
 
 
 class DecodedFiles(msgspec.Struct, frozen=True):
     """Reference files of decodes that read the same topics (``changelog.side_files.REFERENCES``)."""
 
-    topic_ids: dict[str, str]
-    """Kafka's id of each topic that they name."""
+    topics: dict[str, TopicIdentity]
+    """Each topic that they name, by name."""
     names: tuple[str, ...]
     """Below the pipeline's artefacts."""
 
@@ -70,8 +71,8 @@ class SearchedByRuns(msgspec.Struct, frozen=True):
     """What the decodes of a pipeline have searched."""
 
     searched: tuple[Searched, ...]
-    topics: frozenset[str]
-    """Names of all topics that any of them read."""
+    topics: frozenset[TopicIdentity]
+    """All topics that any of them read."""
     files: tuple[DecodedFiles, ...]
 
 
@@ -130,7 +131,8 @@ def _topics_of(
 def bounds_of(topics: Iterable[Topic], offsets: Offsets) -> tuple[PartitionBounds, ...]:
     """What each partition of *topics* holds now, sorted; behind an open transaction, too: a reader that takes no notice of
     transactions, such as TiCDC's own, has these messages."""
-    ids = {topic.name: topic.topic_id for topic in topics}
+    topics = list(topics)
+    identities = {topic.name: topic.identity for topic in topics}
     partitions = [partition for topic in topics for partition in topic.partitions]
     # Asked before the bounds: a message that comes in between is not held back.
     ends = offsets.high_watermarks(partitions)
@@ -142,12 +144,13 @@ def bounds_of(topics: Iterable[Topic], offsets: Offsets) -> tuple[PartitionBound
         found.append(
             PartitionBounds(
                 partition.topic,
-                ids[partition.topic],
+                identities[partition.topic].topic_id,
                 partition.number,
                 bounds.low,
                 max(bounds.high, ends[partition]),
                 None if first is None else first.timestamp_ms,
                 bounds.high if bounds.high < ends[partition] else None,
+                identities[partition.topic].cluster_id,
             )
         )
     return tuple(sorted(found))
@@ -158,10 +161,12 @@ def still_retained(surveyed: Iterable[PartitionBounds], offsets: Offsets) -> tup
     where it has expired all of them. Topics that are gone or recreated are left out."""
     wanted = tuple(surveyed)
     topics = offsets.topics(sorted({bounds.topic for bounds in wanted}))
-    held = {(now.topic, now.topic_id, now.partition): now for now in bounds_of(topics.values(), offsets)}
+    held = {(now.topic, now.partition): now for now in bounds_of(topics.values(), offsets)}
     left = []
     for bounds in wanted:
-        now = held.get((bounds.topic, bounds.topic_id, bounds.partition))
+        now = held.get((bounds.topic, bounds.partition))
+        if now is not None and not now.identity.may_be(bounds.identity):
+            continue
         if now is not None and now.low > bounds.low:
             left.append(msgspec.structs.replace(bounds, low=min(now.low, bounds.high), first_ms=now.first_ms))
         elif now is not None:
@@ -173,35 +178,39 @@ def searched_by_runs(state: StateStore, artifacts: ObjectStore, pipeline: str) -
     """What the runs of *pipeline* have searched, as far as all their reference files still exist in *artifacts*, the pipeline's.
 
     Also runs that the state store does not know: they were not recorded yet, or it was restored from a backup.
-    A run of which a file is gone, or by a version that did not search what it could not read, counts for nothing.
+    A run of which a file is gone, or by a version that did not search what it could not read, or did not know the cluster,
+    counts for nothing.
     """
     runs = {run.run_hash for run in state.runs(pipeline) if run.index is not None} | complete_changelogs(artifacts)
     with ThreadPoolExecutor(_READERS) as readers:
         indexes = readers.map(lambda run_hash: _index_of(artifacts, run_hash), sorted(runs))
         found = [index for index in indexes if index is not None and index.pipeline == pipeline]
     searched: list[Searched] = []
-    files: list[tuple[dict[str, str], list[str]]] = []
+    files: list[tuple[dict[str, TopicIdentity], list[str]]] = []
     for index in found:
+        topics = index.identities
         ranges = without(index.ranges, index.unsearched or ())
-        searched += [Searched(index.topic_ids[part.topic], part) for part in ranges]
+        searched += [Searched(topics[part.topic], part) for part in ranges if topics[part.topic].complete]
         names = [f"{changelog_root(index.run_hash)}/{name}" for name in index.reference_files]
         if names:
-            _add_files(files, index.topic_ids, names)
+            _add_files(files, topics, names)
     return SearchedByRuns(
         searched=tuple(sorted(searched)),
-        topics=frozenset(topic for index in found for topic in index.topic_ids),
-        files=tuple(DecodedFiles(topic_ids, tuple(names)) for topic_ids, names in files),
+        topics=frozenset(topic for index in found for topic in index.identities.values()),
+        files=tuple(DecodedFiles(topics, tuple(names)) for topics, names in files),
     )
 
 
-def _add_files(files: list[tuple[dict[str, str], list[str]]], topic_ids: dict[str, str], names: Iterable[str]) -> None:
-    """Put *names* with files whose topics have the same ids: a topic that was recreated has two."""
+def _add_files(
+    files: list[tuple[dict[str, TopicIdentity], list[str]]], topics: dict[str, TopicIdentity], names: Iterable[str]
+) -> None:
+    """Put *names* with files of the same *topics*: one that was recreated, or is in another cluster, has several identities."""
     for known, of_them in files:
-        if all(known.get(topic, topic_id) == topic_id for topic, topic_id in topic_ids.items()):
-            known.update(topic_ids)
+        if all(known.get(name, topic) == topic for name, topic in topics.items()):
+            known.update(topics)
             of_them.extend(names)
             return
-    files.append((dict(topic_ids), [*names]))
+    files.append((dict(topics), [*names]))
 
 
 def standing_scans(scans: Iterable[ScannedRange], artifacts: ObjectStore) -> list[ScannedRange]:
@@ -212,21 +221,19 @@ def standing_scans(scans: Iterable[ScannedRange], artifacts: ObjectStore) -> lis
 
 
 def searched_by_scans(scans: Iterable[ScannedRange]) -> list[Searched]:
-    """What *scans*, whose files exist, have searched."""
+    """What *scans*, whose files exist, have searched. Those of earlier versions know no cluster and count for nothing."""
     return sorted(
-        Searched(scan.topic_id, OffsetRange(scan.topic, scan.partition, scan.start, scan.end)) for scan in scans
+        Searched(scan.identity, OffsetRange(scan.topic, scan.partition, scan.start, scan.end))
+        for scan in scans
+        if scan.identity.complete
     )
 
 
 def unsearched(held: Iterable[PartitionBounds], searched: Iterable[Searched]) -> list[OffsetRange]:
     """The offsets of *held*, partitions of one cluster, that are not among *searched*; in (topic, partition, offset) order."""
     bounds = list(held)
-    names = {each.topic_id: each.topic for each in bounds}
-    done = [
-        OffsetRange(names[each.topic_id], each.range.partition, each.range.start, each.range.end)
-        for each in searched
-        if each.topic_id in names
-    ]
+    topics = {each.identity for each in bounds if each.identity.complete}
+    done = [each.range for each in searched if each.topic in topics]
     ranges = [OffsetRange(each.topic, each.partition, each.low, each.high) for each in bounds if each.low < each.high]
     return without(ranges, done)
 

@@ -13,6 +13,7 @@ import msgspec
 from ticdc_replay.config.store import Store
 from ticdc_replay.dispatch.rules import Dispatch
 from ticdc_replay.domain import canonical
+from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.storage.base import ObjectStore
 from ticdc_replay.storage.names import may_be_same_folder
 
@@ -38,8 +39,7 @@ class ReadTopic(NamedTuple):
     """A topic out of which references are known."""
 
     pipeline: str
-    topic: str
-    topic_id: str
+    topic: TopicIdentity
 
 
 def put_owner(artifacts: ObjectStore, owner: Owner) -> None:
@@ -81,12 +81,17 @@ def objections(
             for other in sorted(before - {cluster_id} - set(store.former_clusters))
         ]
     confirmed = {*clusters.values(), *store.former_clusters}
-    known = {id_ for owner in seen if owner.cluster_id in confirmed for id_ in owner.topic_ids.values()}
+    known = [
+        TopicIdentity(owner.cluster_id, name, id_)
+        for owner in seen
+        if owner.cluster_id in confirmed
+        for name, id_ in owner.topic_ids.items()
+    ]
     found += [
-        f"references of {read.pipeline} are of topic {read.topic} with the id {read.topic_id}, which no survey of a cluster that "
-        "counts has seen: it was recreated before the first survey, or is in another cluster. When nobody will ever read its "
-        "messages again, name that id in former_topics"
+        f"references of {read.pipeline} are of topic {read.topic.name} with the id {read.topic.topic_id}, which no survey of a "
+        "cluster that counts has seen: it was recreated before the first survey, or is in another cluster. When nobody will ever "
+        "read its messages again, name that id in former_topics"
         for read in sorted(set(references_of))
-        if read.topic_id not in known and read.topic_id not in store.former_topics
+        if read.topic.topic_id not in store.former_topics and not any(map(read.topic.may_be, known))
     ]
     return found

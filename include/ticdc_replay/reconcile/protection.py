@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ticdc_replay.reconcile.rules import Evidence, PartitionBounds, merged
+from ticdc_replay.reconcile.rules import Evidence, PartitionBounds
 
 
 class Protections:
@@ -17,7 +17,7 @@ class Protections:
             self._bounds.setdefault((bounds.topic, bounds.partition), []).append(bounds)
         self._gone = frozenset(evidence.gone_topics)
         ranges: dict[tuple[str, str, int], list[tuple[int, int]]] = {}
-        for part in merged(evidence.replayable):
+        for part in evidence.protected:
             ranges.setdefault((part.topic, part.topic_id, part.partition), []).append((part.start, part.end))
         self._replayable = {place: np.array(parts, np.int64).T for place, parts in ranges.items()}
 

@@ -93,11 +93,11 @@ def unforeseen(evidence: Evidence, replayable: Iterable[ReplayableRange]) -> tup
     Offsets that Kafka held at the recheck, or that came later, can't: messages that were there were searched, and later ones
     refer to objects that were too young to be judged. Nor can what was replayable at the recheck already.
     """
-    bounds = {(found.topic, found.topic_id, found.partition): found for found in evidence.partitions}
+    bounds = {(found.identity, found.partition): found for found in evidence.partitions}
     known = merged(evidence.replayable)
     result = []
     for part in merged(tuple(replayable)):
-        held = bounds.get((part.topic, part.topic_id, part.partition))
+        held = bounds.get((part.identity, part.partition))
         if held is not None and part.start >= held.low:
             continue
         # Below the first offset that Kafka held: then all of it must have been known.
@@ -108,7 +108,7 @@ def unforeseen(evidence: Evidence, replayable: Iterable[ReplayableRange]) -> tup
 
 
 def _contains(outer: ReplayableRange, inner: ReplayableRange) -> bool:
-    same = (outer.topic, outer.topic_id, outer.partition) == (inner.topic, inner.topic_id, inner.partition)
+    same = (outer.identity, outer.partition) == (inner.identity, inner.partition)
     return same and outer.start <= inner.start and inner.end <= outer.end
 
 

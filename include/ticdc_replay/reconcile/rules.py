@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from ticdc_replay.domain import tso
+from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.large_messages.locations import object_name
 
 UNREADABLE = "claim_check_unreadable"
@@ -75,6 +76,13 @@ class PartitionBounds(msgspec.Struct, frozen=True, order=True):
     first_ms: int | None = None
     stable: int | None = None
     """Where an open transaction keeps readers from what follows; None where all can be read."""
+    cluster_id: str = ""
+    """Kafka's own; empty in files of earlier versions."""
+
+    @property
+    def identity(self) -> TopicIdentity:
+        """Its topic."""
+        return TopicIdentity(self.cluster_id, self.topic, self.topic_id)
 
 
 class ReplayableRange(msgspec.Struct, frozen=True, order=True):
@@ -85,6 +93,18 @@ class ReplayableRange(msgspec.Struct, frozen=True, order=True):
     partition: int
     start: int
     end: int
+    cluster_id: str = ""
+    """Kafka's own; empty where its manifest does not have it."""
+
+    @property
+    def identity(self) -> TopicIdentity:
+        """Its topic."""
+        return TopicIdentity(self.cluster_id, self.topic, self.topic_id)
+
+    @property
+    def extent(self) -> tuple[int, int, int]:
+        """Its partition, and where it begins and ends."""
+        return self.partition, self.start, self.end
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,6 +141,11 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     def complete(self) -> bool:
         """Whether "no reference is known" means that no message that can be read has one, and times can be compared."""
         return not self.obstacles()
+
+    @property
+    def protected(self) -> list[ReplayableRange]:
+        """``replayable`` of whatever cluster, merged: references have none, and more of them protect their objects."""
+        return merged(tuple(msgspec.structs.replace(part, cluster_id="") for part in self.replayable))
 
     @property
     def clock_differs(self) -> bool:
@@ -185,7 +210,7 @@ class Protection:
             self._bounds.setdefault((bounds.topic, bounds.partition), []).append(bounds)
         self._gone = frozenset(evidence.gone_topics)
         self._replayable: dict[tuple[str, str, int], list[ReplayableRange]] = {}
-        for part in merged(evidence.replayable):
+        for part in evidence.protected:
             self._replayable.setdefault((part.topic, part.topic_id, part.partition), []).append(part)
 
     def protects(self, topic: str, topic_id: str, partition: int, offset: int) -> bool:
@@ -255,7 +280,8 @@ def reads(reference: ReferenceFacts, found: Found | None) -> bool:
 def merged(ranges: tuple[ReplayableRange, ...]) -> list[ReplayableRange]:
     """The same offsets as *ranges*, sorted and without overlap."""
     result: list[ReplayableRange] = []
-    for part in sorted(found for found in ranges if found.start < found.end):
+    held = (found for found in ranges if found.start < found.end)
+    for part in sorted(held, key=lambda found: (found.topic, found.topic_id, found.cluster_id, *found.extent)):
         last = result[-1] if result else None
         if last is None or _place(last) != _place(part) or part.start > last.end:
             result.append(part)
@@ -316,5 +342,5 @@ def classify_reference(
     return ReferenceClass.DUPLICATE if present_copies > 1 else ReferenceClass.PRESENT
 
 
-def _place(part: ReplayableRange) -> tuple[str, str, int]:
-    return part.topic, part.topic_id, part.partition
+def _place(part: ReplayableRange) -> tuple[TopicIdentity, int]:
+    return part.identity, part.partition

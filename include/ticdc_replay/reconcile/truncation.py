@@ -11,6 +11,7 @@ import msgspec
 
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.messages import OffsetRange
+from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.reconcile.coverage import Searched, without
 from ticdc_replay.reconcile.rules import PartitionBounds
 from ticdc_replay.storage.base import ObjectStore
@@ -19,24 +20,33 @@ _FOLDER = "truncations"
 
 
 class Truncated(msgspec.Struct, frozen=True, order=True):
-    """Offsets ``[start, end)`` that were searched when the partition ended at ``start``. ``topic_id`` is Kafka's."""
+    """Offsets ``[start, end)`` that were searched when the partition ended at ``start``. Both ids are Kafka's; the
+    cluster's is empty in notes of earlier versions."""
 
     topic: str
     topic_id: str
     partition: int
     start: int
     end: int
+    cluster_id: str = ""
+
+    @property
+    def identity(self) -> TopicIdentity:
+        """The topic."""
+        return TopicIdentity(self.cluster_id, self.topic, self.topic_id)
 
 
 def truncated(held: Iterable[PartitionBounds], searched: Iterable[Searched]) -> list[Truncated]:
     """Which offsets of *searched*, read before, lie beyond what Kafka has *held* since."""
-    ends: dict[tuple[str, int], int] = {}
+    ends: dict[tuple[TopicIdentity, int], int] = {}
     for each in searched:
-        place = (each.topic_id, each.range.partition)
+        place = (each.topic, each.range.partition)
         ends[place] = max(each.range.end, ends.get(place, 0))
-    found = ((part, ends.get((part.topic_id, part.partition), 0)) for part in held)
+    found = ((part, ends.get((part.identity, part.partition), 0)) for part in held)
     return [
-        Truncated(part.topic, part.topic_id, part.partition, part.high, end) for part, end in found if part.high < end
+        Truncated(part.topic, part.topic_id, part.partition, part.high, end, part.cluster_id)
+        for part, end in found
+        if part.high < end
     ]
 
 
@@ -55,11 +65,15 @@ def read_truncated(artifacts: ObjectStore) -> list[Truncated]:
 
 def searched_once(searched: Iterable[Searched], found: Iterable[Truncated]) -> tuple[Searched, ...]:
     """*searched* without offsets that more than one message may have had."""
-    reused: dict[str, list[OffsetRange]] = {}
+    reused: dict[str, list[Truncated]] = {}
     for each in found:
-        reused.setdefault(each.topic_id, []).append(OffsetRange(each.topic, each.partition, each.start, each.end))
+        reused.setdefault(each.topic, []).append(each)
     result: list[Searched] = []
     for one in searched:
-        holes = [msgspec.structs.replace(hole, topic=one.range.topic) for hole in reused.get(one.topic_id, ())]
-        result += [Searched(one.topic_id, part) for part in without([one.range], holes)]
+        holes = [
+            OffsetRange(hole.topic, hole.partition, hole.start, hole.end)
+            for hole in reused.get(one.topic.name, ())
+            if hole.identity.may_be(one.topic)
+        ]
+        result += [Searched(one.topic, part) for part in without([one.range], holes)]
     return tuple(result)

@@ -4,6 +4,7 @@ import msgspec
 
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.messages import OffsetRange
+from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.domain.window import Grade, PinPolicy, Window
 
 
@@ -91,6 +92,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """Why the window is not proven; empty when it is."""
     pin: PinPolicy = "first"
     topics: tuple[TopicPin, ...]
+    cluster_id: str | None = None
+    """Kafka's own, of all topics; None in manifests of earlier versions, and where what the window is taken from lacks it."""
     tables: tuple[str, ...] | None = None
     """Patterns of the tables whose topics these are; None where all tables are in the default topic."""
     inventory: PinnedFile | None = None
@@ -122,10 +125,16 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
             del content["redrive"]["messages"]["uri"]
         if content["pin"] == "first":
             del content["pin"]
-        for member in ("derived", "shared"):
+        for member in ("cluster_id", "derived", "shared"):
             if not content[member]:
                 del content[member]
         return canonical.hash_of(content)
+
+    @property
+    def identities(self) -> dict[str, TopicIdentity]:
+        """The topics, by name; without cluster where that is not known."""
+        cluster_id = self.cluster_id or ""
+        return {topic.topic: TopicIdentity(cluster_id, topic.topic, topic.topic_id) for topic in self.topics}
 
     @property
     def reads_kafka(self) -> bool:

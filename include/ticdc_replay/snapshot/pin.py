@@ -69,6 +69,8 @@ class FoundRanges(msgspec.Struct, frozen=True):
     grade: Grade
     reasons: tuple[str, ...]
     """Why the window is not proven; empty when it is."""
+    cluster_id: str | None
+    """Kafka's own; None in manifests of earlier versions."""
 
 
 _NO_HEAD = Head()
@@ -140,6 +142,7 @@ def pin_window(
         reasons=found.reasons,
         pin=request.pin,
         topics=found.topics,
+        cluster_id=found.cluster_id,
         tables=request.tables if has_topic_rules(request) else None,
         inventory=inventory,
         schemas=_pin_schemas(request, artifacts),
@@ -171,7 +174,7 @@ def find_ranges(
     before = _ends_before(request, artifacts, state, look) if request.by_offset else {}
     topics, reasons = _pin_topics(request, kafka, look, ends, before, state)
     grade: Grade = "offset" if request.by_offset else "unproven" if reasons else "proven"
-    return FoundRanges(topics, grade, tuple(reasons))
+    return FoundRanges(topics, grade, tuple(reasons), look.topics[0].identity.cluster_id)
 
 
 def check_reusable(request: PinRequest, manifest: Manifest) -> None:
@@ -279,14 +282,14 @@ def _ends_before(request: PinRequest, artifacts: ObjectStore, state: StateStore,
     A record can come after the pinning of a window and have a time in it; the next window takes it, so that nothing is lost
     between two windows whenever each was pinned.
     """
-    topics = {(topic.name, topic.topic_id) for topic in look.topics}
+    topics = {topic.name: topic.identity for topic in look.topics}
     found: dict[Partition, int] = {}
     for entry in state.manifests_up_to(request.pipeline, request.window.from_ts):
         manifest = load_manifest(artifacts, entry).manifest
         if manifest.grade != "offset":
             continue
         for topic in manifest.topics:
-            if (topic.topic, topic.topic_id) not in topics:
+            if topic.topic not in topics or not topics[topic.topic].may_be(manifest.identities[topic.topic]):
                 continue
             for pin in topic.partitions:
                 partition = Partition(topic.topic, pin.range.partition)
@@ -370,7 +373,7 @@ def _known_stretches(
     found: dict[Partition, list[Stretch]] = {}
     for topic in look.topics:
         starts = {partition.number: ranges[partition].start for partition in topic.partitions if partition in ranges}
-        stretches = state.stretches_before(request.pipeline, topic.topic_id, starts, request.window.from_ts)
+        stretches = state.stretches_before(request.pipeline, topic.identity, starts, request.window.from_ts)
         found |= {Partition(topic.name, number): known for number, known in stretches.items()}
     return found
 

@@ -8,6 +8,7 @@ import msgspec
 from ticdc_replay.codecs.base import Codec
 from ticdc_replay.domain.events import WatermarkEvent
 from ticdc_replay.domain.messages import OffsetRange, RawMessage
+from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.kafka.beginnings import read_beginnings
 from ticdc_replay.kafka.offsets import Bounds, Offsets, Partition, Topic
 from ticdc_replay.kafka.settings import KafkaSettings
@@ -36,11 +37,16 @@ def prove_in_kafka(manifest: Manifest, kafka: KafkaSettings, codec: Codec) -> li
     """
     with Offsets(kafka) as offsets:
         topics = offsets.topics([topic.topic for topic in manifest.topics])
-        findings = [finding for topic in manifest.topics for finding in _topic(topic, topics.get(topic.topic))]
+        pinned = manifest.identities
+        findings = [
+            finding
+            for topic in manifest.topics
+            for finding in _topic(topic, pinned[topic.topic], topics.get(topic.topic))
+        ]
         pins = {
             Partition(pin.range.topic, pin.range.partition): pin
             for topic in manifest.topics
-            if topic.topic in topics and topics[topic.topic].topic_id == topic.topic_id
+            if topic.topic in topics and topics[topic.topic].identity.may_be(pinned[topic.topic])
             for pin in topic.partitions
             if pin.range.length > 0 and Partition(topic.topic, pin.range.partition) in topics[topic.topic].partitions
         }
@@ -49,9 +55,13 @@ def prove_in_kafka(manifest: Manifest, kafka: KafkaSettings, codec: Codec) -> li
     return [*findings, *_evidence(pins, bounds, kafka, codec)]
 
 
-def _topic(pinned: TopicPin, found: Topic | None) -> Iterator[Finding]:
+def _topic(pinned: TopicPin, identity: TopicIdentity, found: Topic | None) -> Iterator[Finding]:
     if found is None:
         yield Finding("topic", pinned.topic, "does not exist any more")
+    elif found.topic_id == pinned.topic_id and not found.identity.may_be(identity):
+        yield Finding(
+            "topic", pinned.topic, f"is of cluster {found.identity.cluster_id}, and was of {identity.cluster_id}"
+        )
     elif found.topic_id != pinned.topic_id:
         yield Finding("topic", pinned.topic, f"was recreated: its id is {found.topic_id}, and was {pinned.topic_id}")
     else:

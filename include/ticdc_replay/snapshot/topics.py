@@ -90,6 +90,11 @@ def check_same_topics(topics: Iterable[Topic], manifest: Manifest) -> None:
         before = pinned.get(topic.name)
         if before is None:
             continue
+        if topic.topic_id == before.topic_id and not topic.identity.may_be(manifest.identities[topic.name]):
+            raise TopicChangedError(
+                f"topic {topic.name} is of Kafka cluster {topic.identity.cluster_id}, and window {manifest.window} was pinned in "
+                f"cluster {manifest.cluster_id}: offsets mean something else there. Mend the Kafka connection, or pin with repin"
+            )
         if before.topic_id != topic.topic_id:
             raise TopicChangedError(
                 f"topic {topic.name} was recreated: its id is {topic.topic_id}, and was {before.topic_id} when window "

@@ -97,6 +97,7 @@ def _scan(
                 pipeline=feed.pipeline,
                 topic=part.topic,
                 topic_id=feed.topic_ids[part.topic],
+                cluster_id=feed.cluster_id,
                 partition=part.partition,
                 start=part.start,
                 end=part.end,
@@ -133,6 +134,11 @@ def _verify(feed: ScanFeed, settings: KafkaSettings) -> None:
     """Raise TopicChangedError where a topic of *feed* is gone, or is not the one that the job names."""
     with Offsets(settings) as offsets:
         for topic in require_topics(offsets, feed.topic_ids, settings):
+            if feed.cluster_id not in ("", topic.identity.cluster_id):
+                raise TopicChangedError(
+                    f"topic {topic.name} is of Kafka cluster {topic.identity.cluster_id}, and the scan was planned for cluster "
+                    f"{feed.cluster_id}. Mend the Kafka connection, and reconcile again"
+                )
             planned = feed.topic_ids[topic.name]
             if topic.topic_id != planned:
                 raise TopicChangedError(

@@ -127,6 +127,7 @@ def derive(context: ReplayContext, window: Window) -> PinnedManifest:
         grade=known.grade,
         reasons=known.reasons,
         topics=topics_of(*known.used),
+        cluster_id=cluster_of(*known.used),
         tables=context.pipeline.tables,
         replaces=existing.input_hash if existing is not None else None,
         derived=tuple(
@@ -160,6 +161,12 @@ def topics_of(*used: Manifest) -> tuple[TopicPin, ...]:
     newest = sorted(used, key=lambda manifest: manifest.pinned_at_ms)
     ids = {topic.topic: topic.topic_id for manifest in newest for topic in manifest.topics}
     return tuple(TopicPin(topic, topic_id, ()) for topic, topic_id in sorted(ids.items()))
+
+
+def cluster_of(*used: Manifest) -> str | None:
+    """The cluster of all of *used*; None where they don't agree on one."""
+    found = {manifest.cluster_id for manifest in used}
+    return found.pop() if len(found) == 1 else None
 
 
 def register(context: ReplayContext, manifest: Manifest, replaces: WindowManifest | None) -> PinnedManifest:

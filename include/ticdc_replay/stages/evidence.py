@@ -7,6 +7,7 @@ import msgspec
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.errors import PermanentError
 from ticdc_replay.domain.messages import OffsetRange
+from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.jobspec import DecodedReferences
 from ticdc_replay.kafka.offsets import Offsets
 from ticdc_replay.reconcile.coverage import Searched, still_retained, without
@@ -57,7 +58,7 @@ def gather(context: StoreContext, survey: Survey, listed_ms: int, clock_ahead_ms
         )
     known = [_of_feed(context, pipelines[feed.pipeline], feed) for feed in survey.feeds]
     # A topic that two pipelines read is one topic.
-    bounds: dict[tuple[str, str, int], PartitionBounds] = {}
+    bounds: dict[tuple[TopicIdentity, int], PartitionBounds] = {}
     for feed, found in zip(survey.feeds, known, strict=True):
         # Not as they were surveyed: of what Kafka has expired since without anybody having searched it, nothing is known.
         held = {_place(part): part for part in found.held}
@@ -116,6 +117,11 @@ def _of_feed(context: StoreContext, pipeline: ReplayContext, feed: SurveyedFeed)
     # In this order. What a decode has read before Kafka expired it is asked for after Kafka, and what decodes have found after
     # those that run: one that ends in between is in one of the two.
     with Offsets(pipeline.kafka) as offsets:
+        if offsets.cluster_id() != feed.cluster_id:
+            raise PermanentError(
+                f"{feed.pipeline}: the Kafka connection leads to cluster {offsets.cluster_id()}, and the survey read cluster "
+                f"{feed.cluster_id}: what that holds can't be known from here. Mend the connection, or survey again"
+            )
         held = still_retained(feed.partitions, offsets)
     replayable = find_replayable(pipeline)
     known = known_references(pipeline, context.state, context.artifacts)
@@ -130,30 +136,21 @@ def _of_feed(context: StoreContext, pipeline: ReplayContext, feed: SurveyedFeed)
                 pipeline=pipeline.pipeline.name,
                 artifacts=pipeline.artifacts_uri,
                 artifacts_connection=pipeline.pipeline.connections.artifacts,
-                topic_ids=files.topic_ids,
+                topic_ids={name: topic.topic_id for name, topic in files.topics.items()},
                 names=files.names,
             )
             for files in known.decoded
         ),
         scanned=known.scanned,
-        references_of=tuple(
-            {
-                *(
-                    ReadTopic(feed.pipeline, topic, topic_id)
-                    for files in known.decoded
-                    for topic, topic_id in files.topic_ids.items()
-                ),
-                *(ReadTopic(feed.pipeline, each.range.topic, each.topic_id) for each in known.searched),
-            }
-        ),
+        references_of=tuple(ReadTopic(feed.pipeline, topic) for topic in known.topics),
     )
 
 
 def before_survey(ranges: Iterable[ReplayableRange], feed: SurveyedFeed) -> list[ReplayableRange]:
     """What of *ranges* lies below the ends that were surveyed: messages that came later refer to young objects only."""
-    ends = {(each.topic_id, each.partition): each.high for each in feed.partitions}
+    ends = {(each.identity, each.partition): each.high for each in feed.partitions}
     cut = (
-        msgspec.structs.replace(part, end=min(part.end, ends.get((part.topic_id, part.partition), part.end)))
+        msgspec.structs.replace(part, end=min(part.end, ends.get((part.identity, part.partition), part.end)))
         for part in ranges
     )
     return [part for part in cut if part.start < part.end]
@@ -161,21 +158,28 @@ def before_survey(ranges: Iterable[ReplayableRange], feed: SurveyedFeed) -> list
 
 def _not_searched(ranges: Sequence[ReplayableRange], searched: Iterable[Searched]) -> list[ReplayableRange]:
     """What of *ranges*, which are apart from each other, is not among *searched*."""
-    topics = {part.topic_id: part.topic for part in ranges}
-    wanted = [OffsetRange(part.topic_id, part.partition, part.start, part.end) for part in ranges]
-    done = [msgspec.structs.replace(each.range, topic=each.topic_id) for each in searched]
-    return [
-        ReplayableRange(topics[part.topic], part.topic, part.partition, part.start, part.end)
-        for part in without(wanted, done)
-    ]
+    done: dict[TopicIdentity, list[OffsetRange]] = {}
+    for each in searched:
+        done.setdefault(each.topic, []).append(each.range)
+    wanted: dict[TopicIdentity, list[OffsetRange]] = {}
+    for part in ranges:
+        wanted.setdefault(part.identity, []).append(OffsetRange(part.topic, part.partition, part.start, part.end))
+    left = []
+    for topic, parts in sorted(wanted.items()):
+        found = without(parts, done.get(topic, ()) if topic.complete else ())
+        left += [
+            ReplayableRange(topic.name, topic.topic_id, part.partition, part.start, part.end, topic.cluster_id)
+            for part in found
+        ]
+    return left
 
 
 def _as_range(bounds: PartitionBounds) -> ReplayableRange:
-    return ReplayableRange(bounds.topic, bounds.topic_id, bounds.partition, bounds.low, bounds.high)
+    return ReplayableRange(bounds.topic, bounds.topic_id, bounds.partition, bounds.low, bounds.high, bounds.cluster_id)
 
 
-def _place(bounds: PartitionBounds) -> tuple[str, str, int]:
-    return bounds.topic, bounds.topic_id, bounds.partition
+def _place(bounds: PartitionBounds) -> tuple[TopicIdentity, int]:
+    return bounds.identity, bounds.partition
 
 
 def _wider(one: PartitionBounds, other: PartitionBounds) -> PartitionBounds:

@@ -227,7 +227,9 @@ class _Planner:
         """*planned* where *manifest* is decoded from Kafka into *run_hash*, or is decoded already."""
         lost = prove_in_kafka(manifest, self._context.kafka, request.codec())
         if not lost:
-            return self._measured(planned, request, FoundRanges(manifest.topics, manifest.grade, manifest.reasons))
+            return self._measured(
+                planned, request, FoundRanges(manifest.topics, manifest.grade, manifest.reasons, manifest.cluster_id)
+            )
         if _is_whole(self._context, run_hash):
             note = f"Kafka has lost a part of what is pinned; changelog {run_hash} of it is whole"
             return msgspec.structs.replace(planned, notes=(note,))

@@ -83,13 +83,13 @@ def _counts(index: ChangelogIndex, manifest: Manifest) -> dict[str, int]:
 
 
 def _stretches(context: ReplayContext, index: ChangelogIndex, manifest: Manifest) -> Iterator[Stretch]:
-    topic_ids = {topic.topic: topic.topic_id for topic in manifest.topics}
+    topics = manifest.identities
     filesystem, base = context.artifacts.arrow_filesystem()
     for name in index.sparse_index_files:
         path = f"{base}/{changelog_root(index.run_hash)}/{name}"
         for row in pq.read_table(path, filesystem=filesystem, partitioning=None).to_pylist():
             yield Stretch(
-                topic_ids[row["topic"]],
+                topics[row["topic"]],
                 row["partition"],
                 row["start_offset"],
                 row["end_offset"],

@@ -108,6 +108,7 @@ def pin_redrive(context: ReplayContext, run: RunQuarantine) -> PinnedManifest:
         grade=before.grade,
         reasons=before.reasons,
         topics=tuple(TopicPin(topic, topic_id, ()) for topic, topic_id in index.topic_ids.items()),
+        cluster_id=index.cluster_id,
         tables=before.tables,
         schemas=schemas,
         redrive=Redriven(run.run_hash, now_ms, _keep(context, "redriven", "parquet", content, count)),

@@ -12,6 +12,7 @@ from ticdc_replay.changelog.reading import complete_changelogs, read_index
 from ticdc_replay.changelog.set_aside import Entry
 from ticdc_replay.domain.errors import ArtifactNotFoundError
 from ticdc_replay.domain.messages import OffsetRange
+from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.large_messages.claim_check import BAD_NAME
 from ticdc_replay.reconcile.rules import ReplayableRange, merged
 from ticdc_replay.snapshot import manifest as manifests
@@ -103,13 +104,11 @@ def _pinned(context: ReplayContext, name: str) -> Iterator[ReplayableRange]:
     """What the decode of the manifest *name* reads."""
     manifest = manifests.decode(context.artifacts.get(name))
     if manifest.redrive is not None:
-        topics = {topic.topic_id: topic.topic for topic in manifest.topics}
         for place in redriven_places(context, manifest):
-            yield _one(topics[place.topic_id], place.topic_id, place.partition, place.offset)
+            yield _one(place.topic, place.partition, place.offset)
     for topic in manifest.topics:
         for pin in topic.partitions:
-            part = pin.range
-            yield ReplayableRange(part.topic, topic.topic_id, part.partition, part.start, part.end)
+            yield _of_range(manifest.identities[topic.topic], pin.range)
 
 
 def _recorded(context: ReplayContext) -> Iterator[ChangelogIndex]:
@@ -190,15 +189,17 @@ def _is_searched(held: SetAside, entry: Entry, index: ChangelogIndex) -> bool:
 
 
 def _of_run(index: ChangelogIndex, ranges: Iterable[OffsetRange]) -> list[ReplayableRange]:
-    return [
-        ReplayableRange(part.topic, index.topic_ids[part.topic], part.partition, part.start, part.end)
-        for part in ranges
-    ]
+    topics = index.identities
+    return [_of_range(topics[part.topic], part) for part in ranges]
 
 
 def _entry(entry: Entry) -> ReplayableRange:
-    return _one(entry.topic, entry.topic_id, entry.partition, entry.offset)
+    return _one(entry.place.topic, entry.partition, entry.offset)
 
 
-def _one(topic: str, topic_id: str, partition: int, offset: int) -> ReplayableRange:
-    return ReplayableRange(topic, topic_id, partition, offset, offset + 1)
+def _one(topic: TopicIdentity, partition: int, offset: int) -> ReplayableRange:
+    return _of_range(topic, OffsetRange(topic.name, partition, offset, offset + 1))
+
+
+def _of_range(topic: TopicIdentity, part: OffsetRange) -> ReplayableRange:
+    return ReplayableRange(topic.name, topic.topic_id, part.partition, part.start, part.end, topic.cluster_id)

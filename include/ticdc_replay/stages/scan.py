@@ -7,6 +7,7 @@ import msgspec
 from ticdc_replay import __version__
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.messages import OffsetRange
+from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.jobspec import ScanFeed, ScanJob
 from ticdc_replay.kafka.offsets import Offsets
 from ticdc_replay.reconcile.coverage import (
@@ -33,8 +34,8 @@ class KnownReferences(msgspec.Struct, frozen=True):
     """What is known of the references in one pipeline's changefeed, from files that exist."""
 
     searched: tuple[Searched, ...]
-    topics: frozenset[str]
-    """Names of all topics that any decode or scan read."""
+    topics: frozenset[TopicIdentity]
+    """All topics that any decode or scan read, whether or not that counts as searched."""
     decoded: tuple[DecodedFiles, ...]
     """Of decodes, below the pipeline's artefacts."""
     scanned: tuple[str, ...]
@@ -64,7 +65,7 @@ def known_references(context: ReplayContext, state: StateStore, artifacts: Objec
     runs = searched_by_runs(context.state, context.artifacts, name)
     return KnownReferences(
         searched=searched_once((*runs.searched, *searched_by_scans(scans)), read_truncated(artifacts)),
-        topics=runs.topics | {scan.topic for scan in recorded},
+        topics=runs.topics | {scan.identity for scan in recorded},
         decoded=runs.files,
         scanned=tuple(sorted({scan.file for scan in scans if scan.file is not None})),
     )
@@ -86,7 +87,7 @@ def searched_feed(
         retained = find_retained(
             context.changefeed,
             retired,
-            known.topics,
+            {topic.name for topic in known.topics},
             offsets,
             context.kafka,
             tables=_tables(context),
@@ -120,6 +121,7 @@ def scan_feed(context: ReplayContext, feed: SearchedFeed, artifacts: ObjectStore
         kafka_connection=context.pipeline.connections.kafka,
         schemas=schemas,
         topic_ids={name: feed.retained.topic_ids[name] for name in sorted(topics)},
+        cluster_id=feed.retained.cluster_id,
         ranges=feed.to_scan,
         split_bytes=limits.split_bytes,
         decompressed_max_bytes=limits.decompressed_max_bytes,

@@ -122,7 +122,7 @@ def _look_back(context: ReplayContext, offsets: Offsets, topics: Iterable[Topic]
         topic = firsts[partition]
         if wanted.length <= 0:
             continue
-        known_scans = context.state.schema_scans(name, topic.topic_id, partition.number)
+        known_scans = context.state.schema_scans(name, topic.identity, partition.number)
         known = next((scan for scan in known_scans if scan.start <= wanted.start <= scan.end), None)
         start = wanted.start if known is None else known.end
         if start >= wanted.end:
@@ -139,7 +139,7 @@ def _look_back(context: ReplayContext, offsets: Offsets, topics: Iterable[Topic]
         found.setdefault(known is not None, []).extend(schemas.ddl)
         record_versions(context, schemas.definitions)
         first = wanted.start if known is None else known.start
-        scans.append(SchemaScan(topic.topic_id, partition.number, first, wanted.end))
+        scans.append(SchemaScan(topic.identity, partition.number, first, wanted.end))
     if True in found:
         record_ddl(context, found.pop(True))
         record_more_ddl(context, found.pop(False, []))

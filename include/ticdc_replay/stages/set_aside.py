@@ -10,6 +10,7 @@ from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.changelog.reading import read_index
 from ticdc_replay.changelog.set_aside import Entry, EntryPlace, read_entries, selected_places
 from ticdc_replay.domain.errors import ArtifactNotFoundError
+from ticdc_replay.domain.topics import TopicIdentity, is_topic_id
 from ticdc_replay.snapshot import manifest as manifests
 from ticdc_replay.snapshot.manifest import Manifest
 from ticdc_replay.stages.context import ReplayContext
@@ -89,10 +90,22 @@ def set_aside(context: ReplayContext, index: ChangelogIndex) -> SetAside:
         entries = {key: entry for key, entry in entries.items() if entry.place not in again}
         entries |= {(entry.place, entry.reason): entry for entry in left}
     accepted = {
-        (EntryPlace(loss.topic_id, loss.partition, loss.offset, loss.ordinal), loss.reason): loss
+        (EntryPlace(topic, loss.partition, loss.offset, loss.ordinal), loss.reason): loss
         for loss in context.state.accepted_losses(pipeline)
+        for topic in _topics_of(loss, index)
     }
     return SetAside(index, tuple(entries.values()), tuple(redrives), accepted)
+
+
+def _topics_of(loss: AcceptedLoss, index: ChangelogIndex) -> list[TopicIdentity]:
+    """The topic that *loss* is of: of what an earlier version recorded, that of *index* with the id, if that is one topic's."""
+    if loss.topic.name:
+        return [loss.topic]
+    return [
+        topic
+        for topic in index.identities.values()
+        if topic.topic_id == loss.topic.topic_id and is_topic_id(topic.topic_id)
+    ]
 
 
 def sets_aside(run: Run) -> bool:
@@ -118,10 +131,9 @@ def redriven_places(context: ReplayContext, manifest: Manifest) -> frozenset[Ent
     assert manifest.redrive is not None
     filesystem, base = context.artifacts.arrow_filesystem()
     name = "/".join(manifest.redrive.messages.uri.rsplit("/", 2)[1:])
-    topic_ids = {topic.topic: topic.topic_id for topic in manifest.topics}
     try:
         with pq.ParquetFile(f"{base}/{name}", filesystem=filesystem) as file:
-            return frozenset(selected_places(file, topic_ids))
+            return frozenset(selected_places(file, manifest.identities))
     except FileNotFoundError:
         raise ArtifactNotFoundError(
             f"{context.artifacts.uri(name)} is gone, the messages of a re-drive: restore it, or re-drive them again"

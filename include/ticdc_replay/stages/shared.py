@@ -85,6 +85,7 @@ def pin_shared(context: ReplayContext, window: Window) -> PinnedManifest | None:
         grade=manifest.grade,
         pin=manifest.pin,
         topics=topics_of(manifest),
+        cluster_id=manifest.cluster_id,
         tables=manifest.tables,
         shared=SharedInput(wide.name, manifest.input_hash, span),
         pinned_at_ms=manifest.pinned_at_ms,

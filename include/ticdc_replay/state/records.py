@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 from ticdc_replay.domain.tables import TableName
+from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.domain.window import Grade, Window
 from ticdc_replay.schemas.history import Epoch
 
@@ -77,7 +78,7 @@ class KnownSchema(msgspec.Struct, frozen=True):
 class SchemaScan(msgspec.Struct, frozen=True, order=True):
     """Offsets ``[start, end)`` of one partition whose DDL is in the schema history."""
 
-    topic_id: str
+    topic: TopicIdentity
     partition: int
     start: int
     end: int
@@ -87,7 +88,7 @@ class ScannedRange(msgspec.Struct, frozen=True, order=True, kw_only=True):
     """Offsets ``[start, end)`` of one partition that were scanned for claim-check references.
 
     ``file`` is the name of the Parquet file with the references in the artefacts of the claim-check store that was reconciled;
-    None where there was none. ``topic_id`` is Kafka's.
+    None where there was none. ``topic_id`` and ``cluster_id`` are Kafka's; the latter is empty in scans by earlier versions.
     """
 
     pipeline: str
@@ -97,16 +98,21 @@ class ScannedRange(msgspec.Struct, frozen=True, order=True, kw_only=True):
     start: int
     end: int
     file: str | None
+    cluster_id: str = ""
+
+    @property
+    def identity(self) -> TopicIdentity:
+        """The topic."""
+        return TopicIdentity(self.cluster_id, self.topic, self.topic_id)
 
 
 class Stretch(msgspec.Struct, frozen=True, order=True):
     """Offsets ``[start, end)`` of one partition and the commitTs range (TSO) of all events in them.
 
-    Both are None where the stretch holds no event with a commitTs. ``topic_id`` is Kafka's: offsets of a recreated topic say
-    nothing about the one before.
+    Both are None where the stretch holds no event with a commitTs. Offsets of a recreated topic say nothing about the one before.
     """
 
-    topic_id: str
+    topic: TopicIdentity
     partition: int
     start: int
     end: int
@@ -131,11 +137,11 @@ class Redrive(msgspec.Struct, frozen=True, order=True):
 class AcceptedLoss(msgspec.Struct, frozen=True, order=True):
     """An entry of a quarantine that a person accepted as lost, for the reason it stands there and for no other.
 
-    ``topic_id`` is Kafka's. ``ordinal`` is -1 for a whole message.
+    ``ordinal`` is -1 for a whole message. Of what earlier versions recorded, ``topic`` has the id alone.
     """
 
     pipeline: str
-    topic_id: str
+    topic: TopicIdentity
     partition: int
     offset: int
     ordinal: int

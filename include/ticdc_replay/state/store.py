@@ -22,6 +22,7 @@ from sqlalchemy import (
 
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.tables import TableName
+from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.domain.window import Window
 from ticdc_replay.schemas.history import Epoch
 from ticdc_replay.state import tables
@@ -271,18 +272,20 @@ class StateStore(Reconciliations, Leases, Generations):
 
     def record_schema_scan(self, pipeline: str, scan: SchemaScan) -> None:
         """Note that the DDL of these offsets is in the schema history; record that first."""
-        values = {"pipeline": pipeline, "topic_id": scan.topic_id, "partition": scan.partition}
+        values = {"pipeline": pipeline, **_identity(scan.topic), "partition": scan.partition}
         self._replace(tables.schema_scan, [{**values, "start_offset": scan.start, "end_offset": scan.end}])
 
-    def schema_scans(self, pipeline: str, topic_id: str, partition: int) -> list[SchemaScan]:
-        """The offsets of a partition whose DDL is in the schema history, in order."""
+    def schema_scans(self, pipeline: str, topic: TopicIdentity, partition: int) -> list[SchemaScan]:
+        """The offsets of a partition whose DDL is in the schema history, in order; none of a topic that is not fully known."""
+        if not topic.complete:
+            return []
         columns = tables.schema_scan.c
         wanted = select(tables.schema_scan).where(
-            columns.pipeline == pipeline, columns.topic_id == topic_id, columns.partition == partition
+            columns.pipeline == pipeline, *_is_topic(columns, topic), columns.partition == partition
         )
         with self._database.reading() as connection:
             rows = connection.execute(wanted.order_by(columns.start_offset)).all()
-        return [SchemaScan(row.topic_id, row.partition, row.start_offset, row.end_offset) for row in rows]
+        return [SchemaScan(topic, row.partition, row.start_offset, row.end_offset) for row in rows]
 
     def record_scanned_ranges(self, scanned: Iterable[ScannedRange]) -> None:
         """Note offsets that were scanned for references; put their files first."""
@@ -305,7 +308,7 @@ class StateStore(Reconciliations, Leases, Generations):
             [
                 {
                     "pipeline": pipeline,
-                    "topic_id": stretch.topic_id,
+                    **_identity(stretch.topic),
                     "partition": stretch.partition,
                     "start_offset": stretch.start,
                     "end_offset": stretch.end,
@@ -317,19 +320,22 @@ class StateStore(Reconciliations, Leases, Generations):
         )
 
     def stretches_before(
-        self, pipeline: str, topic_id: str, starts: Mapping[int, int], commit_ts: int
+        self, pipeline: str, topic: TopicIdentity, starts: Mapping[int, int], commit_ts: int
     ) -> dict[int, list[Stretch]]:
         """Known stretches of each partition from its offset in *starts* on, in order, up to the first with an event of
-        *commit_ts* (TSO) or later. Partitions without any are missing."""
+        *commit_ts* (TSO) or later. Partitions without any are missing, and all are of a topic
+        that is not fully known."""
         found: dict[int, list[Stretch]] = {}
+        if not topic.complete:
+            return found
         with self._database.reading() as connection:
             wanted = sorted(starts.items())
             for at in range(0, len(wanted), _PARTITIONS_AT_A_TIME):
                 some = wanted[at : at + _PARTITIONS_AT_A_TIME]
-                for row in connection.execute(_stretches_before(pipeline, topic_id, some, commit_ts)):
+                for row in connection.execute(_stretches_before(pipeline, topic, some, commit_ts)):
                     found.setdefault(row.partition, []).append(
                         Stretch(
-                            row.topic_id,
+                            topic,
                             row.partition,
                             row.start_offset,
                             row.end_offset,
@@ -374,21 +380,41 @@ class StateStore(Reconciliations, Leases, Generations):
     def record_accepted_losses(self, losses: Iterable[AcceptedLoss]) -> None:
         """Keep what a person accepted; the first acceptance of an entry stays."""
         with self._database.writing() as connection:
-            self._insert_new(connection, tables.accepted_loss, [msgspec.structs.asdict(loss) for loss in losses])
+            self._insert_new(connection, tables.accepted_loss, [_loss_row(loss) for loss in losses])
 
     def accepted_losses(self, pipeline: str) -> list[AcceptedLoss]:
         """All that was accepted as lost of *pipeline*."""
         wanted = select(tables.accepted_loss).where(tables.accepted_loss.c.pipeline == pipeline)
         with self._database.reading() as connection:
-            return sorted(AcceptedLoss(**row._mapping) for row in connection.execute(wanted).all())
+            return sorted(_accepted_loss(row) for row in connection.execute(wanted).all())
 
 
-def _stretches_before(pipeline: str, topic_id: str, starts: Sequence[tuple[int, int]], commit_ts: int) -> Select[Any]:
+def _loss_row(loss: AcceptedLoss) -> dict[str, Any]:
+    return {**msgspec.structs.asdict(loss), **_identity(loss.topic)}
+
+
+def _accepted_loss(row: Row[Any]) -> AcceptedLoss:
+    values = dict(row._mapping)
+    topic = TopicIdentity(values.pop("cluster_id"), values.pop("topic"), values.pop("topic_id"))
+    return AcceptedLoss(topic=topic, **values)
+
+
+def _identity(topic: TopicIdentity) -> dict[str, str]:
+    return {"cluster_id": topic.cluster_id, "topic": topic.name, "topic_id": topic.topic_id}
+
+
+def _is_topic(columns: Any, topic: TopicIdentity) -> tuple[Any, ...]:
+    return tuple(columns[name] == value for name, value in _identity(topic).items())
+
+
+def _stretches_before(
+    pipeline: str, topic: TopicIdentity, starts: Sequence[tuple[int, int]], commit_ts: int
+) -> Select[Any]:
     columns = tables.sparse_index.c
     wanted = values(column("partition", Integer), column("start", BigInteger)).data(starts).cte("wanted")
     known = (
         columns.pipeline == pipeline,
-        columns.topic_id == topic_id,
+        *_is_topic(columns, topic),
         columns.partition == wanted.c.partition,
         columns.end_offset > wanted.c.start,
     )

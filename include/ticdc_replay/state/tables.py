@@ -108,10 +108,13 @@ table_version = Table(
 )
 """Definitions that came over the wire with a version (Simple)."""
 
+# Offsets of topics: an empty cluster_id or topic is of a record by an earlier version, which keeps nobody from reading.
 schema_scan = Table(
     "schema_scan",
     metadata,
     Column("pipeline", Text, primary_key=True),
+    Column("cluster_id", Text, primary_key=True, server_default=""),
+    Column("topic", Text, primary_key=True, server_default=""),
     Column("topic_id", Text, primary_key=True),
     Column("partition", Integer, primary_key=True),
     Column("start_offset", BigInteger, primary_key=True),
@@ -122,11 +125,12 @@ scanned_range = Table(
     "scanned_range",
     metadata,
     Column("pipeline", Text, primary_key=True),
+    Column("cluster_id", Text, primary_key=True, server_default=""),
+    Column("topic", Text, primary_key=True, server_default=""),
     Column("topic_id", Text, primary_key=True),
     Column("partition", Integer, primary_key=True),
     Column("start_offset", BigInteger, primary_key=True),
     Column("end_offset", BigInteger, primary_key=True),
-    Column("topic", Text, nullable=False),
     Column("file", Text),
 )
 
@@ -134,6 +138,8 @@ sparse_index = Table(
     "sparse_index",
     metadata,
     Column("pipeline", Text, primary_key=True),
+    Column("cluster_id", Text, primary_key=True, server_default=""),
+    Column("topic", Text, primary_key=True, server_default=""),
     Column("topic_id", Text, primary_key=True),
     Column("partition", Integer, primary_key=True),
     Column("start_offset", BigInteger, primary_key=True),
@@ -164,6 +170,8 @@ accepted_loss = Table(
     "accepted_loss",
     metadata,
     Column("pipeline", Text, primary_key=True),
+    Column("cluster_id", Text, primary_key=True, server_default=""),
+    Column("topic", Text, primary_key=True, server_default=""),
     Column("topic_id", Text, primary_key=True),
     Column("partition", Integer, primary_key=True),
     Column("offset", BigInteger, primary_key=True),

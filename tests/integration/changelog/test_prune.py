@@ -15,7 +15,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.changelogs import Changelog, put, table
-from tests.quarantine_files import index_with, quarantine
+from tests.quarantine_files import TOPIC, index_with, quarantine
 from tests.waiting import PATIENCE_S
 from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.changelog.layout import INDEX, changelog_root
@@ -78,7 +78,8 @@ class Setting:
         self.context = ReplayContext(load_pipeline(folder / "pipeline.yaml"), Connections({"kafka": broker}))
         self.folder, self.topic, self.bootstrap = folder / "pipeline", topic, kafka.bootstrap
         with Offsets(self.context.kafka) as offsets:
-            self.topic_id = offsets.topics([topic])[topic].topic_id
+            self.identity = offsets.topics([topic])[topic].identity
+            self.topic_id = self.identity.topic_id
 
     def decoded(
         self, start: int, end: int, *, last: int = MESSAGES, days_old: float = 90, run: str = "a", **members: Any
@@ -95,6 +96,7 @@ class Setting:
             window=window,
             grade=members.pop("grade", "proven"),
             topics=(TopicPin(self.topic, self.topic_id, (pin,) if kafka else ()),),
+            cluster_id=self.identity.cluster_id,
             derived=derived,
             shared=shared,
             pinned_at_ms=tso.physical_ms(1 << 18) + len(run),
@@ -111,6 +113,7 @@ class Setting:
             input_hash=manifest.input_hash,
             ranges=(part,) if kafka else (),
             topic_ids={self.topic: self.topic_id},
+            cluster_id=self.identity.cluster_id,
             selection=("*.*",),
             unsearched=(),
             derived=derived or members.pop("taken", ()),
@@ -162,7 +165,17 @@ class Setting:
     def accept_loss(self, index: ChangelogIndex) -> None:
         """Settle what ``with_quarantine`` set aside."""
         entry = AcceptedLoss(
-            "pipeline", "id", 0, 3, 0, "bad", index.run_hash, "Ada Berg", "not ours", "accepted/a.json", 1
+            "pipeline",
+            msgspec.structs.replace(TOPIC, cluster_id=self.identity.cluster_id),
+            0,
+            3,
+            0,
+            "bad",
+            index.run_hash,
+            "Ada Berg",
+            "not ours",
+            "accepted/a.json",
+            1,
         )
         self.context.state.record_accepted_losses([entry])
 

@@ -156,6 +156,7 @@ def scan(context: StoreContext, of: Survey) -> None:
                 pipeline=feed.pipeline,
                 topic=part.topic,
                 topic_id=ids[part.topic],
+                cluster_id=feed.cluster_id,
                 partition=part.partition,
                 start=part.start,
                 end=part.end,

@@ -15,6 +15,7 @@ import yaml
 from ticdc_replay.config.load_store import load_store
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.connections import Connection, Connections
+from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.reconcile.records import CLASSIFIED_REFERENCES
 from ticdc_replay.reconcile.rules import ReferenceClass
 from ticdc_replay.reconcile.summary import ReferencesOfTable, Summary
@@ -160,7 +161,8 @@ def test_objects_that_are_older_than_the_inventory_that_lacks_them_are_an_alert_
 
 
 def test_a_loss_that_somebody_accepted_is_no_alert(store: Store) -> None:
-    store.accept(AcceptedLoss("shop", "id", 0, 1, 0, "claim_check_missing", "run", "Ada", "why", "accepted/a.json", 1))
+    topic = TopicIdentity("cluster", store.topic, "id")
+    store.accept(AcceptedLoss("shop", topic, 0, 1, 0, "claim_check_missing", "run", "Ada", "why", "accepted/a.json", 1))
     assert [alert.offset for alert in store.look_after(*NAMES[:3]).alerts] == [0, 2]
 
 

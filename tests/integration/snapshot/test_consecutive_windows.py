@@ -156,7 +156,7 @@ def stretches(
 ) -> list[Stretch]:
     """The sparse index that a decode of *part* leaves, in stretches of ten offsets."""
     with Offsets(settings) as offsets:
-        topic_id = offsets.topics([manifest.topics[0].topic])[manifest.topics[0].topic].topic_id
+        topic = offsets.topics([manifest.topics[0].topic])[manifest.topics[0].topic].identity
     found = []
     for start in range(part.range.start, part.range.end, 10):
         piece = OffsetRange(part.range.topic, part.range.partition, start, min(start + 10, part.range.end))
@@ -165,7 +165,7 @@ def stretches(
         ]
         found.append(
             Stretch(
-                topic_id, piece.partition, piece.start, piece.end,
+                topic, piece.partition, piece.start, piece.end,
                 min(times, default=None), max(times, default=None),
             )
         )  # fmt: skip

@@ -377,9 +377,9 @@ def test_the_start_moves_over_offsets_that_earlier_windows_showed_to_be_older(
         feed.resolved(second, recorded=200 + second)
     feed.flush()
     with Offsets(settings) as offsets:
-        topic_id = offsets.topics([feed.topic])[feed.topic].topic_id
+        topic = offsets.topics([feed.topic])[feed.topic].identity
     state.record_stretches(
-        "shop", [Stretch(topic_id, 0, 0, 10, at(50), at(54)), Stretch(topic_id, 0, 10, 22, at(55), at(60))]
+        "shop", [Stretch(topic, 0, 0, 10, at(50), at(54)), Stretch(topic, 0, 10, 22, at(55), at(60))]
     )
     assert pin(request_for(feed.topic)).manifest.ranges() == [OffsetRange(feed.topic, 0, 10, 142)]
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.quarantine_files import index_with, quarantine
+from tests.quarantine_files import TOPIC, index_with, quarantine
 from ticdc_replay.changelog import set_aside
 from ticdc_replay.changelog.set_aside import EntryPlace, pack_messages, read_entries, read_messages, selected_places
 from ticdc_replay.domain.errors import ArtifactNotFoundError
@@ -24,7 +24,7 @@ def opened(content: bytes) -> pq.ParquetFile:
 
 def test_a_message_comes_once_however_many_of_its_events_are_wanted(store: ObjectStore) -> None:
     index = index_with(store, "a", quarantine(1, 0, "x"), quarantine(1, 2, "y"), quarantine(2, None, "z"))
-    wanted = {EntryPlace("id", 0, 1, -1): {2, 0}, EntryPlace("id", 0, 2, -1): None}
+    wanted = {EntryPlace(TOPIC, 0, 1, -1): {2, 0}, EntryPlace(TOPIC, 0, 2, -1): None}
     content, count = pack_messages(store, wanted, [index])
     assert count == 2
     file = opened(content)
@@ -32,7 +32,7 @@ def test_a_message_comes_once_however_many_of_its_events_are_wanted(store: Objec
         (1, b"value 1", frozenset({0, 2})),
         (2, b"value 2", None),
     ]
-    assert {(place.offset, place.ordinal) for place in selected_places(file, index.topic_ids)} == {
+    assert {(place.offset, place.ordinal) for place in selected_places(file, index.identities)} == {
         (1, 0),
         (1, 2),
         (2, -1),
@@ -43,7 +43,7 @@ def test_a_message_comes_once_however_many_of_its_events_are_wanted(store: Objec
 def test_a_row_group_ends_at_so_many_bytes(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(set_aside, "GROUP_BYTES", 30)
     index = index_with(store, "a", *(quarantine(offset, None, "x") for offset in range(5)))
-    content, _ = pack_messages(store, {EntryPlace("id", 0, offset, -1): None for offset in range(5)}, [index])
+    content, _ = pack_messages(store, {EntryPlace(TOPIC, 0, offset, -1): None for offset in range(5)}, [index])
     file = opened(content)
     assert [
         [message.offset for message, _ in read_messages(file, [group])] for group in range(file.num_row_groups)
@@ -56,7 +56,7 @@ def test_a_row_group_ends_at_so_many_bytes(store: ObjectStore, monkeypatch: pyte
 def test_what_is_gone_is_said_and_not_left_out(store: ObjectStore) -> None:
     index = index_with(store, "a", quarantine(1, 0, "x"))
     with pytest.raises(ArtifactNotFoundError, match="1 messages are in no quarantine file of runs a"):
-        pack_messages(store, {EntryPlace("id", 0, 7, -1): None}, [index])
+        pack_messages(store, {EntryPlace(TOPIC, 0, 7, -1): None}, [index])
     store.delete(f"runs/a/{index.quarantine_files[0]}")
     with pytest.raises(ArtifactNotFoundError, match="while Kafka still holds it"):
         read_entries(store, index)

@@ -2,16 +2,19 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.topics import identity
 from ticdc_replay.changelog.index import ChangelogIndex, DecodeReport, EventCounts, MessageCounts
 from ticdc_replay.changelog.layout import INDEX, changelog_root
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.messages import OffsetRange
+from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.domain.window import Window
 from ticdc_replay.reconcile.coverage import (
     DecodedFiles,
@@ -28,6 +31,8 @@ from ticdc_replay.state.records import ScannedRange
 from ticdc_replay.storage import ObjectStore, open_store
 
 WINDOW = Window(100, 200)
+TOPIC = identity("t")
+ANEW = identity("t", made="again")
 INDEXED = ChangelogIndex(
     pipeline="shop",
     run_hash="run",
@@ -35,7 +40,8 @@ INDEXED = ChangelogIndex(
     library_version="1",
     window=WINDOW,
     ranges=(OffsetRange("t", 0, 0, 50), OffsetRange("t", 1, 5, 9)),
-    topic_ids={"t": "id of t"},
+    topic_ids={"t": TOPIC.topic_id},
+    cluster_id=TOPIC.cluster_id,
     tables=(),
     ddl=(),
     changes=(),
@@ -48,7 +54,14 @@ INDEXED = ChangelogIndex(
     ),
 )
 SCANNED = ScannedRange(
-    pipeline="shop", topic="t", topic_id="id of t", partition=0, start=0, end=9, file="scans/a.parquet"
+    pipeline="shop",
+    topic="t",
+    topic_id=TOPIC.topic_id,
+    partition=0,
+    start=0,
+    end=9,
+    file="scans/a.parquet",
+    cluster_id=TOPIC.cluster_id,
 )
 
 
@@ -94,24 +107,26 @@ def test_a_run_covers_the_ranges_that_it_read_but_for_messages_it_could_not_sear
     keep(state, artifacts, msgspec.structs.replace(INDEXED, unsearched=(OffsetRange("t", 0, 7, 8),)))
     runs = searched_by_runs(state, artifacts, "shop")
     parts = [OffsetRange("t", 0, 0, 7), OffsetRange("t", 0, 8, 50), OffsetRange("t", 1, 5, 9)]
-    assert runs.searched == tuple(Searched("id of t", part) for part in parts)
-    assert runs.topics == {"t"}
+    assert runs.searched == tuple(Searched(TOPIC, part) for part in parts)
+    assert runs.topics == {TOPIC}
     names = ("runs/run/references/a.parquet", "runs/run/references/b.parquet")
-    assert runs.files == (DecodedFiles({"t": "id of t"}, names),)
+    assert runs.files == (DecodedFiles({"t": TOPIC}, names),)
 
 
 def test_references_of_a_topic_that_was_recreated_are_told_apart(state: StateStore, artifacts: ObjectStore) -> None:
     keep(state, artifacts, INDEXED)
     keep(
-        state, artifacts, msgspec.structs.replace(INDEXED, run_hash="same", topic_ids={"t": "id of t", "u": "id of u"})
+        state,
+        artifacts,
+        msgspec.structs.replace(INDEXED, run_hash="same", topic_ids={"t": TOPIC.topic_id, "u": identity("u").topic_id}),
     )
-    keep(state, artifacts, msgspec.structs.replace(INDEXED, run_hash="recreated", topic_ids={"t": "new id of t"}))
+    keep(state, artifacts, msgspec.structs.replace(INDEXED, run_hash="recreated", topic_ids={"t": ANEW.topic_id}))
     files = searched_by_runs(state, artifacts, "shop").files
     assert {
-        tuple(sorted(each.topic_ids.items())): sorted({name.split("/")[1] for name in each.names}) for each in files
+        tuple(sorted(each.topics.values())): sorted({name.split("/")[1] for name in each.names}) for each in files
     } == {
-        (("t", "id of t"), ("u", "id of u")): ["run", "same"],
-        (("t", "new id of t"),): ["recreated"],
+        (TOPIC, identity("u")): ["run", "same"],
+        (ANEW,): ["recreated"],
     }
 
 
@@ -152,7 +167,7 @@ def test_a_run_that_a_restored_state_store_has_forgotten_is_found_by_its_index(
 def test_a_scan_covers_its_range_as_long_as_its_file_exists(artifacts: ObjectStore) -> None:
     without_reference = msgspec.structs.replace(SCANNED, partition=1, file=None)
     artifacts.put("scans/a.parquet", b"references")
-    both = [Searched("id of t", OffsetRange("t", partition, 0, 9)) for partition in (0, 1)]
+    both = [Searched(TOPIC, OffsetRange("t", partition, 0, 9)) for partition in (0, 1)]
     assert searched_by_scans(standing_scans([SCANNED, without_reference], artifacts)) == both
     artifacts.delete("scans/a.parquet")
     assert searched_by_scans(standing_scans([SCANNED, without_reference], artifacts)) == both[1:]
@@ -168,15 +183,49 @@ def test_what_was_scanned_is_remembered_by_pipeline(state: StateStore) -> None:
     ]
 
 
+def held(low: int, high: int, topic: TopicIdentity = TOPIC) -> PartitionBounds:
+    return PartitionBounds(topic.name, topic.topic_id, 0, low, high, cluster_id=topic.cluster_id)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        TopicIdentity("cluster", "u", TOPIC.topic_id),
+        TopicIdentity("other", "t", TOPIC.topic_id),
+        TopicIdentity("", "t", TOPIC.topic_id),
+        ANEW,
+    ],
+    ids=str,
+)
+def test_a_search_of_another_topic_does_not_count(other: TopicIdentity) -> None:
+    """Brokers without topic ids gave the same one to all topics."""
+    whole = [OffsetRange("t", 0, 0, 10)]
+    assert unsearched([held(0, 10)], [Searched(TOPIC, whole[0])]) == []
+    assert unsearched([held(0, 10)], [Searched(other, OffsetRange(other.name, 0, 0, 10))]) == whole
+    assert unsearched([held(0, 10, other)], [Searched(TOPIC, whole[0])]) == [OffsetRange(other.name, 0, 0, 10)]
+
+
+@pytest.mark.parametrize("lacking", [{"cluster_id": None}, {"topic_ids": {"t": "AAAAAAAAAAAAAAAAAAAAAA"}}], ids=str)
+def test_what_does_not_know_its_topic_has_searched_nothing_and_keeps_its_references(
+    state: StateStore, artifacts: ObjectStore, lacking: dict[str, Any]
+) -> None:
+    keep(state, artifacts, msgspec.structs.replace(INDEXED, **lacking))
+    runs = searched_by_runs(state, artifacts, "shop")
+    assert runs.searched == ()
+    assert len(runs.files) == len(runs.topics) == 1
+    scan = msgspec.structs.replace(SCANNED, cluster_id="", file=None)
+    assert searched_by_scans([scan]) == []
+
+
 def test_a_topic_that_was_recreated_is_not_searched() -> None:
-    retained = [PartitionBounds("t", "new id", 0, 0, 10)]
-    assert unsearched(retained, [Searched("id of t", OffsetRange("t", 0, 0, 10))]) == [OffsetRange("t", 0, 0, 10)]
-    assert unsearched(retained, [Searched("new id", OffsetRange("t", 0, 0, 10))]) == []
+    retained = [held(0, 10, ANEW)]
+    assert unsearched(retained, [Searched(TOPIC, OffsetRange("t", 0, 0, 10))]) == [OffsetRange("t", 0, 0, 10)]
+    assert unsearched(retained, [Searched(ANEW, OffsetRange("t", 0, 0, 10))]) == []
 
 
 def test_offsets_that_kafka_has_removed_need_no_search() -> None:
-    retained = [PartitionBounds("t", "id of t", 0, 40, 60)]
-    assert unsearched(retained, [Searched("id of t", OffsetRange("t", 0, 0, 50))]) == [OffsetRange("t", 0, 50, 60)]
+    retained = [held(40, 60)]
+    assert unsearched(retained, [Searched(TOPIC, OffsetRange("t", 0, 0, 50))]) == [OffsetRange("t", 0, 50, 60)]
 
 
 _PARTS = st.builds(

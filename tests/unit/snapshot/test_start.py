@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.topics import identity
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.window import Window
 from ticdc_replay.kafka.offsets import Bounds, Partition, Record
@@ -12,10 +13,11 @@ from ticdc_replay.snapshot.start import Head, beginning_doubt, skip_known
 from ticdc_replay.state.records import Stretch
 
 FROM_TS = 100
+TOPIC = identity()
 
 
 def stretch(start: int, end: int, newest: int | None) -> Stretch:
-    return Stretch("id", 0, start, end, newest, newest)
+    return Stretch(TOPIC, 0, start, end, newest, newest)
 
 
 def test_stretches_of_older_events_are_skipped_up_to_the_first_that_is_needed() -> None:

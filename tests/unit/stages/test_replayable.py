@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.quarantine_files import index_with, quarantine
+from tests.quarantine_files import TOPIC, index_with, quarantine
 from tests.unit.stages.conftest import CLAIMS
 from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.changelog.set_aside import MESSAGES
@@ -28,18 +28,19 @@ WINDOW = Window(1, 2)
 
 
 def part(start: int, end: int, partition: int = 0) -> ReplayableRange:
-    return ReplayableRange("topic", "id", partition, start, end)
+    return ReplayableRange("topic", TOPIC.topic_id, partition, start, end, TOPIC.cluster_id)
 
 
 def pin(context: ReplayContext, *ranges: OffsetRange, redrive: Redriven | None = None) -> str:
     """Put the manifest of *ranges*; its name."""
-    topic = TopicPin("topic", "id", tuple(PartitionPin(each, True, None, None) for each in ranges))
+    topic = TopicPin("topic", TOPIC.topic_id, tuple(PartitionPin(each, True, None, None) for each in ranges))
     manifest = Manifest(
         pipeline="shop",
         changefeed_hash="c",
         window=WINDOW,
         grade="proven",
         topics=(topic,),
+        cluster_id=TOPIC.cluster_id,
         redrive=redrive,
         pinned_at_ms=1,
     )
@@ -75,7 +76,7 @@ def record(context: ReplayContext, index: ChangelogIndex, quarantined: int) -> N
 
 
 def accept(context: ReplayContext, offset: int, reason: str = "bad_value") -> None:
-    loss = AcceptedLoss("shop", "id", 0, offset, -1, reason, "run", "Ada", "why", "accepted/a.json", 1)
+    loss = AcceptedLoss("shop", TOPIC, 0, offset, -1, reason, "run", "Ada", "why", "accepted/a.json", 1)
     context.state.record_accepted_losses([loss])
 
 

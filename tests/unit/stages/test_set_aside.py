@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.quarantine_files import index_with, quarantine
+from tests.quarantine_files import TOPIC, index_with, quarantine
 from ticdc_replay.changelog.set_aside import Entry, EntryPlace, read_entries
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.domain.window import Window
@@ -18,11 +18,12 @@ LAKE = frozenset({"lake"})
 
 def entry(offset: int, ordinal: int | None, reason: str = "bad_value") -> Entry:
     row = quarantine(offset, ordinal, reason)
-    return Entry(run_hash="a", topic_id="id", **{name: row[name] for name in row if name not in ("key", "value")})
+    values = {name: row[name] for name in row if name not in ("key", "value")}
+    return Entry(run_hash="a", topic_id=TOPIC.topic_id, cluster_id=TOPIC.cluster_id, **values)
 
 
 def place(offset: int, ordinal: int = -1) -> EntryPlace:
-    return EntryPlace("id", 0, offset, ordinal)
+    return EntryPlace(TOPIC, 0, offset, ordinal)
 
 
 def held(*entries: Entry, redrives: tuple[Redriven, ...] = (), accepted: tuple[Entry, ...] = ()) -> SetAside:

@@ -12,9 +12,11 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import text
 
 from tests.processes import at_once
+from tests.topics import identity
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.errors import AuthenticationError, ConfigError, PermanentError, TransientError
 from ticdc_replay.domain.tables import TableName
+from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.domain.window import Window
 from ticdc_replay.schemas.history import Epoch
 from ticdc_replay.state import (
@@ -29,10 +31,12 @@ from ticdc_replay.state import (
     open_state,
 )
 from ticdc_replay.state.database import Database
-from ticdc_replay.state.records import AcceptedLoss, Redrive
+from ticdc_replay.state.records import AcceptedLoss, Redrive, SchemaScan
 from ticdc_replay.state.tables import metadata
 
 NOON = Window(1000, 2000)
+TOPIC = identity()
+ZERO = "AAAAAAAAAAAAAAAAAAAAAA"
 
 
 def pinned(input_hash: str, at_ms: int = 1, window: Window = NOON, pipeline: str = "shop") -> WindowManifest:
@@ -170,28 +174,50 @@ def test_schema_history_comes_back_oldest_first(state: StateStore) -> None:
 
 
 def test_known_stretches_end_where_an_event_is_needed(state: StateStore) -> None:
-    def stretch(start: int, newest: int | None, topic_id: str = "id") -> Stretch:
-        return Stretch(topic_id, 0, start, start + 10, newest, newest)
+    def stretch(start: int, newest: int | None, topic: TopicIdentity = TOPIC) -> Stretch:
+        return Stretch(topic, 0, start, start + 10, newest, newest)
 
     state.record_stretches("shop", [stretch(start, newest) for start, newest in ((0, 5), (10, None), (20, 7), (30, 9))])
-    state.record_stretches("shop", [stretch(0, 99, topic_id="recreated")])
+    state.record_stretches("shop", [stretch(0, 99, identity(made="again"))])
+    state.record_stretches("shop", [stretch(0, 99, identity(cluster="other")), stretch(0, 99, identity("other"))])
     before = state.stretches_before
-    assert before("shop", "id", {0: 5}, commit_ts=9) == {0: [stretch(0, 5), stretch(10, None), stretch(20, 7)]}
-    assert before("shop", "id", {0: 20}, commit_ts=100) == {0: [stretch(20, 7), stretch(30, 9)]}
-    assert before("shop", "id", {0: 0}, commit_ts=5) == {}
-    assert before("shop", "id", {1: 0}, commit_ts=5) == {}
+    assert before("shop", TOPIC, {0: 5}, commit_ts=9) == {0: [stretch(0, 5), stretch(10, None), stretch(20, 7)]}
+    assert before("shop", TOPIC, {0: 20}, commit_ts=100) == {0: [stretch(20, 7), stretch(30, 9)]}
+    assert before("shop", TOPIC, {0: 0}, commit_ts=5) == {}
+    assert before("shop", TOPIC, {1: 0}, commit_ts=5) == {}
+
+
+@pytest.mark.parametrize("shared", [ZERO, identity().topic_id])
+def test_what_was_found_in_one_topic_says_nothing_of_another_with_its_id(state: StateStore, shared: str) -> None:
+    one, other = (TopicIdentity("cluster", name, shared) for name in ("one", "other"))
+    state.record_stretches("shop", [Stretch(one, 0, 0, 10, 5, 5)])
+    state.record_schema_scan("shop", SchemaScan(one, 0, 0, 10))
+    assert state.stretches_before("shop", other, {0: 0}, commit_ts=9) == {}
+    assert state.schema_scans("shop", other, 0) == []
+    usable = shared != ZERO
+    assert bool(state.stretches_before("shop", one, {0: 0}, commit_ts=9)) is usable
+    assert bool(state.schema_scans("shop", one, 0)) is usable
+
+
+def test_what_is_of_no_known_cluster_or_topic_keeps_nobody_from_reading(state: StateStore) -> None:
+    for unknown in (identity(cluster=""), identity("")):
+        state.record_stretches("shop", [Stretch(unknown, 0, 0, 10, 5, 5)])
+        state.record_schema_scan("shop", SchemaScan(unknown, 0, 0, 10))
+        assert state.stretches_before("shop", unknown, {0: 0}, commit_ts=9) == {}
+        assert state.schema_scans("shop", unknown, 0) == []
+        assert state.stretches_before("shop", identity(), {0: 0}, commit_ts=9) == {}
 
 
 def test_known_stretches_of_thousands_of_partitions_are_asked_for_at_once(state: StateStore) -> None:
-    state.record_stretches("shop", [Stretch("id", at, 0, 10 + at, 1, 1) for at in range(2_500)])
-    state.record_stretches("shop", [Stretch("id", 7, 17, 20, 5, 5)])
-    found = state.stretches_before("shop", "id", dict.fromkeys(range(2_500), 12), commit_ts=5)
-    assert found == {at: [Stretch("id", at, 0, 10 + at, 1, 1)] for at in range(3, 2_500)}
+    state.record_stretches("shop", [Stretch(TOPIC, at, 0, 10 + at, 1, 1) for at in range(2_500)])
+    state.record_stretches("shop", [Stretch(TOPIC, 7, 17, 20, 5, 5)])
+    found = state.stretches_before("shop", TOPIC, dict.fromkeys(range(2_500), 12), commit_ts=5)
+    assert found == {at: [Stretch(TOPIC, at, 0, 10 + at, 1, 1)] for at in range(3, 2_500)}
 
 
 def test_many_records_are_kept_in_one_go(state: StateStore) -> None:
-    state.record_stretches("shop", [Stretch("id", 0, at, at + 1, at, at) for at in range(2_500)])
-    assert len(state.stretches_before("shop", "id", {0: 0}, commit_ts=2_500)[0]) == 2_500
+    state.record_stretches("shop", [Stretch(TOPIC, 0, at, at + 1, at, at) for at in range(2_500)])
+    assert len(state.stretches_before("shop", TOPIC, {0: 0}, commit_ts=2_500)[0]) == 2_500
 
 
 def test_reference_files_are_noted_once(state: StateStore) -> None:
@@ -281,7 +307,7 @@ def test_re_drives_are_told_in_order_and_forgotten_by_target(state: StateStore) 
 
 
 def test_the_first_acceptance_of_an_entry_stays(state: StateStore) -> None:
-    first = AcceptedLoss("shop", "id", 0, 7, -1, "bad_value", "run", "Ada", "why", "accepted/a.json", 1)
+    first = AcceptedLoss("shop", TOPIC, 0, 7, -1, "bad_value", "run", "Ada", "why", "accepted/a.json", 1)
     later = msgspec.structs.replace(first, person="Bob", accepted_at_ms=2)
     other = msgspec.structs.replace(later, reason="bad_key")
     state.record_accepted_losses([first])
