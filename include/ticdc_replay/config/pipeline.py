@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ticdc_replay.config.types import ConnectionId, Cron, FolderUri, Moment, TablePattern, Tso, Zone
 from ticdc_replay.domain.window import PinPolicy
-from ticdc_replay.targets.config import ParquetTarget, TargetConfig
+from ticdc_replay.targets.config import ParquetTarget, PostgresTarget, TargetConfig, is_reserved_schema
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
 
@@ -244,9 +244,20 @@ class Pipeline(Section):
                 "policies.handle_key_only is reread, and only there"
             )
         for at, target in enumerate(self.targets):
+            if isinstance(target, PostgresTarget) and target.db_schema is None:
+                self._refuse_reserved(at)
             if isinstance(target, ParquetTarget):
                 check_place(f"targets[{at}].uri", target.uri, f"targets[{at}].connection", target.connection)
         return self
+
+    def _refuse_reserved(self, at: int) -> None:
+        for pattern in self.tables:
+            schema = pattern.partition(".")[0]
+            if not set(schema) & set("*?[") and is_reserved_schema(schema):
+                raise ValueError(
+                    f"tables: {pattern}: {schema} is reserved in PostgreSQL; name another schema in targets[{at}].schema, or "
+                    "take the pattern out"
+                )
 
 
 def _unique(section: str, names: list[str]) -> None:

@@ -18,7 +18,7 @@ from ticdc_replay.lineage.datasets import (
     uri_name,
 )
 from ticdc_replay.snapshot.manifest import Manifest
-from ticdc_replay.targets.base import LoadReport
+from ticdc_replay.targets.base import LEFT_OUT, LoadReport
 
 
 class Source:
@@ -120,7 +120,7 @@ class Source:
 
 def _tables(report: LoadReport, connection: Connection | None) -> Iterable[Dataset]:
     for table in report.tables:
-        if table.outcome == "without_key":
+        if table.outcome in LEFT_OUT:
             continue
         if "://" in table.destination or connection is None:
             namespace, name = uri_name(table.destination)

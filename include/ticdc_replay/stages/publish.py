@@ -18,7 +18,7 @@ from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.recording import finish_run
 from ticdc_replay.stages.set_aside import has_way_back, is_set_aside, set_aside
 from ticdc_replay.state.records import Coverage, CoveredTable, Quality
-from ticdc_replay.targets.base import LoadReport, TableReport
+from ticdc_replay.targets.base import LEFT_OUT, LoadReport, TableReport
 
 
 class TargetRun(msgspec.Struct, frozen=True):
@@ -129,7 +129,7 @@ def coverage_of(load: LoadReport, grade: Grade, *, set_aside: bool) -> Coverage:
             sorted(
                 CoveredTable(
                     table.table,
-                    "left_out" if table.outcome == "without_key" else _quality(table.quarantined, set_aside),
+                    "left_out" if table.outcome in LEFT_OUT else _quality(table.quarantined, set_aside),
                 )
                 for table in load.tables
             )

@@ -48,7 +48,8 @@ class CoveredTable(msgspec.Struct, frozen=True, order=True):
 
     table: TableName
     quality: Quality | Literal["left_out", "forgotten"]
-    """``left_out`` where the target can't hold the table: it has no key. ``forgotten`` where it was loaded, and dropped since."""
+    """``left_out`` where the target can't hold the table: it has no key, or a reserved name. ``forgotten`` where it was loaded
+    and dropped since."""
 
 
 class Coverage(msgspec.Struct, frozen=True, kw_only=True):

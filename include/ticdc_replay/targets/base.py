@@ -19,8 +19,12 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 Config = TypeVar("Config", bound=TargetSection)
 
-Outcome = Literal["loaded", "done_before", "without_key"]
-"""``done_before``: the ledger knows this run and window; ``without_key``: history only, a mirror can't hold it."""
+Outcome = Literal["loaded", "done_before", "without_key", "reserved_name"]
+"""``done_before``: the ledger knows this run and window; ``without_key``: history only, a mirror can't hold it; 
+``reserved_name``: the same, as the target needs the name for itself."""
+
+LEFT_OUT: frozenset[Outcome] = frozenset({"without_key", "reserved_name"})
+"""Of tables that the target does not hold."""
 
 
 class Execute(Protocol):

@@ -9,6 +9,17 @@ from ticdc_replay.config.types import ConnectionId, FolderUri
 TargetName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,40}$")]
 Identifier = Annotated[str, Field(min_length=1, max_length=63)]
 
+LEDGER_SCHEMA = "_ticdc_replay"
+"""Schema of everything a mirror in PostgreSQL needs beside its tables: ledger, tombstones, staging."""
+
+SYSTEM_COLUMNS = frozenset({"cmax", "cmin", "ctid", "tableoid", "xmax", "xmin"})
+"""Columns that every table in PostgreSQL has; none of its own can be called so."""
+
+
+def is_reserved_schema(name: str) -> bool:
+    """Whether no mirror may lie in the schema *name* of PostgreSQL: the ledger's, and those of the server's own."""
+    return name in (LEDGER_SCHEMA, "information_schema") or name.startswith("pg_")
+
 
 class TargetSection(BaseModel):
     """What all targets share."""
@@ -40,6 +51,19 @@ class PostgresTarget(TargetSection):
         (), description="Other pipelines of the same upstream cluster, whose mirror tables this one may load, too"
     )
     writers: int = Field(4, ge=1, le=64, description="Connections that load at the same time")
+
+    @model_validator(mode="after")
+    def _names_are_free(self) -> Self:
+        if self.db_schema is not None and is_reserved_schema(self.db_schema):
+            raise ValueError(
+                f"`schema`: {self.db_schema} is reserved, as {LEDGER_SCHEMA}, information_schema and pg_* are; choose another"
+            )
+        for option in ("commit_ts_column", "place_column"):
+            if getattr(self, option) in SYSTEM_COLUMNS:
+                raise ValueError(
+                    f"`{option}`: PostgreSQL has a column {getattr(self, option)} in every table; choose another"
+                )
+        return self
 
     @model_validator(mode="after")
     def _columns_differ(self) -> Self:

@@ -183,6 +183,15 @@ def test_reading_rows_again_needs_a_source_and_nothing_else_may_have_one(error_o
     assert "connections.source" in error_of(changed(("connections", "source"), "upstream"))
 
 
+@pytest.mark.parametrize("schema", ["_ticdc_replay", "pg_stats", "information_schema"])
+def test_tables_in_a_schema_that_postgresql_reserves_need_another_in_the_target(error_of, write, schema):
+    document = changed(["tables"], ["shop.*", f"{schema}.orders"])
+    assert load_pipeline(write(document)).pipeline.tables[1] == f"{schema}.orders"
+    del document["targets"][0]["schema"]
+    assert f"{schema} is reserved in PostgreSQL; name another schema in targets[0].schema" in error_of(document)
+    load_pipeline(write({**document, "tables": ["*.*", "PG_Stats.orders"]}))
+
+
 def test_avro_needs_a_schema_registry_and_other_protocols_must_not_have_one(error_of, write):
     uri = "kafka://broker:9092/topic?protocol=avro"
     avro = changed(("changefeed", "sink_uri"), uri)

@@ -4,9 +4,10 @@ import hashlib
 
 from psycopg import sql
 
+from ticdc_replay.targets.config import LEDGER_SCHEMA as LEDGER_SCHEMA
+from ticdc_replay.targets.config import SYSTEM_COLUMNS
+
 MAX_BYTES = 63
-LEDGER_SCHEMA = "_ticdc_replay"
-"""Schema of everything a mirror needs beside its tables: ledger, tombstones, staging."""
 
 
 def fit(name: str) -> str:
@@ -14,9 +15,16 @@ def fit(name: str) -> str:
 
     PostgreSQL itself would cut the name without a word, and two long names might become one.
     """
+    return name if len(name.encode()) <= MAX_BYTES else _with_hash(name)
+
+
+def fit_column(name: str) -> str:
+    """*name* as ``fit`` has it; one that PostgreSQL has in every table, such as ``xmin``, gets the hash, too."""
+    return _with_hash(name) if name in SYSTEM_COLUMNS else fit(name)
+
+
+def _with_hash(name: str) -> str:
     encoded = name.encode()
-    if len(encoded) <= MAX_BYTES:
-        return name
     suffix = "_" + hashlib.sha256(encoded).hexdigest()[:8]
     return encoded[: MAX_BYTES - len(suffix)].decode(errors="ignore") + suffix
 

@@ -18,7 +18,7 @@ from ticdc_replay.domain.errors import PermanentError, PolicyStopError, TargetMi
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.tso import describe
 from ticdc_replay.targets.base import Execute, FloorRaised, Load, Loaded, Mirror, TableReport
-from ticdc_replay.targets.config import PostgresTarget
+from ticdc_replay.targets.config import PostgresTarget, is_reserved_schema
 from ticdc_replay.targets.database_ddl import told_of
 from ticdc_replay.targets.last_versions import FoldGroup, fold_groups, found_last_versions
 from ticdc_replay.targets.postgres import emptying, ledger, marks, mirror_table, upkeep
@@ -54,11 +54,14 @@ class PostgresMirror(Mirror[PostgresTarget]):
         with _attempt(settings, load) as connection:
             with translated("look at the target", settings.conn_id):
                 load = told_of(load, _own_mirrors(connection, load, self.config))
-                plans = [self._plan(connection, load, table) for table in load.tables]
+                reserved = [table for table in load.tables if is_reserved_schema(target_of(self.config, table).schema)]
+                _refuse_named_reserved(load, reserved)
+                plans = [self._plan(connection, load, table) for table in load.tables if table not in reserved]
                 keyless = [plan for plan in plans if plan.pieces and not plan.handle_key]
                 _refuse_shared_tables(plans)
                 _refuse_named_keyless(load, keyless)
                 reports = {plan.source: _without_key(plan) for plan in keyless}
+                reports |= {table: _with_reserved_name(load, table) for table in reserved}
                 keyed = [plan for plan in plans if plan.source not in reports]
                 done, pending = _begin(connection, load, keyed, self.config.same_upstream_as)
                 reports |= done
@@ -290,6 +293,21 @@ def _refuse_shared_tables(plans: Sequence[TablePlan]) -> None:
                 f"{other} and {plan.source} would both be mirrored in {plan.target}: leave `schema` of the target out, "
                 "or load them with two targets"
             )
+
+
+def _refuse_named_reserved(load: Load, reserved: Sequence[TableName]) -> None:
+    named = [str(table) for table in reserved if table in load.named]
+    if named:
+        raise PermanentError(
+            f"{', '.join(named)}: {LEDGER_SCHEMA}, information_schema and pg_* are reserved in PostgreSQL; name another `schema` "
+            "in the target, or take these tables out of `tables`"
+        )
+
+
+def _with_reserved_name(load: Load, table: TableName) -> TableReport:
+    log.warning("%s: its schema's name is reserved in PostgreSQL, so it has no mirror; name another `schema`", table)
+    rows = sum(version.rows for version in load.versions(table))
+    return TableReport(table=table, outcome="reserved_name", destination="", events=rows)
 
 
 def _refuse_named_keyless(load: Load, keyless: Sequence[TablePlan]) -> None:

@@ -220,7 +220,7 @@ def _may_widen(plan: TablePlan, column: PlannedColumn, state: TableState | None)
 
 def _differences(plan: TablePlan, found: FoundTable, state: TableState | None) -> Iterator[str]:
     if not found.is_table:
-        yield "it is not a table"
+        yield "an index, a view or the like has its name: rename that (the key of a table t is called t_pkey)"
         return
     if state is not None and state.source != plan.source:
         yield f"it is the mirror of {state.source}"

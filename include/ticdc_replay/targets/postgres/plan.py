@@ -11,7 +11,7 @@ from ticdc_replay.schemas.changes import TableCreated
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.config import PostgresTarget
 from ticdc_replay.targets.ddl import Emptied, emptied_by
-from ticdc_replay.targets.postgres.identifiers import Relation, fit
+from ticdc_replay.targets.postgres.identifiers import Relation, fit, fit_column
 from ticdc_replay.targets.postgres.staged_rows import StageColumn
 from ticdc_replay.targets.postgres.types import pg_type, wider
 from ticdc_replay.targets.postgres.window_ddl import (
@@ -128,6 +128,11 @@ def plan_table(load: Load, config: PostgresTarget, table: TableName, floor_ts: i
         changes = [entry for entry in changes if entry.commit_ts < last_ts]
     added = added_by(load, changes, columns)
     widened = widened_by(load, changes, columns)
+    if any(column.target == version_column for column in added):
+        conflicts.append(
+            f"DDL adds the column {version_column}, in which the mirror holds the version: set {version_option} of the target "
+            "to a name that no table has"
+        )
     followed = [version.schema.valid_from for version in versions]
     followed += [column.commit_ts for column in added] + [column.commit_ts for column in widened]
     newest = versions[-1] if versions else None
@@ -199,7 +204,7 @@ def _columns(
                     f"column {column.name} is {wanted} in older rows of the window and {known} in newer ones"
                 )
             types[column.name] = both or known
-    targets = [fit(name) for name in types]
+    targets = [fit_column(name) for name in types]
     taken = {name for name in targets if targets.count(name) > 1 or name == version_column}
     if taken:
         conflicts.append(

@@ -6,10 +6,10 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from ticdc_replay.domain.errors import ConfigError
+from ticdc_replay.domain.errors import ConfigError, PermanentError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.targets.base import FloorRaised
-from ticdc_replay.targets.config import PostgresTarget
+from ticdc_replay.targets.config import PostgresTarget, is_reserved_schema
 from ticdc_replay.targets.postgres import emptying, ledger, mirror_table
 from ticdc_replay.targets.postgres.catalog import FoundTable, find_table
 from ticdc_replay.targets.postgres.errors import translated
@@ -27,7 +27,7 @@ def raise_floor(
 
     A floor is never lowered. Raises TransientError when the database is away, TargetMismatchError for another pipeline's mirror.
     """
-    target = target_of(config, table)
+    target = _target(config, table)
     with translated(f"raise the floor of {target}", settings.conn_id), closing(settings.connect()) as connection:
         ledger.create(connection)
         ledger.lock_table(connection, target)
@@ -57,7 +57,7 @@ def forget(settings: PostgresSettings, config: PostgresTarget, pipeline: str, ta
 
     The mirror's name. Raises ConfigError where the table is still there, and what ``raise_floor`` raises.
     """
-    target = target_of(config, table)
+    target = _target(config, table)
     with translated(f"forget {target}", settings.conn_id), closing(settings.connect()) as connection:
         ledger.create(connection)
         ledger.lock_table(connection, target)
@@ -84,3 +84,12 @@ def _newest_ts(connection: Connection, target: Relation, config: PostgresTarget)
     query = sql.SQL("SELECT max({}) FROM {}").format(sql.Identifier(name), target.sql)
     row = connection.execute(query).fetchone()
     return row[0] if row is not None and row[0] is not None else 0
+
+
+def _target(config: PostgresTarget, table: TableName) -> Relation:
+    target = target_of(config, table)
+    if is_reserved_schema(target.schema):
+        raise PermanentError(
+            f"{table}: the schema {target.schema} is reserved in PostgreSQL, so the table has no mirror"
+        )
+    return target

@@ -8,7 +8,7 @@ from ticdc_replay.domain.tables import Column, TableName
 from ticdc_replay.schemas.changes import BreakingChange, Change, ColumnAdded, ColumnWidened, TableChanges, kind_of
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.ddl import RULES, stop_text, words_of
-from ticdc_replay.targets.postgres.identifiers import fit
+from ticdc_replay.targets.postgres.identifiers import fit_column
 from ticdc_replay.targets.postgres.types import pg_type
 
 _RULES = RULES["postgres"]
@@ -144,7 +144,7 @@ def _planned(column: Column, columns: tuple[PlannedColumn, ...]) -> PlannedColum
     for planned in columns:
         if planned.source.casefold() == column.name.casefold():
             return planned
-    return PlannedColumn(column.name, fit(column.name), "", pg_type(column.type))
+    return PlannedColumn(column.name, fit_column(column.name), "", pg_type(column.type))
 
 
 def _fill(change: ColumnAdded, type_name: str) -> tuple[str | None, str | None]:

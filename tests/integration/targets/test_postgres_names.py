@@ -1,0 +1,122 @@
+"""Names of the upstream that PostgreSQL or the mirror needs for itself."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.changelogs import Changelog, delete, put, table
+from tests.integration.targets.conftest import Mirror
+from ticdc_replay.domain.column_types import ColumnType
+from ticdc_replay.domain.errors import ConfigError, PermanentError, TargetMismatchError
+from ticdc_replay.targets.config import SYSTEM_COLUMNS
+
+pytestmark = pytest.mark.integration
+
+INT = ColumnType("bigint", declared=True)
+TEXT = ColumnType("varchar", length=20, declared=True)
+ORDERS = table("shop.orders", {"id": INT, "v": TEXT})
+
+
+def orders(artifacts: Path, start: int, rows: list[Any]) -> Changelog:
+    return Changelog(artifacts, start, start + 100, f"r{start}").rows(ORDERS, rows)
+
+
+def test_an_upstream_table_is_never_the_tombstones_of_another_mirror(mirror: Mirror, artifacts: Path) -> None:
+    """Its rows were deletes of the other: the next load of an older window then lost rows, or brought deleted ones back."""
+    mirror.load(orders(artifacts, 100, [put(110, id=1, v="kept"), put(110, id=2, v="gone"), delete(120, id=2)]))
+    ((tombstones,),) = mirror.rows("SELECT tombstones FROM _ticdc_replay.tables")
+    before = mirror.rows(f'SELECT * FROM _ticdc_replay."{tombstones}"')
+    attack = table(f"_ticdc_replay.{tombstones}", {"id": INT})
+    hostile = Changelog(artifacts, 300, 400, "hostile").rows(attack, [put(310, id=1), delete(320, id=2)])
+    report = mirror.load_table(hostile)
+    assert (report.outcome, report.events, report.destination) == ("reserved_name", 2, "")
+    assert mirror.rows(f'SELECT * FROM _ticdc_replay."{tombstones}"') == before
+    mirror.load(orders(artifacts, 0, [put(50, id=2, v="old")]))
+    mirror.load(
+        orders(artifacts, 100, [put(110, id=1, v="kept"), put(110, id=2, v="gone"), delete(120, id=2)]), reload=True
+    )
+    assert mirror.rows("SELECT id, v FROM shop.orders") == [(1, "kept")]
+
+
+@pytest.mark.parametrize("schema", ["_ticdc_replay", "pg_catalog", "pg_stats", "information_schema"])
+def test_tables_of_a_reserved_schema_are_left_out_and_the_others_are_loaded(
+    mirror: Mirror, artifacts: Path, schema: str
+) -> None:
+    reserved = table(f"{schema}.tables", {"id": INT})
+    changelog = orders(artifacts, 0, [put(10, id=1, v="x")]).rows(reserved, [put(11, id=7)])
+    report = mirror.load(changelog)
+    assert {str(each.table): each.outcome for each in report.tables} == {
+        f"{schema}.tables": "reserved_name",
+        "shop.orders": "loaded",
+    }
+    with pytest.raises(PermanentError, match="reserved in PostgreSQL; name another `schema`"):
+        mirror.load(changelog, tables=(f"{schema}.tables",))
+    with pytest.raises(PermanentError, match="is reserved in PostgreSQL"):
+        mirror.raise_floor(f"{schema}.tables", 100)
+    with pytest.raises(PermanentError, match="is reserved in PostgreSQL"):
+        mirror.forget(f"{schema}.tables")
+    mirror.load(Changelog(artifacts, 0, 100, "elsewhere").rows(reserved, [put(11, id=7)]), {"schema": "other"})
+    assert mirror.rows("SELECT id FROM other.tables") == [(7,)]
+
+
+def test_columns_that_every_table_of_postgresql_has_get_another_name(mirror: Mirror, artifacts: Path) -> None:
+    names = sorted(SYSTEM_COLUMNS)
+    odd = table("shop.odd", {"id": INT, **dict.fromkeys([*names, "oid", "XMIN"], TEXT)})
+    values = {name: f"value of {name}" for name in [*names, "oid", "XMIN"]}
+    report = mirror.load_table(Changelog(artifacts, 0, 100).rows(odd, [put(10, id=1, **values)]))
+    targets = [field.name for field in report.fields if field.name not in ("id", "_commit_ts")]
+    assert all(
+        any(target.startswith(f"{name}_") and len(target) == len(name) + 9 for target in targets) for name in names
+    )
+    assert {"oid", "XMIN"} <= set(targets)
+    assert set(targets).isdisjoint(names)
+    selected = ", ".join(f'"{target}"' for target in targets)
+    ((*found,),) = mirror.rows(f"SELECT {selected} FROM shop.odd")
+    assert sorted(found) == sorted(values.values())
+    again = mirror.load_table(Changelog(artifacts, 100, 200, "later").rows(odd, [put(110, id=1, **values)]))
+    assert again.upserted == 1
+
+
+def test_a_key_that_postgresql_has_in_every_table_identifies_rows(mirror: Mirror, artifacts: Path) -> None:
+    odd = table("shop.odd", {"ctid": INT, "v": TEXT}, key=("ctid",))
+    mirror.load(
+        Changelog(artifacts, 0, 100).rows(odd, [put(10, ctid=1, v="a"), put(10, ctid=2, v="b"), delete(20, ctid=2)])
+    )
+    assert mirror.rows("SELECT v FROM shop.odd") == [("a",)]
+
+
+def test_names_beyond_63_bytes_stay_apart(mirror: Mirror, artifacts: Path) -> None:
+    long = "ü" * 40
+    odd = table(f"{long}.{long}", {"id": INT, f"{long}1": TEXT, f"{long}2": TEXT})
+    values = {f"{long}1": "one", f"{long}2": "two"}
+    report = mirror.load_table(Changelog(artifacts, 0, 100).rows(odd, [put(10, id=1, **values)]))
+    assert all(len(field.name.encode()) <= 63 for field in report.fields)
+    assert mirror.rows(f"SELECT * FROM {report.destination}") == [(1, "one", "two", 10)]
+
+
+def test_a_table_called_as_the_index_of_another_stops_and_says_so(mirror: Mirror, artifacts: Path) -> None:
+    mirror.load(orders(artifacts, 0, [put(10, id=1, v="x")]))
+    named = table("shop.orders_pkey", {"id": INT})
+    changelog = Changelog(artifacts, 100, 200, "named").rows(named, [put(110, id=7)])
+    with pytest.raises(TargetMismatchError, match="an index, a view or the like has its name: rename that"):
+        mirror.load(changelog)
+    mirror.execute("ALTER INDEX shop.orders_pkey RENAME TO orders_key")
+    assert mirror.load_table(changelog).outcome == "loaded"
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        ({"schema": "_ticdc_replay"}, "_ticdc_replay is reserved"),
+        ({"schema": "pg_temp"}, "pg_temp is reserved"),
+        ({"schema": "information_schema"}, "information_schema is reserved"),
+        ({"commit_ts_column": "xmin"}, "PostgreSQL has a column xmin"),
+        ({"place_column": "ctid"}, "PostgreSQL has a column ctid"),
+    ],
+)
+def test_reserved_names_in_the_targets_section_are_refused(
+    mirror: Mirror, artifacts: Path, section: dict[str, object], said: str
+) -> None:
+    with pytest.raises((ConfigError, ValueError), match=said):
+        mirror.load(orders(artifacts, 0, []), section)
