@@ -17,7 +17,7 @@ from typing import NamedTuple
 from tests.capture_differences import codec_of
 from ticdc_replay.captures import Capture
 from ticdc_replay.changelog.convert import rows_to_batch
-from ticdc_replay.codecs.base import Codec
+from ticdc_replay.codecs.base import DECODER_FAILED, Codec
 from ticdc_replay.codecs.canonical import line
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.domain.events import (
@@ -171,6 +171,8 @@ def _line(message: RawMessage, event: Event) -> bytes | None:
 
 def _check_event(event: Event) -> None:
     if isinstance(event, Undecodable):
+        if event.reason == DECODER_FAILED:
+            raise DefectError(f"{event.detail} (caught at the boundary)")
         if not re.fullmatch(r"[a-z_]+", event.reason) or not event.detail:
             raise DefectError(f"quarantine without a reason: {event}")
     elif isinstance(event, RowEvent):

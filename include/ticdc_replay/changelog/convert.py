@@ -18,6 +18,7 @@ from ticdc_replay.changelog.judging import Converted
 from ticdc_replay.changelog.types import CELLS_TYPE, EXACT_TYPE, image_type
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.events import Image, RowEvent, Shape, WireColumn
+from ticdc_replay.domain.failure import failure
 from ticdc_replay.schemas.resolve import ResolvedSchema
 
 
@@ -62,7 +63,7 @@ def rows_to_batch(rows: Sequence[RowEvent], resolved: ResolvedSchema, zone: str)
 def convert_column(values: Sequence[Any], column: WireColumn, target: ColumnType, zone: str) -> Converted:
     """Wire values of one column (None for NULL) as cells of *target*."""
     neutral, bad = neutral_values(values, column)
-    converted = typed_array(neutral, target, zone)
+    converted = _typed(neutral, target, zone)
     return converted._replace(bad={**converted.bad, **bad}) if bad else converted
 
 
@@ -70,13 +71,31 @@ def neutral_values(values: Sequence[Any], column: WireColumn) -> tuple[Sequence[
     """The neutral form of *values*, and the reasons at the positions of those that are not of the column's type."""
     try:
         return column.neutral(values), {}
-    except ValueError as error:
+    except BaseException as error:
+        reason = str(error) if isinstance(error, ValueError) else failure(error)
         if len(values) == 1:
-            return [None], {0: str(error)}
+            return [None], {0: reason}
     middle = len(values) // 2
     left, bad = neutral_values(values[:middle], column)
     right, bad_right = neutral_values(values[middle:], column)
     return [*left, *right], {**bad, **{at + middle: reason for at, reason in bad_right.items()}}
+
+
+def _typed(values: Sequence[Any], target: ColumnType, zone: str) -> Converted:
+    """*values* as ``typed_array`` has them; those at which it fails are ``bad``, found by halving."""
+    try:
+        return typed_array(values, target, zone)
+    except BaseException as error:
+        reason = failure(error)
+    if len(values) == 1:
+        return typed_array([None], target, zone)._replace(bad={0: reason})
+    middle = len(values) // 2
+    left, right = (_typed(part, target, zone) for part in (values[:middle], values[middle:]))
+    return Converted(
+        pa.concat_arrays([left.array, right.array]),
+        left.exact | {at + middle: text for at, text in right.exact.items()},
+        left.bad | {at + middle: why for at, why in right.bad.items()},
+    )
 
 
 _SHAPE_OF = attrgetter("shape")
@@ -97,7 +116,7 @@ def _images(images: Sequence[Image | None], resolved: ResolvedSchema, zone: str)
         if values is None:
             arrays.append(pa.nulls(len(present), arrow.field(len(arrays)).type))
             continue
-        converted = typed_array(values, column.type, zone)
+        converted = _typed(values, column.type, zone)
         arrays.append(converted.array)
         for at, text in converted.exact.items():
             exact.setdefault(at, []).append((column.name, text))
@@ -126,7 +145,7 @@ def _one_shape(
             cells.append(None)
             continue
         column = shape.columns[place]
-        array = column.arrow(columns[place]) if arrow and column.arrow is not None else None
+        array = _array(column, columns[place]) if arrow and column.arrow is not None else None
         if array is not None:
             cells.append(array)
             continue
@@ -135,6 +154,15 @@ def _one_shape(
         for at, reason in reasons.items():
             bad.setdefault(at, f"{column.name}: {reason}")
     return cells, bad
+
+
+def _array(column: WireColumn, values: Sequence[Any]) -> Any:
+    assert column.arrow is not None, "asked for by whoever calls"
+    try:
+        return column.arrow(values)
+    except BaseException as error:
+        failure(error)
+        return None
 
 
 def _many_shapes(images: list[Image], resolved: ResolvedSchema) -> tuple[list[Sequence[Any] | None], dict[int, str]]:

@@ -14,6 +14,7 @@ import xxhash
 
 from ticdc_replay.changelog.convert import neutral_values
 from ticdc_replay.domain.events import Image, RowEvent, Shape
+from ticdc_replay.domain.failure import failure
 
 _encode = msgspec.msgpack.Encoder().encode
 _digest = xxhash.xxh3_128_digest
@@ -74,13 +75,14 @@ def row_key(row: RowEvent) -> RowKey:
     image = row.after if row.after is not None else row.before
     if image is None or not image.shape.handle_key:
         return NO_KEY
+    names = image.shape.handle_key
     try:
         values = image.key()
-    except ValueError:
+        hashed = identities([row], [values], names, [0]).keys[0]
+        return RowKey(hashed, msgspec.json.encode(dict(zip(names, values, strict=True))).decode())
+    except BaseException as error:
+        failure(error)
         return NO_KEY
-    names = image.shape.handle_key
-    hashed = identities([row], [values], names, [0]).keys[0]
-    return RowKey(hashed, msgspec.json.encode(dict(zip(names, values, strict=True))).decode())
 
 
 def changes_key(row: RowEvent) -> bool:
@@ -98,6 +100,7 @@ def changes_key(row: RowEvent) -> bool:
         return False
     try:
         return before.key() != after.key()
-    except ValueError:
+    except BaseException as error:
+        failure(error)
         # A key that can't be read is found, and the row quarantined, when its cells are converted.
         return False

@@ -71,7 +71,7 @@ class AvroCodec(Codec):
         test_mode = _is_test_mode(changefeed)
         return Carried(rows, watermarks=test_mode, ddl="every partition" if test_mode else "nowhere")
 
-    def decode(self, message: RawMessage) -> list[Event]:
+    def _decode(self, message: RawMessage) -> list[Event]:
         key, value = message.key, message.value
         try:
             if value:
@@ -89,7 +89,7 @@ class AvroCodec(Codec):
                 return [Undecodable(None, error.reason, str(error))]
             return [Undecodable(0, error.reason, str(error), None, form.schema, form.table)]
 
-    def decode_claim_check(self, small: RowEvent, content: bytes) -> Event:
+    def _decode_claim_check(self, small: RowEvent, content: bytes) -> Event:
         return Undecodable(
             small.ordinal,
             "claim_check_mismatch",
@@ -99,13 +99,13 @@ class AvroCodec(Codec):
             small.table,
         )
 
-    def is_schema_change(self, message: RawMessage) -> bool:
+    def _is_schema_change(self, message: RawMessage) -> bool:
         return self._test_mode and not message.key and (message.value or b"")[:1] == _DDL
 
-    def is_watermark(self, message: RawMessage) -> bool:
+    def _is_watermark(self, message: RawMessage) -> bool:
         return self._test_mode and not message.key and (message.value or b"")[:1] == _WATERMARK
 
-    def may_refer(self, message: RawMessage) -> bool:
+    def _may_refer(self, message: RawMessage) -> bool:
         return False
 
     def _row(self, key: bytes | None, value: bytes) -> RowEvent:
@@ -191,7 +191,7 @@ class AvroCodec(Codec):
             return "TiCDC itself found that the row disagrees with the upstream's checksum (_tidb_corrupted)"
         if not sent or sent == b"0":
             return ""
-        if not sent.isdigit() or int(sent) > _MAX_CHECKSUM:
+        if len(sent) > len(str(_MAX_CHECKSUM)) or not sent.isdigit() or int(sent) > _MAX_CHECKSUM:
             return f"row checksum {sent[:20]!r} is no 32-bit number"
         checksum = self._checksums.get(shape)
         if checksum is None:

@@ -1,14 +1,20 @@
 """The contract of a codec: bytes of one Kafka message in, events out."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, Literal, NamedTuple
 
 from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.domain.events import Event, RowEvent
+from ticdc_replay.domain.events import Event, RowEvent, Undecodable
+from ticdc_replay.domain.failure import failure
 from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.schemas.lookup import SchemaLookup
 from ticdc_replay.schemas.versions import MissingVersion
+
+DECODER_FAILED = "decoder_failed"
+"""Reason of a message, or object, at which the reader of a protocol failed: a defect of it."""
+MAX_BAD_EVENTS = 1_000
+"""Of one message: each has an entry of its own. With more of them the whole message is set aside, its good events included."""
 
 
 class Carried(NamedTuple):
@@ -26,7 +32,8 @@ class Codec(ABC):
 
     Codecs read bytes, and the tables' schemas through the ``SchemaLookup`` they are made with; of all that they touch only the
     schema registry behind it is a network. Whatever the bytes, they return; they never raise for bad input, only what the
-    lookup of a writer schema raises.
+    lookup of a writer schema raises, and what ``failure`` does not lay to the input. A protocol implements the methods that begin
+    with an underscore; the public ones are the boundary around them, for all protocols.
     """
 
     protocol: ClassVar[str]
@@ -47,36 +54,96 @@ class Codec(ABC):
     def carries(cls, changefeed: Changefeed) -> Carried:
         """What messages of *changefeed* carry."""
 
-    @abstractmethod
     def decode(self, message: RawMessage) -> list[Event]:
         """The events of *message*, in wire order; an ``Undecodable`` for each part that can't be understood.
 
-        A claim-check event comes back as the small message has it: ``partial`` and with its ``reference``.
+        A claim-check event comes back as the small message has it: ``partial`` and with its ``reference``. Never raises for a
+        message: what the protocol's reader raises becomes an ``Undecodable`` of the whole, with the reason ``decoder_failed``. So
+        does one of more than ``decompressed_max_bytes`` before anything is read of it (``too_large``), and one with more than
+        ``MAX_BAD_EVENTS`` that can't be understood (``too_many_bad_events``).
         """
+        try:  # hot: the boundary takes 0.1 µs
+            _, _, _, _, key, value = message
+            most = self.decompressed_max_bytes
+            if (value and len(value) > most) or (key and len(key) > most):
+                size = len(key or b"") + len(value or b"")
+                return [Undecodable(None, "too_large", f"{size} bytes as Kafka has them, {most} allowed")]
+            return self._decode(message)
+        except BaseException as error:
+            return [Undecodable(None, DECODER_FAILED, failure(error))]
 
-    @abstractmethod
     def decode_claim_check(self, small: RowEvent, content: bytes) -> Event:
         """The whole row that *content*, the bytes of the claim-check object, holds instead of *small*.
 
         The result has the ordinal and reference of *small*. An ``Undecodable`` when the object can't be read or is not of the
-        same schema, table, commitTs and handle key (reason ``claim_check_mismatch``).
+        same schema, table, commitTs and handle key (reason ``claim_check_mismatch``). Raises as ``decode`` does.
         """
+        try:
+            return self._decode_claim_check(small, content)
+        except BaseException as error:
+            detail = failure(error)
+            return Undecodable(small.ordinal, DECODER_FAILED, detail, small.commit_ts, small.schema, small.table)
 
-    @abstractmethod
     def is_schema_change(self, message: RawMessage) -> bool:
         """Whether *message* may hold a DDL or bootstrap; cheap, may say yes too often, never no wrongly."""
+        return self._may(self._is_schema_change, message)
 
     def schema_changes(self, messages: Sequence[RawMessage]) -> Iterable[RawMessage]:
         """Those of *messages* that ``is_schema_change``."""
-        return filter(self.is_schema_change, messages)
+        try:
+            return self._schema_changes(messages)
+        except BaseException as error:
+            failure(error)
+            return filter(self.is_schema_change, messages)
 
-    @abstractmethod
     def is_watermark(self, message: RawMessage) -> bool:
         """Whether *message* may hold a watermark; cheap, may say yes too often, never no wrongly."""
+        return self._may(self._is_watermark, message)
 
-    @abstractmethod
     def may_refer(self, message: RawMessage) -> bool:
         """Whether *message* may hold a claim-check reference; cheap, may say yes too often, never no wrongly.
 
         Also yes for what can't be decompressed or does not look like the protocol: what is in it only ``decode`` can tell.
         """
+        try:  # asked of every message of a scan: not by way of another call
+            return self._may_refer(message)
+        except BaseException as error:
+            failure(error)
+            return True
+
+    def _may(self, question: Callable[[RawMessage], bool], message: RawMessage) -> bool:
+        try:
+            return question(message)
+        except BaseException as error:
+            failure(error)
+            return True
+
+    @abstractmethod
+    def _decode(self, message: RawMessage) -> list[Event]:
+        """As ``decode``, which answers for what this raises."""
+
+    @abstractmethod
+    def _decode_claim_check(self, small: RowEvent, content: bytes) -> Event:
+        """As ``decode_claim_check``."""
+
+    @abstractmethod
+    def _is_schema_change(self, message: RawMessage) -> bool:
+        """As ``is_schema_change``."""
+
+    def _schema_changes(self, messages: Sequence[RawMessage]) -> list[RawMessage]:
+        """As ``schema_changes``, where many are asked for faster than one by one."""
+        return list(filter(self._is_schema_change, messages))
+
+    @abstractmethod
+    def _is_watermark(self, message: RawMessage) -> bool:
+        """As ``is_watermark``."""
+
+    @abstractmethod
+    def _may_refer(self, message: RawMessage) -> bool:
+        """As ``may_refer``."""
+
+
+def too_many_bad(first: Undecodable) -> list[Event]:
+    """What stands for a message with more than ``MAX_BAD_EVENTS`` that can't be understood, *first* the first of them."""
+    detail = f"more than {MAX_BAD_EVENTS} events can't be read, the first: {first.reason}, {first.detail}"
+    return [Undecodable(None, "too_many_bad_events", detail)]

@@ -1,9 +1,9 @@
 """Canal-JSON (``protocol=canal-json``) of both generations of TiCDC, with and without the TiDB extension."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
-from ticdc_replay.codecs.base import Carried, Codec
+from ticdc_replay.codecs.base import MAX_BAD_EVENTS, Carried, Codec, too_many_bad
 from ticdc_replay.codecs.canal_members import (
     DocumentError,
     Head,
@@ -55,7 +55,7 @@ class CanalCodec(Codec):
             return Carried(commit_ts="rows", watermarks=True, ddl="first partition")
         return Carried(commit_ts="nothing", watermarks=False, ddl="first partition")
 
-    def decode(self, message: RawMessage) -> list[Event]:
+    def _decode(self, message: RawMessage) -> list[Event]:
         value = message.value
         if not value:
             return [Undecodable(None, "empty_message", "the value is null" if value is None else "the value is empty")]
@@ -67,7 +67,7 @@ class CanalCodec(Codec):
         known = self._rows.read_known(0, value)
         return self._events(value) if known is None else [known]
 
-    def decode_claim_check(self, small: RowEvent, content: bytes) -> Event:
+    def _decode_claim_check(self, small: RowEvent, content: bytes) -> Event:
         try:
             value = self._decompressed(content if self.changefeed.claim_check_raw_value else _unwrapped(content))
         except DocumentError as error:
@@ -86,30 +86,30 @@ class CanalCodec(Codec):
             return replaced
         return replaced._replace(after=whole.after, before=whole.before)
 
-    def is_schema_change(self, message: RawMessage) -> bool:
-        return self._may(_may_be_ddl, message)
+    def _is_schema_change(self, message: RawMessage) -> bool:
+        return self._may_be(_may_be_ddl, message)
 
-    def schema_changes(self, messages: Sequence[RawMessage]) -> Iterable[RawMessage]:
+    def _schema_changes(self, messages: Sequence[RawMessage]) -> list[RawMessage]:
         extension = native_extension() if self._compression == "none" else None
         if extension is None:
-            return super().schema_changes(messages)
+            return super()._schema_changes(messages)
         values = [message.value or b"" for message in messages]
         if max(map(len, values), default=0) > self.decompressed_max_bytes:
-            return super().schema_changes(messages)
+            return super()._schema_changes(messages)
         found: list[int] = extension.may_be_ddl(values)
         return [messages[at] for at in found]
 
-    def is_watermark(self, message: RawMessage) -> bool:
-        return self._may(_may_be_watermark, message)
+    def _is_watermark(self, message: RawMessage) -> bool:
+        return self._may_be(_may_be_watermark, message)
 
-    def may_refer(self, message: RawMessage) -> bool:
+    def _may_refer(self, message: RawMessage) -> bool:
         try:
             value = self._decompressed(message.value or b"")
         except DocumentError:
             return True
         return not value.startswith(b"{") or may_hold_member(value, b"claimCheckLocation")
 
-    def _may(self, be: Callable[[bytes], bool], message: RawMessage) -> bool:
+    def _may_be(self, be: Callable[[bytes], bool], message: RawMessage) -> bool:
         try:
             return be(self._decompressed(message.value or b""))
         except DocumentError:
@@ -117,9 +117,15 @@ class CanalCodec(Codec):
 
     def _events(self, value: bytes) -> list[Event]:
         events: list[Event] = []
+        bad: list[Undecodable] = []
         try:
             for document, members in documents(value):
-                events.append(self._event(len(events), document, members))
+                event = self._event(len(events), document, members)
+                events.append(event)
+                if isinstance(event, Undecodable):
+                    bad.append(event)
+                    if len(bad) > MAX_BAD_EVENTS:
+                        return too_many_bad(bad[0])
         except DocumentError as error:
             rest = f"after event {len(events) - 1}: {error}" if events else str(error)
             events.append(Undecodable(len(events) or None, error.reason, rest))

@@ -5,6 +5,7 @@ It refuses repeated columns and says exactly what is wrong. It takes some 50 µs
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -159,8 +160,8 @@ def _image(members: dict[str, Any], member: str) -> dict[str, str | None] | None
     pairs = _object(rows[0], member)
     image = dict(pairs)
     if len(image) != len(pairs):
-        names = [name for name, _ in pairs]
-        repeated = next(name for name in names if names.count(name) > 1)
+        names = Counter(name for name, _ in pairs)
+        repeated = next(name for name, count in names.items() if count > 1)
         raise DocumentError("bad_value", f"{member} has the column {repeated!r} more than once")
     for name, cell in pairs:
         if cell is None:

@@ -47,7 +47,7 @@ class DebeziumCodec(Codec):
     def carries(cls, changefeed: Changefeed) -> Carried:
         return Carried("rows", watermarks=changefeed.enable_tidb_extension, ddl="every partition")
 
-    def decode(self, message: RawMessage) -> list[Event]:
+    def _decode(self, message: RawMessage) -> list[Event]:
         key, value = message.key or None, message.value
         if not value:
             return [Undecodable(None, "empty_message", "the value is null" if value is None else "the value is empty")]
@@ -61,7 +61,7 @@ class DebeziumCodec(Codec):
         except RecursionError:
             return [Undecodable(None, "bad_json", "nested too deeply")]
 
-    def decode_claim_check(self, small: RowEvent, content: bytes) -> Event:
+    def _decode_claim_check(self, small: RowEvent, content: bytes) -> Event:
         return Undecodable(
             small.ordinal,
             "claim_check_mismatch",
@@ -71,13 +71,13 @@ class DebeziumCodec(Codec):
             small.table,
         )
 
-    def is_schema_change(self, message: RawMessage) -> bool:
+    def _is_schema_change(self, message: RawMessage) -> bool:
         return self._may_be(message, _MAY_BE_DDL, _MAY_BE_DDL_VALUE)
 
-    def is_watermark(self, message: RawMessage) -> bool:
+    def _is_watermark(self, message: RawMessage) -> bool:
         return self._may_be(message, _MAY_BE_WATERMARK, _MAY_BE_WATERMARK_VALUE)
 
-    def may_refer(self, message: RawMessage) -> bool:
+    def _may_refer(self, message: RawMessage) -> bool:
         return False
 
     def _may_be(self, message: RawMessage, in_key: re.Pattern[bytes], in_value: re.Pattern[bytes]) -> bool:

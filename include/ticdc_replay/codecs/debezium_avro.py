@@ -47,7 +47,7 @@ class DebeziumAvroCodec(Codec):
         test_mode = _is_test_mode(changefeed)
         return Carried("rows", watermarks=test_mode, ddl="every partition" if test_mode else "nowhere")
 
-    def decode(self, message: RawMessage) -> list[Event]:
+    def _decode(self, message: RawMessage) -> list[Event]:
         key, value = message.key or None, message.value
         if not value:
             return [Undecodable(None, "empty_message", "the value is null" if value is None else "the value is empty")]
@@ -57,7 +57,7 @@ class DebeziumAvroCodec(Codec):
             ordinal = None if error.commit_ts is None else 0
             return [Undecodable(ordinal, error.reason, str(error), error.commit_ts, error.schema, error.table)]
 
-    def decode_claim_check(self, small: RowEvent, content: bytes) -> Event:
+    def _decode_claim_check(self, small: RowEvent, content: bytes) -> Event:
         return Undecodable(
             small.ordinal,
             "claim_check_mismatch",
@@ -67,13 +67,13 @@ class DebeziumAvroCodec(Codec):
             small.table,
         )
 
-    def is_schema_change(self, message: RawMessage) -> bool:
+    def _is_schema_change(self, message: RawMessage) -> bool:
         return _is_test_mode(self.changefeed)
 
-    def is_watermark(self, message: RawMessage) -> bool:
+    def _is_watermark(self, message: RawMessage) -> bool:
         return _is_test_mode(self.changefeed)
 
-    def may_refer(self, message: RawMessage) -> bool:
+    def _may_refer(self, message: RawMessage) -> bool:
         return False
 
     def _read(self, key: bytes | None, value: bytes) -> Event:

@@ -15,6 +15,8 @@ from ticdc_replay.codecs.debezium_cells import Cells
 from ticdc_replay.domain.tso import MAX_TSO, physical_ms
 
 _SURROGATE = re.compile(rb"(?<!\\)(?:\\\\)*\\u[dD][89a-fA-F]")
+_LONGEST_NUMBER = 1_000
+"""Characters of one outside of images. The longest are those of doubles; Python reads integers up to 4,300 digits."""
 
 Object = tuple[tuple[str, Any], ...]
 """A JSON object with all its members, repeated ones too."""
@@ -87,12 +89,18 @@ def as_object(value: Any, where: str) -> Object:
 
 
 def plain(value: Any) -> Any:
-    """*value* as other JSON parsers give it."""
+    """*value* as other JSON parsers give it. Raises MessageError for a number that none of them reads."""
     if isinstance(value, tuple):
         return {name: plain(member) for name, member in value}
     if isinstance(value, list):
         return [plain(member) for member in value]
-    return json.loads(value) if isinstance(value, Number) else value
+    if isinstance(value, Number):
+        if len(value) > _LONGEST_NUMBER:
+            raise MessageError(
+                "bad_value", f"a number of {len(value)} characters, {value[:20]}…, where none has as many"
+            )
+        return json.loads(value)
+    return value
 
 
 def read_source(payload: dict[str, Any]) -> Source:

@@ -48,6 +48,10 @@ class Field(NamedTuple):
     """Whether the wire is Debezium-Avro: bytes are bytes, and defaults are not told."""
 
 
+_MOST_COLUMNS = 2 * 4096
+"""Of a schema: a table of TiDB has 4,096 at most, and the virtual ones among them may be listed twice."""
+
+
 class _Parameters(msgspec.Struct):
     allowed: str | None = None
     length: str | None = None
@@ -88,6 +92,8 @@ def value_fields(schema: Any) -> tuple[dict[str, Field], frozenset[str]]:
         columns = msgspec.convert({"fields": image.fields}, _Image).fields
     except msgspec.ValidationError as error:
         raise SchemaError(f"schema: {error}") from None
+    if len(columns) > _MOST_COLUMNS:
+        raise SchemaError(f"schema: {len(columns)} columns, of which no table has more than {_MOST_COLUMNS // 2}")
     fields: dict[str, Field] = {}
     repeated = set()
     for column in columns:
@@ -108,7 +114,7 @@ def key_names(schema: Any) -> Sequence[str]:
 
 def bits(text: str | None) -> int:
     """The width of a bit from its parameter. Raises SchemaError."""
-    if text is None or not text.isdecimal() or not 1 <= int(text) <= 64:
+    if text is None or len(text) > 2 or not text.isdecimal() or not 1 <= int(text) <= 64:
         raise SchemaError(f"schema: {text!r:.20} is no width of a bit")
     return int(text)
 

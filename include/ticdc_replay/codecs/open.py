@@ -8,9 +8,9 @@ import msgspec
 import xxhash
 from msgspec import Meta
 
-from ticdc_replay.codecs.base import Carried, Codec
+from ticdc_replay.codecs.base import MAX_BAD_EVENTS, Carried, Codec, too_many_bad
 from ticdc_replay.codecs.claim_checks import in_place_of, may_hold_member, unwrap
-from ticdc_replay.codecs.open_framing import VERSION, FramingError, place, split
+from ticdc_replay.codecs.open_framing import VERSION, FramingError, places, split
 from ticdc_replay.codecs.open_members import EventError
 from ticdc_replay.codecs.open_rows import RowReader
 from ticdc_replay.config.changefeed import Changefeed
@@ -87,34 +87,40 @@ class OpenCodec(Codec):
     def carries(cls, changefeed: Changefeed) -> Carried:
         return Carried(commit_ts="rows", watermarks=True, ddl="every partition")
 
-    def decode(self, message: RawMessage) -> list[Event]:
+    def _decode(self, message: RawMessage) -> list[Event]:
         try:
             parts = split(message.key, message.value)
         except FramingError as error:
             return [Undecodable(None, error.reason, str(error))]
         events: list[Event] = []
+        where: list[str] = []
+        bad: list[Undecodable] = []
         for ordinal, (key, value) in enumerate(parts):
             try:
                 events.append(self._event(ordinal, key, value))
             except EventError as error:
-                detail = f"event {ordinal} at {place(parts, ordinal)}: {error}"
-                events.append(_undecodable(ordinal, error.reason, detail, key))
+                where = where or places(parts)
+                detail = f"event {ordinal} at {where[ordinal]}: {error}"
+                bad.append(_undecodable(ordinal, error.reason, detail, key))
+                events.append(bad[-1])
+                if len(bad) > MAX_BAD_EVENTS:
+                    return too_many_bad(bad[0])
         return events
 
-    def decode_claim_check(self, small: RowEvent, content: bytes) -> Event:
+    def _decode_claim_check(self, small: RowEvent, content: bytes) -> Event:
         try:
             found: Event = self._read_file(small.ordinal, content)
         except EventError as error:
             found = Undecodable(small.ordinal, error.reason, str(error))
         return in_place_of(small, found)
 
-    def is_schema_change(self, message: RawMessage) -> bool:
+    def _is_schema_change(self, message: RawMessage) -> bool:
         return message.key is not None and _may_be(_DDL, message.key)
 
-    def is_watermark(self, message: RawMessage) -> bool:
+    def _is_watermark(self, message: RawMessage) -> bool:
         return message.key is not None and _may_be(_RESOLVED, message.key)
 
-    def may_refer(self, message: RawMessage) -> bool:
+    def _may_refer(self, message: RawMessage) -> bool:
         key = message.key
         return key is None or not key.startswith(VERSION) or may_hold_member(key, b'ccl"')
 

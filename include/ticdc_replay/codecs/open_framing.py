@@ -62,12 +62,17 @@ def split(key: bytes | None, value: bytes | None) -> list[Parts]:
     return events
 
 
-def place(events: Sequence[Parts], ordinal: int) -> str:
-    """Where the event *ordinal* lies in the key and value that were split, for people."""
-    key_start = 8 + sum(8 + len(key) for key, _ in events[:ordinal]) + 8
-    value_start = sum(8 + len(value) for _, value in events[:ordinal]) + 8
-    key, value = events[ordinal]
-    return f"key bytes {key_start}..{key_start + len(key)}, value bytes {value_start}..{value_start + len(value)}"
+def places(events: Sequence[Parts]) -> list[str]:
+    """Where each event lies in the key and value that were split, for people."""
+    found = []
+    key_start = 8
+    value_start = 0
+    for key, value in events:
+        key_start, value_start = key_start + 8, value_start + 8
+        key_end, value_end = key_start + len(key), value_start + len(value)
+        found.append(f"key bytes {key_start}..{key_end}, value bytes {value_start}..{value_end}")
+        key_start, value_start = key_end, value_end
+    return found
 
 
 def _cut_off(part: str, at: int, size: int) -> FramingError:

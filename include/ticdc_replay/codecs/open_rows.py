@@ -109,12 +109,14 @@ class RowReader:
                 "incomplete_old_image",
                 f"p lacks {names}; if the changefeed had only-output-updated-columns=true then, say so in its configuration",
             )
+        loose = set(members.loose)
         unknown = tuple(
-            name for name in missing if new[name].value is None and (new[name].code, new[name].flags) in members.loose
+            name for name in missing if new[name].value is None and (new[name].code, new[name].flags) in loose
         )
         if members.loose and not unknown:
             raise EventError("bad_value", "members in p that can be of no column")
-        whole = {name: old.get(name, cell) for name, cell in new.items() if name not in unknown}
+        left_out = set(unknown)
+        whole = {name: old.get(name, cell) for name, cell in new.items() if name not in left_out}
         return self._image(whole), unknown
 
     def _image(self, cells: dict[str, Cell]) -> Image:

@@ -102,7 +102,7 @@ class SimpleCodec(Codec):
         everywhere = changefeed.send_bootstrap_to_all_partition
         return Carried("rows", watermarks=True, ddl="every partition" if everywhere else "first partition")
 
-    def decode(self, message: RawMessage) -> list[Event]:
+    def _decode(self, message: RawMessage) -> list[Event]:
         value = message.value
         if not value:
             return [Undecodable(None, "empty_message", "a message without value")]
@@ -134,7 +134,7 @@ class SimpleCodec(Codec):
             ordinal = None if error.commit_ts is None else 0
             return [Undecodable(ordinal, error.reason, str(error), error.commit_ts, error.schema, error.table)]
 
-    def decode_claim_check(self, small: RowEvent, content: bytes) -> Event:
+    def _decode_claim_check(self, small: RowEvent, content: bytes) -> Event:
         try:
             value = content if self.changefeed.claim_check_raw_value else unwrap(content).value
         except ValueError as error:
@@ -145,14 +145,14 @@ class SimpleCodec(Codec):
             found = Undecodable(None, error.reason, str(error))
         return in_place_of(small, found)
 
-    def is_schema_change(self, message: RawMessage) -> bool:
+    def _is_schema_change(self, message: RawMessage) -> bool:
         type_ = self._type(message)
         return type_ not in _ROWS and type_ != "WATERMARK"
 
-    def is_watermark(self, message: RawMessage) -> bool:
+    def _is_watermark(self, message: RawMessage) -> bool:
         return self._type(message) in ("WATERMARK", None)
 
-    def may_refer(self, message: RawMessage) -> bool:
+    def _may_refer(self, message: RawMessage) -> bool:
         try:
             return self._encoding.may_refer(self._decompressed(message.value or b""))
         except MessageError:

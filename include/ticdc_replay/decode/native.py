@@ -25,6 +25,7 @@ from ticdc_replay.codecs.claim_checks import unwrap
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.decode.native_forms import Wire, canal_wire, form_of, open_wire
 from ticdc_replay.domain.events import Event, Operation, RowEvent, Shape
+from ticdc_replay.domain.failure import failure
 from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.domain.window import Window
 from ticdc_replay.extension import native_extension
@@ -159,6 +160,12 @@ class NativeRows:
         self._learn(whole, row._replace(ordinal=0, large=None, reference=None))
 
     def _learn(self, message: Callable[[], RawMessage], row: RowEvent) -> None:
+        try:
+            self._learn_form(message, row)
+        except BaseException as error:
+            _log.warning("rows like one of %s.%s are left to Python: %s", row.schema, row.table, failure(error))
+
+    def _learn_form(self, message: Callable[[], RawMessage], row: RowEvent) -> None:
         if row.commit_ts is None:
             return
         image = row.after or row.before

@@ -155,8 +155,9 @@ class SplitDecoder:
             self._begin(place)
         at = 0
         while at < len(messages):
+            consumed = self._messages.bytes
             end = self._stretch(messages, at)
-            self._add_stretch(list(messages[at:end]))
+            self._add_stretch(list(messages[at:end]), self._messages.bytes - consumed)
             at = end
             full = self._pending_bytes >= BATCH_BYTES
             if full or (self._since_begin % CHECKED_MESSAGES == 0 and self._pending_rows >= BATCH_ROWS):
@@ -186,8 +187,9 @@ class SplitDecoder:
         self._since_begin += end - at
         return end
 
-    def _add_stretch(self, messages: list[RawMessage]) -> None:
-        if self._native is None:
+    def _add_stretch(self, messages: list[RawMessage], size: int) -> None:
+        """Decode *messages* of *size* bytes together. One of them may be too large to be decoded: that is for Python to judge."""
+        if self._native is None or size > self._codec.decompressed_max_bytes:
             for message in messages:
                 expanded = self._codec.expanded
                 self._sparse_index.add(message, *self._add_one(message))

@@ -72,6 +72,8 @@ def unread_references(message: RawMessage, events: Sequence[Event], max_bytes: i
     if not any(isinstance(event, Undecodable) and event.reference is None for event in events):
         return _NONE
     raw_key, raw_value = message.key or b"", message.value or b""
+    if max(len(raw_key), len(raw_value)) > max_bytes:
+        return UnreadReferences((), complete=False)
     key = _ESCAPE.sub(_unescaped, raw_key)
     values = [_ESCAPE.sub(_unescaped, text) for text in _readings(raw_value, max_bytes)]
     names = dict.fromkeys(name for text in (key, raw_value, *values) for name in object_names_in(text))

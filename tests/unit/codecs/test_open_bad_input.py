@@ -98,7 +98,7 @@ class TestEvents:
             (b'{"ts":5,"t":1}', "bad_key"), (b'{"ts":5,"scm":"s","t":1}', "bad_key"), (b'{"ts":5,"tbl":"t","t":1}', "bad_key"),
             (b'{"ts":5,"scm":"s","tbl":"t","t":1,"ohk":"x"}', "bad_key"), (b'{"ts":5,"scm":"s","tbl":"t","t":1}}', "bad_key"),
             (b'{"ts":5,"t":0}', "unknown_event_type"), (b'{"ts":5,"t":4}', "unknown_event_type"),
-            (b"[" * 100_000, "bad_key"),
+            (b"[" * 50_000, "bad_key"),
         ],
     )  # fmt: skip
     def test_bad_keys(self, key: bytes, reason: str) -> None:
@@ -125,7 +125,7 @@ class TestEvents:
             (VALUE.replace(b'"v":1', b'"v":NaN'), "bad_value"), (VALUE.replace(b'"v":1', b'"v":1e999'), "bad_value"),
             (VALUE.replace(b'"v":1', b'"v":' + b"9" * 5000), "bad_value"),
             (VALUE.replace(b'"v":1', b'"v":"\\ud800"'), "bad_cell"),
-            (VALUE.replace(b'"v":1', b'"v":"\xff"'), "bad_cell"), (b'{"u":' * 50_000, "bad_value"),
+            (VALUE.replace(b'"v":1', b'"v":"\xff"'), "bad_cell"), (b'{"u":' * 5_000, "bad_value"),
             (VALUE.replace(b'"id"', b'"i\xff"'), "bad_value"), (VALUE.replace(b'"v":1', b'"v":"\xff\\udc80"'), "bad_value"),
             (VALUE[:-1] + b',"d":' + VALUE[5:], "bad_value"), (VALUE[:-1] + b',"p":1}', "bad_value"),
             (VALUE[:-1] + b',"p":{"x":{"t":3,"f":65,"v":1}}}', "bad_value"),
