@@ -1,6 +1,7 @@
 """What a command in ``scripts/clean-room`` can reach: what the README names, and no more."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -134,6 +135,20 @@ def test_a_signal_ends_the_command_and_removes_the_room(tmp_path):
         room.terminate()
         assert room.wait(PATIENCE_S) == 128 + signal.SIGTERM
     assert not home.exists()
+
+
+def test_python_is_found_by_either_name_and_must_be_of_a_version_that_is_asked_for(tmp_path):
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in ("sh", "make", "git", "env"):
+        (programs / name).symlink_to(shutil.which(name))
+    (programs / "python3").symlink_to(sys.executable)
+    command = [sys.executable, SCRIPT, "--python", VERSION, "python3", "-V"]
+    shown = subprocess.run(command, env={"PATH": str(programs)}, capture_output=True, text=True)
+    assert shown.stdout.startswith(f"Python {VERSION}."), shown.stderr
+    command[3] = "3.12" if VERSION == "3.11" else "3.11"
+    refused = subprocess.run(command, env={"PATH": str(programs)}, capture_output=True, text=True)
+    assert (refused.returncode, refused.stderr) == (1, f"clean-room: not on PATH: Python {command[3]}\n")
 
 
 def test_what_a_change_must_pass_runs_in_a_clean_room():
