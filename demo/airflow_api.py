@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import httpx
 
-REQUEST_SECONDS = 30.0
+REQUEST_SECONDS = 300.0
+"""Long: beside running jobs on a slow machine an answer may take more than half a minute."""
 PAGE = 100
 
 

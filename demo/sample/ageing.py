@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 ERRORS_ONLY = {"log_level": 3}
-REQUEST_SECONDS = 60.0
+REQUEST_SECONDS = 300.0
 FOREIGN = ("README.txt", "old/backup.tar", "..%2Fetc%2Fpasswd.json")
 EMPTY = "7d1c2a94-0b53-4a58-9a4e-51d1f6d3c2b0.json"
 YOUNG = "c9b1f0e6-4a7b-4f06-8d07-2c6e9f0a7d31.json"

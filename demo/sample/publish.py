@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 UPLOADS_AT_A_TIME = 8
 ERRORS_ONLY = {"log_level": 3}
-REQUEST_SECONDS = 60.0
+REQUEST_SECONDS = 300.0
 
 
 class Published(NamedTuple):
