@@ -11,7 +11,7 @@ from ticdc_replay.codecs.avro_reader import Read, compile_reader
 from ticdc_replay.codecs.avro_schema import Field, Record, SchemaError, parse
 from ticdc_replay.codecs.avro_values import cell_kind
 from ticdc_replay.domain.events import Shape, WireColumn
-from ticdc_replay.schemas.lookup import WriterSchemas
+from ticdc_replay.schemas.lookup import UnusableAnswerError, WriterSchemas
 
 _MAX_REMEMBERED = 10_000
 _BEFORE = "_ticdc_before"
@@ -162,15 +162,18 @@ class Forms:
         if len(self._forms) >= _MAX_REMEMBERED:
             for remembered in (self._forms, self._rows, self._key_shapes, self._shapes):
                 remembered.clear()
-        text = self._schemas.text(schema_id)
         found: Form | MessageError
-        if text is None:
-            found = MessageError("schema_unknown", f"the schema registry has no schema {schema_id}")
-        else:
-            try:
-                found = form_of(text)
-            except SchemaError as error:
-                found = MessageError("bad_schema", f"schema {schema_id} of the registry: {error}")
+        try:
+            text = self._schemas.text(schema_id)
+            found = (
+                MessageError("schema_unknown", f"the schema registry has no schema {schema_id}")
+                if text is None
+                else form_of(text)
+            )
+        except UnusableAnswerError as error:
+            found = MessageError("schema_unknown", str(error))
+        except SchemaError as error:
+            found = MessageError("bad_schema", f"schema {schema_id} of the registry: {error}")
         self._forms[schema_id] = found
         return found
 

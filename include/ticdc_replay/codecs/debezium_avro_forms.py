@@ -10,7 +10,7 @@ from ticdc_replay.codecs.debezium_avro_schema import WriterSchema, parse_key, pa
 from ticdc_replay.codecs.debezium_json import MessageError
 from ticdc_replay.codecs.debezium_plans import Plan, plan_of
 from ticdc_replay.codecs.debezium_schema import Field
-from ticdc_replay.schemas.lookup import SchemaLookup
+from ticdc_replay.schemas.lookup import SchemaLookup, UnusableAnswerError
 
 _MAX_REMEMBERED = 10_000
 _SOURCE = ("db", "table", "commit_ts", "ts_ms")
@@ -95,11 +95,13 @@ class Forms:
         if len(self._keys) + len(self._values) >= _MAX_REMEMBERED:
             for remembered in (self._keys, self._values, self._plans):
                 remembered.clear()
-        text = self._text(schema_id)
-        if text is None:
-            return MessageError("schema_unknown", f"the schema registry has no schema {schema_id}")
         try:
+            text = self._text(schema_id)
+            if text is None:
+                return MessageError("schema_unknown", f"the schema registry has no schema {schema_id}")
             return form_of(schema_id, text)
+        except UnusableAnswerError as error:
+            return MessageError("schema_unknown", str(error))
         except SchemaError as error:
             return MessageError("bad_schema", f"schema {schema_id} of the registry: {error}")
 

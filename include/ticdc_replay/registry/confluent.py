@@ -4,9 +4,10 @@ One request is all that decoding needs of it, so this is httpx: confluent-kafka'
 without telling what went wrong, and takes certificates by path only.
 """
 
-from json import JSONDecodeError
+import json
+import time
 from ssl import SSLCertVerificationError, SSLContext, SSLError
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import httpx
@@ -15,13 +16,19 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import AuthenticationError, ConfigError, PermanentError, TransientError
 from ticdc_replay.registry import tls
+from ticdc_replay.registry.used import MAX_SCHEMA_BYTES
+from ticdc_replay.schemas.lookup import UnusableAnswerError
 
 _BEARER = "bearer.auth.token"
 _EXTRA = (_BEARER, *tls.OPTIONS)
 _ATTEMPTS = 5
 _TIMEOUT = httpx.Timeout(30, connect=10)
 _SCHEMA_NOT_FOUND = 40403
-_MAX_ID = (1 << 32) - 1
+_MAX_ID = (1 << 31) - 1
+_ANSWER_S = 60.0
+"""For all of an answer: a server that sends a byte now and then never meets the limit of a single read."""
+_PROBES = ("1", "2")
+"""Ids that a registry gives a schema for, or says that it has none."""
 
 
 class ConfluentRegistry:
@@ -31,12 +38,16 @@ class ConfluentRegistry:
         self, url: str, where: str, context: SSLContext | None, auth: httpx.Auth | None = None, token: str | None = None
     ) -> None:
         self._where = f"schema registry {url} ({where})"
-        headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
+        headers = {
+            "Accept": "application/vnd.schemaregistry.v1+json, application/json",
+            "Accept-Encoding": "identity",  # a small answer could unpack to any size
+        }
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
         self._client = httpx.Client(
             base_url=url, auth=auth, headers=headers, timeout=_TIMEOUT, verify=context if context is not None else True
         )
+        self._is_registry = False
 
     @classmethod
     def from_connection(cls, connection: Connection) -> "ConfluentRegistry":
@@ -61,13 +72,25 @@ class ConfluentRegistry:
         return cls(url, where, context, auth, token)
 
     def text(self, schema_id: str) -> str | None:
-        """The schema *schema_id*; None where the registry has none, or the id is none of Confluent's.
+        """The schema *schema_id*; None where the registry has none, or the id is none of Confluent's, which has ids up to 2³¹-1.
 
         Raises TransientError while the registry is away, after some attempts; AuthenticationError where it refuses the
-        credentials; PermanentError for an answer that is none of a schema registry.
+        credentials; PermanentError for an answer that is none of a schema registry; UnusableAnswerError for one of more than
+        ``MAX_SCHEMA_BYTES``, and for HTTP 404 without a registry's error code where the same address does answer for other ids.
         """
         if not schema_id.isdecimal() or int(schema_id) > _MAX_ID:
             return None
+        found = self._answer(schema_id)
+        if not isinstance(found, _Plain404):
+            return found
+        # A wrong address gives this for every id, and then the job must stop; a proxy may give it for one.
+        if not self._is_registry:
+            self._answer(next(probe for probe in _PROBES if probe != schema_id))
+        if self._is_registry:
+            raise UnusableAnswerError(found.told)
+        raise PermanentError(f"{found.told}; {_NO_REGISTRY}")
+
+    def _answer(self, schema_id: str) -> "str | _Plain404 | None":
         for attempt in Retrying(
             retry=retry_if_exception_type(TransientError),
             stop=stop_after_attempt(_ATTEMPTS),
@@ -78,26 +101,55 @@ class ConfluentRegistry:
                 return self._fetch(schema_id)
         raise AssertionError("a retry loop ends by return or raise")
 
-    def _fetch(self, schema_id: str) -> str | None:
+    def _fetch(self, schema_id: str) -> "str | _Plain404 | None":
         what = f"{self._where}: schema {schema_id}"
         try:
-            answer = self._client.get(f"schemas/ids/{schema_id}")
+            with self._client.stream("GET", f"schemas/ids/{schema_id}") as answer:
+                status, content = answer.status_code, _content(answer, what)
         except httpx.TransportError as error:
             raise _broken(error, what) from error
-        status = answer.status_code
-        document = _json(answer)
+        if content is None:
+            if status == 200:
+                raise UnusableAnswerError(f"{what}: an answer of more than {MAX_SCHEMA_BYTES} bytes")
+            content = b""
+        document = _json(content)
         if status == 200 and isinstance(document.get("schema"), str):
+            self._is_registry = True
             return str(document["schema"])
         if status == 404 and document.get("error_code") == _SCHEMA_NOT_FOUND:
+            self._is_registry = True
             return None
-        told = f"{what}: HTTP {status} {document.get('message', answer.text)!s:.300}"
+        told = f"{what}: HTTP {status} {document.get('message', content.decode(errors='replace'))!s:.300}"
         if status in (401, 403):
             raise AuthenticationError(f"{told}; check login and password, or extra {_BEARER}, of the connection")
         if status in (408, 429) or status >= 500:
             raise TransientError(told)
-        raise PermanentError(
-            f"{told}; this is no answer of a schema registry: check host, schema and port, and the path"
-        )
+        if status == 404:
+            return _Plain404(told)
+        raise PermanentError(f"{told}; {_NO_REGISTRY}")
+
+
+class _Plain404(NamedTuple):
+    """HTTP 404 that does not say what was not found."""
+
+    told: str
+
+
+_NO_REGISTRY = "this is no answer of a schema registry: check host, schema and port, and the path"
+
+
+def _content(answer: httpx.Response, what: str) -> bytes | None:
+    """The body of *answer*; None if it is larger than a schema may be. Raises TransientError if it takes too long."""
+    until = time.monotonic() + _ANSWER_S
+    parts, size = [], 0
+    for part in answer.iter_raw():
+        parts.append(part)
+        size += len(part)
+        if size > MAX_SCHEMA_BYTES:
+            return None
+        if time.monotonic() > until:
+            raise TransientError(f"{what}: the answer did not end within {_ANSWER_S:.0f} s")
+    return b"".join(parts)
 
 
 def _url(connection: Connection, where: str) -> str:
@@ -123,10 +175,10 @@ def _extra(connection: Connection, where: str) -> dict[str, str]:
     return connection.extra
 
 
-def _json(answer: httpx.Response) -> dict[str, Any]:
+def _json(content: bytes) -> dict[str, Any]:
     try:
-        document = answer.json()
-    except (JSONDecodeError, UnicodeDecodeError, RecursionError):
+        document = json.loads(content)
+    except (ValueError, RecursionError):
         return {}
     return document if isinstance(document, dict) else {}
 

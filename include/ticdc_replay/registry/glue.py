@@ -9,6 +9,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import AuthenticationError, ConfigError, TicdcReplayError
+from ticdc_replay.registry.used import MAX_SCHEMA_BYTES
+from ticdc_replay.schemas.lookup import UnusableAnswerError
 from ticdc_replay.storage.s3_errors import error_code, translate
 
 if TYPE_CHECKING:
@@ -47,12 +49,18 @@ class GlueRegistry:
     def text(self, schema_id: str) -> str | None:
         """The schema of the version *schema_id*; None where Glue has none, or the id is no UUID.
 
-        Raises TransientError while AWS is away, AuthenticationError where it refuses the credentials or their permissions.
+        Raises TransientError while AWS is away, AuthenticationError where it refuses the credentials or their permissions;
+        UnusableAnswerError for a schema of more than ``MAX_SCHEMA_BYTES`` characters.
         """
         if not _UUID.fullmatch(schema_id):
             return None
         try:
-            return self._client.get_schema_version(SchemaVersionId=schema_id)["SchemaDefinition"]
+            text = self._client.get_schema_version(SchemaVersionId=schema_id)["SchemaDefinition"]
+            if len(text) > MAX_SCHEMA_BYTES:
+                raise UnusableAnswerError(
+                    f"{self._where}: schema version {schema_id}: {len(text)} characters; {MAX_SCHEMA_BYTES} allowed"
+                )
+            return text
         except ClientError as error:
             if error_code(error) == "EntityNotFoundException":
                 return None

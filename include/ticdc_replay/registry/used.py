@@ -4,6 +4,8 @@ from hashlib import sha256
 
 from ticdc_replay.schemas.lookup import WriterSchemas
 
+MAX_SCHEMA_BYTES = 8 * 1024 * 1024
+"""Of a registry's answer: that of a table with MySQL's most columns, 4,096, has less than 2 MiB."""
 _MAX_BYTES = 64 * 1024 * 1024
 
 

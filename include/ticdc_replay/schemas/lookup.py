@@ -7,7 +7,18 @@ from typing import Protocol
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.schemas.versions import MissingVersion, TableVersions
 
-__all__ = ["FixedWriterSchemas", "MissingVersion", "SchemaLookup", "TableVersions", "WriterSchemas"]
+__all__ = [
+    "FixedWriterSchemas",
+    "MissingVersion",
+    "SchemaLookup",
+    "TableVersions",
+    "UnusableAnswerError",
+    "WriterSchemas",
+]
+
+
+class UnusableAnswerError(ValueError):
+    """What a registry answered for one id is no schema that may be used; other ids may be all right."""
 
 
 class WriterSchemas(Protocol):
@@ -16,7 +27,8 @@ class WriterSchemas(Protocol):
     def text(self, schema_id: str) -> str | None:
         """The schema document of *schema_id* (decimal number, or UUID for AWS Glue); None where the registry has no such id.
 
-        Raises TransientError while the registry is away, PermanentError when it refuses us.
+        Raises TransientError while the registry is away, PermanentError when it refuses us, and UnusableAnswerError where its
+        answer concerns this id alone and is no schema.
         """
         ...
 

@@ -6,6 +6,7 @@ from tests.schema_registry import Registry, make_authority, make_certificate, se
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import AuthenticationError, PermanentError, TransientError
 from ticdc_replay.registry import confluent, open_registry
+from ticdc_replay.schemas.lookup import UnusableAnswerError
 
 pytestmark = pytest.mark.integration
 
@@ -14,7 +15,7 @@ TEXT = '{"type":"record","name":"t","fields":[]}'
 
 @pytest.fixture
 def registry():
-    with serve(Registry({1: TEXT, 4294967295: "ü"})) as running:
+    with serve(Registry({1: TEXT, 2147483647: "ü"})) as running:
         yield running
 
 
@@ -29,17 +30,49 @@ def opened(registry, **fields):
 
 def test_a_schema_is_found_by_its_id(registry):
     assert opened(registry).text("1") == TEXT
-    assert opened(registry).text("4294967295") == "ü"
+    assert opened(registry).text("2147483647") == "ü"
 
 
 def test_an_unknown_id_is_no_error(registry):
     assert opened(registry).text("2") is None
 
 
-@pytest.mark.parametrize("schema_id", ["b7b4a7f0-9c96-4e4a-a687-fb5de9ef0c63", "-1", "4294967296", "1/../2"])
+@pytest.mark.parametrize(
+    "schema_id", ["b7b4a7f0-9c96-4e4a-a687-fb5de9ef0c63", "-1", "2147483648", "4294967295", "1/../2"]
+)
 def test_what_is_no_id_of_confluent_is_not_asked_for(registry, schema_id):
     assert opened(registry).text(schema_id) is None
     assert registry.requests == []
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_404_that_says_nothing_is_one_id_s_trouble_where_the_address_answers_for_others(registry, known):
+    reader = opened(registry)
+    if known:
+        assert reader.text("1") == TEXT
+    registry.answers = [(404, "<html>Not Found</html>")]
+    with pytest.raises(UnusableAnswerError, match="schema 7: HTTP 404"):
+        reader.text("7")
+    assert reader.text("1") == TEXT
+
+
+def test_a_404_that_says_nothing_whatever_is_asked_is_a_wrong_address(registry):
+    registry.path = "/elsewhere"
+    with pytest.raises(PermanentError, match="check host, schema and port, and the path"):
+        opened(registry).text("7")
+
+
+def test_an_answer_that_is_too_large_is_not_read_to_its_end(registry):
+    registry.schemas[5] = "x" * (64 << 20)
+    with pytest.raises(UnusableAnswerError, match="more than 8388608 bytes"):
+        opened(registry).text("5")
+    assert opened(registry).text("1") == TEXT
+
+
+def test_an_answer_that_does_not_end_is_transient(registry, monkeypatch):
+    monkeypatch.setattr(confluent, "_ANSWER_S", 0.0)
+    with pytest.raises(TransientError, match="did not end within"):
+        opened(registry).text("1")
 
 
 def test_the_interface_may_start_at_a_path(registry):

@@ -85,3 +85,15 @@ def test_a_schema_that_is_not_there_puts_its_rows_into_quarantine(tmp_path, regi
     result = decoding.finish()
     assert result.quarantine_reasons == {"schema_unknown": 3}
     assert len(registry.requests) == 1
+
+
+def test_an_id_that_the_registry_can_t_look_up_is_one_message_s_trouble(tmp_path, registry):
+    good = list(messages())
+    bad = [good[0]._replace(offset=9, value=confluent(number, good[0].value[5:])) for number in (7, 1 << 31, 5)]
+    registry.schemas[5] = "x" * (9 << 20)
+    registry.answers = [(404, "<html>Not Found</html>")]
+    decoding = decoder(tmp_path, registry)
+    decoding.add([bad[0], *good, *bad[1:]])
+    result = decoding.finish()
+    assert result.events.written == 3
+    assert result.quarantine_reasons == {"schema_unknown": 3}
