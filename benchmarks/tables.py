@@ -99,7 +99,8 @@ def main() -> None:
 
 def publish(bootstrap: str, topic: str, tables: int) -> str:
     """Send one row of each of *tables* to a new *topic*, in turn to its partitions; its name."""
-    AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50})
     for at in range(tables):
         key = {"ts": (1_772_323_200_000 + at) << 18, "scm": "many", "tbl": f"t{at:06d}", "t": 1}

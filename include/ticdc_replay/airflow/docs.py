@@ -1,5 +1,6 @@
 """The texts that Airflow shows beside a DAG and its tasks: what a person on call wants to know."""
 
+from ticdc_replay.airflow.markdown import cell, plain
 from ticdc_replay.airflow.naming import asset_name, pool_name
 from ticdc_replay.config.load import LoadedPipeline
 from ticdc_replay.targets.config import PostgresTarget, TargetConfig
@@ -84,12 +85,12 @@ _DAG = """
 
 | | |
 |---|---|
-| topic | `{topic}` |
-| protocol | `{protocol}` |
+| topic | {topic} |
+| protocol | {protocol} |
 | tables | {tables} |
 | targets | {targets} |
-| artefacts | `{artifacts}` |
-| file | `{file}` |
+| artefacts | {artifacts} |
+| file | {file} |
 
 A run replays one **window** of commit time: the schedule's interval, or From and To of the trigger form. To load a stretch of
 the past, use **Backfill**. All artefacts of a run are kept; running a window again reads what was pinned the first time.
@@ -99,16 +100,16 @@ the past, use **Backfill**. All artefacts of a run are kept; running a window ag
 def dag(loaded: LoadedPipeline) -> str:
     """The page of the DAG."""
     pipeline = loaded.pipeline
-    warnings = "".join(f"\n* {warning}" for warning in loaded.warnings)
+    warnings = "".join(f"\n* {plain(warning)}" for warning in loaded.warnings)
     return _DAG.format(
         name=pipeline.name,
         description=pipeline.description,
-        topic=loaded.changefeed.topic,
-        protocol=loaded.changefeed.protocol,
-        tables=", ".join(f"`{pattern}`" for pattern in pipeline.tables),
+        topic=cell(loaded.changefeed.topic),
+        protocol=cell(loaded.changefeed.protocol),
+        tables=", ".join(cell(pattern) for pattern in pipeline.tables),
         targets=", ".join(f"{target.name} ({_kind(target)})" for target in pipeline.targets),
-        artifacts=pipeline.artifacts,
-        file=loaded.path,
+        artifacts=cell(pipeline.artifacts),
+        file=cell(str(loaded.path)),
         warnings=f"\n**Notes on the configuration**\n{warnings}\n" if warnings else "",
     )
 
@@ -130,5 +131,5 @@ def load(pipeline: str, target: TargetConfig) -> str:
 
 def _kind(target: TargetConfig) -> str:
     if isinstance(target, PostgresTarget):
-        return f"PostgreSQL by connection {target.connection}"
-    return f"Parquet below {target.uri}"
+        return f"PostgreSQL by connection {cell(target.connection)}"
+    return f"Parquet below {cell(target.uri)}"

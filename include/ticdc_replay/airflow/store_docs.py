@@ -1,5 +1,6 @@
 """The texts that Airflow shows beside a store's DAGs and their tasks: what a person on call wants to know."""
 
+from ticdc_replay.airflow.markdown import cell
 from ticdc_replay.config.load_store import LoadedStore
 
 SURVEY = """
@@ -75,12 +76,12 @@ _STORE = """
 
 | | |
 |---|---|
-| objects | `{uri}` |
+| objects | {uri} |
 | pipelines | {pipelines} |
 | all owners known | {owners} |
-| artefacts | `{artifacts}` |
+| artefacts | {artifacts} |
 | deletion | {deletion} |
-| file | `{file}` |
+| file | {file} |
 
 Says of each claim-check object whether a message needs it, and of each message whether its object is there. **It deletes
 nothing.** See the tab *Store* for what was found.
@@ -105,12 +106,12 @@ def store(loaded: LoadedStore) -> str:
     return _STORE.format(
         name=store.name,
         description=store.description,
-        uri=store.uri,
-        pipelines=", ".join(f"`{name}`" for name in store.pipelines),
+        uri=cell(store.uri),
+        pipelines=", ".join(cell(name) for name in store.pipelines),
         owners="yes" if loaded.owners_complete else "no: nothing may be deleted",
-        artifacts=store.artifacts,
+        artifacts=cell(store.artifacts),
         deletion=_policy(loaded),
-        file=loaded.path,
+        file=cell(str(loaded.path)),
     )
 
 

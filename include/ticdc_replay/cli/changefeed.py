@@ -6,9 +6,9 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from ticdc_replay.cli.terminal import terminal
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.config.sink_uri import ParsedChangefeed, from_info, from_sink_uri
 from ticdc_replay.domain import tso
@@ -67,22 +67,22 @@ def _text(file: Path) -> str:
 
 
 def _show(summary: ChangefeedSummary) -> None:
-    console = Console(highlight=False)
+    console = terminal()
     if not console.is_terminal:
-        console = Console(highlight=False, width=_WIDTH_WITHOUT_TERMINAL)
+        console = terminal(width=_WIDTH_WITHOUT_TERMINAL)
     about = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     about.add_column(style="dim", no_wrap=True)
     about.add_column(overflow="fold")
     for name, text in _lines(summary):
         about.add_row(name, text)
-    console.print(about, markup=False)
-    console.print(_rules(summary), markup=False)
+    console.print(about)
+    console.print(_rules(summary))
     fields = Table("field of the Kafka connection", "value", "", title="to reach the brokers as TiCDC does")
     for field in summary.kafka_connection:
         fields.add_row(field.name, field.value or "…", field.note)
-    console.print(fields, markup=False)
+    console.print(fields)
     for warning in summary.warnings:
-        console.print(f"warning: {warning}", markup=False, style="yellow")
+        console.print(f"warning: {warning}", style="yellow")
 
 
 def _lines(summary: ChangefeedSummary) -> list[tuple[str, str]]:

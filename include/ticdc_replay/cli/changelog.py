@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Table
 
 from ticdc_replay.cli.replay import ConnectionsFile, PipelineFile, opened
+from ticdc_replay.cli.terminal import terminal
 from ticdc_replay.stages.changelogs import Stored, list_changelogs, prune
 
 changelog = typer.Typer(
@@ -44,11 +44,11 @@ def prune_(
     _show(found, kept=True)
     gone = [stored for stored in found if not stored.kept]
     told = f"{len(gone)} of {len(found)} changelogs, {decimal(sum(stored.bytes for stored in gone))}"
-    Console().print(f"removed {told}" if execute else f"would remove {told}; --execute does it", markup=False)
+    terminal().print(f"removed {told}" if execute else f"would remove {told}; --execute does it")
 
 
 def _tell_removed(stored: Stored) -> None:
-    Console(soft_wrap=True).print(f"removed {stored.run_hash[:12]} of {stored.window}", markup=False)
+    terminal(soft_wrap=True).print(f"removed {stored.run_hash[:12]} of {stored.window}")
 
 
 def _show(found: Sequence[Stored], *, kept: bool) -> None:
@@ -67,4 +67,4 @@ def _show(found: Sequence[Stored], *, kept: bool) -> None:
             ", ".join(run_hash[:12] for run_hash in stored.derived_from) or "its own files",
         ]
         table.add_row(*cells, *(["; ".join(stored.kept) or "goes"] if kept else []))
-    Console(soft_wrap=True).print(table)
+    terminal(soft_wrap=True).print(table)

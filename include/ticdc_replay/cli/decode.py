@@ -9,6 +9,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from ticdc_replay.captures import Capture
+from ticdc_replay.cli.terminal import terminal
 from ticdc_replay.codecs.base import Codec
 from ticdc_replay.codecs.canonical import line
 from ticdc_replay.codecs.registry import codec_for
@@ -48,10 +49,11 @@ def decode(
         sys.stdout.buffer.write(item.line + b"\n")
     sys.stdout.buffer.flush()
     if quarantined:
+        console = terminal(stderr=True, soft_wrap=True)
         for item in quarantined:
             assert isinstance(item.event, Undecodable)
-            typer.echo(f"{item.message.place} {item.event.reason}: {item.event.detail}", err=True)
-        typer.echo(f"{len(quarantined)} messages or events could not be decoded", err=True)
+            console.print(f"{item.message.place} {item.event.reason}: {item.event.detail}")
+        console.print(f"{len(quarantined)} messages or events could not be decoded")
         raise typer.Exit(1)
 
 

@@ -7,10 +7,10 @@ from typing import Any, Literal
 import msgspec
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
 from ticdc_replay.cli.rendering import size
+from ticdc_replay.cli.terminal import terminal
 from ticdc_replay.reconcile.audit import Audit
 from ticdc_replay.reconcile.undo import Undone
 from ticdc_replay.stages.deletion import PlanDescription
@@ -96,7 +96,7 @@ def moment(ms: int) -> str:
 
 def say(text: str) -> None:
     """Print *text* as it is."""
-    Console(soft_wrap=True, highlight=False).print(text, markup=False)
+    terminal(soft_wrap=True).print(text)
 
 
 def _day(ms: int) -> str:
@@ -112,4 +112,4 @@ def _table(*headings: str) -> Table:
 
 
 def _print(table: Table) -> None:
-    Console(highlight=False).print(table)
+    terminal().print(table)

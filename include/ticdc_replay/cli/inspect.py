@@ -7,11 +7,11 @@ from typing import Annotated, NamedTuple
 
 import typer
 from msgspec.structs import replace
-from rich.console import Console
 
 from ticdc_replay.captures import Capture
 from ticdc_replay.cli import rendering
 from ticdc_replay.cli.connections import load_connections
+from ticdc_replay.cli.terminal import terminal
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.config.load import load_pipeline
@@ -72,9 +72,9 @@ def inspect(
         changefeed = Changefeed(protocol=protocol, topic=topic, timezone="UTC")
         source = _of_topic(kafka, changefeed, SchemaLookup(), partition, start, end)
     codec = codec_for(source.changefeed, LimitsSection().decompressed_max_bytes, source.schemas)
-    console = Console(highlight=False)
+    console = terminal()
     if not console.is_terminal:
-        console = Console(highlight=False, width=_WIDTH_WITHOUT_TERMINAL)
+        console = terminal(width=_WIDTH_WITHOUT_TERMINAL)
     shown = bad = 0
     for raw in islice(source.messages, limit):
         events = codec.decode(raw)
@@ -82,7 +82,7 @@ def inspect(
         console.print(rendering.message(raw, events))
         shown += 1
     if not shown:
-        typer.echo(f"partition {partition} holds no message in this range", err=True)
+        terminal(stderr=True).print(f"partition {partition} holds no message in this range")
     if bad:
         raise typer.Exit(1)
 

@@ -3,8 +3,7 @@
 from typing import Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 from typer.core import TyperGroup
 
 from ticdc_replay.cli.changefeed import changefeed
@@ -18,6 +17,7 @@ from ticdc_replay.cli.prove import prove_command
 from ticdc_replay.cli.quarantine import quarantine
 from ticdc_replay.cli.reconcile import reconcile
 from ticdc_replay.cli.replay import run, snapshot
+from ticdc_replay.cli.terminal import terminal
 from ticdc_replay.domain.errors import TicdcReplayError
 
 EXIT_ERROR = 2
@@ -31,7 +31,7 @@ class _Group(TyperGroup):
         try:
             return super().invoke(ctx)
         except TicdcReplayError as error:
-            Console(stderr=True, highlight=False).print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+            terminal(stderr=True, soft_wrap=True).print(Text.assemble(("error:", "bold red"), f" {error}"))
             raise typer.Exit(EXIT_ERROR) from None
 
 

@@ -3,9 +3,9 @@
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from ticdc_replay.cli.replay import ConnectionsFile, PipelineFile, opened
+from ticdc_replay.cli.terminal import terminal
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.domain.tables import TableName
@@ -35,16 +35,14 @@ def floor(
         raise ConfigError(f"--at: {error}") from None
     with opened(pipeline, connections) as context:
         raised = mirrors.raise_floor(context, _target(context, target), _table(table), floor_ts)
-    Console().print(
+    terminal().print(
         f"{raised.table}: nothing below {tso.describe(raised.now)} is applied"
         + (f"; the floor was there before, and {at} is lower" if raised.now == raised.before > floor_ts else ""),
-        markup=False,
     )
     if raised.newest_ts > raised.now:
-        Console(stderr=True).print(
+        terminal(stderr=True).print(
             f"warning: windows with rows up to {tso.describe(raised.newest_ts)} count as loaded. If you have filled the table "
             "anew from an older dump, reload the windows after it",
-            markup=False,
         )
 
 
@@ -53,7 +51,7 @@ def forget(pipeline: PipelineFile, table: Table, target: Target = None, connecti
     """Forget a mirror table that was dropped, so that its windows can be loaded again and build it anew."""
     with opened(pipeline, connections) as context:
         name = mirrors.forget(context, _target(context, target), _table(table))
-    Console().print(f"{name} is forgotten: load its windows again", markup=False)
+    terminal().print(f"{name} is forgotten: load its windows again")
 
 
 def _target(context: ReplayContext, name: str | None) -> str:

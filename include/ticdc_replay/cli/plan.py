@@ -5,9 +5,9 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.console import Console
 
 from ticdc_replay.cli.replay import ConnectionsFile, From, Pin, PipelineFile, Repin, To, opened, target_names, window_of
+from ticdc_replay.cli.terminal import terminal
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.domain.window import Window
@@ -48,9 +48,9 @@ def plan_command(
     if json:
         typer.echo(msgspec.json.encode({**msgspec.to_builtins(made), "is_refused": made.is_refused}).decode())
     else:
-        console = Console(soft_wrap=True, highlight=False)
+        console = terminal(soft_wrap=True)
         for line in lines(made):
-            console.print(line, markup=False)
+            console.print(line)
     if made.is_refused:
         raise typer.Exit(EXIT_REFUSED)
 

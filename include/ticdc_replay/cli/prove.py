@@ -4,9 +4,9 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.console import Console
 
 from ticdc_replay.cli.replay import ConnectionsFile, PipelineFile, opened, window_of
+from ticdc_replay.cli.terminal import terminal
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.stages.prove import Proof, prove, prove_manifest
 
@@ -50,10 +50,10 @@ def prove_command(
 
 
 def _show(proof: Proof) -> None:
-    console = Console(soft_wrap=True, highlight=False)
+    console = terminal(soft_wrap=True)
 
     def line(text: str) -> None:
-        console.print(text, markup=False)
+        console.print(text)
 
     line(f"{proof.pipeline} {proof.window}, {proof.grade or 'unreadable'}, pinned in {proof.manifest}")
     line(f"{proof.offsets:,} offsets of Kafka, {proof.objects:,} claim-check objects looked at")

@@ -9,6 +9,7 @@ from rich.table import Table
 from ticdc_replay.cli import rendering
 from ticdc_replay.cli.replay import ConnectionsFile, PipelineFile, opened
 from ticdc_replay.cli.submit import submit
+from ticdc_replay.cli.terminal import terminal
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.domain.window import Window
@@ -59,7 +60,7 @@ def list_(
         if not found:
             console.print("nothing is in quarantine")
         for of_run in found:
-            console.print(_heading(of_run), markup=False)
+            console.print(_heading(of_run))
             console.print(_entries(of_run) if each else _groups(of_run))
 
 
@@ -128,7 +129,6 @@ def accept(
         for record in stage.accept(context, selection, by, why):
             _console().print(
                 f"{record.window}: {len(record.entries)} accepted as lost by {record.person}: {record.why}",
-                markup=False,
             )
 
 
@@ -138,7 +138,7 @@ def _redrive(context: ReplayContext, run: RunQuarantine, targets: list[str] | No
     job = write_decode_job(context, pinned)
     with replaying(context, pinned.name, job.run_hash):
         submit("decode", job.uri, context, master)
-        console.print(check_redrive(context, job.run_hash).summary, markup=False)
+        console.print(check_redrive(context, job.run_hash).summary)
     loads = write_redrive_loads(context, job.run_hash, targets)
     for load in loads:
         if load.window_job is not None:
@@ -147,7 +147,7 @@ def _redrive(context: ReplayContext, run: RunQuarantine, targets: list[str] | No
     report = publish_redrive(context, job.run_hash, [load.target for load in loads])
     for target, still in report.open.items():
         told = ", ".join(f"{number} × {reason}" for reason, number in still.items())
-        console.print(f"{run.window}, {target}: {f'still in quarantine: {told}' if told else 'complete'}", markup=False)
+        console.print(f"{run.window}, {target}: {f'still in quarantine: {told}' if told else 'complete'}")
     return report
 
 
@@ -211,16 +211,16 @@ def _table(*headings: str) -> Table:
 
 def _show(console: Console, shown: Shown) -> None:
     entry, accepted = shown.listed.entry, shown.listed.accepted
-    console.print(f"{entry.coordinates} in quarantine of run {entry.run_hash}: {shown.listed.status}", markup=False)
+    console.print(f"{entry.coordinates} in quarantine of run {entry.run_hash}: {shown.listed.status}")
     if accepted is not None:
-        console.print(f"accepted by {accepted.person}: {accepted.why}", markup=False)
-    console.print(f"{entry.reason}: {entry.detail}", markup=False)
+        console.print(f"accepted by {accepted.person}: {accepted.why}")
+    console.print(f"{entry.reason}: {entry.detail}")
     console.print("\nas this version reads it:")
     console.print(rendering.message(shown.message, shown.events))
     for name, content in (("key", shown.message.key), ("value", shown.message.value)):
-        console.print(f"{name}:", markup=False)
-        console.print(rendering.hex_dump(content, rendering.byte_named_in(entry.detail)), markup=False)
+        console.print(f"{name}:")
+        console.print(rendering.hex_dump(content, rendering.byte_named_in(entry.detail)))
 
 
 def _console() -> Console:
-    return Console(soft_wrap=True, highlight=False)
+    return terminal(soft_wrap=True)

@@ -20,6 +20,7 @@ from ticdc_replay.cli.store import (
     told_if_interrupted,
 )
 from ticdc_replay.cli.submit import submit
+from ticdc_replay.cli.terminal import terminal
 from ticdc_replay.reconcile.report import ReconciliationReport, report_name
 from ticdc_replay.reconcile.rules import ObjectClass, ReferenceClass
 from ticdc_replay.stages.reconcile import take_inventory, write_reconcile_job
@@ -55,14 +56,14 @@ def reconcile(
         if json:
             typer.echo(msgspec.json.encode({**msgspec.to_builtins(report), "totals": report.totals()}).decode())
         else:
-            _show(Console(soft_wrap=True, highlight=False), context, report)
+            _show(terminal(soft_wrap=True), context, report)
     if report.alerts:
         raise typer.Exit(1)
 
 
 def _show(console: Console, context: StoreContext, report: ReconciliationReport) -> None:
     def line(text: str) -> None:
-        console.print(text, markup=False)
+        console.print(text)
 
     line(f"{report.store} {report.uri}, reconciled as of {_moment(report.bounds_ms)}")
     console.print(_objects(report))

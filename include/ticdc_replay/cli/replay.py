@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from ticdc_replay.cli.connections import load_connections
 from ticdc_replay.cli.submit import submit
+from ticdc_replay.cli.terminal import terminal
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.errors import ConfigError
@@ -87,7 +87,7 @@ def run(
         job = write_decode_job(context, pinned, wanted)
         with decoding(context, pinned.name, job.run_hash, job.shared):
             submit("decode", job.uri, context, master)
-            Console().print(check(context, job.run_hash, wanted).summary, markup=False)
+            terminal().print(check(context, job.run_hash, wanted).summary)
         for name in names:
             load = write_load_job(context, job.run_hash, name, wanted, reload=reload)
             submit("load", load.uri, context, master)
@@ -99,7 +99,7 @@ def opened(pipeline: Path, file: Path | None) -> Iterator[ReplayContext]:
     """The context of *pipeline*, with connections out of *file* or the environment; its warnings are shown."""
     loaded = load_pipeline(pipeline)
     for warning in loaded.warnings:
-        Console(stderr=True).print(f"warning: {warning}", markup=False)
+        terminal(stderr=True).print(f"warning: {warning}")
     ids = connection_ids(loaded.pipeline)
     connections = load_connections(file, ids, loaded.pipeline.connections.artifacts)
     with ReplayContext(loaded, connections) as context:
@@ -134,27 +134,26 @@ def _show_pinned(context: ReplayContext, pinned: PinnedManifest) -> None:
             resolved = "none" if partition.resolved_ts is None else str(partition.resolved_ts)
             cells = (part.partition, part.start, part.end, part.length, resolved)
             table.add_row(topic.topic, *[str(cell) for cell in cells])
-    console = Console(soft_wrap=True, highlight=False)  # what is to be copied stays in one piece
-    console.print(f"{manifest.pipeline} {manifest.window}", markup=False)
+    console = terminal(soft_wrap=True)  # what is to be copied stays in one piece
+    console.print(f"{manifest.pipeline} {manifest.window}")
     console.print(table)
-    console.print(f"{manifest.grade}, pinned in {context.artifacts.uri(pinned.name)}", markup=False)
+    console.print(f"{manifest.grade}, pinned in {context.artifacts.uri(pinned.name)}")
     for source in manifest.derived:
-        console.print(f"{source.window} is taken from changelog {source.run_hash}", markup=False)
+        console.print(f"{source.window} is taken from changelog {source.run_hash}")
     if manifest.shared is not None:
-        console.print(f"taken from the decode of {manifest.shared.window}", markup=False)
+        console.print(f"taken from the decode of {manifest.shared.window}")
     for reason in manifest.reasons:
-        console.print(f"not proven: {reason}", markup=False)
+        console.print(f"not proven: {reason}")
 
 
 def _show_report(report: RunReport) -> None:
     events = report.events
-    console = Console()
+    console = terminal()
     console.print(
         f"run {report.run_hash}\n{report.messages.consumed} messages, {events.rows} row events, "
         f"{events.outside_window} outside the window, {events.duplicates} duplicates, "
         f"{events.claim_checks_resolved} claim checks resolved, {events.written} row versions, "
         f"{sum(report.quarantine_reasons.values())} quarantined; {report.grade}",
-        markup=False,
     )
     table = Table()
     for heading in ("target", "table", "outcome", "upserted", "deleted", "superseded", "quarantined"):

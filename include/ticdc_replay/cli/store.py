@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
 
 from ticdc_replay.cli.connections import load_connections
 from ticdc_replay.cli.submit import submit
+from ticdc_replay.cli.terminal import terminal
 from ticdc_replay.config.load_store import LoadedStore, load_store
 from ticdc_replay.stages.reconcile import record_scan, survey
 from ticdc_replay.stages.store_context import StoreContext, store_connection_ids
@@ -79,7 +79,7 @@ def survey_and_scan(context: StoreContext, master: str) -> str:
 
 def tell(text: str) -> None:
     """Show progress: on stderr, so that stdout is the result."""
-    Console(stderr=True, soft_wrap=True, highlight=False).print(text, markup=False)
+    terminal(stderr=True, soft_wrap=True).print(text)
 
 
 @contextmanager

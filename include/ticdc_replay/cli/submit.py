@@ -18,9 +18,9 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
-from rich.console import Console
 from rich.text import Text
 
+from ticdc_replay.cli.terminal import terminal
 from ticdc_replay.domain.errors import ConfigError, PermanentError, TransientError
 from ticdc_replay.domain.progress import PROGRESS_PROPERTY
 from ticdc_replay.jobspec import CONNECTIONS_FILE_VARIABLE, EXIT_PERMANENT, EXIT_TRANSIENT
@@ -118,14 +118,14 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
 
 def _show(output: Iterator[str]) -> None:
     """*output* as it comes, with what it tells of progress in one line that is always the last and changes in place."""
-    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    console = terminal(stderr=True, soft_wrap=True)
     with console.status("") as status:
         for line in output:
             progress = _PROGRESS.search(line)
             if progress is not None:
                 status.update(Text(progress[1]))
             else:
-                console.print(line.rstrip("\n"), markup=False)
+                console.print(line.rstrip("\n"))
 
 
 @contextmanager

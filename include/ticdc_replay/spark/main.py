@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from ticdc_replay import jobspec
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import ConfigError, PermanentError, TransientError
+from ticdc_replay.domain.visible import visible_lines
 from ticdc_replay.jobspec import EXIT_PERMANENT, EXIT_TRANSIENT, DecodeJob, JobSpec, LoadJob, ReconcileJob, ScanJob
 from ticdc_replay.spark.decode import run_decode
 from ticdc_replay.spark.executors import require_executors
@@ -44,11 +45,20 @@ def run_reconcile_job() -> None:
     _run(ReconcileJob, lambda job: f"reconcile {job.store} {job.reconciliation_id[:12]}", run_reconcile)
 
 
+class _VisibleFormatter(logging.Formatter):
+    """Shows characters that a terminal would obey: messages and tracebacks hold names of tables and objects."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return visible_lines(super().format(record))
+
+
 def _run(
     kind: type[Job], name: Callable[[Job], str], driver: Callable[[SparkSession, Job, Connections], object]
 ) -> None:
     """Exits with 0, ``EXIT_PERMANENT`` or ``EXIT_TRANSIENT``; any other error leaves its traceback and exit code 1."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(level=logging.INFO)
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(_VisibleFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.getLogger("py4j").setLevel(logging.WARNING)
     if len(sys.argv) != 2:
         sys.exit("usage: spark-submit <script> <URI of the job spec>")
