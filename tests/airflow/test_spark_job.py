@@ -28,6 +28,7 @@ def read(uri, connections):
         "arguments": sys.argv[1:],
         "mode": file.stat().st_mode, "folder_mode": file.parent.stat().st_mode, "file": str(file),
         "connections": sorted(connections.by_id), "password": connections["shop_kafka"].password,
+        "environments": [Path(f"/proc/{{pid}}/environ").read_text() for pid in (os.getpid(), os.getppid())],
         "command_lines": [Path(f"/proc/{{pid}}/cmdline").read_text() for pid in (os.getpid(), os.getppid())],
     }}))
     return {{}}
@@ -96,7 +97,17 @@ def test_any_other_failure_stays_airflow_s(job):
         job.run("RuntimeError('a bug')")
 
 
-def test_a_driver_that_fails_for_good_says_why_and_secrets_reach_it_by_a_private_file_alone(job, caplog, capfd):
+def test_a_driver_that_fails_for_good_says_why_and_secrets_reach_it_by_a_private_file_alone(
+    job, monkeypatch, caplog, capfd
+):
+    for name in (
+        "AIRFLOW_CONN_OTHER",
+        "AIRFLOW_VAR_X",
+        "AIRFLOW__CORE__FERNET_KEY",
+        "AWS_SECRET_ACCESS_KEY",
+        "A_TOKEN",
+    ):
+        monkeypatch.setenv(name, "planted")
     message = r"^decode: TopicChangedError: topic shop was\nrecreated$"
     with caplog.at_level("DEBUG"), pytest.raises(PermanentError, match=message):
         job.run(r"errors.TopicChangedError('topic shop was\nrecreated')")
@@ -107,6 +118,10 @@ def test_a_driver_that_fails_for_good_says_why_and_secrets_reach_it_by_a_private
     assert stat.S_IMODE(answer["folder_mode"]) == 0o700
     assert not Path(answer["file"]).parent.exists(), "it is gone afterwards"
     assert "TICDC_REPLAY_CONNECTIONS_FILE" not in os.environ
+    for environment in answer["environments"]:
+        assert "PATH=" in environment, "of driver and JVM"
+        assert "planted" not in environment
+        assert "AIRFLOW_" not in environment
     shown = [*answer["command_lines"], *answer["conf"].values(), caplog.text, *capfd.readouterr()]
     assert answer["arguments"] == ["file:///job.json"]
     assert all("hunter2" not in text and answer["file"] not in text for text in shown)

@@ -19,6 +19,7 @@ from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connections
+from ticdc_replay.domain.errors import PermanentError
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.spark_properties import job_properties
 
@@ -76,6 +77,42 @@ def test_the_pipelines_spark_conf_reaches_spark(
     assert {name: found.get(name) for name in wanted} == wanted
     assert found["spark.ui.enabled"] == "false"
     assert list((tmp_path / "lake").glob("pipeline/fold/**/*.parquet"))
+
+
+def test_a_driver_gets_no_secret_of_the_environment_it_is_submitted_in(
+    java_home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pipeline_with(tmp_path)
+    monkeypatch.setenv("JAVA_HOME", str(java_home))
+    for name in ("AIRFLOW_CONN_WAREHOUSE", "AIRFLOW__CORE__FERNET_KEY", "AWS_SECRET_ACCESS_KEY", "SOME_TOKEN"):
+        monkeypatch.setenv(name, "planted")
+    monkeypatch.setenv("AWS_REGION", "planted-region")
+    # Spark's own place for what else a driver needs, here also for the test's eyes.
+    conf, seen = tmp_path / "conf", tmp_path / "seen"
+    conf.mkdir()
+    (conf / "spark-env.sh").write_text("export NEEDED=named\n", encoding="utf-8")
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os\nfrom pathlib import Path\n"
+        "if 'TICDC_REPLAY_CONNECTIONS_FILE' in os.environ:\n"
+        "    for pid in (os.getpid(), os.getppid()):\n"
+        f"        Path({str(seen)!r} + str(pid)).write_bytes(Path(f'/proc/{{pid}}/environ').read_bytes())\n",
+        encoding="utf-8",
+    )
+    monkeypatch.setenv("SPARK_CONF_DIR", str(conf))
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    with (
+        ReplayContext(load_pipeline(tmp_path / "shop.yaml"), Connections()) as context,
+        pytest.raises(PermanentError),
+    ):
+        submit("load", f"file://{tmp_path}/no-job.json", context, "local[1]")
+    found = [
+        dict(entry.split("=", 1) for entry in file.read_text().split("\0") if entry) for file in tmp_path.glob("seen*")
+    ]
+    # What finds Spark's home runs before spark-env.sh is read.
+    assert sum("NEEDED" in environment for environment in found) >= 2, "the driver and its JVM were looked at"
+    for environment in found:
+        assert environment["AWS_REGION"] == "planted-region"
+        assert "planted" not in environment.values()
 
 
 def test_a_python_of_executors_in_spark_defaults_leaves_the_driver_with_the_one_that_submits(

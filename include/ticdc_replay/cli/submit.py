@@ -21,10 +21,12 @@ from typing import TYPE_CHECKING, NoReturn
 from rich.text import Text
 
 from ticdc_replay.cli.terminal import terminal
+from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import ConfigError, PermanentError, TransientError
 from ticdc_replay.domain.progress import PROGRESS_PROPERTY
 from ticdc_replay.jobspec import CONNECTIONS_FILE_VARIABLE, EXIT_PERMANENT, EXIT_TRANSIENT
 from ticdc_replay.stages.connections_file import private_file
+from ticdc_replay.stages.spark_environment import driver_environment
 
 if TYPE_CHECKING:  # they bring all of SQLAlchemy and sqlglot
     from ticdc_replay.stages.context import ReplayContext
@@ -57,7 +59,7 @@ def submit(job: str, uri: str, context: ReplayContext | StoreContext, master: st
         properties = _properties(job_properties(declared, job))
         options = [f"--conf={name}={value}" for name, value in properties.items()]
         command = [binary, "--master", master, *options, script.name, uri]
-        environment = {**_environment(master), CONNECTIONS_FILE_VARIABLE: str(private)}
+        environment = {**_environment(master, context.connections), CONNECTIONS_FILE_VARIABLE: str(private)}
         code = _run(command, environment)
     if code == EXIT_PERMANENT:
         raise PermanentError(f"the {job} job failed for good; its last lines above say why")
@@ -75,9 +77,9 @@ def _properties(properties: Mapping[str, str]) -> dict[str, str]:
     return {**watched, **properties}
 
 
-def _environment(master: str) -> dict[str, str]:
+def _environment(master: str, connections: Connections) -> dict[str, str]:
     """What spark-submit runs in: the driver in this Python. Executors of a cluster reach the driver at a real address."""
-    environment = {**os.environ, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    environment = {**driver_environment(os.environ, connections), "PYSPARK_DRIVER_PYTHON": sys.executable}
     environment.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):
         environment["PYSPARK_PYTHON"] = sys.executable

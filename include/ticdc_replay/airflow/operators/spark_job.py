@@ -1,11 +1,14 @@
 """Runs one of the scripts in ``spark_jobs/`` on a job spec."""
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.exceptions import AirflowException
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
@@ -20,6 +23,7 @@ from ticdc_replay.config.pipeline import Pipeline
 from ticdc_replay.config.store import Store
 from ticdc_replay.domain.errors import ConfigError, PermanentError, TransientError
 from ticdc_replay.jobspec import EXIT_PERMANENT, EXIT_TRANSIENT
+from ticdc_replay.stages.spark_environment import driver_environment
 from ticdc_replay.stages.spark_properties import job_properties
 
 if TYPE_CHECKING:
@@ -62,7 +66,9 @@ class SparkJobOperator(EmitsLineage, SparkSubmitOperator):
         _refuse_cluster_mode(declared)
         self.application = str(spark_jobs_folder() / self.script)
         with self._using(context):
-            with connections_for_driver(resolve(self._connection_ids(), declared)):
+            connections = resolve(self._connection_ids(), declared)
+            with connections_for_driver(connections):
+                self._hook = _hook_with(super()._get_hook(), driver_environment(os.environ, connections))
                 try:
                     super().execute(context)
                 except AirflowException as error:
@@ -263,6 +269,12 @@ class WindowLoadOperator(RedriveLoadOperator):
 
     def __init__(self, *, target: str, **kwargs: Any) -> None:
         super().__init__(target=target, task_id=window_load_task_id(target), **kwargs)
+
+
+def _hook_with(hook: SparkSubmitHook, environment: Mapping[str, str]) -> SparkSubmitHook:
+    """*hook*, which starts spark-submit in *environment*: of itself it gives it all of this process's."""
+    hook.submit = partial(hook.submit, env=environment)
+    return hook
 
 
 def _refuse_cluster_mode(declared: Pipeline | Store) -> None:

@@ -1,0 +1,43 @@
+"""What a Spark driver gets of the environment that it is submitted in."""
+
+import pytest
+
+from ticdc_replay.domain.connections import Connection, Connections
+from ticdc_replay.stages.spark_environment import driver_environment
+
+NEEDED = {
+    "PATH": "/bin",
+    "JAVA_HOME": "/java",
+    "SPARK_CONF_DIR": "/conf",
+    "PYSPARK_PYTHON": "python",
+    "HADOOP_CONF_DIR": "/hadoop",
+    "https_proxy": "http://proxy",
+    "NO_PROXY": "localhost",
+    "LC_ALL": "C.UTF-8",
+    "AWS_CA_BUNDLE": "/ca.pem",
+    "TICDC_REPLAY_NATIVE": "off",
+}
+SECRETS = {
+    "AIRFLOW_CONN_WAREHOUSE": "x",
+    "AIRFLOW_VAR_KEY": "x",
+    "AIRFLOW__CORE__FERNET_KEY": "x",
+    "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": "x",
+    "DATABASE_URL": "x",
+    "SOME_TOKEN": "x",
+}
+AWS_KEYS = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_SESSION_TOKEN": "x"}
+KEYED = Connection("keyed", "aws", login="key", password="secret")
+AMBIENT = Connection("ambient", "aws")
+
+
+def of(*connections: Connection) -> dict[str, str]:
+    return driver_environment(NEEDED | SECRETS | AWS_KEYS, Connections({each.conn_id: each for each in connections}))
+
+
+@pytest.mark.parametrize("connections", [(), (KEYED,), (KEYED, Connection("kafka", "kafka"))])
+def test_what_spark_and_the_library_read_is_kept_and_no_secret_of_others(connections: tuple[Connection, ...]) -> None:
+    assert of(*connections) == NEEDED
+
+
+def test_keys_of_the_environment_are_kept_for_a_store_whose_connection_has_none() -> None:
+    assert of(KEYED, AMBIENT) == NEEDED | AWS_KEYS
