@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import PATIENCE_S
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
@@ -19,6 +21,6 @@ def test_the_profile_scales_every_property(profile, number):
         cwd=CHECKOUT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert done.stdout.strip() == number, done.stderr

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.capture_sets import CaptureSets
+from tests.waiting import PATIENCE_S
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow]
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 UV = Path(sys.executable).with_name("uv")
@@ -19,7 +20,7 @@ UV = Path(sys.executable).with_name("uv")
 def run(*command: object) -> subprocess.CompletedProcess[str]:
     """Run *command* without what the tests' own environment would lend it."""
     kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    return subprocess.run([str(word) for word in command], capture_output=True, text=True, env=kept, timeout=600)
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, env=kept, timeout=PATIENCE_S)
 
 
 @pytest.fixture(scope="module")
