@@ -1,7 +1,7 @@
 # One image for Airflow, for Spark's master and workers, and for the sample: driver and executors then have the same
 # Python, the same native wheels and the same library.
 
-FROM python:3.11.14-slim-bookworm AS build
+FROM python:3.11.14-slim-bookworm@sha256:65a93d69fa75478d554f4ad27c85c1e69fa184956261b4301ebaf6dbb0a3543d AS build
 
 WORKDIR /build
 COPY requirements/bootstrap.txt requirements/
@@ -19,8 +19,8 @@ RUN --mount=type=cache,target=/root/.cache/uv \
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends gcc libc6-dev \
     && rm -rf /var/lib/apt/lists/*
-COPY --from=rust:1.95.0-slim-bookworm /usr/local/rustup /usr/local/rustup
-COPY --from=rust:1.95.0-slim-bookworm /usr/local/cargo /usr/local/cargo
+COPY --from=rust:1.95.0-slim-bookworm@sha256:d7482085ff5b415f84dba5647ae71606650bdef00db7aeb69f4b3d170c3e4082 /usr/local/rustup /usr/local/rustup
+COPY --from=rust:1.95.0-slim-bookworm@sha256:d7482085ff5b415f84dba5647ae71606650bdef00db7aeb69f4b3d170c3e4082 /usr/local/cargo /usr/local/cargo
 ENV PATH=/opt/build/bin:/usr/local/cargo/bin:$PATH \
     RUSTUP_HOME=/usr/local/rustup
 COPY requirements/build.txt requirements/
@@ -28,13 +28,16 @@ RUN uv venv /opt/build \
     && uv pip install --python /opt/build/bin/python --no-cache --require-hashes -r requirements/build.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY native native
-COPY scripts/package-executors scripts/
+COPY scripts/package-executors scripts/third-party scripts/
+COPY requirements/licences.toml requirements/
 COPY include/ticdc_replay include/ticdc_replay
 RUN python scripts/package-executors --wheels-only --out /wheels \
-    && uv pip install --python /opt/venv/bin/python --compile-bytecode --no-cache --no-deps /wheels/*.whl
+    && uv pip install --python /opt/venv/bin/python --compile-bytecode --no-cache --no-deps /wheels/*.whl \
+    && python scripts/third-party notices /opt/venv/lib/python3.11/site-packages --out /opt/venv/THIRD-PARTY-NOTICES.txt \
+    && python scripts/third-party sbom /opt/venv/lib/python3.11/site-packages --name ticdc-replay-image --out /opt/venv/sbom.cdx.json
 
 
-FROM python:3.11.14-slim-bookworm
+FROM python:3.11.14-slim-bookworm@sha256:65a93d69fa75478d554f4ad27c85c1e69fa184956261b4301ebaf6dbb0a3543d
 
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends openjdk-17-jre-headless \
@@ -45,6 +48,8 @@ RUN apt-get update \
 
 COPY --from=build /opt/venv /opt/venv
 WORKDIR /opt/ticdc-replay
+COPY scripts/third-party scripts/
+RUN python3 scripts/third-party sbom --debian --name ticdc-replay-image-debian --out /opt/sbom-debian.cdx.json
 COPY docker/*.py docker/spark-defaults.conf docker/
 COPY plugins plugins
 COPY spark_jobs spark_jobs

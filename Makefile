@@ -7,7 +7,7 @@ PYTEST := $(BIN)/pytest
 WORKERS := -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-stop test test-unit test-nightly lint format schema bench package clean
+.PHONY: help setup demo demo-stop test test-unit test-nightly lint format schema bench package audit clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ bench: setup ## measure; results go to benchmarks/RESULTS.md
 
 package: setup ## wheels, and the archive that Spark executors run from, in dist/; ARGS="--platform …" for another platform
 	@$(BIN)/python scripts/package-executors $(ARGS)
+
+audit: setup ## known vulnerabilities and licences of all that is locked; ARGS=--allow-unasked where advisories can't be reached
+	@$(BIN)/python scripts/audit $(ARGS)
 
 clean: ## remove the environment, the cache and all that tools left
 	@rm -rf .venv .cache .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

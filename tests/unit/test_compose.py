@@ -291,7 +291,7 @@ def test_every_service_that_stays_has_a_health_check():
 
 
 def test_images_are_pinned_to_the_versions_that_the_tests_use():
-    images = {name: service["image"] for name, service in SERVICES.items()}
+    images = {name: service["image"].partition("@")[0] for name, service in SERVICES.items()}
     assert images["kafka"] == f"apache/kafka:{KAFKA_VERSION}"
     assert images["s3"] == f"versity/versitygw:{VERSITYGW_VERSION}"
     assert images["airflow-scheduler"] == f"ticdc-replay:{__version__}"
@@ -300,8 +300,18 @@ def test_images_are_pinned_to_the_versions_that_the_tests_use():
     ] == []
 
 
+def test_every_image_that_others_built_is_named_by_digest():
+    composed = [service["image"] for service in SERVICES.values() if "build" not in service]
+    stages = re.findall(r"^FROM \S+ AS (\S+)", DOCKERFILE, flags=re.MULTILINE)
+    bases = re.findall(r"^(?:FROM |COPY --from=)(\S+)", DOCKERFILE, flags=re.MULTILINE)
+    others = composed + [base for base in bases if base not in stages]
+    assert len(set(others)) == 5
+    assert [image for image in others if not re.fullmatch(r"[^@:]+:[^@:]+@sha256:[0-9a-f]{64}", image)] == []
+    assert len({image.partition("@")[0] for image in others}) == len(set(others)), "one digest for each tag"
+
+
 def test_the_image_has_the_python_that_the_packages_are_locked_for():
-    bases = re.findall(r"^FROM python:(\S+)", DOCKERFILE, flags=re.MULTILINE)
+    bases = re.findall(r"^FROM python:([^@\s]+)", DOCKERFILE, flags=re.MULTILINE)
     locked = re.search(r"--python-version (\S+)", (CHECKOUT / "requirements/runtime.txt").read_text(encoding="utf-8"))
     assert locked is not None
     assert len(bases) == 2

@@ -24,6 +24,8 @@ ALLOWED = {
     # Cargo and a C linker build the native decoder. Without them Python decodes.
     ("scripts/setup", "program"),
     ("scripts/package-executors", '"cargo"'),
+    # Cargo lists the crates, whose licences are checked.
+    ("tests/unit/test_third_party.py", '"cargo"'),
     # The interpreter that `make setup` goes on with.
     ("scripts/setup", "name"),
     # The environment's own uv comes first.
