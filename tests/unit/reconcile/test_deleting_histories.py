@@ -18,7 +18,18 @@ from msgspec.structs import replace
 
 from tests.deletions import Scene, with_clock
 from tests.examples import examples
-from tests.unit.reconcile.test_histories import KINDS, PARTITIONS, SKEW, YOUNG, Known, Message, Step, World, history
+from tests.unit.reconcile.test_histories import (
+    KINDS,
+    PARTITIONS,
+    SKEW,
+    YOUNG,
+    Known,
+    Message,
+    Step,
+    World,
+    history,
+    scanned,
+)
 from ticdc_replay.domain.errors import PolicyStopError
 from ticdc_replay.reconcile import plan as plans
 from ticdc_replay.reconcile.records import OBJECTS
@@ -96,8 +107,10 @@ class StoredWorld(World):
                 for part, messages in self.running[:1]:
                     for message in messages:
                         found = (part.topic_id, part.partition, message.offset)
-                        self.known.add(Known(*found, message.name, message.name in self.garbled))
-                        self.decoded.add(found)
+                        names, searched = scanned(message.name, message.odd)
+                        self.known |= {Known(*found, name, name in self.garbled) for name in names}
+                        if searched:
+                            self.decoded.add(found)
                 self.running = self.running[1:]
             case "quarantine":
                 self.quarantined |= {found for found in self.decoded if found[1:] == (step.partition, step.number % 4)}
