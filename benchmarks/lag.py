@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -32,12 +33,13 @@ from ticdc_replay.changelog.reading import read_index
 from ticdc_replay.codecs.registry import carried_by
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.decode.planning import schema_ranges
+from ticdc_replay.decode.schema_pass import FoundSchemas, find_schemas
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.messages import OffsetRange
-from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.domain.window import Window
 from ticdc_replay.snapshot import manifest as manifests
 from ticdc_replay.spark.decode import run_decode
+from ticdc_replay.stages import look_back
 from ticdc_replay.stages.check import check
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.jobs import write_decode_job
@@ -134,6 +136,9 @@ class Replay:
         file.write_text(PIPELINE.format(topic=TOPIC, folder=folder / name, window=settings))
         self.context = ReplayContext(load_pipeline(file), jobs.connections(feed.bootstrap))
         self._spark, self._feed, self._sizes = spark, feed, sizes
+        self._searched: list[OffsetRange] = []
+        """What was read of Kafka for DDL before windows."""
+        look_back.find_schemas = self._find_schemas
 
     def decode(self, window: Window) -> ChangelogIndex:
         """Pin and decode *window* as the DAG does."""
@@ -167,18 +172,12 @@ class Replay:
             found += self._bytes([*ranges, *schema_ranges(manifest.live_ranges(), carried_by(self.context.changefeed))])
         return found + self._looked_back()
 
-    def _looked_back(self) -> int:
-        scans = {
-            (scan.start, scan.end)
-            for topic in self._topics()
-            for scan in self.context.state.schema_scans("bench", topic, 0)
-        }
-        return self._bytes([OffsetRange(TOPIC, 0, *scan) for scan in scans])
+    def _find_schemas(self, ranges: Sequence[OffsetRange], *others: Any) -> FoundSchemas:
+        self._searched += ranges
+        return find_schemas(ranges, *others)
 
-    def _topics(self) -> set[TopicIdentity]:
-        last = self.context.state.last_manifest("bench")
-        assert last is not None
-        return {*manifests.decode(self.context.artifacts.get(last.name)).identities.values()}
+    def _looked_back(self) -> int:
+        return self._bytes(self._searched)
 
     def _bytes(self, ranges: Sequence[OffsetRange]) -> int:
         return sum(int(self._sizes[part.end] - self._sizes[part.start]) for part in ranges)

@@ -100,6 +100,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """Objects of the claim-check store: Parquet of name, size (bytes), etag, last_modified. None where listing is off."""
     schemas: PinnedFile | None = None
     """The table schemas known before the range (``SchemaHistory.encode``); None where none was known."""
+    all_earlier_ddl: bool = False
+    """Whether ``schemas`` follow from all DDL below the window's start. Older DDL in the ranges is then copies: a part of it may
+    come again without what followed it. False of manifests of earlier versions, and where no resolved-ts shows it."""
     replaces: str | None = None
     """The ``input_hash`` of the manifest that the window had before. It makes the input of a window that is pinned anew another
     one even where offsets and inventory are the same: then what is not pinned may have been mended (a restored object)."""
@@ -125,7 +128,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
             del content["redrive"]["messages"]["uri"]
         if content["pin"] == "first":
             del content["pin"]
-        for member in ("cluster_id", "derived", "shared"):
+        for member in ("cluster_id", "derived", "shared", "all_earlier_ddl"):
             if not content[member]:
                 del content[member]
         return canonical.hash_of(content)

@@ -146,6 +146,7 @@ def pin_window(
         tables=request.tables if has_topic_rules(request) else None,
         inventory=inventory,
         schemas=_pin_schemas(request, artifacts),
+        all_earlier_ddl=not request.ends_by_time,
         replaces=existing.input_hash if existing is not None else None,
         pinned_at_ms=int(time.time() * 1000),
     )

@@ -46,7 +46,8 @@ class PinRequest(msgspec.Struct, frozen=True, kw_only=True):
     unproven: Literal["stop", "allow"]
     decompressed_max_bytes: int
     schemas: SchemaHistory
-    """The table schemas that are known before the range is read."""
+    """The table schemas that are known before the range is read. Where resolved-ts are sent, all DDL below the window's start
+    must be in them."""
     writer_schemas: WriterSchemas = FixedWriterSchemas()
     """The schema registry."""
 

@@ -123,7 +123,9 @@ def _decode(
     schemas = run_tasks(spark, find, [split.ranges for split in schema_splits], "find schemas", _sizes(schema_splits))
     definitions = [definition for part in schemas for definition in part.definitions]
     known = store.known_schemas(manifest)
-    history = known.with_ddls([event for part in schemas for event in part.ddl]).with_versions(definitions)
+    since_ts = manifest.window.from_ts if manifest.all_earlier_ddl else 0
+    ddl = [event for part in schemas for event in part.ddl if event.commit_ts >= since_ts]
+    history = known.with_ddls(ddl).with_versions(definitions)
 
     partitions = {topic.topic: len(topic.partitions) for topic in manifest.topics}
     splits = plan_splits(sizes, split_bytes, parallelism, partitions)

@@ -1,7 +1,7 @@
 """Brings what a decode found into the state store, where later windows use it."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 import pyarrow.parquet as pq
@@ -9,12 +9,13 @@ import pyarrow.parquet as pq
 from ticdc_replay.changelog.index import ChangelogIndex, Ddl
 from ticdc_replay.changelog.layout import INDEX, changelog_root
 from ticdc_replay.changelog.reading import read_index
+from ticdc_replay.domain import tso
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.snapshot import manifest as manifests
 from ticdc_replay.snapshot.manifest import Manifest
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.schemas import record_ddl, record_more_ddl, record_versions
-from ticdc_replay.state.records import ReferenceFile, Run, Stretch
+from ticdc_replay.stages.versions import record_versions
+from ticdc_replay.state.records import DdlScan, KnownDdl, ReferenceFile, Run, Stretch
 
 DERIVED = "derived_from"
 """The count of a run whose window was pinned to other changelogs, not to Kafka: to how many parts of them."""
@@ -44,11 +45,8 @@ def record_decode(context: ReplayContext, index: ChangelogIndex) -> None:
             counts=_counts(index, manifest),
         )
     )
-    if index.redrives is None and not index.derived:
-        record_ddl(context, _events(index.ddl))
-    else:  # some of the window's, not all; or recorded with the runs that it is derived from
-        record_more_ddl(context, _events(index.ddl))
-    record_more_ddl(context, _events(index.other_ddl))
+    if not index.derived:  # else it was recorded with the runs that it is derived from
+        _record_ddl(context, index, manifest)
     record_versions(context, index.definitions)
     state.record_stretches(pipeline, list(_stretches(context, index, manifest)))
     state.record_reference_files(
@@ -66,11 +64,36 @@ def finish_run(context: ReplayContext, run_hash: str, load_ms: int) -> None:
         context.state.record_run(finished)
 
 
-def _events(ddl: Iterable[Ddl]) -> list[DdlEvent]:
-    return [
-        DdlEvent(at, each.commit_ts, each.schema, each.table, each.query, each.type, rounded=each.rounded)
-        for at, each in enumerate(ddl)
-    ]
+def _record_ddl(context: ReplayContext, index: ChangelogIndex, manifest: Manifest) -> None:
+    """Keep the DDL of all that was read, and note where it was searched: a re-drive reads messages, not ranges."""
+    name = context.pipeline.name
+    topics = manifest.identities
+    found = (KnownDdl(topics[each.topic], _event(each)) for each in (*index.ddl, *index.other_ddl))
+    context.state.record_ddl(name, found)
+    if manifest.reads_kafka:
+        context.state.record_ddl_scans(name, list(_scans(context, manifest)))
+
+
+def _scans(context: ReplayContext, manifest: Manifest) -> Iterator[DdlScan]:
+    known_from = manifest.window.from_ts
+    if manifest.grade == "offset":  # begins at a record time, whatever clocks differ by
+        known_from += tso.from_ms(context.pipeline.window.clock_skew_seconds * 1000)
+    for topic in manifest.topics:
+        pin = min(topic.partitions, key=lambda pin: pin.range.partition, default=None)
+        identity = manifest.identities[topic.topic]
+        if pin is not None and pin.range.length and identity.complete:
+            yield DdlScan(
+                topic=identity,
+                partition=pin.range.partition,
+                start=pin.range.start,
+                end=pin.range.end,
+                known_from=known_from,
+                resolved_ts=pin.resolved_ts or 0,
+            )
+
+
+def _event(ddl: Ddl) -> DdlEvent:
+    return DdlEvent(0, ddl.commit_ts, ddl.schema, ddl.table, ddl.query, ddl.type, rounded=ddl.rounded)
 
 
 def _counts(index: ChangelogIndex, manifest: Manifest) -> dict[str, int]:

@@ -6,13 +6,12 @@ which tasks can't reach. Artefacts are files elsewhere; what is lost here can be
 window has.
 """
 
-from ticdc_replay.state.records import Coverage, CoveredTable, KnownSchema, ReferenceFile, Run, Stretch, WindowManifest
+from ticdc_replay.state.records import Coverage, CoveredTable, ReferenceFile, Run, Stretch, WindowManifest
 from ticdc_replay.state.store import StateStore, open_state
 
 __all__ = [
     "Coverage",
     "CoveredTable",
-    "KnownSchema",
     "ReferenceFile",
     "Run",
     "StateStore",

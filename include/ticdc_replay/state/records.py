@@ -4,15 +4,14 @@ from typing import Literal
 
 import msgspec
 
+from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.domain.window import Grade, Window
-from ticdc_replay.schemas.history import Epoch
 
 RunStatus = Literal["running", "done", "failed"]
 Quality = Literal["complete", "quarantine"]
 """``quarantine`` where a part was set aside by policy."""
-SchemaSource = Literal["ddl", "declared"]
 PlanStatus = Literal["open", "approved", "rejected", "executed"]
 LeaseKind = Literal["replay", "deletion", "decode"]
 """Many replays use a store at once, beside one deletion."""
@@ -69,20 +68,36 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
     loaded_at_ms: int
 
 
-class KnownSchema(msgspec.Struct, frozen=True):
-    """One span of a table's schema history, and where it is known from."""
-
-    epoch: Epoch
-    source: SchemaSource
-
-
 class SchemaScan(msgspec.Struct, frozen=True, order=True):
-    """Offsets ``[start, end)`` of one partition whose DDL is in the schema history."""
+    """Offsets ``[start, end)`` of one partition whose DDL an earlier version of the library put into its schema history."""
 
     topic: TopicIdentity
     partition: int
     start: int
     end: int
+
+
+class KnownDdl(msgspec.Struct, frozen=True):
+    """A DDL that was found in a topic."""
+
+    topic: TopicIdentity
+    event: DdlEvent
+
+
+class DdlScan(msgspec.Struct, frozen=True, order=True, kw_only=True):
+    """Offsets ``[start, end)`` of one partition all of whose DDL is in the state store.
+
+    Every DDL with a commitTs of ``known_from`` (TSO) or later that was sent before ``end`` was sent at ``start`` or later.
+    ``resolved_ts`` is one that the partition carried before ``end`` (TSO), 0 where none is known: every DDL with a smaller
+    commitTs was sent before ``end``.
+    """
+
+    topic: TopicIdentity
+    partition: int
+    start: int
+    end: int
+    known_from: int
+    resolved_ts: int = 0
 
 
 class ScannedRange(msgspec.Struct, frozen=True, order=True, kw_only=True):

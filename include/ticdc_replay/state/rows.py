@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import Connection, Table
 from sqlalchemy.dialects import postgresql, sqlite
 
+from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.state.database import Database
 
 _ROWS_PER_STATEMENT = 1_000
@@ -39,3 +40,8 @@ class Rows:
         statement = self._insert(table).on_conflict_do_nothing()
         for at in range(0, len(rows), _ROWS_PER_STATEMENT):
             connection.execute(statement, rows[at : at + _ROWS_PER_STATEMENT])
+
+
+def columns_of(topic: TopicIdentity) -> dict[str, str]:
+    """The columns that name *topic* in a row."""
+    return {"cluster_id": topic.cluster_id, "topic": topic.name, "topic_id": topic.topic_id}

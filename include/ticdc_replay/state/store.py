@@ -20,13 +20,12 @@ from sqlalchemy import (
     values,
 )
 
-from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.domain.window import Window
-from ticdc_replay.schemas.history import Epoch
 from ticdc_replay.state import tables
 from ticdc_replay.state.database import Database
+from ticdc_replay.state.definitions import Definitions
 from ticdc_replay.state.generations import Generations
 from ticdc_replay.state.leases import Leases
 from ticdc_replay.state.reconciliations import Reconciliations
@@ -34,16 +33,14 @@ from ticdc_replay.state.records import (
     AcceptedLoss,
     Coverage,
     CoveredTable,
-    KnownSchema,
     Redrive,
     ReferenceFile,
     Run,
     ScannedRange,
-    SchemaScan,
-    SchemaSource,
     Stretch,
     WindowManifest,
 )
+from ticdc_replay.state.rows import columns_of
 
 _PARTITIONS_AT_A_TIME = 1_000
 """SQLite takes at most 32,766 parameters in a query."""
@@ -60,7 +57,7 @@ def open_state(url: str) -> "StateStore":
     return StateStore(database)
 
 
-class StateStore(Reconciliations, Leases, Generations):
+class StateStore(Definitions, Reconciliations, Leases, Generations):
     """What is known across runs. Thread-safe; every method is one transaction.
 
     Writing a record again replaces it, so a retry does no harm. Every method may raise TransientError (locked, server away).
@@ -221,72 +218,6 @@ class StateStore(Reconciliations, Leases, Generations):
         found = [_coverage(row, covered.get((row.target, row.run_hash), ())) for row in rows]
         return sorted(found, key=lambda record: (record.target, record.window, record.run_hash))
 
-    def record_schemas(self, pipeline: str, epochs: Iterable[Epoch], source: SchemaSource) -> None:
-        """Keep spans of the schema history; one that is known already is replaced."""
-        self._replace(
-            tables.schema_history,
-            [
-                {
-                    "pipeline": pipeline,
-                    "schema": epoch.name.schema,
-                    "table": epoch.name.table,
-                    "after": epoch.after,
-                    "epoch": msgspec.json.encode(epoch).decode(),
-                    "source": source,
-                }
-                for epoch in epochs
-            ],
-        )
-
-    def schemas(self, pipeline: str) -> list[KnownSchema]:
-        """The schema history of *pipeline*, oldest first."""
-        columns = tables.schema_history.c
-        wanted = select(columns.epoch, columns.source).where(columns.pipeline == pipeline)
-        with self._database.reading() as connection:
-            rows = connection.execute(wanted.order_by(columns.after, columns.schema, columns.table)).all()
-        return [KnownSchema(msgspec.json.decode(row.epoch, type=Epoch), row.source) for row in rows]
-
-    def record_table_versions(self, pipeline: str, definitions: Iterable[TableDefinition]) -> None:
-        """Keep definitions that came over the wire with a version; one that is known already is replaced."""
-        self._replace(
-            tables.table_version,
-            [
-                {
-                    "pipeline": pipeline,
-                    "schema": definition.name.schema,
-                    "table": definition.name.table,
-                    "version": definition.valid_from,
-                    "definition": msgspec.json.encode(definition).decode(),
-                }
-                for definition in definitions
-            ],
-        )
-
-    def table_versions(self, pipeline: str) -> list[TableDefinition]:
-        """The definitions that came over the wire with a version, by table and version."""
-        columns = tables.table_version.c
-        wanted = select(columns.definition).where(columns.pipeline == pipeline)
-        with self._database.reading() as connection:
-            rows = connection.execute(wanted.order_by(columns.schema, columns.table, columns.version)).all()
-        return [msgspec.json.decode(row.definition, type=TableDefinition) for row in rows]
-
-    def record_schema_scan(self, pipeline: str, scan: SchemaScan) -> None:
-        """Note that the DDL of these offsets is in the schema history; record that first."""
-        values = {"pipeline": pipeline, **_identity(scan.topic), "partition": scan.partition}
-        self._replace(tables.schema_scan, [{**values, "start_offset": scan.start, "end_offset": scan.end}])
-
-    def schema_scans(self, pipeline: str, topic: TopicIdentity, partition: int) -> list[SchemaScan]:
-        """The offsets of a partition whose DDL is in the schema history, in order; none of a topic that is not fully known."""
-        if not topic.complete:
-            return []
-        columns = tables.schema_scan.c
-        wanted = select(tables.schema_scan).where(
-            columns.pipeline == pipeline, *_is_topic(columns, topic), columns.partition == partition
-        )
-        with self._database.reading() as connection:
-            rows = connection.execute(wanted.order_by(columns.start_offset)).all()
-        return [SchemaScan(topic, row.partition, row.start_offset, row.end_offset) for row in rows]
-
     def record_scanned_ranges(self, scanned: Iterable[ScannedRange]) -> None:
         """Note offsets that were scanned for references; put their files first."""
         rows = [msgspec.structs.asdict(part) for part in scanned]
@@ -308,7 +239,7 @@ class StateStore(Reconciliations, Leases, Generations):
             [
                 {
                     "pipeline": pipeline,
-                    **_identity(stretch.topic),
+                    **columns_of(stretch.topic),
                     "partition": stretch.partition,
                     "start_offset": stretch.start,
                     "end_offset": stretch.end,
@@ -390,7 +321,7 @@ class StateStore(Reconciliations, Leases, Generations):
 
 
 def _loss_row(loss: AcceptedLoss) -> dict[str, Any]:
-    return {**msgspec.structs.asdict(loss), **_identity(loss.topic)}
+    return {**msgspec.structs.asdict(loss), **columns_of(loss.topic)}
 
 
 def _accepted_loss(row: Row[Any]) -> AcceptedLoss:
@@ -399,12 +330,8 @@ def _accepted_loss(row: Row[Any]) -> AcceptedLoss:
     return AcceptedLoss(topic=topic, **values)
 
 
-def _identity(topic: TopicIdentity) -> dict[str, str]:
-    return {"cluster_id": topic.cluster_id, "topic": topic.name, "topic_id": topic.topic_id}
-
-
 def _is_topic(columns: Any, topic: TopicIdentity) -> tuple[Any, ...]:
-    return tuple(columns[name] == value for name, value in _identity(topic).items())
+    return tuple(columns[name] == value for name, value in columns_of(topic).items())
 
 
 def _stretches_before(

@@ -1,6 +1,6 @@
 """The tables of the state store, as the newest migration leaves them. A test holds the two together."""
 
-from sqlalchemy import JSON, BigInteger, Column, Index, Integer, MetaData, Table, Text, text
+from sqlalchemy import JSON, BigInteger, Boolean, Column, Index, Integer, MetaData, Table, Text, text
 
 metadata = MetaData(
     naming_convention={
@@ -120,6 +120,39 @@ schema_scan = Table(
     Column("start_offset", BigInteger, primary_key=True),
     Column("end_offset", BigInteger, nullable=False),
 )
+"""What earlier versions searched, and put into ``schema_history``."""
+
+ddl = Table(
+    "ddl",
+    metadata,
+    Column("pipeline", Text, primary_key=True),
+    Column("cluster_id", Text, primary_key=True),
+    Column("topic", Text, primary_key=True),
+    Column("topic_id", Text, primary_key=True),
+    Column("commit_ts", BigInteger, primary_key=True),
+    Column("digest", Text, primary_key=True),
+    Column("schema", Text, nullable=False),
+    Column("table", Text, nullable=False),
+    Column("query", Text, nullable=False),
+    Column("type", JSON, nullable=False),
+    Column("rounded", Boolean, nullable=False),
+)
+"""DDL as it was sent; ``digest`` is the SHA-256 of schema, table and query."""
+
+ddl_scan = Table(
+    "ddl_scan",
+    metadata,
+    Column("pipeline", Text, primary_key=True),
+    Column("cluster_id", Text, primary_key=True),
+    Column("topic", Text, primary_key=True),
+    Column("topic_id", Text, primary_key=True),
+    Column("partition", Integer, primary_key=True),
+    Column("start_offset", BigInteger, primary_key=True),
+    Column("end_offset", BigInteger, primary_key=True),
+    Column("known_from", BigInteger, primary_key=True),
+    Column("resolved_ts", BigInteger, primary_key=True),
+)
+"""Offsets all of whose DDL is in ``ddl``. Times are part of the key: one scan never takes the place of what another showed."""
 
 scanned_range = Table(
     "scanned_range",

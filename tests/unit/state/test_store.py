@@ -15,14 +15,13 @@ from tests.processes import at_once
 from tests.topics import identity
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.errors import AuthenticationError, ConfigError, PermanentError, TransientError
+from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.domain.window import Window
-from ticdc_replay.schemas.history import Epoch
 from ticdc_replay.state import (
     Coverage,
     CoveredTable,
-    KnownSchema,
     ReferenceFile,
     Run,
     StateStore,
@@ -31,7 +30,7 @@ from ticdc_replay.state import (
     open_state,
 )
 from ticdc_replay.state.database import Database
-from ticdc_replay.state.records import AcceptedLoss, Redrive, SchemaScan
+from ticdc_replay.state.records import AcceptedLoss, DdlScan, KnownDdl, Redrive
 from ticdc_replay.state.tables import metadata
 
 NOON = Window(1000, 2000)
@@ -164,13 +163,26 @@ def test_coverage_of_a_run_that_was_loaded_again_replaces_what_was_known(state: 
     assert state.coverage("shop") == [again]
 
 
-def test_schema_history_comes_back_oldest_first(state: StateStore) -> None:
-    name = TableName("s", "t")
-    old, new = Epoch(name, 0), Epoch(name, 2**62, unparsed="ALTER … ☃")
-    state.record_schemas("shop", [new], "ddl")
-    state.record_schemas("shop", [old], "declared")
-    state.record_schemas("shop", [new], "ddl")
-    assert state.schemas("shop") == [KnownSchema(old, "declared"), KnownSchema(new, "ddl")]
+def test_ddl_is_kept_once_in_order_of_commit_ts(state: StateStore) -> None:
+    late = KnownDdl(identity(), DdlEvent(0, 2**62, "s", "t", "ALTER … ☃", "ALTER", rounded=True))
+    early = KnownDdl(identity(), DdlEvent(0, 5, "s", "t", "CREATE …", 3))
+    twin = KnownDdl(identity(), DdlEvent(0, 5, "s", "u", "CREATE …", 3))
+    other = KnownDdl(identity(made="again"), early.event)
+    state.record_ddl("shop", [late, early, early])
+    state.record_ddl("shop", [early, twin, other])
+    state.record_ddl("other", [late])
+    found = state.ddl("shop")
+    assert [known.event.commit_ts for known in found] == [5, 5, 5, 2**62]
+    assert all(known in found for known in (late, early, twin, other))
+
+
+def test_a_scan_for_ddl_does_not_take_the_place_of_what_another_showed(state: StateStore) -> None:
+    far = DdlScan(topic=identity(), partition=0, start=0, end=9, known_from=0, resolved_ts=7)
+    near = msgspec.structs.replace(far, known_from=5, resolved_ts=0)
+    state.record_ddl_scans("shop", [far])
+    state.record_ddl_scans("shop", [near, far])
+    assert state.ddl_scans("shop") == [far, near]
+    assert state.ddl_scans("other") == []
 
 
 def test_known_stretches_end_where_an_event_is_needed(state: StateStore) -> None:
@@ -191,20 +203,15 @@ def test_known_stretches_end_where_an_event_is_needed(state: StateStore) -> None
 def test_what_was_found_in_one_topic_says_nothing_of_another_with_its_id(state: StateStore, shared: str) -> None:
     one, other = (TopicIdentity("cluster", name, shared) for name in ("one", "other"))
     state.record_stretches("shop", [Stretch(one, 0, 0, 10, 5, 5)])
-    state.record_schema_scan("shop", SchemaScan(one, 0, 0, 10))
     assert state.stretches_before("shop", other, {0: 0}, commit_ts=9) == {}
-    assert state.schema_scans("shop", other, 0) == []
     usable = shared != ZERO
     assert bool(state.stretches_before("shop", one, {0: 0}, commit_ts=9)) is usable
-    assert bool(state.schema_scans("shop", one, 0)) is usable
 
 
 def test_what_is_of_no_known_cluster_or_topic_keeps_nobody_from_reading(state: StateStore) -> None:
     for unknown in (identity(cluster=""), identity("")):
         state.record_stretches("shop", [Stretch(unknown, 0, 0, 10, 5, 5)])
-        state.record_schema_scan("shop", SchemaScan(unknown, 0, 0, 10))
         assert state.stretches_before("shop", unknown, {0: 0}, commit_ts=9) == {}
-        assert state.schema_scans("shop", unknown, 0) == []
         assert state.stretches_before("shop", identity(), {0: 0}, commit_ts=9) == {}
 
 

@@ -1,0 +1,92 @@
+"""Which DDL of a topic is known without a gap, as the scans of its first partition show it."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from ticdc_replay.domain.topics import TopicIdentity
+from ticdc_replay.domain.tso import MAX_TSO
+from ticdc_replay.state.records import DdlScan, SchemaScan
+
+
+class Chain(msgspec.Struct, frozen=True):
+    """Scans that leave no gap between ``start`` and ``end``; the other fields are those of ``DdlScan``."""
+
+    start: int
+    end: int
+    known_from: int
+    resolved_ts: int = 0
+
+
+class Reach(msgspec.Struct, frozen=True):
+    """From which commitTs on (TSO) the DDL of a topic is known without a gap.
+
+    From ``ddl_from`` on it is known as it was sent; between ``known_from`` and that, an earlier version of the library has
+    recorded the definitions that follow from it.
+    """
+
+    known_from: int
+    ddl_from: int
+
+
+def chains_of(scans: Iterable[DdlScan | Chain]) -> list[Chain]:
+    """What *scans* of one partition cover, in order of offsets. What one scan shows holds for the whole chain."""
+    found: list[Chain] = []
+    for scan in sorted(scans, key=lambda scan: (scan.start, scan.end)):
+        if found and scan.start <= found[-1].end:
+            last = found.pop()
+            found.append(
+                Chain(
+                    last.start,
+                    max(last.end, scan.end),
+                    min(last.known_from, scan.known_from),
+                    max(last.resolved_ts, scan.resolved_ts),
+                )
+            )
+        else:
+            found.append(Chain(scan.start, scan.end, scan.known_from, scan.resolved_ts))
+    return found
+
+
+def reaches(
+    scans: Iterable[DdlScan], earlier: Iterable[SchemaScan], from_ts: int, ends: Mapping[TopicIdentity, int]
+) -> dict[TopicIdentity, Reach]:
+    """How far back the DDL of each topic is known for a window that starts at *from_ts* (TSO).
+
+    *ends* names the offset before which all DDL below *from_ts* was sent, where it was looked for now. Of other topics the last
+    chain that begins before the window counts: what became of a table in it is known as of its end, and a table that leaves
+    it for another topic is followed there. *earlier* are the scans of earlier versions.
+    """
+    by_topic: defaultdict[TopicIdentity, list[DdlScan]] = defaultdict(list)
+    for scan in scans:
+        by_topic[scan.topic].append(scan)
+    before: defaultdict[str, list[Chain]] = defaultdict(list)
+    for old in earlier:
+        before[old.topic.topic_id].append(Chain(old.start, old.end, 0))
+    found = {}
+    for topic in _current(by_topic, ends):
+        own = by_topic[topic]
+        chain = _chosen(chains_of(own), from_ts, ends.get(topic))
+        end = chain.end if chain is not None else ends.get(topic)
+        # Earlier versions kept the id of a topic only: enough to tell whether they left no gap.
+        whole = _chosen(chains_of([*own, *before[topic.topic_id]]), from_ts, end)
+        if whole is None:
+            found[topic] = Reach(from_ts, from_ts)
+        else:
+            found[topic] = Reach(whole.known_from, MAX_TSO if chain is None else chain.known_from)
+    return found
+
+
+def _current(scans: Mapping[TopicIdentity, Sequence[DdlScan]], ends: Mapping[TopicIdentity, int]) -> set[TopicIdentity]:
+    """The topics without those that were made again: of what came between the two nothing is known."""
+    newest: dict[str, TopicIdentity] = {}
+    for topic in sorted(scans, key=lambda each: max(scan.resolved_ts for scan in scans[each])):
+        newest[topic.name] = topic
+    return {*(newest | {topic.name: topic for topic in ends}).values()}
+
+
+def _chosen(chains: Sequence[Chain], from_ts: int, end: int | None) -> Chain | None:
+    if end is not None:
+        return next((chain for chain in chains if chain.start <= end <= chain.end), None)
+    return next((chain for chain in reversed(chains) if chain.known_from <= from_ts), None)

@@ -1,0 +1,85 @@
+"""Pins and decodes windows of real topics with the library's own stages and driver; tasks run here instead of in Spark."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, TypeVar, cast
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from pyspark.sql import SparkSession
+
+from ticdc_replay import jobspec
+from ticdc_replay.changelog.index import ChangelogIndex
+from ticdc_replay.changelog.layout import changelog_root
+from ticdc_replay.config.load import load_pipeline
+from ticdc_replay.domain.connections import Connection, Connections
+from ticdc_replay.domain.window import Window
+from ticdc_replay.snapshot.pin import PinnedManifest
+from ticdc_replay.spark import decode as driver
+from ticdc_replay.stages.check import check
+from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.jobs import write_decode_job
+from ticdc_replay.stages.pin import pin
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+def pipeline_for(folder: Path, bootstrap: str, topic: str, config: str | None = None, **more: Any) -> ReplayContext:
+    """A pipeline over *topic* with its artefacts and state in *folder*; *more* are sections of its file."""
+    changefeed: dict[str, Any] = {"sink_uri": f"kafka://b:9092/{topic}?protocol=open-protocol", "timezone": "UTC"}
+    if config is not None:
+        changefeed["config"] = config
+    declared = {
+        "name": "shop",
+        "changefeed": changefeed,
+        "connections": {"kafka": "kafka"},
+        "artifacts": (folder / "artifacts").as_uri(),
+        "tables": ["shop.*"],
+        "schedule": {"start": "2020-01-01T00:00:00Z"},
+        "targets": [{"name": "lake", "type": "parquet", "uri": (folder / "lake").as_uri()}],
+        **more,
+    }
+    file = folder / "shop.yaml"
+    file.write_text(yaml.safe_dump(declared))
+    kafka = Connection(conn_id="kafka", conn_type="kafka", extra={"bootstrap.servers": bootstrap})
+    return ReplayContext(load_pipeline(file), Connections({"kafka": kafka}))
+
+
+def decode(context: ReplayContext, pinned: PinnedManifest) -> ChangelogIndex:
+    """Decode what was *pinned* as a run does, and record what was found."""
+
+    def run_here(
+        _spark: SparkSession, work: Callable[[Task], Result], tasks: Sequence[Task], *_: object
+    ) -> list[Result]:
+        return [work(task) for task in tasks]
+
+    written = write_decode_job(context, pinned)
+    job = jobspec.decode(context.artifacts.get(written.uri.removeprefix(f"{context.artifacts_uri}/")))
+    assert isinstance(job, jobspec.DecodeJob)
+    spark = cast(SparkSession, SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(driver, "run_tasks", run_here)
+        index = driver.run_decode(spark, job, context.connections)
+    check(context, index.run_hash)
+    return index
+
+
+def replay(context: ReplayContext, window: Window) -> ChangelogIndex:
+    """Pin and decode *window*."""
+    return decode(context, pin(context, window))
+
+
+def rows_of(context: ReplayContext, index: ChangelogIndex) -> list[tuple[str, dict[str, Any]]]:
+    """(table, row) of every row of the changelog."""
+    filesystem, base = context.artifacts.arrow_filesystem()
+    found = []
+    for version in index.tables:
+        for file in version.files:
+            path = f"{base}/{changelog_root(file.run or index.run_hash)}/{file.name}"
+            for row in pq.read_table(path, filesystem=filesystem, partitioning=None).to_pylist():
+                if file.only is None or row["_commit_ts"] in file.only:
+                    found.append((str(version.schema.name), row))
+    return found
