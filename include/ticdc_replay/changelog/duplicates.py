@@ -22,6 +22,7 @@ from ticdc_replay.changelog.data_file import ENCODING
 from ticdc_replay.changelog.index import DataFile
 from ticdc_replay.changelog.keys import Copy
 from ticdc_replay.changelog.layout import in_quarantine
+from ticdc_replay.changelog.side_files import QUARANTINE_ENCODING, shared_bytes
 
 TABLE_METADATA = b"ticdc_replay.table"
 """Member of a data file's schema metadata: JSON of the table's ``name`` and ``handle_key``."""
@@ -222,7 +223,11 @@ def drop_rows(filesystem: Any, root: str, file: str, positions: _Numbers) -> tup
             rows += int(high - low)
             if "reason" in table.column_names:
                 reasons.update(table["reason"].filter(pa.array(leaving)).to_pylist())
-            kept.write(table.filter(pa.array(~leaving)), source.metadata.row_group(number).sorting_columns)
+            staying = table.filter(pa.array(~leaving))
+            kept.write(
+                shared_bytes(staying) if in_quarantine(file) else staying,
+                source.metadata.row_group(number).sorting_columns,
+            )
     return kept.close(), Dropped(rows, dict(reasons))
 
 
@@ -246,7 +251,7 @@ class _Kept:
                 self._path,
                 table.schema,
                 filesystem=self._filesystem,
-                **ENCODING,
+                **(QUARANTINE_ENCODING if in_quarantine(self._name) else ENCODING),
                 sorting_columns=list(sorted_by) or None,
             )
             self._topic = table["_topic"][0].as_py() if "_topic" in table.column_names else ""

@@ -47,6 +47,7 @@ _NARROW = [
     "schema",
     "table",
 ]
+_COORDINATES = ["topic", "partition", "offset"]
 _BYTES = ["topic", "partition", "offset", "timestamp_ms", "key", "value"]
 
 
@@ -131,12 +132,13 @@ def pack_messages(
         rows: list[dict[str, Any]] = []
         size = 0
         for index, batch in ((each, batch) for each in indexes for batch in _batches(store, each, _BYTES)):
-            for row in batch.to_pylist():
-                place = EntryPlace(topics[index.run_hash][row["topic"]], row["partition"], row["offset"], WHOLE_MESSAGE)
+            for at, coordinates in enumerate(batch.select(_COORDINATES).to_pylist()):
+                topic, partition, offset = coordinates.values()
+                place = EntryPlace(topics[index.run_hash][topic], partition, offset, WHOLE_MESSAGE)
                 if place not in missing:
                     continue
                 missing.discard(place)
-                ordinals = wanted[place]
+                ordinals, row = wanted[place], _row(batch, at)
                 rows.append(row | {"ordinals": None if ordinals is None else sorted(ordinals)})
                 size += len(row["key"] or b"") + len(row["value"] or b"")
                 if len(rows) == GROUP_ROWS or size >= GROUP_BYTES:
@@ -155,9 +157,9 @@ def message_of(store: ObjectStore, index: ChangelogIndex, entry: Entry) -> RawMe
     """The message of *entry*, out of the quarantine of *index*. Raises ArtifactNotFoundError where it is gone."""
     at = (entry.topic, entry.partition, entry.offset)
     for batch in _batches(store, index, _BYTES):
-        for row in batch.to_pylist():
-            if (row["topic"], row["partition"], row["offset"]) == at:
-                return RawMessage(**row)
+        for number, coordinates in enumerate(batch.select(_COORDINATES).to_pylist()):
+            if tuple(coordinates.values()) == at:
+                return RawMessage(**_row(batch, number))
     raise ArtifactNotFoundError(f"{entry.coordinates} is not in the quarantine of run {index.run_hash}")
 
 
@@ -177,6 +179,11 @@ def read_messages(file: pq.ParquetFile, groups: Iterable[int]) -> Iterator[tuple
         for row in file.read_row_group(group).to_pylist():
             ordinals = row.pop("ordinals")
             yield RawMessage(**row), None if ordinals is None else frozenset(ordinals)
+
+
+def _row(batch: pa.RecordBatch, at: int) -> dict[str, Any]:
+    """One row, so that bytes are taken out of Arrow only for messages that are wanted: entries may share them."""
+    return {name: batch[name][at].as_py() for name in _BYTES}
 
 
 def _batches(store: ObjectStore, index: ChangelogIndex, columns: list[str]) -> Iterator[pa.RecordBatch]:

@@ -136,9 +136,9 @@ def _cut_quarantine(
                 if writer is None:
                     filesystem.create_dir(path.rpartition("/")[0], recursive=True)
                     writer = pq.ParquetWriter(
-                        path, side_files.QUARANTINE, filesystem=filesystem, compression="zstd", compression_level=1
+                        path, side_files.QUARANTINE, filesystem=filesystem, **side_files.QUARANTINE_ENCODING
                     )
-                writer.write_batch(kept)
+                writer.write_table(side_files.shared_bytes(pa.Table.from_batches([kept])))
                 reasons.update(kept["reason"].to_pylist())
                 rows += pc.sum(pc.is_valid(kept["commit_ts"]), min_count=0).as_py()
             before |= met

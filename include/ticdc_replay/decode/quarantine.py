@@ -9,6 +9,8 @@ from ticdc_replay.domain.messages import RawMessage
 ROW_DAMAGED = "row_damaged"
 """Reason of a row that can't be what the upstream has: ``RowEvent.damage`` says why."""
 
+_DETAIL_CHARACTERS = 2_000
+
 
 class Quarantine:
     """The quarantine of one split."""
@@ -35,7 +37,7 @@ class Quarantine:
                 message.key,
                 message.value,
                 why.reason,
-                why.detail,
+                why.detail[:_DETAIL_CHARACTERS].encode(errors="backslashreplace").decode(),
                 why.commit_ts,
                 why.schema,
                 why.table,

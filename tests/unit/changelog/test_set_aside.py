@@ -8,7 +8,14 @@ import pytest
 
 from tests.quarantine_files import TOPIC, index_with, quarantine
 from ticdc_replay.changelog import set_aside
-from ticdc_replay.changelog.set_aside import EntryPlace, pack_messages, read_entries, read_messages, selected_places
+from ticdc_replay.changelog.set_aside import (
+    EntryPlace,
+    message_of,
+    pack_messages,
+    read_entries,
+    read_messages,
+    selected_places,
+)
 from ticdc_replay.domain.errors import ArtifactNotFoundError
 from ticdc_replay.storage import ObjectStore, open_store
 
@@ -38,6 +45,25 @@ def test_a_message_comes_once_however_many_of_its_events_are_wanted(store: Objec
         (2, -1),
     }
     assert pack_messages(store, wanted, [index])[0] == content, "the same input has the same hash"
+
+
+def test_files_from_before_entries_shared_bytes_are_read_alike(store: ObjectStore, tmp_path: Path) -> None:
+    index = index_with(store, "a", quarantine(1, 0, "x"), quarantine(1, 2, "y"), quarantine(2, None, "z"))
+    wanted = {EntryPlace(TOPIC, 0, 1, -1): {2, 0}, EntryPlace(TOPIC, 0, 2, -1): None}
+
+    def told() -> tuple[object, ...]:
+        entries = read_entries(store, index)
+        return entries, [message_of(store, index, entry) for entry in entries], pack_messages(store, wanted, [index])
+
+    shared = told()
+    path = tmp_path / "runs/a" / index.quarantine_files[0]
+    table = pq.read_table(path, partitioning=None)
+    assert pa.types.is_dictionary(table.schema.field("value").type)
+    for name in ("key", "value"):
+        at = table.schema.get_field_index(name)
+        table = table.set_column(at, pa.field(name, pa.binary()), table[name].cast(pa.binary()))
+    pq.write_table(table, path)
+    assert told() == shared
 
 
 def test_a_row_group_ends_at_so_many_bytes(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from itertools import product
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import lz4.frame
@@ -230,6 +231,22 @@ def test_a_broken_message_is_kept_with_its_bytes_and_the_others_go_on(tmp_path: 
     assert index.report.messages.quarantined == 1
     (entry,) = quarantine(tmp_path, index)
     assert (entry["offset"], entry["key"], entry["value"], entry["ordinal"]) == (1, b"\0" * 7, b"xyz", None)
+
+
+def test_bad_events_of_one_message_keep_its_bytes_once(tmp_path: Path) -> None:
+    # Two ways to be bad: what can't be read, and what can't be typed. Text that zstd can't shrink makes the message large.
+    texts = Random(5).randbytes(250 * 1024).hex()
+    unreadable = [row(150, new={"id": {"t": 8, "h": True, "f": 11, "v": "no number"}}) for _ in range(500)]
+    dates = [{"t": 10, "f": 0, "v": texts[at * 1000 : at * 1000 + 1000]} for at in range(500)]
+    mistyped = [row(150, new=columns(at, d=date)) for at, date in enumerate(dates)]
+    sent = message([*unreadable, *mistyped], 7)
+    index, rows = decode(tmp_path, [[sent]])
+    entries = quarantine(tmp_path, index)
+    assert rows == []
+    assert len(entries) == 1000
+    assert {(entry["offset"], entry["key"], entry["value"]) for entry in entries} == {(7, sent.key, sent.value)}
+    root = tmp_path / changelog_root(index.run_hash)
+    assert sum((root / name).stat().st_size for name in index.quarantine_files) < len(sent.value or b"")
 
 
 def test_a_whole_delete_replaces_a_key_only_one(tmp_path: Path) -> None:
