@@ -352,6 +352,14 @@ def test_another_cluster_behind_the_connection_lets_nothing_be_deleted(setting: 
     assert not known(setting.open("shop", former_clusters=[here]), of).complete, "one may fail back"
 
 
+def test_a_survey_of_another_cluster_than_the_connection_leads_to_is_of_no_use(setting: Setting, topic: str) -> None:
+    context = setting.open("shop")
+    of = surveyed(context)
+    feeds = tuple(msgspec.structs.replace(feed, cluster_id="other") for feed in of.feeds)
+    with pytest.raises(PermanentError, match="the survey read cluster other"):
+        known(context, msgspec.structs.replace(of, feeds=feeds))
+
+
 def test_references_of_a_topic_that_no_survey_saw_let_nothing_be_deleted(setting: Setting, topic: str) -> None:
     context = setting.open("shop")
     of = surveyed(context)
