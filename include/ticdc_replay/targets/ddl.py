@@ -4,7 +4,7 @@ The mirror asks it which changes to follow, the check which of them will stop a 
 held against it by a test.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -86,18 +86,28 @@ def stopping_policies(ddl: str, truncate: str, drop: str) -> frozenset[DdlPolicy
     return frozenset(name for name, value in asked.items() if value == "stop")
 
 
+_COLUMNS_CHANGE = frozenset(("column_dropped", "column_renamed", "column_changed", "key_changed"))
+_ANOTHER_TABLE = frozenset(("dropped", "renamed_away", "renamed_here", "recovered", "not_understood"))
+
+
 class Emptied(msgspec.Struct, frozen=True):
     """The last TRUNCATE or DROP of a window that a mirror follows: no row up to ``commit_ts`` (TSO) is left.
 
-    ``dropped``: the table itself was dropped, by this DDL or one before it in the window.
+    ``dropped``: the table itself was dropped, by this DDL or one before it in the window. ``form_ts`` (TSO): the last DDL, up to
+    this one, after which the name stands for another table; 0 where there is none. A TRUNCATE keeps columns and keys.
     """
 
     commit_ts: int
     dropped: bool
+    form_ts: int
+
+    def settles(self, commit_ts: int, change: Change) -> bool:
+        """Whether *change*, of a DDL of *commit_ts* (TSO), stops no load because nothing is left of what it concerns."""
+        return commit_ts <= self.form_ts or (commit_ts <= self.commit_ts and not stops_without_rows(change))
 
 
 def emptied_by(
-    changes: Iterable[TableChanges], target: str, stopping: frozenset[DdlPolicy], order: VersionOrder
+    changes: Sequence[TableChanges], target: str, stopping: frozenset[DdlPolicy], order: VersionOrder
 ) -> Emptied | None:
     """What of *changes*, those of one table, empties its mirror; None where a policy forbids to follow any of it.
 
@@ -112,7 +122,25 @@ def emptied_by(
     stops = any(RULES[target][change.kind].stops(stopping) for _, change in emptying)
     if not emptying or stops or order == "place":
         return None
-    return Emptied(emptying[-1][0], any(change.kind == "dropped" for _, change in emptying))
+    last_ts = emptying[-1][0]
+    return Emptied(last_ts, any(change.kind == "dropped" for _, change in emptying), another_table_ts(changes, last_ts))
+
+
+def another_table_ts(changes: Iterable[TableChanges], until_ts: int) -> int:
+    """The last of *changes* up to *until_ts* after which the name stands for another table: its commitTs (TSO), or 0."""
+    return max(
+        (
+            entry.commit_ts
+            for entry in changes
+            if entry.commit_ts <= until_ts and any(kind_of(change) in _ANOTHER_TABLE for change in entry.changes)
+        ),
+        default=0,
+    )
+
+
+def stops_without_rows(change: Change) -> bool:
+    """Whether *change* stops a load also where no row from before it is left, as it changes columns or keys."""
+    return kind_of(change) in _COLUMNS_CHANGE
 
 
 def foreseen_stops(
@@ -129,7 +157,9 @@ def foreseen_stops(
     for changes in by_table.values():
         emptied = emptied_by(changes, target, stopping, index.order)
         for entry in changes:
-            for change in entry.changes if emptied is None or entry.commit_ts > emptied.commit_ts else ():
+            for change in entry.changes:
+                if emptied is not None and emptied.settles(entry.commit_ts, change):
+                    continue
                 rule = RULES[target][kind_of(change)]
                 by_place = index.order == "place" and isinstance(change, BreakingChange) and rule.outcome == "apply"
                 if rule.stops(stopping) or by_place:

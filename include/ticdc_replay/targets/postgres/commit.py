@@ -20,7 +20,7 @@ from psycopg import sql
 from ticdc_replay.changelog.version_order import OFFSET_BITS
 from ticdc_replay.domain.errors import CommitStateUnknownError, PolicyStopError, TargetMismatchError, TransientError
 from ticdc_replay.targets.base import Field, Load, TableReport
-from ticdc_replay.targets.postgres import emptying, ledger, marks, mirror_table
+from ticdc_replay.targets.postgres import emptying, form, ledger, marks, mirror_table
 from ticdc_replay.targets.postgres.catalog import FoundTable, find_table
 from ticdc_replay.targets.postgres.errors import translate
 from ticdc_replay.targets.postgres.identifiers import LEDGER_SCHEMA
@@ -120,9 +120,14 @@ def _apply(
     if stops:
         raise PolicyStopError("\n".join(stops))
     emptied = emptying.empty(connection, plan, observed)
-    if emptied:
+    if state is not None:
+        forgotten = ledger.raise_floor(connection, plan.target, plan.next_floor_ts, plan.next_form_floor_ts)
         observed = mirror_table.observe(connection, plan.target)
+        mirror_table.drop_defaults(connection, plan, observed, forgotten)
     steps = mirror_table.steps_to(plan, observed)
+    made_meanwhile = state is not None and state.floor_ts < plan.floor_ts and plan.emptied is None
+    if made_meanwhile and observed.found is not None:
+        raise TransientError(f"{plan.target} was made by another load while this one staged its rows; try again")
     state = observed.state
     if state is None:
         newest_ts = 0
@@ -134,18 +139,19 @@ def _apply(
             tombstones=mirror_table.tombstones(plan),
             newest_ts=newest_ts,
             floor_ts=plan.next_floor_ts,
+            form_floor_ts=plan.next_form_floor_ts,
         )
-    elif state.floor_ts < plan.floor_ts and plan.emptied is None and observed.found is not None:
-        raise TransientError(f"{plan.target} was made by another load while this one staged its rows; try again")
     else:
         newest_ts = state.newest_ts
-        ledger.raise_floor(connection, plan.target, plan.next_floor_ts)
     if plan.columns:
         ledger.create_schema(connection, plan.target.schema)
     for step in steps:
         connection.execute(step.statement)
     mirror_table.note_columns(connection, plan, state)
-    ledger.raise_marks(connection, plan.target, schema_ts=plan.schema_ts, newest_ts=staged.last_ts)
+    ledger.note_form(connection, plan.target, form.to_note(plan, state))
+    ledger.raise_marks(
+        connection, plan.target, schema_ts=plan.schema_ts, whole_ts=plan.whole_ts, newest_ts=staged.last_ts
+    )
     if plan.topic_id is not None:
         ledger.note_topic(connection, plan.target, plan.topic_id)
     found = find_table(connection, plan.target)

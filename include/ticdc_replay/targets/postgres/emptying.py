@@ -6,9 +6,10 @@ import msgspec
 import psycopg
 from psycopg import sql
 
-from ticdc_replay.targets.postgres import ledger, mirror_table
+from ticdc_replay.targets.postgres import mirror_table
 from ticdc_replay.targets.postgres.catalog import find_table
 from ticdc_replay.targets.postgres.identifiers import Relation
+from ticdc_replay.targets.postgres.ledger import TableState
 from ticdc_replay.targets.postgres.mirror_table import Observed
 from ticdc_replay.targets.postgres.plan import TablePlan
 
@@ -21,9 +22,18 @@ def after_emptying(connection: Connection, plan: TablePlan, observed: Observed) 
         return observed
     left_empty = _is_left_empty(connection, plan)
     if _is_dropped(plan, observed, left_empty):
-        state = observed.state and msgspec.structs.replace(observed.state, added_columns={})
-        return Observed(None, state, True)
-    return Observed(observed.found, observed.state, left_empty)
+        return Observed(None, _after_raising(plan, observed.state), True)
+    return Observed(observed.found, _after_raising(plan, observed.state), left_empty)
+
+
+def _after_raising(plan: TablePlan, state: TableState | None) -> TableState | None:
+    """What ``ledger.raise_floor`` will leave of *state*."""
+    return state and msgspec.structs.replace(
+        state,
+        added_columns={name: each for name, each in state.added_columns.items() if each.commit_ts >= plan.floor_ts},
+        columns={name: each for name, each in state.columns.items() if each.commit_ts >= plan.form_floor_ts},
+        whole_ts=state.whole_ts if state.whole_ts >= plan.form_floor_ts else 0,
+    )
 
 
 def empty(connection: Connection, plan: TablePlan, observed: Observed) -> list[str]:
@@ -38,7 +48,6 @@ def empty(connection: Connection, plan: TablePlan, observed: Observed) -> list[s
     if _is_dropped(plan, observed, left_empty):
         for relation in (plan.target, mirror_table.tombstones(plan)):
             connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(relation.sql))
-        ledger.forget_columns(connection, plan.target)
         return [f"DROP TABLE {plan.target}"]
     clear_tombstones(connection, mirror_table.tombstones(plan), plan.version_column, plan.floor_ts)
     if left_empty:

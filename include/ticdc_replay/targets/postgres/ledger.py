@@ -4,6 +4,9 @@
   (nothing with a commitTs below it is applied), ``newest_ts`` (no applied version is newer), ``schema_ts`` (commitTs from which
   the newest schema holds that the table was brought to), the name of its tombstone table, and ``topic_id`` (Kafka's id of the
   topic, where rows are ordered by their place in it);
+* ``columns``: the columns of the mirror, each as the newest definition has it that was loaded, and when (``commit_ts``) that
+  definition held. In ``tables``, ``whole_ts`` is when the newest definition held that is known in full. Below ``form_floor_ts``
+  no DDL changes columns, as long as ``floor_ts`` is the one that a load has set (``truncated_to``), else none below ``floor_ts``;
 * ``added_columns``: each column that a DDL added, and what rows from before it show: a literal, or NULL;
 * ``ledger``: one row per table, window and run that was applied, in the same transaction as its rows;
 * ``generations``: which loads have begun, so that none commits after a newer one of its window (``marks``);
@@ -40,6 +43,10 @@ CREATE TABLE IF NOT EXISTS {schema}.tables (
     floor_ts bigint NOT NULL DEFAULT 0, newest_ts bigint NOT NULL, schema_ts bigint NOT NULL DEFAULT 0,
     tombstones text NOT NULL, topic_id text,
     PRIMARY KEY (target_schema, target_table));
+CREATE TABLE IF NOT EXISTS {schema}.columns (
+    target_schema text NOT NULL, target_table text NOT NULL, column_name text NOT NULL, type text NOT NULL,
+    commit_ts bigint NOT NULL, in_rows boolean NOT NULL, in_key boolean NOT NULL,
+    PRIMARY KEY (target_schema, target_table, column_name));
 CREATE TABLE IF NOT EXISTS {schema}.added_columns (
     target_schema text NOT NULL, target_table text NOT NULL, column_name text NOT NULL, commit_ts bigint NOT NULL,
     fill text,
@@ -61,11 +68,27 @@ CREATE TABLE IF NOT EXISTS {schema}.staging (
 """
 
 
+_ADD_FORM = """
+ALTER TABLE {schema}.tables ADD COLUMN whole_ts bigint NOT NULL DEFAULT 0,
+    ADD COLUMN form_floor_ts bigint NOT NULL DEFAULT 0, ADD COLUMN truncated_to bigint
+"""
+"""For ledgers that an older version has made; a new one gets them right after."""
+
+
 class RecordedColumn(msgspec.Struct, frozen=True):
     """An ADD COLUMN that was followed: its commitTs (TSO), and what older rows show as an SQL literal, None for NULL."""
 
     commit_ts: int
     fill: str | None
+
+
+class KnownColumn(msgspec.Struct, frozen=True):
+    """A column of the form that the mirror stands for; ``window_ddl.FormColumn`` has the same of a window."""
+
+    type: str
+    commit_ts: int
+    in_rows: bool
+    in_key: bool
 
 
 class TableState(msgspec.Struct, frozen=True):
@@ -79,6 +102,9 @@ class TableState(msgspec.Struct, frozen=True):
     tombstones: Relation
     topic_id: str | None
     added_columns: dict[str, RecordedColumn]
+    columns: dict[str, KnownColumn]
+    whole_ts: int
+    form_floor_ts: int
 
 
 def _sql(text: LiteralString) -> sql.Composed:
@@ -91,6 +117,13 @@ def create(connection: Connection) -> None:
     connection.execute("SELECT pg_advisory_xact_lock(%s)", [_CREATE_LOCK])
     create_schema(connection, LEDGER_SCHEMA)
     connection.execute(_sql(_TABLES))
+    # Looked up first: ALTER TABLE waits for every load that commits, even where there is nothing to do.
+    found = connection.execute(
+        "SELECT FROM information_schema.columns WHERE (table_schema, table_name, column_name) = (%s, 'tables', 'whole_ts')",
+        [LEDGER_SCHEMA],
+    ).fetchone()
+    if found is None:
+        connection.execute(_sql(_ADD_FORM))
 
 
 def create_schema(connection: Connection, schema: str) -> None:
@@ -158,8 +191,8 @@ def state_of(connection: Connection, target: Relation) -> TableState | None:
     place = [target.schema, target.table]
     row = connection.execute(
         _sql(
-            "SELECT source_schema, source_table, pipeline, floor_ts, newest_ts, schema_ts, tombstones, topic_id "
-            "FROM {schema}.tables "
+            "SELECT source_schema, source_table, pipeline, floor_ts, newest_ts, schema_ts, tombstones, topic_id, "
+            "whole_ts, CASE WHEN floor_ts = truncated_to THEN form_floor_ts ELSE floor_ts END FROM {schema}.tables "
             "WHERE (target_schema, target_table) = (%s, %s)"
         ),
         place,
@@ -174,8 +207,16 @@ def state_of(connection: Connection, target: Relation) -> TableState | None:
         place,
     ).fetchall()
     columns = {name: RecordedColumn(commit_ts, fill) for name, commit_ts, fill in added}
+    known = connection.execute(
+        _sql(
+            "SELECT column_name, type, commit_ts, in_rows, in_key FROM {schema}.columns "
+            "WHERE (target_schema, target_table) = (%s, %s) ORDER BY commit_ts, column_name"
+        ),
+        place,
+    ).fetchall()
     source, tombstones = TableName(row[0], row[1]), Relation(LEDGER_SCHEMA, row[6])
-    return TableState(source, row[2], row[3], row[4], row[5], tombstones, row[7], columns)
+    form = {name: KnownColumn(*column) for name, *column in known}
+    return TableState(source, row[2], row[3], row[4], row[5], tombstones, row[7], columns, form, row[8], row[9])
 
 
 def mirrors(connection: Connection) -> list[tuple[TableName, Relation, str]]:
@@ -198,59 +239,60 @@ def add_table(
     tombstones: Relation,
     newest_ts: int,
     floor_ts: int,
+    form_floor_ts: int,
 ) -> None:
     """Write down *target* as *pipeline*'s mirror of *source*.
 
-    *newest_ts* is the newest commitTs (TSO) in it; below *floor_ts* (TSO) nothing is applied.
+    *newest_ts* is the newest commitTs (TSO) in it; below *floor_ts* (TSO) nothing is applied, below *form_floor_ts* no DDL is.
     """
     connection.execute(
         _sql(
             "INSERT INTO {schema}.tables "
-            "(target_schema, target_table, source_schema, source_table, pipeline, tombstones, newest_ts, floor_ts) "
-            "VALUES (%s, %s, %s, %s, %s, %s, %s, %s)"
+            "(target_schema, target_table, source_schema, source_table, pipeline, tombstones, newest_ts, floor_ts, "
+            "form_floor_ts, truncated_to) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
         ),
         [
             *(target.schema, target.table, source.schema, source.table),
-            *(pipeline, tombstones.table, newest_ts, floor_ts),
+            *(pipeline, tombstones.table, newest_ts, floor_ts, form_floor_ts, floor_ts),
         ],
     )
 
 
-def raise_floor(connection: Connection, target: Relation, floor_ts: int) -> None:
-    """Apply nothing below *floor_ts* (TSO) to *target* any more, which must be written down; a higher floor stays.
+def raise_floor(connection: Connection, target: Relation, floor_ts: int, form_floor_ts: int) -> list[str]:
+    """Apply no row below *floor_ts* (TSO) to *target* any more, which must be written down, and no DDL below *form_floor_ts*.
 
-    What columns show that were added below it is forgotten: no row that lacks them comes any more, and a column of that name may
-    be dropped and added anew. Not where rows have places: those of older rows may come after the DDL's commitTs.
+    Higher floors stay. Forgets what columns show that were added below the floor, and returns their names: no row that lacks them
+    comes any more, and a column of that name may be dropped and added again. Not where rows have places: those of older rows may
+    come after the DDL's commitTs. Columns that were last seen below *form_floor_ts* are forgotten, too.
     """
     place = [target.schema, target.table]
     connection.execute(
         _sql(
-            "UPDATE {schema}.tables SET floor_ts = greatest(floor_ts, %s) "
+            "UPDATE {schema}.tables SET floor_ts = greatest(floor_ts, %s), truncated_to = greatest(floor_ts, %s), "
+            "form_floor_ts = greatest(CASE WHEN floor_ts = truncated_to THEN form_floor_ts ELSE floor_ts END, %s), "
+            "whole_ts = CASE WHEN whole_ts < %s THEN 0 ELSE whole_ts END "
             "WHERE (target_schema, target_table) = (%s, %s)"
         ),
-        [floor_ts, *place],
+        [floor_ts, floor_ts, form_floor_ts, form_floor_ts, *place],
     )
     connection.execute(
+        _sql("DELETE FROM {schema}.columns WHERE (target_schema, target_table) = (%s, %s) AND commit_ts < %s"),
+        [*place, form_floor_ts],
+    )
+    forgotten = connection.execute(
         _sql(
             "DELETE FROM {schema}.added_columns a USING {schema}.tables t "
             "WHERE (t.target_schema, t.target_table) = (%s, %s) AND t.topic_id IS NULL AND a.commit_ts < t.floor_ts "
-            "AND (a.target_schema, a.target_table) = (t.target_schema, t.target_table)"
+            "AND (a.target_schema, a.target_table) = (t.target_schema, t.target_table) RETURNING a.column_name"
         ),
         place,
-    )
-
-
-def forget_columns(connection: Connection, target: Relation) -> None:
-    """Forget what rows from before an ADD COLUMN show: *target* has none any more."""
-    connection.execute(
-        _sql("DELETE FROM {schema}.added_columns WHERE (target_schema, target_table) = (%s, %s)"),
-        [target.schema, target.table],
-    )
+    ).fetchall()
+    return [name for (name,) in forgotten]
 
 
 def forget(connection: Connection, target: Relation, tombstones: Relation) -> None:
     """Delete all that is written down of *target*, and its tombstones."""
-    for table in ("tables", "added_columns", "ledger"):
+    for table in ("tables", "columns", "added_columns", "ledger"):
         statement = "DELETE FROM {schema}.{table} WHERE (target_schema, target_table) = (%s, %s)"
         connection.execute(
             sql.SQL(statement).format(schema=sql.Identifier(LEDGER_SCHEMA), table=sql.Identifier(table)),
@@ -259,15 +301,37 @@ def forget(connection: Connection, target: Relation, tombstones: Relation) -> No
     connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(tombstones.sql))
 
 
-def raise_marks(connection: Connection, target: Relation, *, schema_ts: int, newest_ts: int) -> None:
-    """Note that *target* was brought to the schema that holds from *schema_ts* on, and to versions up to *newest_ts* (TSO)."""
+def raise_marks(connection: Connection, target: Relation, *, schema_ts: int, whole_ts: int, newest_ts: int) -> None:
+    """Note that *target* was brought to the schema that holds from *schema_ts* on, and to versions up to *newest_ts* (TSO).
+
+    At *whole_ts* (TSO) a definition held that is known in full.
+    """
     connection.execute(
         _sql(
-            "UPDATE {schema}.tables SET schema_ts = greatest(schema_ts, %s), newest_ts = greatest(newest_ts, %s) "
-            "WHERE (target_schema, target_table) = (%s, %s)"
+            "UPDATE {schema}.tables SET schema_ts = greatest(schema_ts, %s), whole_ts = greatest(whole_ts, %s), "
+            "newest_ts = greatest(newest_ts, %s) WHERE (target_schema, target_table) = (%s, %s)"
         ),
-        [schema_ts, newest_ts, target.schema, target.table],
+        [schema_ts, whole_ts, newest_ts, target.schema, target.table],
     )
+
+
+def note_form(connection: Connection, target: Relation, columns: dict[str, KnownColumn]) -> None:
+    """Note the *columns* of a definition of *target*, by name; of each the newest definition stays."""
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            _sql(
+                "INSERT INTO {schema}.columns AS known "
+                "(target_schema, target_table, column_name, type, commit_ts, in_rows, in_key) "
+                "VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT (target_schema, target_table, column_name) DO UPDATE SET "
+                "type = CASE WHEN excluded.commit_ts >= known.commit_ts THEN excluded.type ELSE known.type END, "
+                "in_key = CASE WHEN excluded.commit_ts >= known.commit_ts THEN excluded.in_key ELSE known.in_key END, "
+                "commit_ts = greatest(excluded.commit_ts, known.commit_ts), in_rows = known.in_rows OR excluded.in_rows"
+            ),
+            [
+                (target.schema, target.table, name, column.type, column.commit_ts, column.in_rows, column.in_key)
+                for name, column in columns.items()
+            ],
+        )
 
 
 def note_topic(connection: Connection, target: Relation, topic_id: str) -> None:

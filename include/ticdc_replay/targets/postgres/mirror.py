@@ -33,7 +33,7 @@ from ticdc_replay.targets.postgres.stage import StageResult, StageTask, stage
 from ticdc_replay.targets.postgres.staged_rows import PUT, VERSION
 from ticdc_replay.targets.postgres.tasks import stage_tasks
 from ticdc_replay.targets.postgres.types import stage_type
-from ticdc_replay.targets.postgres.window_ddl import first_floor
+from ticdc_replay.targets.postgres.window_ddl import Floor, first_floor
 
 log = logging.getLogger(__name__)
 
@@ -95,10 +95,11 @@ class PostgresMirror(Mirror[PostgresTarget]):
     def _plan(self, connection: Connection, load: Load, table: TableName) -> TablePlan:
         target = target_of(self.config, table)
         state = ledger.state_of(connection, target)
-        floor_ts = state.floor_ts if state is not None else 0
-        if find_table(connection, target) is None and (state is None or state.newest_ts < max(floor_ts, 1)):
-            floor_ts = max(floor_ts, first_floor(load, table))
-        return plan_table(load, self.config, table, floor_ts)
+        floor = Floor(state.floor_ts, state.form_floor_ts) if state is not None else Floor(0, 0)
+        if find_table(connection, target) is None and (state is None or state.newest_ts < max(floor.rows, 1)):
+            first = first_floor(load, table)
+            floor = Floor(max(floor.rows, first.rows), max(floor.form, first.form))
+        return plan_table(load, self.config, table, floor)
 
     def _tasks(self, load: Load, plans: Sequence[TablePlan], groups: Sequence[FoldGroup]) -> list[StageTask]:
         by_table = {group.fold.table: group for group in groups}
@@ -164,6 +165,7 @@ def _begin(
     pending: list[_Pending] = []
     stops: list[str] = []
     earlier: list[str] = []
+    apart: list[str] = []
     mismatches: list[str] = []
     for plan in plans:
         observed = mirror_table.observe(connection, plan.target)
@@ -191,6 +193,9 @@ def _begin(
         except TargetMismatchError as error:
             mismatches.append(str(error))
             continue
+        except PolicyStopError as error:
+            apart.append(str(error))
+            continue
         if "ddl" in load.stopping and observed.found is not None and not unfollowed:
             earlier += [
                 f"{plan.source}: DDL of an earlier window was not followed, and policies.ddl is stop: load that window first. "
@@ -208,6 +213,8 @@ def _begin(
         )
     if mismatches:
         raise TargetMismatchError("\n".join(mismatches))
+    if apart:
+        raise PolicyStopError("\n".join(apart))
     return done, pending
 
 

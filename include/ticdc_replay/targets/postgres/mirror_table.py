@@ -7,15 +7,15 @@ import msgspec
 import psycopg
 from psycopg import sql
 
-from ticdc_replay.domain.errors import TargetMismatchError
+from ticdc_replay.domain.errors import PolicyStopError, TargetMismatchError
 from ticdc_replay.domain.tso import describe
-from ticdc_replay.targets.postgres import ledger
-from ticdc_replay.targets.postgres.catalog import FoundTable, find_table
+from ticdc_replay.targets.postgres import form, ledger
+from ticdc_replay.targets.postgres.catalog import FoundColumn, FoundTable, find_table
 from ticdc_replay.targets.postgres.identifiers import LEDGER_SCHEMA, Relation, tombstone_table
 from ticdc_replay.targets.postgres.ledger import TableState
 from ticdc_replay.targets.postgres.plan import PlannedPiece, TablePlan
-from ticdc_replay.targets.postgres.types import holds, wider
-from ticdc_replay.targets.postgres.window_ddl import AddedColumn, PlannedColumn, WidenedColumn
+from ticdc_replay.targets.postgres.types import holds
+from ticdc_replay.targets.postgres.window_ddl import AddedColumn, FormColumn, PlannedColumn, WidenedColumn
 
 Connection = psycopg.Connection[Any]
 
@@ -93,10 +93,14 @@ def _has_followed(widened: WidenedColumn, found: FoundTable, state: TableState |
 def steps_to(plan: TablePlan, observed: Observed) -> list[Step]:
     """What makes the mirror table as *plan* needs it, in order; nothing where it fits or there is nothing to hold.
 
-    Raises TargetMismatchError that lists every difference which no DDL explains.
+    Raises TargetMismatchError that lists every difference which no DDL explains, and PolicyStopError where DDL of windows that
+    were not loaded sets the definitions of the window and the mirror apart.
     """
     if plan.conflicts:
         raise _mismatch(plan, list(plan.conflicts))
+    apart = list(form.conflicts(plan, observed.state, observed.found))
+    if apart:
+        raise PolicyStopError("\n".join(apart))
     if observed.found is not None:
         return _alter(plan, observed, observed.found)
     return list(_create(plan, observed.state)) if plan.columns else []
@@ -110,7 +114,7 @@ def _alter(plan: TablePlan, observed: Observed, table: FoundTable) -> list[Step]
             f"complete: ticdc-replay mirror floor <pipeline> {plan.source} --at <TSO or time>"
         )
     steps: list[Step] = []
-    for column in _wanted(plan):
+    for column in form.wanted(plan, observed.state):
         found = table.column(column.target)
         if found is None:
             if _may_add(plan, column, observed):
@@ -120,7 +124,7 @@ def _alter(plan: TablePlan, observed: Observed, table: FoundTable) -> list[Step]
         elif not holds(found.type, column.type):
             if _may_widen(plan, column, observed.state) and holds(column.type, found.type):
                 steps.append(_widen(plan, column))
-            else:
+            elif not _is_newer_in_mirror(column, found, observed.state):
                 differences.append(f"column {column.target} is {found.type}, {column.type} is needed")
     if plan.order == "place":
         differences += _unfillable(plan, observed.state, table)
@@ -161,6 +165,15 @@ def _mismatch(plan: TablePlan, differences: list[str]) -> TargetMismatchError:
     )
 
 
+def drop_defaults(connection: Connection, plan: TablePlan, observed: Observed, names: Collection[str]) -> None:
+    """Take what older rows show from the columns *names*, of which the mirror has no such rows any more."""
+    for name in names:
+        if observed.found is not None and observed.found.column(name) is not None:
+            connection.execute(
+                sql.SQL("ALTER TABLE {} ALTER COLUMN {} DROP DEFAULT").format(plan.target.sql, sql.Identifier(name))
+            )
+
+
 def note_columns(connection: Connection, plan: TablePlan, state: TableState | None) -> None:
     """Write down what the window's DDL says of older rows, also for a table that is made later."""
     for column in _new_columns(plan, state):
@@ -189,30 +202,27 @@ def _targets(plan: TablePlan, piece: PlannedPiece) -> set[str]:
     return {column.target for column in plan.columns if column.source in sources}
 
 
-def _wanted(plan: TablePlan) -> list[PlannedColumn]:
-    """The columns of the rows, and those that the window's DDL adds or widens, whether or not rows show it."""
-    wanted = {column.target: column for column in plan.columns}
-    changed = [(column.target, column.type) for column in plan.added]
-    changed += [(column.target, column.type) for column in plan.widened]
-    for target, type_name in changed:
-        column = wanted.setdefault(target, PlannedColumn(target, target, "", type_name))
-        wanted[target] = msgspec.structs.replace(column, type=wider(column.type, type_name) or column.type)
-    return list(wanted.values())
-
-
 def _is_older(plan: TablePlan, state: TableState | None) -> bool:
     """Whether the mirror has followed DDL that came after the newest rows of the window."""
     return state is not None and plan.moment < state.schema_ts
 
 
-def _may_add(plan: TablePlan, column: PlannedColumn, observed: Observed) -> bool:
+def _is_newer_in_mirror(column: FormColumn, found: FoundColumn, state: TableState | None) -> bool:
+    known = state.columns.get(column.target) if state is not None else None
+    return known is not None and known.commit_ts > column.commit_ts and found.type == known.type
+
+
+def _may_add(plan: TablePlan, column: FormColumn, observed: Observed) -> bool:
     """A column is added where a DDL of this window or, for a mirror that loads have made, of another window explains it."""
     if any(added.target == column.target for added in plan.added):
         return True
     return observed.state is not None and (observed.empty or plan.schema_ts > 0)
 
 
-def _may_widen(plan: TablePlan, column: PlannedColumn, state: TableState | None) -> bool:
+def _may_widen(plan: TablePlan, column: FormColumn, state: TableState | None) -> bool:
+    known = state.columns.get(column.target) if state is not None else None
+    if known is not None and column.declared:
+        return column.commit_ts > known.commit_ts
     if any(widened.target == column.target for widened in plan.widened):
         return True
     return state is not None and plan.schema_ts > 0 and not _is_older(plan, state)
@@ -246,18 +256,23 @@ def _differences(plan: TablePlan, found: FoundTable, state: TableState | None) -
             f"the unique index {name} ({', '.join(map(str, columns))}) can't stay unique while windows load in any order: "
             "make it an ordinary index"
         )
-    wanted = {column.target for column in _wanted(plan)}
+    wanted = {column.target for column in form.wanted(plan, state)}
     for column in found.columns:
         if column.name in wanted and column.generated:
             yield f"column {column.name} is generated"
         if column.name in wanted and column.loose:
             yield f"column {column.name} has a collation that takes different texts as equal"
-        if column.name not in wanted and column.name != plan.version_column and not _is_older(plan, state):
+        if column.name in wanted or column.name == plan.version_column:
+            continue
+        if not form.is_explained(plan, state, column.name) and not _is_older(plan, state):
             yield f"column {column.name} is not in the rows of the window"
 
 
 def _create(plan: TablePlan, state: TableState | None) -> Iterator[Step]:
-    definitions = [_definition(column, default_of(plan, state, column.target)) for column in plan.columns]
+    definitions = [
+        _definition(name, type_name, default_of(plan, state, name))
+        for name, type_name in form.columns_to_make(plan, state).items()
+    ]
     definitions.append(sql.SQL("{} bigint NOT NULL").format(sql.Identifier(plan.version_column)))
     definitions.append(sql.SQL("PRIMARY KEY ({})").format(_names([column.target for column in plan.key])))
     statement = sql.SQL("CREATE TABLE {} ({})").format(plan.target.sql, sql.SQL(", ").join(definitions))
@@ -278,7 +293,7 @@ def fit_tombstones(connection: Connection, plan: TablePlan, table: FoundTable) -
     types = {column.name: column.type for column in table.columns}
     key = [msgspec.structs.replace(column, type=types[column.target]) for column in plan.key]
     if found is None:
-        definitions = [_definition(column, None) for column in key]
+        definitions = [_definition(column.target, column.type, None) for column in key]
         definitions.append(sql.SQL("{} bigint NOT NULL").format(sql.Identifier(plan.version_column)))
         definitions.append(sql.SQL("PRIMARY KEY ({})").format(_names([column.target for column in key])))
         connection.execute(sql.SQL("CREATE TABLE {} ({})").format(relation.sql, sql.SQL(", ").join(definitions)))
@@ -289,8 +304,8 @@ def fit_tombstones(connection: Connection, plan: TablePlan, table: FoundTable) -
             connection.execute(sql.SQL("ALTER TABLE {} {}").format(relation.sql, _change_of_type(column)))
 
 
-def _definition(column: PlannedColumn, default: str | None) -> sql.Composed:
-    parts = [sql.Identifier(column.target), type_sql(column.type)]
+def _definition(name: str, type_name: str, default: str | None) -> sql.Composed:
+    parts = [sql.Identifier(name), type_sql(type_name)]
     if default is not None:
         parts += [sql.SQL("DEFAULT"), trusted(default)]
     return sql.SQL(" ").join(parts)
@@ -310,7 +325,7 @@ def _names(names: Any) -> sql.Composed:
     return sql.SQL(", ").join(map(sql.Identifier, names))
 
 
-def _add_column(plan: TablePlan, column: PlannedColumn, state: TableState | None) -> Step:
+def _add_column(plan: TablePlan, column: FormColumn, state: TableState | None) -> Step:
     default = default_of(plan, state, column.target)
     told = any(added.target == column.target for added in plan.added) or (
         state is not None and column.target in state.added_columns
@@ -318,16 +333,16 @@ def _add_column(plan: TablePlan, column: PlannedColumn, state: TableState | None
     text = f"ADD COLUMN {column.target} {column.type}" + (f" DEFAULT {default}" if default is not None else "")
     if not told and plan.schema_ts >= plan.floor_ts:
         text += "; what older rows show is filled in when the window of its DDL is loaded"
-    definition = _definition(column, default)
+    definition = _definition(column.target, column.type, default)
     return Step(sql.SQL("ALTER TABLE {} ADD COLUMN {}").format(plan.target.sql, definition), text)
 
 
-def _widen(plan: TablePlan, column: PlannedColumn) -> Step:
+def _widen(plan: TablePlan, column: FormColumn) -> Step:
     statement = sql.SQL("ALTER TABLE {} {}").format(plan.target.sql, _change_of_type(column))
     return Step(statement, f"ALTER COLUMN {column.target} TYPE {column.type}")
 
 
-def _change_of_type(column: PlannedColumn) -> sql.Composed:
+def _change_of_type(column: PlannedColumn | FormColumn) -> sql.Composed:
     return sql.SQL("ALTER COLUMN {} TYPE {}").format(sql.Identifier(column.target), type_sql(column.type))
 
 

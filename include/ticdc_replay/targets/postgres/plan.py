@@ -7,7 +7,7 @@ from ticdc_replay.changelog.version_order import VersionOrder
 from ticdc_replay.domain.column_types import BINARY_TYPES, CHARACTER_TYPES, ColumnType
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.tso import describe
-from ticdc_replay.schemas.changes import TableCreated
+from ticdc_replay.schemas.changes import TableChanges, TableCreated
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.config import PostgresTarget
 from ticdc_replay.targets.ddl import Emptied, emptied_by
@@ -16,10 +16,13 @@ from ticdc_replay.targets.postgres.staged_rows import StageColumn
 from ticdc_replay.targets.postgres.types import pg_type, wider
 from ticdc_replay.targets.postgres.window_ddl import (
     AddedColumn,
+    Floor,
+    FormColumn,
     PlannedColumn,
     WidenedColumn,
     added_by,
     changes_since,
+    form_by,
     stops_by,
     widened_by,
 )
@@ -46,7 +49,11 @@ class TablePlan(msgspec.Struct, frozen=True, kw_only=True):
     source: TableName
     target: Relation
     columns: tuple[PlannedColumn, ...]
-    """Empty where the window has DDL of the table but no rows."""
+    """Those of the rows, or of the table that the window creates; empty where it has other DDL of the table and no rows."""
+    form: tuple[FormColumn, ...]
+    """``columns``, and those that the window's DDL adds or widens, as the newest definition of the window has them."""
+    whole_ts: int
+    """When a definition held that is known in full, the newest of the window; 0 where there is none."""
     handle_key: tuple[str, ...]
     """Names in the changelog."""
     unique_keys: tuple[tuple[str, ...], ...]
@@ -58,6 +65,8 @@ class TablePlan(msgspec.Struct, frozen=True, kw_only=True):
     """Kafka's id of the topic that places are of; None where rows are ordered by commitTs, or where the window has none."""
     floor_ts: int
     """Nothing below it is loaded."""
+    form_floor_ts: int
+    """No DDL below it changes the form of the mirror. Below ``floor_ts`` after a TRUNCATE."""
     moment: int
     """From when (exclusive) the newest schema holds; at the latest, where no DDL tells."""
     schema_ts: int
@@ -83,6 +92,11 @@ class TablePlan(msgspec.Struct, frozen=True, kw_only=True):
         return max(self.floor_ts, self.created_ts or 0) if self.order == "commit_ts" else self.floor_ts
 
     @property
+    def next_form_floor_ts(self) -> int:
+        """The same of DDL that changes the form."""
+        return max(self.form_floor_ts, self.created_ts or 0) if self.order == "commit_ts" else self.form_floor_ts
+
+    @property
     def versions(self) -> list[TableVersion]:
         """The versions whose rows are loaded."""
         return [piece.version for piece in self.pieces]
@@ -103,41 +117,49 @@ def target_of(config: PostgresTarget, table: TableName) -> Relation:
     return Relation(fit(config.db_schema or table.schema), fit(table.table))
 
 
-def plan_table(load: Load, config: PostgresTarget, table: TableName, floor_ts: int) -> TablePlan:
-    """The plan for *table*, of which nothing below *floor_ts* (TSO) is wanted; its handle key is empty where it has none.
+def plan_table(load: Load, config: PostgresTarget, table: TableName, floor: Floor) -> TablePlan:
+    """The plan for *table*, of which nothing below *floor* is wanted; its handle key is empty where it has none.
 
     Schemas that ended and DDL that ran below the floor are history that somebody has dealt with. A TRUNCATE or DROP that is
-    followed raises the floor: only what comes after it counts.
+    followed raises the floor: only what comes after it counts, and after a TRUNCATE the columns from before it.
     """
     index = load.index
+    floor_ts, form_floor_ts = floor.rows, floor.form
     emptied = emptied_by(changes_since(index, table, floor_ts), "postgres", load.stopping, index.order)
     if emptied is not None:
         floor_ts = emptied.commit_ts + 1
+        form_floor_ts = max(form_floor_ts, emptied.form_ts + 1 if emptied.form_ts else 0)
     versions = sorted(load.versions(table), key=lambda version: (_moment(index, version), version.version))
     ended = [version for version in versions if index.extent_of(version)[1] < floor_ts]
-    versions = [version for version in versions if index.extent_of(version)[1] >= floor_ts]
+    form_changes = changes_since(index, table, form_floor_ts)
     changes = changes_since(index, table, floor_ts)
+    loaded = [version for version in versions if version not in ended]
+    versions = [version for version in versions if index.extent_of(version)[1] >= form_floor_ts]
+    versions = versions or _created(index, form_changes)
     conflicts: list[str] = []
     handle_key = _one_handle_key(versions, conflicts)
     version_option = "commit_ts_column" if index.order == "commit_ts" else "place_column"
     version_column = fit(getattr(config, version_option))
     columns = _columns(versions, version_column, version_option, conflicts) if handle_key else ()
-    stops, last_stops = stops_by(load, changes)
+    stops, last_stops = stops_by(load, form_changes, floor_ts)
     last_ts = index.window.to_ts - 1
     if index.order == "commit_ts" and last_stops:
         changes = [entry for entry in changes if entry.commit_ts < last_ts]
+        form_changes = [entry for entry in form_changes if entry.commit_ts < last_ts]
     added = added_by(load, changes, columns)
     widened = widened_by(load, changes, columns)
-    if any(column.target == version_column for column in added):
+    changed = form_by(form_changes, columns)
+    form = _form(index, versions, columns, changed)
+    if any(column.target == version_column for column in changed):
         conflicts.append(
             f"DDL adds the column {version_column}, in which the mirror holds the version: set {version_option} of the target "
             "to a name that no table has"
         )
     followed = [version.schema.valid_from for version in versions]
-    followed += [column.commit_ts for column in added] + [column.commit_ts for column in widened]
+    followed += [entry.commit_ts for entry in form_changes if form_by([entry], columns)]
     newest = versions[-1] if versions else None
     topic_id = _topic_id(load, table, conflicts) if index.order == "place" else None
-    if index.order == "place" and versions and index.window.from_ts < floor_ts:
+    if index.order == "place" and loaded and index.window.from_ts < floor_ts:
         conflicts.append(
             f"its floor_ts {describe(floor_ts)} lies within the window, and without commitTs nothing tells which rows are from "
             "before it: choose a floor_ts at the end of a window"
@@ -146,16 +168,23 @@ def plan_table(load: Load, config: PostgresTarget, table: TableName, floor_ts: i
         source=table,
         target=target_of(config, table),
         columns=columns,
+        form=form,
+        whole_ts=max((_held(index, version) for version in versions if version.declared), default=0) if columns else 0,
         handle_key=handle_key,
         unique_keys=_unique_keys(newest, columns),
         version_column=version_column,
         order=index.order,
         topic_id=topic_id,
         floor_ts=floor_ts,
+        form_floor_ts=form_floor_ts,
         moment=_moment(index, newest) if newest is not None else 0,
         schema_ts=max(followed, default=0),
         created_ts=max(
-            (entry.commit_ts for entry in changes if any(isinstance(change, TableCreated) for change in entry.changes)),
+            (
+                entry.commit_ts
+                for entry in form_changes
+                if any(isinstance(change, TableCreated) for change in entry.changes)
+            ),
             default=None,
         ),
         added=added,
@@ -164,9 +193,57 @@ def plan_table(load: Load, config: PostgresTarget, table: TableName, floor_ts: i
         stops=stops,
         last_stops=last_stops,
         conflicts=tuple(conflicts),
-        pieces=tuple(_piece(version, versions, columns, {column.target for column in added}) for version in versions),
+        pieces=tuple(_piece(version, versions, columns, {column.target for column in added}) for version in loaded),
         below_floor=sum(version.rows for version in ended),
     )
+
+
+def _created(index: ChangelogIndex, changes: list[TableChanges]) -> list[TableVersion]:
+    """The table that the last CREATE TABLE of *changes* makes, as a version without rows; none where its columns are unknown."""
+    for entry in reversed(changes):
+        for change in reversed(entry.changes):
+            if isinstance(change, TableCreated):
+                if change.schema is None:
+                    return []
+                schema = msgspec.structs.replace(change.schema, valid_from=entry.commit_ts)
+                return [TableVersion(schema, "", True, (), 0)]
+    return []
+
+
+def _form(
+    index: ChangelogIndex,
+    versions: list[TableVersion],
+    columns: tuple[PlannedColumn, ...],
+    changed: tuple[FormColumn, ...],
+) -> tuple[FormColumn, ...]:
+    """*columns* as the newest of *versions* and of what DDL has *changed* leaves them, and columns that no row has."""
+    form: dict[str, FormColumn] = {}
+    key = set(versions[-1].schema.handle_key) if versions else set()
+    for column in columns:
+        has = [version for version in versions if version.schema.column(column.source) is not None]
+        found = [version.schema.column(column.source) for version in has]
+        form[column.target] = FormColumn(
+            column.target,
+            column.type,
+            max(_held(index, version) for version in has),
+            declared=all(each is not None and each.type.declared for each in found),
+            in_rows=any(version.files for version in has),
+            in_key=column.source in key,
+        )
+    for change in changed:
+        known = form.setdefault(change.target, change)
+        form[change.target] = msgspec.structs.replace(
+            known,
+            type=wider(known.type, change.type) or known.type,
+            commit_ts=max(known.commit_ts, change.commit_ts),
+        )
+    return tuple(form.values())
+
+
+def _held(index: ChangelogIndex, version: TableVersion) -> int:
+    """When the schema *version* certainly held: at its last row, or from its DDL on where that is all that is known."""
+    last_row = index.extent_of(version)[1] - 1 if version.files and index.order == "commit_ts" else 0
+    return max(version.schema.valid_from, last_row)
 
 
 def _moment(index: ChangelogIndex, version: TableVersion) -> int:

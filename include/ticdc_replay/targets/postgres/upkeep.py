@@ -41,10 +41,11 @@ def raise_floor(
                 tombstones=_tombstones(target),
                 newest_ts=_newest_ts(connection, target, config),
                 floor_ts=floor_ts,
+                form_floor_ts=floor_ts,
             )
         else:
             mirror_table.refuse_others(target, state, pipeline, config.same_upstream_as)
-            ledger.raise_floor(connection, target, floor_ts)
+            ledger.raise_floor(connection, target, floor_ts, floor_ts)
             emptying.clear_tombstones(connection, state.tombstones, fit(config.commit_ts_column), floor_ts)
         connection.commit()
     if state is None:

@@ -7,7 +7,7 @@ from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.domain.tables import Column, TableName
 from ticdc_replay.schemas.changes import BreakingChange, Change, ColumnAdded, ColumnWidened, TableChanges, kind_of
 from ticdc_replay.targets.base import Load
-from ticdc_replay.targets.ddl import RULES, stop_text, words_of
+from ticdc_replay.targets.ddl import RULES, another_table_ts, stop_text, stops_without_rows, words_of
 from ticdc_replay.targets.postgres.identifiers import fit_column
 from ticdc_replay.targets.postgres.types import pg_type
 
@@ -21,6 +21,30 @@ class PlannedColumn(msgspec.Struct, frozen=True):
     target: str
     staged: str
     type: str
+
+
+class FormColumn(msgspec.Struct, frozen=True):
+    """A column of the mirror as the newest definition of the window has it: the type, and when (TSO) that definition held.
+
+    ``declared``: DDL or a definition gave the type, not only the wire. ``in_rows``: rows of the window have values of it.
+    """
+
+    target: str
+    type: str
+    commit_ts: int
+    declared: bool = True
+    in_rows: bool = False
+    in_key: bool = False
+
+
+class Floor(msgspec.Struct, frozen=True):
+    """From which commitTs (TSO) on a mirror looks at rows, and at DDL that changes columns.
+
+    They differ after a TRUNCATE, which keeps the columns: DDL from before it may come with a later load.
+    """
+
+    rows: int
+    form: int
 
 
 class AddedColumn(msgspec.Struct, frozen=True):
@@ -57,8 +81,10 @@ def changes_since(index: ChangelogIndex, table: TableName, floor_ts: int) -> lis
     ]
 
 
-def stops_by(load: Load, changes: list[TableChanges]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def stops_by(load: Load, changes: list[TableChanges], floor_ts: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What of *changes* stops the load, and what of that comes after all rows of the window, one line each.
+
+    Of what lies below *floor_ts* (TSO) only changes of columns and keys do: no rows from before it are left.
 
     Columns that are added or widened before the window's end are told by ``added_by`` and ``widened_by``: they may be followed.
     """
@@ -66,7 +92,10 @@ def stops_by(load: Load, changes: list[TableChanges]) -> tuple[tuple[str, ...], 
     stops: tuple[list[str], list[str]] = ([], [])
     for entry in changes:
         is_last = index.order == "commit_ts" and entry.commit_ts == index.window.to_ts - 1
+        is_below = index.is_before(entry.commit_ts, floor_ts)
         for change in entry.changes:
+            if is_below and not stops_without_rows(change):
+                continue
             line = _stop(load, entry, change)
             if line is not None and (is_last or isinstance(change, BreakingChange)):
                 stops[is_last].append(line)
@@ -86,11 +115,11 @@ def _stop(load: Load, entry: TableChanges, change: Change) -> str | None:
     return stop_text(entry.table, entry.commit_ts, what, rule)
 
 
-def first_floor(load: Load, table: TableName) -> int:
+def first_floor(load: Load, table: TableName) -> Floor:
     """From which commitTs (TSO) on rows count for a mirror that does not exist yet: after the last DDL that left no row.
 
     That is TRUNCATE, DROP, and RENAME to another name. 0 where the window has none, or has rows by offset, of which nothing
-    tells whether they are older.
+    tells whether they are older. What stops a load for an existing mirror also ends the form of one that does not exist.
     """
     index = load.index
     emptied = [
@@ -100,10 +129,18 @@ def first_floor(load: Load, table: TableName) -> int:
         and any(kind_of(change) in ("truncated", "dropped", "renamed_away") for change in entry.changes)
     ]
     if not emptied:
-        return 0
-    if index.order == "commit_ts":
-        return max(emptied) + 1
-    return 0 if load.versions(table) else index.window.to_ts
+        return Floor(0, 0)
+    if index.order == "place":
+        floor_ts = 0 if load.versions(table) else index.window.to_ts
+        return Floor(floor_ts, floor_ts)
+    changes = changes_since(index, table, 0)
+    other = [another_table_ts(changes, max(emptied))]
+    other += [
+        entry.commit_ts
+        for entry in changes
+        if entry.commit_ts <= max(emptied) and any(map(stops_without_rows, entry.changes))
+    ]
+    return Floor(max(emptied) + 1, max(other) + 1 if any(other) else 0)
 
 
 def _is(name: TableName, table: TableName) -> bool:
@@ -137,6 +174,18 @@ def widened_by(
                 stop = _stop(load, entry, change)
                 widened[target] = WidenedColumn(target, pg_type(change.after.type), entry.commit_ts, stop)
     return tuple(widened.values())
+
+
+def form_by(changes: list[TableChanges], columns: tuple[PlannedColumn, ...]) -> tuple[FormColumn, ...]:
+    """The columns as *changes* leave them that they add or widen, in their order; *columns* are those of the rows."""
+    form = {}
+    for entry in changes:
+        for change in entry.changes:
+            if isinstance(change, ColumnAdded | ColumnWidened):
+                column = change.column if isinstance(change, ColumnAdded) else change.after
+                target = _planned(column, columns).target
+                form[target] = FormColumn(target, pg_type(column.type), entry.commit_ts)
+    return tuple(form.values())
 
 
 def _planned(column: Column, columns: tuple[PlannedColumn, ...]) -> PlannedColumn:

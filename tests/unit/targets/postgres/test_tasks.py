@@ -14,6 +14,7 @@ from ticdc_replay.targets.last_versions import fold_groups
 from ticdc_replay.targets.postgres import tasks
 from ticdc_replay.targets.postgres.plan import plan_table
 from ticdc_replay.targets.postgres.stage import StageTask
+from ticdc_replay.targets.postgres.window_ddl import Floor
 
 INT = ColumnType("bigint", declared=True)
 
@@ -34,7 +35,7 @@ def tasks_of(index: ChangelogIndex, writers: int, parallelism: int = 100) -> lis
     )
     config = PostgresTarget(type="postgres", name="mirror", connection="target")
     groups = fold_groups(load, {table: load.versions(table) for table in load.tables})
-    plans = [plan_table(load, config, group.fold.table, 0) for group in groups]
+    plans = [plan_table(load, config, group.fold.table, Floor(0, 0)) for group in groups]
     return tasks.stage_tasks(load, Connection("target", "postgres"), list(zip(plans, groups, strict=True)), writers)
 
 

@@ -1,0 +1,115 @@
+"""The form of a mirror by the time of definitions: what a window asks of a mirror that other windows have formed.
+
+Windows come in any order, so neither the newest load nor the catalogue shows what the upstream has. Of two definitions the
+newer one, by commitTs, gives a column its type; the older one must fit. A column that the newer one lacks was dropped between
+them. DDL that a mirror follows never ends in a conflict; what does is DDL that stops, or that made another table of the name.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+from ticdc_replay.domain.tso import describe
+from ticdc_replay.targets.ddl import FILL_ANEW
+from ticdc_replay.targets.postgres.catalog import FoundTable
+from ticdc_replay.targets.postgres.ledger import KnownColumn, TableState
+from ticdc_replay.targets.postgres.plan import TablePlan
+from ticdc_replay.targets.postgres.types import holds, wider
+from ticdc_replay.targets.postgres.window_ddl import FormColumn
+
+Fit = Literal["unknown", "fits", "apart", "left out"]
+"""``unknown``: the ledger has no definition to compare with. ``apart``: rows of both definitions can't share the mirror.
+``left out``: the mirror stands for a newer definition, and the window has no value for the column."""
+
+
+def fit_of(plan: TablePlan, column: FormColumn, state: TableState | None) -> Fit:
+    """How *column*, one of the form of *plan*, fits the definition that the mirror stands for."""
+    if state is None or not column.declared:
+        return "unknown"
+    needed = column.in_rows or any(added.target == column.target and added.fill is not None for added in plan.added)
+    unneeded: Fit = "apart" if needed else "left out"
+    known = state.columns.get(column.target)
+    if known is None:
+        return unneeded if column.commit_ts < state.whole_ts else "unknown"
+    if column.commit_ts < known.commit_ts:
+        return "fits" if holds(known.type, column.type) else unneeded
+    if column.commit_ts > known.commit_ts:
+        both = wider(known.type, column.type)
+        return "apart" if both is None else "fits"
+    return "fits" if holds(known.type, column.type) else "unknown"
+
+
+def wanted(plan: TablePlan, state: TableState | None) -> tuple[FormColumn, ...]:
+    """The columns that the mirror needs: those of the window, and for a table to be made those that other windows told of."""
+    columns = {column.target: column for column in plan.form if fit_of(plan, column, state) != "left out"}
+    return tuple(columns.values())
+
+
+def columns_to_make(plan: TablePlan, state: TableState | None) -> dict[str, str]:
+    """The columns of a mirror that is to be made, by name, with their types: also those that DDL of other windows told of."""
+    known = state.columns if state is not None else {}
+    columns: dict[str, str] = {}
+    for column in wanted(plan, state):
+        other = known.get(column.target)
+        newer = other is not None and other.commit_ts > column.commit_ts and holds(other.type, column.type)
+        columns[column.target] = other.type if newer and other is not None else column.type
+    for name, other in known.items():
+        if other.commit_ts > plan.whole_ts:
+            columns.setdefault(name, other.type)
+    return columns
+
+
+def to_note(plan: TablePlan, state: TableState | None) -> dict[str, KnownColumn]:
+    """What the ledger is to know of the columns of *plan*."""
+    return {
+        column.target: KnownColumn(column.type, column.commit_ts, column.in_rows, column.in_key)
+        for column in wanted(plan, state)
+        if column.declared
+    }
+
+
+def conflicts(plan: TablePlan, state: TableState | None, table: FoundTable | None) -> Iterator[str]:
+    """What sets the definition of the window apart from that of the mirror, *table*, one line each."""
+    if state is None:
+        return
+    for column in plan.form:
+        if fit_of(plan, column, state) == "apart":
+            known = state.columns.get(column.target)
+            if known is None:
+                yield _line(plan, state, column.target, column.type, column.commit_ts, "lacking", state.whole_ts)
+            else:
+                yield _line(plan, state, column.target, column.type, column.commit_ts, known.type, known.commit_ts)
+    if table is None or not plan.whole_ts or not plan.columns:
+        return
+    for name in _dropped(plan, state.columns):
+        known = state.columns[name]
+        yield _line(plan, state, name, "lacking", plan.whole_ts, known.type, known.commit_ts)
+    key = sorted(column.target for column in plan.key)
+    known_key = sorted(name for name, known in state.columns.items() if known.in_key)
+    if state.whole_ts and known_key and known_key == sorted(table.primary_key) and known_key != key:
+        own, other = f"({', '.join(key)})", f"({', '.join(known_key)})"
+        yield _line(plan, state, "the key", own, plan.whole_ts, other, state.whole_ts)
+
+
+def is_explained(plan: TablePlan, state: TableState | None, name: str) -> bool:
+    """Whether the mirror may have the column *name* that the window lacks: DDL added it later, or rows have never had it."""
+    known = state.columns.get(name) if state is not None else None
+    return known is not None and (known.commit_ts > plan.whole_ts or not known.in_rows)
+
+
+def _dropped(plan: TablePlan, known: Mapping[str, KnownColumn]) -> list[str]:
+    own = {column.target for column in plan.form}
+    return [
+        name for name, each in known.items() if name not in own and each.in_rows and each.commit_ts <= plan.whole_ts
+    ]
+
+
+def _line(plan: TablePlan, state: TableState, what: str, own: str, own_ts: int, other: str, other_ts: int) -> str:
+    subject = what if what == "the key" else f"the column {what}"
+    between = " and ".join(map(describe, sorted((own_ts, other_ts))))
+    text = (
+        f"{plan.source}: {subject} is {own} in this window and {other} in its mirror: it changed by a DDL between {between}. "
+        "Load the windows between them first: the one with the DDL says what to do"
+    )
+    if own_ts < other_ts:
+        text += f"; where it stops, {FILL_ANEW}, and not before the mirror's newest row, {describe(state.newest_ts)}"
+    return text
