@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from demo.embedded_stack.postgres import Postgres
 from tests.changelogs import Changelog
 from tests.ddl_histories import STEPS, TABLES, History, Step, changelogs, defaults_of, happened
+from tests.examples import examples
 from tests.integration.targets.conftest import Mirror
 from ticdc_replay.domain.errors import PolicyStopError
 from ticdc_replay.targets.postgres import ledger
@@ -130,9 +131,7 @@ def converges(mirror: Mirror, folder: Path, known: list[str], steps: list[Step],
     mirror.execute(f"DROP SCHEMA IF EXISTS {history.database} CASCADE")
 
 
-@settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+@settings(max_examples=examples(0.15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(known=st.lists(st.sampled_from(TABLES), unique=True), steps=STEPS, data=st.data())
 def test_ddl_anywhere_in_windows_of_any_order_gives_the_tables_of_the_upstream(
     mirror: Mirror, tmp_path_factory: pytest.TempPathFactory, known: list[str], steps: list[Step], data: st.DataObject

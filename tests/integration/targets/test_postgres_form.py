@@ -170,3 +170,19 @@ def test_mirrors_of_an_older_ledger_go_on(mirror: Mirror, artifacts: Path) -> No
     mirror.load(Changelog(artifacts, 300, 400).knows(WITH_N).ddl(350, "ALTER TABLE orders MODIFY COLUMN n BIGINT"))
     assert mirror.rows("SELECT id, n FROM shop.orders ORDER BY id") == [(1, 5), (2, 8)]
     assert mirror.rows(COLUMNS)[1] == ("n", "bigint", "5")
+
+
+def test_what_a_mirror_has_of_a_table_that_was_dropped_goes_though_newer_rows_came_first(
+    mirror: Mirror, artifacts: Path
+) -> None:
+    wide = definition_from_sql(NAME, "CREATE TABLE orders (id BIGINT PRIMARY KEY, v VARCHAR(20))")
+    old = table("shop.orders", {"id": BIGINT, "v": TEXT})
+    new = table("shop.orders", {"id": INT, "v": TEXT}, valid_from=260)
+    first = Changelog(artifacts, 0, 200).knows(wide).ddl(150, ADD).rows(old, [put(110, id=1, v="a")])
+    again = Changelog(artifacts, 200, 300).ddl(250, "DROP TABLE orders")
+    again.ddl(260, "CREATE TABLE orders (id INT PRIMARY KEY, v VARCHAR(20))")
+    after = Changelog(artifacts, 300, 400).rows(new, [put(310, id=2, v="b")])
+    for window in (first, after, again):
+        mirror.load(window, drop="apply")
+    assert mirror.rows(COLUMNS) == OLD_FORM
+    assert mirror.rows("SELECT id, v FROM shop.orders") == [(2, "b")]

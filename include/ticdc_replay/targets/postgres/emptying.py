@@ -12,6 +12,7 @@ from ticdc_replay.targets.postgres.identifiers import Relation
 from ticdc_replay.targets.postgres.ledger import TableState
 from ticdc_replay.targets.postgres.mirror_table import Observed
 from ticdc_replay.targets.postgres.plan import TablePlan
+from ticdc_replay.targets.postgres.types import holds
 
 Connection = psycopg.Connection[Any]
 
@@ -23,7 +24,16 @@ def after_emptying(connection: Connection, plan: TablePlan, observed: Observed) 
     left_empty = _is_left_empty(connection, plan)
     if _is_dropped(plan, observed, left_empty):
         return Observed(None, _after_raising(plan, observed.state), True)
-    return Observed(observed.found, _after_raising(plan, observed.state), left_empty)
+    gone, narrowed = _of_another_table(plan, observed)
+    found = observed.found and msgspec.structs.replace(
+        observed.found,
+        columns=tuple(
+            msgspec.structs.replace(column, type=narrowed.get(column.name, column.type))
+            for column in observed.found.columns
+            if column.name not in gone
+        ),
+    )
+    return Observed(found, _after_raising(plan, observed.state), left_empty)
 
 
 def _after_raising(plan: TablePlan, state: TableState | None) -> TableState | None:
@@ -52,13 +62,47 @@ def empty(connection: Connection, plan: TablePlan, observed: Observed) -> list[s
     clear_tombstones(connection, mirror_table.tombstones(plan), plan.version_column, plan.floor_ts)
     if left_empty:
         connection.execute(sql.SQL("TRUNCATE {}").format(plan.target.sql))
-        return [f"TRUNCATE {plan.target}"]
+        return [f"TRUNCATE {plan.target}", *_leave_columns(connection, plan, observed)]
     removed = connection.execute(
         sql.SQL("DELETE FROM {} WHERE {} < {}").format(
             plan.target.sql, sql.Identifier(plan.version_column), sql.Literal(plan.floor_ts)
         )
     ).rowcount
-    return [f"DELETE of {removed} rows up to {plan.emptied.commit_ts} from {plan.target}, which has newer ones"]
+    text = f"DELETE of {removed} rows up to {plan.emptied.commit_ts} from {plan.target}, which has newer ones"
+    return [text, *_leave_columns(connection, plan, observed)]
+
+
+def _of_another_table(plan: TablePlan, observed: Observed) -> tuple[list[str], dict[str, str]]:
+    """What the mirror has of the table that the name stood for before: columns that are gone, types that are narrower now.
+
+    Only where the definition of the new one is known from newer windows.
+    """
+    found, state, emptied = observed.found, observed.state, plan.emptied
+    if found is None or state is None or emptied is None or not 0 < emptied.form_ts < state.whole_ts:
+        return [], {}
+    known = {column: state.columns[column.name] for column in found.columns if column.name in state.columns}
+    gone = [column.name for column, each in known.items() if each.commit_ts <= emptied.form_ts]
+    narrowed = {
+        column.name: each.type
+        for column, each in known.items()
+        if column.name not in gone and column.type != each.type and holds(column.type, each.type)
+    }
+    return gone, narrowed
+
+
+def _leave_columns(connection: Connection, plan: TablePlan, observed: Observed) -> list[str]:
+    """Take the columns and types of the older table from the mirror; what was done, for people."""
+    gone, narrowed = _of_another_table(plan, observed)
+    for name in gone:
+        connection.execute(sql.SQL("ALTER TABLE {} DROP COLUMN {}").format(plan.target.sql, sql.Identifier(name)))
+    for name, type_name in narrowed.items():
+        connection.execute(
+            sql.SQL("ALTER TABLE {} ALTER COLUMN {} TYPE {}").format(
+                plan.target.sql, sql.Identifier(name), mirror_table.type_sql(type_name)
+            )
+        )
+    dropped = [f"DROP COLUMN {name}" for name in gone]
+    return dropped + [f"ALTER COLUMN {name} TYPE {type_name}" for name, type_name in narrowed.items()]
 
 
 def clear_tombstones(connection: Connection, relation: Relation, version_column: str, floor_ts: int) -> None:
