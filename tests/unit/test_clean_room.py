@@ -118,6 +118,13 @@ def test_read_only_folders_of_a_cache_are_removed_with_the_room():
     assert not Path(home.strip()).exists()
 
 
+def test_a_process_that_writes_on_after_the_command_changes_no_result():
+    writer = "for number in 1 2 3 4 5 6 7 8 9; do mkdir $HOME/$number; touch $HOME/$number/x; sleep 0.1; done"
+    code, home = run(script=f"({writer}) >/dev/null 2>&1 & echo $HOME; sleep 0.2")
+    assert code == 0
+    assert not Path(home.strip()).exists()
+
+
 def test_an_environment_outlives_the_room(machine, tmp_path):
     made = tmp_path / "environment"
     code, _ = run("--python", VERSION, script=f"python3 -m venv --without-pip {made}")
