@@ -61,6 +61,11 @@ def translate(error: KafkaError, what: str) -> TicdcReplayError:
         return TopicChangedError(f"{message}; was the topic deleted or renamed?")
     if code in _OFFSET_GONE:
         return ExpiredRangeError(message)
+    if code == KafkaError._BAD_COMPRESSION:
+        return PermanentError(
+            f"{message}; the batch is damaged, or larger decompressed than receive.message.max.bytes: where it may be so, "
+            "set a higher receive.message.max.bytes in the connection's extra, and give workers as much more memory"
+        )
     if code in _AWAY or error.retriable():
         return TransientError(message)
     return PermanentError(message)

@@ -22,7 +22,8 @@ _EXACT_READING: Final[dict[str, Option]] = {
 }
 _FETCH_BYTES: Final = 16 * 1024 * 1024
 _QUEUE_KBYTES: Final = 32 * 1024
-_RECEIVE_BYTES: Final = 512 * 1024 * 1024
+_RECEIVE_BYTES: Final = 128 * 1024 * 1024
+"""Of an answer of a broker, and of a batch that the client decompresses by zstd: some kilobytes could become gigabytes else."""
 _LARGEST_RECEIVE: Final = (1 << 31) - 1
 _BATCH_OVERHEAD: Final = 64 * 1024
 _THROUGHPUT: Final[dict[str, Option]] = {
