@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import Producer
 
 from tests.open_protocol import ddl, message, resolved, row
+from tests.waiting import PATIENCE_S
 from ticdc_replay.domain import tso
 
 START_MS = 1_760_000_000_000
@@ -83,7 +84,7 @@ class Laggard:
     def end(self, second: float) -> None:
         """Nothing else comes up to *second*."""
         self.resolve(second)
-        assert self._producer.flush(60) == 0
+        assert self._producer.flush(PATIENCE_S) == 0
 
     def _send(self, commit: float, topic: str, partition: int, event: tuple[bytes, bytes]) -> None:
         self._sent.append(_Sent(commit, topic, partition, event))

@@ -12,6 +12,8 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
+from tests.waiting import PATIENCE_S
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 SCRIPT = CHECKOUT / "scripts" / "third-party"
 FUNCTIONS = runpy.run_path(str(SCRIPT), run_name="third_party")
@@ -21,7 +23,7 @@ CARGO = pytest.mark.skipif(shutil.which("cargo") is None, reason="cargo lists th
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, SCRIPT, *arguments]
-    return subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=300)
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=PATIENCE_S)
 
 
 @pytest.fixture
