@@ -61,6 +61,10 @@ class ArtifactCorruptError(PermanentError):
     """An artefact's content does not have the hash in its name."""
 
 
+class MissingAbilityError(PermanentError):
+    """A store, file system or database lacks something that is relied upon; the message names it."""
+
+
 class ObjectTooLargeError(PermanentError):
     """An object is larger than the cap that the caller set."""
 

@@ -21,8 +21,10 @@ from ticdc_replay.domain.errors import (
     PermanentError,
     TransientError,
 )
+from ticdc_replay.storage.abilities import TRIED, Ability
 from ticdc_replay.storage.base import DeleteMarker, Deletion, DeletionOutcome, ObjectInfo, ObjectStore
 from ticdc_replay.storage.facts import StoreFacts
+from ticdc_replay.storage.file_abilities import try_links, try_locks
 from ticdc_replay.storage.names import check_name
 
 TEMPORARY_PREFIX = ".ticdc-replay-"
@@ -89,6 +91,7 @@ class FileStore(ObjectStore):
 
     def put_once(self, name: str, content: bytes) -> bool:
         with self._errors("write", name):
+            TRIED.once((self.root,), Ability.LINK, lambda: try_links(self._folder))
             target = self._path(name)
             temporary = self._write_temporary(target, content)
             try:
@@ -104,6 +107,7 @@ class FileStore(ObjectStore):
 
     def update(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
         with self._errors("write", name):
+            TRIED.once((self.root,), Ability.LOCK, lambda: try_locks(self._folder))
             target = self._path(name)
             target.parent.mkdir(parents=True, exist_ok=True)
             with _alone(target.parent):

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
@@ -29,9 +29,11 @@ from ticdc_replay.domain.errors import (
     PermanentError,
     TransientError,
 )
+from ticdc_replay.storage.abilities import TRIED, Ability, is_probe
 from ticdc_replay.storage.base import DeleteMarker, Deletion, DeletionOutcome, ObjectInfo, ObjectStore
 from ticdc_replay.storage.facts import StoreFacts
 from ticdc_replay.storage.names import check_name
+from ticdc_replay.storage.s3_abilities import Probe
 from ticdc_replay.storage.s3_deletion import delete_unchanged, marker_of, undelete
 from ticdc_replay.storage.s3_errors import BROKEN_TRANSFERS, NOT_FOUND, PRECONDITION_FAILED, error_code, translate
 from ticdc_replay.storage.s3_facts import facts_of
@@ -93,6 +95,8 @@ class S3Store(ObjectStore):
         self._session = _shared_session(_aws_environment()) if own else boto3.session.Session()
         with _one_at_a_time:  # a session makes clients in one thread at a time
             self._client = self._connect()
+        self._place = (self.root, self._endpoint or "")
+        self._probe = Probe(self._client, bucket, self._prefix, self.root)
         self._fetcher = Fetcher(self._address(), _FETCH_TIMEOUTS)
 
     @classmethod
@@ -144,6 +148,7 @@ class S3Store(ObjectStore):
 
     def put_once(self, name: str, content: bytes) -> bool:
         with self._errors("write", name):
+            TRIED.once(self._place, Ability.CREATE, self._probe.create)
             try:
                 self._client.put_object(Bucket=self._bucket, Key=self._key(name), Body=content, IfNoneMatch="*")
             except ClientError as error:
@@ -157,6 +162,9 @@ class S3Store(ObjectStore):
         raise ArtifactExistsError(f"{self.uri(name)} exists with other content; it is never replaced")
 
     def update(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
+        with self._errors("write", name):
+            TRIED.once(self._place, Ability.CREATE, self._probe.create)
+            TRIED.once(self._place, Ability.REPLACE, self._probe.replace)
         for _ in range(_UPDATE_ATTEMPTS):
             found, etag = self._current(name)
             wanted = change(found)
@@ -187,7 +195,7 @@ class S3Store(ObjectStore):
             for page in pages.paginate(Bucket=self._bucket, Prefix=self._prefix + prefix, **start):  # type: ignore[arg-type]
                 for found in page.get("Contents", ()):
                     name = found["Key"][len(self._prefix) :]
-                    if name and not name.endswith("/"):  # consoles and Arrow mark folders by empty objects
+                    if name and not _is_none(name):
                         yield ObjectInfo(name, found["Size"], found["ETag"].strip('"'), found["LastModified"])
 
     def list_versions(self, after: str = "") -> Iterator[ObjectInfo]:
@@ -215,7 +223,7 @@ class S3Store(ObjectStore):
                 for found in page.get("Versions", ()):
                     name = found["Key"][len(self._prefix) :]
                     # Servers repeat a key's versions at the marker, and the latest one at the start of a page.
-                    if found["IsLatest"] and name and name != last and not name.endswith("/"):
+                    if found["IsLatest"] and name and name != last and not _is_none(name):
                         last = name
                         yield ObjectInfo(
                             name, found["Size"], found["ETag"].strip('"'), found["LastModified"], found["VersionId"]
@@ -231,7 +239,8 @@ class S3Store(ObjectStore):
         except PermanentError as error:
             return Deletion(DeletionOutcome.REFUSED, detail=str(error))
         with self._errors("delete", expected.name):
-            return delete_unchanged(self._client, self._bucket, key, expected)
+            once = partial(TRIED.once, self._place, Ability.DELETE)
+            return delete_unchanged(self._client, self._bucket, key, expected, once, self.root)
 
     def undelete(self, name: str, marker: str) -> bool:
         with self._errors("undelete", name):
@@ -349,3 +358,8 @@ class S3Store(ObjectStore):
             yield
         except (BotoCoreError, ClientError) as error:
             raise translate(error, f"cannot {doing} {self.uri(name)} ({self._where})") from error
+
+
+def _is_none(name: str) -> bool:
+    """Whether *name* is no object of the store: consoles and Arrow mark folders by empty objects, and probes try the store."""
+    return name.endswith("/") or is_probe(name)

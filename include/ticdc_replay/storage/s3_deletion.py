@@ -1,38 +1,67 @@
 """Deleting an object of S3 as it was known, and taking a delete marker away."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
-from ticdc_replay.domain.errors import AuthenticationError, PermanentError
+from ticdc_replay.domain.errors import AuthenticationError, MissingAbilityError, PermanentError
+from ticdc_replay.storage.abilities import Ability, missing
 from ticdc_replay.storage.base import NO_VERSION, DeleteMarker, Deletion, DeletionOutcome, ObjectInfo
+from ticdc_replay.storage.s3_abilities import NO_ETAG
 from ticdc_replay.storage.s3_errors import NOT_FOUND, PRECONDITION_FAILED, error_code, status_of, translate
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
-    from mypy_boto3_s3.type_defs import HeadObjectOutputTypeDef
+    from mypy_boto3_s3.type_defs import DeleteObjectOutputTypeDef, HeadObjectOutputTypeDef
 
 _FORBIDDEN = 403
 
 
-def delete_unchanged(client: "S3Client", bucket: str, key: str, expected: ObjectInfo) -> Deletion:
+def delete_unchanged(
+    client: "S3Client",
+    bucket: str,
+    key: str,
+    expected: ObjectInfo,
+    once: Callable[[Callable[[], None]], None],
+    root: str,
+) -> Deletion:
     """Delete *key* if it still is *expected*: a HEAD compares all that is known, and the DELETE's If-Match holds the ETag to
-    the moment of deletion (where a compatible server ignores that header, the HEAD before it is what there is).
+    the moment of deletion.
+
+    The first object of a process is asked for under a condition that can't hold: *once* calls what tries it, and remembers. A
+    server that deletes it all the same has deleted what was to be deleted, and the next object raises MissingAbilityError.
+    An account that may delete often may not put, so no other object can try it.
 
     Raises ClientError for what does not concern this object alone.
     """
+    deleted: list[Deletion] = []
+
+    def try_condition() -> None:
+        try:
+            answer = client.delete_object(Bucket=bucket, Key=key, IfMatch=NO_ETAG)
+        except ClientError as error:
+            if error_code(error) not in PRECONDITION_FAILED:
+                raise
+        else:
+            deleted.append(Deletion(DeletionOutcome.DELETED, _marker(answer, found)))
+            raise missing(Ability.DELETE, root, "it deleted an object in spite of If-Match with another ETag")
+
     try:
         found = client.head_object(Bucket=bucket, Key=key)
         changed = _changed(found, expected)
         if changed:
             return Deletion(DeletionOutcome.ALTERED, detail=changed)
+        try:
+            once(try_condition)
+        except MissingAbilityError:
+            if not deleted:
+                raise
+            return deleted[0]
         answer = client.delete_object(Bucket=bucket, Key=key, IfMatch=found["ETag"])
     except ClientError as error:
         return _not_deleted(client, bucket, key, error)
-    marker = answer.get("VersionId") if answer.get("DeleteMarker") else None
-    if marker == NO_VERSION and found.get("VersionId", NO_VERSION) == NO_VERSION:
-        marker = None  # versioning is suspended: the marker took the place of the only version
-    return Deletion(DeletionOutcome.DELETED, marker)
+    return Deletion(DeletionOutcome.DELETED, _marker(answer, found))
 
 
 def undelete(client: "S3Client", bucket: str, key: str, marker: str) -> bool:
@@ -62,6 +91,14 @@ def marker_of(client: "S3Client", bucket: str, key: str) -> DeleteMarker | None:
         if found["Key"] == key and found["IsLatest"]:
             return DeleteMarker(found["VersionId"], found["LastModified"])
     return None
+
+
+def _marker(answer: "DeleteObjectOutputTypeDef", found: "HeadObjectOutputTypeDef") -> str | None:
+    """The delete marker that *answer* names, of the object *found*; None where nothing can be brought back."""
+    marker = answer.get("VersionId") if answer.get("DeleteMarker") else None
+    if marker == NO_VERSION and found.get("VersionId", NO_VERSION) == NO_VERSION:
+        return None  # versioning is suspended: the marker took the place of the only version
+    return marker
 
 
 def _changed(found: "HeadObjectOutputTypeDef", expected: ObjectInfo) -> str:

@@ -176,9 +176,10 @@ def test_undelete_never_removes_a_version(server: S3Server, versioned: ObjectSto
 
 def test_a_deletion_whose_answer_is_lost_is_repeated_and_found_done(server: S3Server, proxy: s3_proxy.Proxy) -> None:
     bucket = make_bucket(server)
-    listed = put(store_of(server, bucket), "a")
-    proxy.refuse = lambda method, _: Refusal(500, "InternalError", after=True) if method == "DELETE" else None
+    listed = put(store_of(server, bucket), "a", "tried before")
     through = store_of(server, bucket, proxy.endpoint)
+    assert through.delete_unchanged(listed["tried before"]).outcome == DeletionOutcome.DELETED
+    proxy.refuse = lambda method, _: Refusal(500, "InternalError", after=True) if method == "DELETE" else None
     with pytest.raises(TransientError):
         through.delete_unchanged(listed["a"])
     proxy.refuse = lambda _method, _path: None

@@ -64,6 +64,7 @@ def test_a_load_that_begins_after_a_newer_run_is_refused_and_a_reload_is_not(tmp
         with pytest.raises(SupersededError):
             run(old, lake, generation=older)
     assert listed(lake) == new.run_hash
+    assert not list(lake.rglob(f"run={old.run_hash}")), "refused before a file is written"
     run(old, lake, generation=3, reload=True)
     assert listed(lake) == old.run_hash
 
