@@ -15,6 +15,9 @@ from ticdc_replay.snapshot.manifest import SharedInput
 
 CONNECTIONS_FILE_VARIABLE = "TICDC_REPLAY_CONNECTIONS_FILE"
 
+SUBMITTER_FILE = "submitter"
+"""A file beside the private one, which the submitting process holds an exclusive lock (flock) on for as long as it lives."""
+
 EXIT_PERMANENT = 3
 """Exit code of a job that failed for good: a retry can't mend it."""
 EXIT_TRANSIENT = 4

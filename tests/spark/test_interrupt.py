@@ -62,7 +62,10 @@ class Pipe:
         return self._descriptor is not None
 
 
-def test_ctrl_c_ends_every_process_of_the_job(java_home: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT])
+def test_whatever_ends_the_submitter_ends_every_process_of_the_job(
+    java_home: Path, tmp_path: Path, number: signal.Signals
+) -> None:
     target = {"name": "lake", "type": "parquet", "uri": (tmp_path / "lake").as_uri()}
     pipeline = {
         "name": "shop",
@@ -98,12 +101,12 @@ def test_ctrl_c_ends_every_process_of_the_job(java_home: Path, tmp_path: Path) -
         running = " ".join(marked(mark).values())
         assert all(part in running for part in ("SparkSubmit", "pyspark.daemon")), running
         assert "connections.json" in " ".join(str(path) for path in private.rglob("*"))
-        command.send_signal(signal.SIGINT)
+        command.send_signal(number)
         code = command.wait(PATIENCE_S)
         wait_for("the end of all processes of the job", lambda: not marked(mark))
     finally:
         for pid in marked(mark):
             os.kill(pid, signal.SIGKILL)
-    assert code == -signal.SIGINT
+    assert code == -number
     left = [path.name for path in private.iterdir() if re.match("ticdc-replay-|spark-", path.name)]
     assert left == [], "neither the connections nor Spark's folders"

@@ -18,6 +18,7 @@ from ticdc_replay.spark.load import run_load
 from ticdc_replay.spark.reconcile_job import run_reconcile
 from ticdc_replay.spark.scan import run_scan
 from ticdc_replay.spark.session import open_session, read_connections
+from ticdc_replay.spark.submitter import end_with_submitter
 from ticdc_replay.storage import open_store
 
 log = logging.getLogger("ticdc_replay.spark")
@@ -55,7 +56,10 @@ class _VisibleFormatter(logging.Formatter):
 def _run(
     kind: type[Job], name: Callable[[Job], str], driver: Callable[[SparkSession, Job, Connections], object]
 ) -> None:
-    """Exits with 0, ``EXIT_PERMANENT`` or ``EXIT_TRANSIENT``; any other error leaves its traceback and exit code 1."""
+    """Exits with 0, ``EXIT_PERMANENT`` or ``EXIT_TRANSIENT``; any other error leaves its traceback and exit code 1.
+
+    Ends with the process that submitted it, even where that was killed.
+    """
     logging.basicConfig(level=logging.INFO)
     for handler in logging.getLogger().handlers:
         handler.setFormatter(_VisibleFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
@@ -64,6 +68,7 @@ def _run(
         sys.exit("usage: spark-submit <script> <URI of the job spec>")
     try:
         connections = read_connections()
+        end_with_submitter()
         job = _read(sys.argv[1], connections)
         if not isinstance(job, kind):
             raise ConfigError(f"{sys.argv[1]} is a {type(job).__name__}; this script runs a {kind.__name__}")

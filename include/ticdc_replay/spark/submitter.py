@@ -1,0 +1,41 @@
+"""Ends a driver whose submitter is gone.
+
+Signals end a job in order, but kill -9 of the submitter, or the end of a machine's memory, tells nobody. Between submitter and
+driver is a JVM, which passes no open file on. So the submitter locks a file, and the system unlocks it when that process ends.
+"""
+
+import fcntl
+import logging
+import os
+import shutil
+import threading
+from pathlib import Path
+
+from ticdc_replay.jobspec import CONNECTIONS_FILE_VARIABLE, EXIT_TRANSIENT, SUBMITTER_FILE
+
+log = logging.getLogger(__name__)
+
+
+def end_with_submitter() -> None:
+    """From now on this process ends with ``EXIT_TRANSIENT``, at once and whatever it is doing, when its submitter has ended.
+
+    It takes the private file with the connections along, which the submitter could not remove. The JVM ends when its Python does,
+    and executors when their driver does. Without a ``SUBMITTER_FILE`` nothing is watched: a person started the driver.
+    """
+    folder = Path(os.environ[CONNECTIONS_FILE_VARIABLE]).parent
+    try:
+        lock = os.open(folder / SUBMITTER_FILE, os.O_RDONLY)
+    except FileNotFoundError:
+        return
+    threading.Thread(target=_end_when_free, args=(lock, folder), name="submitter", daemon=True).start()
+
+
+def _end_when_free(lock: int, folder: Path) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+    except OSError as error:
+        log.warning("this driver will not notice when its submitter is killed: %s can't be locked: %s", folder, error)
+        return
+    log.error("the process that submitted this job has ended; the job ends, too")
+    shutil.rmtree(folder, ignore_errors=True)
+    os._exit(EXIT_TRANSIENT)
