@@ -86,7 +86,7 @@ class ConnectionsSection(Section):
         None, description="Object store of manifests and changelogs (type aws); none for file:"
     )
     state: ConnectionId | None = Field(
-        None, description="Database of the state store; SQLite below `artifacts` if absent"
+        None, description="Database of the state store; if absent SQLite below `artifacts`, for one machine"
     )
     spark: ConnectionId = Field("spark_default", description="Where Spark jobs are submitted")
 

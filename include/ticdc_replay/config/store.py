@@ -30,7 +30,7 @@ class StoreConnections(Section):
     )
     artifacts: ConnectionId | None = Field(None, description="Object store of `artifacts` (type aws); none for file:")
     state: ConnectionId | None = Field(
-        None, description="Database of the state store; SQLite below `artifacts` if absent"
+        None, description="Database of the state store; if absent SQLite below `artifacts`, for one machine"
     )
     spark: ConnectionId = Field("spark_default", description="Where Spark jobs are submitted")
 

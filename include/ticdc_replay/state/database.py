@@ -12,9 +12,8 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util.exc import CommandError
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, select, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
-from tenacity import retry, retry_if_exception, stop_after_delay, wait_random
 
 from ticdc_replay.domain.errors import (
     AuthenticationError,
@@ -23,6 +22,8 @@ from ticdc_replay.domain.errors import (
     TicdcReplayError,
     TransientError,
 )
+from ticdc_replay.state import tables
+from ticdc_replay.state.sqlite_file import require_local, require_one_machine, this_boot, use_rollback_journal
 
 _LOCK_TIMEOUT_S = 30
 _CONNECT_TIMEOUT_S = 10
@@ -65,7 +66,8 @@ class Database:
     def migrate(self) -> None:
         """Bring the schema to the newest version, once, however many processes start at the same time.
 
-        Raises PermanentError where a newer library has been here.
+        Raises PermanentError where a newer library has been here, or another machine in turns with this one, and ConfigError for
+        a SQLite file on a network file system.
         """
         config = Config()
         config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
@@ -74,14 +76,19 @@ class Database:
             if self.dialect == "sqlite":
                 self._prepare_file()
             with self.reading() as connection:
-                if self._revision(connection, scripts) == scripts.get_current_head():
-                    return
-            with _migrating, self.writing() as connection:
-                if self.dialect == "postgresql":
-                    connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
-                if self._revision(connection, scripts) != scripts.get_current_head():
-                    config.attributes["connection"] = connection
-                    command.upgrade(config, "head")
+                current = self._revision(connection, scripts) == scripts.get_current_head()
+            if not current:
+                self._upgrade(config, scripts)
+            if self.dialect == "sqlite":
+                self._note_machine(str(self._url.database))
+
+    def _upgrade(self, config: Config, scripts: ScriptDirectory) -> None:
+        with _migrating, self.writing() as connection:
+            if self.dialect == "postgresql":
+                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
+            if self._revision(connection, scripts) != scripts.get_current_head():
+                config.attributes["connection"] = connection
+                command.upgrade(config, "head")
 
     def _revision(self, connection: Connection, scripts: ScriptDirectory) -> str | None:
         revision = MigrationContext.configure(connection).get_current_revision()
@@ -96,9 +103,18 @@ class Database:
         return revision
 
     def _prepare_file(self) -> None:
-        if self._url.database:
-            Path(self._url.database).parent.mkdir(parents=True, exist_ok=True)
-        _use_write_ahead_log(self._engine)
+        file = Path(str(self._url.database))
+        require_local(file)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        use_rollback_journal(self._engine)
+
+    def _note_machine(self, file: str) -> None:
+        with self.reading() as connection:
+            last = select(tables.machine.c.boot).order_by(tables.machine.c.number.desc()).limit(1)
+            if connection.execute(last).scalar_one_or_none() == this_boot()[0]:
+                return
+        with self.writing() as connection:
+            require_one_machine(connection, file)
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
@@ -157,24 +173,3 @@ def _engine(url: URL) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
-
-
-def _is_locked(error: BaseException) -> bool:
-    return isinstance(error, OperationalError) and "locked" in str(error)
-
-
-@retry(
-    retry=retry_if_exception(_is_locked),
-    stop=stop_after_delay(_LOCK_TIMEOUT_S),
-    wait=wait_random(0.01, 0.1),
-    reraise=True,
-)
-def _use_write_ahead_log(engine: Engine) -> None:
-    """Let readers and a writer work at the same time. Kept in the file; SQLite's own waiting does not cover the change."""
-    connection = engine.raw_connection()
-    try:
-        connection.cursor().execute("PRAGMA journal_mode=WAL")
-    except Exception as error:
-        raise OperationalError("PRAGMA journal_mode=WAL", None, error) from error
-    finally:
-        connection.close()

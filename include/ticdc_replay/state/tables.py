@@ -272,3 +272,12 @@ lease = Table(
     # Two deletions, or two shared decodes, that begin at once: the second insert does nothing.
     Index("uq_lease_alone", "resource", unique=True, sqlite_where=_ALONE, postgresql_where=_ALONE),
 )
+
+machine = Table(
+    "machine",
+    metadata,
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("boot", Text, nullable=False),
+    Column("host", Text, nullable=False),
+    Column("first_seen_ms", BigInteger, nullable=False),
+)

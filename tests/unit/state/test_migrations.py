@@ -9,7 +9,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Integer, MetaData, make_url, select
+from sqlalchemy import Boolean, Connection, Integer, MetaData, make_url, select
 from sqlalchemy.types import JSON
 
 from tests.processes import at_once
@@ -43,6 +43,8 @@ def fill(connection: Connection) -> Contents:
             for column in table.columns:
                 if isinstance(column.type, JSON):
                     row[column.name] = {"kept ☃": number}
+                elif isinstance(column.type, Boolean):
+                    row[column.name] = number == 1
                 elif isinstance(column.type, Integer):
                     row[column.name] = number
                 else:
@@ -78,7 +80,7 @@ def leave_at(url: str, revision: str) -> tuple[Contents, MetaData]:
 
 
 def test_there_are_earlier_versions() -> None:
-    assert earlier_revisions() == ["0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008"], (
+    assert earlier_revisions() == ["0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009"], (
         "add the newest to this list when there is a newer one"
     )
 
