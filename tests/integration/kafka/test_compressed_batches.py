@@ -10,6 +10,7 @@ from confluent_kafka import Producer
 
 from demo.embedded_stack.kafka import Kafka
 from tests.conftest import MakeTopic
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.integration
 
@@ -50,7 +51,7 @@ def publish(kafka: Kafka, topic: str, codec: str, messages: int) -> None:
     failed: list[Any] = []
     for _ in range(messages):
         producer.produce(topic, bytes(_MIB), partition=0, on_delivery=lambda error, _: failed.append(error))
-    assert producer.flush(200) == 0
+    assert producer.flush(PATIENCE_S) == 0
     assert failed == [None] * messages
 
 
@@ -61,7 +62,7 @@ def read(kafka: Kafka, topic: str, messages: int, **extra: Any) -> dict[str, Any
         [sys.executable, "-c", _READ, topic, str(messages), options],
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=PATIENCE_S,
         check=True,
     )
     found: dict[str, Any] = json.loads(process.stdout)

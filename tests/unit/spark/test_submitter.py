@@ -4,15 +4,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.waiting import PATIENCE_S, wait_for
 from ticdc_replay.jobspec import EXIT_TRANSIENT
 
-WAIT_S = 120
 """How long a machine that has much else to do may take."""
 
 SUBMITTER = """
@@ -56,10 +55,7 @@ def start(folder: Path, private: Path, work: str) -> Iterator["subprocess.Popen[
 
 def content(path: Path) -> str:
     """The content of *path*, once it has some."""
-    deadline = time.monotonic() + WAIT_S
-    while not (path.exists() and path.read_text()):
-        assert time.monotonic() < deadline, f"{path} was waited for"
-        time.sleep(0.05)
+    wait_for(f"content of {path}", lambda: path.exists() and path.read_text(), pause_s=0.05)
     return path.read_text().strip()
 
 
@@ -74,7 +70,7 @@ def test_a_driver_ends_when_its_submitter_is_killed_and_removes_the_private_file
 
 def test_a_driver_whose_submitter_lives_goes_on(tmp_path: Path, private: Path) -> None:
     for submitter in start(tmp_path, private, "time.sleep(2); sys.exit(7)"):
-        assert submitter.wait(WAIT_S) == 0
+        assert submitter.wait(PATIENCE_S) == 0
         assert content(tmp_path / "code") == "7"
 
 
@@ -82,4 +78,6 @@ def test_a_driver_that_a_person_started_is_not_watched(tmp_path: Path) -> None:
     (tmp_path / "connections.json").write_text("{}")
     environment = {**os.environ, "TICDC_REPLAY_CONNECTIONS_FILE": str(tmp_path / "connections.json")}
     driver = DRIVER.format(folder=tmp_path, work="time.sleep(1); sys.exit(7)")
-    assert subprocess.run([sys.executable, "-c", driver], env=environment, timeout=WAIT_S, check=False).returncode == 7
+    assert (
+        subprocess.run([sys.executable, "-c", driver], env=environment, timeout=PATIENCE_S, check=False).returncode == 7
+    )

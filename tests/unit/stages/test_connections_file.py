@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import PATIENCE_S
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.stages.connections_file import private_file
 
@@ -42,7 +43,7 @@ def start() -> tuple[subprocess.Popen[str], Path]:
 
 def end(process: subprocess.Popen[str], number: int) -> None:
     process.send_signal(number)
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE_S)
 
 
 def test_only_this_user_can_read_it_and_it_is_gone_afterwards(temporary: Path) -> None:
@@ -65,7 +66,7 @@ def test_the_next_start_removes_the_file_of_a_process_that_was_killed_and_no_oth
             with private_file(CONNECTIONS):
                 assert own.exists(), "a process may have several"
     finally:
-        living.communicate(input="", timeout=60)
+        living.communicate(input="", timeout=PATIENCE_S)
     assert list(temporary.iterdir()) == []
 
 
