@@ -13,6 +13,9 @@ import yaml
 
 PROJECT = Path(__file__).parents[2]
 
+# Python takes a cached file for its source's by size and second. Tests write DAG files of one name and size within a second.
+sys.dont_write_bytecode = True
+
 if "airflow" in sys.modules:
     raise RuntimeError("airflow was imported before its home was set; only tests/airflow may import it")
 _HOME = tempfile.mkdtemp(prefix="ticdc-replay-airflow-")
