@@ -15,7 +15,7 @@ from ticdc_replay.snapshot.manifest import SharedInput
 
 CONNECTIONS_FILE_VARIABLE = "TICDC_REPLAY_CONNECTIONS_FILE"
 
-SUBMITTER_FILE = "submitter"
+SUBMITTER_FILE = ".ticdc-replay-submitter"
 """A file beside the private one, which the submitting process holds an exclusive lock (flock) on for as long as it lives."""
 
 EXIT_PERMANENT = 3

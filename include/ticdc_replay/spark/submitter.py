@@ -7,7 +7,6 @@ driver is a JVM, which passes no open file on. So the submitter locks a file, an
 import fcntl
 import logging
 import os
-import shutil
 import threading
 from pathlib import Path
 
@@ -22,20 +21,28 @@ def end_with_submitter() -> None:
     It takes the private file with the connections along, which the submitter could not remove. The JVM ends when its Python does,
     and executors when their driver does. Without a ``SUBMITTER_FILE`` nothing is watched: a person started the driver.
     """
-    folder = Path(os.environ[CONNECTIONS_FILE_VARIABLE]).parent
+    connections = Path(os.environ[CONNECTIONS_FILE_VARIABLE])
+    folder = connections.parent
     try:
         lock = os.open(folder / SUBMITTER_FILE, os.O_RDONLY)
     except FileNotFoundError:
         return
-    threading.Thread(target=_end_when_free, args=(lock, folder), name="submitter", daemon=True).start()
+    threading.Thread(
+        target=_end_when_free, args=(lock, folder, connections.name), name="submitter", daemon=True
+    ).start()
 
 
-def _end_when_free(lock: int, folder: Path) -> None:
+def _end_when_free(lock: int, folder: Path, connections: str) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_SH)
     except OSError as error:
         log.warning("this driver will not notice when its submitter is killed: %s can't be locked: %s", folder, error)
         return
     log.error("the process that submitted this job has ended; the job ends, too")
-    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        for name in (connections, SUBMITTER_FILE):
+            (folder / name).unlink(missing_ok=True)
+        folder.rmdir()
+    except OSError as error:
+        log.warning("%s is not removed: %s", folder, error)
     os._exit(EXIT_TRANSIENT)

@@ -1,17 +1,20 @@
 """Tries what is relied upon of an S3 server: five requests for each ability, with an object that is removed afterwards."""
 
+import logging
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from ticdc_replay.storage.abilities import PROBE_PREFIX, Ability, missing
 from ticdc_replay.storage.s3_errors import NOT_FOUND, PRECONDITION_FAILED, error_code, status_of
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
+
+log = logging.getLogger(__name__)
 
 NO_ETAG = f'"{"0" * 32}"'
 """An ETag that no object has."""
@@ -55,7 +58,10 @@ class Probe:
         try:
             yield key
         finally:
-            self._client.delete_object(Bucket=self._bucket, Key=key)
+            try:
+                self._client.delete_object(Bucket=self._bucket, Key=key)
+            except (BotoCoreError, ClientError) as error:  # what the probe found counts, and an account may not delete
+                log.warning("the probe s3://%s/%s stays: it can't be deleted: %s", self._bucket, key, error)
 
     def _put(self, key: str, content: bytes, ability: Ability, **condition: Any) -> bool:
         """Whether *content* was put under *condition*. A request that is repeated, as its answer was lost, was not: then what

@@ -57,6 +57,19 @@ def test_a_store_that_ignores_if_match_is_refused_before_anything_is_replaced(
     assert store.get("a") == b"first"
 
 
+def test_an_account_that_may_not_delete_leaves_the_probe_and_writes(s3: MotoServer) -> None:
+    bucket = make_bucket(s3)
+    with s3_proxy.before(s3) as proxy:
+        proxy.refuse = lambda method, path: Refusal(403, "AccessDenied") if method == "DELETE" else None
+        store = store_of(s3, bucket, proxy.endpoint)
+        assert store.put_once("a", b"first")
+        assert [found.name for found in store.list()] == ["a"]
+        proxy.ignored = frozenset({"if-none-match"})
+        other = store_of(s3, make_bucket(s3), proxy.endpoint)
+        with pytest.raises(MissingAbilityError, match="conditional put of a new object"):
+            other.put_once("a", b"first")
+
+
 def test_a_store_that_refuses_conditions_is_refused_by_name(s3: MotoServer) -> None:
     bucket = make_bucket(s3)
     with s3_proxy.before(s3) as proxy:

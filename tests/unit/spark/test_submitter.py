@@ -12,8 +12,6 @@ import pytest
 from tests.waiting import PATIENCE_S, wait_for
 from ticdc_replay.jobspec import EXIT_TRANSIENT
 
-"""How long a machine that has much else to do may take."""
-
 SUBMITTER = """
 import os, subprocess, sys, time
 from ticdc_replay.domain.connections import Connections
@@ -74,8 +72,19 @@ def test_a_driver_whose_submitter_lives_goes_on(tmp_path: Path, private: Path) -
         assert content(tmp_path / "code") == "7"
 
 
+def test_what_else_lies_beside_the_private_file_stays(tmp_path: Path, private: Path) -> None:
+    for submitter in start(tmp_path, private, WORKS):
+        content(tmp_path / "driver")
+        (folder,) = private.glob("ticdc-replay-*")
+        (folder / "notes.txt").write_text("a person's")
+        submitter.send_signal(signal.SIGKILL)
+        assert content(tmp_path / "code") == str(EXIT_TRANSIENT)
+        assert [path.name for path in folder.iterdir()] == ["notes.txt"]
+
+
 def test_a_driver_that_a_person_started_is_not_watched(tmp_path: Path) -> None:
     (tmp_path / "connections.json").write_text("{}")
+    (tmp_path / "submitter").write_text("a person's")
     environment = {**os.environ, "TICDC_REPLAY_CONNECTIONS_FILE": str(tmp_path / "connections.json")}
     driver = DRIVER.format(folder=tmp_path, work="time.sleep(1); sys.exit(7)")
     assert (
