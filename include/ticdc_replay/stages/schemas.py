@@ -22,12 +22,12 @@ def known_schemas(context: ReplayContext, window: Window) -> SchemaHistory:
 
     Looks back into Kafka for what is not known yet, and raises what ``look_back`` raises.
     """
-    return _history(context, window.from_ts, window.from_ts, look_back(context, window)).since(window.from_ts)
+    return _history(context, window, window.from_ts, look_back(context, window)).since(window.from_ts)
 
 
 def recorded_schemas(context: ReplayContext, window: Window) -> SchemaHistory:
     """All that is known by now of the tables that rows of *window* are of, its own DDL included. Asks nothing of Kafka."""
-    return _history(context, window.from_ts, window.to_ts, {}).since(window.from_ts)
+    return _history(context, window, window.to_ts, {}).since(window.from_ts)
 
 
 def all_schemas(context: ReplayContext) -> SchemaHistory:
@@ -37,10 +37,17 @@ def all_schemas(context: ReplayContext) -> SchemaHistory:
     return history.with_ddls(known.event for known in state.ddl(name)).with_versions(state.table_versions(name))
 
 
-def _history(context: ReplayContext, from_ts: int, until_ts: int, ends: Mapping[TopicIdentity, int]) -> SchemaHistory:
-    """What DDL below *until_ts* (TSO) made of tables, for a window that starts at *from_ts*; *ends* are ``look_back``'s."""
+def _history(context: ReplayContext, window: Window, until_ts: int, ends: Mapping[TopicIdentity, int]) -> SchemaHistory:
+    """What DDL below *until_ts* (TSO) made of tables, for rows of *window*; *ends* are ``look_back``'s.
+
+    DDL from before the changefeed's start-ts was sent by another one, and what changed between the two by nobody.
+    """
     state, name = context.state, context.pipeline.name
-    by_topic = reaches(state.ddl_scans(name), state.earlier_scans(name), from_ts, ends)
+    start_ts = context.loaded.start_ts or 0
+    if window.to_ts <= start_ts:  # of the other one altogether
+        start_ts = 0
+    searched = reaches(state.ddl_scans(name), state.earlier_scans(name), window.from_ts, ends)
+    by_topic = {topic: reach.since(start_ts) for topic, reach in searched.items()}
     declared = _declared(context)
     counting = [
         known.event
@@ -53,7 +60,7 @@ def _history(context: ReplayContext, from_ts: int, until_ts: int, ends: Mapping[
     earlier = [
         epoch
         for epoch in state.earlier_epochs(name)
-        if epoch.after < until_ts
+        if start_ts <= epoch.after < until_ts
         and ((reach := _reach_of(context, by_name, epoch.name)) is None or _is_from_before(epoch, reach))
     ]
     history = declared.with_epochs(earlier).with_ddls(counting)

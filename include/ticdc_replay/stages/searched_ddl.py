@@ -29,6 +29,10 @@ class Reach(msgspec.Struct, frozen=True):
     known_from: int
     ddl_from: int
 
+    def since(self, commit_ts: int) -> "Reach":
+        """This, but nothing from before *commit_ts* (TSO)."""
+        return Reach(max(self.known_from, commit_ts), max(self.ddl_from, commit_ts))
+
 
 def chains_of(scans: Iterable[DdlScan | Chain]) -> list[Chain]:
     """What *scans* of one partition cover, in order of offsets. What one scan shows holds for the whole chain."""

@@ -174,6 +174,30 @@ def test_ddl_that_is_sent_again_without_what_followed_it_is_no_definition(
         assert names(context, replay(context, Window(at(30 * HOUR), at(30 * HOUR + 60)))) == {1: 1}
 
 
+def test_ddl_of_the_changefeed_before_on_the_same_topic_does_not_count(
+    make_laggard: Callable[..., Laggard], kafka: Kafka, tmp_path: Path
+) -> None:
+    feed = make_laggard(0.3)
+    feed.ddl(0, "t", CREATE.format("t"))
+    feed.row(10, "t", 1, e=1)
+    feed.end(30)  # the first changefeed is removed; the enum is then changed, which is sent by nobody
+    feed.row(HOUR + 100, "t", 2, e=1)  # the second one, with a later --start-ts
+    feed.ddl(HOUR + 300, "t", CREATE.format("u"))
+    feed.row(HOUR + 310, "u", 3, e=1)
+    feed.end(HOUR + 800)
+    sink = f"kafka://b:9092/{feed.topic}?protocol=open-protocol"
+    changefeed = {"sink_uri": sink, "timezone": "UTC", "start_ts": at(HOUR)}
+    more = {"changefeed": changefeed, "policies": {"unproven": "allow"}}
+    with pipeline_for(tmp_path, kafka.bootstrap, feed.topic, **more) as context:
+        pinned = pin(context, Window(at(HOUR + 50), at(HOUR + 600)))
+        assert pinned.manifest.grade == "proven"
+        index = decode(context, pinned)
+        assert names(context, index) == {2: 1, 3: "x"}  # a number, not a name that is wrong
+        assert index.report.undeclared_tables == ("shop.t",)
+        # What the first one sent holds for its own rows.
+        assert names(context, replay(context, Window(at(5), at(20)))) == {1: "x"}
+
+
 def windows_of(history: History, choose: random.Random) -> list[Window]:
     """Windows that touch, or leave gaps, cut at and around moments when something committed."""
     borders = [at(moment) + choose.choice([0, 1]) for moment in choose.sample(history.moments, choose.choice([0, 2]))]
