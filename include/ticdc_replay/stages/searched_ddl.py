@@ -60,7 +60,8 @@ def reaches(
 
     *ends* names the offset before which all DDL below *from_ts* was sent, where it was looked for now. Of other topics the last
     chain that begins before the window counts: what became of a table in it is known as of its end, and a table that leaves
-    it for another topic is followed there. *earlier* are the scans of earlier versions.
+    it for another topic is followed there. *earlier* are the scans of earlier versions. They do not say from when on they knew
+    DDL, so they count only where no gap lies before them.
     """
     by_topic: defaultdict[TopicIdentity, list[DdlScan]] = defaultdict(list)
     for scan in scans:
@@ -74,7 +75,10 @@ def reaches(
         chain = _chosen(chains_of(own), from_ts, ends.get(topic))
         end = chain.end if chain is not None else ends.get(topic)
         # Earlier versions kept the id of a topic only: enough to tell whether they left no gap.
-        whole = _chosen(chains_of([*own, *before[topic.topic_id]]), from_ts, end)
+        chains = chains_of([*own, *before[topic.topic_id]])
+        whole = _chosen(chains, from_ts, end)
+        if whole is not None and whole != chains[0]:
+            whole = chain
         if whole is None:
             found[topic] = Reach(from_ts, from_ts)
         else:

@@ -1,6 +1,6 @@
 """What is known of tables at a commitTs, by the DDL that the state store holds and where it was searched."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 from sqlalchemy import insert
@@ -116,13 +116,15 @@ def test_a_topic_of_another_cluster_with_the_same_id_was_not_searched() -> None:
     assert reaches([scan], [], 50, {other: 9}) == {other: Reach(50, 50)}
 
 
-def test_what_an_earlier_version_recorded_counts_before_the_first_search(context: ReplayContext) -> None:
-    old = definition_from_sql(TableName("s", "t"), create("'x','y'"))
-    wrong = definition_from_sql(TableName("s", "t"), create("'x','y','z'"))
+def recorded_by_an_earlier_version(
+    context: ReplayContext, epochs: Mapping[int, str], scans: Sequence[tuple[int, int]]
+) -> None:
+    """Definitions of ``s.t`` by the commitTs after which they hold, and the offsets that were searched."""
     _ = context.state
     database = Database(f"sqlite:///{context.artifacts_uri.removeprefix('file://').rsplit('/', 1)[0]}/state.db")
     with database.writing() as connection:
-        for after, definition in ((10, old), (120, wrong)):
+        for after, names in epochs.items():
+            definition = definition_from_sql(TableName("s", "t"), create(names))
             epoch = Epoch(definition.name, after, definition)
             connection.execute(
                 insert(tables.schema_history).values(
@@ -130,16 +132,21 @@ def test_what_an_earlier_version_recorded_counts_before_the_first_search(context
                     epoch=msgspec.json.encode(epoch).decode(), source="ddl",
                 )
             )  # fmt: skip
-        connection.execute(
-            insert(tables.schema_scan).values(
-                pipeline="shop",
-                topic_id=identity("t").topic_id,
-                partition=0,
-                start_offset=0,
-                end_offset=80,
+        for start, end in scans:
+            connection.execute(
+                insert(tables.schema_scan).values(
+                    pipeline="shop",
+                    topic_id=identity("t").topic_id,
+                    partition=0,
+                    start_offset=start,
+                    end_offset=end,
+                )
             )
-        )
     database.close()
+
+
+def test_what_an_earlier_version_recorded_counts_before_the_first_search(context: ReplayContext) -> None:
+    recorded_by_an_earlier_version(context, {10: "'x','y'", 120: "'x','y','z'"}, [(0, 80)])
     assert names_at(context, Window(60, 70)) == ("x", "y")
     # The search of this version reads what that one had read last: what follows from it counts, not what had been made of it.
     scanned(context, 70, 90, known_from=100)
@@ -150,3 +157,19 @@ def test_what_an_earlier_version_recorded_counts_before_the_first_search(context
     scanned(context, 95, 99, known_from=200)
     assert names_at(context, Window(230, 240)) is None
     assert all_schemas(context).epochs
+
+
+def test_what_an_earlier_version_recorded_before_a_gap_of_its_own_does_not_count(context: ReplayContext) -> None:
+    recorded_by_an_earlier_version(context, {10: "'x','y'"}, [(0, 50), (60, 80)])
+    scanned(context, 70, 90, known_from=100)
+    assert names_at(context, Window(130, 140)) is None
+    scanned(context, 50, 60, known_from=50)  # somebody has searched what lay between
+    assert names_at(context, Window(130, 140)) == ("x", "y")
+
+
+def test_what_an_earlier_version_recorded_does_not_close_a_gap_before_it(context: ReplayContext) -> None:
+    recorded_by_an_earlier_version(context, {70: "'p','q'"}, [(60, 80)])
+    record(context, 10, create("'x','y'"))
+    scanned(context, 0, 50)
+    scanned(context, 70, 90, known_from=100)
+    assert names_at(context, Window(130, 140)) is None
