@@ -40,7 +40,7 @@ class Extension(msgspec.Struct, gc=False):
 
     commit_ts: Annotated[int, Meta(ge=0, le=MAX_TSO)] = msgspec.field(name="commitTs")
     only_handle_key: bool = msgspec.field(name="onlyHandleKey", default=False)
-    claim_check: str = msgspec.field(name="claimCheckLocation", default="")
+    claim_check: str | UnsetType = msgspec.field(name="claimCheckLocation", default=UNSET)
 
 
 class CompiledForm(NamedTuple):

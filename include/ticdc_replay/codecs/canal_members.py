@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from msgspec import UNSET, UnsetType
+
 from ticdc_replay.domain.tso import MAX_TSO, physical_ms
 
 MAX_MS = physical_ms(MAX_TSO)
@@ -42,7 +44,8 @@ class Head(NamedTuple):
     es: int
     commit_ts: int | None
     only_handle_key: bool
-    claim_check: str
+    claim_check: str | UnsetType
+    """UNSET where the member is absent: an empty location is one that names no object."""
 
 
 class RowMembers(NamedTuple):
@@ -105,7 +108,7 @@ def read_head(document: Object) -> Head:
     only_handle_key = extension.get("onlyHandleKey", False)
     if type(only_handle_key) is not bool:
         raise DocumentError("bad_value", "onlyHandleKey must be true or false")
-    claim_check = _text(extension, "claimCheckLocation") if "claimCheckLocation" in extension else ""
+    claim_check = _text(extension, "claimCheckLocation") if "claimCheckLocation" in extension else UNSET
     return Head(schema, table, type_, is_ddl, es, commit_ts, only_handle_key, claim_check)
 
 

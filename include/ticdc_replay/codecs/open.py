@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 import xxhash
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from ticdc_replay.codecs.base import MAX_BAD_EVENTS, Carried, Codec, too_many_bad
 from ticdc_replay.codecs.claim_checks import in_place_of, may_hold_member, unwrap
@@ -47,7 +47,7 @@ class _Key(msgspec.Struct, gc=False):
     tbl: str = ""
     ptn: int | None = None
     ohk: bool = False
-    ccl: str = ""
+    ccl: str | UnsetType = UNSET
 
 
 class _Ddl(msgspec.Struct, gc=False):
@@ -139,8 +139,8 @@ class OpenCodec(Codec):
             if not schema or not table:
                 raise EventError("bad_key", "key JSON: a row without schema or table")
             large, reference = None, None
-            if head.ccl:
-                large, reference = LargeMessage.CLAIM_CHECK, _reference(head)
+            if head.ccl is not UNSET:
+                large, reference = LargeMessage.CLAIM_CHECK, Reference(head.ccl, object_name(head.ccl))
             elif head.ohk:
                 large = LargeMessage.HANDLE_KEY_ONLY
             operation, after, before, unknown, lossy = self._rows.read(schema, table, large is not None, value)
@@ -197,12 +197,8 @@ def _undecodable(ordinal: int, reason: str, detail: str, key: bytes) -> Undecoda
         head = _KEY.decode(key)
     except (ValueError, RecursionError):
         return Undecodable(ordinal, reason, detail)
-    reference = _reference(head) if head.ccl else None
+    reference = None if head.ccl is UNSET else Reference(head.ccl, object_name(head.ccl))
     return Undecodable(ordinal, reason, detail, head.ts, head.scm or None, head.tbl or None, reference)
-
-
-def _reference(head: _Key) -> Reference:
-    return Reference(head.ccl, object_name(head.ccl))
 
 
 @lru_cache(maxsize=10_000)

@@ -198,7 +198,7 @@ class SimpleCodec(Codec):
         return route
 
     def _row(self, row: Row, content: bytes) -> Event:
-        reference = Reference(row.claim_check, object_name(row.claim_check)) if row.claim_check else None
+        reference = None if row.claim_check is None else Reference(row.claim_check, object_name(row.claim_check))
         try:
             return self._typed(row, content, reference)
         except FormError as error:

@@ -121,7 +121,7 @@ def _row(payload: dict[str, Any]) -> Row:
         operation=OPERATIONS[payload["type"]],
         commit_ts=payload["commitTs"],
         version=version,
-        claim_check=_text(payload["claimCheckLocation"] or b""),
+        claim_check=None if payload["claimCheckLocation"] is None else _text(payload["claimCheckLocation"]),
         handle_key_only=bool(payload["handleKeyOnly"]),
         checksum=Checksum(sums["current"], sums["previous"], sums["corrupted"]) if sums is not None else None,
         data=payload["data"],

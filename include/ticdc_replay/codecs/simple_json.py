@@ -4,7 +4,7 @@ import re
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from ticdc_replay.codecs.claim_checks import may_hold_member
 from ticdc_replay.codecs.replaced_text import REPLACED
@@ -55,7 +55,7 @@ class _Message(msgspec.Struct, gc=False, rename="camel"):
     table_id: _Int64 = msgspec.field(default=0, name="tableID")
     sql: str = ""
     schema_version: _Tso | None = None
-    claim_check_location: str = ""
+    claim_check_location: str | UnsetType = UNSET
     handle_key_only: bool = False
     checksum: SentChecksum | None = None
     data: _Cells | None = None
@@ -160,7 +160,7 @@ def _row(message: _Message, operation: Operation, content: bytes) -> Row:
         operation=operation,
         commit_ts=message.commit_ts,
         version=message.schema_version,
-        claim_check=message.claim_check_location,
+        claim_check=None if message.claim_check_location is UNSET else message.claim_check_location,
         handle_key_only=message.handle_key_only,
         checksum=Checksum(sums.current, sums.previous, sums.corrupted) if sums is not None else None,
         data=message.data,

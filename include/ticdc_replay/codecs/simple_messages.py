@@ -39,6 +39,7 @@ class Checksum(NamedTuple):
 class Row(NamedTuple):
     """A row. Cells are by name, in the encoding's own form; an image is None where the member is absent.
 
+    ``claim_check`` is None where the member is absent: an empty location is one that names no object.
     ``location`` is that of the timestamps, None where no cell is one. ``lossy`` names cells as ``before.x`` and ``after.x``.
     """
 
@@ -48,7 +49,7 @@ class Row(NamedTuple):
     operation: Operation
     commit_ts: int
     version: int
-    claim_check: str
+    claim_check: str | None
     handle_key_only: bool
     checksum: Checksum | None
     data: dict[str, Any] | None

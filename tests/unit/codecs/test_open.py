@@ -8,7 +8,16 @@ import pytest
 from tests.open_protocol import message, resolved
 from ticdc_replay.codecs.open import OpenCodec
 from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.domain.events import DdlEvent, Event, LargeMessage, Operation, RowEvent, Undecodable, WatermarkEvent
+from ticdc_replay.domain.events import (
+    DdlEvent,
+    Event,
+    LargeMessage,
+    Operation,
+    Reference,
+    RowEvent,
+    Undecodable,
+    WatermarkEvent,
+)
 from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.schemas.lookup import SchemaLookup
 
@@ -191,8 +200,10 @@ class TestLargeMessages:
         assert event.reference is not None
         assert (event.reference.location, event.reference.object_name) == (location, NAME)
 
-    def test_an_empty_location_is_none(self) -> None:
-        assert row(f'{{"u":{{{ID}}}}}', b'{"ts":1,"scm":"s","tbl":"t","t":1,"ccl":""}').large is None
+    def test_an_empty_location_is_one_that_names_no_object(self) -> None:
+        """TiCDC writes the member only for rows whose columns it put into an object."""
+        event = row(f'{{"u":{{{ID}}}}}', b'{"ts":1,"scm":"s","tbl":"t","t":1,"ccl":""}')
+        assert (event.large, event.partial, event.reference) == (LargeMessage.CLAIM_CHECK, True, Reference("", ""))
 
 
 class TestOtherEvents:

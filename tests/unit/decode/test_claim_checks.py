@@ -196,7 +196,7 @@ def test_a_message_that_may_refer_to_an_object_that_can_not_be_told_is_told(job:
 
 
 @pytest.mark.parametrize(
-    "location", [f"s3://bucket/{NAMES[0]}?versionId=7", f"s3://bucket/{NAMES[0].upper()}", "s3://b/"]
+    "location", [f"s3://bucket/{NAMES[0]}?versionId=7", f"s3://bucket/{NAMES[0].upper()}", "s3://b/", ""]
 )
 @pytest.mark.parametrize("ts", [150, 250], ids=["wanted", "of another window"])
 def test_a_message_whose_location_is_not_understood_counts_as_unsearched(
