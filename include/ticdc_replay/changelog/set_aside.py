@@ -153,6 +153,19 @@ def pack_messages(
     return buffer.getvalue(), len(wanted)
 
 
+def messages_of(
+    store: ObjectStore, index: ChangelogIndex, partitions: Collection[tuple[str, int]]
+) -> Iterator[RawMessage]:
+    """The messages of *partitions* in the quarantine of *index*, each once. Raises ArtifactNotFoundError where a file is gone."""
+    found = set()
+    for batch in _batches(store, index, _BYTES):
+        for number, coordinates in enumerate(batch.select(_COORDINATES).to_pylist()):
+            topic, partition, _ = at = tuple(coordinates.values())
+            if (topic, partition) in partitions and at not in found:
+                found.add(at)
+                yield RawMessage(**_row(batch, number))
+
+
 def message_of(store: ObjectStore, index: ChangelogIndex, entry: Entry) -> RawMessage:
     """The message of *entry*, out of the quarantine of *index*. Raises ArtifactNotFoundError where it is gone."""
     at = (entry.topic, entry.partition, entry.offset)

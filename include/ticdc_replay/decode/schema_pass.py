@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
+from typing import NamedTuple
 
 import msgspec
 
@@ -11,7 +12,7 @@ from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.definition import TableDefinition
-from ticdc_replay.domain.events import BootstrapEvent, DdlEvent
+from ticdc_replay.domain.events import BootstrapEvent, DdlEvent, Undecodable
 from ticdc_replay.domain.messages import OffsetRange, RawMessage
 from ticdc_replay.kafka.reader import read_ranges
 from ticdc_replay.kafka.settings import KafkaSettings
@@ -20,11 +21,21 @@ from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.schemas.lookup import FixedWriterSchemas, SchemaLookup
 
 
+class Unread(NamedTuple):
+    """A message that may hold DDL and can't be read, or not all of it."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+
 class FoundSchemas(msgspec.Struct, frozen=True):
     """What messages say of tables, in offset order, copies included: DDL, and the definitions in DDL and bootstraps."""
 
     ddl: tuple[DdlEvent, ...]
     definitions: tuple[TableDefinition, ...]
+    unread: tuple[Unread, ...] = ()
 
 
 def find_schemas(
@@ -47,14 +58,18 @@ def schemas_in(batches: Iterable[Sequence[RawMessage]], codec: Codec) -> FoundSc
     """What the messages of *batches* say of tables."""
     ddl: list[DdlEvent] = []
     definitions: list[TableDefinition] = []
+    unread: list[Unread] = []
     for message in chain.from_iterable(map(codec.schema_changes, batches)):
-        for event in codec.decode(message):
+        events = codec.decode(message)
+        if any(isinstance(event, Undecodable) for event in events):
+            unread.append(Unread(*message[:4]))
+        for event in events:
             if isinstance(event, DdlEvent):
                 ddl.append(event)
                 definitions += event.definitions
             elif isinstance(event, BootstrapEvent) and event.definition is not None:
                 definitions.append(event.definition)
-    return FoundSchemas(tuple(ddl), tuple(definitions))
+    return FoundSchemas(tuple(ddl), tuple(definitions), tuple(unread))
 
 
 def lookup_in(capture: Capture, max_bytes: int) -> SchemaLookup:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from ticdc_replay.codecs.registry import carried_by
-from ticdc_replay.decode.schema_pass import find_schemas
+from ticdc_replay.decode.schema_pass import Unread, find_schemas
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.errors import WatermarkNotReachedError
 from ticdc_replay.domain.messages import OffsetRange
@@ -26,7 +26,7 @@ from ticdc_replay.snapshot.resolved import first_watermarks
 from ticdc_replay.snapshot.topics import find_topics
 from ticdc_replay.snapshot.watermark import watermark_status
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.searched_ddl import Chain, chains_of
+from ticdc_replay.stages.searched_ddl import Chain, chains_of, without
 from ticdc_replay.stages.versions import record_versions
 from ticdc_replay.stages.watermark import pin_request
 from ticdc_replay.state.records import DdlScan, KnownDdl
@@ -72,7 +72,7 @@ def look_back(context: ReplayContext, window: Window) -> dict[TopicIdentity, int
             for partition, bounds in offsets.bounds(left).items():
                 topic, end = left[partition], found[partition]
                 start = min(end.offset, _start(first[partition], bounds))
-                _search(context, topic, partition, start, end.offset, searched[topic.identity])
+                unread = _search(context, topic, partition, start, end.offset, searched[topic.identity])
                 known_from = _known_from(first[partition], bounds, far_ms, request)
                 scan = DdlScan(
                     topic=topic.identity,
@@ -82,7 +82,7 @@ def look_back(context: ReplayContext, window: Window) -> dict[TopicIdentity, int
                     known_from=known_from,
                     resolved_ts=end.resolved_ts,
                 )
-                context.state.record_ddl_scans(context.pipeline.name, [scan])
+                context.state.record_ddl_scans(context.pipeline.name, without(unread, scan, request.clock_skew_ms))
                 ends[topic.identity] = end.offset
     return ends
 
@@ -151,8 +151,9 @@ def _ends(
 
 def _search(
     context: ReplayContext, topic: Topic, partition: Partition, start: int, end: int, searched: list[Chain]
-) -> None:
-    """Record what ``[start, end)`` says of tables, but for what was *searched* before."""
+) -> list[Unread]:
+    """Record what ``[start, end)`` says of tables, but for what was *searched* before. Returns what of it can't be read."""
+    unread: list[Unread] = []
     for chain in [*searched, Chain(end, end, 0)]:
         stop = min(chain.start, end)
         if start < stop:
@@ -166,4 +167,8 @@ def _search(
             )
             context.state.record_ddl(context.pipeline.name, (KnownDdl(topic.identity, event) for event in schemas.ddl))
             record_versions(context, schemas.definitions)
+            for message in schemas.unread:
+                log.warning("%s[%d]@%d may hold DDL and can't be read", *message[:3])
+            unread += schemas.unread
         start = max(start, min(chain.end, end))
+    return unread

@@ -9,11 +9,17 @@ import pyarrow.parquet as pq
 from ticdc_replay.changelog.index import ChangelogIndex, Ddl
 from ticdc_replay.changelog.layout import INDEX, changelog_root
 from ticdc_replay.changelog.reading import read_index
+from ticdc_replay.changelog.set_aside import messages_of
+from ticdc_replay.codecs.registry import codec_for
+from ticdc_replay.decode.schema_pass import FoundSchemas, schemas_in
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.events import DdlEvent
+from ticdc_replay.registry import UsedSchemas
+from ticdc_replay.schemas.lookup import SchemaLookup
 from ticdc_replay.snapshot import manifest as manifests
 from ticdc_replay.snapshot.manifest import Manifest
 from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.searched_ddl import without
 from ticdc_replay.stages.versions import record_versions
 from ticdc_replay.state.records import DdlScan, KnownDdl, ReferenceFile, Run, Stretch
 
@@ -71,7 +77,22 @@ def _record_ddl(context: ReplayContext, index: ChangelogIndex, manifest: Manifes
     found = (KnownDdl(topics[each.topic], _event(each)) for each in (*index.ddl, *index.other_ddl))
     context.state.record_ddl(name, found)
     if manifest.reads_kafka:
-        context.state.record_ddl_scans(name, list(_scans(context, manifest)))
+        for scan in _scans(context, manifest):
+            aside = _set_aside(context, index, scan)
+            # A repeat with a later version of the library may read what the decode could not.
+            context.state.record_ddl(name, (KnownDdl(scan.topic, event) for event in aside.ddl))
+            skew_ms = context.pipeline.window.clock_skew_seconds * 1000
+            context.state.record_ddl_scans(name, without(aside.unread, scan, skew_ms))
+
+
+def _set_aside(context: ReplayContext, index: ChangelogIndex, scan: DdlScan) -> FoundSchemas:
+    """What the messages in quarantine say of tables, of the partition of *scan*."""
+    if not index.quarantine_files:
+        return FoundSchemas((), ())
+    lookup = SchemaLookup(writer_schemas=UsedSchemas(context.writer_schemas))
+    codec = codec_for(context.changefeed, context.pipeline.limits.decompressed_max_bytes, lookup)
+    messages = messages_of(context.artifacts, index, {(scan.topic.name, scan.partition)})
+    return schemas_in(([message] for message in messages), codec)
 
 
 def _scans(context: ReplayContext, manifest: Manifest) -> Iterator[DdlScan]:

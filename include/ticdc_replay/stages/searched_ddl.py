@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from ticdc_replay.decode.schema_pass import Unread
+from ticdc_replay.domain import tso
 from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.domain.tso import MAX_TSO
 from ticdc_replay.state.records import DdlScan, SchemaScan
@@ -51,6 +53,18 @@ def chains_of(scans: Iterable[DdlScan | Chain]) -> list[Chain]:
         else:
             found.append(Chain(scan.start, scan.end, scan.known_from, scan.resolved_ts))
     return found
+
+
+def without(unread: Iterable[Unread], scan: DdlScan, clock_skew_ms: int) -> list[DdlScan]:
+    """What *scan* shows where the messages *unread* of its range could not be read: there is a gap at each of them."""
+    found = []
+    for message in sorted(unread, key=lambda message: message.offset):
+        if scan.start < message.offset:
+            found.append(msgspec.structs.replace(scan, end=message.offset, resolved_ts=0))
+        committed_before = tso.from_ms(message.timestamp_ms + clock_skew_ms + 1)
+        known_from = max(scan.known_from, committed_before)
+        scan = msgspec.structs.replace(scan, start=message.offset + 1, known_from=known_from)
+    return [*found, scan]
 
 
 def reaches(

@@ -16,7 +16,7 @@ from tests.examples import examples
 from tests.laggard import Laggard, at
 from tests.replayed_windows import decode, pipeline_for, replay, rows_of
 from ticdc_replay.changelog.index import ChangelogIndex
-from ticdc_replay.domain.errors import WatermarkNotReachedError
+from ticdc_replay.domain.errors import PolicyStopError, WatermarkNotReachedError
 from ticdc_replay.domain.window import Window
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.pin import pin
@@ -196,6 +196,55 @@ def test_ddl_of_the_changefeed_before_on_the_same_topic_does_not_count(
         assert index.report.undeclared_tables == ("shop.t",)
         # What the first one sent holds for its own rows.
         assert names(context, replay(context, Window(at(5), at(20)))) == {1: "x"}
+
+
+def test_ddl_that_the_search_can_not_read_is_a_gap(
+    make_laggard: Callable[..., Laggard], make_context: Callable[..., ReplayContext]
+) -> None:
+    feed = make_laggard(0.3)
+    feed.ddl(0, "t", CREATE.format("t"))
+    feed.row(10, "t", 1, e=1)
+    feed.ddl(20, "t", SWAP.format("t"), readable=False)
+    feed.ddl(30, "t", CREATE.format("u"))
+    feed.row(4 * HOUR + 10, "t", 2, e=1)
+    feed.row(4 * HOUR + 11, "u", 3, e=1)
+    feed.end(4 * HOUR + 700)
+    with make_context(feed, window={"clock_skew_seconds": 1}) as context:
+        for _ in range(2):  # the second one finds what the first has recorded
+            index = replay(context, Window(at(4 * HOUR), at(4 * HOUR + 600)))
+            assert names(context, index) == {2: 1, 3: "x"}
+            assert index.report.undeclared_tables == ("shop.t",)
+
+
+def test_ddl_that_a_decode_can_not_read_is_a_gap(
+    make_laggard: Callable[..., Laggard], make_context: Callable[..., ReplayContext]
+) -> None:
+    feed = make_laggard(0.3)
+    feed.ddl(0, "t", CREATE.format("t"))
+    feed.row(10, "t", 1, e=1)
+    feed.ddl(4 * HOUR + 20, "t", SWAP.format("t"), readable=False)
+    feed.row(8 * HOUR + 10, "t", 2, e=1)
+    feed.end(8 * HOUR + 700)
+    with make_context(feed, policies={"quarantine": "continue"}) as context:
+        first = replay(context, Window(at(4 * HOUR), at(4 * HOUR + 600)))
+        assert first.report.quarantine_reasons
+        second = replay(context, Window(at(8 * HOUR), at(8 * HOUR + 600)))
+        assert names(context, second) == {2: 1}
+
+
+def test_ddl_that_stopped_the_window_before_is_a_gap(
+    make_laggard: Callable[..., Laggard], make_context: Callable[..., ReplayContext]
+) -> None:
+    feed = make_laggard(0.3)
+    feed.ddl(0, "t", CREATE.format("t"))
+    feed.row(10, "t", 1, e=1)
+    feed.ddl(4 * HOUR + 20, "t", SWAP.format("t"), readable=False)
+    feed.row(4 * HOUR + 700, "t", 2, e=1)
+    feed.end(4 * HOUR + 1300)
+    with make_context(feed) as context:
+        with pytest.raises(PolicyStopError):
+            replay(context, Window(at(4 * HOUR), at(4 * HOUR + 600)))
+        assert names(context, replay(context, Window(at(4 * HOUR + 600), at(4 * HOUR + 1200)))) == {2: 1}
 
 
 def windows_of(history: History, choose: random.Random) -> list[Window]:

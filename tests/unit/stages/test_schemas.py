@@ -6,6 +6,8 @@ import msgspec
 from sqlalchemy import insert
 
 from tests.topics import identity
+from ticdc_replay.decode.schema_pass import Unread
+from ticdc_replay.domain import tso
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
@@ -13,7 +15,7 @@ from ticdc_replay.schemas.ddl import definition_from_sql
 from ticdc_replay.schemas.history import Epoch
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.schemas import all_schemas, recorded_schemas
-from ticdc_replay.stages.searched_ddl import Reach, reaches
+from ticdc_replay.stages.searched_ddl import Reach, reaches, without
 from ticdc_replay.state import tables
 from ticdc_replay.state.database import Database
 from ticdc_replay.state.records import DdlScan, KnownDdl
@@ -173,3 +175,20 @@ def test_what_an_earlier_version_recorded_does_not_close_a_gap_before_it(context
     scanned(context, 0, 50)
     scanned(context, 70, 90, known_from=100)
     assert names_at(context, Window(130, 140)) is None
+
+
+def test_a_message_that_can_not_be_read_is_a_gap_of_one_offset() -> None:
+    scan = DdlScan(topic=identity("t"), partition=0, start=5, end=9, known_from=3, resolved_ts=7)
+
+    def parts(*offsets: int) -> list[tuple[int, int, int, int]]:
+        unread = [Unread("t", 0, offset, 1_000 * offset) for offset in offsets]
+        return [(part.start, part.end, part.known_from, part.resolved_ts) for part in without(unread, scan, 10)]
+
+    def after(offset: int) -> int:
+        return tso.from_ms(1_000 * offset + 11)
+
+    assert parts() == [(5, 9, 3, 7)]
+    assert parts(7) == [(5, 7, 3, 0), (8, 9, after(7), 7)]
+    assert parts(5) == [(6, 9, after(5), 7)]
+    assert parts(8) == [(5, 8, 3, 0), (9, 9, after(8), 7)]
+    assert parts(7, 6) == [(5, 6, 3, 0), (8, 9, after(7), 7)]
