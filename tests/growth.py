@@ -13,8 +13,7 @@ def cost(work: Callable[[], object], runs: int = _RUNS) -> float:
     """Seconds of processor time of *work*, the least of several *runs*."""
     least = float("inf")
     for _ in range(runs):
-        gc.collect()
-        gc.disable()
+        gc.disable()  # and no collection before: of a test process with a large heap it takes half a second
         try:
             started = time.process_time()
             work()
