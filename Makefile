@@ -2,6 +2,8 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+# Set, every process compiles all modules again, and tests start hundreds of processes.
+unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/pytest
 # More than two cores can use, for much of a test is waiting for servers. Not in pyproject.toml: a single test by hand need not pay for it.
 WORKERS := -n 3 --dist loadfile --no-loadscope-reorder
