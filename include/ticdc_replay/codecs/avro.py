@@ -30,7 +30,7 @@ _new = tuple.__new__
 
 class _Ddl(msgspec.Struct, gc=False):
     query: str
-    type: int
+    type: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
     schema: str
     table: str
     commitTs: Annotated[int, Meta(ge=0, le=MAX_TSO)]  # noqa: N815 - the wire's spelling

@@ -32,6 +32,9 @@ from ticdc_replay.schemas.lookup import SchemaLookup
 
 _ROW, _DDL, _RESOLVED = 1, 2, 3
 
+_Id = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+"""Of a table, or a kind of DDL: what a column of 64 bits holds."""
+
 _TYPES = {kind: (b'"t":%d' % kind, re.compile(rb'"t"\s*:\s*%d' % kind)) for kind in (_DDL, _RESOLVED)}
 """How the type of an event stands in its key as TiCDC writes it, and as JSON allows it."""
 
@@ -45,14 +48,14 @@ class _Key(msgspec.Struct, gc=False):
     t: int
     scm: str = ""
     tbl: str = ""
-    ptn: int | None = None
+    ptn: _Id | None = None
     ohk: bool = False
     ccl: str | UnsetType = UNSET
 
 
 class _Ddl(msgspec.Struct, gc=False):
     q: str
-    t: int
+    t: _Id
 
 
 _KEY = msgspec.json.Decoder(_Key)
