@@ -30,6 +30,7 @@ from ticdc_replay.jobspec import LoadJob
 from ticdc_replay.schemas.changes import changes_of
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.schemas.resolve import version_of
+from ticdc_replay.snapshot.manifest import Source
 
 
 class Row(NamedTuple):
@@ -94,6 +95,7 @@ class Changelog:
         self.window = Window(from_ts, to_ts)
         self.input_hash = "0" * 64
         self.redrives: str | None = None
+        self.derived: tuple[Source, ...] = ()
         self.run_hash = canonical.digest(f"{run} {from_ts} {to_ts}".encode())
         self.history = SchemaHistory()
         self._files: dict[str, tuple[TableSchema, list[DataFile]]] = {}
@@ -145,6 +147,7 @@ class Changelog:
             reference_files=(),
             sparse_index_files=(),
             redrives=self.redrives,
+            derived=self.derived,
             report=DecodeReport(
                 messages=MessageCounts(),
                 events=EventCounts(),

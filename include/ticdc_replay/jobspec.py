@@ -107,6 +107,13 @@ def variant_of(handle_key_only: str, damaged: str) -> tuple[str, ...]:
     return (*reread, "damaged=accept") if damaged == "accept" else reread
 
 
+class SourceWindow(msgspec.Struct, frozen=True):
+    """A window that a load takes rows from, and its newest generation when the load was prepared: of that input they are."""
+
+    window: Window
+    generation: int
+
+
 class LoadJob(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
     """Load one changelog into one target."""
 
@@ -130,6 +137,8 @@ class LoadJob(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
     """Apply again although the ledger says that this window is done."""
     generation: int = 0
     """Which of the window's runs is newer (``state.generations``); 0 where nobody gave the run one."""
+    sources: tuple[SourceWindow, ...] = ()
+    """Of a changelog that is taken from others; none of one that is loaded because a person says so."""
 
 
 class ScanFeed(msgspec.Struct, frozen=True, kw_only=True):

@@ -193,7 +193,7 @@ def _runs(context: ReplayContext, window: Window) -> Iterator[tuple[str, Window,
         # Where it is gone or damaged nothing tells any more what its run was made of.
         with contextlib.suppress(ArtifactNotFoundError, msgspec.DecodeError):
             entries[entry.window] = entry, manifests.decode(context.artifacts.get(entry.name))
-    current = {run.run_hash for run in runs if run.window in entries and _is_of(run, *entries[run.window])}
+    current = {run.run_hash for run in runs if run.window in entries and is_of(run, *entries[run.window])}
     for entry, manifest in entries.values():
         if manifest.shared is not None:
             continue  # the wider window is among the entries
@@ -204,7 +204,7 @@ def _runs(context: ReplayContext, window: Window) -> Iterator[tuple[str, Window,
         yield from ((run_hash, held, manifest, entry.pinned_at_ms) for run_hash, held in mine if run_hash in current)
 
 
-def _is_of(run: Run, entry: WindowManifest, manifest: Manifest) -> bool:
+def is_of(run: Run | ChangelogIndex, entry: WindowManifest, manifest: Manifest) -> bool:
     """Whether *run* is of what its window is pinned to, or what that is derived from."""
     return run.input_hash == entry.input_hash or any(each.run_hash == run.run_hash for each in manifest.derived)
 

@@ -1,5 +1,6 @@
 """Writes the job specs that Spark jobs are given."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import msgspec
@@ -10,10 +11,14 @@ from ticdc_replay.changelog.layout import INDEX, changelog_root
 from ticdc_replay.changelog.reading import read_index
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.errors import ConfigError, PermanentError, TransientError
-from ticdc_replay.jobspec import DecodeJob, JobSpec, Limits, LoadJob
+from ticdc_replay.domain.window import Window
+from ticdc_replay.jobspec import DecodeJob, JobSpec, Limits, LoadJob, SourceWindow
+from ticdc_replay.snapshot import manifest as manifests
 from ticdc_replay.snapshot.pin import PinnedManifest
 from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.derive import is_of
 from ticdc_replay.stages.selection import selected_tables
+from ticdc_replay.state.records import Run, WindowManifest
 
 
 class SharedDecode(msgspec.Struct, frozen=True):
@@ -61,15 +66,17 @@ def write_decode_job(
 ) -> WrittenJob:
     """The spec of ``decode_job``. Raises what that raises.
 
-    The run gets its generation here: a run that is decoded later is newer.
+    The run gets its generation here, and so does the decode that it shares: a run that is decoded later is newer.
     """
     job = decode_job(context, pinned, tables)
     if pinned.manifest.redrive is None:  # else it is a part of the run whose quarantine it decodes
-        window = pinned.manifest.window
-        context.state.generation(job.pipeline, window, job.run_hash, job.input_hash, job.rows_hash)
-    shared = pinned.manifest.shared
-    wide = None if shared is None else SharedDecode(shared.manifest, job.decoding(shared).run_hash)
-    return WrittenJob(_write(context, job), job.run_hash, wide)
+        _give_generation(context, job, pinned.manifest.window)
+    shared, decoded = pinned.manifest.shared, None
+    if shared is not None:
+        wide = job.decoding(shared)
+        _give_generation(context, wide, shared.window)
+        decoded = SharedDecode(shared.manifest, wide.run_hash)
+    return WrittenJob(_write(context, job), job.run_hash, decoded)
 
 
 def write_load_job(
@@ -83,7 +90,7 @@ def write_load_job(
     """The spec that loads the changelog of *run_hash* into the target called *target_name*.
 
     Raises ConfigError for an unknown target and for tables that are not within the pipeline's, ArtifactNotFoundError where the
-    changelog is not complete, and without *reload* what ``require_current`` raises.
+    changelog, or one that it takes rows from, is not complete, and without *reload* what ``require_current`` raises.
     """
     pipeline = context.pipeline
     target = next((target for target in pipeline.targets if target.name == target_name), None)
@@ -91,8 +98,12 @@ def write_load_job(
         known = ", ".join(target.name for target in pipeline.targets)
         raise ConfigError(f"pipeline {pipeline.name} has no target {target_name!r}; its targets: {known}")
     index = read_index(context.artifacts, run_hash)
+    sources: tuple[SourceWindow, ...] = ()
     if not reload:
-        require_current(context, index)
+        sources = _sources(context, index)
+        require_current(
+            context, index
+        )  # after that: whoever pins one of these windows anew from here on has a newer generation
     job = LoadJob(
         library_version=__version__,
         pipeline=pipeline.name,
@@ -109,29 +120,38 @@ def write_load_job(
         drop=pipeline.policies.drop,
         reload=reload,
         generation=_generation(context, index, reload=reload),
+        sources=sources,
     )
     return WrittenJob(_write(context, job), run_hash)
 
 
 def require_current(context: ReplayContext, index: ChangelogIndex) -> None:
-    """Return if the changelog of *index*, or the one it re-drives, comes from what its window is pinned to now.
+    """Return if the changelog of *index*, or the one it re-drives, comes from what its window is pinned to now; and if each
+    changelog that it takes rows from comes from what that one's window is pinned to, or is still what that is derived from.
 
-    Returns, too, where nothing is known of the window.
+    Returns, too, where nothing is known of a window.
 
-    Raises PermanentError where the window was pinned anew since: of equal commitTs the version loaded last counts, so that rows
+    Raises PermanentError where a window was pinned anew since: of equal commitTs the version loaded last counts, so that rows
     which the newer run repaired would be replaced by those of the older one.
     """
     index = _of_window(context, index)
     pinned = context.state.manifest_of(context.pipeline.name, index.window)
-    if pinned is None or pinned.input_hash == index.input_hash:
-        return
-    at = datetime.fromtimestamp(pinned.pinned_at_ms / 1000, UTC)
-    raise PermanentError(
-        f"run {index.run_hash} is of an older input of window {index.window}: the window was pinned anew (repin) at "
-        f"{at:%Y-%m-%d %H:%M:%S} UTC, and this run would replace rows that the newer one may have repaired (its input is "
-        f"{index.input_hash}, the window's is now {pinned.input_hash}). Clear the run from snapshot on, which reads what is "
-        "pinned now; only a run that was started with reload is loaded all the same"
-    )
+    if pinned is not None and pinned.input_hash != index.input_hash:
+        raise PermanentError(
+            f"run {index.run_hash} is of an older input of window {index.window}: the window was pinned anew (repin) at "
+            f"{_pinned_at(pinned)}, and this run would replace rows that the newer one may have repaired (its input is "
+            f"{index.input_hash}, the window's is now {pinned.input_hash}). Clear the run from snapshot on, which reads what is "
+            "pinned now; only a run that was started with reload is loaded all the same"
+        )
+    for run in _source_runs(context, index):
+        pinned = context.state.manifest_of(context.pipeline.name, run.window)
+        if pinned is not None and not _counts(context, run, pinned):
+            raise PermanentError(
+                f"run {index.run_hash} of window {index.window} takes rows from run {run.run_hash} of window {run.window}, which "
+                f"was pinned anew (repin) at {_pinned_at(pinned)}: it would bring back rows that the newer input may have "
+                f"repaired. Pin window {index.window} anew (repin; with from_changelog where Kafka has expired it); only "
+                "a run that was started with reload is loaded all the same"
+            )
 
 
 def _generation(context: ReplayContext, index: ChangelogIndex, *, reload: bool) -> int:
@@ -148,6 +168,41 @@ def _generation(context: ReplayContext, index: ChangelogIndex, *, reload: bool) 
         require_current(context, index)
         raise TransientError(f"window {window} was pinned again while a load of it was prepared; try again")
     return given
+
+
+def _give_generation(context: ReplayContext, job: DecodeJob, window: Window) -> None:
+    context.state.generation(job.pipeline, window, job.run_hash, job.input_hash, job.rows_hash)
+
+
+def _sources(context: ReplayContext, index: ChangelogIndex) -> tuple[SourceWindow, ...]:
+    """The windows that *index* takes rows from, each with the newest generation that one of its runs has now."""
+    state, pipeline = context.state, context.pipeline.name
+    found = {}
+    for run in _source_runs(context, _of_window(context, index)):
+        # One from before runs had generations, or of a state store that was lost, gets its own: targets may know larger ones.
+        state.generation(pipeline, run.window, run.run_hash, run.input_hash)
+        found[run.window] = state.newest_generation(pipeline, run.window)
+    return tuple(SourceWindow(window, generation) for window, generation in sorted(found.items()))
+
+
+def _source_runs(context: ReplayContext, index: ChangelogIndex) -> Iterator[Run | ChangelogIndex]:
+    """The runs that *index* takes rows from: as the state store knows them, else by their changelogs, as where it was lost.
+
+    Raises ArtifactNotFoundError where neither is there.
+    """
+    for run_hash in dict.fromkeys(source.run_hash for source in index.derived):
+        yield context.state.run(context.pipeline.name, run_hash) or read_index(context.artifacts, run_hash)
+
+
+def _counts(context: ReplayContext, run: Run | ChangelogIndex, pinned: WindowManifest) -> bool:
+    """Whether *run* is of what its window is *pinned* to, or what that is derived from."""
+    return run.input_hash == pinned.input_hash or is_of(
+        run, pinned, manifests.decode(context.artifacts.get(pinned.name))
+    )
+
+
+def _pinned_at(pinned: WindowManifest) -> str:
+    return f"{datetime.fromtimestamp(pinned.pinned_at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _of_window(context: ReplayContext, index: ChangelogIndex) -> ChangelogIndex:

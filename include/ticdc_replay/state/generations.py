@@ -59,6 +59,12 @@ class Generations(Rows):
             self._upsert(connection, table, [_row(pipeline, window, run_hash, rows_hash, given)])
         return given
 
+    def newest_generation(self, pipeline: str, window: Window) -> int:
+        """The largest generation of a run of *window*; 0 where none has one."""
+        wanted = select(func.max(tables.generation.c.generation)).where(*_of_window(pipeline, window))
+        with self._database.reading() as connection:
+            return int(connection.execute(wanted).scalar_one() or 0)
+
     def next_generation(self, pipeline: str, window: Window, run_hash: str) -> int:
         """A generation that is newer than all of the pipeline, for the run and for those that decode the same rows.
 

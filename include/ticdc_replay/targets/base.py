@@ -11,6 +11,7 @@ from ticdc_replay.changelog.reading import file_name
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
+from ticdc_replay.jobspec import SourceWindow
 from ticdc_replay.storage import ObjectStore, open_store
 from ticdc_replay.targets.config import TargetSection
 from ticdc_replay.targets.ddl import DdlPolicy
@@ -70,6 +71,8 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     reload: bool
     generation: int = 0
     """Of the run: a target refuses the load once a larger one of the window has begun there. 0: nobody gave it one."""
+    sources: tuple[SourceWindow, ...] = ()
+    """The windows whose changelogs it takes rows from: a target refuses it once a larger generation of one has begun there."""
     parallelism: int = 1
     """How many tasks run at the same time. Decides how work is divided, never what is loaded."""
 
@@ -81,6 +84,12 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     def folder(self) -> str:
         """The folder of this attempt's own artefacts, relative to the artefacts."""
         return f"loads/{self.index.run_hash}/{self.target}/{self.attempt}"
+
+    def generation_in(self, window: Window) -> int | None:
+        """The largest generation of *window* beside which its rows count; None for one that says nothing of them."""
+        if window == self.index.window:
+            return self.generation
+        return min((each.generation for each in self.sources if each.window == window), default=None)
 
     def versions(self, table: TableName) -> list[TableVersion]:
         """The versions of *table* in the changelog, oldest schema first."""
@@ -173,8 +182,8 @@ class Target(ABC, Generic[Config]):
         Applying twice, after an attempt that broke anywhere, or after a newer window gives the same end state. Each table
         is committed on its own: an error leaves tables before it loaded, the table itself untouched.
 
-        Once a load of the window with a larger generation has begun in the target, nothing more of this one is applied:
-        SupersededError.
+        Once a load of the window, or of one that rows are taken from, with a larger generation has begun in the target, nothing
+        more of this one is applied: SupersededError.
 
         Raises TargetMismatchError where a table of the target can't take the rows, PolicyStopError for a schema change
         that it does not follow (``ddl``), UnrepresentableValueError for a value that the target can't hold (where policy stops),

@@ -2,7 +2,8 @@
 
 A load leaves a mark before it applies anything: its window, the patterns of its tables, and the generation of its run
 (``state.generations``). Whatever applies rows later looks at the marks first, in the transaction or under the condition that
-applies them. A load without generation (0) loses against every other.
+applies them. A load without generation (0) loses against every other. One that takes its rows from changelogs of other windows
+gives way to newer runs of those, too.
 """
 
 from collections.abc import Iterable
@@ -39,14 +40,25 @@ def with_mark(marks: Iterable[Mark], own: Mark) -> tuple[Mark, ...]:
 
 
 def refuse_superseded(load: Load, marks: Iterable[Mark], tables: Iterable[TableName]) -> None:
-    """Raise SupersededError where one of *marks*, of the window of *load*, is newer and was for one of *tables*."""
+    """Raise SupersededError where one of *marks* is newer than *load* and was for one of *tables*.
+
+    Of marks of other windows those of its sources count.
+    """
     for mark in marks:
-        if mark.generation > load.generation and wants_any(mark, tables):
-            raise superseded(load, mark.run_hash)
+        known = load.generation_in(mark.window)
+        if known is not None and mark.generation > known and wants_any(mark, tables):
+            raise superseded(load, mark.run_hash, mark.window)
 
 
-def superseded(load: Load, newer: str) -> SupersededError:
-    """The error of *load*, of whose window the run *newer* is loaded."""
+def superseded(load: Load, newer: str, window: Window) -> SupersededError:
+    """The error of *load*, of whose *window*, or a source's, the run *newer* is loaded."""
+    if window != load.index.window:
+        return SupersededError(
+            f"target {load.target}: run {load.index.run_hash} of window {load.index.window} takes rows from a changelog of "
+            f"window {window}, of which run {newer} has begun to load there since this load was prepared: it would replace rows "
+            "that the newer run may have repaired. Nothing more of it was applied. Clear it from check on, which says whether "
+            "its rows still count; if not, pin its window anew (repin)"
+        )
     return SupersededError(
         f"target {load.target}: run {load.index.run_hash} of window {load.index.window} is older than run {newer}, which has "
         "begun to load there since this load was prepared: it would replace rows that the newer run may have repaired. Nothing "

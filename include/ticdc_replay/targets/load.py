@@ -46,6 +46,7 @@ def load(job: LoadJob, connections: Connections, execute: Execute, parallelism: 
         stopping=stopping_policies(job.ddl, job.truncate, job.drop),
         reload=job.reload,
         generation=job.generation,
+        sources=job.sources,
         parallelism=parallelism,
     )
     loaded = target.load(plan, execute)

@@ -10,6 +10,8 @@ from tests.changelogs import Changelog, put, table
 from tests.integration.targets.conftest import TARGET, Mirror
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import SupersededError, TransientError
+from ticdc_replay.domain.window import Window
+from ticdc_replay.jobspec import SourceWindow
 from ticdc_replay.targets.load import in_process, load
 
 pytestmark = pytest.mark.integration
@@ -106,6 +108,19 @@ def test_an_overlapping_window_that_is_loaded_later_is_loaded(mirror: Mirror, ar
     rest = Changelog(artifacts, 100, 300).rows(ORDERS, [put(250, id=2, v="b")])
     mirror.load(rest, generation=1)
     assert mirror.rows(ALL) == [(1, "repaired"), (2, "b")]
+
+
+def test_a_window_that_takes_rows_from_a_wider_one_gives_way_to_a_newer_run_of_that_one(
+    mirror: Mirror, artifacts: Path
+) -> None:
+    wide, sources = repaired(artifacts, 0, 200), (SourceWindow(Window(0, 200), 1),)
+    with pytest.raises(SupersededError, match="takes rows from a changelog of window"):
+        load_while(mirror, broken(artifacts), lambda: mirror.load(wide, generation=2), generation=3, sources=sources)
+    with pytest.raises(SupersededError):
+        mirror.load(broken(artifacts), generation=3, sources=sources)
+    assert mirror.rows(ALL) == [(1, "repaired")]
+    mirror.load(broken(artifacts), generation=3, sources=(SourceWindow(Window(0, 200), 2),))
+    assert mirror.rows(ALL) == [(1, "broken")]
 
 
 def test_windows_that_touch_say_nothing_of_each_other(mirror: Mirror, artifacts: Path) -> None:

@@ -103,9 +103,9 @@ def run_entry_name(load: Load) -> str:
     return f"{load.index.pipeline}/loads/{_window(load)}/run={load.index.run_hash}.json"
 
 
-def marks_name(load: Load) -> str:
-    """The name of the list of loads of the window that have begun."""
-    return f"{load.index.pipeline}/generations/{_window(load)}.json"
+def marks_name(load: Load, window: Window) -> str:
+    """The name of the list of loads of *window* that have begun."""
+    return f"{load.index.pipeline}/generations/{_part(window)}.json"
 
 
 def table_entry_name(load: Load, table: TableName) -> str:
@@ -154,7 +154,11 @@ def file_name(load: Load, kind: Kind, version: TableVersion, source: DataFile) -
 
 
 def _window(load: Load) -> str:
-    return f"window={load.index.window.from_ts}-{load.index.window.to_ts}"
+    return _part(load.index.window)
+
+
+def _part(window: Window) -> str:
+    return f"window={window.from_ts}-{window.to_ts}"
 
 
 def _below(folder: str, files: tuple[WrittenFile, ...]) -> tuple[WrittenFile, ...]:

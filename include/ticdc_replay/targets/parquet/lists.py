@@ -8,6 +8,7 @@ import msgspec
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.errors import ArtifactNotFoundError, TransientError
 from ticdc_replay.domain.tables import TableName
+from ticdc_replay.domain.window import Window
 from ticdc_replay.storage import ObjectStore
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.generations import Mark, refuse_superseded, superseded, with_mark
@@ -31,14 +32,23 @@ class Lists:
         return _decoded(self._before.get(table))
 
     def begin(self) -> None:
-        """Leave the load's mark. Raises SupersededError where a newer run of the window has begun with one of its tables."""
+        """Leave the load's mark.
+
+        Raises SupersededError where a newer run of the window, or of a source's, has begun with one of its tables.
+        """
 
         def marked(found: bytes | None) -> bytes:
             marks = _marks(found)
             refuse_superseded(self._load, marks, self._before)
             return canonical.encode(with_mark(marks, Mark.of(self._load)))
 
-        self._store.update(marks_name(self._load), marked)
+        self._store.update(marks_name(self._load, self._load.index.window), marked)
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Raise SupersededError where a newer run of a window that rows are taken from has begun with one of the tables."""
+        for window in {source.window for source in self._load.sources}:
+            refuse_superseded(self._load, self._marks(window), self._before)
 
     def replace(self, table: TableName, entry: TableEntry) -> None:
         """Make *entry* that of *table*. Raises SupersededError where a newer run has come, and TransientError where a load of
@@ -50,7 +60,7 @@ class Lists:
             if found == wanted:
                 return wanted
             if there is not None and there.generation > entry.generation:
-                raise superseded(self._load, there.run_hash)
+                raise superseded(self._load, there.run_hash, entry.window)
             older = there is not None and there.generation < entry.generation
             if found != self._before.get(table) and not older:
                 raise TransientError(
@@ -58,7 +68,7 @@ class Lists:
                     "one wrote its files; try again"
                 )
             if there is None:  # a newer run that has nothing of the table leaves no entry of it
-                refuse_superseded(self._load, self._marks(), [table])
+                refuse_superseded(self._load, self._marks(entry.window), [table])
             return wanted
 
         self._store.update(table_entry_name(self._load, table), replaced)
@@ -66,8 +76,8 @@ class Lists:
     def _read(self, table: TableName) -> bytes | None:
         return _content(self._store, table_entry_name(self._load, table))
 
-    def _marks(self) -> Iterable[Mark]:
-        return _marks(_content(self._store, marks_name(self._load)))
+    def _marks(self, window: Window) -> Iterable[Mark]:
+        return _marks(_content(self._store, marks_name(self._load, window)))
 
 
 def _content(store: ObjectStore, name: str) -> bytes | None:

@@ -78,6 +78,7 @@ class ParquetFiles(Target[ParquetTarget]):
         # The run's entry says that nothing is left to do, so it comes last: an attempt that broke before is done again.
         # Tables that another run of the window had and this one does not get an entry without files: what that run left of them
         # is not the window's any more, and a reader that has seen the entry's name still finds it.
+        lists.look_again()
         replaced = () if load.index.redrives else tables_of_other_runs(store, load)
         for table in (*load.tables, *replaced):
             lists.replace(table, entry.of(table, runs.get(table, ()), load.generation))

@@ -35,10 +35,11 @@ WHERE (pipeline, target) = (%s, %s) AND from_ts < %s AND to_ts > %s AND generati
 def leave(connection: Connection, load: Load, tables: Sequence[TableName]) -> Marks:
     """Leave the mark of *load*, in the transaction before its rows are staged; what is newer in overlapping windows.
 
-    *tables* are those that it is to apply rows to. Raises SupersededError where a newer run of the window has begun with one.
+    *tables* are those that it is to apply rows to. Raises SupersededError where a newer run of the window, or of a source's, has
+    begun with one.
     """
     newer = _newer(connection, load)
-    _refuse(load, newer, tables)
+    refuse_superseded(load, newer, tables)
     own = Mark.of(load)
     named = (canonical.hash_of(own.selection), list(own.selection))
     connection.execute(
@@ -51,26 +52,25 @@ def leave(connection: Connection, load: Load, tables: Sequence[TableName]) -> Ma
 def look_again(connection: Connection, load: Load, table: TableName, seen: Marks) -> None:
     """Return if *load* may still apply its rows of *table*; in the transaction that applies them. *seen* is what ``leave`` gave.
 
-    Raises SupersededError where a newer run of the window has begun. Windows with other bounds say nothing of each other, but
-    an old load must not come after one that began later: TransientError, as a load that begins now is the later one.
+    Raises SupersededError where a newer run of the window, or of a source's, has begun. Otherwise windows with other bounds say
+    nothing of each other, but an old load must not come after one that began later: TransientError, as a load that begins now
+    is the later one.
     """
     newer = _newer(connection, load)
-    _refuse(load, newer, [table])
+    refuse_superseded(load, newer, [table])
     for mark in newer - seen:
-        if wants_any(mark, [table]):
+        if mark.generation > load.generation and wants_any(mark, [table]):
             raise TransientError(
                 f"target {load.target}: a newer run, {mark.run_hash} of the overlapping window {mark.window}, has begun to load "
                 f"{table} while this load staged its rows; try again"
             )
 
 
-def _refuse(load: Load, newer: Marks, tables: Sequence[TableName]) -> None:
-    refuse_superseded(load, [mark for mark in newer if mark.window == load.index.window], tables)
-
-
 def _newer(connection: Connection, load: Load) -> Marks:
+    """The marks in overlapping windows that are newer than *load*, or than the rows that it takes from one of them."""
     window = load.index.window
-    rows = connection.execute(_sql(_NEWER), [*_place(load), window.to_ts, window.from_ts, load.generation])
+    known = min([load.generation, *(source.generation for source in load.sources)])
+    rows = connection.execute(_sql(_NEWER), [*_place(load), window.to_ts, window.from_ts, known])
     return frozenset(Mark(Window(row[0], row[1]), tuple(row[2]), row[3], row[4]) for row in rows)
 
 
