@@ -59,7 +59,7 @@ def key_of(name: TableName) -> TableKey:
 class ParsedDdl:
     """A DDL whose text was read, once. It can be applied to definitions as often as one likes."""
 
-    __slots__ = ("_refused", "event", "statement")
+    __slots__ = ("_refused", "event", "renames", "statement")
 
     def __init__(self, event: DdlEvent) -> None:
         self.event = event
@@ -70,12 +70,15 @@ class ParsedDdl:
             self.statement = parser.parse(wire_tokens(event.query))
         except Exception as error:
             self._refused = _reason(error)
+        self.renames = self._find_renames()
+        """The old and the new name of each table of a RENAME TABLE that can be applied; of no other statement."""
 
-    @property
-    def renamed(self) -> set[TableKey]:
-        """The old and the new names of a RENAME TABLE; of no other statement."""
-        pairs = self.statement.pairs if isinstance(self.statement, RenameTables) else ()
-        return {key_of(_full(name, self.event)) for pair in pairs for name in pair}
+    def _find_renames(self) -> list[tuple[TableKey, TableKey]]:
+        if not isinstance(self.statement, RenameTables):
+            return []
+        if any(_is_half_qualified(*pair) for pair in self.statement.pairs):
+            return []
+        return [(key_of(_full(old, self.event)), key_of(_full(new, self.event))) for old, new in self.statement.pairs]
 
     def apply(self, tables: Tables) -> AppliedDdl | UnparsedDdl:
         """What the DDL does to *tables*, as ``apply_ddl`` has it."""
@@ -183,8 +186,12 @@ def _full(name: QualifiedName, ddl: DdlEvent) -> TableName:
     return TableName(ddl.schema if schema is None else schema, table)
 
 
+def _is_half_qualified(source: QualifiedName, target: QualifiedName) -> bool:
+    return source[0] is None and target[0] is not None
+
+
 def _refuse_half_qualified(source: QualifiedName, target: QualifiedName) -> None:
     # The wire names the schema of the result; where only the result is qualified in the text, the source's schema was
     # the session's, which nobody tells.
-    if source[0] is None and target[0] is not None:
+    if _is_half_qualified(source, target):
         raise DdlSyntaxError(f"the schema of {source[1]!r} can't be told")

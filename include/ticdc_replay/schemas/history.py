@@ -2,7 +2,6 @@
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from heapq import heapify, heappop, heappush
 from typing import Any
 
 import msgspec
@@ -12,8 +11,8 @@ from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import TableName, TableSchema
 from ticdc_replay.domain.tso import MAX_TSO
-from ticdc_replay.schemas.ddl import ParsedDdl, TableKey, UnparsedDdl, key_of
-from ticdc_replay.schemas.statements import RenameTables
+from ticdc_replay.schemas.ddl import TableKey, key_of
+from ticdc_replay.schemas.epochs import Epoch, replay
 from ticdc_replay.schemas.versions import TableVersions
 
 
@@ -26,19 +25,6 @@ class Known(msgspec.Struct, frozen=True):
 
     schema: TableSchema
     virtual: tuple[str, ...] = ()
-
-
-class Epoch(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A span of a table's history: *definition* holds for rows with commitTs > ``after`` (TSO) until the next epoch.
-
-    Without a definition nothing is known of the table from there on: it was dropped, or ``unparsed`` says which DDL
-    could not be understood and why.
-    """
-
-    name: TableName
-    after: int
-    definition: TableDefinition | None = None
-    unparsed: str | None = None
 
 
 class _Document(msgspec.Struct, frozen=True):
@@ -63,7 +49,7 @@ class SchemaHistory:
         self.versions = versions if versions is not None else TableVersions()
         self._base = {(key_of(epoch.name), epoch.after): epoch for epoch in base}
         self._ddls = {(ddl.commit_ts, ddl.schema, ddl.table, ddl.query): ddl for ddl in ddls}
-        self.epochs: tuple[Epoch, ...] = _replay(self._base, self._ddls)
+        self.epochs: tuple[Epoch, ...] = replay(self._base, (self._ddls[each] for each in sorted(self._ddls)))
         """The whole history, by time: what to keep for later windows and to ship to executors."""
         self._spans: dict[TableKey, list[tuple[int, Known | None]]] = {}
         for epoch in self.epochs:
@@ -188,96 +174,3 @@ def _after(epoch: Epoch) -> int:
 
 def _start(span: tuple[int, Known | None]) -> int:
     return span[0]
-
-
-def _replay(
-    base: dict[tuple[TableKey, int], Epoch], ddls: dict[tuple[int, str, str, str], DdlEvent]
-) -> tuple[Epoch, ...]:
-    given: dict[int, list[Epoch]] = {}
-    for epoch in base.values():
-        given.setdefault(epoch.after, []).append(epoch)
-    executed: dict[int, list[DdlEvent]] = {}
-    for identity in sorted(ddls):
-        executed.setdefault(identity[0], []).append(ddls[identity])
-    tables: dict[TableKey, TableDefinition] = {}
-    seen: set[TableKey] = set()
-    epochs: list[Epoch] = []
-    for moment in sorted({*given, *executed}):
-        changed = _execute(executed.get(moment, []), tables)
-        changed = {key: epoch for key, epoch in changed.items() if key in seen or epoch.definition or epoch.unparsed}
-        changed |= {key_of(epoch.name): epoch for epoch in given.get(moment, [])}
-        for key, epoch in changed.items():
-            if epoch.definition is not None:
-                tables[key] = epoch.definition
-            else:
-                tables.pop(key, None)
-        seen |= changed.keys()
-        epochs += [changed[key] for key in sorted(changed)]
-    return tuple(epochs)
-
-
-def _execute(ddls: list[DdlEvent], tables: dict[TableKey, TableDefinition]) -> dict[TableKey, Epoch]:
-    """Run *ddls*, all of one commitTs, on *tables*, which is changed; the epochs that they begin.
-
-    One RENAME TABLE a TO c, b TO a comes as two DDLs of one commitTs, in an order the wire does not keep. A rename can
-    only have been run when its source existed and its target did not, which gives the order back: the first in the order of
-    *ddls* that can run is next, and where none can, the first of all. Each text is read once, so that many take no longer.
-    """
-    changed: dict[TableKey, Epoch] = {}
-    waiting: dict[int, ParsedDdl] = {}
-    waiting_for: dict[TableKey, list[int]] = {}
-
-    def run(ddl: ParsedDdl) -> None:
-        """Run *ddl*, and of those that wait each that can run then, the first of them first."""
-        possible = _run(ddl, tables, changed, waiting_for)
-        heapify(possible)
-        while possible:
-            number = heappop(possible)
-            if number in waiting and _can_run(waiting[number], tables):
-                for other in _run(waiting.pop(number), tables, changed, waiting_for):
-                    heappush(possible, other)
-
-    for number, ddl in enumerate(map(ParsedDdl, ddls)):
-        if _can_run(ddl, tables):
-            run(ddl)
-            continue
-        waiting[number] = ddl
-        for key in ddl.renamed:
-            waiting_for.setdefault(key, []).append(number)
-    while waiting:
-        run(waiting.pop(min(waiting)))
-    return changed
-
-
-def _run(
-    ddl: ParsedDdl,
-    tables: dict[TableKey, TableDefinition],
-    changed: dict[TableKey, Epoch],
-    waiting_for: dict[TableKey, list[int]],
-) -> list[int]:
-    """Run *ddl* on *tables*; which of those that wait may be able to run now."""
-    outcome = ddl.apply(tables)
-    commit_ts = ddl.event.commit_ts
-    if isinstance(outcome, UnparsedDdl):
-        reason = f"{ddl.event.query[:500]}: {outcome.reason}"
-        epochs = [Epoch(outcome.table, commit_ts, unparsed=reason)]
-    else:
-        epochs = [Epoch(name, commit_ts) for name in outcome.gone]
-        epochs += [Epoch(definition.name, commit_ts, definition) for definition in outcome.defined]
-    for epoch in epochs:
-        key = key_of(epoch.name)
-        changed[key] = epoch
-        if epoch.definition is None:
-            tables.pop(key, None)
-        else:
-            tables[key] = epoch.definition
-    return [number for epoch in epochs for number in waiting_for.get(key_of(epoch.name), ())]
-
-
-def _can_run(ddl: ParsedDdl, tables: dict[TableKey, TableDefinition]) -> bool:
-    if not isinstance(ddl.statement, RenameTables):
-        return True
-    outcome = ddl.apply(tables)
-    if isinstance(outcome, UnparsedDdl):
-        return True
-    return bool(outcome.defined) and all(key_of(definition.name) not in tables for definition in outcome.defined)

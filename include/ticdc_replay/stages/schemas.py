@@ -11,7 +11,8 @@ from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.domain.window import Window
 from ticdc_replay.schemas.ddl import definition_from_sql, key_of
-from ticdc_replay.schemas.history import Epoch, SchemaHistory
+from ticdc_replay.schemas.epochs import Epoch
+from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.look_back import look_back
 from ticdc_replay.stages.searched_ddl import Reach, reaches

@@ -10,7 +10,7 @@ from ticdc_replay.domain import canonical
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.topics import TopicIdentity
-from ticdc_replay.schemas.history import Epoch
+from ticdc_replay.schemas.epochs import Epoch
 from ticdc_replay.state import tables
 from ticdc_replay.state.records import DdlScan, KnownDdl, SchemaScan
 from ticdc_replay.state.rows import Rows, columns_of

@@ -28,7 +28,8 @@ from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
 from ticdc_replay.kafka.offsets import Offsets
 from ticdc_replay.kafka.settings import KafkaSettings
-from ticdc_replay.schemas.history import Epoch, SchemaHistory
+from ticdc_replay.schemas.epochs import Epoch
+from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.snapshot.pin import PinnedManifest, pin_window
 from ticdc_replay.snapshot.request import PinRequest
 from ticdc_replay.snapshot.verify import verify_topics

@@ -145,8 +145,21 @@ def test_a_history_travels():
             ddl(1, f"CREATE TABLE `a{count:05}` (`id` INT)", f"a{count:05}"),
             *(ddl(9, f"RENAME TABLE `a{n + 1:05}` TO `a{n:05}`", f"a{n:05}") for n in range(count)),
         ],
+        # All wait, for as long as the table is there, and each change of it may be what they wait for.
+        lambda count: [
+            ddl(1, "CREATE TABLE `t` (`id` INT)"),
+            *(ddl(9, f"ALTER TABLE `t` ADD COLUMN `c{n % 30}` INT, COMMENT '{n}'") for n in range(count)),
+            *(ddl(9, f"/**/ RENAME TABLE `a{n}` TO `t`") for n in range(count)),
+        ],
+        # One waits, for all the others.
+        lambda count: [
+            *(ddl(1, f"CREATE TABLE `a{n}` (`id` INT)", f"a{n}") for n in range(count)),
+            *(ddl(1, f"CREATE TABLE `b{n}` (`id` INT)", f"b{n}") for n in range(count)),
+            *(ddl(9, f"DROP TABLE `b{n}`", f"b{n}") for n in range(count)),
+            ddl(9, "/**/ RENAME TABLE " + ", ".join(f"`a{n}` TO `b{n}`" for n in range(count)), ""),
+        ],
     ],
-    ids=["tables", "renames"],
+    ids=["tables", "renames", "renames-to-one", "renames-in-one"],
 )
 def test_many_ddls_of_one_commit_take_time_as_they_are_many(story):
     assert_linear(lambda count: SchemaHistory().with_ddls(story(count)), 800)

@@ -12,7 +12,7 @@ from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
 from ticdc_replay.schemas.ddl import definition_from_sql
-from ticdc_replay.schemas.history import Epoch
+from ticdc_replay.schemas.epochs import Epoch
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.schemas import all_schemas, recorded_schemas
 from ticdc_replay.stages.searched_ddl import Reach, reaches, without
