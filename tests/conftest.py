@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 import pytest
 
 from tests.examples import load_profile
-from tests.waiting import PATIENCE_S, wait_for
+from tests.waiting import PATIENCE_S
 
 load_profile()
 
@@ -28,7 +28,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 if TYPE_CHECKING:  # imported where they are used, so that a run of unit tests alone starts fast
-    from confluent_kafka.admin import AdminClient
     from mypy_boto3_s3 import S3Client
     from pyspark.sql import SparkSession
     from xdist.remote import Producer
@@ -136,36 +135,18 @@ def mariadb_programs() -> Programs:
 @pytest.fixture
 def make_topic(kafka: Kafka) -> MakeTopic:
     """Makes a topic in ``kafka`` and returns its name."""
-    from confluent_kafka.admin import AdminClient, NewTopic
+    from confluent_kafka.admin import AdminClient
+
+    from tests.topics import create_topic
 
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
 
     def make(partitions: int = 1, config: Mapping[str, str] | None = None, name: str | None = None) -> str:
         topic = name or f"topic-{uuid.uuid4().hex[:12]}"
-        created = admin.create_topics([NewTopic(topic, partitions, 1, config=dict(config or {}))])
-        created[topic].result(PATIENCE_S)
-        _wait_for_topic(admin, topic)
+        create_topic(admin, topic, partitions, config)
         return topic
 
     return make
-
-
-def _wait_for_topic(admin: AdminClient, topic: str) -> None:
-    """The controller has made *topic*; the broker, which answers, hears of that a moment later."""
-    from confluent_kafka import KafkaError, KafkaException
-    from confluent_kafka.admin import ConfigResource, ResourceType
-
-    def is_known() -> bool:
-        asked = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)])
-        try:
-            next(iter(asked.values())).result(PATIENCE_S)
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise
-            return False
-        return True
-
-    wait_for(f"the broker to know topic {topic}", is_known, pause_s=0.05)
 
 
 def s3_client_of(server: S3Server) -> S3Client:

@@ -13,10 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 import xxhash
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
 from tests import faults
 from tests.open_protocol import columns, message, row
+from tests.topics import create_topic
 from tests.waiting import PATIENCE_S
 from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.config.changefeed import Changefeed
@@ -110,7 +111,7 @@ def feed(kafka: Kafka) -> Feed:
 def new_topic(kafka: Kafka) -> str:
     name = f"faults-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    admin.create_topics([NewTopic(name, PARTITIONS, 1, config={"retention.ms": "-1"})])[name].result(PATIENCE_S)
+    create_topic(admin, name, PARTITIONS, {"retention.ms": "-1"})
     return name
 
 

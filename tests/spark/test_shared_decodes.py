@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
 from tests.open_protocol import columns, message, resolved, row
+from tests.topics import create_topic
 from tests.waiting import PATIENCE_S
 from ticdc_replay import jobspec
 from ticdc_replay.changelog.index import ChangelogIndex
@@ -142,7 +143,7 @@ def sent(spark: SparkSession, kafka: Kafka) -> str:
     """A topic that nobody changes."""
     topic = f"lagging-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(PATIENCE_S)
+    create_topic(admin, topic, PARTITIONS)
     Feed(spark, kafka, topic, Path()).send()
     return topic
 

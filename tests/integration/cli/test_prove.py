@@ -6,11 +6,12 @@ from collections.abc import Callable
 import msgspec
 import pytest
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
 from demo.embedded_stack.kafka import Kafka
 from tests.changelogs import Changelog, put, table
 from tests.integration.cli.conftest import Shop
+from tests.topics import create_topic
 from tests.waiting import PATIENCE_S, wait_for
 from ticdc_replay.changelog.layout import changelog_root
 from ticdc_replay.changelog.side_files import REFERENCES, SideFile
@@ -126,7 +127,7 @@ def test_a_topic_that_was_recreated_is_another_one(shop: Shop, kafka: Kafka) -> 
     admin.delete_topics([topic])[topic].result(PATIENCE_S)
     wait_for(f"topic {topic} to go", lambda: topic not in admin.list_topics(timeout=PATIENCE_S).topics)
     assert findings_of(proof_of(shop)[1]) == [("topic", topic)]
-    admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(PATIENCE_S)
+    create_topic(admin, topic, 2)
     code, proof = proof_of(shop)
     assert (code, findings_of(proof)) == (3, [("topic", topic)])
 

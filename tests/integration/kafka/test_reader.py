@@ -8,9 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
 from demo.embedded_stack.kafka import Kafka
+from tests.topics import create_topic
 from tests.waiting import PATIENCE_S, wait_for
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import AuthenticationError, ExpiredRangeError, TopicChangedError, TransientError
@@ -188,7 +189,7 @@ def test_a_broker_that_stops_in_mid_read_is_transient_and_one_that_comes_back_is
             Connection(conn_id="kafka_own", conn_type="kafka", extra={"bootstrap.servers": own.bootstrap})
         )
         own_admin = AdminClient({"bootstrap.servers": own.bootstrap})
-        own_admin.create_topics([NewTopic("t", 1, 1, config=KEPT)])["t"].result(PATIENCE_S)
+        create_topic(own_admin, "t", 1, KEPT)
         produce(settings, "t", [bytes(256 * 1024)] * 400)
         hasty = read_range(settings, OffsetRange("t", 0, 0, 400), idle_timeout_s=9)
         patient = read_range(settings, OffsetRange("t", 0, 0, 400), idle_timeout_s=PATIENCE_S)

@@ -7,13 +7,13 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import (
     AdminClient,
-    NewTopic,
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
 
 from tests.integration.kafka.secured import Identity, SecuredKafka, make_certificates, token_endpoint
+from tests.topics import create_topic
 from tests.waiting import PATIENCE_S
 from ticdc_replay.config.kafka_access import KafkaAccess
 from ticdc_replay.config.sink_uri import from_sink_uri
@@ -43,7 +43,7 @@ def certificates(folder: Path) -> tuple[str, Identity]:
 def broker(folder: Path, certificates: tuple[str, Identity]) -> Iterator[SecuredKafka]:
     with SecuredKafka(folder, heap_mb=256) as server:
         admin = AdminClient({"bootstrap.servers": server.bootstrap})
-        admin.create_topics([NewTopic("t", 1, 1)])["t"].result(PATIENCE_S)
+        create_topic(admin, "t")
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
             secret = ScramCredentialInfo(mechanism, 4096)
             change = UserScramCredentialUpsertion("reader", secret, f"{mechanism.name}-pw".encode())

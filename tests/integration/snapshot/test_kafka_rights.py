@@ -12,13 +12,13 @@ from confluent_kafka.admin import (
     AclOperation,
     AclPermissionType,
     AdminClient,
-    NewTopic,
     ResourcePatternType,
     ResourceType,
 )
 
 from demo.embedded_stack.kafka import Kafka
 from tests.integration.snapshot.feed import Feed
+from tests.topics import create_topic
 from tests.waiting import PATIENCE_S
 from ticdc_replay.dispatch.rules import Dispatch, Rule
 from ticdc_replay.dispatch.table_filter import TableFilter
@@ -87,7 +87,7 @@ def grant(root: AdminClient) -> Iterator[Grant]:
 @pytest.fixture
 def make_feed(broker: AuthorizingKafka, root: AdminClient) -> Callable[[str], Feed]:
     def make(topic: str) -> Feed:
-        root.create_topics([NewTopic(topic, 1, 1, config={"retention.ms": "-1"})])[topic].result(PATIENCE_S)
+        create_topic(root, topic, 1, {"retention.ms": "-1"})
         feed = Feed(broker.bootstrap, topic, 1)
         feed.seconds(0, 121)
         return feed
