@@ -18,8 +18,11 @@ def code(text: str) -> str:
 
 
 def cell(text: str) -> str:
-    """``code`` for a cell of a table, where a vertical bar would end it."""
-    return code(text).replace("|", "\\|")
+    """``code`` for a cell of a table, where a vertical bar would end it.
+
+    Text with a backslash before a bar is ``plain``: code can't escape the backslash, which would escape that of the bar.
+    """
+    return plain(text) if "\\|" in text else code(text).replace("|", "\\|")
 
 
 def plain(text: str) -> str:

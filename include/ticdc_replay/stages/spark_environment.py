@@ -1,5 +1,6 @@
 """The environment of a Spark driver: what Spark and the library read, and no secret of whoever submits."""
 
+import re
 from collections.abc import Mapping
 
 from ticdc_replay.domain.connections import Connections
@@ -17,19 +18,25 @@ _PREFIXES = (
     *("ARROW_", "MALLOC_", "OMP_", "AWS_", "TICDC_REPLAY_"),
 )
 _PROXIES = frozenset({"http_proxy", "https_proxy", "all_proxy", "no_proxy"})
-_AWS_SECRETS = frozenset({"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_SECURITY_TOKEN"})
+_SECRET = re.compile(
+    r"(TOKEN|SECRET|PASSW|CREDENTIAL|ACCESS_KEY|PRIVATE_KEY)(?!.*_(FILE|URI|DIR|PATH)$)", re.IGNORECASE
+)
+"""Names of values that are secrets; a file or an address is none."""
 
 
 def driver_environment(environ: Mapping[str, str], connections: Connections) -> dict[str, str]:
     """What of *environ* the driver of a job with *connections* gets.
 
     A list of what is allowed: the submitter's environment has secrets under any name, such as all of Airflow's connections, its
-    Fernet key and its database. AWS keys are among them unless a connection of type ``aws`` has none of its own.
+    Fernet key and its database. No name that says it is a secret passes, but for those of AWS where a connection of type ``aws``
+    has no key of its own.
     """
-    own_keys = all(each.login for each in connections.by_id.values() if each.conn_type == "aws")
-    refused = _AWS_SECRETS if own_keys else frozenset[str]()
-    return {
-        name: value
-        for name, value in environ.items()
-        if (name in _NAMES or name.startswith(_PREFIXES) or name.lower() in _PROXIES) and name not in refused
-    }
+    ambient = any(not each.login for each in connections.by_id.values() if each.conn_type == "aws")
+
+    def passes(name: str) -> bool:
+        if name in _NAMES or name.lower() in _PROXIES:
+            return True
+        secret = _SECRET.search(name) and not (ambient and name.startswith("AWS_"))
+        return name.startswith(_PREFIXES) and not secret
+
+    return {name: value for name, value in environ.items() if passes(name)}

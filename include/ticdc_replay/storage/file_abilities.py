@@ -60,8 +60,12 @@ def try_locks(folder: Path) -> None:
                 raise missing(Ability.LOCK, folder.as_uri(), f"a file could not be locked: {error.strerror}") from error
             try:
                 fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            except BlockingIOError:
                 return
+            except OSError as error:
+                raise missing(
+                    Ability.LOCK, folder.as_uri(), f"a locked file could not be tried: {error.strerror}"
+                ) from error
             raise missing(Ability.LOCK, folder.as_uri(), "a file was locked twice")
     finally:
         path.unlink(missing_ok=True)

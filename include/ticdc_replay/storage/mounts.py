@@ -23,6 +23,7 @@ _NETWORK = frozenset(
         "nfs4",
         "ocfs2",
     }
+    | {"fakeowner", "fhgfs", "prl_fs", "wekafs"}
     | {"orangefs", "panfs", "pvfs2", "smb2", "smb3", "smbfs", "vboxsf", "virtiofs", "vmhgfs"}
 )
 _ESCAPE = re.compile(r"\\([0-7]{3})")

@@ -15,6 +15,7 @@ NEEDED = {
     "NO_PROXY": "localhost",
     "LC_ALL": "C.UTF-8",
     "AWS_CA_BUNDLE": "/ca.pem",
+    "AWS_WEB_IDENTITY_TOKEN_FILE": "/token",
     "TICDC_REPLAY_NATIVE": "off",
 }
 SECRETS = {
@@ -24,8 +25,13 @@ SECRETS = {
     "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": "x",
     "DATABASE_URL": "x",
     "SOME_TOKEN": "x",
+    "SPARK_AUTH_SECRET": "x",
+    "HADOOP_CREDSTORE_PASSWORD": "x",
+    "TICDC_REPLAY_PASSWORD": "x",
 }
-AWS_KEYS = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_SESSION_TOKEN": "x"}
+AWS_KEYS = dict.fromkeys(
+    ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_CONTAINER_AUTHORIZATION_TOKEN"), "x"
+)
 KEYED = Connection("keyed", "aws", login="key", password="secret")
 AMBIENT = Connection("ambient", "aws")
 

@@ -73,6 +73,18 @@ def test_a_file_system_whose_locks_lock_nobody_out_is_refused(
     assert store.info("a") is None
 
 
+def test_a_file_system_that_stops_locking_is_not_taken_for_one_that_locks_others_out(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def locking(_: object, operation: int) -> None:
+        if operation & fcntl.LOCK_NB:
+            raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", locking)
+    with pytest.raises(MissingAbilityError, match="a locked file could not be tried: No locks available"):
+        store.update("a", lambda found: b"1")
+
+
 def test_a_mount_whose_locks_are_this_machine_s_own_is_refused(
     tmp_path: Path, mounts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
