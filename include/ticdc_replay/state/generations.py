@@ -19,14 +19,16 @@ _LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:key, 0))")
 class Generations(Rows):
     """The part of the state store that numbers the runs of windows.
 
-    A generation is a time in milliseconds that never repeats or steps back within a pipeline, so a state store that is made again
-    gives larger ones than the targets have seen. 0 is no generation.
+    A generation is a time in milliseconds. A new run's never repeats or steps back within a pipeline, so a state store that is
+    made again gives larger ones than the targets have seen. A run that was recorded before it got one, as by a version from
+    before there were generations, has the time at which it started: it is older than all that were decoded since. 0 is no
+    generation.
     """
 
     def generation(
         self, pipeline: str, window: Window, run_hash: str, input_hash: str, rows_hash: str = ""
     ) -> int | None:
-        """The generation of the run; the next one of the pipeline where it has none yet. Atomic.
+        """The generation of the run; where it has none yet its place among the others, for a new run the last. Atomic.
 
         Runs of the window with the same *rows_hash* (empty: none) have one generation: they decode the same rows, of different
         tables perhaps. None where the window is pinned to another input than *input_hash* now.
@@ -55,7 +57,7 @@ class Generations(Rows):
             same = connection.execute(
                 select(func.max(table.c.generation)).where(*of_window, table.c.rows_hash == rows_hash)
             ).scalar_one()
-            given = self._next(connection, pipeline) if same is None else int(same)
+            given = self._place(connection, pipeline, run_hash) if same is None else int(same)
             self._upsert(connection, table, [_row(pipeline, window, run_hash, rows_hash, given)])
         return given
 
@@ -80,6 +82,12 @@ class Generations(Rows):
             self._upsert(connection, table, [_row(pipeline, window, run_hash, rows_hash, given)])
             connection.execute(update(table).where(*of_window, table.c.rows_hash == rows_hash).values(generation=given))
         return given
+
+    def _place(self, connection: Connection, pipeline: str, run_hash: str) -> int:
+        columns = tables.run.c
+        known = select(columns.started_at_ms).where(columns.pipeline == pipeline, columns.run_hash == run_hash)
+        started_at_ms = connection.execute(known).scalar_one_or_none()
+        return self._next(connection, pipeline) if started_at_ms is None else int(started_at_ms)
 
     def _next(self, connection: Connection, pipeline: str) -> int:
         columns = tables.generation.c

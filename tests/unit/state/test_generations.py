@@ -5,6 +5,7 @@ import time
 from tests.processes import at_once
 from ticdc_replay.domain.window import Window
 from ticdc_replay.state import StateStore, WindowManifest, open_state
+from ticdc_replay.state.records import Run
 
 NOON, LATER = Window(1000, 2000), Window(2000, 3000)
 
@@ -27,6 +28,27 @@ def test_generations_grow_over_all_windows_of_a_pipeline(state: StateStore) -> N
     given = [state.generation("shop", window, "run", "input") for window in (NOON, LATER, Window(0, 1000))]
     assert len(set(given)) == 3
     assert given == sorted(given, key=lambda number: number or 0)
+
+
+def test_a_run_from_before_there_were_generations_is_older_than_those_since(state: StateStore) -> None:
+    for name, started_at_ms in (("first", 1_000), ("second", 2_000)):
+        state.record_run(
+            Run(
+                pipeline="shop",
+                run_hash=name,
+                window=NOON,
+                input_hash="input",
+                status="done",
+                started_at_ms=started_at_ms,
+            )
+        )
+    newest = state.generation("shop", NOON, "run", "input")
+    second = state.generation("shop", NOON, "second", "input")
+    first = state.generation("shop", NOON, "first", "input")
+    assert None not in (first, second, newest)
+    assert 0 < (first or 0) < (second or 0) < (newest or 0)
+    assert state.generation("shop", NOON, "first", "input") == first
+    assert state.next_generation("shop", NOON, "first") > (newest or 0)
 
 
 def test_runs_that_decode_the_same_rows_of_different_tables_have_one_generation(state: StateStore) -> None:

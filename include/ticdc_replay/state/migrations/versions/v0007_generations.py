@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Create the table. Runs from before get a generation when they are loaded again."""
+    """Create the table. Runs from before get a generation when they are loaded again: the time at which they started."""
     op.create_table(
         "generation",
         sa.Column("pipeline", sa.Text, nullable=False),
