@@ -25,6 +25,9 @@ class Mark(msgspec.Struct, frozen=True, order=True):
     """Sorted."""
     generation: int
     run_hash: str
+    tables: tuple[TableName, ...] = ()
+    """Sorted: those that it, or the loads whose mark was in this place before, may leave something of. Told where a target can't
+    look at marks and apply rows in one step: a newer load then knows what of an older one may come after its last look."""
 
     @classmethod
     def of(cls, load: Load) -> "Mark":
@@ -33,10 +36,13 @@ class Mark(msgspec.Struct, frozen=True, order=True):
 
 
 def with_mark(marks: Iterable[Mark], own: Mark) -> tuple[Mark, ...]:
-    """*marks* of the window with *own* among them, unless a newer one of the same tables is there; sorted."""
-    others = [mark for mark in marks if mark.selection != own.selection or mark.generation > own.generation]
-    kept = others if any(mark.selection == own.selection for mark in others) else [*others, own]
-    return tuple(sorted(kept))
+    """*marks* of the window with *own* among them, unless a newer one of the same patterns is there; sorted."""
+    marks = list(marks)
+    same = [own, *(mark for mark in marks if mark.selection == own.selection)]
+    newest = max(same, key=lambda mark: mark.generation)  # of equal ones the first, which is own
+    tables = sorted({table for mark in same for table in mark.tables})
+    others = [mark for mark in marks if mark.selection != own.selection]
+    return tuple(sorted([*others, msgspec.structs.replace(newest, tables=tuple(tables))]))
 
 
 def refuse_superseded(load: Load, marks: Iterable[Mark], tables: Iterable[TableName]) -> None:

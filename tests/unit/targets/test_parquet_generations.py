@@ -42,6 +42,12 @@ def listed(lake: Path, table: str = "orders") -> str | None:
     return json.loads(path.read_bytes())["run_hash"] if path.exists() else None
 
 
+def files(lake: Path) -> list[object]:
+    """The files that the window's entry of the table ``orders`` lists."""
+    entry = json.loads((lake / "pipeline/current/schema=shop/table=orders/window=0-100.json").read_bytes())
+    return [*entry["changelog"], *entry["fold"]]
+
+
 def changelog(folder: Path, name: str, *tables: Any) -> Changelog:
     made = Changelog(folder / "artifacts", 0, 100, name)
     for schema in tables:
@@ -92,8 +98,47 @@ def test_a_newer_run_without_rows_of_a_table_keeps_the_older_one_s_out(tmp_path:
     lake, old, new = tmp_path / "lake", changelog(tmp_path, "old", ORDERS), changelog(tmp_path, "new", LINES)
     with pytest.raises(SupersededError):
         run_while(old, lake, lambda: run(new, lake, generation=2), generation=1)
-    assert listed(lake) is None
+    assert (listed(lake), files(lake)) == (new.run_hash, [])
     assert listed(lake, "lines") == new.run_hash
+
+
+def test_a_newer_run_without_rows_of_a_table_that_comes_between_the_older_one_s_last_look_and_its_entry_counts(
+    tmp_path: Path,
+) -> None:
+    lake, old, new = tmp_path / "lake", changelog(tmp_path, "old", ORDERS), changelog(tmp_path, "new", LINES)
+    came: list[str] = []
+
+    class Paused(FileStore):
+        """As a store that compares when it writes, with a pause of the machine just before."""
+
+        def update(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
+            found = self.get(name) if self.info(name) else None
+            wanted = change(found)
+            if "/current/" in name and not came:
+                came.append(name)
+                run(new, lake, generation=2)
+            super().update(name, lambda again: wanted if again == found else change(again))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FileStore, "open", classmethod(lambda cls, uri, connection: Paused(Path(uri[7:]))))
+        with pytest.raises(SupersededError):
+            run(old, lake, generation=1)
+    assert came
+    assert (listed(lake), files(lake)) == (new.run_hash, [])
+    assert listed(lake, "lines") == new.run_hash
+
+
+def test_a_newer_run_that_broke_knows_in_its_repeat_what_the_older_one_was_about_to_list(tmp_path: Path) -> None:
+    lake, old, new = tmp_path / "lake", changelog(tmp_path, "old", ORDERS), changelog(tmp_path, "new", LINES)
+
+    def breaks() -> None:
+        raise TransientError("executor lost")
+
+    for made, generation in ((old, 1), (new, 2)):
+        with pytest.raises(TransientError):
+            run_while(made, lake, breaks, generation=generation)
+    run(new, lake, generation=2)
+    assert (listed(lake), files(lake)) == (new.run_hash, [])
 
 
 def test_a_newer_run_of_other_tables_refuses_nothing(tmp_path: Path) -> None:

@@ -1,14 +1,13 @@
 """Replaces the lists that say which files a window has, so that an older run's never comes after a newer one's."""
 
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
+from ticdc_replay.decode.filter import TableFilter
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.errors import ArtifactNotFoundError, TransientError
 from ticdc_replay.domain.tables import TableName
-from ticdc_replay.domain.window import Window
 from ticdc_replay.storage import ObjectStore
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.generations import Mark, refuse_superseded, superseded, with_mark
@@ -23,6 +22,7 @@ class Lists:
     def __init__(self, store: ObjectStore, load: Load) -> None:
         self._store = store
         self._load = load
+        self._announced: set[TableName] = set()
         tables = list(load.tables) if load.index.redrives else [*load.tables, *tables_of_other_runs(store, load)]
         with ThreadPoolExecutor(_READERS, thread_name_prefix="entries") as pool:
             self._before = dict(zip(tables, pool.map(self._read, tables), strict=True))
@@ -37,18 +37,35 @@ class Lists:
         Raises SupersededError where a newer run of the window, or of a source's, has begun with one of its tables.
         """
 
+        own = msgspec.structs.replace(Mark.of(self._load), tables=self._load.tables)
+
         def marked(found: bytes | None) -> bytes:
             marks = _marks(found)
             refuse_superseded(self._load, marks, self._before)
-            return canonical.encode(with_mark(marks, Mark.of(self._load)))
+            self._announced = {table for mark in marks for table in mark.tables}
+            return canonical.encode(with_mark(marks, own))
 
         self._store.update(marks_name(self._load, self._load.index.window), marked)
         self.look_again()
 
     def look_again(self) -> None:
-        """Raise SupersededError where a newer run of a window that rows are taken from has begun with one of the tables."""
-        for window in {source.window for source in self._load.sources}:
-            refuse_superseded(self._load, self._marks(window), self._before)
+        """Raise SupersededError where a newer run of the window, or of a source's, has begun with one of the tables."""
+        for window in {self._load.index.window, *(source.window for source in self._load.sources)}:
+            marks = _marks(_content(self._store, marks_name(self._load, window)))
+            refuse_superseded(self._load, marks, self._before)
+
+    def replaced(self) -> list[TableName]:
+        """The tables of which the load has nothing, and whose entries it replaces all the same; none of a re-drive's, which only
+        adds rows.
+
+        Those with an entry of the window, and those of which a load that has begun before this one may still leave one: it finds
+        the entry of a newer run then.
+        """
+        if self._load.index.redrives:
+            return []
+        wanted, own = TableFilter(self._load.selection), set(self._load.tables)
+        announced = {table for table in self._announced - own if wanted.wants(table.schema, table.table)}
+        return sorted({*announced, *tables_of_other_runs(self._store, self._load)})
 
     def replace(self, table: TableName, entry: TableEntry) -> None:
         """Make *entry* that of *table*. Raises SupersededError where a newer run has come, and TransientError where a load of
@@ -67,17 +84,12 @@ class Lists:
                     f"target {self._load.target}: another load has changed what window {entry.window} has of {table} while this "
                     "one wrote its files; try again"
                 )
-            if there is None:  # a newer run that has nothing of the table leaves no entry of it
-                refuse_superseded(self._load, self._marks(entry.window), [table])
             return wanted
 
         self._store.update(table_entry_name(self._load, table), replaced)
 
     def _read(self, table: TableName) -> bytes | None:
         return _content(self._store, table_entry_name(self._load, table))
-
-    def _marks(self, window: Window) -> Iterable[Mark]:
-        return _marks(_content(self._store, marks_name(self._load, window)))
 
 
 def _content(store: ObjectStore, name: str) -> bytes | None:

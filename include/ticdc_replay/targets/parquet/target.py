@@ -25,7 +25,6 @@ from ticdc_replay.targets.parquet.entries import (
     known_tables,
     run_entry_name,
     table_folder,
-    tables_of_other_runs,
 )
 from ticdc_replay.targets.parquet.files import CopyTask, Taken, TakeTask, copy_file, take_last_versions
 from ticdc_replay.targets.parquet.lists import Lists
@@ -76,11 +75,10 @@ class ParquetFiles(Target[ParquetTarget]):
             changes=tuple(dict.fromkeys(entry for each in changes for entry in each)),
         )
         # The run's entry says that nothing is left to do, so it comes last: an attempt that broke before is done again.
-        # Tables that another run of the window had and this one does not get an entry without files: what that run left of them
-        # is not the window's any more, and a reader that has seen the entry's name still finds it.
+        # Tables that another run of the window had, or is about to list, and this one does not, get an entry without files: what
+        # that run left of them is not the window's any more, and a reader that has seen the entry's name still finds it.
         lists.look_again()
-        replaced = () if load.index.redrives else tables_of_other_runs(store, load)
-        for table in (*load.tables, *replaced):
+        for table in (*load.tables, *lists.replaced()):
             lists.replace(table, entry.of(table, runs.get(table, ()), load.generation))
         store.put(run_entry_name(load), canonical.encode(entry))
         return Loaded(entry.tables)
