@@ -9,13 +9,14 @@ import yaml
 from pydantic import BaseModel
 from typer.main import get_command
 
-from ticdc_replay.changelog.writer import CELL_MISMATCH, NAME_TOO_LONG
+from ticdc_replay.changelog.writer import CELL_MISMATCH
 from ticdc_replay.cli.main import app
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.config.load_store import load_store
 from ticdc_replay.config.pipeline import Pipeline
 from ticdc_replay.config.store import Store
 from ticdc_replay.domain import errors
+from ticdc_replay.domain.limits import BAD_NAME, NAME_TOO_LONG, TOO_MANY_COLUMNS
 from ticdc_replay.reconcile.rules import ObjectClass, ReferenceClass
 from ticdc_replay.targets.config import ParquetTarget, PostgresTarget
 
@@ -136,7 +137,7 @@ def test_every_quarantine_reason_of_the_code_is_explained():
     reasons = set(re.findall(r"(?:\w+Error|Undecodable|Fetched\.failed|about_row)\(\s*(?:\w+, )?\"([a-z_]+)\"", code))
     reasons |= set(re.findall(r"reason(?:, detail)? = \"([a-z_]+)\"", code))
     assert reasons
-    reasons |= {CELL_MISMATCH, NAME_TOO_LONG}
+    reasons |= {CELL_MISMATCH, BAD_NAME, NAME_TOO_LONG, TOO_MANY_COLUMNS}
     assert {reason for reason in reasons if f"`{reason}`" not in OPERATIONS} == set()
 
 

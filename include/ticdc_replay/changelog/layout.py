@@ -3,7 +3,8 @@
 from string import ascii_letters, digits
 from urllib.parse import unquote
 
-from ticdc_replay.domain.tables import TableName
+from ticdc_replay.domain.limits import NAME_TOO_LONG, Refusal, refused_schema
+from ticdc_replay.domain.tables import TableName, TableSchema
 
 INDEX = "index.json"
 
@@ -62,10 +63,23 @@ def in_quarantine(name: str) -> bool:
     return name.startswith("quarantine/")
 
 
-def has_folder(table: TableName) -> bool:
-    """Whether the names of *table* are short enough for ``data_folder``."""
-    parts = (f"schema={escape(table.schema)}", f"table={escape(table.table)}")
-    return all(len(part.encode()) <= _LONGEST_PART for part in parts)
+def refused(schema: TableSchema) -> Refusal | None:
+    """Why there can be no files of rows of *schema*: no table is so (``domain.limits``), or none can have a folder.
+
+    The latter are names of characters that UTF-8 has four bytes for, which MySQL does not take.
+    """
+    return refused_schema(schema) or _without_folder(schema.name)
+
+
+def _without_folder(table: TableName) -> Refusal | None:
+    for name, part in ((table.schema, "schema={}"), (table.table, "table={}")):
+        size = len(part.format(escape(name)).encode())
+        if size > _LONGEST_PART:
+            return (
+                NAME_TOO_LONG,
+                f"{name!r} takes {size} bytes as a folder, and no folder's name has more than {_LONGEST_PART}",
+            )
+    return None
 
 
 def data_folder(table: TableName, version: str) -> str:

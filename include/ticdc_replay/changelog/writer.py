@@ -17,7 +17,7 @@ from ticdc_replay.changelog.duplicates import TABLE_METADATA
 from ticdc_replay.changelog.identity import Identities, changes_key, identities, key_columns
 from ticdc_replay.changelog.index import DataFile
 from ticdc_replay.changelog.keys import Copy, Keys, KeysFile
-from ticdc_replay.changelog.layout import data_folder, has_folder
+from ticdc_replay.changelog.layout import data_folder, refused
 from ticdc_replay.changelog.seen import nothing_seen
 from ticdc_replay.changelog.spill import Spill
 from ticdc_replay.changelog.types import table_arrow_schema
@@ -29,7 +29,6 @@ from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.schemas.resolve import ResolvedSchema, SchemaResolver
 
 CELL_MISMATCH = "cell_type_mismatch"
-NAME_TOO_LONG = "name_too_long"
 """Reason of a row whose cells are not of their columns' types."""
 WAITING_BYTES = 2 * ROW_GROUP_BYTES
 """Of values of all tables that are kept until they are a row group."""
@@ -179,10 +178,9 @@ class ChangelogWriter:
     ) -> list[Rejected]:
         """Write the rows of one schema: *members*, and those that are *ready*. What is rejected comes in the order of places."""
         members.sort(key=_place)
-        name = resolved.schema.name
-        if not has_folder(name):
-            why = f"no table has a name of {len(name.schema)} and {len(name.table)} characters, and no folder of files could"
-            return [Rejected(located, NAME_TOO_LONG, why) for located in members]
+        refusal = refused(resolved.schema)
+        if refusal is not None:
+            return [Rejected(located, *refusal) for located in members]
         members, beyond = _without_beyond_int64(members)
         members, ids, rejected = _identify(members, self._order)
         rejected += beyond

@@ -11,6 +11,7 @@ from ticdc_replay.codecs.avro_reader import Read, compile_reader
 from ticdc_replay.codecs.avro_schema import Field, Record, SchemaError, parse
 from ticdc_replay.codecs.avro_values import cell_kind
 from ticdc_replay.domain.events import Shape, WireColumn
+from ticdc_replay.domain.limits import refused_columns
 from ticdc_replay.schemas.lookup import UnusableAnswerError, WriterSchemas
 
 _MAX_REMEMBERED = 10_000
@@ -101,6 +102,9 @@ def form_of(text: str) -> Form:
             raise SchemaError(f"field {field.name!r} is neither a column nor one that TiCDC appends")
     if not columns:
         raise SchemaError("a record without columns")
+    refusal = refused_columns([record.fields[at].name for at in columns])
+    if refusal is not None:
+        raise SchemaError(refusal[1])
     before = record.fields[appended[_BEFORE]].type if _BEFORE in appended else None
     groups = (tuple(columns), tuple(appended.get(name) for name in _READ))
     return Form(

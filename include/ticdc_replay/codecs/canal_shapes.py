@@ -11,6 +11,7 @@ from ticdc_replay.codecs.canal_members import DocumentError
 from ticdc_replay.codecs.canal_types import are_full, cell_kind
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.events import Image, RowEvent, Shape, WireColumn
+from ticdc_replay.domain.limits import refused_columns
 from ticdc_replay.domain.tso import from_ms
 from ticdc_replay.schemas.history import Known, SchemaHistory
 from ticdc_replay.schemas.resolve import agree
@@ -36,13 +37,17 @@ class Shapes:
     def shape(self, form: RowForm, commit_ts: int | None, es: int, *, reduced: bool) -> Shape:
         """The shape of a row of *form* at *commit_ts* (TSO), or in the millisecond *es* where there is no commitTs.
 
-        *reduced* tells that TiCDC left only the handle key. Raises DocumentError for a type that is not known.
+        *reduced* tells that TiCDC left only the handle key. Raises DocumentError for a type that is not known, and for columns
+        that no table has.
         """
         known = None if self.are_certain(form) else self._known(form, commit_ts, es)
         # What is known lives as long as the history, so its id names it.
         question = (form, None if known is None else id(known), commit_ts is None, reduced)
         shape = self._answers.get(question)
         if shape is None:
+            refusal = refused_columns(form.columns.names)
+            if refusal is not None:
+                raise DocumentError(*refusal)
             if len(self._answers) >= _MAX_ANSWERS:
                 self._answers.clear()
                 self._shapes.clear()

@@ -13,6 +13,7 @@ from ticdc_replay.codecs.debezium_json import Document, MessageError
 from ticdc_replay.codecs.debezium_schema import Field, key_names, value_fields
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.events import Shape, WireColumn
+from ticdc_replay.domain.limits import refused_columns
 
 
 class Plan(NamedTuple):
@@ -33,7 +34,13 @@ def plan_of(
     definition: TableDefinition | None,
     zone: str,
 ) -> Plan:
-    """How rows with the columns *names* are read, which *fields* tell of and *definition* defines. Raises SchemaError."""
+    """How rows with the columns *names* are read, which *fields* tell of and *definition* defines.
+
+    Raises SchemaError, and MessageError for columns that no table has.
+    """
+    refusal = refused_columns(names)
+    if refusal is not None:
+        raise MessageError(*refusal)
     cells = []
     for name in names:
         defined = definition.column(name) if definition is not None else None

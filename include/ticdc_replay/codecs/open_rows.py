@@ -9,6 +9,7 @@ from ticdc_replay.codecs.open_members import Cell, EventError, Members, read
 from ticdc_replay.codecs.open_values import FLAG_BINARY, FLAG_UNSIGNED
 from ticdc_replay.codecs.replaced_text import REPLACED, lossy_cells
 from ticdc_replay.domain.events import Image, Operation, Shape, WireColumn
+from ticdc_replay.domain.limits import refused_columns
 
 _MAX_FORMS = 10_000
 # Hot: members of an enum are looked up through a descriptor, and a NamedTuple's constructor takes twice the time.
@@ -138,7 +139,10 @@ class RowReader:
         return shape
 
     def _learn(self, route: tuple[str, str, bool, bytes], cells: dict[str, Cell]) -> None:
-        """Compile a form when it is met for the second time, and read the next value of *route* with it."""
+        """Compile a form when it is met for the second time, and read the next value of *route* with it.
+
+        Raises EventError for columns that no table has.
+        """
         key = _forms(cells, -1)
         if key in self._forms:
             form = self._forms[key]
@@ -146,6 +150,9 @@ class RowReader:
             shape = self._shape(_forms(cells, FLAG_BINARY | FLAG_UNSIGNED), cells)
             form = self._forms[key] = compile_form(key, shape, self._only_updated_columns)
         else:
+            refusal = refused_columns(cells)
+            if refusal is not None:
+                raise EventError(*refusal)
             if len(self._met) >= _MAX_FORMS:
                 for remembered in (self._met, self._forms, self._routes):
                     remembered.clear()

@@ -11,6 +11,7 @@ from ticdc_replay.codecs.simple_messages import Checksum, MessageError, Row
 from ticdc_replay.codecs.simple_values import CellKind, Neutral, cell_kind
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.events import Operation, Shape, WireColumn
+from ticdc_replay.domain.limits import refused_columns
 from ticdc_replay.domain.tables import TableName
 
 _MAX_FORMS = 10_000
@@ -76,7 +77,8 @@ class Forms:
     def form(self, definition: TableDefinition, names: frozenset[str], reduced: bool, location: str | None) -> RowForm:
         """The form of rows with the columns *names* and timestamps of *location*; *reduced* rows have the handle key alone.
 
-        Columns of the definition that are not sent are virtual, or a column selector drops them. Raises FormError.
+        Columns of the definition that are not sent are virtual, or a column selector drops them. Raises FormError, and
+        MessageError for columns that no table has.
         """
         foreign = None if location in (None, "Local", self._zone) else location
         key = (definition.name, definition.valid_from, names, reduced, foreign)
@@ -88,6 +90,9 @@ class Forms:
         return form
 
     def _make(self, definition: TableDefinition, names: frozenset[str], reduced: bool, foreign: str | None) -> RowForm:
+        refusal = refused_columns(names)
+        if refusal is not None:
+            raise MessageError(*refusal)
         if foreign is not None:
             _check_zone(foreign)
         columns = [column for column in definition.columns if column.name in names]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 import pyarrow as pa
 
-from ticdc_replay.changelog.layout import has_folder
+from ticdc_replay.changelog.layout import refused
 from ticdc_replay.changelog.types import arrow_type
 from ticdc_replay.codecs import canal_rows
 from ticdc_replay.codecs import open as open_
@@ -121,7 +121,7 @@ def form_of(row: RowEvent, resolved: ResolvedSchema, *, of_open: bool) -> Form |
     *of_open* is whether it came by Open Protocol, else by Canal-JSON.
     """
     image = row.after if row.after is not None else row.before
-    if not has_folder(resolved.schema.name):
+    if refused(resolved.schema) is not None:
         return None
     unusual = row.large is not None or row.lossy or row.damage or row.before_unknown or row.commit_ts is None
     if image is None or unusual or len(image.shape.columns) > _MAX_COLUMNS:

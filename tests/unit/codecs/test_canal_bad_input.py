@@ -215,7 +215,12 @@ class TestMutations:
         assert all(isinstance(event, Undecodable) for event in codec().decode(message(value)))
 
     @given(
-        data=st.dictionaries(st.text(), st.none() | st.text(), min_size=1, max_size=5),
+        data=st.dictionaries(
+            st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=80),
+            st.none() | st.text(),
+            min_size=1,
+            max_size=5,
+        ),
         old=st.dictionaries(st.text(), st.none() | st.text(), max_size=5),
     )
     @settings(max_examples=examples())

@@ -8,9 +8,12 @@ import pytest
 
 from tests.decoded_splits import decode, insert, quarantine
 from tests.native_decoding import Written, both
-from tests.open_protocol import columns, ddl, message, row
+from tests.open_protocol import Columns, columns, ddl, message, row
 from ticdc_replay.changelog.writer import ChangelogWriter
+from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.decode.schema_pass import schemas_in
+from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.schemas.history import SchemaHistory
 
 OPEN = Changefeed(protocol="open-protocol", topic="topic", timezone="UTC")
@@ -22,7 +25,7 @@ def outcome(folder: Path, *bad: tuple[bytes, bytes], **changefeed: Any) -> set[s
     index, rows = decode(folder, [sent], **changefeed)
     assert sorted(line["after"]["id"] for line in rows) == [1, 2, 3]
     entries = quarantine(folder, index)
-    assert len(entries) == 2 * len(bad)
+    assert len(bad) <= len(entries) <= 2 * len(bad)  # of copies of a row with a key one is enough
     return {entry["reason"] for entry in entries}
 
 
@@ -59,3 +62,66 @@ def test_a_number_that_a_codec_should_not_have_let_through_stops_no_row_but_its_
     index, rows = decode(tmp_path, [[message(events, 0)]])
     assert sorted(line["after"]["id"] for line in rows) == [1, 2]
     assert [entry["reason"] for entry in quarantine(tmp_path, index)] == ["decoder_failed"]
+
+
+LONG, LONG_COLUMN = "n" * 65, "n" * 81
+INT = {"t": 3, "f": 0, "v": 1}
+
+
+@pytest.mark.parametrize(
+    ("more", "names", "reason"),
+    [
+        ({LONG_COLUMN: INT}, {}, "name_too_long"),
+        ({"n" * 1_000_000: INT}, {}, "name_too_long"),
+        ({"": INT}, {}, "bad_name"),
+        ({"a\0b": INT}, {}, "bad_name"),
+        ({f"c{at}": INT for at in range(4095)}, {}, "too_many_columns"),
+        ({f"c{at}": INT for at in range(20_000)}, {}, "too_many_columns"),
+        ({}, {"table": LONG}, "name_too_long"),
+        ({}, {"table": "表" * 65}, "name_too_long"),
+        ({}, {"table": "\U0001f600" * 64}, "name_too_long"),
+        ({}, {"table": "a\0b"}, "bad_name"),
+    ],
+    ids=lambda value: None if isinstance(value, dict) else value,
+)
+def test_a_row_of_what_no_table_is_is_quarantined(
+    tmp_path: Path, more: Columns, names: dict[str, str], reason: str
+) -> None:
+    assert outcome(tmp_path, row(150, new=columns(9, **more), **names)) == {reason}
+
+
+@pytest.mark.parametrize("count", [0, 4094])
+def test_a_row_of_the_widest_table_and_the_longest_names_is_written(write: Callable[..., Written], count: int) -> None:
+    more = {"_V$_" + "i" * 64 + "_0": INT} if count == 0 else {f"c{at}": INT for at in range(count)}
+    sent = [message([row(150, new=columns(at, **more), table="表" * 64)], at) for at in range(3)]
+    assert both(write, sent, OPEN, SchemaHistory()).result.events.written == 3
+
+
+@pytest.mark.parametrize("reason", ["name_too_long", "bad_name"])
+def test_rows_of_a_table_that_ddl_defines_as_none_can_be_are_quarantined(tmp_path: Path, reason: str) -> None:
+    more = {"name_too_long": f"`{LONG_COLUMN}` INT", "bad_name": "`a\0b` INT"}[reason]
+    query = f"CREATE TABLE s.t (id BIGINT PRIMARY KEY, v VARCHAR(10), {more})"
+    history = SchemaHistory().with_ddls([DdlEvent(0, 120, "s", "t", query, 3)])
+    key_only = [row(150, old={"id": columns(at)["id"]}, ohk=True) for at in (1, 2)]
+    index, rows = decode(tmp_path, [[message([*key_only, insert(110, 7)], 0)]], history=history)
+    assert [line["after"]["id"] for line in rows] == [7]
+    assert {entry["reason"] for entry in quarantine(tmp_path, index)} == {reason}
+
+
+@pytest.mark.parametrize(
+    ("query", "names", "reason"),
+    [
+        ("q", {"schema": LONG}, "name_too_long"),
+        ("q", {"table": "a\0"}, "bad_name"),
+        ("q", {"table": LONG}, "name_too_long"),
+    ],
+)
+def test_ddl_about_what_no_table_is_is_quarantined_and_a_gap_in_what_is_known(
+    tmp_path: Path, query: str, names: dict[str, str], reason: str
+) -> None:
+    bad = ddl(150, query, **names)
+    assert outcome(tmp_path, bad) == {reason}
+    codec = codec_for(OPEN, 1 << 20)
+    found = schemas_in([[message([ddl(140, "CREATE TABLE t (id INT)"), bad], 7)]], codec)
+    assert [event.commit_ts for event in found.ddl] == [140]
+    assert [unread.offset for unread in found.unread] == [7]

@@ -1,0 +1,66 @@
+"""What no table of TiDB has: names, and numbers of columns, that only a damaged or foreign message says."""
+
+from collections.abc import Collection
+
+from ticdc_replay.domain.definition import TableDefinition
+from ticdc_replay.domain.tables import TableSchema
+
+MAX_NAME = 64
+"""Characters of the name of a database or table."""
+MAX_COLUMN_NAME = 80
+"""Characters of the name of a column: 64, but the hidden one of an expression index is called ``_V$_<index>_<number>``."""
+MAX_COLUMNS = 4096
+"""What TiDB's table-column-count-limit allows at most."""
+BAD_NAME, NAME_TOO_LONG, TOO_MANY_COLUMNS = "bad_name", "name_too_long", "too_many_columns"
+"""Reasons of what is called otherwise, or has more columns."""
+
+Refusal = tuple[str, str]
+"""Why something can't be of a table: the reason, and what is wrong."""
+
+
+def refused_table(schema: str, table: str) -> Refusal | None:
+    """Why no table is called *schema*.*table*; None where one may be. Empty names are those of no table, and no database."""
+    return _refused_name("schema", schema, MAX_NAME) or _refused_name("table", table, MAX_NAME)
+
+
+def refused_columns(names: Collection[str]) -> Refusal | None:
+    """Why no table has columns called *names*; None where one may have them. About 0.2 µs for each."""
+    if len(names) > MAX_COLUMNS:
+        return TOO_MANY_COLUMNS, f"{len(names)} columns, and no table has more than {MAX_COLUMNS}"
+    if "" in names:
+        return BAD_NAME, "a column without a name"
+    for name in names:
+        refusal = _refused_name("column", name, MAX_COLUMN_NAME)
+        if refusal is not None:
+            return refusal
+    return None
+
+
+def refused_schema(schema: TableSchema) -> Refusal | None:
+    """Why no table is as *schema* says."""
+    return refused_table(schema.name.schema, schema.name.table) or refused_columns(
+        [column.name for column in schema.columns]
+    )
+
+
+def refused_definition(definition: TableDefinition) -> Refusal | None:
+    """Why no table is defined by *definition*."""
+    return refused_table(definition.name.schema, definition.name.table) or refused_columns(
+        [column.name for column in definition.columns]
+    )
+
+
+def _refused_name(what: str, name: str, longest: int) -> Refusal | None:
+    if len(name) > longest:
+        return NAME_TOO_LONG, f"a {what} name of {len(name)} characters, {name[:20]!r}…; none has more than {longest}"
+    if "\0" in name or not (name.isascii() or _is_unicode(name)):
+        return BAD_NAME, f"{what} {name!r}: no name holds a NUL, or what is not Unicode"
+    return None
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
