@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, NamedTuple
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.events import BootstrapEvent, DdlEvent, Event, RowEvent, Undecodable
 from ticdc_replay.domain.failure import failure
-from ticdc_replay.domain.limits import refused_definition, refused_table
+from ticdc_replay.domain.limits import is_unicode, refused_definition, refused_table
 from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.schemas.lookup import SchemaLookup
 from ticdc_replay.schemas.versions import MissingVersion
@@ -153,6 +153,8 @@ def _of_tables(event: Event) -> Event:
     """*event*, or an ``Undecodable`` in its place where it is about what no table can be."""
     if not isinstance(event, DdlEvent | BootstrapEvent):
         return event
+    if isinstance(event, DdlEvent) and not (is_unicode(event.query) and is_unicode(str(event.type))):
+        return Undecodable(event.ordinal, "bad_value", "the text of a DDL that is not Unicode")
     definitions = event.definitions if isinstance(event, DdlEvent) else (event.definition,)
     refusals = (
         refused_table(event.schema, event.table),

@@ -53,12 +53,13 @@ def refused_definition(definition: TableDefinition) -> Refusal | None:
 def _refused_name(what: str, name: str, longest: int) -> Refusal | None:
     if len(name) > longest:
         return NAME_TOO_LONG, f"a {what} name of {len(name)} characters, {name[:20]!r}…; none has more than {longest}"
-    if "\0" in name or not (name.isascii() or _is_unicode(name)):
+    if "\0" in name or not is_unicode(name):
         return BAD_NAME, f"{what} {name!r}: no name holds a NUL, or what is not Unicode"
     return None
 
 
-def _is_unicode(text: str) -> bool:
+def is_unicode(text: str) -> bool:
+    """Whether *text* can be written: half of a surrogate pair can't."""
     try:
         text.encode()
     except UnicodeEncodeError:

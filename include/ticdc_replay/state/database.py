@@ -29,6 +29,8 @@ _LOCK_TIMEOUT_S = 30
 _CONNECT_TIMEOUT_S = 10
 _MIGRATION_LOCK = 0x7469_6364_635F_7270  # any number that only this library uses: "ticdc_rp"
 _REFUSED = ("password authentication failed", "no pg_hba.conf entry", 'role "', "no password supplied")
+_LIMITS = "54"
+"""SQLSTATE class of what is larger than PostgreSQL takes, such as a row of an index: its driver calls it operational."""
 
 logging.getLogger("alembic").setLevel(logging.WARNING)  # every opening would tell of migrations that are not there
 
@@ -134,9 +136,15 @@ class Database:
             return ConfigError(f"{message}; create it, or correct the schema field of the state connection")
         if "unable to open database file" in reason or "readonly database" in reason:
             return PermanentError(f"{message}; the folder must exist and be writable")
+        if (_sqlstate(error) or "").startswith(_LIMITS):
+            return PermanentError(message)
         if isinstance(error, OperationalError | InterfaceError):
             return TransientError(message)
         return PermanentError(message)
+
+
+def _sqlstate(error: SQLAlchemyError) -> str | None:
+    return getattr(error.orig, "sqlstate", None) if isinstance(error, DBAPIError) else None
 
 
 def _parse(url: str) -> URL:

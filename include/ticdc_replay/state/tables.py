@@ -1,6 +1,8 @@
 """The tables of the state store, as the newest migration leaves them. A test holds the two together."""
 
-from sqlalchemy import JSON, BigInteger, Boolean, Column, Index, Integer, MetaData, Table, Text, text
+from sqlalchemy import JSON, BigInteger, Boolean, Column, Index, Integer, MetaData, Table, text
+
+from ticdc_replay.state.any_text import AnyText
 
 metadata = MetaData(
     naming_convention={
@@ -16,12 +18,12 @@ _ALONE = text("kind <> 'replay'")
 window_manifest = Table(
     "window_manifest",
     metadata,
-    Column("pipeline", Text, primary_key=True),
+    Column("pipeline", AnyText, primary_key=True),
     Column("from_ts", BigInteger, primary_key=True),
     Column("to_ts", BigInteger, primary_key=True),
-    Column("input_hash", Text, primary_key=True),
+    Column("input_hash", AnyText, primary_key=True),
     Column("pinned_at_ms", BigInteger, primary_key=True),
-    Column("name", Text, nullable=False),
+    Column("name", AnyText, nullable=False),
     Column("superseded_at_ms", BigInteger),
     # Two runs that pin one window at once: the second insert of an active manifest fails.
     Index(
@@ -38,73 +40,73 @@ window_manifest = Table(
 run = Table(
     "run",
     metadata,
-    Column("pipeline", Text, primary_key=True),
-    Column("run_hash", Text, primary_key=True),
+    Column("pipeline", AnyText, primary_key=True),
+    Column("run_hash", AnyText, primary_key=True),
     Column("from_ts", BigInteger, nullable=False),
     Column("to_ts", BigInteger, nullable=False),
-    Column("input_hash", Text, nullable=False),
-    Column("status", Text, nullable=False),
+    Column("input_hash", AnyText, nullable=False),
+    Column("status", AnyText, nullable=False),
     Column("started_at_ms", BigInteger, nullable=False),
     Column("finished_at_ms", BigInteger),
-    Column("index", Text),
+    Column("index", AnyText),
     Column("counts", JSON, nullable=False),
 )
 
 generation = Table(
     "generation",
     metadata,
-    Column("pipeline", Text, primary_key=True),
+    Column("pipeline", AnyText, primary_key=True),
     Column("from_ts", BigInteger, primary_key=True),
     Column("to_ts", BigInteger, primary_key=True),
-    Column("run_hash", Text, primary_key=True),
-    Column("rows_hash", Text, nullable=False),
+    Column("run_hash", AnyText, primary_key=True),
+    Column("rows_hash", AnyText, nullable=False),
     Column("generation", BigInteger, nullable=False),
 )
 
 coverage = Table(
     "coverage",
     metadata,
-    Column("pipeline", Text, primary_key=True),
-    Column("target", Text, primary_key=True),
-    Column("run_hash", Text, primary_key=True),
+    Column("pipeline", AnyText, primary_key=True),
+    Column("target", AnyText, primary_key=True),
+    Column("run_hash", AnyText, primary_key=True),
     Column("from_ts", BigInteger, nullable=False),
     Column("to_ts", BigInteger, nullable=False),
     Column("selection", JSON, nullable=False),
-    Column("grade", Text, nullable=False),
-    Column("quality", Text, nullable=False),
+    Column("grade", AnyText, nullable=False),
+    Column("quality", AnyText, nullable=False),
     Column("loaded_at_ms", BigInteger, nullable=False),
 )
 
 covered_table = Table(
     "covered_table",
     metadata,
-    Column("pipeline", Text, primary_key=True),
-    Column("target", Text, primary_key=True),
-    Column("run_hash", Text, primary_key=True),
-    Column("schema", Text, primary_key=True),
-    Column("table", Text, primary_key=True),
-    Column("quality", Text, nullable=False),
+    Column("pipeline", AnyText, primary_key=True),
+    Column("target", AnyText, primary_key=True),
+    Column("run_hash", AnyText, primary_key=True),
+    Column("schema", AnyText, primary_key=True),
+    Column("table", AnyText, primary_key=True),
+    Column("quality", AnyText, nullable=False),
 )
 
 schema_history = Table(
     "schema_history",
     metadata,
-    Column("pipeline", Text, primary_key=True),
-    Column("schema", Text, primary_key=True),
-    Column("table", Text, primary_key=True),
+    Column("pipeline", AnyText, primary_key=True),
+    Column("schema", AnyText, primary_key=True),
+    Column("table", AnyText, primary_key=True),
     Column("after", BigInteger, primary_key=True),
-    Column("epoch", Text, nullable=False),
-    Column("source", Text, nullable=False),
+    Column("epoch", AnyText, nullable=False),
+    Column("source", AnyText, nullable=False),
 )
 
 table_version = Table(
     "table_version",
     metadata,
-    Column("pipeline", Text, primary_key=True),
-    Column("schema", Text, primary_key=True),
-    Column("table", Text, primary_key=True),
+    Column("pipeline", AnyText, primary_key=True),
+    Column("schema", AnyText, primary_key=True),
+    Column("table", AnyText, primary_key=True),
     Column("version", BigInteger, primary_key=True),
-    Column("definition", Text, nullable=False),
+    Column("definition", AnyText, nullable=False),
 )
 """Definitions that came over the wire with a version (Simple)."""
 
@@ -112,10 +114,10 @@ table_version = Table(
 schema_scan = Table(
     "schema_scan",
     metadata,
-    Column("pipeline", Text, primary_key=True),
-    Column("cluster_id", Text, primary_key=True, server_default=""),
-    Column("topic", Text, primary_key=True, server_default=""),
-    Column("topic_id", Text, primary_key=True),
+    Column("pipeline", AnyText, primary_key=True),
+    Column("cluster_id", AnyText, primary_key=True, server_default=""),
+    Column("topic", AnyText, primary_key=True, server_default=""),
+    Column("topic_id", AnyText, primary_key=True),
     Column("partition", Integer, primary_key=True),
     Column("start_offset", BigInteger, primary_key=True),
     Column("end_offset", BigInteger, nullable=False),
@@ -125,15 +127,15 @@ schema_scan = Table(
 ddl = Table(
     "ddl",
     metadata,
-    Column("pipeline", Text, primary_key=True),
-    Column("cluster_id", Text, primary_key=True),
-    Column("topic", Text, primary_key=True),
-    Column("topic_id", Text, primary_key=True),
+    Column("pipeline", AnyText, primary_key=True),
+    Column("cluster_id", AnyText, primary_key=True),
+    Column("topic", AnyText, primary_key=True),
+    Column("topic_id", AnyText, primary_key=True),
     Column("commit_ts", BigInteger, primary_key=True),
-    Column("digest", Text, primary_key=True),
-    Column("schema", Text, nullable=False),
-    Column("table", Text, nullable=False),
-    Column("query", Text, nullable=False),
+    Column("digest", AnyText, primary_key=True),
+    Column("schema", AnyText, nullable=False),
+    Column("table", AnyText, nullable=False),
+    Column("query", AnyText, nullable=False),
     Column("type", JSON, nullable=False),
     Column("rounded", Boolean, nullable=False),
 )
@@ -142,10 +144,10 @@ ddl = Table(
 ddl_scan = Table(
     "ddl_scan",
     metadata,
-    Column("pipeline", Text, primary_key=True),
-    Column("cluster_id", Text, primary_key=True),
-    Column("topic", Text, primary_key=True),
-    Column("topic_id", Text, primary_key=True),
+    Column("pipeline", AnyText, primary_key=True),
+    Column("cluster_id", AnyText, primary_key=True),
+    Column("topic", AnyText, primary_key=True),
+    Column("topic_id", AnyText, primary_key=True),
     Column("partition", Integer, primary_key=True),
     Column("start_offset", BigInteger, primary_key=True),
     Column("end_offset", BigInteger, primary_key=True),
@@ -157,23 +159,23 @@ ddl_scan = Table(
 scanned_range = Table(
     "scanned_range",
     metadata,
-    Column("pipeline", Text, primary_key=True),
-    Column("cluster_id", Text, primary_key=True, server_default=""),
-    Column("topic", Text, primary_key=True, server_default=""),
-    Column("topic_id", Text, primary_key=True),
+    Column("pipeline", AnyText, primary_key=True),
+    Column("cluster_id", AnyText, primary_key=True, server_default=""),
+    Column("topic", AnyText, primary_key=True, server_default=""),
+    Column("topic_id", AnyText, primary_key=True),
     Column("partition", Integer, primary_key=True),
     Column("start_offset", BigInteger, primary_key=True),
     Column("end_offset", BigInteger, primary_key=True),
-    Column("file", Text),
+    Column("file", AnyText),
 )
 
 sparse_index = Table(
     "sparse_index",
     metadata,
-    Column("pipeline", Text, primary_key=True),
-    Column("cluster_id", Text, primary_key=True, server_default=""),
-    Column("topic", Text, primary_key=True, server_default=""),
-    Column("topic_id", Text, primary_key=True),
+    Column("pipeline", AnyText, primary_key=True),
+    Column("cluster_id", AnyText, primary_key=True, server_default=""),
+    Column("topic", AnyText, primary_key=True, server_default=""),
+    Column("topic_id", AnyText, primary_key=True),
     Column("partition", Integer, primary_key=True),
     Column("start_offset", BigInteger, primary_key=True),
     Column("end_offset", BigInteger, primary_key=True),
@@ -184,66 +186,66 @@ sparse_index = Table(
 reference_file = Table(
     "reference_file",
     metadata,
-    Column("pipeline", Text, primary_key=True),
-    Column("run_hash", Text, primary_key=True),
-    Column("name", Text, primary_key=True),
+    Column("pipeline", AnyText, primary_key=True),
+    Column("run_hash", AnyText, primary_key=True),
+    Column("name", AnyText, primary_key=True),
 )
 
 redrive = Table(
     "redrive",
     metadata,
-    Column("pipeline", Text, primary_key=True),
-    Column("run_hash", Text, primary_key=True),
-    Column("redrive_hash", Text, primary_key=True),
-    Column("target", Text, primary_key=True),
+    Column("pipeline", AnyText, primary_key=True),
+    Column("run_hash", AnyText, primary_key=True),
+    Column("redrive_hash", AnyText, primary_key=True),
+    Column("target", AnyText, primary_key=True),
     Column("recorded_at_ms", BigInteger, nullable=False),
 )
 
 accepted_loss = Table(
     "accepted_loss",
     metadata,
-    Column("pipeline", Text, primary_key=True),
-    Column("cluster_id", Text, primary_key=True, server_default=""),
-    Column("topic", Text, primary_key=True, server_default=""),
-    Column("topic_id", Text, primary_key=True),
+    Column("pipeline", AnyText, primary_key=True),
+    Column("cluster_id", AnyText, primary_key=True, server_default=""),
+    Column("topic", AnyText, primary_key=True, server_default=""),
+    Column("topic_id", AnyText, primary_key=True),
     Column("partition", Integer, primary_key=True),
     Column("offset", BigInteger, primary_key=True),
     Column("ordinal", Integer, primary_key=True),
-    Column("reason", Text, primary_key=True),
-    Column("run_hash", Text, nullable=False),
-    Column("person", Text, nullable=False),
-    Column("why", Text, nullable=False),
-    Column("record", Text, nullable=False),
+    Column("reason", AnyText, primary_key=True),
+    Column("run_hash", AnyText, nullable=False),
+    Column("person", AnyText, nullable=False),
+    Column("why", AnyText, nullable=False),
+    Column("record", AnyText, nullable=False),
     Column("accepted_at_ms", BigInteger, nullable=False),
 )
 
 reconciliation = Table(
     "reconciliation",
     metadata,
-    Column("store", Text, primary_key=True),
-    Column("reconciliation_id", Text, primary_key=True),
+    Column("store", AnyText, primary_key=True),
+    Column("reconciliation_id", AnyText, primary_key=True),
     Column("began_at_ms", BigInteger, nullable=False),
     Column("finished_at_ms", BigInteger, nullable=False),
-    Column("report", Text, nullable=False),
+    Column("report", AnyText, nullable=False),
     Column("totals", JSON, nullable=False),
 )
 
 deletion_plan = Table(
     "deletion_plan",
     metadata,
-    Column("store", Text, primary_key=True),
-    Column("plan_hash", Text, primary_key=True),
-    Column("name", Text, nullable=False),
+    Column("store", AnyText, primary_key=True),
+    Column("plan_hash", AnyText, primary_key=True),
+    Column("name", AnyText, nullable=False),
     Column("made_at_ms", BigInteger, nullable=False),
     Column("due_at_ms", BigInteger, nullable=False),
     Column("objects", BigInteger, nullable=False),
     Column("bytes", BigInteger, nullable=False),
-    Column("status", Text, nullable=False),
-    Column("decided_by", Text, nullable=False),
-    Column("decided_why", Text, nullable=False),
+    Column("status", AnyText, nullable=False),
+    Column("decided_by", AnyText, nullable=False),
+    Column("decided_why", AnyText, nullable=False),
     Column("decided_at_ms", BigInteger),
-    Column("reconciliation_id", Text),
-    Column("policy", Text),
+    Column("reconciliation_id", AnyText),
+    Column("policy", AnyText),
     # A reconciliation is planned once, whatever runs at the same time.
     Index("uq_deletion_plan_reconciliation", "store", "reconciliation_id", unique=True),
 )
@@ -251,22 +253,22 @@ deletion_plan = Table(
 deletion_execution = Table(
     "deletion_execution",
     metadata,
-    Column("store", Text, primary_key=True),
-    Column("plan_hash", Text, primary_key=True),
-    Column("execution_id", Text, primary_key=True),
+    Column("store", AnyText, primary_key=True),
+    Column("plan_hash", AnyText, primary_key=True),
+    Column("execution_id", AnyText, primary_key=True),
     Column("started_at_ms", BigInteger, nullable=False),
     Column("finished_at_ms", BigInteger),
-    Column("audit", Text),
+    Column("audit", AnyText),
     Column("counts", JSON, nullable=False),
 )
 
 lease = Table(
     "lease",
     metadata,
-    Column("resource", Text, primary_key=True),
-    Column("holder", Text, primary_key=True),
-    Column("kind", Text, nullable=False),
-    Column("subject", Text, nullable=False),
+    Column("resource", AnyText, primary_key=True),
+    Column("holder", AnyText, primary_key=True),
+    Column("kind", AnyText, nullable=False),
+    Column("subject", AnyText, nullable=False),
     Column("acquired_at_ms", BigInteger, nullable=False),
     Column("expires_at_ms", BigInteger, nullable=False),
     # Two deletions, or two shared decodes, that begin at once: the second insert does nothing.
@@ -277,7 +279,7 @@ machine = Table(
     "machine",
     metadata,
     Column("number", BigInteger, primary_key=True, autoincrement=False),
-    Column("boot", Text, nullable=False),
-    Column("host", Text, nullable=False),
+    Column("boot", AnyText, nullable=False),
+    Column("host", AnyText, nullable=False),
     Column("first_seen_ms", BigInteger, nullable=False),
 )

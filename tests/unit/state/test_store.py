@@ -321,3 +321,33 @@ def test_the_first_acceptance_of_an_entry_stays(state: StateStore) -> None:
     state.record_accepted_losses([later, other])
     assert state.accepted_losses("shop") == [other, first]
     assert state.accepted_losses("billing") == []
+
+
+HOSTILE = "a\0b\ud800c\udfff\uffffd\uffff0000 \U0001f600"
+
+
+def test_text_of_any_characters_comes_back(state: StateStore) -> None:
+    wire = HOSTILE.encode(errors="ignore").decode()  # codecs refuse what is not Unicode
+    ddl = [
+        KnownDdl(TOPIC, DdlEvent(0, at, wire, name, f"ALTER TABLE t COMMENT '{wire}'", 3))
+        for at, name in ((1, "\0"), (2, ""))
+    ]
+    state.record_ddl("shop", ddl)
+    assert state.ddl("shop") == ddl
+    definition = TableDefinition(TableName("s", "a\0b\uffff"), (), valid_from=7)
+    state.record_table_versions("shop", [definition])
+    state.record_table_versions("shop", [definition])
+    assert state.table_versions("shop") == [definition]
+    state.record_reference_files([ReferenceFile(HOSTILE, "run", "file")])
+    assert state.reference_files(HOSTILE) == [ReferenceFile(HOSTILE, "run", "file")]
+
+
+def test_what_is_larger_than_the_database_takes_is_a_permanent_error(state: StateStore) -> None:
+    name = "".join(map(str, range(40_000)))
+    record = ReferenceFile("shop", "run", name)
+    if state._database.dialect == "postgresql":
+        with pytest.raises(PermanentError, match="index row"):
+            state.record_reference_files([record])
+    else:
+        state.record_reference_files([record])
+        assert state.reference_files("shop") == [record]
