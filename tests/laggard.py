@@ -61,12 +61,26 @@ class Laggard:
             commit, self.topic_of(table), key % self._partitions, row(at(commit), new=image, table=table, schema=SCHEMA)
         )
 
-    def ddl(self, commit: float, table: str, query: str, *, new: str | None = None, readable: bool = True) -> None:
-        """*query* about *table*, which is called *new* after it. A resolved-ts of its own commitTs may come before it."""
+    def ddl(
+        self,
+        commit: float,
+        table: str,
+        query: str,
+        *,
+        new: str | None = None,
+        readable: bool = True,
+        named: bool = True,
+    ) -> None:
+        """*query* about *table*, which is called *new* after it. A resolved-ts of its own commitTs may come before it.
+
+        Of one that is not *readable*, the table can be read where it is *named*.
+        """
         self.resolve(commit)
         for partition in range(self._partitions):
             key, value = ddl(at(commit), query, table=new or table, schema=SCHEMA)
-            self._send(commit, self.topic_of(table), partition, (key, value if readable else value[:-1]))
+            self._send(
+                commit, self.topic_of(table), partition, (key if named else key[:-1], value if readable else value[:-1])
+            )
 
     def resolve(self, second: float) -> None:
         """A resolved-ts in all partitions."""

@@ -58,6 +58,8 @@ class DecodeJob(msgspec.Struct, frozen=True, kw_only=True, tag="decode"):
     shared_tables: tuple[str, ...] = ()
     """The patterns that an input which several windows share is decoded for: the pipeline's own."""
     limits: Limits
+    clock_skew_ms: int = 0
+    """What clocks of TiDB, TiCDC and brokers differ by, at most."""
 
     @property
     def run_hash(self) -> str:

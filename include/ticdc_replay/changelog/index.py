@@ -14,6 +14,7 @@ from ticdc_replay.domain.tables import TableName, TableSchema
 from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.domain.window import Window
 from ticdc_replay.schemas.changes import TableChanges
+from ticdc_replay.schemas.unread import UnreadDdl
 from ticdc_replay.snapshot.manifest import Source
 
 
@@ -156,6 +157,9 @@ class ChangelogIndex(msgspec.Struct, frozen=True, kw_only=True):
     """The DDL of the window, of every table: a RENAME of a wanted table stands under its new name."""
     other_ddl: tuple[Ddl, ...] = ()
     """DDL of the pinned range outside the window; incomplete there, but later windows may start behind it."""
+    unread_ddl: tuple[UnreadDdl, ...] = ()
+    """Messages of the range that may hold DDL and could not be read, but for those before the window. Rows that can't be typed
+    without are in quarantine."""
     changes: tuple[TableChanges, ...]
     """What each DDL of the window does to the tables it touches, in order of commitTs: told here because only decode knows
     the definitions just before it."""

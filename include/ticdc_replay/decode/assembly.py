@@ -20,6 +20,7 @@ from ticdc_replay.domain.window import ALL_TIME
 from ticdc_replay.jobspec import DecodeJob
 from ticdc_replay.schemas.changes import changes_of
 from ticdc_replay.schemas.history import SchemaHistory
+from ticdc_replay.schemas.unread import UnreadDdl
 from ticdc_replay.schemas.versions import TableVersions
 from ticdc_replay.snapshot.manifest import Manifest
 
@@ -31,10 +32,12 @@ def assemble(
     results: Sequence[SplitResult],
     rewritten: Sequence[Rewritten],
     definitions: Iterable[TableDefinition] = (),
+    unread_ddl: Iterable[UnreadDdl] = (),
 ) -> ChangelogIndex:
     """The index of the files that *results* left, after those in *rewritten* were written anew.
 
-    *history* is the one that the rows were typed with, *definitions* what the messages read for this run added to its versions.
+    *history* is the one that the rows were typed with, *definitions* what the messages read for this run added to its versions,
+    *unread_ddl* what of its DDL could not be read.
     """
     if job.changefeed.names_lose_characters:
         _refuse_shared_names(results)
@@ -77,6 +80,7 @@ def assemble(
         tables=tables,
         ddl=ddl,
         other_ddl=tuple(entry for entry in found_ddl if entry.commit_ts not in window),
+        unread_ddl=tuple(sorted(unread_ddl)),
         changes=tuple(change for entry in ddl for change in changes_of(_event(entry), history)),
         quarantine_files=tuple(quarantine_files),
         reference_files=tuple(result.references_file for result in results if result.references_file is not None),

@@ -172,6 +172,9 @@ def _assemble(
         cluster_id=_cluster_id(taken),
         tables=tables,
         ddl=ddl,
+        unread_ddl=tuple(
+            sorted({gap for each in taken for gap in each.index.unread_ddl if gap.after < each.source.window.to_ts})
+        ),
         changes=tuple(
             change for each in taken for change in each.index.changes if change.commit_ts in each.source.window
         ),

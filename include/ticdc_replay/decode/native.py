@@ -166,7 +166,7 @@ class NativeRows:
             _log.warning("rows like one of %s.%s are left to Python: %s", row.schema, row.table, failure(error))
 
     def _learn_form(self, message: Callable[[], RawMessage], row: RowEvent) -> None:
-        if row.commit_ts is None:
+        if row.commit_ts is None or self._history.unread_at(row.schema, row.table, row.commit_ts):
             return
         image = row.after or row.before
         assert image is not None, "a row event has an image"

@@ -9,6 +9,9 @@ from ticdc_replay.domain.messages import RawMessage
 ROW_DAMAGED = "row_damaged"
 """Reason of a row that can't be what the upstream has: ``RowEvent.damage`` says why."""
 
+DDL_UNREAD = "ddl_unread"
+"""Reason of a row whose types depend on DDL in a message that could not be read."""
+
 _DETAIL_CHARACTERS = 2_000
 
 

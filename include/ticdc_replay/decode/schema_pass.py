@@ -22,12 +22,15 @@ from ticdc_replay.schemas.lookup import FixedWriterSchemas, SchemaLookup
 
 
 class Unread(NamedTuple):
-    """A message that may hold DDL and can't be read, or not all of it."""
+    """A message that may hold DDL and can't be read, or not all of it; the other members as far as they could be read."""
 
     topic: str
     partition: int
     offset: int
     timestamp_ms: int
+    commit_ts: int | None = None
+    schema: str = ""
+    table: str = ""
 
 
 class FoundSchemas(msgspec.Struct, frozen=True):
@@ -61,8 +64,9 @@ def schemas_in(batches: Iterable[Sequence[RawMessage]], codec: Codec) -> FoundSc
     unread: list[Unread] = []
     for message in chain.from_iterable(map(codec.schema_changes, batches)):
         events = codec.decode(message)
-        if any(isinstance(event, Undecodable) for event in events):
-            unread.append(Unread(*message[:4]))
+        bad = [event for event in events if isinstance(event, Undecodable)]
+        if bad:
+            unread.append(_unread(message, bad))
         for event in events:
             if isinstance(event, DdlEvent):
                 ddl.append(event)
@@ -70,6 +74,13 @@ def schemas_in(batches: Iterable[Sequence[RawMessage]], codec: Codec) -> FoundSc
             elif isinstance(event, BootstrapEvent) and event.definition is not None:
                 definitions.append(event.definition)
     return FoundSchemas(tuple(ddl), tuple(definitions), tuple(unread))
+
+
+def _unread(message: RawMessage, bad: Sequence[Undecodable]) -> Unread:
+    known = bad[0]
+    if len(bad) > 1 or known.ordinal is None or known.commit_ts is None:
+        return Unread(*message[:4])
+    return Unread(*message[:4], known.commit_ts, known.schema or "", known.table or "")
 
 
 def lookup_in(capture: Capture, max_bytes: int) -> SchemaLookup:

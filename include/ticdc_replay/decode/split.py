@@ -21,7 +21,7 @@ from ticdc_replay.decode.collector import no_cycle_search
 from ticdc_replay.decode.filter import TableFilter
 from ticdc_replay.decode.native import NativeRows, native_rows
 from ticdc_replay.decode.placement import PlacementCheck
-from ticdc_replay.decode.quarantine import ROW_DAMAGED, Quarantine, about_row
+from ticdc_replay.decode.quarantine import DDL_UNREAD, ROW_DAMAGED, Quarantine, about_row
 from ticdc_replay.decode.references import References
 from ticdc_replay.decode.sparse_index import SparseIndex
 from ticdc_replay.decode.tasks import Attempt, Split, SplitResult, VersionFile
@@ -45,7 +45,7 @@ from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.registry import UsedSchemas, open_registry
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.schemas.lookup import SchemaLookup
-from ticdc_replay.schemas.resolve import ResolvedSchema
+from ticdc_replay.schemas.resolve import ResolvedSchema, brings_types
 from ticdc_replay.storage import open_store
 
 _Positions = npt.NDArray[np.int64]
@@ -105,6 +105,7 @@ class SplitDecoder:
         root = f"{base}/{job.changelog_root}"
         stem = f"{attempt.id}-{split.number:05d}-{uuid4().hex[:12]}"
         self._split = split
+        self._history = history
         self._window = ALL_TIME if window is None else window
         self._filter = TableFilter(job.tables)
         self._accept_damaged = job.accept_damaged
@@ -377,6 +378,8 @@ class SplitDecoder:
 
     def _flush(self) -> None:
         pending, self._pending, self._pending_bytes = self._pending, [], 0
+        if self._history.has_unread:
+            pending = self._typed(pending)
         if not self._pending_large:
             self._write(pending)
             return
@@ -405,6 +408,22 @@ class SplitDecoder:
             columnar = self._native.take(*self._place)
         for rejected in self._writer.write(rows, columnar):
             self._set_aside(*rejected)
+
+    def _typed(self, rows: list[Located]) -> list[Located]:
+        """*rows* without those whose types depend on DDL that could not be read, which go to quarantine."""
+        typed = []
+        for located in rows:
+            message, row = located.message, located.row
+            why = None
+            if row.commit_ts is not None and not brings_types(row):
+                why = self._history.unread_at(row.schema, row.table, row.commit_ts)
+            if why is None:
+                typed.append(located)
+                continue
+            if row.reference is not None:
+                self._references.add(message, row, row.reference, DDL_UNREAD)
+            self._set_aside(located, DDL_UNREAD, why)
+        return typed
 
     def _without_damaged(self, rows: list[Located]) -> list[Located]:
         """*rows* without those that are known to be damaged, which go to quarantine."""

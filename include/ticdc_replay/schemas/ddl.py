@@ -59,7 +59,7 @@ def key_of(name: TableName) -> TableKey:
 class ParsedDdl:
     """A DDL whose text was read, once. It can be applied to definitions as often as one likes."""
 
-    __slots__ = ("_refused", "event", "renames", "statement")
+    __slots__ = ("_refused", "copies", "event", "renames", "statement")
 
     def __init__(self, event: DdlEvent) -> None:
         self.event = event
@@ -70,15 +70,23 @@ class ParsedDdl:
             self.statement = parser.parse(wire_tokens(event.query))
         except Exception as error:
             self._refused = _reason(error)
-        self.renames = self._find_renames()
-        """The old and the new name of each table of a RENAME TABLE that can be applied; of no other statement."""
+        self.copies = self._find_copies()
+        """Of CREATE TABLE LIKE and of renames: a table, and the one that gets its definition."""
+        self.renames = self.copies if isinstance(self.statement, RenameTables) else []
+        """``copies`` of a RENAME TABLE that can be applied; of no other statement."""
 
-    def _find_renames(self) -> list[tuple[TableKey, TableKey]]:
-        if not isinstance(self.statement, RenameTables):
+    def _find_copies(self) -> list[tuple[TableKey, TableKey]]:
+        pairs: list[tuple[QualifiedName, QualifiedName]] = []
+        match self.statement:
+            case RenameTables():
+                pairs = list(self.statement.pairs)
+            case CreateTableLike(name, source):
+                pairs = [(source, name)]
+            case AlterTable(name, actions):
+                pairs = [(name, action.to) for action in actions if isinstance(action, RenameTo)]
+        if any(_is_half_qualified(*pair) for pair in pairs):
             return []
-        if any(_is_half_qualified(*pair) for pair in self.statement.pairs):
-            return []
-        return [(key_of(_full(old, self.event)), key_of(_full(new, self.event))) for old, new in self.statement.pairs]
+        return [(key_of(_full(old, self.event)), key_of(_full(new, self.event))) for old, new in pairs]
 
     def apply(self, tables: Tables) -> AppliedDdl | UnparsedDdl:
         """What the DDL does to *tables*, as ``apply_ddl`` has it."""

@@ -16,13 +16,15 @@ class Epoch(msgspec.Struct, frozen=True, omit_defaults=True):
     """A span of a table's history: *definition* holds for rows with commitTs > ``after`` (TSO) until the next epoch.
 
     Without a definition nothing is known of the table from there on: it was dropped, or ``unparsed`` says which DDL
-    could not be understood and why.
+    could not be understood and why, or ``unread`` which message that may hold DDL could not be read. Of the last nobody knows
+    whether the table changed at all: rows are not typed before that is known.
     """
 
     name: TableName
     after: int
     definition: TableDefinition | None = None
     unparsed: str | None = None
+    unread: str | None = None
 
 
 def replay(base: Mapping[tuple[TableKey, int], Epoch], ddls: Iterable[DdlEvent]) -> tuple[Epoch, ...]:
@@ -37,20 +39,29 @@ def replay(base: Mapping[tuple[TableKey, int], Epoch], ddls: Iterable[DdlEvent])
     for ddl in ddls:
         executed.setdefault(ddl.commit_ts, []).append(ddl)
     tables: dict[TableKey, TableDefinition] = {}
+    unread: dict[TableKey, str] = {}
     seen: set[TableKey] = set()
     epochs: list[Epoch] = []
     for moment in sorted({*given, *executed}):
-        changed = _Moment(tables).run(executed.get(moment, []))
-        changed = {key: epoch for key, epoch in changed.items() if key in seen or epoch.definition or epoch.unparsed}
+        changed = _Moment(tables, unread).run(executed.get(moment, []))
+        changed = {key: epoch for key, epoch in changed.items() if key in seen or _says_anything(epoch)}
         changed |= {key_of(epoch.name): epoch for epoch in given.get(moment, [])}
         for key, epoch in changed.items():
             if epoch.definition is not None:
                 tables[key] = epoch.definition
             else:
                 tables.pop(key, None)
+            if epoch.unread is not None:
+                unread[key] = epoch.unread
+            else:
+                unread.pop(key, None)
         seen |= changed.keys()
         epochs += [changed[key] for key in sorted(changed)]
     return tuple(epochs)
+
+
+def _says_anything(epoch: Epoch) -> bool:
+    return epoch.definition is not None or epoch.unparsed is not None or epoch.unread is not None
 
 
 class _Rename:
@@ -71,7 +82,7 @@ class _Rename:
 
 
 class _Moment:
-    """The DDLs of one commitTs, as they are run on *tables*, which is changed.
+    """The DDLs of one commitTs, as they are run on *tables*, which is changed; *unread* tells why nothing is known of others.
 
     One RENAME TABLE a TO c, b TO a comes as two DDLs of one commitTs, in an order the wire does not keep. A rename can
     only have been run when its source existed and its target did not, which gives the order back: the first in the order of
@@ -79,8 +90,9 @@ class _Moment:
     only where a table that it names comes or goes, so that many take no longer.
     """
 
-    def __init__(self, tables: dict[TableKey, TableDefinition]) -> None:
+    def __init__(self, tables: dict[TableKey, TableDefinition], unread: Mapping[TableKey, str]) -> None:
         self._tables = tables
+        self._unread = dict(unread)
         self._changed: dict[TableKey, Epoch] = {}
         self._waiting: dict[int, _Rename] = {}
         self._by_source: defaultdict[TableKey, list[tuple[_Rename, TableKey]]] = defaultdict(list)
@@ -123,6 +135,10 @@ class _Moment:
             key = key_of(epoch.name)
             self._changed[key] = epoch
             was_there = key in self._tables
+            if epoch.unread is not None:
+                self._unread[key] = epoch.unread
+            else:
+                self._unread.pop(key, None)
             if epoch.definition is None:
                 self._tables.pop(key, None)
             else:
@@ -135,7 +151,9 @@ class _Moment:
         commit_ts = ddl.event.commit_ts
         if isinstance(outcome, UnparsedDdl):
             return [Epoch(outcome.table, commit_ts, unparsed=f"{ddl.event.query[:500]}: {outcome.reason}")]
-        epochs = [Epoch(name, commit_ts) for name in outcome.gone]
+        # What comes of a table that is unknown is unknown for the same reason.
+        reasons = {target: self._unread.get(source) for source, target in ddl.copies}
+        epochs = [Epoch(name, commit_ts, unread=reasons.get(key_of(name))) for name in outcome.gone]
         return epochs + [Epoch(definition.name, commit_ts, definition) for definition in outcome.defined]
 
     def _count(self, key: TableKey, more: int) -> None:

@@ -58,6 +58,8 @@ class SchemaHistory:
         self._definitions: dict[TableKey, list[Epoch]] = {}
         for epoch in self.epochs:
             self._definitions.setdefault(key_of(epoch.name), []).append(epoch)
+        self.has_unread = any(epoch.unread is not None for epoch in self.epochs)
+        """Whether ``unread_at`` names anything for any row."""
         self._spelled: dict[tuple[str, str], list[tuple[int, Known | None]]] = {}
         self._spelled_definitions: dict[tuple[str, str], list[Epoch]] = {}
 
@@ -130,6 +132,14 @@ class SchemaHistory:
             self._spelled_definitions[schema, table] = epochs
         at = bisect_left(epochs, commit_ts, key=_after)
         return epochs[at - 1].definition if at else None
+
+    def unread_at(self, schema: str, table: str, commit_ts: int) -> str | None:
+        """Which message that may hold DDL could not be read, so that a row of *commit_ts* (TSO) can't be typed; mostly None."""
+        if not self.has_unread:
+            return None
+        epochs = self._definitions.get((schema.casefold(), table.casefold()), [])
+        at = bisect_left(epochs, commit_ts, key=_after)
+        return epochs[at - 1].unread if at else None
 
     def definitions_at(self, commit_ts: int) -> dict[TableKey, TableDefinition]:
         """The definitions that hold for rows of *commit_ts* (TSO), by folded name: what a DDL of it starts from."""

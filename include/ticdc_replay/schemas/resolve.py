@@ -37,6 +37,14 @@ class ResolvedSchema:
     """Virtual generated columns: left out even where a protocol sends them."""
 
 
+def brings_types(row: RowEvent) -> bool:
+    """Whether *row* says all of its columns' types itself, so that no definition adds to them."""
+    shapes = [image.shape for image in (row.after, row.before) if image is not None]
+    return all(
+        shape.definition is not None or all(column.type.declared for column in shape.columns) for shape in shapes
+    )
+
+
 def version_of(schema: TableSchema) -> str:
     """Names *schema* by its table, columns, types and keys, whenever it became valid: 16 hex digits."""
     stable = TableSchema(schema.name, schema.columns, schema.handle_key, schema.unique_keys)

@@ -29,11 +29,13 @@ from ticdc_replay.decode.schema_pass import find_schemas
 from ticdc_replay.decode.source_rows import check_source
 from ticdc_replay.decode.split import decode_split
 from ticdc_replay.decode.tasks import Attempt, Split, SplitResult
+from ticdc_replay.decode.unread_ddl import bounded
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.jobspec import DecodeJob
 from ticdc_replay.kafka.settings import KafkaSettings
+from ticdc_replay.schemas.unread import forgetting
 from ticdc_replay.snapshot.manifest import Manifest, Source
 from ticdc_replay.snapshot.verify import verify_topics
 from ticdc_replay.spark.tasks import Sizes, run_tasks
@@ -126,6 +128,14 @@ def _decode(
     since_ts = manifest.window.from_ts if manifest.all_earlier_ddl else 0
     ddl = [event for part in schemas for event in part.ddl if event.commit_ts >= since_ts]
     history = known.with_ddls(ddl).with_versions(definitions)
+    unread = bounded((message for part in schemas for message in part.unread), read_for_schemas, job, settings)
+    # What is known counts without that which could not be read before the window.
+    unread = tuple(each for each in unread if each.until >= since_ts)
+    for each in unread:
+        log.warning(
+            "%s may hold DDL and can't be read: rows that it may change the types of are set aside", each.coordinates
+        )
+    history = forgetting(history, unread, job.changefeed.topic_of)
 
     partitions = {topic.topic: len(topic.partitions) for topic in manifest.topics}
     splits = plan_splits(sizes, split_bytes, parallelism, partitions)
@@ -157,7 +167,7 @@ def _decode(
         fresh = {result.number: result for result in decode(again, "decode again")}
         results = [fresh.get(result.number, result) for result in results]
     rewritten = _drop_duplicates(spark, job, connections, attempt, results)
-    return assemble(job, manifest, history, results, rewritten, definitions)
+    return assemble(job, manifest, history, results, rewritten, definitions, unread)
 
 
 def _redrive(

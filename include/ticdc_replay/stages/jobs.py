@@ -58,6 +58,7 @@ def decode_job(context: ReplayContext, pinned: PinnedManifest, tables: tuple[str
         tables=selected_tables(pipeline, tables),
         shared_tables=pipeline.tables if pinned.manifest.shared is not None else (),
         limits=Limits(**pipeline.limits.model_dump()),
+        clock_skew_ms=pipeline.window.clock_skew_seconds * 1000,
     )
 
 

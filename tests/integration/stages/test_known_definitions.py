@@ -16,6 +16,7 @@ from tests.examples import examples
 from tests.laggard import Laggard, at
 from tests.replayed_windows import decode, pipeline_for, replay, rows_of
 from ticdc_replay.changelog.index import ChangelogIndex
+from ticdc_replay.changelog.set_aside import read_entries
 from ticdc_replay.domain.errors import PolicyStopError, WatermarkNotReachedError
 from ticdc_replay.domain.window import Window
 from ticdc_replay.stages.context import ReplayContext
@@ -230,6 +231,43 @@ def test_ddl_that_a_decode_can_not_read_is_a_gap(
         assert first.report.quarantine_reasons
         second = replay(context, Window(at(8 * HOUR), at(8 * HOUR + 600)))
         assert names(context, second) == {2: 1}
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_rows_after_ddl_that_the_decode_can_not_read_are_set_aside(
+    make_laggard: Callable[..., Laggard], make_context: Callable[..., ReplayContext], named: bool
+) -> None:
+    feed = make_laggard(0.3, more=("other",))
+    for table in ("t", "renamed", "other"):
+        feed.ddl(0, table, CREATE.format(table))
+    feed.row(4 * HOUR + 10, "t", 1, e=1)
+    feed.ddl(4 * HOUR + 20, "t", SWAP.format("t"), readable=False, named=named)
+    feed.row(4 * HOUR + 30, "t", 2, e=1)
+    feed.row(4 * HOUR + 31, "other", 3, e=1)  # its DDL is sent elsewhere
+    feed.row(4 * HOUR + 32, "unknown", 4, e=1)  # no DDL changes what the wire alone tells
+    feed.ddl(4 * HOUR + 40, "t", "ALTER TABLE `t` ADD COLUMN `n` INT")
+    feed.ddl(4 * HOUR + 41, "t", "RENAME TABLE `renamed` TO `new`", new="new")
+    feed.ddl(4 * HOUR + 42, "created", CREATE.format("created"))
+    feed.row(4 * HOUR + 50, "t", 5, e=1, n=1)
+    feed.row(4 * HOUR + 51, "new", 6, e=1)
+    feed.row(4 * HOUR + 52, "created", 7, e=1)
+    feed.end(4 * HOUR + 700)
+    with make_context(feed, policies={"quarantine": "continue"}, window={"clock_skew_seconds": 1}) as context:
+        index = replay(context, Window(at(4 * HOUR), at(4 * HOUR + 600)))
+        others = {6: "x"} if named else {}
+        assert names(context, index) == {1: "x", 3: "x", 4: 1, 7: "x", **others}
+        assert index.report.quarantine_reasons == {
+            "bad_value" if named else "bad_key": 2,
+            "ddl_unread": 2 if named else 3,
+        }
+        (unread,) = index.unread_ddl
+        assert unread.after == at(4 * HOUR + 20)
+        assert unread.until == (at(4 * HOUR + 20) if named else at(4 * HOUR + 21.301) - 1)
+        entries = [entry for entry in read_entries(context.artifacts, index) if entry.reason == "ddl_unread"]
+        assert [entry.commit_ts for entry in sorted(entries, key=lambda entry: entry.commit_ts or 0)] == [
+            at(4 * HOUR + second) for second in ((30, 50) if named else (30, 50, 51))
+        ]
+        assert all(entry.detail.startswith(unread.coordinates) for entry in entries)
 
 
 def test_ddl_that_stopped_the_window_before_is_a_gap(

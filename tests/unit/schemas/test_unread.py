@@ -1,0 +1,88 @@
+"""What a message that may hold DDL, and that nobody could read, makes unknown."""
+
+import msgspec
+
+from ticdc_replay.domain.events import DdlEvent
+from ticdc_replay.schemas.history import SchemaHistory
+from ticdc_replay.schemas.unread import UnreadDdl, forgetting
+
+GAP = UnreadDdl("shop", 0, 7, after=20, until=30)
+
+
+def ddl(ts: int, query: str, table: str = "t") -> DdlEvent:
+    return DdlEvent(0, ts, "shop", table, query, 0)
+
+
+def create(ts: int, table: str = "t") -> DdlEvent:
+    return ddl(ts, f"CREATE TABLE `{table}` (`id` INT)", table)
+
+
+def topic_of(_schema: str, table: str) -> str | None:
+    return {"elsewhere": "other", "anywhere": None}.get(table, "shop")
+
+
+def known(history: SchemaHistory, table: str = "t") -> str:
+    """Of rows of each tenth TSO: k where the definition is known, u where it depends on what was not read, else a dot."""
+    found = ""
+    for ts in (5, 15, 25, 35, 45):
+        is_known = history.known_at("shop", table, ts) is not None
+        found += "k" if is_known else "u" if history.unread_at("shop", table, ts) else "."
+    return found
+
+
+def test_what_was_known_before_is_unknown_until_the_table_is_created_again() -> None:
+    story = [create(10), ddl(32, "ALTER TABLE `t` ADD COLUMN `a` INT"), ddl(39, "DROP TABLE `t`"), create(41)]
+    history = forgetting(SchemaHistory().with_ddls(story), [GAP], topic_of)
+    assert known(history) == ".kuuk"
+    assert known(SchemaHistory.decode(history.encode())) == ".kuuk"
+    assert history.unread_at("shop", "T", 25) == "shop[0]@7 may hold DDL of it, and can't be read"
+
+
+def test_ddl_that_committed_when_it_may_have_committed_does_not_count() -> None:
+    history = forgetting(SchemaHistory().with_ddls([create(22), create(31, "late")]), [GAP], topic_of)
+    assert known(history) == "..uuu"
+    assert known(history, "late") == "...kk"
+
+
+def test_tables_whose_ddl_is_sent_elsewhere_stay_known() -> None:
+    story = [create(10, "elsewhere"), create(10, "anywhere"), create(10)]
+    history = forgetting(SchemaHistory().with_ddls(story), [GAP], topic_of)
+    assert [known(history, each) for each in ("elsewhere", "anywhere", "t")] == [".kkkk", ".kuuu", ".kuuu"]
+
+
+def test_where_the_table_could_be_read_others_stay_known() -> None:
+    gap = msgspec.structs.replace(GAP, schema="shop", table="T")
+    history = forgetting(SchemaHistory().with_ddls([create(10), create(10, "u")]), [gap], topic_of)
+    assert [known(history, each) for each in ("t", "u")] == [".kuuu", ".kkkk"]
+
+
+def test_what_comes_of_an_unknown_table_is_unknown_for_the_same_reason() -> None:
+    story = [
+        create(10),
+        create(10, "u"),
+        ddl(33, "RENAME TABLE `t` TO `renamed`", "renamed"),
+        ddl(33, "ALTER TABLE `u` RENAME TO `altered`", "altered"),
+        ddl(34, "CREATE TABLE `copy` LIKE `renamed`", "copy"),
+        ddl(34, "CREATE TABLE `other` LIKE `never`", "other"),
+    ]
+    history = forgetting(SchemaHistory().with_ddls(story), [GAP], topic_of)
+    found = {table: known(history, table) for table in ("t", "u", "renamed", "altered", "copy", "other")}
+    assert found == {
+        "t": ".ku..",
+        "u": ".ku..",
+        "renamed": "...uu",
+        "altered": "...uu",
+        "copy": "...uu",
+        "other": ".....",
+    }
+
+
+def test_a_table_of_which_nothing_was_known_stays_so() -> None:
+    assert (
+        known(forgetting(SchemaHistory().with_ddls([create(10), ddl(15, "DROP TABLE `t`")]), [GAP], topic_of))
+        == ".k..."
+    )
+
+
+def test_what_was_accepted_as_lost_leaves_tables_unknown() -> None:
+    assert known(forgetting(SchemaHistory().with_ddls([create(10)]), [GAP], topic_of, accepted=True)) == ".k..."
