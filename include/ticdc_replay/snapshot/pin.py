@@ -23,6 +23,7 @@ from ticdc_replay.domain.errors import (
     WatermarkNotReachedError,
 )
 from ticdc_replay.domain.messages import OffsetRange
+from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.domain.window import Grade
 from ticdc_replay.kafka.offsets import Bounds, Offsets, Partition, Record, Topic
 from ticdc_replay.kafka.settings import KafkaSettings
@@ -38,9 +39,17 @@ from ticdc_replay.snapshot.start import (
     compaction_doubt,
     margin_doubt,
     read_heads,
+    recreation_doubt,
     skip_known,
 )
-from ticdc_replay.snapshot.topics import check_none_is_gone, check_same_topics, find_topics, has_topic_rules
+from ticdc_replay.snapshot.topics import (
+    check_none_is_gone,
+    check_same_topics,
+    find_topics,
+    gone_doubts,
+    has_topic_rules,
+    recreated,
+)
 from ticdc_replay.snapshot.watermark import (
     PartitionWatermark,
     partition_in_time,
@@ -90,7 +99,8 @@ class _End(msgspec.Struct, frozen=True):
 class _Look(msgspec.Struct, frozen=True):
     """What was looked up of every partition. Bounds were asked for last, so what a record look-up found may be gone by then.
 
-    *asked_ms* is the time of the clock before the first question; *cleanup* is by topic, see ``Offsets.cleanup_policies``.
+    *asked_ms* is the time of the clock before the first question; *cleanup* is by topic, see ``Offsets.cleanup_policies``;
+    *known* are topics that the pipeline has read, or pinned for this window or last.
     """
 
     asked_ms: float
@@ -101,6 +111,7 @@ class _Look(msgspec.Struct, frozen=True):
     over: Mapping[Partition, Record | None]
     bounds: Mapping[Partition, Bounds]
     cleanup: Mapping[str, frozenset[str] | None]
+    known: frozenset[TopicIdentity] = frozenset()
 
 
 def pin_window(
@@ -162,6 +173,7 @@ def find_ranges(
     """
     with Offsets(kafka) as offsets:
         look = _look_up(request, kafka, offsets)
+        look = msgspec.structs.replace(look, known=_known_topics(request, artifacts, state))
         if not repin:
             last = state.last_manifest(request.pipeline)
             if last is not None:
@@ -211,6 +223,16 @@ def _look_up(request: PinRequest, kafka: KafkaSettings, offsets: Offsets) -> _Lo
     over = offsets.at_or_after(dict.fromkeys(partitions, request.end_ms)) if request.ends_by_time else {}
     cleanup = offsets.cleanup_policies(topic.name for topic in topics)
     return _Look(asked_ms, topics, since, needed, complete, over, offsets.bounds(partitions), cleanup)
+
+
+def _known_topics(request: PinRequest, artifacts: ObjectStore, state: StateStore) -> frozenset[TopicIdentity]:
+    """Topics that the pipeline has read, or pinned for this window or last; without what a manifest that is gone would say."""
+    known = set(state.topics_read(request.pipeline))
+    for entry in (state.manifest_of(request.pipeline, request.window), state.last_manifest(request.pipeline)):
+        if entry is not None:
+            with contextlib.suppress(ArtifactNotFoundError, ArtifactCorruptError):
+                known.update(load_manifest(artifacts, entry).manifest.identities.values())
+    return frozenset(known)
 
 
 def _check_no_new_topic(request: PinRequest, kafka: KafkaSettings, offsets: Offsets, look: _Look) -> None:
@@ -390,6 +412,7 @@ def _doubts(
             "counts as sent"
         )
     doubts += filter(None, (compaction_doubt(name, policies) for name, policies in look.cleanup.items()))
+    doubts += gone_doubts(look.topics, look.known, request)
     if request.changefeed.loses_old_keys:
         doubts.append(
             "output-raw-change-event without old values: an UPDATE that changes a row's key does not tell the old one, so "
@@ -415,6 +438,9 @@ def _doubts(
     beginning = beginning_doubt(request, live, look.needed, look.bounds)
     if beginning is not None:
         doubts.append(beginning)
+    for name in recreated(look.topics, look.known):
+        own = {partition: head for partition, head in live.items() if partition.topic == name}
+        doubts += filter(None, [recreation_doubt(request, name, own, look.needed, look.bounds)])
     for partition, end in ends.items():
         if end.state.state == "silent":
             doubts.append(

@@ -162,6 +162,29 @@ def beginning_doubt(
     )
 
 
+def recreation_doubt(
+    request: PinRequest,
+    topic: str,
+    heads: Mapping[Partition, Head],
+    needed: Mapping[Partition, Record | None],
+    bounds: Mapping[Partition, Bounds],
+) -> str | None:
+    """Why rows of the window may be gone with an earlier topic called *topic*, None where this one shows that they are here.
+
+    *heads* are those of its partitions; *needed* and *bounds* are as for ``beginning_doubt``. What TiCDC had sent to the earlier
+    one it sends again only if it goes on from an older checkpoint: then this one holds a sign from before the window, too.
+    """
+    times = [head.earliest_ts for head in heads.values() if head.earliest_ts is not None]
+    if any(_holds_older(needed[each], bounds[each]) for each in heads) or min(times, default=tso.MAX_TSO) < (
+        request.window.from_ts
+    ):
+        return None
+    return (
+        f"topic {topic} was recreated, and holds nothing from before the window: rows of the window may be gone with the topic "
+        "that the pipeline knew. Start the window later, or take it from changelogs (from_changelog)"
+    )
+
+
 def compaction_doubt(topic: str, policies: frozenset[str] | None) -> str | None:
     """Why messages in the middle of *topic* may be gone, None where Kafka removes them from its beginning only.
 

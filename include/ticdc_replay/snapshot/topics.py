@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from ticdc_replay.domain.errors import TopicChangedError
+from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.kafka.offsets import Offsets, Topic
 from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.snapshot.manifest import Manifest
@@ -74,6 +75,32 @@ def check_none_is_gone(topics: Iterable[Topic], manifest: Manifest, request: Pin
                 f"{manifest.window} was pinned. If TiCDC had stopped to write to it, declare it in changefeed.retired_topics, "
                 "with a TSO after which nothing came"
             )
+
+
+def gone_doubts(topics: Iterable[Topic], known: Iterable[TopicIdentity], request: PinRequest) -> list[str]:
+    """Why rows of the window may be gone with topics that the pipeline has *known* and that are not among *topics*, though
+    *request* wants them."""
+    gone = {identity.name for identity in known} - {topic.name for topic in topics}
+    return [
+        f"topic {name} does not exist any more, or the Kafka account may not describe it now, and the pipeline has read it or "
+        "pinned it: rows of the window may be gone with it. Declare it in changefeed.retired_topics, with a TSO after which "
+        "nothing came: one before the window says that it held nothing of it"
+        for name in request.changefeed.dispatch.topics_among(gone, request.tables)
+        if not _is_left_out(name, request)
+    ]
+
+
+def recreated(topics: Iterable[Topic], known: Iterable[TopicIdentity]) -> list[str]:
+    """The names of those *topics* that the pipeline has *known* with another id in the same cluster."""
+    known = list(known)
+    return [
+        topic.name
+        for topic in topics
+        if any(
+            each.name == topic.name and each.topic_id != topic.topic_id and each.cluster_id == topic.identity.cluster_id
+            for each in known
+        )
+    ]
 
 
 def _is_left_out(name: str, request: PinRequest) -> bool:

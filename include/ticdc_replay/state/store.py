@@ -276,6 +276,16 @@ class StateStore(Definitions, Reconciliations, Leases, Generations):
                     )
         return found
 
+    def topics_read(self, pipeline: str) -> list[TopicIdentity]:
+        """The topics of which decodes of *pipeline* have left a sparse index, as far as they are fully known; sorted."""
+        columns = tables.sparse_index.c
+        wanted = (
+            select(columns.cluster_id, columns.topic, columns.topic_id).where(columns.pipeline == pipeline).distinct()
+        )
+        with self._database.reading() as connection:
+            found = [TopicIdentity(*row) for row in connection.execute(wanted)]
+        return sorted(identity for identity in found if identity.complete)
+
     def record_reference_files(self, files: Iterable[ReferenceFile]) -> None:
         """Note the claim-check references that runs left."""
         self._replace(tables.reference_file, [msgspec.structs.asdict(file) for file in files])

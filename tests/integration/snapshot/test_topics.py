@@ -13,13 +13,15 @@ from tests.waiting import PATIENCE_S, wait_for
 from ticdc_replay.dispatch.rules import Dispatch, Rule
 from ticdc_replay.dispatch.table_filter import TableFilter
 from ticdc_replay.dispatch.topic_expression import TopicExpression
-from ticdc_replay.domain.errors import TopicChangedError, WatermarkNotReachedError
+from ticdc_replay.domain.errors import TopicChangedError, UnprovenWindowError, WatermarkNotReachedError
 from ticdc_replay.domain.window import Window
 from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.snapshot.pin import PinnedManifest, pin_window
 from ticdc_replay.snapshot.request import PinRequest
+from ticdc_replay.snapshot.verify import verify_topics
 from ticdc_replay.snapshot.watermark import watermark_status
 from ticdc_replay.state import StateStore
+from ticdc_replay.state.records import Stretch
 from ticdc_replay.storage import ObjectStore
 
 pytestmark = pytest.mark.integration
@@ -168,6 +170,57 @@ def test_a_declared_topic_is_read_as_long_as_something_came(
     assert list(states(later, settings)) == [topics.main.topic]
     foreign = request_of(topics, retired_topics={topics.orders.topic: None})
     assert list(states(foreign, settings)) == [topics.main.topic]
+
+
+def test_a_window_that_is_pinned_anew_after_a_topic_was_deleted_is_unproven_until_that_is_declared(
+    topics: Topics,
+    request_of: Callable[..., PinRequest],
+    pin: Pin,
+    settings: KafkaSettings,
+    artifacts: ObjectStore,
+    state: StateStore,
+    admin: AdminClient,
+) -> None:
+    topics.main.seconds(0, 200)
+    topics.orders.seconds(0, 200)
+    first = pin(request_of(topics)).manifest
+    identity = first.identities[topics.orders.topic]
+    state.record_stretches("shop", [Stretch(identity, 0, 0, 10, None, None)])  # as its decode does
+    name = topics.orders.topic
+    admin.delete_topics([name])[name].result(PATIENCE_S)
+    wait_for(f"topic {name} to go", lambda: name not in admin.list_topics(timeout=PATIENCE_S).topics)
+    with pytest.raises(UnprovenWindowError, match=f"topic {name} does not exist any more"):
+        pin(request_of(topics), repin=True)
+    for _ in range(2):
+        found = pin(request_of(topics, unproven="allow"), repin=True).manifest
+        assert (found.grade, [topic.topic for topic in found.topics]) == ("unproven", [topics.main.topic])
+    verify_topics(found, settings)
+    later = request_of(topics, Window(at(120), at(180)))
+    with pytest.raises(UnprovenWindowError, match="retired_topics"):
+        pin(later)
+    in_window = request_of(topics, unproven="allow", retired_topics={name: at(110)})
+    assert pin(in_window, repin=True).manifest.grade == "unproven", "rows of the window came until second 110"
+    assert pin(request_of(topics, retired_topics={name: at(59)}), repin=True).manifest.grade == "proven"
+
+
+def test_a_topic_of_a_rule_that_was_deleted_and_made_again_leaves_the_window_unproven(
+    topics: Topics,
+    request_of: Callable[..., PinRequest],
+    pin: Pin,
+    make_feed: Callable[..., Feed],
+    admin: AdminClient,
+) -> None:
+    topics.main.seconds(0, 200)
+    topics.orders.seconds(0, 200)
+    pin(request_of(topics))
+    name = topics.orders.topic
+    admin.delete_topics([name])[name].result(PATIENCE_S)
+    wait_for(f"topic {name} to go", lambda: name not in admin.list_topics(timeout=PATIENCE_S).topics)
+    make_feed(name=name).seconds(100, 200)
+    with pytest.raises(UnprovenWindowError, match=f"topic {name} was recreated"):
+        pin(request_of(topics), repin=True)
+    later = request_of(topics, Window(at(120), at(180)))
+    assert pin(later, repin=True).manifest.grade == "proven"
 
 
 def test_a_topic_that_was_deleted_is_missed(

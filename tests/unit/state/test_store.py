@@ -185,6 +185,14 @@ def test_a_scan_for_ddl_does_not_take_the_place_of_what_another_showed(state: St
     assert state.ddl_scans("other") == []
 
 
+def test_the_topics_that_decodes_have_read_are_known_by_their_identity(state: StateStore) -> None:
+    one, again, old = identity(), identity(made="again"), identity(cluster="")
+    for each in (one, again, old):
+        state.record_stretches("shop", [Stretch(each, number, 0, 10, 5, 5) for number in range(2)])
+    state.record_stretches("other", [Stretch(identity("another"), 0, 0, 10, 5, 5)])
+    assert state.topics_read("shop") == sorted([one, again])
+
+
 def test_known_stretches_end_where_an_event_is_needed(state: StateStore) -> None:
     def stretch(start: int, newest: int | None, topic: TopicIdentity = TOPIC) -> Stretch:
         return Stretch(topic, 0, start, start + 10, newest, newest)
