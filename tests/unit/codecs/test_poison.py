@@ -15,6 +15,8 @@ from ticdc_replay.domain.errors import PermanentError, TransientError
 from ticdc_replay.domain.events import DdlEvent, Event, RowEvent, Undecodable
 from ticdc_replay.domain.messages import RawMessage
 
+pytestmark = pytest.mark.slow
+
 FORMS = sorted(GROWING)
 MESSAGE = RawMessage("topic", 0, 7, 0, b"key", b"value")
 

@@ -12,6 +12,8 @@ from ticdc_replay.changelog.columnar import ColumnarRows
 from ticdc_replay.changelog.layout import changelog_root
 from ticdc_replay.changelog.spill import Spill, SpilledRows
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("limit", ["OPEN_FILES", "WAITING_ARRAYS"])
 def test_files_that_are_not_open_or_not_in_memory_hold_the_same_bytes(
