@@ -25,6 +25,8 @@ from ticdc_replay.domain.messages import RawMessage
 
 _WIDEST_CELL = 48
 _LINE_BYTES = 16
+_LAST_MS = 253_402_300_799_999
+"""The end of the year 9999. A producer may give its records any time."""
 _SHOWN_BYTES = 512
 _BYTE = re.compile(r"\bbyte (\d+)")
 _STYLES = {"insert": "green", "upsert": "green", "update": "yellow", "delete": "red"}
@@ -143,7 +145,10 @@ def _cell(neutral: Any, value: Any) -> str:
 def _time(ms: int) -> str:
     if ms < 0:
         return "no time"
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    if ms > _LAST_MS:
+        return f"{ms} ms"
+    moment = datetime.fromtimestamp(ms // 1000, UTC).replace(microsecond=ms % 1000 * 1000)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _size(part: bytes | None) -> str:

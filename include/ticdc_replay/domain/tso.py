@@ -12,8 +12,8 @@ def physical_ms(tso: int) -> int:
 
 
 def from_ms(ms: int) -> int:
-    """The smallest TSO of the millisecond *ms*."""
-    return ms << LOGICAL_BITS
+    """The smallest TSO of the millisecond *ms*; of a time that no TSO has, which a record of Kafka may have, the nearest one."""
+    return max(0, min(ms << LOGICAL_BITS, MAX_TSO))
 
 
 def from_datetime(moment: datetime) -> int:

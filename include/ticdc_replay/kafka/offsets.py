@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, Resou
 
 from ticdc_replay.domain.errors import PermanentError, TransientError
 from ticdc_replay.domain.topics import TopicIdentity
+from ticdc_replay.domain.tso import MAX_TSO, physical_ms
 from ticdc_replay.kafka.failures import NOT_ALLOWED, ClientHealth, make_client, translate
 from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.kafka.topic_ids import TopicIds
@@ -20,6 +21,8 @@ Answer = TypeVar("Answer")
 
 REQUEST_TIMEOUT_S = 30.0
 _POLL_S = 0.05
+_LAST_MS = physical_ms(MAX_TSO)
+"""The last time that a commit can have. A producer may give its records any."""
 
 
 class Partition(msgspec.Struct, frozen=True, order=True):
@@ -57,7 +60,7 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 class Record(msgspec.Struct, frozen=True):
-    """Where a record is and which time it has (ms)."""
+    """Where a record is and which time it has (ms), no later than a commit can be."""
 
     offset: int
     timestamp_ms: int
@@ -187,7 +190,8 @@ class Offsets:
 
     def at_or_after(self, times: Mapping[Partition, int]) -> dict[Partition, Record | None]:
         """Per partition, the first record that has at least the given time (ms); None where every record is older."""
-        found = self._list_offsets({partition: OffsetSpec.for_timestamp(ms) for partition, ms in times.items()})
+        specs = {partition: OffsetSpec.for_timestamp(min(ms, _LAST_MS)) for partition, ms in times.items()}
+        found = self._list_offsets(specs)
         return {partition: record if record.offset >= 0 else None for partition, record in found.items()}
 
     def _list_offsets(
@@ -205,7 +209,7 @@ class Offsets:
                 answer = self._await(future, what)
             except KafkaException as error:
                 raise self._translated(error, what) from None
-            found[partition] = Record(answer.offset, answer.timestamp)
+            found[partition] = Record(answer.offset, min(answer.timestamp, _LAST_MS))
         return found
 
     def _await(self, future: "Future[Answer]", what: str) -> Answer:

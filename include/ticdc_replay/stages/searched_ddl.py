@@ -1,5 +1,6 @@
 """Which DDL of a topic is known without a gap, as the scans of its first partition show it."""
 
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -56,12 +57,17 @@ def chains_of(scans: Iterable[DdlScan | Chain]) -> list[Chain]:
 
 
 def without(unread: Iterable[Unread], scan: DdlScan, clock_skew_ms: int) -> list[DdlScan]:
-    """What *scan* shows where the messages *unread* of its range could not be read: there is a gap at each of them."""
+    """What *scan* shows where the messages *unread* of its range could not be read: there is a gap at each of them.
+
+    What such a message says was committed before its time; where that is none, or yet to come, before now.
+    """
     found = []
+    now_ms = int(time.time() * 1000)
     for message in sorted(unread, key=lambda message: message.offset):
         if scan.start < message.offset:
             found.append(msgspec.structs.replace(scan, end=message.offset, resolved_ts=0))
-        committed_before = tso.from_ms(message.timestamp_ms + clock_skew_ms + 1)
+        written_ms = message.timestamp_ms if 0 <= message.timestamp_ms < now_ms else now_ms
+        committed_before = tso.from_ms(written_ms + clock_skew_ms + 1)
         known_from = max(scan.known_from, committed_before)
         scan = msgspec.structs.replace(scan, start=message.offset + 1, known_from=known_from)
     return [*found, scan]

@@ -53,6 +53,19 @@ def test_offsets_by_time_are_the_first_at_or_after_it(settings: KafkaSettings, t
         assert offsets.at_or_after({}) == {}
 
 
+def test_a_record_of_a_time_that_no_commit_has_counts_as_of_the_last(
+    settings: KafkaSettings, kafka: Kafka, make_topic: MakeTopic
+) -> None:
+    name = make_topic(config={"message.timestamp.after.max.ms": str((1 << 63) - 1)})
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    producer.produce(name, b"v", partition=0, timestamp=1 << 62)
+    assert producer.flush(PATIENCE_S) == 0
+    with Offsets(settings) as offsets:
+        for ms in (0, (1 << 45) - 1, (1 << 63) + 5):
+            found = offsets.at_or_after({Partition(name, 0): ms})
+            assert found == {Partition(name, 0): Record(0, (1 << 45) - 1)}
+
+
 def test_bounds_follow_removed_records(settings: KafkaSettings, admin: AdminClient, topic: str) -> None:
     removed = TopicPartition(topic, 0, 4)
     admin.delete_records([removed])[removed].result(PATIENCE_S)

@@ -1,8 +1,10 @@
 """What is known of tables at a commitTs, by the DDL that the state store holds and where it was searched."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
+import pytest
 from sqlalchemy import insert
 
 from tests.topics import identity
@@ -192,3 +194,11 @@ def test_a_message_that_can_not_be_read_is_a_gap_of_one_offset() -> None:
     assert parts(5) == [(6, 9, after(5), 7)]
     assert parts(8) == [(5, 8, 3, 0), (9, 9, after(8), 7)]
     assert parts(7, 6) == [(5, 6, 3, 0), (8, 9, after(7), 7)]
+
+
+@pytest.mark.parametrize("timestamp_ms", [-1, -(1 << 63), 1 << 45, (1 << 63) - 1])
+def test_a_message_that_can_not_be_read_and_has_no_time_hides_what_was_committed_up_to_now(timestamp_ms: int) -> None:
+    scan = DdlScan(topic=identity("t"), partition=0, start=5, end=9, known_from=3, resolved_ts=7)
+    before = tso.from_ms(int(time.time() * 1000))
+    _, rest = without([Unread("t", 0, 7, timestamp_ms)], scan, 10)
+    assert before < rest.known_from <= tso.from_ms(int(time.time() * 1000) + 11)
