@@ -48,7 +48,9 @@ def pipeline_for(folder: Path, bootstrap: str, topic: str, config: str | None = 
     return ReplayContext(load_pipeline(file), Connections({"kafka": kafka}))
 
 
-def decode(context: ReplayContext, pinned: PinnedManifest) -> ChangelogIndex:
+def decode(
+    context: ReplayContext, pinned: PinnedManifest, then: Callable[[ReplayContext, str], object] = check
+) -> ChangelogIndex:
     """Decode what was *pinned* as a run does, and record what was found."""
 
     def run_here(
@@ -63,7 +65,7 @@ def decode(context: ReplayContext, pinned: PinnedManifest) -> ChangelogIndex:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(driver, "run_tasks", run_here)
         index = driver.run_decode(spark, job, context.connections)
-    check(context, index.run_hash)
+    then(context, index.run_hash)
     return index
 
 

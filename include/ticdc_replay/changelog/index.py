@@ -157,9 +157,9 @@ class ChangelogIndex(msgspec.Struct, frozen=True, kw_only=True):
     """The DDL of the window, of every table: a RENAME of a wanted table stands under its new name."""
     other_ddl: tuple[Ddl, ...] = ()
     """DDL of the pinned range outside the window; incomplete there, but later windows may start behind it."""
-    unread_ddl: tuple[UnreadDdl, ...] = ()
+    unread_ddl: tuple[UnreadDdl, ...] | None = None
     """Messages of the range that may hold DDL and could not be read, but for those before the window. Rows that can't be typed
-    without are in quarantine."""
+    without are in quarantine. None where the decode was by a version that typed them by what held before."""
     changes: tuple[TableChanges, ...]
     """What each DDL of the window does to the tables it touches, in order of commitTs: told here because only decode knows
     the definitions just before it."""

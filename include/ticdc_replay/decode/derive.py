@@ -28,6 +28,7 @@ from ticdc_replay.domain.errors import ArtifactNotFoundError, PermanentError
 from ticdc_replay.domain.tables import TableSchema
 from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import DecodeJob
+from ticdc_replay.schemas.unread import UnreadDdl
 from ticdc_replay.schemas.versions import TableVersions
 from ticdc_replay.snapshot.manifest import Manifest, Source
 
@@ -172,9 +173,7 @@ def _assemble(
         cluster_id=_cluster_id(taken),
         tables=tables,
         ddl=ddl,
-        unread_ddl=tuple(
-            sorted({gap for each in taken for gap in each.index.unread_ddl if gap.after < each.source.window.to_ts})
-        ),
+        unread_ddl=_unread_ddl(taken),
         changes=tuple(
             change for each in taken for change in each.index.changes if change.commit_ts in each.source.window
         ),
@@ -284,3 +283,13 @@ def _unsearched(taken: Sequence[Taken]) -> Any:
     return (
         None if any(part is None for part in parts) else tuple(sorted({part for each in parts for part in each or ()}))
     )
+
+
+def _unread_ddl(taken: Sequence[Taken]) -> tuple[UnreadDdl, ...] | None:
+    """What of the DDL of *taken* could not be read, and may have committed before the end of what is taken from there."""
+    found: set[UnreadDdl] = set()
+    for each in taken:
+        if each.index.unread_ddl is None:
+            return None
+        found |= {gap for gap in each.index.unread_ddl if gap.after < each.source.window.to_ts}
+    return tuple(sorted(found))

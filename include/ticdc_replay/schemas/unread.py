@@ -36,12 +36,12 @@ def forgetting(
     unread: Iterable[UnreadDdl],
     topic_of: Callable[[str, str], str | None],
     *,
-    accepted: bool = False,
+    accepted_as: SchemaHistory | None = None,
 ) -> SchemaHistory:
     """*history* without the definitions that *unread* may have changed; ``SchemaHistory.unread_at`` then names what did.
 
-    *topic_of* tells where DDL of a table is sent; None where that can't be told. Where *unread* is *accepted* as lost, the tables
-    are just unknown, as those whose DDL could not be understood.
+    *topic_of* tells where DDL of a table is sent; None where that can't be told. Where *unread* was accepted as lost, the tables
+    are just unknown, as those whose DDL could not be understood, and after it *accepted_as* has what a person says of them.
     """
     gaps: defaultdict[str, list[UnreadDdl]] = defaultdict(list)
     for each in sorted(unread, key=lambda each: each.after):
@@ -57,14 +57,14 @@ def forgetting(
         topic = topic_of(name.schema, name.table)
         for gap in (gap for of_topic, members in gaps.items() if topic in (of_topic, None) for gap in members):
             if not gap.table or key == (gap.schema.casefold(), gap.table.casefold()):
-                forgotten += _forgotten(epochs, gap, accepted)
+                forgotten += _forgotten(epochs, gap, accepted_as)
     return history.with_epochs(forgotten)
 
 
-def _forgotten(epochs: list[Epoch], gap: UnreadDdl, accepted: bool) -> Iterable[Epoch]:
+def _forgotten(epochs: list[Epoch], gap: UnreadDdl, accepted_as: SchemaHistory | None) -> Iterable[Epoch]:
     """What is unknown of the table with *epochs* from when on, because of *gap*."""
     why = f"{gap.coordinates} may hold DDL of it, and can't be read"
-    unparsed, unread = (why, None) if accepted else (None, why)
+    unparsed, unread = (why, None) if accepted_as is not None else (None, why)
     before = [epoch for epoch in epochs if epoch.after <= gap.after]
     if before and before[-1].definition is not None:
         yield Epoch(before[-1].name, gap.after, None, unparsed, unread)
@@ -72,3 +72,8 @@ def _forgotten(epochs: list[Epoch], gap: UnreadDdl, accepted: bool) -> Iterable[
         # Whether that came before or after what could not be read nobody knows.
         if gap.after < epoch.after < gap.until and epoch.definition is not None:
             yield Epoch(epoch.name, epoch.after, None, unparsed, unread)
+    if accepted_as is not None:
+        name = epochs[-1].name
+        declared = accepted_as.definition_at(name.schema, name.table, 1)
+        if declared is not None:
+            yield Epoch(name, gap.until, declared)

@@ -160,7 +160,8 @@ def show(context: ReplayContext, place: str, run: str | None = None) -> tuple[Sh
     """
     shown = []
     for found in list_quarantine(context, Selection(run=run, places=(place,))):
-        history = recorded_schemas(context, found.window)
+        unread = read_index(context.artifacts, found.run_hash).unread_ddl
+        history = recorded_schemas(context, found.window, unread)
         lookup = SchemaLookup(history, UsedSchemas(context.writer_schemas))
         codec = codec_for(context.changefeed, context.pipeline.limits.decompressed_max_bytes, lookup)
         for listed in found.entries:

@@ -16,6 +16,7 @@ from ticdc_replay.domain import tso
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.registry import UsedSchemas
 from ticdc_replay.schemas.lookup import SchemaLookup
+from ticdc_replay.schemas.unread import UnreadDdl
 from ticdc_replay.snapshot import manifest as manifests
 from ticdc_replay.snapshot.manifest import Manifest
 from ticdc_replay.stages.context import ReplayContext
@@ -61,6 +62,29 @@ def record_decode(context: ReplayContext, index: ChangelogIndex) -> None:
     )
 
 
+def read_ddl_again(context: ReplayContext, index: ChangelogIndex) -> tuple[UnreadDdl, ...] | None:
+    """What of the DDL of the run with *index* can't be read by now either; None where its decode did not tell.
+
+    What can be read of the messages in its quarantine is kept, and is no gap for later windows any more. Raises
+    ArtifactNotFoundError where a file of the quarantine, or of a run that it is derived from, is gone.
+    """
+    if index.derived:
+        sources = [read_index(context.artifacts, source.run_hash) for source in index.derived]
+        parts = [read_ddl_again(context, source) for source in sources]
+        left = {gap for part in parts for gap in part or ()}
+    else:
+        manifest = manifests.decode(context.artifacts.get(f"manifests/{index.input_hash}.json"))
+        _record_ddl(context, index, manifest)
+        left = set()
+        for topic, partition in sorted({(gap.topic, gap.partition) for gap in index.unread_ddl or ()}):
+            found = _set_aside(context, index, topic, partition)
+            known = (KnownDdl(manifest.identities[topic], event) for event in found.ddl)
+            context.state.record_ddl(context.pipeline.name, known)
+            bad = {message[:3] for message in found.unread}
+            left |= {gap for gap in index.unread_ddl or () if (gap.topic, gap.partition, gap.offset) in bad}
+    return None if index.unread_ddl is None else tuple(gap for gap in index.unread_ddl if gap in left)
+
+
 def finish_run(context: ReplayContext, run_hash: str, load_ms: int) -> None:
     """Note that the run's targets are loaded, which took *load_ms*."""
     run = context.state.run(context.pipeline.name, run_hash)
@@ -78,20 +102,20 @@ def _record_ddl(context: ReplayContext, index: ChangelogIndex, manifest: Manifes
     context.state.record_ddl(name, found)
     if manifest.reads_kafka:
         for scan in _scans(context, manifest):
-            aside = _set_aside(context, index, scan)
+            aside = _set_aside(context, index, scan.topic.name, scan.partition)
             # A repeat with a later version of the library may read what the decode could not.
             context.state.record_ddl(name, (KnownDdl(scan.topic, event) for event in aside.ddl))
             skew_ms = context.pipeline.window.clock_skew_seconds * 1000
             context.state.record_ddl_scans(name, without(aside.unread, scan, skew_ms))
 
 
-def _set_aside(context: ReplayContext, index: ChangelogIndex, scan: DdlScan) -> FoundSchemas:
-    """What the messages in quarantine say of tables, of the partition of *scan*."""
+def _set_aside(context: ReplayContext, index: ChangelogIndex, topic: str, partition: int) -> FoundSchemas:
+    """What the messages of a partition in quarantine say of tables."""
     if not index.quarantine_files:
         return FoundSchemas((), ())
     lookup = SchemaLookup(writer_schemas=UsedSchemas(context.writer_schemas))
     codec = codec_for(context.changefeed, context.pipeline.limits.decompressed_max_bytes, lookup)
-    messages = messages_of(context.artifacts, index, {(scan.topic.name, scan.partition)})
+    messages = messages_of(context.artifacts, index, {(topic, partition)})
     return schemas_in(([message] for message in messages), codec)
 
 

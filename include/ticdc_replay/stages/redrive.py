@@ -20,7 +20,7 @@ from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.jobs import require_current, write_load_job
 from ticdc_replay.stages.publish import TargetRun, last_load, publish, settle, target_run
 from ticdc_replay.stages.quarantine import RunQuarantine, Selection, holding, list_quarantine
-from ticdc_replay.stages.recording import finish_run, record_decode
+from ticdc_replay.stages.recording import finish_run, read_ddl_again, record_decode
 from ticdc_replay.stages.schemas import recorded_schemas
 from ticdc_replay.stages.set_aside import by_reason, set_aside
 from ticdc_replay.state.records import Redrive
@@ -97,7 +97,7 @@ def pin_redrive(context: ReplayContext, run: RunQuarantine) -> PinnedManifest:
         store, _wanted([listed.entry for listed in run.entries]), list(held.indexes.values())
     )
     now_ms = int(time.time() * 1000)
-    history = recorded_schemas(context, run.window)
+    history = recorded_schemas(context, run.window, read_ddl_again(context, index))
     schemas = None
     if history:
         schemas = _keep(context, "schemas", "json", history.encode(), len(history.epochs) + len(list(history.versions)))

@@ -5,7 +5,7 @@ whatever order windows are pinned, decoded and repeated. DDL before a gap does n
 held: rows of its tables are typed by the wire.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.topics import TopicIdentity
@@ -13,6 +13,7 @@ from ticdc_replay.domain.window import Window
 from ticdc_replay.schemas.ddl import definition_from_sql, key_of
 from ticdc_replay.schemas.epochs import Epoch
 from ticdc_replay.schemas.history import SchemaHistory
+from ticdc_replay.schemas.unread import UnreadDdl, forgetting
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.look_back import look_back
 from ticdc_replay.stages.searched_ddl import Reach, reaches
@@ -23,12 +24,31 @@ def known_schemas(context: ReplayContext, window: Window) -> SchemaHistory:
 
     Looks back into Kafka for what is not known yet, and raises what ``look_back`` raises.
     """
-    return _history(context, window, window.from_ts, look_back(context, window)).since(window.from_ts)
+    ends = look_back(context, window)
+    return _history(context, window, window.from_ts, window.from_ts, ends).since(window.from_ts)
 
 
-def recorded_schemas(context: ReplayContext, window: Window) -> SchemaHistory:
-    """All that is known by now of the tables that rows of *window* are of, its own DDL included. Asks nothing of Kafka."""
-    return _history(context, window, window.to_ts, {}).since(window.from_ts)
+def recorded_schemas(
+    context: ReplayContext, window: Window, unread: Iterable[UnreadDdl] | None = None
+) -> SchemaHistory:
+    """All that is known by now of the tables that rows of *window* are of, its own DDL included. Asks nothing of Kafka.
+
+    *unread* is what of its DDL can't be read, if that is known: else DDL from before a gap in the window does not count. Where a
+    person accepted it as lost, the tables that it concerns are typed by the wire, or as they are declared.
+    """
+    if unread is None:
+        return _history(context, window, window.to_ts, window.to_ts - 1, {}).since(window.from_ts)
+    history = _history(context, window, window.to_ts, window.from_ts, {})
+    losses = {
+        (loss.topic.name, loss.partition, loss.offset) for loss in context.state.accepted_losses(context.pipeline.name)
+    }
+    lost: list[UnreadDdl] = []
+    held: list[UnreadDdl] = []
+    for each in unread:
+        (lost if (each.topic, each.partition, each.offset) in losses else held).append(each)
+    topic_of = context.changefeed.topic_of
+    history = forgetting(history, lost, topic_of, accepted_as=_declared(context))
+    return forgetting(history, held, topic_of).since(window.from_ts)
 
 
 def all_schemas(context: ReplayContext) -> SchemaHistory:
@@ -38,8 +58,12 @@ def all_schemas(context: ReplayContext) -> SchemaHistory:
     return history.with_ddls(known.event for known in state.ddl(name)).with_versions(state.table_versions(name))
 
 
-def _history(context: ReplayContext, window: Window, until_ts: int, ends: Mapping[TopicIdentity, int]) -> SchemaHistory:
+def _history(
+    context: ReplayContext, window: Window, until_ts: int, at_ts: int, ends: Mapping[TopicIdentity, int]
+) -> SchemaHistory:
     """What DDL below *until_ts* (TSO) made of tables, for rows of *window*; *ends* are ``look_back``'s.
+
+    DDL counts where no gap lies between it and *at_ts* (TSO).
 
     DDL from before the changefeed's start-ts was sent by another one, and what changed between the two by nobody.
     """
@@ -47,7 +71,7 @@ def _history(context: ReplayContext, window: Window, until_ts: int, ends: Mappin
     start_ts = context.loaded.start_ts or 0
     if window.to_ts <= start_ts:  # of the other one altogether
         start_ts = 0
-    searched = reaches(state.ddl_scans(name), state.earlier_scans(name), window.from_ts, ends)
+    searched = reaches(state.ddl_scans(name), state.earlier_scans(name), at_ts, ends)
     by_topic = {topic: reach.since(start_ts) for topic, reach in searched.items()}
     declared = _declared(context)
     counting = [

@@ -74,12 +74,12 @@ def without(unread: Iterable[Unread], scan: DdlScan, clock_skew_ms: int) -> list
 
 
 def reaches(
-    scans: Iterable[DdlScan], earlier: Iterable[SchemaScan], from_ts: int, ends: Mapping[TopicIdentity, int]
+    scans: Iterable[DdlScan], earlier: Iterable[SchemaScan], at_ts: int, ends: Mapping[TopicIdentity, int]
 ) -> dict[TopicIdentity, Reach]:
-    """How far back the DDL of each topic is known for a window that starts at *from_ts* (TSO).
+    """How far back the DDL of each topic is known for rows up to *at_ts* (TSO).
 
-    *ends* names the offset before which all DDL below *from_ts* was sent, where it was looked for now. Of other topics the last
-    chain that begins before the window counts: what became of a table in it is known as of its end, and a table that leaves
+    *ends* names the offset before which all DDL below *at_ts* was sent, where it was looked for now. Of other topics the last
+    chain that begins up to then counts: what became of a table in it is known as of its end, and a table that leaves
     it for another topic is followed there. *earlier* are the scans of earlier versions. They do not say from when on they knew
     DDL, so they count only where no gap lies before them.
     """
@@ -92,15 +92,15 @@ def reaches(
     found = {}
     for topic in _current(by_topic, ends):
         own = by_topic[topic]
-        chain = _chosen(chains_of(own), from_ts, ends.get(topic))
+        chain = _chosen(chains_of(own), at_ts, ends.get(topic))
         end = chain.end if chain is not None else ends.get(topic)
         # Earlier versions kept the id of a topic only: enough to tell whether they left no gap.
         chains = chains_of([*own, *before[topic.topic_id]])
-        whole = _chosen(chains, from_ts, end)
+        whole = _chosen(chains, at_ts, end)
         if whole is not None and whole != chains[0]:
             whole = chain
         if whole is None:
-            found[topic] = Reach(from_ts, from_ts)
+            found[topic] = Reach(at_ts, at_ts)
         else:
             found[topic] = Reach(whole.known_from, MAX_TSO if chain is None else chain.known_from)
     return found
@@ -114,7 +114,7 @@ def _current(scans: Mapping[TopicIdentity, Sequence[DdlScan]], ends: Mapping[Top
     return {*(newest | {topic.name: topic for topic in ends}).values()}
 
 
-def _chosen(chains: Sequence[Chain], from_ts: int, end: int | None) -> Chain | None:
+def _chosen(chains: Sequence[Chain], at_ts: int, end: int | None) -> Chain | None:
     if end is not None:
         return next((chain for chain in chains if chain.start <= end <= chain.end), None)
-    return next((chain for chain in reversed(chains) if chain.known_from <= from_ts), None)
+    return next((chain for chain in reversed(chains) if chain.known_from <= at_ts), None)

@@ -17,10 +17,14 @@ from tests.laggard import Laggard, at
 from tests.replayed_windows import decode, pipeline_for, replay, rows_of
 from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.changelog.set_aside import read_entries
+from ticdc_replay.codecs.open import OpenCodec
 from ticdc_replay.domain.errors import PolicyStopError, WatermarkNotReachedError
+from ticdc_replay.domain.events import Event
 from ticdc_replay.domain.window import Window
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.pin import pin
+from ticdc_replay.stages.quarantine import Selection, accept
+from ticdc_replay.stages.redrive import check_redrive, open_runs, pin_redrive
 
 pytestmark = pytest.mark.integration
 
@@ -268,6 +272,49 @@ def test_rows_after_ddl_that_the_decode_can_not_read_are_set_aside(
             at(4 * HOUR + second) for second in ((30, 50) if named else (30, 50, 51))
         ]
         assert all(entry.detail.startswith(unread.coordinates) for entry in entries)
+
+
+def repaired(original: Callable[..., Event]) -> Callable[..., Event]:
+    """The reader of a later version, to which a missing brace at the end does not matter."""
+
+    def event(codec: OpenCodec, ordinal: int, *key_and_value: bytes) -> Event:
+        whole = [part + b"}" if part[:1] == b"{" and part[-1:] != b"}" else part for part in key_and_value]
+        return original(codec, ordinal, *whole)
+
+    return event
+
+
+@pytest.mark.parametrize("accepted", [False, True])
+def test_rows_that_were_set_aside_for_ddl_come_back_once_it_is_read_or_accepted_as_lost(
+    make_laggard: Callable[..., Laggard],
+    make_context: Callable[..., ReplayContext],
+    monkeypatch: pytest.MonkeyPatch,
+    accepted: bool,
+) -> None:
+    feed = make_laggard(0.3)
+    feed.ddl(0, "t", CREATE.format("t"))
+    feed.row(4 * HOUR + 10, "t", 1, e=1)
+    feed.ddl(4 * HOUR + 20, "t", SWAP.format("t"), readable=False, named=False)
+    feed.row(4 * HOUR + 30, "t", 2, e=1)
+    feed.row(4 * HOUR + 610, "t", 3, e=1)
+    feed.end(4 * HOUR + 1300)
+    first, second = Window(at(4 * HOUR), at(4 * HOUR + 600)), Window(at(4 * HOUR + 600), at(4 * HOUR + 1200))
+
+    def redrive(context: ReplayContext) -> ChangelogIndex:
+        (run,) = open_runs(context, Selection(window=first))
+        return decode(context, pin_redrive(context, run), check_redrive)
+
+    with make_context(feed, policies={"quarantine": "continue"}) as context:
+        assert names(context, replay(context, first)) == {1: "x"}
+        assert names(context, redrive(context)) == {}
+        if accepted:
+            accept(context, Selection(reasons=("bad_key",)), "Ada", "it changed no column")
+            assert names(context, redrive(context)) == {2: 1}
+            assert names(context, replay(context, second)) == {3: 1}
+        else:
+            monkeypatch.setattr(OpenCodec, "_event", repaired(OpenCodec._event))
+            assert names(context, redrive(context)) == {2: "y"}
+            assert names(context, replay(context, second)) == {3: "y"}
 
 
 def test_ddl_that_stopped_the_window_before_is_a_gap(

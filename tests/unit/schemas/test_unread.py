@@ -84,5 +84,7 @@ def test_a_table_of_which_nothing_was_known_stays_so() -> None:
     )
 
 
-def test_what_was_accepted_as_lost_leaves_tables_unknown() -> None:
-    assert known(forgetting(SchemaHistory().with_ddls([create(10)]), [GAP], topic_of, accepted=True)) == ".k..."
+def test_what_was_accepted_as_lost_leaves_tables_unknown_or_as_they_are_declared() -> None:
+    history, declared = SchemaHistory().with_ddls([create(10), create(10, "u")]), SchemaHistory().with_ddls([create(0)])
+    history = forgetting(history, [GAP], topic_of, accepted_as=declared)
+    assert [known(history, each) for each in ("t", "u")] == [".k.kk", ".k..."]

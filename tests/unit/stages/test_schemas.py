@@ -78,6 +78,14 @@ def test_ddl_before_a_gap_does_not_count(context: ReplayContext) -> None:
     assert names_at(context, Window(120, 130)) == ("x", "y")
 
 
+def test_ddl_before_a_gap_in_the_window_itself_does_not_count(context: ReplayContext) -> None:
+    record(context, 10, create("'x','y'"))
+    scanned(context, 0, 50)
+    scanned(context, 60, 90, known_from=100)
+    assert names_at(context, Window(40, 130)) is None
+    assert names_at(context, Window(40, 100)) == ("x", "y")
+
+
 def test_a_definition_is_known_again_from_the_next_create_table_on(context: ReplayContext) -> None:
     record(context, 10, create("'x','y'"))
     scanned(context, 0, 50)
