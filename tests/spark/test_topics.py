@@ -5,18 +5,22 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from tests.integration.snapshot.feed import Feed, at
+from tests.waiting import PATIENCE_S, wait_for
 from ticdc_replay import jobspec
 from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.changelog.layout import changelog_root
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain.connections import Connection, Connections
+from ticdc_replay.domain.errors import TopicChangedError
 from ticdc_replay.domain.window import Window
+from ticdc_replay.spark import decode
 from ticdc_replay.spark.decode import run_decode
 from ticdc_replay.stages.check import check
 from ticdc_replay.stages.context import ReplayContext
@@ -125,6 +129,29 @@ def test_a_row_in_the_wrong_topic_is_told(replay: Callable[..., Replayed], defau
     assert (found.table, found.rows) == ("shop.items", 1)
     assert found.example == f"{default_topic}_shop_orders[0]@128, not {default_topic}_shop_items[0]"
     assert f"1 of {done.index.report.events.placed} sampled rows stand in another topic" in done.summary
+
+
+def test_a_topic_that_is_recreated_while_it_is_read_is_not_taken_for_the_one_that_was_pinned(
+    replay: Callable[..., Replayed],
+    default_topic: str,
+    kafka: Kafka,
+    make_topic: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    orders, run = f"{default_topic}_shop_orders", decode.run_tasks
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+
+    def run_after(spark: SparkSession, work: Any, tasks: Any, name: str, *sizes: Any) -> Any:
+        if name == "decode":  # topics were looked at by then
+            admin.delete_topics([orders])[orders].result(PATIENCE_S)
+            wait_for("the topic to go", lambda: orders not in admin.list_topics(timeout=PATIENCE_S).topics)
+            make_topic(1, {"retention.ms": "-1"}, orders)
+            Feed(kafka.bootstrap, orders, 1).seconds(200, 400)  # as many offsets, other rows
+        return run(spark, work, tasks, name, *sizes)
+
+    monkeypatch.setattr(decode, "run_tasks", run_after)
+    with pytest.raises(TopicChangedError, match=f"topic {orders} was recreated"):
+        replay()
 
 
 def test_topics_of_other_tables_are_not_read(replay: Callable[..., Replayed], default_topic: str) -> None:

@@ -1,4 +1,4 @@
-"""A manifest held against Kafka, before it is read."""
+"""A manifest held against Kafka, before it is read and after."""
 
 from ticdc_replay.kafka.offsets import Offsets
 from ticdc_replay.kafka.settings import KafkaSettings

@@ -32,6 +32,7 @@ from ticdc_replay.decode.tasks import Attempt, Split, SplitResult
 from ticdc_replay.decode.unread_ddl import bounded
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
+from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.jobspec import DecodeJob
 from ticdc_replay.kafka.settings import KafkaSettings
@@ -50,9 +51,10 @@ def run_decode(spark: SparkSession, job: DecodeJob, connections: Connections) ->
     """Write the changelog of *job*, or return the one that is there; one of which files are gone is written anew.
 
     Raises what a split raises (see ``decode.split``), PermanentError where the source can't show its past any
-    more, ArtifactCorruptError where the manifest was edited, TopicChangedError where a topic is not the one that was pinned or
-    lost messages of the range, and ExpiredRangeError where files of the changelog are gone and Kafka no longer holds the range.
-    The index then stays; as it does where files are gone that it takes from other changelogs, which is an ArtifactNotFoundError.
+    more, ArtifactCorruptError where the manifest was edited, TopicChangedError where a topic is not the one that was pinned (it may
+    have been recreated while it was read) or lost messages of the range, and ExpiredRangeError where files of the changelog are
+    gone and Kafka no longer holds the range. The index then stays; as it does where files are gone that it takes from other
+    changelogs, which is an ArtifactNotFoundError.
     """
     store = ChangelogStore.open(job, connections)
     found = store.index()
@@ -155,7 +157,13 @@ def _decode(
     results = decode(splits, "decode")
     missing = {version for result in results for version in result.missing_versions}
     if missing:
-        sought = store.sought_versions(partial(seek_versions, missing, read_for_schemas, job, settings))
+
+        def seek() -> tuple[TableDefinition, ...]:
+            definitions = seek_versions(missing, read_for_schemas, job, settings)
+            verify_topics(manifest, settings)  # they are kept for every later run of the input
+            return definitions
+
+        sought = store.sought_versions(seek)
         definitions += sought
         history = history.with_versions(sought)
         found = {
@@ -166,6 +174,8 @@ def _decode(
         again = [split for split, result in zip(splits, results, strict=True) if found & {*result.missing_versions}]
         fresh = {result.number: result for result in decode(again, "decode again")}
         results = [fresh.get(result.number, result) for result in results]
+    # Ids never come again: a topic that has its pinned one still is the one that was read all the time. Offsets alone can't tell.
+    verify_topics(manifest, settings)
     rewritten = _drop_duplicates(spark, job, connections, attempt, results)
     return assemble(job, manifest, history, results, rewritten, definitions, unread)
 
