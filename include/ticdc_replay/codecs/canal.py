@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 from ticdc_replay.codecs.base import MAX_BAD_EVENTS, Carried, Codec, too_many_bad
 from ticdc_replay.codecs.canal_members import (
+    WATERMARK,
     DocumentError,
     Head,
     Object,
@@ -24,7 +25,6 @@ from ticdc_replay.extension import native_extension
 from ticdc_replay.large_messages.compression import CompressionError, DecompressedTooLargeError, decompress
 from ticdc_replay.schemas.lookup import SchemaLookup
 
-_WATERMARK = "TIDB_WATERMARK"
 _IS_DDL = b'"isDdl"'
 _IS_TRUE = re.compile(rb"\s*:\s*t")
 _ESCAPED_LETTER = re.compile(rb"\\u00[4-7]")
@@ -137,7 +137,7 @@ class CanalCodec(Codec):
             head = read_head(members)
             if head.is_ddl:
                 return self._ddl(ordinal, head, read_query(members))
-            if head.type == _WATERMARK:
+            if head.type == WATERMARK:
                 return WatermarkEvent(ordinal, read_watermark(members))
             return self._rows.read(ordinal, document, members, head)
         except DocumentError as error:

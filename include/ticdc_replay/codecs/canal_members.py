@@ -13,6 +13,8 @@ from msgspec import UNSET, UnsetType
 
 from ticdc_replay.domain.tso import MAX_TSO, physical_ms
 
+WATERMARK = "TIDB_WATERMARK"
+"""The type of a document that is one."""
 MAX_MS = physical_ms(MAX_TSO)
 """The latest time that a commit can have, in ms."""
 
@@ -94,8 +96,12 @@ _DECODER = json.JSONDecoder(object_pairs_hook=tuple, parse_constant=_no_constant
 
 
 def read_head(document: Object) -> Head:
-    """What *document* says besides its rows. A repeated member counts as it stands last. Raises DocumentError."""
+    """What *document* says besides its rows. Raises DocumentError.
+
+    A repeated member counts as it stands last, but for those that a claim-check location stands in: it must stand once.
+    """
     members = dict(document)
+    _refuse_repeated(document, "_tidb")
     schema, table, type_ = (_text(members, name) for name in ("database", "table", "type"))
     es = _number(members, "es")
     if es > MAX_MS:
@@ -108,7 +114,12 @@ def read_head(document: Object) -> Head:
     only_handle_key = extension.get("onlyHandleKey", False)
     if type(only_handle_key) is not bool:
         raise DocumentError("bad_value", "onlyHandleKey must be true or false")
-    claim_check = _text(extension, "claimCheckLocation") if "claimCheckLocation" in extension else UNSET
+    claim_check: str | UnsetType = UNSET
+    if "claimCheckLocation" in extension:
+        _refuse_repeated(members["_tidb"], "claimCheckLocation")
+        claim_check = _text(extension, "claimCheckLocation")
+        if is_ddl or type_ == WATERMARK:
+            raise DocumentError("bad_value", "claimCheckLocation in what is no row")
     return Head(schema, table, type_, is_ddl, es, commit_ts, only_handle_key, claim_check)
 
 
@@ -141,6 +152,11 @@ def read_watermark(document: Object) -> int:
     """The TSO of a watermark. Raises DocumentError."""
     members = dict(document)
     return _tso(_extension(members), "watermarkTs", _number(members, "es"))
+
+
+def _refuse_repeated(members: Object, name: str) -> None:
+    if [member for member, _ in members].count(name) > 1:
+        raise DocumentError("bad_value", f"{name} stands more than once")
 
 
 def _extension(members: dict[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Row events of Canal-JSON: from a document to a ``RowEvent`` (protocols: canal-json, sections 2 and 9)."""
 
+import re
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -22,6 +23,8 @@ _MAX_FORMS = 10_000
 _MAX_FORMS_OF_A_ROUTE = 4
 _END_OF_ROUTE = b',"es":'
 _EXTENSION = b',"_tidb":{'
+_TIDB = b'"_tidb"'
+_ESCAPED_LETTER = re.compile(rb"\\u00[4-7]")
 _INSERT, _UPDATE, _DELETE = Operation.INSERT, Operation.UPDATE, Operation.DELETE
 _CLAIM_CHECK, _HANDLE_KEY_ONLY = LargeMessage.CLAIM_CHECK, LargeMessage.HANDLE_KEY_ONLY
 _OPERATIONS = {"INSERT": _INSERT, "UPDATE": _UPDATE, "DELETE": _DELETE}
@@ -91,14 +94,18 @@ class RowReader:
                 if missing:
                     old = filled(old, cells)
             at = document.find(start, end)
-            if at < 0 or row.isDdl or (old is not None and document.find(_DATA_AFTER_OLD, at) < 0):
+            if at < 0 or document.find(_TIDB, 0, at) >= 0 or _has_escaped_letter(document, at):
+                return None  # another extension stands before, it may be: the decoder takes the last and does not tell
+            if row.isDdl or (old is not None and document.find(_DATA_AFTER_OLD, at) < 0):
                 return None
             if document.count(_TEXT, at) + document.count(_NULL, at) != members and _members(document, at) != members:
                 return None  # a column is repeated: the decoder takes the last and does not tell
-            commit_ts, only_handle_key, claim_check = None, False, UNSET
+            commit_ts, only_handle_key = None, False
             tidb = row.tidb
             if tidb is not UNSET:
-                commit_ts, only_handle_key, claim_check = tidb.commit_ts, tidb.only_handle_key, tidb.claim_check
+                if tidb.claim_check is not UNSET:
+                    return None  # there may be two, of which the decoder does not tell either
+                commit_ts, only_handle_key = tidb.commit_ts, tidb.only_handle_key
             if commit_ts is None:
                 if self._needs_commit_ts:
                     return None
@@ -106,9 +113,9 @@ class RowReader:
                 return None
             fingerprint = xxhash.xxh3_128_digest(document[at:], seed ^ row.es)
             if shape is None:
-                shape = self._shapes.shape(form, commit_ts, row.es, reduced=only_handle_key or claim_check is not UNSET)
+                shape = self._shapes.shape(form, commit_ts, row.es, reduced=only_handle_key)
             event = self._event(
-                ordinal, form, operation, shape, commit_ts, only_handle_key, claim_check, cells, old, fingerprint
+                ordinal, form, operation, shape, commit_ts, only_handle_key, UNSET, cells, old, fingerprint
             )
             if holds_replaced(cells) or (old is not None and holds_replaced(old)):
                 return _with_lossy(event, document)
@@ -217,6 +224,11 @@ class RowReader:
             route = _Route(form, *compiled, operation, certain, len(form.columns.names), start, seed)
             others = [other for other in self._routes.get(document[:end], []) if other.form != form]
             self._routes[document[:end]] = [route, *others][:_MAX_FORMS_OF_A_ROUTE]
+
+
+def _has_escaped_letter(document: bytes, end: int) -> bool:
+    """Whether a member before *end* may be written otherwise than TiCDC does."""
+    return document.find(b"\\u00", 0, end) >= 0 and _ESCAPED_LETTER.search(document, 0, end) is not None
 
 
 def _with_lossy(row: RowEvent, document: bytes) -> RowEvent:

@@ -1,5 +1,6 @@
 """Claim-check objects, whatever the protocol: their wrapper, and whether an object is of the message that refers to it."""
 
+import json
 import re
 
 import msgspec
@@ -15,6 +16,7 @@ class Wrapped(msgspec.Struct):
 
 
 _WRAPPER = msgspec.json.Decoder(Wrapped)
+_PAIRS = json.JSONDecoder(object_pairs_hook=tuple)
 _ESCAPED_LETTER = re.compile(rb"\\u00[4-7]")
 
 
@@ -24,6 +26,16 @@ def may_hold_member(document: bytes, name: bytes) -> bool:
     TiCDC escapes no letter, but a member that is written so is the same for JSON.
     """
     return name in document or (b"\\u00" in document and _ESCAPED_LETTER.search(document) is not None)
+
+
+def states_once(document: bytes, name: str) -> bool:
+    """Whether the JSON object *document* has one member called *name*: of two, parsers tell the last, and the other object would
+    be nobody's. False for what is no JSON object."""
+    try:
+        members = _PAIRS.decode(document.decode(errors="surrogateescape"))
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(members, tuple) and [member for member, _ in members].count(name) == 1
 
 
 def unwrap(content: bytes) -> Wrapped:

@@ -9,7 +9,7 @@ import xxhash
 from msgspec import UNSET, Meta, UnsetType
 
 from ticdc_replay.codecs.base import MAX_BAD_EVENTS, Carried, Codec, too_many_bad
-from ticdc_replay.codecs.claim_checks import in_place_of, may_hold_member, unwrap
+from ticdc_replay.codecs.claim_checks import in_place_of, may_hold_member, states_once, unwrap
 from ticdc_replay.codecs.open_framing import VERSION, FramingError, places, split
 from ticdc_replay.codecs.open_members import EventError
 from ticdc_replay.codecs.open_rows import RowReader
@@ -42,7 +42,8 @@ _new_event = tuple.__new__
 
 
 class _Key(msgspec.Struct, gc=False):
-    """The key JSON of an event. A repeated member counts as it stands last: new TiCDC writes ``ohk`` twice beside ``ccl``."""
+    """The key JSON of an event. A repeated member counts as it stands last: new TiCDC writes ``ohk`` twice beside ``ccl``, which
+    itself must stand once."""
 
     ts: Annotated[int, Meta(ge=0, le=MAX_TSO)]
     t: int
@@ -133,6 +134,8 @@ class OpenCodec(Codec):
             head = _KEY.decode(key)
         except (ValueError, RecursionError) as error:
             raise EventError("bad_key", f"key JSON: {error}") from None
+        if head.ccl is not UNSET and (head.t != _ROW or not states_once(key, "ccl")):
+            raise EventError("bad_key", "key JSON: ccl in what is no row, or more than once")
         if head.t == _RESOLVED:
             return WatermarkEvent(ordinal, head.ts)
         if self._compression != "none":
@@ -200,7 +203,9 @@ def _undecodable(ordinal: int, reason: str, detail: str, key: bytes) -> Undecoda
         head = _KEY.decode(key)
     except (ValueError, RecursionError):
         return Undecodable(ordinal, reason, detail)
-    reference = None if head.ccl is UNSET else Reference(head.ccl, object_name(head.ccl))
+    # Of several locations all are needed, which are looked for in the bytes where no event has one.
+    known = head.ccl is not UNSET and states_once(key, "ccl")
+    reference = Reference(head.ccl, object_name(head.ccl)) if known else None  # type: ignore[arg-type]
     return Undecodable(ordinal, reason, detail, head.ts, head.scm or None, head.tbl or None, reference)
 
 

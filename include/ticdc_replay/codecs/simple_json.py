@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from ticdc_replay.codecs.claim_checks import may_hold_member
+from ticdc_replay.codecs.claim_checks import may_hold_member, states_once
 from ticdc_replay.codecs.replaced_text import REPLACED
 from ticdc_replay.codecs.simple_forms import RowForm
 from ticdc_replay.codecs.simple_json_compiled import SentChecksum, compile_rows
@@ -101,6 +101,10 @@ class JsonEncoding:
             message = _MESSAGE.decode(content)
         except (ValueError, RecursionError) as error:
             raise MessageError("bad_message", f"not JSON of Simple: {error}") from None
+        if message.claim_check_location is not UNSET and (
+            message.type not in OPERATIONS or not states_once(content, "claimCheckLocation")
+        ):
+            raise MessageError("bad_message", "claimCheckLocation in what is no row, or more than once")
         if message.version != 1:
             raise MessageError("unknown_version", f"version {message.version}; 1 is known", message.commit_ts)
         operation = OPERATIONS.get(message.type)

@@ -244,3 +244,54 @@ def test_a_message_of_another_protocol_gives_its_reference(captures: CaptureSets
 def _snappy(content: bytes) -> bytes:
     compressed: bytes = pa.compress(content, "snappy", asbytes=True)
     return compressed
+
+
+def _open_twice(first: str, last: str) -> RawMessage:
+    key, value = open_protocol.row(canal_json.TS, new=open_protocol.columns(1), ohk=True, ccl=last)
+    return open_protocol.message([(key.replace(b'"ccl"', b'"ccl":"%b","ccl"' % first.encode()), value)], 0)
+
+
+def _canal_twice(first: str, last: str, where: bytes, name: bytes = b"claimCheckLocation") -> RawMessage:
+    """Both in one ``_tidb``, or the first in one of its own, before or behind the images."""
+    value = canal_json.row(claimCheckLocation=last) if where == b"same" else canal_json.row()
+    stated = b'"%b":"%b"' % (name, first.encode())
+    extension = b'"_tidb":{"commitTs":%d,%b},' % (canal_json.TS, stated)
+    if where == b"same":
+        return canal_json.message(value.replace(b'"claimCheckLocation"', stated + b',"claimCheckLocation"'))
+    before = {b"start": b'"id":0', b"middle": b'"sqlType"', b"end": b'"_tidb"'}[where]
+    return canal_json.message(value.replace(before, extension + before))
+
+
+def _simple_twice(first: str, last: str) -> RawMessage:
+    value = simple_protocol.row("json", data={"id": "1"}, claimCheckLocation=last)
+    stated = b'"claimCheckLocation":"%b",' % first.encode()
+    return simple_protocol.message(value.replace(b'"claimCheckLocation"', stated + b'"claimCheckLocation"'))
+
+
+@pytest.mark.parametrize(
+    ("protocol", "message", "both"),
+    [
+        ("open-protocol", _open_twice, True),
+        ("canal-json", lambda *each: _canal_twice(*each, b"same"), True),
+        ("canal-json", lambda *each: _canal_twice(*each, b"start"), False),
+        ("canal-json", lambda *each: _canal_twice(*each, b"middle"), False),
+        ("canal-json", lambda *each: _canal_twice(*each, b"end"), False),
+        ("canal-json", lambda *each: _canal_twice(*each, b"same", rb"claimCheckLo\u0063ation"), True),
+        ("canal-json", lambda *each: _canal_twice(*each, b"middle", rb"claimCheckLo\u0063ation"), False),
+        ("simple", _simple_twice, True),
+    ],
+)
+def test_of_a_location_that_stands_twice_each_object_is_protected_or_the_message_counts_as_unsearched(
+    protocol: str, message: Any, both: bool
+) -> None:
+    codec = codec_for(Changefeed(protocol=protocol, topic="t", timezone="UTC", enable_tidb_extension=True), MAX_BYTES)
+    for _ in range(3):  # a form that was met
+        assert codec.decode(canal_json.message(canal_json.row()))
+    sent = message(f"s3://b/{NAMES[0]}", f"s3://b/{NAMES[1]}")
+    for _ in range(3):
+        scan = scan_of(codec, [sent])
+        found = {row["object_name"] for row in scan.table().to_pylist()}
+        assert found == ({NAMES[0], NAMES[1]} if both else {NAMES[0]})
+    unnamed = message("s3://b/nobody knows", f"s3://b/{NAMES[1]}")
+    assert scan_of(codec, [unnamed]).unsearched
+    assert scan_of(codec, [message(f"s3://b/{NAMES[0]}", "")]).unsearched or not both
