@@ -51,9 +51,9 @@ def run_decode(spark: SparkSession, job: DecodeJob, connections: Connections) ->
     """Write the changelog of *job*, or return the one that is there; one of which files are gone is written anew.
 
     Raises what a split raises (see ``decode.split``), PermanentError where the source can't show its past any
-    more, ArtifactCorruptError where the manifest was edited, TopicChangedError where a topic is not the one that was pinned (it may
-    have been recreated while it was read) or lost messages of the range, and ExpiredRangeError where files of the changelog are
-    gone and Kafka no longer holds the range. The index then stays; as it does where files are gone that it takes from other
+    more, ArtifactCorruptError where the manifest was edited, TopicChangedError where a topic is not the one that was pinned (it
+    may have been recreated while it was read) or lost messages of the range, and ExpiredRangeError where files of the changelog
+    are gone and Kafka no longer holds the range. The index then stays; as it does where files are gone that it takes from other
     changelogs, which is an ArtifactNotFoundError.
     """
     store = ChangelogStore.open(job, connections)
