@@ -129,6 +129,42 @@ def test_windows_that_touch_say_nothing_of_each_other(mirror: Mirror, artifacts:
     assert mirror.rows(ALL) == [(1, "broken"), (2, "b")]
 
 
+@pytest.mark.parametrize(
+    ("newer", "older"),
+    [({"name": "renamed"}, {}), ({"name": "other", "schema": "shop"}, {}), ({}, {"name": "other", "schema": "shop"})],
+)
+def test_a_newer_run_counts_whatever_the_target_is_called_that_loads_the_same_mirrors(
+    mirror: Mirror, artifacts: Path, newer: dict[str, object], older: dict[str, object]
+) -> None:
+    mirror.load(repaired(artifacts), newer, generation=2)
+    with pytest.raises(SupersededError):
+        mirror.load(broken(artifacts), older, generation=1)
+    assert mirror.rows(ALL) == [(1, "repaired")]
+
+
+def test_targets_that_are_called_alike_and_have_other_mirrors_say_nothing_of_each_other(
+    mirror: Mirror, artifacts: Path
+) -> None:
+    mirror.load(repaired(artifacts), {"schema": "elsewhere"}, generation=2)
+    mirror.load(broken(artifacts), generation=1)
+    mirror.load(broken(artifacts), {"schema": "third"}, generation=1)
+    assert mirror.rows(ALL) == [(1, "broken")]
+    assert mirror.rows("SELECT v FROM elsewhere.orders") == [("repaired",)]
+
+
+def test_marks_of_an_older_version_count_for_the_target_of_that_name(mirror: Mirror, artifacts: Path) -> None:
+    mirror.load(repaired(artifacts), generation=2)
+    mirror.execute(
+        "ALTER TABLE _ticdc_replay.generations DROP COLUMN mirror_schema; "
+        "ALTER TABLE _ticdc_replay.generations ADD PRIMARY KEY (pipeline, target, from_ts, to_ts, selection_hash); "
+        "CREATE INDEX generations_newer ON _ticdc_replay.generations (pipeline, target, generation)"
+    )
+    with pytest.raises(SupersededError):
+        mirror.load(broken(artifacts), generation=1)
+    mirror.load(repaired(artifacts), generation=3, reload=True)
+    assert mirror.rows(ALL) == [(1, "repaired")]
+
+
 def test_a_ledger_from_before_there_were_generations_gets_them(mirror: Mirror, artifacts: Path) -> None:
     mirror.load(broken(artifacts))
     mirror.execute("DROP TABLE _ticdc_replay.generations")

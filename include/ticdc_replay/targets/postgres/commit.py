@@ -10,7 +10,7 @@ one row to another.
 """
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Any, LiteralString
 
 import msgspec
@@ -20,6 +20,7 @@ from psycopg import sql
 from ticdc_replay.changelog.version_order import OFFSET_BITS
 from ticdc_replay.domain.errors import CommitStateUnknownError, PolicyStopError, TargetMismatchError, TransientError
 from ticdc_replay.targets.base import Field, Load, TableReport
+from ticdc_replay.targets.config import PostgresTarget
 from ticdc_replay.targets.postgres import emptying, form, ledger, marks, mirror_table
 from ticdc_replay.targets.postgres.catalog import FoundTable, find_table
 from ticdc_replay.targets.postgres.errors import translate
@@ -62,7 +63,7 @@ def commit_table(
     plan: TablePlan,
     staged: Staged,
     newer: Marks,
-    same_upstream: Collection[str],
+    config: PostgresTarget,
     conn_id: str,
 ) -> TableReport:
     """Apply *staged* to the table of *plan*, with the DDL of the window before it, and write the ledger.
@@ -75,7 +76,7 @@ def commit_table(
     other error nothing of the table was changed.
     """
     try:
-        report = _apply(connection, load, plan, staged, newer, same_upstream)
+        report = _apply(connection, load, plan, staged, newer, config)
     except psycopg.Error as error:
         raise translate(error, f"load {plan.target}", conn_id) from error
     try:
@@ -96,7 +97,7 @@ def _apply(
     plan: TablePlan,
     staged: Staged,
     newer: Marks,
-    same_upstream: Collection[str],
+    config: PostgresTarget,
 ) -> TableReport:
     for statement in _SESSION:
         connection.execute(sql.SQL(statement))
@@ -106,12 +107,12 @@ def _apply(
         if done is not None:
             _drop_staging(connection, staged)
             return done
-    marks.look_again(connection, load, plan.source, newer)
+    marks.look_again(connection, load, config, plan, newer)
     # Looked at again: another load or a person may have changed the table since this one began.
     observed = mirror_table.observe(connection, plan.target)
     state = observed.state
     if state is not None:
-        mirror_table.refuse_others(plan.target, state, load.index.pipeline, same_upstream)
+        mirror_table.refuse_others(plan.target, state, load.index.pipeline, config.same_upstream_as)
         if state.floor_ts > max(plan.floor_ts, load.index.window.from_ts):
             raise TransientError(f"the floor of {plan.target} was raised while this load staged its rows; try again")
     mirror_table.refuse_lost(plan, observed)

@@ -9,7 +9,8 @@
   no DDL changes columns, as long as ``floor_ts`` is the one that a load has set (``truncated_to``), else none below ``floor_ts``;
 * ``added_columns``: each column that a DDL added, and what rows from before it show: a literal, or NULL;
 * ``ledger``: one row per table, window and run that was applied, in the same transaction as its rows;
-* ``generations``: which loads have begun, so that none commits after a newer one of its window (``marks``);
+* ``generations``: which loads have begun, so that none commits after a newer one of its window (``marks``); by the schema of the
+  mirrors (``mirror_schema``, empty where each has that of the upstream's table), whatever the target is called;
 * ``staging``: the staging tables that exist, and the lock that their attempt holds for as long as it lives.
 """
 
@@ -59,9 +60,7 @@ CREATE TABLE IF NOT EXISTS {schema}.ledger (
 CREATE TABLE IF NOT EXISTS {schema}.generations (
     pipeline text NOT NULL, target text NOT NULL, from_ts bigint NOT NULL, to_ts bigint NOT NULL,
     selection_hash text NOT NULL, selection text[] NOT NULL,
-    generation bigint NOT NULL, run_hash text NOT NULL, began_at timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (pipeline, target, from_ts, to_ts, selection_hash));
-CREATE INDEX IF NOT EXISTS generations_newer ON {schema}.generations (pipeline, target, generation);
+    generation bigint NOT NULL, run_hash text NOT NULL, began_at timestamptz NOT NULL DEFAULT now());
 CREATE TABLE IF NOT EXISTS {schema}.staging (
     name text PRIMARY KEY, attempt_lock bigint NOT NULL, target_schema text NOT NULL, target_table text NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now());
@@ -73,6 +72,15 @@ ALTER TABLE {schema}.tables ADD COLUMN whole_ts bigint NOT NULL DEFAULT 0,
     ADD COLUMN form_floor_ts bigint NOT NULL DEFAULT 0, ADD COLUMN truncated_to bigint
 """
 """For ledgers that an older version has made; a new one gets them right after."""
+
+
+_ADD_MIRROR_SCHEMA = """
+ALTER TABLE {schema}.generations ADD COLUMN mirror_schema text, DROP CONSTRAINT IF EXISTS generations_pkey;
+DROP INDEX IF EXISTS {schema}.generations_newer;
+CREATE UNIQUE INDEX ON {schema}.generations (pipeline, mirror_schema, from_ts, to_ts, selection_hash);
+CREATE INDEX ON {schema}.generations (pipeline, generation);
+"""
+"""As ``_ADD_FORM``. What an older version has left there is known by the target's name alone."""
 
 
 class RecordedColumn(msgspec.Struct, frozen=True):
@@ -118,12 +126,16 @@ def create(connection: Connection) -> None:
     create_schema(connection, LEDGER_SCHEMA)
     connection.execute(_sql(_TABLES))
     # Looked up first: ALTER TABLE waits for every load that commits, even where there is nothing to do.
-    found = connection.execute(
-        "SELECT FROM information_schema.columns WHERE (table_schema, table_name, column_name) = (%s, 'tables', 'whole_ts')",
-        [LEDGER_SCHEMA],
-    ).fetchone()
-    if found is None:
-        connection.execute(_sql(_ADD_FORM))
+    for table, column, addition in (
+        ("tables", "whole_ts", _ADD_FORM),
+        ("generations", "mirror_schema", _ADD_MIRROR_SCHEMA),
+    ):
+        found = connection.execute(
+            "SELECT FROM information_schema.columns WHERE (table_schema, table_name, column_name) = (%s, %s, %s)",
+            [LEDGER_SCHEMA, table, column],
+        ).fetchone()
+        if found is None:
+            connection.execute(_sql(addition))
 
 
 def create_schema(connection: Connection, schema: str) -> None:

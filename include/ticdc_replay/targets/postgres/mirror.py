@@ -65,7 +65,7 @@ class PostgresMirror(Mirror[PostgresTarget]):
                 keyed = [plan for plan in plans if plan.source not in reports]
                 done, pending = _begin(connection, load, keyed, self.config.same_upstream_as)
                 reports |= done
-                newer = marks.leave(connection, load, [entry.plan.source for entry in pending])
+                newer = marks.leave(connection, load, self.config, [entry.plan for entry in pending])
                 groups = fold_groups(load, {entry.plan.source: entry.plan.versions for entry in pending}, SMALL_ROWS)
                 tasks = self._tasks(load, [entry.plan for entry in pending], groups)
                 for entry in pending:
@@ -76,7 +76,7 @@ class PostgresMirror(Mirror[PostgresTarget]):
             for entry in pending:
                 staged = _staged(load, entry.plan, tasks, results)
                 reports[entry.plan.source] = commit_table(
-                    connection, load, entry.plan, staged, newer, self.config.same_upstream_as, settings.conn_id
+                    connection, load, entry.plan, staged, newer, self.config, settings.conn_id
                 )
             _stop_at_the_end(load, [line for entry in pending for line in entry.plan.last_stops])
         files = tuple(result.quarantine for result in results if result.quarantine is not None)
