@@ -46,11 +46,12 @@ class Feed:
         value = {"u": {"id": {"t": 3, "h": True, "f": 11, "v": int(commit * 1000)}}}
         self._send(partition, key, json.dumps(value).encode(), commit, recorded)
 
-    def ddl(self, commit: float, query: str) -> None:
+    def ddl(self, commit: float, query: str, *, readable: bool = True) -> None:
         """A DDL that committed at *commit*, in every partition."""
         for partition in self.partitions:
             key = {"ts": at(commit), "scm": "shop", "tbl": self.table, "t": 2}
-            self._send(partition, key, json.dumps({"q": query, "t": 3}).encode(), commit, None)
+            value = json.dumps({"q": query, "t": 3}).encode()
+            self._send(partition, key, value if readable else value[:-1], commit, None)
 
     def resolved(self, resolved: float, *partitions: int, recorded: float | None = None) -> None:
         """A resolved-ts to *partitions*, to all where none is named."""

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 import pytest
+from confluent_kafka import OFFSET_END, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.integration.snapshot.feed import Feed, at
@@ -154,6 +155,64 @@ def test_a_table_that_came_again_is_waited_for(
     topics.orders.ddl(100, "DROP TABLE `shop`.`orders`")
     topics.orders.ddl(101, "CREATE TABLE `shop`.`orders` (`id` INT PRIMARY KEY)")
     topics.orders.flush()
+    assert states(request_of(topics), settings)[topics.orders.topic] == ["lagging", "lagging"]
+
+
+def test_a_table_that_was_renamed_back_is_waited_for(
+    topics: Topics, request_of: Callable[..., PinRequest], settings: KafkaSettings, make_feed: Callable[..., Feed]
+) -> None:
+    """The RENAME back is sent to the topic of the other name."""
+    old = make_feed(name=f"{topics.main.topic}_shop_old")
+    topics.main.seconds(0, 130)
+    topics.orders.seconds(0, 100)
+    topics.orders.ddl(100, "RENAME TABLE `shop`.`orders` TO `shop`.`old`")
+    topics.orders.flush()
+    old.seconds(101, 102)
+    assert states(request_of(topics), settings)[topics.orders.topic] == ["retired", "retired"]
+    old.ddl(102, "RENAME TABLE `shop`.`old` TO `Shop`.`Orders`")
+    old.flush()
+    expected = {topics.main.topic: ["reached"], topics.orders.topic: ["lagging", "lagging"], old.topic: ["retired"]}
+    assert states(request_of(topics), settings) == expected
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_topic_is_waited_for_where_ddl_after_the_drop_can_not_be_read(
+    topics: Topics, request_of: Callable[..., PinRequest], settings: KafkaSettings, elsewhere: bool
+) -> None:
+    topics.main.seconds(0, 130)
+    topics.orders.seconds(0, 100)
+    topics.orders.ddl(100, "DROP TABLE `shop`.`orders`")
+    feed = topics.main if elsewhere else topics.orders
+    feed.ddl(130, "CREATE TABLE `shop`.`orders` (`id` INT PRIMARY KEY)", readable=False)
+    feed.flush()
+    topics.orders.flush()
+    assert states(request_of(topics), settings)[topics.orders.topic] == ["lagging", "lagging"]
+
+
+def test_a_topic_that_goes_on_after_the_drop_is_waited_for(
+    topics: Topics, request_of: Callable[..., PinRequest], settings: KafkaSettings
+) -> None:
+    topics.main.seconds(0, 130)
+    topics.orders.seconds(0, 100)
+    topics.orders.ddl(100, "DROP TABLE `shop`.`orders`")
+    topics.orders.row(0, 99)  # a copy
+    topics.orders.flush()
+    assert states(request_of(topics), settings)[topics.orders.topic] == ["retired", "retired"]
+    topics.orders.row(0, 101)
+    topics.orders.flush()
+    assert states(request_of(topics), settings)[topics.orders.topic] == ["lagging", "lagging"]
+
+
+def test_a_topic_that_was_emptied_tells_nothing(
+    topics: Topics, request_of: Callable[..., PinRequest], settings: KafkaSettings, admin: AdminClient
+) -> None:
+    topics.main.seconds(0, 130)
+    topics.orders.seconds(0, 100)
+    topics.orders.ddl(100, "DROP TABLE `shop`.`orders`")
+    topics.orders.flush()
+    ends = [TopicPartition(topics.orders.topic, partition, OFFSET_END) for partition in topics.orders.partitions]
+    for removed in admin.delete_records(ends).values():
+        removed.result(PATIENCE_S)
     assert states(request_of(topics), settings)[topics.orders.topic] == ["lagging", "lagging"]
 
 
