@@ -48,6 +48,14 @@ _AWAY = frozenset(
     | {KafkaError._TIMED_OUT_QUEUE, KafkaError._WAIT_COORD, KafkaError._NOENT, KafkaError._DESTROY}
 )
 
+_NOT_NOW = frozenset(
+    {KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.REPLICA_NOT_AVAILABLE}
+    | {KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.OFFSET_NOT_AVAILABLE}
+    | {KafkaError.BROKER_NOT_AVAILABLE, KafkaError.NETWORK_EXCEPTION, KafkaError.REQUEST_TIMED_OUT}
+    | {KafkaError.KAFKA_STORAGE_ERROR, KafkaError.NOT_CONTROLLER, KafkaError.THROTTLING_QUOTA_EXCEEDED}
+)
+"""What brokers answer while a partition gets a leader, or another one; librdkafka calls only some of these retriable."""
+
 
 def translate(error: KafkaError, what: str) -> TicdcReplayError:
     """*error* as one of the library's. *what* tells the operation, the place and the connection."""
@@ -66,7 +74,7 @@ def translate(error: KafkaError, what: str) -> TicdcReplayError:
             f"{message}; the batch is damaged, or larger decompressed than receive.message.max.bytes: where it may be so, "
             "set a higher receive.message.max.bytes in the connection's extra, and give workers as much more memory"
         )
-    if code in _AWAY or error.retriable():
+    if code in _AWAY or code in _NOT_NOW or error.retriable():
         return TransientError(message)
     return PermanentError(message)
 

@@ -71,6 +71,9 @@ class Offsets:
 
     Every method may raise AuthenticationError (within seconds), and TransientError when no broker answers in time or a
     partition has no leader, which is also what a partition that does not exist looks like: ask for the topic first.
+
+    After a TransientError this is of no use any more: a client that has once found no leader for a partition of a fresh topic
+    answers so from memory, whatever became of it, until it describes the topic again. Whoever tries again does so with a new one.
     """
 
     def __init__(self, settings: KafkaSettings, *, request_timeout_s: float = REQUEST_TIMEOUT_S) -> None:
@@ -208,6 +211,10 @@ class Offsets:
             try:
                 answer = self._await(future, what)
             except KafkaException as error:
+                if (
+                    error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+                ):  # a broker hears of a new topic after others
+                    raise TransientError(f"{what} at Kafka {self._settings.where}: {error.args[0].str()}") from None
                 raise self._translated(error, what) from None
             found[partition] = Record(answer.offset, min(answer.timestamp, _LAST_MS))
         return found
