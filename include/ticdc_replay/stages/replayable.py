@@ -17,9 +17,10 @@ from ticdc_replay.large_messages.claim_check import BAD_NAME
 from ticdc_replay.reconcile.rules import ReplayableRange, merged
 from ticdc_replay.snapshot import manifest as manifests
 from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.derive import is_of
 from ticdc_replay.stages.leases import Replayed, replayed
 from ticdc_replay.stages.set_aside import SetAside, redriven_places, set_aside, sets_aside
-from ticdc_replay.state.records import Lease
+from ticdc_replay.state.records import Lease, Run, WindowManifest
 
 log = logging.getLogger(__name__)
 
@@ -118,9 +119,21 @@ def _recorded(context: ReplayContext) -> Iterator[ChangelogIndex]:
         if not sets_aside(run):
             continue
         pinned = context.state.manifest_of(name, run.window)
-        if pinned is not None and pinned.input_hash != run.input_hash:
+        if pinned is not None and not _counts(context, run, pinned):
             continue  # pinned anew, when Kafka still held it; or a re-drive: what it left counts with the run it belongs to
         yield from _index(context, run.run_hash)
+
+
+def _counts(context: ReplayContext, run: Run, pinned: WindowManifest) -> bool:
+    """Whether *run* is of what its window is *pinned* to, or what that takes rows from: until it is decoded, and for tables that it
+    is not decoded for, nobody else has what the run set aside."""
+    if run.input_hash == pinned.input_hash:
+        return True
+    try:
+        manifest = manifests.decode(context.artifacts.get(pinned.name))
+    except (ArtifactNotFoundError, msgspec.DecodeError):
+        return True  # nothing tells what it takes rows from
+    return is_of(run, pinned, manifest)
 
 
 def _unrecorded(context: ReplayContext, ended: Iterable[Replayed]) -> Iterator[ChangelogIndex]:

@@ -22,7 +22,7 @@ from ticdc_replay.snapshot.manifest import Manifest, SharedInput, Source, TopicP
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.derive import derive, find_changelogs
 from ticdc_replay.stages.quarantine import Selection, list_quarantine
-from ticdc_replay.stages.replayable import find_replayable
+from ticdc_replay.stages.replayable import find_replayable, replayable_ranges
 from ticdc_replay.state import WindowManifest
 from ticdc_replay.state.records import Redrive, Run
 
@@ -213,3 +213,15 @@ def test_references_of_what_a_window_set_aside_are_known_as_long_as_those_of_its
     assert find_replayable(decoded.context).unsearchable == ()
     decoded.context.artifacts.delete(f"{changelog_root(wide.run_hash)}/{INDEX}")
     assert len(find_replayable(decoded.context).unsearchable) == 1
+
+
+def test_what_a_run_set_aside_is_needed_though_its_window_is_taken_from_it_anew(decoded: Decoded) -> None:
+    """As a repin does where Kafka has expired the window: only what the run set aside has the message still."""
+    source = decoded.aside(0, 10)
+    needed = replayable_ranges(decoded.context)
+    assert len(needed) == 1
+    derive(decoded.context, Window(0, 10))
+    assert replayable_ranges(decoded.context) == needed, "and nobody has decoded the window anew"
+    sources = (Source(source.run_hash, "x", Window(0, 10)),)
+    decoded.window(0, 10, "b", manifest={"derived": sources}, derived=sources, selection=("s.items",))
+    assert replayable_ranges(decoded.context) == needed, "which is of another table"

@@ -163,8 +163,11 @@ def test_what_was_pinned_anew_has_another_run(context: ReplayContext) -> None:
     context.state.register_manifest(WindowManifest("shop", WINDOW, "i", "manifests/i.json", 1))
     assert replayable_ranges(context) == (part(4, 5),)
     before = context.state.manifest_of("shop", WINDOW)
-    context.state.register_manifest(WindowManifest("shop", WINDOW, "j", "manifests/j.json", 2), replaces=before)
+    name = pin(context, OffsetRange("topic", 0, 3, 9))
+    context.state.register_manifest(WindowManifest("shop", WINDOW, "j", name, 2), replaces=before)
     assert replayable_ranges(context) == ()
+    context.artifacts.delete(name)
+    assert replayable_ranges(context) == (part(4, 5),), "nothing tells what the window takes its rows from"
 
 
 def test_what_came_out_of_quarantine_is_still_needed_by_targets_to_come(context: ReplayContext) -> None:
