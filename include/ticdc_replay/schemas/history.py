@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from ticdc_replay.domain import canonical
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import TableName, TableSchema
 from ticdc_replay.domain.tso import MAX_TSO
+from ticdc_replay.schemas import document
 from ticdc_replay.schemas.ddl import TableKey, key_of
 from ticdc_replay.schemas.epochs import Epoch, replay
 from ticdc_replay.schemas.versions import TableVersions
@@ -25,11 +25,6 @@ class Known(msgspec.Struct, frozen=True):
 
     schema: TableSchema
     virtual: tuple[str, ...] = ()
-
-
-class _Document(msgspec.Struct, frozen=True):
-    epochs: tuple[Epoch, ...]
-    versions: tuple[TableDefinition, ...]
 
 
 class SchemaHistory:
@@ -52,9 +47,7 @@ class SchemaHistory:
         self.epochs: tuple[Epoch, ...] = replay(self._base, (self._ddls[each] for each in sorted(self._ddls)))
         """The whole history, by time: what to keep for later windows and to ship to executors."""
         self._spans: dict[TableKey, list[tuple[int, Known | None]]] = {}
-        for epoch in self.epochs:
-            spans = self._spans.setdefault(key_of(epoch.name), [])
-            spans.append((epoch.after, _known(epoch.definition, spans[-1][1] if spans else None)))
+        """Of the tables that were asked for: others may be many, and have many columns."""
         self._definitions: dict[TableKey, list[Epoch]] = {}
         for epoch in self.epochs:
             self._definitions.setdefault(key_of(epoch.name), []).append(epoch)
@@ -112,7 +105,12 @@ class SchemaHistory:
     def _spans_of(self, schema: str, table: str) -> list[tuple[int, Known | None]]:
         spans = self._spelled.get((schema, table))
         if spans is None:
-            spans = self._spans.get((schema.casefold(), table.casefold()), [])
+            key = schema.casefold(), table.casefold()
+            spans = self._spans.get(key)
+            if spans is None:
+                spans = self._spans[key] = []
+                for epoch in self._definitions.get(key, ()):
+                    spans.append((epoch.after, _known(epoch.definition, spans[-1][1] if spans else None)))
             self._spelled[schema, table] = spans
         return spans
 
@@ -152,13 +150,13 @@ class SchemaHistory:
 
     def encode(self) -> bytes:
         """Epochs and versions as canonical JSON: equal histories give equal bytes."""
-        return canonical.encode(_Document(self.epochs, tuple(self.versions)))
+        return document.encode(self.epochs, self.versions)
 
     @classmethod
     def decode(cls, content: bytes) -> "SchemaHistory":
         """A history from what ``encode`` made. Raises msgspec.ValidationError with the path inside the document."""
-        document = msgspec.json.decode(content, type=_Document)
-        return cls(document.epochs, versions=TableVersions(document.versions))
+        epochs, versions = document.decode(content)
+        return cls(epochs, versions=TableVersions(versions))
 
     def __bool__(self) -> bool:
         """Whether anything is known."""

@@ -3,6 +3,7 @@
 import pickle
 from itertools import pairwise
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -134,6 +135,43 @@ def test_a_history_travels():
     for copy in (SchemaHistory.decode(history.encode()), pickle.loads(pickle.dumps(history))):
         assert copy.epochs == history.epochs
         assert [names(copy, ts) for ts in range(100)] == [names(history, ts) for ts in range(100)]
+
+
+def test_a_history_that_an_earlier_version_wrote_is_read():
+    history = SchemaHistory().with_ddls(STORY)
+    epochs = [msgspec.to_builtins(epoch) for epoch in history.epochs]
+    assert SchemaHistory.decode(msgspec.json.encode({"epochs": epochs, "versions": []})).epochs == history.epochs
+
+
+WIDE = ",".join(f"`c{n:04}` VARCHAR({n + 1}) COMMENT 'one of many'" for n in range(1_000))
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        [ddl(n + 2, f"CREATE TABLE `t{n}` LIKE `t`", f"t{n}") for n in range(200)],
+        [ddl(n + 2, f"ALTER TABLE `t` MODIFY COLUMN `c{n * 7 % 1000:04}` VARCHAR(2000)") for n in range(200)],
+        [ddl(n + 2, f"ALTER TABLE `t` ADD COLUMN `a{n}` INT FIRST, ADD INDEX (`a{n}`)") for n in range(60)],
+        [
+            each
+            for n in range(200)
+            for each in (
+                ddl(n + 2, f"CREATE TABLE `t{n}` LIKE `t`", f"t{n}"),
+                ddl(n + 300, f"ALTER TABLE `t{n}` DROP COLUMN `c{n * 7 % 1000:04}`", f"t{n}"),
+            )
+        ],
+        [ddl(9, "RENAME TABLE `t` TO `u`", "u"), *(ddl(n + 10, "ALTER TABLE `u` COMMENT 'x'", "u") for n in range(9))],
+    ],
+    ids=["like", "modify", "add-first", "like-and-drop", "rename"],
+)
+def test_a_history_is_not_much_larger_than_its_ddl(story):
+    ddls = [ddl(1, f"CREATE TABLE `t` (`id` INT PRIMARY KEY,{WIDE})"), *story]
+    history = SchemaHistory().with_ddls(ddls)
+    content = history.encode()
+    assert len(content) < 5 * sum(len(each.query) + 60 for each in ddls)
+    copy = SchemaHistory.decode(content)
+    assert copy.epochs == history.epochs
+    assert copy.encode() == content
 
 
 @pytest.mark.parametrize(
