@@ -120,7 +120,7 @@ def _pieces(parts: Sequence[Part], places: dict[Part, tuple[int, int]], number: 
         if isinstance(last, tuple) and (last[0], last[1] + last[2]) == place:
             pieces[-1] = (last[0], last[1], last[2] + 1)
         else:
-            pieces.append((*place, 1))
+            pieces.append((place[0], place[1], 1))
     places.update((part, (number, at)) for at, part in enumerate(parts))
     return tuple(pieces)
 
