@@ -12,6 +12,7 @@ from ticdc_replay.codecs.canal_types import are_full, cell_kind
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.events import Image, RowEvent, Shape, WireColumn
 from ticdc_replay.domain.limits import refused_columns
+from ticdc_replay.domain.tables import folded
 from ticdc_replay.domain.tso import from_ms
 from ticdc_replay.schemas.history import Known, SchemaHistory
 from ticdc_replay.schemas.resolve import agree
@@ -58,13 +59,13 @@ class Shapes:
 
     def _columns(self, columns: Columns, handle_key: tuple[str, ...], known: Known | None) -> tuple[WireColumn, ...]:
         full = are_full(columns.types, self._full_types)
-        declared = {} if known is None else {column.name.casefold(): column.type for column in known.schema.columns}
+        declared = {} if known is None else {folded(column.name): column.type for column in known.schema.columns}
         found = []
         for name, text in zip(columns.names, columns.types, strict=True):
             kind = cell_kind(text, full)
             if kind is None:
                 raise DocumentError("unknown_column_type", f"column {name!r} has the mysqlType {text[:200]!r}")
-            type_ = declared.get(name.casefold(), kind.type)
+            type_ = declared.get(folded(name), kind.type)
             if kind.type.declared or not agree(type_, kind.type):
                 type_ = kind.type
             found.append(WireColumn(name, type_, name in handle_key, kind.neutral, kind.arrow))
@@ -81,8 +82,8 @@ class Shapes:
         if reduced and not handle_key:
             return names
         if known is not None and (not handle_key or self._drops_columns):
-            spelled = {name.casefold(): name for name in names}
-            handle_key = tuple(spelled.get(name.casefold(), "") for name in known.schema.handle_key)
+            spelled = {folded(name): name for name in names}
+            handle_key = tuple(spelled.get(folded(name), "") for name in known.schema.handle_key)
         return handle_key if set(handle_key) <= set(names) else ()
 
     def _known(self, form: RowForm, commit_ts: int | None, es: int) -> Known | None:

@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from ticdc_replay.domain.column_types import BINARY_TYPES, INTEGER_TYPES, BaseType, ColumnType
 from ticdc_replay.domain.definition import PRIMARY, DefinedColumn, Index, TableDefinition
-from ticdc_replay.domain.tables import TableName
+from ticdc_replay.domain.tables import TableName, folded
 from ticdc_replay.domain.tso import MAX_TSO
 from ticdc_replay.schemas import literals
 from ticdc_replay.schemas.tokens import Cursor, DdlSyntaxError, wire_tokens
@@ -67,7 +67,7 @@ def definition_of(wire: TableSchema) -> TableDefinition:
     """
     columns = [_column(column) for column in wire.columns or ()]
     known = tuple(column for column in columns if column is not None)
-    spelling = {column.name.casefold(): column.name for column in known}
+    spelling = {folded(column.name): column.name for column in known}
     indexes = [_index(index, spelling) for index in wire.indexes or ()]
     definition = TableDefinition(TableName(wire.schema, wire.table), known, tuple(indexes), valid_from=wire.version)
     if wire.indexes and wire.indexes[-1].name == _ADDED_PRIMARY and _is_repeated(indexes[-1], indexes[:-1], definition):
@@ -153,6 +153,6 @@ def _default(value: str | int | None, type_: ColumnType) -> literals.Literal | N
 def _index(wire: IndexSchema, spelling: dict[str, str]) -> Index:
     """A clustered integer key is called ``primary``, others ``PRIMARY``: the flag tells."""
     names = wire.columns or ()
-    columns = tuple(spelling[name.casefold()] for name in names if name.casefold() in spelling)
+    columns = tuple(spelling[folded(name)] for name in names if folded(name) in spelling)
     plain = 0 < len(columns) == len(names)
     return Index(PRIMARY if wire.primary else wire.name, columns, unique=wire.unique, plain=plain)

@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 
 from ticdc_replay.domain.column_types import ColumnType
-from ticdc_replay.domain.tables import Column, TableName, TableSchema
+from ticdc_replay.domain.tables import Column, TableName, TableSchema, folded
 
 
 class DefinedColumn(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -52,8 +52,8 @@ class TableDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def column(self, name: str) -> DefinedColumn | None:
         """The column called *name*, in any letter case (MySQL's rule for column names), or None."""
-        folded = name.casefold()
-        return next((column for column in self.columns if column.name.casefold() == folded), None)
+        wanted = folded(name)
+        return next((column for column in self.columns if folded(column.name) == wanted), None)
 
     def virtual(self) -> tuple[str, ...]:
         """The virtual generated columns: known, but not sent by TiCDC."""
@@ -79,9 +79,9 @@ class TableDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
     def is_unique_key(self, names: Iterable[str]) -> bool:
         """Whether the columns *names*, in any letter case, are the primary key or a unique index without NULL. Then at most one
         row has given values in them, and an index finds it."""
-        wanted = {name.casefold() for name in names}
+        wanted = {folded(name) for name in names}
         return any(
-            {name.casefold() for name in index.columns} == wanted
+            {folded(name) for name in index.columns} == wanted
             for index in self.indexes
             if index.unique and index.plain and all(self._identifies(name) for name in index.columns)
         )

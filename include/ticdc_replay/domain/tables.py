@@ -5,6 +5,13 @@ import msgspec
 from ticdc_replay.domain.column_types import ColumnType
 
 
+def folded(name: str) -> str:
+    """*name* as the upstream compares names of schemas, tables and columns: each character in lower case, so that ß is not ss."""
+    if name.isascii():
+        return name.lower()
+    return "".join(char.lower()[0] for char in name)  # one character has a lower case of two: İ, which is i to TiDB
+
+
 class TableName(msgspec.Struct, frozen=True, order=True):
     """A logical table of the upstream, in the upstream's spelling. ``table`` is empty for a database-level DDL."""
 

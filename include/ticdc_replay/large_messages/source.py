@@ -19,7 +19,7 @@ from ticdc_replay.domain import tso
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.errors import AuthenticationError, ConfigError, PermanentError, TransientError
-from ticdc_replay.domain.tables import TableName
+from ticdc_replay.domain.tables import TableName, folded
 from ticdc_replay.large_messages import source_statements as statements
 from ticdc_replay.large_messages.source_images import SourceRow, neutral_of
 from ticdc_replay.large_messages.source_statements import Statement
@@ -161,9 +161,9 @@ class SourceReader:
         self, definition: TableDefinition, snapshot: int, key_names: tuple[str, ...], keys: Sequence[tuple[Any, ...]]
     ) -> Sequence[SourceRow | RowUnreadable]:
         columns = definition.schema().columns
-        places = {column.name.casefold(): at for at, column in enumerate(columns)}
+        places = {folded(column.name): at for at, column in enumerate(columns)}
         where = f"{definition.name} at {tso.describe(snapshot)}"
-        unknown = [name for name in key_names if name.casefold() not in places]
+        unknown = [name for name in key_names if folded(name) not in places]
         if unknown:
             detail = f"{where} has no column {', '.join(unknown)}, which the message's key has"
             return [RowUnreadable("source_row_missing", detail)] * len(keys)
@@ -174,7 +174,7 @@ class SourceReader:
                 "rows. Declare a primary key or a unique key with NOT NULL columns upstream"
             )
             return [RowUnreadable("source_refused", detail)] * len(keys)
-        key_places = [places[name.casefold()] for name in key_names]
+        key_places = [places[folded(name)] for name in key_names]
         types = [columns[at].type for at in key_places]
         wanted: list[tuple[Any, ...] | None] = []
         for key in keys:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from ticdc_replay.domain.column_types import BINARY_TYPES, CHARACTER_TYPES, INTEGER_TYPES, ColumnType
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.events import Image, Shape, WireColumn
+from ticdc_replay.domain.tables import folded
 
 
 class SourceRow(NamedTuple):
@@ -41,10 +42,10 @@ def _shape(
     definition: TableDefinition, handle_key: tuple[str, ...], kept: tuple[str, ...]
 ) -> tuple[Shape, tuple[int, ...]]:
     columns = definition.schema().columns
-    wanted, keys = set(kept), {name.casefold() for name in handle_key}
+    wanted, keys = set(kept), {folded(name) for name in handle_key}
     places = tuple(at for at, column in enumerate(columns) if column.name in wanted)
     wire = tuple(
-        WireColumn(column.name, column.type, column.name.casefold() in keys, neutral_of(column.type))
+        WireColumn(column.name, column.type, folded(column.name) in keys, neutral_of(column.type))
         for column in (columns[at] for at in places)
     )
     return Shape(wire), places

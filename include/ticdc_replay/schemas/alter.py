@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from ticdc_replay.domain.definition import PRIMARY, DefinedColumn, Index, TableDefinition
-from ticdc_replay.domain.tables import TableName
+from ticdc_replay.domain.tables import TableName, folded
 from ticdc_replay.schemas import literals
 from ticdc_replay.schemas.column_parser import as_bytes
 from ticdc_replay.schemas.statements import (
@@ -171,7 +171,7 @@ class _Table:
                 return
             raise InconsistentDdlError(f"{self._name} has no column {name!r} to rename")
         old = self._columns[at]
-        if old.name.casefold() != to.casefold():
+        if folded(old.name) != folded(to):
             self._refuse_taken(to)
         self._columns[at] = msgspec.structs.replace(old, name=to)
         self._rename_in_indexes(old.name, to)
@@ -245,9 +245,9 @@ class _Table:
         ]
 
     def _free_index_name(self, wanted: str) -> str:
-        taken = {index.name.casefold() for index in self._indexes}
+        taken = {folded(index.name) for index in self._indexes}
         name, number = wanted, 2
-        while name.casefold() in taken:
+        while folded(name) in taken:
             name, number = f"{wanted}_{number}", number + 1
         return name
 
@@ -256,8 +256,8 @@ class _Table:
 
 
 def _find(names: Iterable[str], name: str) -> int | None:
-    folded = name.casefold()
-    return next((at for at, known in enumerate(names) if known.casefold() == folded), None)
+    wanted = folded(name)
+    return next((at for at, known in enumerate(names) if folded(known) == wanted), None)
 
 
 def _bytes_column(column: DefinedColumn) -> DefinedColumn:

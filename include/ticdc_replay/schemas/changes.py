@@ -11,7 +11,7 @@ import msgspec
 from ticdc_replay.domain.column_types import BINARY_TYPES, INTEGER_TYPES, ColumnType
 from ticdc_replay.domain.definition import PRIMARY, DefinedColumn, TableDefinition
 from ticdc_replay.domain.events import DdlEvent
-from ticdc_replay.domain.tables import Column, TableName, TableSchema
+from ticdc_replay.domain.tables import Column, TableName, TableSchema, folded
 from ticdc_replay.schemas.alter import is_skipped
 from ticdc_replay.schemas.ddl import Tables, UnparsedDdl, apply_ddl, key_of
 from ticdc_replay.schemas.history import SchemaHistory
@@ -160,11 +160,11 @@ def _changes(
             back = _full(found, ddl, tables) if found is not None else TableName(ddl.schema, ddl.table)
             return {back: [BreakingChange("a table that was dropped or truncated is back with its rows", "recovered")]}
         case DropDatabase(database):
-            folded = database.casefold()
+            wanted = folded(database)
             return {
                 table.name: [BreakingChange("the table was dropped with its database", "dropped")]
                 for (schema, _), table in tables.items()
-                if schema == folded
+                if schema == wanted
             }
         case NoEffect(what):
             return {TableName(ddl.schema, ddl.table): [NoRowChange(what)]}

@@ -9,7 +9,7 @@ from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.failure import failure
-from ticdc_replay.domain.tables import TableName
+from ticdc_replay.domain.tables import TableName, folded
 from ticdc_replay.schemas import alter, parser
 from ticdc_replay.schemas.statements import (
     AlterTable,
@@ -53,7 +53,7 @@ Tables = Mapping[TableKey, TableDefinition]
 
 def key_of(name: TableName) -> TableKey:
     """The name by which a table is found."""
-    return name.schema.casefold(), name.table.casefold()
+    return folded(name.schema), folded(name.table)
 
 
 class ParsedDdl:
@@ -127,7 +127,7 @@ def definition_from_sql(name: TableName, sql: str) -> TableDefinition:
     """
     try:
         statement = parser.parse_create_table(sql_tokens(sql))
-        if statement.name[1].casefold() != name.table.casefold():
+        if folded(statement.name[1]) != folded(name.table):
             raise DdlSyntaxError(f"it creates the table {statement.name[1]!r}")
         return alter.create(statement, name, commit_ts=0)
     except Exception as error:
@@ -158,7 +158,8 @@ def _effect(statement: Statement, tables: Tables, ddl: DdlEvent) -> tuple[list[T
         case DropTables(names):
             return [], [_full(name, ddl) for name in names]
         case DropDatabase(database):
-            return [], [table.name for key, table in tables.items() if key[0] == database.casefold()]
+            dropped = folded(database)
+            return [], [table.name for key, table in tables.items() if key[0] == dropped]
         case RecoverTable(name):  # as it was before it was dropped, which may be long ago
             return [], [_full(name, ddl) if name is not None else TableName(ddl.schema, ddl.table)]
     return [], []

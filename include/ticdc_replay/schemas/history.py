@@ -8,7 +8,7 @@ import msgspec
 
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.events import DdlEvent
-from ticdc_replay.domain.tables import TableName, TableSchema
+from ticdc_replay.domain.tables import TableName, TableSchema, folded
 from ticdc_replay.domain.tso import MAX_TSO
 from ticdc_replay.schemas import document
 from ticdc_replay.schemas.ddl import TableKey, key_of
@@ -105,7 +105,7 @@ class SchemaHistory:
     def _spans_of(self, schema: str, table: str) -> list[tuple[int, Known | None]]:
         spans = self._spelled.get((schema, table))
         if spans is None:
-            key = schema.casefold(), table.casefold()
+            key = folded(schema), folded(table)
             spans = self._spans.get(key)
             if spans is None:
                 spans = self._spans[key] = []
@@ -126,7 +126,7 @@ class SchemaHistory:
         """
         epochs = self._spelled_definitions.get((schema, table))
         if epochs is None:
-            epochs = self._definitions.get((schema.casefold(), table.casefold()), [])
+            epochs = self._definitions.get((folded(schema), folded(table)), [])
             self._spelled_definitions[schema, table] = epochs
         at = bisect_left(epochs, commit_ts, key=_after)
         return epochs[at - 1].definition if at else None
@@ -135,7 +135,7 @@ class SchemaHistory:
         """Which message that may hold DDL could not be read, so that a row of *commit_ts* (TSO) can't be typed; mostly None."""
         if not self.has_unread:
             return None
-        epochs = self._definitions.get((schema.casefold(), table.casefold()), [])
+        epochs = self._definitions.get((folded(schema), folded(table)), [])
         at = bisect_left(epochs, commit_ts, key=_after)
         return epochs[at - 1].unread if at else None
 

@@ -12,7 +12,7 @@ from ticdc_replay.domain import canonical
 from ticdc_replay.domain.column_types import INTEGER_TYPES, ColumnType
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.events import RowEvent, Shape, WireColumn
-from ticdc_replay.domain.tables import Column, TableName, TableSchema
+from ticdc_replay.domain.tables import Column, TableName, TableSchema, folded
 from ticdc_replay.schemas.history import Known, SchemaHistory
 
 _FAMILIES = {
@@ -126,10 +126,10 @@ def _by_definition(row: RowEvent, image: Shape, definition: TableDefinition, vir
 
 
 def _reconciled(declared: TableSchema, wire: dict[str, WireColumn], partial: bool) -> tuple[Column, ...]:
-    unmatched = {name.casefold(): column for name, column in wire.items()}
+    unmatched = {folded(name): column for name, column in wire.items()}
     columns = []
     for column in declared.columns:
-        sent = unmatched.pop(column.name.casefold(), None)
+        sent = unmatched.pop(folded(column.name), None)
         if sent is None:
             if partial:
                 columns.append(Column(column.name, column.type, column.nullable, generated=column.generated))

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from ticdc_replay.domain.tables import folded
 from ticdc_replay.schemas.ddl import TableKey, key_of
 from ticdc_replay.schemas.epochs import Epoch
 from ticdc_replay.schemas.history import SchemaHistory
@@ -56,7 +57,7 @@ def forgetting(
         name = epochs[-1].name
         topic = topic_of(name.schema, name.table)
         for gap in (gap for of_topic, members in gaps.items() if topic in (of_topic, None) for gap in members):
-            if not gap.table or key == (gap.schema.casefold(), gap.table.casefold()):
+            if not gap.table or key == (folded(gap.schema), folded(gap.table)):
                 forgotten += _forgotten(epochs, gap, accepted_as)
     return history.with_epochs(forgotten)
 

@@ -5,7 +5,7 @@ from operator import attrgetter
 
 import msgspec
 
-from ticdc_replay.domain.tables import TableName
+from ticdc_replay.domain.tables import TableName, folded
 from ticdc_replay.schemas.changes import BreakingChange, NoRowChange, TableChanges
 from ticdc_replay.schemas.ddl import key_of
 from ticdc_replay.targets.base import Load
@@ -32,7 +32,7 @@ def told_of(load: Load, tables: Iterable[TableName]) -> Load:
     told = {(entry.commit_ts, key_of(entry.table)): entry.changes for entry in changes}
     more = []
     for ddl in (entry for entry in index.ddl if not entry.table):
-        schema = ddl.schema.casefold()
+        schema = folded(ddl.schema)
         what = told.get((ddl.commit_ts, (schema, "")), _DROPPED)
         if not all(isinstance(change, NoRowChange) for change in what):
             more += [

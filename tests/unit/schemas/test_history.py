@@ -124,6 +124,21 @@ def test_tables_are_found_in_any_letter_case():
     assert history.schema_at(TableName("SHOP", "we$IRD"), 2).columns[0].name == "Id"
 
 
+def test_names_are_the_same_where_each_letter_is_in_lower_case():
+    story = [
+        ddl(1, "CREATE TABLE `straße` (`Ä` INT, `maß` INT, `mass` INT)", "straße"),
+        ddl(2, "CREATE TABLE `STRASSE` (`id` INT)", "STRASSE"),
+        ddl(3, "ALTER TABLE `STRAẞE` DROP COLUMN `MASS`", "straße"),
+        ddl(4, "CREATE TABLE `ΟΔΟΣ` (`İd` INT)", "ΟΔΟΣ"),
+        ddl(5, "ALTER TABLE `οδοσ` ADD COLUMN `n` INT, CHANGE COLUMN `id` `a` INT", "οδοσ"),
+    ]
+    history = SchemaHistory().with_ddls(story)
+    assert names(history, 9, "straße") == ["Ä", "maß"]
+    assert names(history, 9, "strasse") == ["id"]
+    assert names(history, 9, "οδοσ") == ["a", "n"]
+    assert names(history, 9, "οδος") is None
+
+
 def test_a_ddl_that_leaves_rows_alone_does_not_begin_a_new_schema():
     history = SchemaHistory().with_ddls(STORY[:3])
     assert history.known_at("shop", "t", 25) is history.known_at("shop", "t", 35)

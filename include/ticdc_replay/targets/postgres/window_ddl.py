@@ -4,7 +4,7 @@ import msgspec
 from psycopg import sql
 
 from ticdc_replay.changelog.index import ChangelogIndex
-from ticdc_replay.domain.tables import Column, TableName
+from ticdc_replay.domain.tables import Column, TableName, folded
 from ticdc_replay.schemas.changes import BreakingChange, Change, ColumnAdded, ColumnWidened, TableChanges, kind_of
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.ddl import RULES, another_table_ts, stop_text, stops_without_rows, words_of
@@ -144,7 +144,7 @@ def first_floor(load: Load, table: TableName) -> Floor:
 
 
 def _is(name: TableName, table: TableName) -> bool:
-    return (name.schema.casefold(), name.table.casefold()) == (table.schema.casefold(), table.table.casefold())
+    return (folded(name.schema), folded(name.table)) == (folded(table.schema), folded(table.table))
 
 
 def added_by(load: Load, changes: list[TableChanges], columns: tuple[PlannedColumn, ...]) -> tuple[AddedColumn, ...]:
@@ -191,7 +191,7 @@ def form_by(changes: list[TableChanges], columns: tuple[PlannedColumn, ...]) -> 
 def _planned(column: Column, columns: tuple[PlannedColumn, ...]) -> PlannedColumn:
     """The planned column that a DDL means; it may spell the name in other letter case than the rows."""
     for planned in columns:
-        if planned.source.casefold() == column.name.casefold():
+        if folded(planned.source) == folded(column.name):
             return planned
     return PlannedColumn(column.name, fit_column(column.name), "", pg_type(column.type))
 
