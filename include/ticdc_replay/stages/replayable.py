@@ -125,8 +125,8 @@ def _recorded(context: ReplayContext) -> Iterator[ChangelogIndex]:
 
 
 def _counts(context: ReplayContext, run: Run, pinned: WindowManifest) -> bool:
-    """Whether *run* is of what its window is *pinned* to, or what that takes rows from: until it is decoded, and for tables that it
-    is not decoded for, nobody else has what the run set aside."""
+    """Whether *run* is of what its window is *pinned* to, or what that takes rows from: until it is decoded, and for tables that
+    it is not decoded for, nobody else has what the run set aside."""
     if run.input_hash == pinned.input_hash:
         return True
     try:
