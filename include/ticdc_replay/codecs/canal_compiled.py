@@ -12,9 +12,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from ticdc_replay.codecs.canal_members import MAX_MS
 from ticdc_replay.codecs.replaced_text import TEXTS, holds_replaced
-from ticdc_replay.domain.tso import MAX_TSO
+from ticdc_replay.domain.tso import MAX_MS, MAX_TSO
 
 
 class Columns(NamedTuple):

@@ -11,13 +11,10 @@ from typing import Any, NamedTuple
 
 from msgspec import UNSET, UnsetType
 
-from ticdc_replay.domain.tso import MAX_TSO, physical_ms
+from ticdc_replay.domain.tso import MAX_MS, MAX_TSO, physical_ms
 
 WATERMARK = "TIDB_WATERMARK"
 """The type of a document that is one."""
-MAX_MS = physical_ms(MAX_TSO)
-"""The latest time that a commit can have, in ms."""
-
 Object = tuple[tuple[str, Any], ...]
 """A JSON object with all its members, repeated ones too."""
 

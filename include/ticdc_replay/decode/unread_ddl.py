@@ -29,7 +29,8 @@ def bounded(
     starts = {(part.topic, part.partition): (part.start, 0) for part in sorted(ranges, reverse=True)}
     found = []
     for message in sorted(unread):
-        until = tso.from_ms(message.timestamp_ms + job.clock_skew_ms + 1) - 1
+        has_time = 0 <= message.timestamp_ms <= tso.MAX_MS
+        until = tso.from_ms(message.timestamp_ms + job.clock_skew_ms + 1) - 1 if has_time else tso.MAX_TSO
         if message.commit_ts is not None:
             found.append(_about(message, message.commit_ts, message.commit_ts))
             continue

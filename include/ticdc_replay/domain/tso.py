@@ -4,6 +4,8 @@ from datetime import UTC, datetime
 
 LOGICAL_BITS = 18
 MAX_TSO = (1 << 63) - 1
+MAX_MS = MAX_TSO >> LOGICAL_BITS
+"""The last time that a commit can have (ms). Records of Kafka may have any: their producer gives it."""
 
 
 def physical_ms(tso: int) -> int:

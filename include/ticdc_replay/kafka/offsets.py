@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, Resou
 
 from ticdc_replay.domain.errors import PermanentError, TransientError
 from ticdc_replay.domain.topics import TopicIdentity
-from ticdc_replay.domain.tso import MAX_TSO, physical_ms
+from ticdc_replay.domain.tso import MAX_MS
 from ticdc_replay.kafka.failures import NOT_ALLOWED, ClientHealth, make_client, translate
 from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.kafka.topic_ids import TopicIds
@@ -21,8 +21,6 @@ Answer = TypeVar("Answer")
 
 REQUEST_TIMEOUT_S = 30.0
 _POLL_S = 0.05
-_LAST_MS = physical_ms(MAX_TSO)
-"""The last time that a commit can have. A producer may give its records any."""
 
 
 class Partition(msgspec.Struct, frozen=True, order=True):
@@ -192,8 +190,11 @@ class Offsets:
         return {partition: record.offset for partition, record in found.items()}
 
     def at_or_after(self, times: Mapping[Partition, int]) -> dict[Partition, Record | None]:
-        """Per partition, the first record that has at least the given time (ms); None where every record is older."""
-        specs = {partition: OffsetSpec.for_timestamp(min(ms, _LAST_MS)) for partition, ms in times.items()}
+        """Per partition, the first record that has at least the given time (ms); None where every record is older.
+
+        Times after ``MAX_MS`` are all the same.
+        """
+        specs = {partition: OffsetSpec.for_timestamp(min(ms, MAX_MS)) for partition, ms in times.items()}
         found = self._list_offsets(specs)
         return {partition: record if record.offset >= 0 else None for partition, record in found.items()}
 
@@ -216,7 +217,7 @@ class Offsets:
                 ):  # a broker hears of a new topic after others
                     raise TransientError(f"{what} at Kafka {self._settings.where}: {error.args[0].str()}") from None
                 raise self._translated(error, what) from None
-            found[partition] = Record(answer.offset, min(answer.timestamp, _LAST_MS))
+            found[partition] = Record(answer.offset, min(answer.timestamp, MAX_MS))
         return found
 
     def _await(self, future: "Future[Answer]", what: str) -> Answer:

@@ -6,6 +6,7 @@ that resolved-ts may step back (protocols: delivery semantics, section 1), costs
 from further back until a resolved-ts is seen that is too small, or all of it is.
 """
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
@@ -127,7 +128,8 @@ def _time_of_end(request: PinRequest, kafka: KafkaSettings, offsets: Offsets, ta
 
     codec = request.codec()
     high_ms, step_ms = tso.physical_ms(request.resolved_ts), _STEP_MS
-    while not is_over(high_ms):
+    now_ms = time.time() * 1000
+    while high_ms <= now_ms and not is_over(high_ms):  # behind a record with a time to come the last is never reached
         low_ms, high_ms, step_ms = high_ms, high_ms + step_ms, step_ms * 2
     while high_ms - low_ms > 2 * _STEP_MS:
         middle_ms = (low_ms + high_ms) // 2
