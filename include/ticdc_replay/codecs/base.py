@@ -162,8 +162,8 @@ def _of_tables(event: Event) -> Event:
     )
     for refusal in refusals:
         if refusal is not None:
-            # Without its time and table: whichever they are, what the message says of tables is missing.
-            return Undecodable(event.ordinal, *refusal)
+            commit_ts = event.commit_ts if isinstance(event, DdlEvent) else None
+            return Undecodable(event.ordinal, *refusal, commit_ts, event.schema or None, event.table or None)
     return event
 
 

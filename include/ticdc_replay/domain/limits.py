@@ -20,7 +20,7 @@ Refusal = tuple[str, str]
 
 def refused_table(schema: str, table: str) -> Refusal | None:
     """Why no table is called *schema*.*table*; None where one may be. Empty names are those of no table, and no database."""
-    return _refused_name("schema", schema, MAX_NAME) or _refused_name("table", table, MAX_NAME)
+    return _refused_name("schema name", schema, MAX_NAME) or _refused_name("table name", table, MAX_NAME)
 
 
 def refused_columns(names: Collection[str]) -> Refusal | None:
@@ -30,7 +30,7 @@ def refused_columns(names: Collection[str]) -> Refusal | None:
     if "" in names:
         return BAD_NAME, "a column without a name"
     for name in names:
-        refusal = _refused_name("column", name, MAX_COLUMN_NAME)
+        refusal = _refused_name("column name", name, MAX_COLUMN_NAME)
         if refusal is not None:
             return refusal
     return None
@@ -52,10 +52,18 @@ def refused_definition(definition: TableDefinition) -> Refusal | None:
 
 def _refused_name(what: str, name: str, longest: int) -> Refusal | None:
     if len(name) > longest:
-        return NAME_TOO_LONG, f"a {what} name of {len(name)} characters, {name[:20]!r}…; none has more than {longest}"
+        return NAME_TOO_LONG, f"a {what} of {len(name)} characters, {name[:20]!r}…; none has more than {longest}"
     if "\0" in name or not is_unicode(name):
-        return BAD_NAME, f"{what} {name!r}: no name holds a NUL, or what is not Unicode"
+        return BAD_NAME, f"the {what} {name!r} holds a NUL, or what is not Unicode; none does"
     return None
+
+
+def refused_name(name: str) -> str | None:
+    """Why no statement of TiDB names anything *name*; None where one may."""
+    if not name:
+        return "a name without characters"
+    refusal = _refused_name("name", name, MAX_NAME)
+    return None if refusal is None else refusal[1]
 
 
 def is_unicode(text: str) -> bool:

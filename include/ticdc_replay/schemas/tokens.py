@@ -11,6 +11,8 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from sqlglot.dialects.mysql import MySQL
 from sqlglot.errors import SqlglotError
 
+from ticdc_replay.domain.limits import refused_name
+
 Kind = Literal["word", "name", "string", "number", "bits", "hex", "symbol"]
 
 
@@ -158,10 +160,13 @@ class Cursor:
             raise DdlSyntaxError(f"expected {' '.join(words)} before {self._rest()}")
 
     def name(self) -> str:
-        """Reads one name, quoted or bare."""
+        """Reads one name, quoted or bare, that TiDB takes for one."""
         token = self.next()
         if token.kind not in ("name", "word"):
             raise DdlSyntaxError(f"expected a name, found {token.text!r} before {self._rest()}")
+        refusal = refused_name(token.text)
+        if refusal is not None:
+            raise DdlSyntaxError(f"{refusal} before {self._rest()}")
         return token.text
 
     def dotted_name(self) -> tuple[str | None, str]:

@@ -1,0 +1,202 @@
+"""Messages that no TiCDC sends stop no window: good rows come to the target, and the state store in PostgreSQL takes the rest."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+import yaml
+from confluent_kafka import Producer
+
+from demo.embedded_stack.kafka import Kafka
+from tests import canal_json, open_protocol
+from tests.replayed_windows import decode
+from tests.waiting import PATIENCE_S
+from ticdc_replay import jobspec
+from ticdc_replay.changelog.index import ChangelogIndex
+from ticdc_replay.changelog.set_aside import read_entries
+from ticdc_replay.config.load import load_pipeline
+from ticdc_replay.domain import canonical, tso
+from ticdc_replay.domain.connections import Connection, Connections
+from ticdc_replay.domain.messages import RawMessage
+from ticdc_replay.domain.window import Window
+from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.jobs import write_load_job
+from ticdc_replay.stages.pin import pin
+from ticdc_replay.stages.publish import publish
+from ticdc_replay.targets.load import in_process, load
+
+pytestmark = pytest.mark.integration
+
+START_MS = 1_760_000_000_000
+FOREVER = {"retention.ms": "-1", "message.timestamp.after.max.ms": str((1 << 63) - 1)}
+LONG = "n" * 9_000
+CREATE = "CREATE TABLE `t` (`id` BIGINT PRIMARY KEY, `v` VARCHAR(100))"
+ODD_DDL = (
+    "ALTER TABLE `t` COMMENT 'a\0b'",
+    f"CREATE TABLE `{LONG}` (`id` INT)",
+    f"CREATE TABLE `w` (`id` INT, {', '.join(f'`c{at}` INT' for at in range(5_000))})",
+    "CREATE TABLE `\0` (`` INT)",
+    "\0" * 1_000,
+)
+
+
+def at(second: float) -> int:
+    return tso.from_ms(START_MS + round(second * 1000))
+
+
+class Feed:
+    """Sends messages with the record time of *second*, or another one."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.topic, self._producer = topic, Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+
+    def send(self, second: float, message: RawMessage, timestamp_ms: int | None = None) -> None:
+        time = START_MS + round(second * 1000) + 100 if timestamp_ms is None else timestamp_ms
+        self._producer.produce(self.topic, message.value, message.key, partition=0, timestamp=time)
+
+    def flush(self) -> None:
+        assert self._producer.flush(PATIENCE_S) == 0
+
+
+@pytest.fixture
+def make_context(kafka: Kafka, make_database: Callable[[], str], tmp_path: Path) -> Callable[..., Any]:
+    @contextmanager
+    def make(feed: Feed, options: str) -> Iterator[tuple[ReplayContext, str]]:
+        state, target = make_database(), make_database()
+        declared = {
+            "name": "shop",
+            "changefeed": {"sink_uri": f"kafka://b:9092/{feed.topic}?{options}", "timezone": "UTC"},
+            "connections": {"kafka": "kafka", "state": "state"},
+            "artifacts": (tmp_path / "artifacts").as_uri(),
+            "tables": ["s.*"],
+            "schedule": {"start": "2020-01-01T00:00:00Z"},
+            "policies": {"quarantine": "continue"},
+            "targets": [{"name": "mirror", "type": "postgres", "connection": "target"}],
+        }
+        (tmp_path / "shop.yaml").write_text(yaml.safe_dump(declared))
+        connections = {
+            "kafka": Connection(conn_id="kafka", conn_type="kafka", extra={"bootstrap.servers": kafka.bootstrap}),
+            "state": postgres("state", state),
+            "target": postgres("target", target),
+        }
+        with ReplayContext(load_pipeline(tmp_path / "shop.yaml"), Connections(connections)) as context:
+            yield context, target
+
+    return make
+
+
+def postgres(conn_id: str, dsn: str) -> Connection:
+    parts = urlsplit(dsn)
+    return Connection(
+        conn_id, "postgres", parts.hostname, parts.port, parts.username, parts.password, parts.path.lstrip("/")
+    )
+
+
+def replay(context: ReplayContext, first: float, end: float) -> ChangelogIndex:
+    """A window from Kafka to the mirror, as a run does it, and once more. DDL of other tables waits for a person."""
+    index = decode(context, pin(context, Window(at(first), at(end))))
+    for _ in range(2):
+        written = write_load_job(context, index.run_hash, "mirror", ("s.t",))
+        job = jobspec.decode(context.artifacts.get(written.uri.removeprefix(f"{context.artifacts_uri}/")))
+        assert isinstance(job, jobspec.LoadJob)
+        report = load(job, context.connections, in_process)
+        context.artifacts.put_once(report.name, canonical.encode(report))
+        publish(context, index.run_hash, ["mirror"])
+    return index
+
+
+def mirrored(dsn: str) -> list[tuple[Any, ...]]:
+    with psycopg.connect(dsn) as connection:
+        return connection.execute("SELECT id, v FROM s.t ORDER BY id").fetchall()
+
+
+def test_a_window_of_open_protocol(
+    kafka: Kafka, make_topic: Callable[..., str], make_context: Callable[..., Any]
+) -> None:
+    feed = Feed(kafka.bootstrap, make_topic(1, FOREVER))
+    odd: dict[str, Any] = {"t": 3, "f": 0, "v": 1}
+    row, columns = open_protocol.row, open_protocol.columns
+    hostile = [
+        *(row(at(20), new=columns(99), ptn=number) for number in (1 << 63, -1, True, 1.5, 10**4_000)),
+        *(row(number, new=columns(99)) for number in (1 << 63, -1, 10**400)),
+        *(row(at(20), new=columns(99) | {name: odd}) for name in ("", "a\0", LONG, "n" * 100_000)),
+        row(at(20), new=columns(99) | {f"c{number}": odd for number in range(5_000)}),
+        *(row(at(20), new=columns(99), table=name) for name in (LONG, "a\0")),
+        *(row(at(20), new=columns(99), table="t" * count) for count in (65, 250)),
+        row(at(20), new=columns(99) | {"v": {"t": 3, "f": 0, "v": 10**400}}),
+        row(at(20), new=columns(1 << 70)),
+        *(open_protocol.ddl(at(20), "q", table="u", kind=kind) for kind in (1 << 63, -1)),
+        *(open_protocol.ddl(at(20), "q", table=name) for name in (LONG, "a\0")),
+        open_protocol.ddl(at(20), "q", schema=LONG),
+    ]
+    send(feed, hostile, lambda event: open_protocol.message([event], 0))
+    with make_context(feed, "protocol=open-protocol") as (context, dsn):
+        judge(context, dsn, len(hostile))
+
+
+def test_a_window_of_canal_json(kafka: Kafka, make_topic: Callable[..., str], make_context: Callable[..., Any]) -> None:
+    feed = Feed(kafka.bootstrap, make_topic(1, FOREVER))
+    ts = at(20)
+
+    def row(**more: Any) -> bytes:
+        return canal_json.row(**{"ts": ts, "data": {"id": "99", "v": "x", **more.pop("cells", {})}, **more})
+
+    hostile = [
+        *(row(cells={name: "1"}) for name in ("", "a\0", LONG, "n" * 100_000)),
+        row(cells={f"c{number}": "1" for number in range(5_000)}),
+        *(row(table=name) for name in (LONG, "a\0", "t" * 65)),
+        row(data={"id": "1" * 400, "v": "x"}),
+        *(row().replace(b'"commitTs":%d' % ts, b'"commitTs":%b' % number) for number in (b"-1", b"true", b"1" * 400)),
+        *(canal_json.ddl("q", ts=ts, table=name) for name in (LONG, "a\0")),
+        canal_json.ddl("q", ts=ts, schema=LONG),
+    ]
+    send(feed, hostile, canal_json.message)
+    with make_context(feed, "protocol=canal-json&enable-tidb-extension=true") as (context, dsn):
+        judge(context, dsn, len(hostile))
+
+
+def send(feed: Feed, hostile: list[Any], message: Callable[[Any], RawMessage]) -> None:
+    """Good rows of two windows, [10, 40) and [40, 70), with *hostile* events and odd DDL between them."""
+    is_open = isinstance(hostile[0], tuple)
+
+    def row(second: float, key: int) -> Any:
+        if is_open:
+            return open_protocol.row(at(second), new=open_protocol.columns(key, "x"))
+        return canal_json.row(ts=at(second), data={"id": str(key), "v": "x"}, types={"id": "bigint"})
+
+    def ddl(second: float, query: str) -> Any:
+        table = "t" if "`t`" in query else "u"
+        if is_open:
+            return open_protocol.ddl(at(second), query, table=table)
+        return canal_json.ddl(query, ts=at(second), table=table)
+
+    def resolved(second: float) -> Any:
+        return open_protocol.resolved(at(second)) if is_open else canal_json.watermark(at(second))
+
+    feed.send(0, message(resolved(0)))
+    feed.send(1, message(ddl(1, CREATE)))
+    feed.send(5, message(resolved(5)))
+    for number, (second, event) in enumerate([(20.0, event) for event in hostile]):
+        feed.send(second, message(row(12 + number / 10, number)))
+        feed.send(second, message(event), [None, 0, 1 << 62, 1 << 45][number % 4])
+    for number, query in enumerate(ODD_DDL):
+        feed.send(25, message(ddl(25 + number, query)))
+    feed.send(40, message(resolved(40)))
+    feed.send(50, message(row(50, 1_000)))
+    feed.send(70, message(resolved(70)))
+    feed.flush()
+
+
+def judge(context: ReplayContext, dsn: str, hostile: int) -> None:
+    first = replay(context, 10, 40)
+    entries = read_entries(context.artifacts, first)
+    assert "decoder_failed" not in {entry.reason for entry in entries}
+    assert first.report.messages.consumed
+    assert mirrored(dsn) == [(number, "x") for number in range(hostile)]
+    replay(context, 40, 70)
+    assert mirrored(dsn) == [*((number, "x") for number in range(hostile)), (1_000, "x")]
+    assert len(entries) == hostile - 1, "all but the DDL of a schema that nobody wants"
