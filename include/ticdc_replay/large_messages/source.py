@@ -19,6 +19,7 @@ from ticdc_replay.domain import tso
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.errors import AuthenticationError, ConfigError, PermanentError, TransientError
+from ticdc_replay.domain.limits import refused_table
 from ticdc_replay.domain.tables import TableName, folded
 from ticdc_replay.large_messages import source_statements as statements
 from ticdc_replay.large_messages.source_images import SourceRow, neutral_of
@@ -32,7 +33,10 @@ _TLS_FIELDS = ("ssl_ca", "ssl_cert", "ssl_key")
 _REFUSED = frozenset({1044, 1045, 1142, 1143, 1227, 1698})
 _GONE = frozenset({8055, 9006})
 """The snapshot is older than the GC safe point."""
-_NO_TABLE = frozenset({1049, 1146})
+_NO_TABLE = frozenset({1049, 1059, 1102, 1103, 1146, 1300})
+"""There is none, or none can have this name."""
+_BAD_VALUE = frozenset({1267, 1292, 1366, 1367, 1411, 1525})
+"""A value in the statement is none of the column's type, or of its character set."""
 _MAY_PASS = frozenset(
     {1040, 1053, 1158, 1159, 1160, 1161, 1205, 1213, 2002, 2003, 2006, 2013, 2055, *range(9001, 9006), 9010, 9012}
 )
@@ -75,8 +79,8 @@ class SourceReader:
     def rows(self, requests: Sequence[RowRequest]) -> list[SourceRow | RowUnreadable]:
         """What came of each of *requests*, in their order; those of one table and TSO are asked for together.
 
-        Messages are not trusted: tables of system schemas are not read, and the columns of a key must be a unique key of the
-        table's definition at that TSO, so that no statement reads more rows than there are keys.
+        Messages are not trusted: tables of system schemas are not read, the columns of a key must be a unique key of the table's
+        definition at that TSO, and its cells of their types, so that no statement reads more rows than there are keys.
 
         Raises TransientError when the source is away, also after further tries, AuthenticationError when it refuses the
         credentials, PermanentError for any other error of the source, also where it gives a key two rows.
@@ -86,10 +90,8 @@ class SourceReader:
             groups.setdefault((request.table, request.snapshot, request.key_names), []).append(at)
         found: dict[int, SourceRow | RowUnreadable] = {}
         for (table, snapshot, key_names), members in groups.items():
-            if statements.is_system_schema(table.schema):
-                refused = RowUnreadable(
-                    "source_refused", f"{table} is a table of the server's own, which is not replicated"
-                )
+            refused = _refused(table)
+            if refused is not None:
                 found.update(dict.fromkeys(members, refused))
                 continue
             for start in range(0, len(members), _ROWS_PER_STATEMENT):
@@ -186,7 +188,12 @@ class SourceReader:
         by_key: dict[tuple[Any, ...], SourceRow] = {}
         if asked:
             names = [columns[at].name for at in key_places]
-            rows = self._query(statements.select_rows(definition, names, asked))
+            try:
+                rows = self._query(statements.select_rows(definition, names, asked))
+            except _BadValueError as error:
+                if len(keys) > 1:  # whose value it is, is found by asking for each alone
+                    return [each for key in keys for each in self._rows_of(definition, snapshot, key_names, [key])]
+                return [RowUnreadable("source_row_missing", f"{where} can't be asked for the message's key: {error}")]
             for values in rows:
                 cells = [neutral_of(columns[at].type)((values[at],))[0] for at in key_places]
                 by_key[self._comparable(cells, types)] = SourceRow(definition, values)
@@ -245,6 +252,8 @@ class SourceReader:
             return _SnapshotGoneError(f"older than the GC safe point (error {code})")
         if code in _NO_TABLE:
             return _NoTableError(f"there is no such table (error {code})")
+        if code in _BAD_VALUE:
+            return _BadValueError(f"{text} (error {code})")
         if code in _REFUSED:
             return AuthenticationError(
                 f"{self._place}: refused (error {code}): {text}; check login and password of the connection, and SELECT on "
@@ -286,12 +295,24 @@ def _tls_context(given: Connection) -> ssl.SSLContext | None:
     return context
 
 
+def _refused(table: TableName) -> RowUnreadable | None:
+    """Why the source is not asked for *table*, None where it is."""
+    if statements.is_system_schema(table.schema):
+        return RowUnreadable("source_refused", f"{table} is a table of the server's own, which is not replicated")
+    refusal = refused_table(table.schema, table.table)
+    return None if refusal is None else RowUnreadable("source_refused", refusal[1])
+
+
 class _SnapshotGoneError(PermanentError):
     """Ends a read whose snapshot is no more."""
 
 
 class _NoTableError(PermanentError):
     """Ends a read of a table that the snapshot does not have."""
+
+
+class _BadValueError(PermanentError):
+    """Ends a read for the value of a key."""
 
 
 def _safe_point_ms(text: str) -> int:

@@ -4,6 +4,8 @@ Every column is selected so that its cell comes exactly, whatever the server's s
 part of a statement's text; names are quoted.
 """
 
+import math
+import re
 import struct
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -11,7 +13,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
-from ticdc_replay.domain.column_types import CHARACTER_TYPES, ColumnType
+from ticdc_replay.domain.column_types import BINARY_TYPES, CHARACTER_TYPES, INTEGER_TYPES, ColumnType
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.tables import TableName
 
@@ -26,6 +28,8 @@ _SYSTEM_SCHEMAS = frozenset(
     }
 )  # fmt: skip
 """Of MySQL, TiDB and its tools: TiCDC replicates none of their tables."""
+
+_DECIMAL = re.compile(r"-?[0-9]{1,65}(?:\.[0-9]{1,30})?")
 
 
 def is_system_schema(name: str) -> bool:
@@ -84,28 +88,44 @@ def _selected(name: str, column_type: ColumnType) -> str:
 def key_cell(value: Any, column_type: ColumnType, zone: str) -> Any:
     """A key's neutral *value* in the one form in which equal cells are equal, and which the source compares exactly.
 
-    *zone* is the changefeed's, in which its TIMESTAMP cells are. Raises ValueError where *value* is not of the type.
+    *zone* is the changefeed's, in which its TIMESTAMP cells are. Raises ValueError where *value* is not of the type: messages say
+    of themselves what their cells are, and compared as another type one value is equal to many (0 to most texts).
     """
     base = column_type.base
+    if not isinstance(value, _kinds(base)):
+        raise ValueError(f"a {type(value).__name__} is no key of type {column_type}")
     if base == "decimal":
+        if _DECIMAL.fullmatch(value) is None:
+            raise ValueError(f"{value[:80]!r} is no decimal")
         return Decimal(value)
-    if base == "float":
-        return struct.unpack("<f", struct.pack("<f", float(value)))[0]
-    if base == "double":
-        return float(value)
+    if base in ("float", "double"):
+        if not math.isfinite(value):
+            raise ValueError(f"{value} is no number of the source")
+        return struct.unpack("<f", struct.pack("<f", value))[0] if base == "float" else float(value)
     if base == "timestamp":
         return _in_utc(value, zone)
     if base in ("datetime", "time"):
         return _short_fraction(value)
     if base == "binary":
-        return bytes(value).ljust(column_type.length or 1, b"\0")
+        return value.ljust(column_type.length or 1, b"\0")
     if base == "char":
-        return value.rstrip(" ") if isinstance(value, str) else bytes(value).rstrip(b" ")
+        return value.rstrip(" ") if isinstance(value, str) else value.rstrip(b" ")
     if base in ("enum", "set") and isinstance(value, str):
         return _number(value, column_type)
-    if base in CHARACTER_TYPES or base in ("date", "json", "vector"):
-        return value
-    return value if isinstance(value, bytes) else int(value)
+    return value
+
+
+def _kinds(base: str) -> tuple[type[Any], ...]:
+    """What neutral values of the type *base* are (``WireColumn.neutral``)."""
+    if base in INTEGER_TYPES or base in ("bit", "year"):
+        return (int,)
+    if base in ("float", "double"):
+        return (float,)
+    if base in ("enum", "set"):
+        return int, str
+    if base in CHARACTER_TYPES or base in ("json", "vector"):
+        return str, bytes
+    return (bytes,) if base in BINARY_TYPES else (str,)
 
 
 def _number(names: str, column_type: ColumnType) -> int:

@@ -160,6 +160,20 @@ def test_a_key_of_any_type_finds_its_row_and_no_other(
         ("timestamp", 5),
         ("enum('a')", "b"),
         ("int", "x"),
+        ("int", 1.0),
+        ("bigint", b"9007199254740992"),
+        ("binary(16)", 2**62),
+        ("char(9)", 2**62),
+        ("varbinary(9)", "0"),
+        ("varchar(9)", 0),
+        ("date", 0),
+        ("double", "inf"),
+        ("double", float("nan")),
+        ("decimal(5,1)", "NaN"),
+        ("decimal(5,1)", "1e99999"),
+        ("decimal(5,1)", 0.5),
+        ("varchar(9) CHARACTER SET latin1", "😀"),
+        ("datetime", "9999-99-99 00:00:00"),
     ],
 )
 def test_a_key_of_another_type_than_the_column_finds_no_row(
@@ -168,6 +182,41 @@ def test_a_key_of_another_type_than_the_column_finds_no_row(
     table = create(source, database, "t", f"k {column} PRIMARY KEY")
     [row] = read(reader, table, ("k",), (key,))
     assert row.reason == "source_row_missing"
+
+
+def test_a_key_that_equals_many_rows_as_another_type_finds_none_and_stops_nothing(
+    source: Connection, reader: SourceReader, database: str
+) -> None:
+    table = create(source, database, "t", "k varchar(9) PRIMARY KEY", "'a'", "'b'", "'0'")
+    wrong, right = read(reader, table, ("k",), (0,), ("a",))
+    assert (wrong.reason, cells(right)) == ("source_row_missing", {"k": "a"})
+
+
+def test_a_value_that_the_server_refuses_concerns_its_own_row_alone(
+    source: Connection, reader: SourceReader, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As MySQL refuses a date that is none, and MariaDB does not."""
+    table = create(source, database, "t", "k varchar(9) PRIMARY KEY", "'a'", "'b'")
+    select = source_statements.select_rows
+
+    def refusing(definition: Any, key: Any, values: Any) -> Statement:
+        if ("bad",) in values:
+            return Statement("SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1525, MESSAGE_TEXT = 'Incorrect DATE value'")
+        return select(definition, key, values)
+
+    monkeypatch.setattr(source_statements, "select_rows", refusing)
+    first, bad, last = read(reader, table, ("k",), ("a",), ("bad",), ("b",))
+    assert (cells(first), bad.reason, cells(last)) == ({"k": "a"}, "source_row_missing", {"k": "b"})
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a ", " ", "x" * 65, "😀"])
+def test_a_name_that_no_table_has_is_said_of_the_row(reader: SourceReader, database: str, name: str) -> None:
+    reasons = {
+        row.reason
+        for table in (TableName(database, name), TableName(name, "t"))
+        for row in read(reader, table, ("id",), (1,))
+    }
+    assert reasons <= {"source_refused", "source_row_missing"}
 
 
 @pytest.fixture
