@@ -10,7 +10,6 @@ from ticdc_replay.changelog.writer import Located
 from ticdc_replay.decode.source_record import ReadPlace, SourceRecord
 from ticdc_replay.dispatch.rules import SourceTable
 from ticdc_replay.domain.connections import Connections
-from ticdc_replay.domain.errors import PermanentError
 from ticdc_replay.domain.events import Image, Operation, RowEvent
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
@@ -84,7 +83,9 @@ class SourceRows:
     def _reads(self, located: Located) -> list[_Read] | RowUnreadable:
         row = located.row
         if row.commit_ts is None:
-            raise PermanentError(f"{located.message.place}: a row of which only the key was sent has no commitTs")
+            return RowUnreadable(
+                "handle_key_only", "TiCDC sent only the handle key of this row, and no commitTs to read it at"
+            )
         source = self._dispatch.source_of(row.schema, row.table)
         if source is None:
             return RowUnreadable(

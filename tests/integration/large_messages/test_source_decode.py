@@ -137,5 +137,20 @@ def test_new_images_are_read_at_the_commit_and_old_ones_before_it(
     assert sorted(seen) == [150, 151, 153]
 
 
+def test_a_row_without_commit_ts_is_set_aside(job: DecodeJob) -> None:
+    """Canal-JSON without the TiDB extension has none, and yet a message may have a part of the extension."""
+    row = {
+        "id": 0, "database": "s", "table": "t", "pkNames": ["id"], "isDdl": False, "type": "INSERT", "es": 1, "ts": 1,
+        "sql": "", "sqlType": {"id": -5}, "mysqlType": {"id": "bigint"}, "old": None, "data": [{"id": "1"}],
+        "_tidb": {"onlyHandleKey": True},
+    }  # fmt: skip
+    canal = msgspec.structs.replace(job, changefeed=Changefeed(protocol="canal-json", topic="topic", timezone="UTC"))
+    nobody = Connections({"source": Connection("source", "mysql", "127.0.0.1", 1, "nobody", "x")})
+    split = Split(0, (OffsetRange("topic", 0, 0, 10),))
+    decoder = SplitDecoder(split, Attempt("attempt"), canal, None, SchemaHistory(), nobody)
+    decoder.add([RawMessage("topic", 0, 0, 1, None, msgspec.json.encode(row))])
+    assert decoder.finish().quarantine_reasons == {"handle_key_only": 1}
+
+
 def test_the_policy_names_another_changelog(job: DecodeJob) -> None:
     assert job.run_hash != msgspec.structs.replace(job, source_connection=None).run_hash
