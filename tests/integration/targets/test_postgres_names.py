@@ -9,12 +9,15 @@ from tests.changelogs import Changelog, delete, put, table
 from tests.integration.targets.conftest import Mirror
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import ConfigError, PermanentError, TargetMismatchError
+from ticdc_replay.domain.events import DdlEvent
+from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.targets.config import SYSTEM_COLUMNS
 
 pytestmark = pytest.mark.integration
 
 INT = ColumnType("bigint", declared=True)
 TEXT = ColumnType("varchar", length=20, declared=True)
+CREATE = "CREATE TABLE orders (id BIGINT PRIMARY KEY, v VARCHAR(20))"
 ORDERS = table("shop.orders", {"id": INT, "v": TEXT})
 
 
@@ -93,6 +96,41 @@ def test_names_beyond_63_bytes_stay_apart(mirror: Mirror, artifacts: Path) -> No
     report = mirror.load_table(Changelog(artifacts, 0, 100).rows(odd, [put(10, id=1, **values)]))
     assert all(len(field.name.encode()) <= 63 for field in report.fields)
     assert mirror.rows(f"SELECT * FROM {report.destination}") == [(1, "one", "two", 10)]
+
+
+@pytest.mark.parametrize("name", ["", "a\0b"])
+def test_a_column_that_no_table_has_stops_before_anything_is_written_and_says_what_to_do(
+    mirror: Mirror, artifacts: Path, name: str
+) -> None:
+    odd = table("shop.odd", {"id": INT, name: TEXT})
+    changelog = orders(artifacts, 0, [put(10, id=1, v="x")]).rows(odd, [put(10, **{"id": 1, name: "x"})])
+    with pytest.raises(TargetMismatchError, match="pin the window anew"):
+        mirror.load(changelog)
+
+
+@pytest.mark.parametrize("count", [1598, 1599, 4096])
+def test_a_table_with_more_columns_than_postgresql_has_room_for_stops_and_says_what_to_do(
+    mirror: Mirror, artifacts: Path, count: int
+) -> None:
+    names = [f"c{at}" for at in range(count - 1)]
+    wide = table("shop.wide", {"id": INT, **dict.fromkeys(names, INT)})
+    changelog = Changelog(artifacts, 0, 100).rows(wide, [put(10, id=1, **dict.fromkeys(names[:9], 7))])
+    if count == 1598:
+        assert mirror.load_table(changelog).upserted == 1
+        return
+    with pytest.raises(TargetMismatchError, match=rf"{count} columns, and a mirror .* column selector"):
+        mirror.load(changelog)
+
+
+def test_ddl_that_adds_more_columns_than_postgresql_has_room_for_stops(mirror: Mirror, artifacts: Path) -> None:
+    mirror.load(orders(artifacts, 0, [put(10, id=1, v="x")]))
+    more = ", ".join(f"c{at} INT" for at in range(1_600))
+    known = SchemaHistory().with_ddls([DdlEvent(0, 1, "shop", "orders", CREATE, 3)]).definition_at("shop", "orders", 50)
+    assert known is not None
+    changelog = Changelog(artifacts, 100, 200, "later").knows(known)
+    changelog.ddl(120, f"ALTER TABLE orders ADD COLUMN ({more})")
+    with pytest.raises(TargetMismatchError, match="1600 columns, and a mirror"):
+        mirror.load(changelog)
 
 
 def test_a_table_called_as_the_index_of_another_stops_and_says_so(mirror: Mirror, artifacts: Path) -> None:

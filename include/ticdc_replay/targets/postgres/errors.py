@@ -35,6 +35,8 @@ def translate(error: psycopg.Error | adbc_driver_manager.Error, doing: str, conn
             return AuthenticationError(f"{message}; check login and password of the connection")
         if any(hint in text for hint in _WRONG) and "does not exist" in text:
             return PermanentError(f"{message}; check schema (the database) and login of the connection")
+        if isinstance(error, psycopg.DataError | psycopg.ProgrammingError):  # refused by the driver, such as a NUL
+            return PermanentError(message)
         return TransientError(message)
     if state.startswith("28"):
         return AuthenticationError(f"{message}; check login and password of the connection")

@@ -5,6 +5,7 @@ import msgspec
 from ticdc_replay.changelog.index import ChangelogIndex, TableVersion
 from ticdc_replay.changelog.version_order import VersionOrder
 from ticdc_replay.domain.column_types import BINARY_TYPES, CHARACTER_TYPES, ColumnType
+from ticdc_replay.domain.limits import BAD_NAME, refused_columns
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.tso import describe
 from ticdc_replay.schemas.changes import TableChanges, TableCreated
@@ -150,6 +151,11 @@ def plan_table(load: Load, config: PostgresTarget, table: TableName, floor: Floo
     widened = widened_by(load, changes, columns)
     changed = form_by(form_changes, columns)
     form = _form(index, versions, columns, changed)
+    if (count := max(len(columns), len(form))) > MAX_COLUMNS:
+        conflicts.append(
+            f"it has {count} columns, and a mirror in PostgreSQL has room for {MAX_COLUMNS}: load it into a parquet target, and "
+            "take it out of `tables` for this one; or leave columns out by a column selector of the changefeed"
+        )
     if any(column.target == version_column for column in changed):
         conflicts.append(
             f"DDL adds the column {version_column}, in which the mirror holds the version: set {version_option} of the target "
@@ -288,8 +294,10 @@ def _columns(
             f"the mirror would have two columns {', '.join(sorted(taken))}: "
             f"set {version_option} of the target to a name that no table has"
         )
-    if len(types) > MAX_COLUMNS:
-        conflicts.append(f"it has {len(types)} columns, and a mirror in PostgreSQL has room for {MAX_COLUMNS}")
+    if (refusal := refused_columns(types)) is not None and refusal[0] == BAD_NAME:
+        conflicts.append(
+            f"{refusal[1]}: an earlier version wrote damaged rows; pin the window anew (repin) to set them aside"
+        )
     return tuple(
         PlannedColumn(name, target, f"c{at}", type_name)
         for at, ((name, type_name), target) in enumerate(zip(types.items(), targets, strict=True))
