@@ -8,8 +8,8 @@ from pathlib import Path
 from ticdc_replay.storage.abilities import PROBE_PREFIX, Ability, missing
 from ticdc_replay.storage.mounts import mount_of
 
-_LOCAL_LOCKS = ("nolock", "local_lock=all", "local_lock=flock", "nobrl")
-"""Options of NFS and SMB mounts by which locks are this machine's own."""
+_LOCAL_LOCKS = ("nolock", "local_lock=all", "local_lock=flock", "nobrl", "localflock", "localflocks")
+"""Options of NFS, SMB, Lustre, GFS2 and OCFS2 mounts by which locks are this machine's own."""
 
 
 def try_links(folder: Path) -> None:

@@ -85,12 +85,16 @@ def test_a_file_system_that_stops_locking_is_not_taken_for_one_that_locks_others
         store.update("a", lambda found: b"1")
 
 
+@pytest.mark.parametrize(
+    ("type_", "options"),
+    [("nfs", "local_lock=all, nolock"), ("cifs", "nobrl"), ("lustre", "localflock"), ("gfs2", "localflocks")],
+)
 def test_a_mount_whose_locks_are_this_machine_s_own_is_refused(
-    tmp_path: Path, mounts: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, type_: str, options: str
 ) -> None:
-    old = Mount("/srv/old share", "nfs", ("rw", "nolock", "local_lock=all"))
-    monkeypatch.setattr("ticdc_replay.storage.file_abilities.mount_of", lambda folder: old)
-    with pytest.raises(MissingAbilityError, match=r"locks that all machines see .*local_lock=all, nolock"):
+    mount = Mount("/srv/shared", type_, ("rw", *options.split(", ")))
+    monkeypatch.setattr("ticdc_replay.storage.file_abilities.mount_of", lambda folder: mount)
+    with pytest.raises(MissingAbilityError, match=f"locks that all machines see .*{options}"):
         try_locks(tmp_path)
 
 
