@@ -35,7 +35,14 @@ from ticdc_replay.storage.facts import StoreFacts
 from ticdc_replay.storage.names import check_name
 from ticdc_replay.storage.s3_abilities import Probe
 from ticdc_replay.storage.s3_deletion import delete_unchanged, marker_of, undelete
-from ticdc_replay.storage.s3_errors import BROKEN_TRANSFERS, NOT_FOUND, PRECONDITION_FAILED, error_code, translate
+from ticdc_replay.storage.s3_errors import (
+    BROKEN_TRANSFERS,
+    CHANGED_BY_OTHERS,
+    NOT_FOUND,
+    PRECONDITION_FAILED,
+    error_code,
+    translate,
+)
 from ticdc_replay.storage.s3_facts import facts_of
 from ticdc_replay.storage.s3_fetching import Address, Fetcher
 
@@ -181,7 +188,7 @@ class S3Store(ObjectStore):
                         **condition,  # type: ignore[arg-type]
                     )
                 except ClientError as error:
-                    if error_code(error) not in PRECONDITION_FAILED | NOT_FOUND:
+                    if error_code(error) not in CHANGED_BY_OTHERS:
                         raise
                 else:
                     return

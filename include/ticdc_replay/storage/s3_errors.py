@@ -19,6 +19,8 @@ from ticdc_replay.domain.errors import AuthenticationError, PermanentError, Ticd
 
 NOT_FOUND = frozenset({"404", "NoSuchKey", "NotFound"})
 PRECONDITION_FAILED = frozenset({"412", "PreconditionFailed"})
+CHANGED_BY_OTHERS = PRECONDITION_FAILED | NOT_FOUND | {"ConditionalRequestConflict"}
+"""Answers to a conditional put where another request came first, or runs at the same time (S3 API: 409)."""
 
 _REFUSED_CREDENTIALS = frozenset(
     {"ExpiredToken", "ExpiredTokenException", "InvalidAccessKeyId", "InvalidClientTokenId", "InvalidSecurity"}

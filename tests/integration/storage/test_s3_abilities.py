@@ -113,6 +113,19 @@ def test_a_store_that_has_all_is_tried_once_in_a_process(server: S3Server) -> No
     assert [found.name for found in store_of(server, bucket).list()] == ["0", "1", "list"]
 
 
+def test_an_update_that_meets_another_request_at_the_same_time_is_tried_again(s3: MotoServer) -> None:
+    bucket = make_bucket(s3)
+    with s3_proxy.before(s3) as proxy:
+        conflict = Refusal(409, "ConditionalRequestConflict")
+        proxy.refuse = lambda method, path: (
+            conflict if path.endswith("/list") and method == "PUT" and proxy.refused < 2 else None
+        )
+        store = store_of(s3, bucket, proxy.endpoint)
+        store.update("list", lambda found: (found or b"") + b"x")
+    assert proxy.refused == 2
+    assert store_of(s3, bucket).get("list") == b"x"
+
+
 def test_a_store_that_is_only_read_is_not_tried(s3: MotoServer) -> None:
     bucket = make_bucket(s3)
     store_of(s3, bucket).put("a", b"1")
