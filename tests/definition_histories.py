@@ -22,7 +22,9 @@ class History:
 
     TABLES = ("a", "b", "c")
 
-    def __init__(self, feed: Laggard, seed: int) -> None:
+    def __init__(self, feed: Laggard, seed: int, unreadable: float = 0) -> None:
+        """*unreadable* is the share of the DDL that nobody can read; of half of it the table can be."""
+        self._unreadable = unreadable
         self._feed, self._random = feed, random.Random(seed)
         self._tables: dict[str, dict[str, list[str] | None]] = {}
         self._second, self._key = 4 * 3600.0, 0  # later than the changefeed began
@@ -103,7 +105,9 @@ class History:
 
     def _ddl(self, table: str, query: str, new: str | None = None) -> None:
         self.shadows.append((new or table, self._second, self._second + self._feed.lag))
-        self._feed.ddl(self._second, table, query, new=new)
+        readable = not self._unreadable or self._random.random() > self._unreadable
+        named = readable or self._random.random() < 0.5
+        self._feed.ddl(self._second, table, query, new=new, readable=readable, named=named)
 
     def _row(self, table: str) -> None:
         self._key += 1

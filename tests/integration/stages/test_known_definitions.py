@@ -394,3 +394,41 @@ def test_no_history_gives_a_row_another_definition(
                     assert f"shop.{row.table}" in index.report.undeclared_tables
                 if hours == 168:  # all of the history
                     assert not unknown
+
+
+@settings(
+    max_examples=examples(0.05),
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    deadline=None,
+)
+@given(
+    seed=st.integers(0, 1 << 32),
+    lags=st.lists(st.sampled_from([0.2, 5, 15, 90, HOUR]), min_size=1, max_size=3),
+    own_topics=st.booleans(),
+    skew=st.sampled_from([0, 1, 30]),
+)
+def test_no_history_with_ddl_that_can_not_be_read_gives_a_row_another_definition(
+    make_laggard: Callable[..., Laggard], make_context: Callable[..., ReplayContext],
+    seed: int, lags: list[float], own_topics: bool, skew: int,
+) -> None:  # fmt: skip
+    feed = make_laggard(lags[0], more=("a", "b") if own_topics else ())
+    history = History(feed, seed, unreadable=0.1)
+    history.go_on(60, lags)
+    feed.lag = max(lags)
+    feed.end(history.second + 13 * HOUR)
+    with make_context(feed, window={"clock_skew_seconds": skew}, policies={"quarantine": "continue"}) as context:
+        for window in windows_of(history, random.Random(seed)):
+            index = replay(context, window)
+            assert {*index.report.quarantine_reasons} <= {"bad_key", "bad_value", "ddl_unread"}
+            aside = [entry for entry in read_entries(context.artifacts, index) if entry.reason == "ddl_unread"]
+            expected = {(row.table, row.key): row for row in history.rows if at(row.commit) in window}
+            for table, row in rows_of(context, index):
+                meant = expected.pop((table.removeprefix("shop."), row["after"].pop("id"))).cells
+                unknown = {name for name, cell in row["after"].items() if name[0] == "e" and isinstance(cell, int)}
+                assert {name: cell for name, cell in row["after"].items() if name not in unknown} == {
+                    name: cell for name, cell in meant.items() if name not in unknown
+                }
+            assert sorted(entry.commit_ts or 0 for entry in aside) == sorted(
+                at(row.commit) for row in expected.values()
+            )

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from tests.growth import assert_linear
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import TableName
@@ -245,3 +246,13 @@ def test_a_type_is_never_wider_than_one_with_values_it_lacks():
     assert not widens(ColumnType("set", elements=("a", "b")), ColumnType("set", elements=("a",)))
     assert not widens(ColumnType("float", unsigned=False), ColumnType("float", unsigned=True))
     assert not widens(ColumnType("decimal", length=5, scale=2), ColumnType("decimal", unsigned=True, length=5, scale=2))
+
+
+def test_what_many_ddls_did_takes_time_as_they_are_many():
+    def told(count):
+        ddls = [ddl(f"CREATE TABLE `t{n}` (`id` INT)", n + 1, table=f"t{n}") for n in range(count)]
+        history = SchemaHistory().with_ddls(ddls)
+        return lambda: [changes_of(each, history) for each in ddls]
+
+    made = {count: told(count) for count in (1_000, 2_000)}
+    assert_linear(lambda count: made[count](), 1_000)
