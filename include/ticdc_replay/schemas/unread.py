@@ -1,7 +1,9 @@
 """What DDL that nobody could read makes unknown: the definitions from before it, until a CREATE TABLE after it."""
 
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate
 
 import msgspec
 
@@ -44,37 +46,86 @@ def forgetting(
     *topic_of* tells where DDL of a table is sent; None where that can't be told. Where *unread* was accepted as lost, the tables
     are just unknown, as those whose DDL could not be understood, and after it *accepted_as* has what a person says of them.
     """
-    gaps: defaultdict[str, list[UnreadDdl]] = defaultdict(list)
-    for each in sorted(unread, key=lambda each: each.after):
-        gaps[each.topic].append(each)
-    if not gaps:
-        return history
     tables: defaultdict[TableKey, list[Epoch]] = defaultdict(list)
     for epoch in history.epochs:
         tables[key_of(epoch.name)].append(epoch)
+    gaps = _GapsOf(unread)
     forgotten: list[Epoch] = []
     for key, epochs in tables.items():
         name = epochs[-1].name
-        topic = topic_of(name.schema, name.table)
-        for gap in (gap for of_topic, members in gaps.items() if topic in (of_topic, None) for gap in members):
-            if not gap.table or key == (folded(gap.schema), folded(gap.table)):
-                forgotten += _forgotten(epochs, gap, accepted_as)
-    return history.with_epochs(forgotten)
-
-
-def _forgotten(epochs: list[Epoch], gap: UnreadDdl, accepted_as: SchemaHistory | None) -> Iterable[Epoch]:
-    """What is unknown of the table with *epochs* from when on, because of *gap*."""
-    why = f"{gap.coordinates} may hold DDL of it, and can't be read"
-    unparsed, unread = (why, None) if accepted_as is not None else (None, why)
-    before = [epoch for epoch in epochs if epoch.after <= gap.after]
-    if before and before[-1].definition is not None:
-        yield Epoch(before[-1].name, gap.after, None, unparsed, unread)
-    for epoch in epochs:
-        # Whether that came before or after what could not be read nobody knows.
-        if gap.after < epoch.after < gap.until and epoch.definition is not None:
-            yield Epoch(epoch.name, epoch.after, None, unparsed, unread)
-    if accepted_as is not None:
-        name = epochs[-1].name
-        declared = accepted_as.definition_at(name.schema, name.table, 1)
+        concerning = gaps.of(key, topic_of(name.schema, name.table))
+        forgotten += _forgotten(epochs, concerning, accepted=accepted_as is not None)
+        declared = None if accepted_as is None else accepted_as.definition_at(name.schema, name.table, 1)
         if declared is not None:
-            yield Epoch(name, gap.until, declared)
+            forgotten += [Epoch(name, until, declared) for until in concerning.ends()]
+    return history.with_epochs(forgotten) if forgotten else history
+
+
+class _Gaps:
+    """Messages that were not read, by when they may have committed."""
+
+    def __init__(self, gaps: Iterable[UnreadDdl]) -> None:
+        self.gaps = sorted(gaps, key=_after)
+        self._last = list(accumulate(self.gaps, _later))
+        """Of each and those before it the one that may have committed last."""
+
+    def around(self, commit_ts: int) -> UnreadDdl | None:
+        """One that may have committed before *commit_ts* (TSO), or after it."""
+        at = bisect_left(self.gaps, commit_ts, key=_after)
+        return self._last[at - 1] if at and commit_ts < self._last[at - 1].until else None
+
+    def first(self, start: int, end: int | None) -> UnreadDdl | None:
+        """The first that may have committed from *start* on (TSO), if that is before *end*."""
+        at = bisect_left(self.gaps, start, key=_after)
+        return self.gaps[at] if at < len(self.gaps) and (end is None or self.gaps[at].after < end) else None
+
+    def ends(self) -> list[int]:
+        """From when on (TSO) none of several that overlap may have committed."""
+        return [gap.until for gap in self.gaps if self.around(gap.until) is None]
+
+
+class _GapsOf:
+    """Which of the messages that were not read may concern a table."""
+
+    def __init__(self, unread: Iterable[UnreadDdl]) -> None:
+        self._named: defaultdict[TableKey, list[UnreadDdl]] = defaultdict(list)
+        self._others: list[UnreadDdl] = []
+        for gap in unread:
+            if gap.table:
+                self._named[folded(gap.schema), folded(gap.table)].append(gap)
+            else:
+                self._others.append(gap)
+        self._of_topics: dict[str | None, _Gaps] = {}
+
+    def of(self, key: TableKey, topic: str | None) -> _Gaps:
+        """Those that concern the table *key*, whose DDL is sent to *topic*; None where that can't be told.
+
+        One that names the table does so in whichever topic: a RENAME is sent to that of the old name.
+        """
+        others = self._of_topics.get(topic)
+        if others is None:
+            others = self._of_topics[topic] = _Gaps(gap for gap in self._others if topic in (gap.topic, None))
+        named = self._named.get(key, [])
+        return _Gaps([*others.gaps, *named]) if named else others
+
+
+def _forgotten(epochs: list[Epoch], gaps: _Gaps, *, accepted: bool) -> Iterator[Epoch]:
+    """From when on nothing is known of the table with *epochs*, because of *gaps*."""
+    for epoch, end in zip(epochs, [*(epoch.after for epoch in epochs[1:]), None], strict=True):
+        if epoch.definition is None:
+            continue
+        gap, since = gaps.around(epoch.after), epoch.after
+        if gap is None:
+            gap = gaps.first(epoch.after, end)
+            since = gap.after if gap is not None else since
+        if gap is not None:
+            why = f"{gap.coordinates} may hold DDL of it, and can't be read"
+            yield Epoch(epoch.name, since, None, why if accepted else None, None if accepted else why)
+
+
+def _later(one: UnreadDdl, other: UnreadDdl) -> UnreadDdl:
+    return other if other.until > one.until else one
+
+
+def _after(gap: UnreadDdl) -> int:
+    return gap.after

@@ -7,7 +7,7 @@ import pytest
 
 from tests import canal_json, open_protocol
 from tests.decoded_captures import LIMITS
-from tests.decoded_splits import decode, insert
+from tests.decoded_splits import decode, insert, quarantine
 from ticdc_replay.changelog.index import Ddl
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.config.changefeed import Changefeed
@@ -15,6 +15,7 @@ from ticdc_replay.decode.schema_pass import schemas_in
 from ticdc_replay.decode.split import SplitDecoder
 from ticdc_replay.decode.tasks import Attempt, Split
 from ticdc_replay.domain.connections import Connections
+from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.messages import OffsetRange, RawMessage
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.tso import from_ms, physical_ms
@@ -22,6 +23,7 @@ from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import DecodeJob
 from ticdc_replay.schemas.changes import kind_of
 from ticdc_replay.schemas.history import SchemaHistory
+from ticdc_replay.schemas.unread import UnreadDdl, forgetting
 
 QUERY = "CREATE TABLE t (id int PRIMARY KEY)"
 
@@ -95,3 +97,18 @@ def test_a_table_that_is_renamed_into_another_topic_keeps_its_types_and_the_ddl_
         change.table: [kind_of(each) for each in change.changes] for change in index.changes if change.commit_ts == 150
     }
     assert told == {TableName("s", "t"): ["renamed_away"], TableName("s", "u"): ["renamed_here"]}
+
+
+def test_rows_that_depend_on_ddl_that_could_not_be_read_are_set_aside_once_whatever_decodes_them(
+    tmp_path: Path,
+) -> None:
+    known = SchemaHistory().with_ddls([DdlEvent(0, 90, "s", "t", CREATE, 3)])
+    gap = UnreadDdl("topic", 0, 9, after=150, until=155)
+    history = forgetting(known, [gap], lambda _schema, _table: "topic")
+    events = [insert(ts, ts) for ts in range(110, 190)]
+    one = [open_protocol.message([event], at) for at, event in enumerate(events)]
+    copies = [open_protocol.message([event], at, partition=1) for at, event in enumerate(events)]
+    index, rows = decode(tmp_path, [one, copies], history=history)
+    assert sorted(row["_commit_ts"] for row in rows) == list(range(110, 151))
+    assert index.report.quarantine_reasons == {"ddl_unread": 39}
+    assert {entry["commit_ts"] for entry in quarantine(tmp_path, index)} == {*range(151, 190)}

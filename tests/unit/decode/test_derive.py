@@ -29,6 +29,7 @@ from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import ArtifactCorruptError, ArtifactNotFoundError, PermanentError
 from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import DecodeJob
+from ticdc_replay.schemas.unread import UnreadDdl
 from ticdc_replay.snapshot.manifest import Manifest, Source
 from ticdc_replay.storage import open_store
 from ticdc_replay.targets.load import in_process, load
@@ -150,6 +151,22 @@ def test_ddl_and_its_changes_are_those_of_the_window(tmp_path: Path) -> None:
     derived = Derivation(tmp_path, Window(10, 20)).of([(source, Window(10, 20))])
     assert [ddl.commit_ts for ddl in derived.ddl] == [15]
     assert {change.commit_ts for change in derived.changes} == {15}
+
+
+def test_ddl_that_a_source_could_not_read_is_told_where_it_may_concern_the_window(tmp_path: Path) -> None:
+    first, second = (changelog(tmp_path, start, start + 20, run).write() for start, run in ((0, "a"), (20, "b")))
+    gaps = [UnreadDdl("topic", 0, at, after=at, until=at + 2) for at in (5, 19, 22)]
+
+    def with_unread(index: ChangelogIndex, *unread: UnreadDdl) -> ChangelogIndex:
+        told = msgspec.structs.replace(index, unread_ddl=unread)
+        open_store(tmp_path.as_uri()).put(f"{changelog_root(index.run_hash)}/index.json", canonical.encode(told))
+        return told
+
+    parts = [(with_unread(first, *gaps[:2]), Window(0, 19)), (with_unread(second, gaps[2]), Window(20, 40))]
+    assert Derivation(tmp_path, Window(0, 40)).of(parts).unread_ddl == (gaps[0], gaps[2])
+    by_an_earlier_version = changelog(tmp_path, 40, 60, "c").write()
+    parts.append((by_an_earlier_version, Window(40, 60)))
+    assert Derivation(tmp_path, Window(0, 60)).of(parts).unread_ddl is None
 
 
 def test_only_the_tables_that_are_wanted_are_derived(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from tests.growth import assert_linear
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.schemas.unread import UnreadDdl, forgetting
@@ -54,6 +55,11 @@ def test_where_the_table_could_be_read_others_stay_known() -> None:
     gap = msgspec.structs.replace(GAP, schema="shop", table="T")
     history = forgetting(SchemaHistory().with_ddls([create(10), create(10, "u")]), [gap], topic_of)
     assert [known(history, each) for each in ("t", "u")] == [".kuuu", ".kkkk"]
+    renamed = msgspec.structs.replace(GAP, schema="shop", table="elsewhere")
+    assert (
+        known(forgetting(SchemaHistory().with_ddls([create(10, "elsewhere")]), [renamed], topic_of), "elsewhere")
+        == ".kuuu"
+    )
 
 
 def test_what_comes_of_an_unknown_table_is_unknown_for_the_same_reason() -> None:
@@ -88,3 +94,22 @@ def test_what_was_accepted_as_lost_leaves_tables_unknown_or_as_they_are_declared
     history, declared = SchemaHistory().with_ddls([create(10), create(10, "u")]), SchemaHistory().with_ddls([create(0)])
     history = forgetting(history, [GAP], topic_of, accepted_as=declared)
     assert [known(history, each) for each in ("t", "u")] == [".k.kk", ".k..."]
+
+
+def test_gaps_that_overlap_are_one() -> None:
+    gaps = [UnreadDdl("shop", 0, 7, after=12, until=38), UnreadDdl("shop", 0, 8, after=14, until=17)]
+    story = [create(10), create(16, "u"), create(22, "v"), create(39, "w")]
+    whole = SchemaHistory().with_ddls(story)
+    history = forgetting(whole, gaps, topic_of)
+    assert [known(history, each) for each in ("t", "u", "v", "w")] == [".uuuu", "..uuu", "..uuu", "....k"]
+    declared = SchemaHistory().with_ddls([create(0)])
+    assert known(forgetting(whole, gaps, topic_of, accepted_as=declared)) == "....k"
+
+
+def test_many_gaps_take_time_as_they_are_many() -> None:
+    def work(count: int) -> None:
+        tables = SchemaHistory().with_ddls([create(n, f"t{n}") for n in range(count)])
+        gaps = [UnreadDdl("shop", 0, n, after=2 * count + n, until=3 * count + n) for n in range(count)]
+        assert len(forgetting(tables, gaps, topic_of).epochs) == 2 * count
+
+    assert_linear(work, 500)
