@@ -160,6 +160,9 @@ class ChangelogIndex(msgspec.Struct, frozen=True, kw_only=True):
     unread_ddl: tuple[UnreadDdl, ...] | None = None
     """Messages of the range that may hold DDL and could not be read, but for those before the window. Rows that can't be typed
     without are in quarantine. None where the decode was by a version that typed them by what held before."""
+    other_unread: tuple[UnreadDdl, ...] = ()
+    """Messages that may hold DDL and of which only table and commitTs could be read, which the run does not want: they are not in
+    quarantine, and later windows may need them."""
     changes: tuple[TableChanges, ...]
     """What each DDL of the window does to the tables it touches, in order of commitTs: told here because only decode knows
     the definitions just before it."""

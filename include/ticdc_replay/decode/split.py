@@ -46,6 +46,7 @@ from ticdc_replay.registry import UsedSchemas, open_registry
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.schemas.lookup import SchemaLookup
 from ticdc_replay.schemas.resolve import ResolvedSchema, brings_types
+from ticdc_replay.schemas.unread import UnreadDdl
 from ticdc_replay.storage import open_store
 
 _Positions = npt.NDArray[np.int64]
@@ -116,6 +117,7 @@ class SplitDecoder:
         self._messages = MessageCounts()
         self._events = EventCounts()
         self._ddl: list[Ddl] = []
+        self._other_unread: list[UnreadDdl] = []
         self._place: tuple[str, int] | None = None
         self._since_begin = 0
         self._pending: list[Located] = []
@@ -276,6 +278,7 @@ class SplitDecoder:
             references_file=self._references.close(),
             sparse_index_file=self._sparse_index.close(),
             ddl=tuple(self._ddl),
+            other_unread=tuple(self._other_unread),
             messages=self._messages,
             events=self._events,
             quarantine_reasons=dict(self._quarantine.reasons),
@@ -365,6 +368,9 @@ class SplitDecoder:
             status = event.reason
             events.undecodable += 1
             self._quarantine.add(message, event)
+        if status == "not_needed" and event.commit_ts is not None and self._codec.is_schema_change(message):
+            at, about = event.commit_ts, (event.schema or "", event.table or "")
+            self._other_unread.append(UnreadDdl(*message[:3], at, at, *about))
         if event.reference is not None:
             self._references.add(message, event, event.reference, status)
 

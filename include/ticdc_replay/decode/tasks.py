@@ -9,6 +9,7 @@ from ticdc_replay.changelog.index import DataFile, Ddl, Elsewhere, EventCounts, 
 from ticdc_replay.changelog.keys import KeysFile
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.tables import TableName, TableSchema
+from ticdc_replay.schemas.unread import UnreadDdl
 from ticdc_replay.schemas.versions import MissingVersion
 
 Counts = TypeVar("Counts", MessageCounts, EventCounts)
@@ -69,6 +70,7 @@ class SplitResult(msgspec.Struct, frozen=True, kw_only=True):
     references_file: str | None
     sparse_index_file: str | None
     ddl: tuple[Ddl, ...]
+    other_unread: tuple[UnreadDdl, ...]
     messages: MessageCounts
     events: EventCounts
     quarantine_reasons: dict[str, int]

@@ -11,7 +11,7 @@ from ticdc_replay.changelog.layout import INDEX, changelog_root
 from ticdc_replay.changelog.reading import read_index
 from ticdc_replay.changelog.set_aside import messages_of
 from ticdc_replay.codecs.registry import codec_for
-from ticdc_replay.decode.schema_pass import FoundSchemas, schemas_in
+from ticdc_replay.decode.schema_pass import FoundSchemas, Unread, schemas_in
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.registry import UsedSchemas
@@ -110,13 +110,19 @@ def _record_ddl(context: ReplayContext, index: ChangelogIndex, manifest: Manifes
 
 
 def _set_aside(context: ReplayContext, index: ChangelogIndex, topic: str, partition: int) -> FoundSchemas:
-    """What the messages of a partition in quarantine say of tables."""
+    """What the messages of a partition that the run could not read say of tables."""
+    others = tuple(
+        Unread(topic, partition, gap.offset, tso.physical_ms(gap.until))
+        for gap in index.other_unread
+        if (gap.topic, gap.partition) == (topic, partition)
+    )
     if not index.quarantine_files:
-        return FoundSchemas((), ())
+        return FoundSchemas((), (), others)
     lookup = SchemaLookup(writer_schemas=UsedSchemas(context.writer_schemas))
     codec = codec_for(context.changefeed, context.pipeline.limits.decompressed_max_bytes, lookup)
     messages = messages_of(context.artifacts, index, {(topic, partition)})
-    return schemas_in(([message] for message in messages), codec)
+    found = schemas_in(([message] for message in messages), codec)
+    return msgspec.structs.replace(found, unread=found.unread + others)
 
 
 def _scans(context: ReplayContext, manifest: Manifest) -> Iterator[DdlScan]:

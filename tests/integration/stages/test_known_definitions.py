@@ -274,6 +274,22 @@ def test_rows_after_ddl_that_the_decode_can_not_read_are_set_aside(
         assert all(entry.detail.startswith(unread.coordinates) for entry in entries)
 
 
+def test_ddl_outside_the_window_that_a_decode_can_not_read_is_a_gap(
+    make_laggard: Callable[..., Laggard], make_context: Callable[..., ReplayContext]
+) -> None:
+    feed = make_laggard(0.3)
+    feed.ddl(0, "t", CREATE.format("t"))
+    feed.ddl(4 * HOUR - 5, "t", SWAP.format("t"), readable=False)  # in the range of the first window, and before it
+    feed.row(4 * HOUR + 10, "t", 1, e=1)
+    feed.row(4 * HOUR + 610, "t", 2, e=1)
+    feed.end(4 * HOUR + 1300)
+    with make_context(feed) as context:
+        first = replay(context, Window(at(4 * HOUR), at(4 * HOUR + 600)))
+        assert (names(context, first), first.report.quarantine_reasons) == ({1: 1}, {})
+        second = replay(context, Window(at(4 * HOUR + 600), at(4 * HOUR + 1200)))
+        assert names(context, second) == {2: 1}
+
+
 def repaired(original: Callable[..., Event]) -> Callable[..., Event]:
     """The reader of a later version, to which a missing brace at the end does not matter."""
 
@@ -408,6 +424,7 @@ def test_no_history_gives_a_row_another_definition(
     own_topics=st.booleans(),
     skew=st.sampled_from([0, 1, 30]),
 )
+@example(seed=249802, lags=[5, 3600, 15], own_topics=True, skew=30)
 def test_no_history_with_ddl_that_can_not_be_read_gives_a_row_another_definition(
     make_laggard: Callable[..., Laggard], make_context: Callable[..., ReplayContext],
     seed: int, lags: list[float], own_topics: bool, skew: int,

@@ -37,6 +37,7 @@ def result(number: int, topic: str) -> SplitResult:
         references_file=None,
         sparse_index_file=None,
         ddl=(),
+        other_unread=(),
         messages=MessageCounts(),
         events=EventCounts(),
         quarantine_reasons={},
