@@ -95,10 +95,10 @@ _DECODER = json.JSONDecoder(object_pairs_hook=tuple, parse_constant=_no_constant
 def read_head(document: Object) -> Head:
     """What *document* says besides its rows. Raises DocumentError.
 
-    A repeated member counts as it stands last, but for those that a claim-check location stands in: it must stand once.
+    A repeated member counts as it stands last, but for a claim-check location: it must stand once.
     """
     members = dict(document)
-    _refuse_repeated(document, "_tidb")
+    _refuse_hidden_location(document)
     schema, table, type_ = (_text(members, name) for name in ("database", "table", "type"))
     es = _number(members, "es")
     if es > MAX_MS:
@@ -113,7 +113,8 @@ def read_head(document: Object) -> Head:
         raise DocumentError("bad_value", "onlyHandleKey must be true or false")
     claim_check: str | UnsetType = UNSET
     if "claimCheckLocation" in extension:
-        _refuse_repeated(members["_tidb"], "claimCheckLocation")
+        if [name for name, _ in members["_tidb"]].count("claimCheckLocation") > 1:
+            raise DocumentError("bad_value", "claimCheckLocation stands more than once")
         claim_check = _text(extension, "claimCheckLocation")
         if is_ddl or type_ == WATERMARK:
             raise DocumentError("bad_value", "claimCheckLocation in what is no row")
@@ -151,9 +152,14 @@ def read_watermark(document: Object) -> int:
     return _tso(_extension(members), "watermarkTs", _number(members, "es"))
 
 
-def _refuse_repeated(members: Object, name: str) -> None:
-    if [member for member, _ in members].count(name) > 1:
-        raise DocumentError("bad_value", f"{name} stands more than once")
+def _refuse_hidden_location(document: Object) -> None:
+    """Raise DocumentError where a ``_tidb`` that does not count has a claim-check location."""
+    extensions = [value for name, value in document if name == "_tidb"]
+    for extension in extensions[:-1]:
+        if isinstance(extension, tuple) and any(
+            name == "claimCheckLocation" and isinstance(value, str) for name, value in extension
+        ):
+            raise DocumentError("bad_value", "claimCheckLocation in a _tidb before the one that counts")
 
 
 def _extension(members: dict[str, Any]) -> dict[str, Any]:
