@@ -35,6 +35,7 @@ RECONCILIATION = Watched(
 RUNS_AT_A_TIME = 2
 DAG_SECONDS = 120.0
 LINE_IN_A_FILE = 140
+LOOK_SECONDS = 1.0
 BACKFILL_SECONDS = 1200.0
 RECONCILIATION_SECONDS = 600.0
 STOPPED = 128 + signal.SIGTERM
@@ -75,7 +76,7 @@ def main() -> int:
             show_addresses(console, system)
             if not options.exit:
                 console.print("\nStop with Ctrl-C here, or `make demo-stop` elsewhere.")
-                signal.pause()
+                wait_for_a_signal()
         console.print(f"\nThe servers are stopped. Files and logs stay in {options.folder} until the next demo.")
         return 0 if succeeded else 1
     except Stopped:
@@ -91,6 +92,12 @@ def main() -> int:
 
 def _stop(*_: object) -> None:
     raise Stopped
+
+
+def wait_for_a_signal() -> None:
+    """Wait until a handler raises. Not by ``signal.pause`` alone: a signal that comes just before it would be seen by nobody."""
+    while True:
+        time.sleep(LOOK_SECONDS)
 
 
 def tell_late(console: Console, error: TimeoutError, patience: float) -> None:

@@ -32,10 +32,22 @@ demo.run = run
 sys.exit(demo.main())
 """
 
+# A signal that interrupts no call of the main thread: one that comes just before a call is no different.
+UNINTERRUPTED = """
+import signal, threading, time
 
-def start(folder, *options):
+def run(console, system, patience):
+    def send():
+        time.sleep(1)
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+    threading.Thread(target=send, daemon=True).start()
+    return True
+"""
+
+
+def start(folder, *options, program=DEMO):
     return subprocess.Popen(
-        [sys.executable, "-c", DEMO, "--folder", str(folder), *options],
+        [sys.executable, "-c", program, "--folder", str(folder), *options],
         cwd=Path(__file__).resolve().parents[3],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -64,3 +76,11 @@ def test_the_servers_stay_up_until_somebody_stops_it(tmp_path):
     output, _ = demo.communicate(timeout=PATIENCE_S)
     assert "servers stopped" in output
     assert demo.returncode == 1
+
+
+def test_a_signal_that_interrupts_nothing_ends_it(tmp_path):
+    start_of_main = "sys.exit(demo.main())"
+    demo = start(tmp_path, program=DEMO.replace(start_of_main, f"{UNINTERRUPTED}\ndemo.run = run\n{start_of_main}"))
+    output, _ = demo.communicate(timeout=PATIENCE_S)
+    assert "Stopped by `make demo-stop`" in output
+    assert demo.returncode == 0
