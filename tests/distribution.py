@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 TOGETHER = ("tests/demo/", "tests/airflow/", "tests/spark/")
 """Folders that one worker runs as a whole, for what they start is dear: longest first."""
-_ORDER = (*TOGETHER, "tests/integration/")
+_ORDER = (*TOGETHER, "tests/integration/stages/", "tests/integration/")
 
 
 class DearFirst(LoadFileScheduling):

@@ -36,6 +36,7 @@ def entry(offset: int, ordinal: int, value: bytes | None, key: bytes | None = b"
     return ("t", 0, offset, ordinal, 0, key, value, "bad_cell", "d", None, None, None)
 
 
+@pytest.mark.slow
 def test_bad_events_of_one_message_share_its_bytes_in_the_file_and_in_memory(tmp_path: Path) -> None:
     contents = [Random(seed).randbytes(1 << 20) for seed in range(3)]
     rows = [entry(offset, ordinal, contents[offset]) for ordinal in range(1000) for offset in range(3)]
