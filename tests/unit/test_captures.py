@@ -2,12 +2,14 @@
 
 import gzip
 import json
+import tarfile
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ticdc_replay.captures import Capture
+from ticdc_replay.captures import Capture, unpack
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.domain.messages import RawMessage
 
@@ -79,3 +81,20 @@ def test_settings_that_are_not_understood_are_refused(tmp_path: Path, meta: Any,
 def test_a_broken_line_is_named(tmp_path: Path, broken: Any) -> None:
     with pytest.raises(ConfigError, match=r"messages\.jsonl, line 2: "):
         write(tmp_path, lines=[LINES[0], LINES[1] | broken]).messages()
+
+
+def test_an_archive_is_unpacked_but_no_file_outside_of_its_folder(tmp_path: Path) -> None:
+    def archive_with(name: str) -> Path:
+        path = tmp_path / "captures.tar.xz"
+        with tarfile.open(path, "w:xz") as archive:
+            member = tarfile.TarInfo(name)
+            member.size = 3
+            archive.addfile(member, BytesIO(b"abc"))
+        return path
+
+    folder = tmp_path / "unpacked"
+    unpack(archive_with("classic/open/meta.json"), folder)
+    assert (folder / "classic" / "open" / "meta.json").read_bytes() == b"abc"
+    with pytest.raises(ConfigError, match="outside lies outside"):
+        unpack(archive_with("../outside"), folder)
+    assert not (tmp_path / "outside").exists()
