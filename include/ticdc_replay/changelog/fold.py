@@ -6,12 +6,15 @@ and two keys with one hash stay two rows.
 """
 
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import xxhash
 
 from ticdc_replay.changelog.version_order import OFFSET_BITS, VersionOrder, versions_of
 from ticdc_replay.domain.errors import PermanentError
@@ -20,6 +23,7 @@ Indices = npt.NDArray[np.int64]
 
 _CELL = "key."
 """Before the names of handle-key columns in what ``narrow`` makes."""
+_encode = msgspec.msgpack.Encoder().encode
 
 
 def is_put(rows: pa.Table | pa.RecordBatch) -> pa.BooleanArray:
@@ -66,6 +70,38 @@ def narrow(
 def key_cells(narrowed: pa.Table, name: str) -> pa.Array:
     """The cells of the handle-key column *name* in what ``narrow`` made."""
     return narrowed[_CELL + name].combine_chunks()
+
+
+def by_value(narrowed: pa.Table, decimals: Sequence[str]) -> pa.Table:
+    """*narrowed*, see ``narrow``, with keys that are equal by value, whatever the type they were written with.
+
+    The hash is of the texts that the wire had: where DDL widened a key column, ``1.5`` and ``1.50`` are one row with two of them.
+    Here numbers become texts without needless zeros, and the hash that of the cells. *decimals* are the key columns whose cells
+    are decimals, also where the changelog has them as text. A row with a cell that its column can't hold keeps its hash.
+    """
+    names = [name for name in narrowed.column_names if name.startswith(_CELL)]
+    for name in names:
+        cells = narrowed[name]
+        is_number = (
+            pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type) or pa.types.is_decimal(cells.type)
+        )
+        if is_number or name.removeprefix(_CELL) in decimals:
+            texts = pa.array(map(_shortest, cells.to_pylist()), pa.string())
+            narrowed = narrowed.set_column(narrowed.column_names.index(name), name, texts)
+    keys = zip(*[narrowed[name].to_pylist() for name in names], strict=True)
+    hashes = [
+        old if None in key else xxhash.xxh3_128_digest(_encode(key))
+        for old, key in zip(narrowed["hash"].to_pylist(), keys, strict=True)
+    ]
+    return narrowed.set_column(narrowed.column_names.index("hash"), "hash", pa.array(hashes, pa.binary(16)))
+
+
+def _shortest(number: float | Decimal | str | None) -> str | None:
+    if number is None:
+        return None
+    # float's "f" rounds; its repr does not, and Decimal reads it.
+    text = format(Decimal(repr(number) if isinstance(number, float) else number), "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def last_versions(narrowed: pa.Table) -> pa.Int64Array:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ticdc_replay.changelog.fold import is_put, last_versions, narrow, narrow_columns, refuse_moved
+from ticdc_replay.changelog.fold import by_value, is_put, last_versions, narrow, narrow_columns, refuse_moved
 from ticdc_replay.changelog.index import DataFile, TableVersion
 from ticdc_replay.changelog.parts import batches_of, counted, groups_with
 from ticdc_replay.changelog.version_order import VersionOrder
@@ -46,6 +46,8 @@ class Fold(msgspec.Struct, frozen=True):
     order: VersionOrder
     only: tuple[Window | None, ...] = ()
     """Which rows of each file count, as ``DataFile.only`` has it; none where all rows of all files do."""
+    decimals: tuple[str, ...] | None = None
+    """Set where one key may have been written in several ways, so that keys are compared by value: the decimals of the key."""
 
     def window_of(self, number: int) -> Window | None:
         """Which rows of file *number* count, by their commitTs."""
@@ -96,10 +98,28 @@ def fold_groups(load: Load, tables: Mapping[TableName, Sequence[TableVersion]], 
             names = tuple(load.file_name(file) for _, file in files)
             numbered = tuple(FoldFile(number, *entry) for number, entry in enumerate(files))
             only = tuple(file.only for _, file in files)
-            fold = Fold(table, handle_key, names, winners, load.index.order, only if any(only) else ())
+            fold = Fold(
+                table,
+                handle_key,
+                names,
+                winners,
+                load.index.order,
+                only if any(only) else (),
+                _decimals(handle_key, versions),
+            )
             groups.append(FoldGroup(fold, numbered))
             outputs += buckets
     return groups
+
+
+def _decimals(handle_key: Sequence[str], versions: Sequence[TableVersion]) -> tuple[str, ...] | None:
+    """See ``Fold.decimals``: None where every key is written in one way, as by far most are."""
+    columns = {name: [version.schema.column(name) for version in versions] for name in handle_key}
+    types = {name: {column.type for column in found if column is not None} for name, found in columns.items()}
+    unknown = any(each.base == "decimal" and each.length is None for found in types.values() for each in found)
+    if not unknown and all(len(found) == 1 for found in types.values()):
+        return None
+    return tuple(name for name, found in types.items() if any(each.base == "decimal" for each in found))
 
 
 @contextmanager
@@ -185,6 +205,8 @@ def _winners(filesystem: Any, root: str, fold: Fold, bucket: int) -> pa.Table:
             only = fold.window_of(number)
             for start, batch in batches_of(file, only, narrow_columns(fold.handle_key)):
                 part = narrow(batch, fold.handle_key, is_put(batch), fold.order)
+                if fold.decimals is not None:
+                    part = by_value(part, fold.decimals)
                 end = start + batch.num_rows
                 part = part.append_column("file", pa.array(np.full(batch.num_rows, number, dtype=np.int32)))
                 part = part.append_column("position", pa.array(np.arange(start, end, dtype=np.int64)))

@@ -1,6 +1,7 @@
 """The fold keeps the last version of each row, whatever the order, the hash or the form of its key."""
 
 import random
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.changelogs import Row, delete, put, rows_of, table
-from ticdc_replay.changelog.fold import is_put, last_versions, narrow, refuse_moved
+from ticdc_replay.changelog.fold import by_value, is_put, last_versions, narrow, refuse_moved
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import PermanentError
 
@@ -112,3 +113,28 @@ def test_places_order_rows_of_one_partition_only():
     arrow = rows_of(SCHEMA, [*rows, put(1, a=1, b="k")._replace(partition=5)], order="place")
     with pytest.raises(PermanentError, match="1 rows have changes in several partitions, one of them in 0 and 5"):
         refuse_moved(narrow(arrow, SCHEMA.handle_key, is_put(arrow), "place"), "s.t")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "equal"),
+    [
+        (pa.array([Decimal("1.5")]), pa.array([Decimal("1.500")]), True),
+        (pa.array([Decimal("100")]), pa.array(["100.00"]), True),
+        (pa.array([Decimal("0.0")]), pa.array([0], pa.int8()), True),
+        (pa.array([-7], pa.int64()), pa.array([Decimal("-7.0")]), True),
+        (pa.array([1.5], pa.float32()), pa.array([1.5], pa.float64()), True),
+        (pa.array([1e-7], pa.float64()), pa.array(["0.0000001000"]), True),
+        (pa.array([10], pa.int64()), pa.array([1], pa.int64()), False),
+        (pa.array(["1.50"]), pa.array(["1.05"]), False),
+        (pa.array(["9" * 65]), pa.array(["9" * 64 + "8"]), False),
+    ],
+)
+def test_keys_of_several_types_are_compared_by_value(one: pa.Array, other: pa.Array, equal: bool) -> None:
+    def narrowed(cells: pa.Array, hash_: bytes) -> pa.Table:
+        rest = {"hash": pa.array([hash_], pa.binary(16)), "version": [1], "put": [True], "exact": pa.nulls(1)}
+        return by_value(pa.table({**rest, "key.a": cells}), ["a"])
+
+    found = pa.concat_tables([narrowed(one, b"x" * 16), narrowed(other, b"y" * 16)])
+    hashes = found["hash"].to_pylist()
+    assert (hashes[0] == hashes[1]) == equal
+    assert len(last_versions(found)) == (1 if equal else 2)
