@@ -50,9 +50,9 @@ class AvroCodec(Codec):
     (after a RENAME or EXCHANGE PARTITION; protocols: errata 3), and nothing shows it. New TiCDC sends virtual and hidden
     columns too, as NULL.
 
-    Reasons of an ``Undecodable``: ``empty_message`` (neither key nor value); ``bad_framing``, ``bad_compression``, ``too_large``
-    (what stands before the Avro); ``schema_unknown``, ``bad_schema`` (the registry's answer); ``bad_key``, ``bad_value``,
-    ``key_mismatch``; ``bad_ddl``, ``bad_watermark`` (test mode).
+    Reasons of an ``Undecodable``: ``empty_message`` (neither key nor value, or no value where all rows have a commitTs);
+    ``bad_framing``, ``bad_compression``, ``too_large`` (what stands before the Avro); ``schema_unknown``, ``bad_schema`` (the
+    registry's answer); ``bad_key``, ``bad_value``, ``key_mismatch``; ``bad_ddl``, ``bad_watermark`` (test mode).
     """
 
     protocol = "avro"

@@ -172,6 +172,18 @@ def test_before_value_gives_deletes_their_row(number, ts):
     assert cells(event.before) == {"id": 7, "v": "new"}
 
 
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [(None, "empty_message"), (b"", "empty_message"), (framed(PLAIN, {"id": 7, "v": "x"}), "bad_value")],
+)
+def test_where_all_rows_have_a_commit_ts_one_without_is_refused(value, reason):
+    reader = codec(enable_tidb_extension=True, avro_include_before_value=True)
+    event = only(reader, key(), value)
+    assert (event.reason, event.ordinal, event.schema, event.table) == (reason, 0, "s", "t")
+    assert "without commitTs" in event.detail
+    assert only(reader, key(), row()).commit_ts == TS
+
+
 def test_images_that_contradict_the_operation_are_refused():
     assert with_before("d", {"id": 7, "v": "old"}).reason == "bad_value"
     assert with_before("c", {"id": 7, "v": "old"}).reason == "bad_value"
