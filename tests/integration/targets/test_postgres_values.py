@@ -169,6 +169,7 @@ BAD: list[tuple[str, ColumnType, Row, str]] = [
     ("too large a decimal", declared("decimal", length=40, scale=2), put(20, id=7, v="9" * 39), "more digits than"),
     ("no number", ColumnType("decimal"), put(20, id=7, v="1e5"), "more digits than"),
     ("text that is not JSON", declared("json"), put(20, id=7, v='{"a":'), "text that is not JSON"),
+    ("deep JSON", declared("json"), put(20, id=7, v="[" * 100_000 + "]" * 100_000), "JSON of more than 500 levels"),
 ]  # fmt: skip
 
 

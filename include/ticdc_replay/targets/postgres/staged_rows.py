@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from ticdc_replay.changelog.fold import is_put, key_cells, narrow, narrow_columns, place_of
 from ticdc_replay.domain.errors import PermanentError
 from ticdc_replay.targets.last_versions import Fold
-from ticdc_replay.targets.postgres.types import check_of, staged_arrow_type, staged_cells
+from ticdc_replay.targets.postgres.types import checks_of, staged_arrow_type, staged_cells
 from ticdc_replay.targets.quarantine import Refused
 
 VERSION = "version"
@@ -110,11 +110,8 @@ def _refused(
     refused: list[Refused] = []
     for column in piece.columns:
         array = cells[column.source]
-        found = check_of(column.type, array.type)
-        if found is not None:
-            check, reason = found
-            bad = check(array)
-            refused += [Refused(at, column.source, reason) for at in pc.indices_nonzero(bad).to_pylist()]
+        for check, reason in checks_of(column.type, array.type):
+            refused += [Refused(at, column.source, reason) for at in pc.indices_nonzero(check(array)).to_pylist()]
         if check_json and column.type == "json":
             refused += [Refused(at, column.source, "text that is not JSON") for at in _not_json(array)]
     exact = rows["_exact"]
@@ -145,4 +142,6 @@ def _not_json(texts: pa.Array) -> list[int]:
                 msgspec.json.decode(text)
         except msgspec.DecodeError:
             positions.append(at)
+        except RecursionError:
+            continue  # ``checks_of`` has found it
     return positions

@@ -6,7 +6,9 @@ as text. The mapping with its reasons is in docs/types.md.
 
 import re
 from collections.abc import Callable
+from itertools import accumulate
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -144,14 +146,23 @@ def staged_cells(cells: pa.Array, type_name: str) -> pa.Array:
 Check = Callable[[pa.Array], pa.Array]
 """Cells → per cell whether the target can't hold it; null where the cell is null."""
 
+MAX_JSON_DEPTH = 500
+"""Levels of JSON that every PostgreSQL parses: 791 fit the smallest ``max_stack_depth``, 100 kB, and 16,375 its default."""
 
-def check_of(type_name: str, cells: pa.DataType) -> tuple[Check, str] | None:
+_JSON_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)', re.DOTALL)
+_NO_BRACKETS = re.compile(r"[^\[{\]}]+")
+
+
+def checks_of(type_name: str, cells: pa.DataType) -> list[tuple[Check, str]]:
     """What to look for in changelog cells of Arrow type *cells* before they are staged as *type_name*, and how to name it.
 
     None where every cell fits.
     """
+    checks: list[tuple[Check, str]] = []
     if type_name in ("text", "json") and pa.types.is_string(cells):
-        return (lambda array: pc.match_substring(array, "\0")), "the character NUL, which PostgreSQL's text can't hold"
+        checks.append((_has_nul, "the character NUL, which PostgreSQL's text can't hold"))
+    if type_name == "json":
+        checks.append((_is_too_deep, f"JSON of more than {MAX_JSON_DEPTH} levels, one in the other"))
     numeric = _NUMERIC.fullmatch(type_name)
     if numeric is not None and pa.types.is_string(cells):
         pattern = r"^-?\d+(\.\d+)?$"
@@ -159,7 +170,33 @@ def check_of(type_name: str, cells: pa.DataType) -> tuple[Check, str] | None:
             whole, scale = int(numeric[1]) - int(numeric[2]), int(numeric[2])
             fraction = rf"(\.\d{{1,{scale}}})?" if scale else ""
             pattern = rf"^-?0*\d{{0,{whole}}}{fraction}$"
-        return (
-            lambda array: pc.invert(pc.match_substring_regex(array, pattern))
-        ), f"more digits than {type_name} holds"
-    return None
+        checks.append(
+            (
+                lambda array: pc.invert(pc.match_substring_regex(array, pattern)),
+                f"more digits than {type_name} holds",
+            )
+        )
+    return checks
+
+
+def _has_nul(texts: pa.Array) -> pa.Array:
+    return pc.match_substring(texts, "\0")
+
+
+def _is_too_deep(texts: pa.Array) -> pa.Array:
+    """Few texts have so many brackets, so only those are looked at one by one, at about 10 ns a byte."""
+    deep = pc.greater(pc.binary_length(texts), MAX_JSON_DEPTH)
+    if not pc.any(deep).as_py():
+        return deep
+    long = pc.if_else(deep, texts, None)
+    opened = pc.add(pc.count_substring(long, "["), pc.count_substring(long, "{"))
+    found = np.zeros(len(texts), dtype=bool)
+    for at in pc.indices_nonzero(pc.greater(opened, MAX_JSON_DEPTH)).to_pylist():
+        found[at] = _json_depth(texts[at].as_py()) > MAX_JSON_DEPTH
+    return pa.array(found)
+
+
+def _json_depth(text: str) -> int:
+    """How many objects and arrays stand in one another at most; of a text that is not JSON, about."""
+    brackets = _NO_BRACKETS.sub("", _JSON_STRING.sub("", text))
+    return max(accumulate(1 if bracket in "[{" else -1 for bracket in brackets), default=0)

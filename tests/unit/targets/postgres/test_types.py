@@ -2,11 +2,12 @@
 
 import itertools
 
+import pyarrow as pa
 import pytest
 
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.targets.postgres.identifiers import fit, tombstone_table
-from ticdc_replay.targets.postgres.types import holds, pg_type, wider
+from ticdc_replay.targets.postgres.types import checks_of, holds, pg_type, wider
 
 WIDENINGS = [
     ("smallint", "integer"),
@@ -65,3 +66,23 @@ def test_names_of_more_than_63_bytes_are_shortened_and_stay_different() -> None:
     assert all(len(name.encode()) <= 63 for name in fitted)
     assert fitted == [fit(name) for name in long_names]
     assert len(tombstone_table("s" * 64, "表" * 21).encode()) <= 63
+
+
+@pytest.mark.parametrize(
+    ("text", "deep"),
+    [
+        ("[" * 500 + "]" * 500, False),
+        ("[" * 501 + "]" * 501, True),
+        ('{"a":[' * 251 + "]}" * 251, True),
+        ("[" + ",".join(["{}"] * 600) + "]", False),
+        ('["' + "[" * 600 + '"]', False),
+        ('["\\"' + "[" * 600 + '"]', False),
+        ('["' + "]" * 600 + '",' + "[" * 500 + "]" * 501, True),
+        ('"' + '\\"' * 100_000 + "[" * 600, False),
+    ],
+    ids=["at the limit", "arrays", "both", "flat", "in a text", "after a quote", "behind brackets in a text", "no end"],
+)
+def test_depth_of_json_is_that_of_its_objects_and_arrays(text: str, deep: bool) -> None:
+    ((_, _), (check, reason)) = checks_of("json", pa.string())
+    assert check(pa.array([None, text, "[]"])).to_pylist()[1:] == [deep, False]
+    assert reason == "JSON of more than 500 levels, one in the other"
