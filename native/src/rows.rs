@@ -176,10 +176,9 @@ impl Target {
             for (packed, at) in self.cells.iter_mut().zip(&form.key) {
                 packed.clear();
                 let column = &form.columns[*at];
-                match image[*at]? {
-                    Some(raw) => column.kind.pack(raw, columns.get(column.to?)?, packed)?,
-                    None => packed.push(0xc0),
-                }
+                // A NULL makes the row a damaged one, which Python sets aside.
+                let raw = image[*at]??;
+                column.kind.pack(raw, columns.get(column.to?)?, packed)?;
             }
             let seed = (head.commit_ts as u64) << 1 | u64::from(after.is_some());
             let (key, version) = identify(names, &self.cells, seed, &mut self.scratch);

@@ -38,18 +38,32 @@ NO_KEY = RowKey(None, None)
 """Of a row without handle key, or whose key can't be read."""
 
 
-def key_columns(shape: Shape, images: Sequence[Image]) -> tuple[list[tuple[Any, ...]], dict[int, str]]:
-    """The row keys of *images*, which all have *shape*: neutral values in the order of the key columns' names.
+class KeyColumns(NamedTuple):
+    """The row keys of some images: neutral values in the order of the key columns' names, which are empty without handle key.
 
-    Positions whose key can't be read come with the reason; their key has no meaning. Without handle key every key is empty.
+    Positions whose key can't be read come with the reason, and those of the others with a NULL, which no handle key has, with
+    what is NULL. Their key has no meaning.
     """
+
+    keys: list[tuple[Any, ...]]
+    unreadable: dict[int, str]
+    null: dict[int, str]
+
+
+def key_columns(shape: Shape, images: Sequence[Image]) -> KeyColumns:
+    """The row keys of *images*, which all have *shape*."""
     unreadable: dict[int, str] = {}
+    null: dict[int, str] = {}
     columns = []
     for at in shape.handle_key_positions:
         values, bad = neutral_values([image.values[at] for image in images], shape.columns[at])
         columns.append(values)
-        unreadable |= {row: f"{shape.columns[at].name}: {why}" for row, why in bad.items()}
-    return list(zip(*columns, strict=True)) if columns else [()] * len(images), unreadable
+        name = shape.columns[at].name
+        unreadable |= {row: f"{name}: {why}" for row, why in bad.items()}
+        if None in values:
+            null |= {row: f"{name}: NULL in the handle key" for row, value in enumerate(values) if value is None}
+    keys = list(zip(*columns, strict=True)) if columns else [()] * len(images)
+    return KeyColumns(keys, unreadable, {row: why for row, why in null.items() if row not in unreadable})
 
 
 def identities(

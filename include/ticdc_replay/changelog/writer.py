@@ -30,6 +30,8 @@ from ticdc_replay.schemas.resolve import ResolvedSchema, SchemaResolver
 
 CELL_MISMATCH = "cell_type_mismatch"
 """Reason of a row whose cells are not of their columns' types."""
+ROW_DAMAGED = "row_damaged"
+"""Reason of a row that can't be what the upstream has: ``RowEvent.damage`` says why, or its handle key has a NULL."""
 WAITING_BYTES = 2 * ROW_GROUP_BYTES
 """Of values of all tables that are kept until they are a row group."""
 _Likeness = tuple[str, str, Shape | None, Shape | None, bool]
@@ -335,7 +337,7 @@ def _is_int64(value: object) -> bool:
 
 
 def _identify(rows: Sequence[Located], order: VersionOrder) -> tuple[list[Located], Identities | None, list[Rejected]]:
-    """*rows*, which are in the order of their places, with their identities, and those whose key can't be read.
+    """*rows*, which are in the order of their places, with their identities, and those whose key can't be read or has a NULL.
 
     The rows are of one resolved schema, so all have a handle key or none has; then there are no identities.
     """
@@ -356,11 +358,13 @@ def _identify(rows: Sequence[Located], order: VersionOrder) -> tuple[list[Locate
     ids = Identities([], [])
     rejected: list[Rejected] = []
     for shape, (members, images) in shapes.items():
-        keys, unreadable = key_columns(shape, images)
-        if unreadable:
+        keys, unreadable, null = key_columns(shape, images)
+        if unreadable or null:
             rejected += [Rejected(members[at], CELL_MISMATCH, why) for at, why in sorted(unreadable.items())]
-            members = [located for at, located in enumerate(members) if at not in unreadable]
-            keys = [key for at, key in enumerate(keys) if at not in unreadable]
+            rejected += [Rejected(members[at], ROW_DAMAGED, why) for at, why in sorted(null.items())]
+            bad = unreadable.keys() | null.keys()
+            members = [located for at, located in enumerate(members) if at not in bad]
+            keys = [key for at, key in enumerate(keys) if at not in bad]
         ordered += members
         found = identities([located.row for located in members], keys, shape.handle_key, _versions(members, order))
         ids.keys.extend(found.keys)

@@ -6,9 +6,6 @@ from ticdc_replay.changelog.side_files import SideFile
 from ticdc_replay.domain.events import RowEvent, Undecodable
 from ticdc_replay.domain.messages import RawMessage
 
-ROW_DAMAGED = "row_damaged"
-"""Reason of a row that can't be what the upstream has: ``RowEvent.damage`` says why."""
-
 DDL_UNREAD = "ddl_unread"
 """Reason of a row whose types depend on DDL in a message that could not be read."""
 

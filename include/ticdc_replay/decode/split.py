@@ -15,13 +15,13 @@ from ticdc_replay.changelog.index import Ddl, EventCounts, MessageCounts
 from ticdc_replay.changelog.layout import quarantine_file
 from ticdc_replay.changelog.side_files import SideFile
 from ticdc_replay.changelog.version_order import VersionOrder
-from ticdc_replay.changelog.writer import ChangelogWriter, Located, Rejected
+from ticdc_replay.changelog.writer import ROW_DAMAGED, ChangelogWriter, Located, Rejected
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.decode.collector import no_cycle_search
 from ticdc_replay.decode.filter import TableFilter
 from ticdc_replay.decode.native import NativeRows, native_rows
 from ticdc_replay.decode.placement import PlacementCheck
-from ticdc_replay.decode.quarantine import DDL_UNREAD, ROW_DAMAGED, Quarantine, about_row
+from ticdc_replay.decode.quarantine import DDL_UNREAD, Quarantine, about_row
 from ticdc_replay.decode.references import References
 from ticdc_replay.decode.sparse_index import SparseIndex
 from ticdc_replay.decode.tasks import Attempt, Split, SplitResult, VersionFile

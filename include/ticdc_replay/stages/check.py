@@ -6,9 +6,9 @@ import msgspec
 
 from ticdc_replay.changelog.index import ChangelogIndex, Elsewhere
 from ticdc_replay.changelog.reading import read_index
+from ticdc_replay.changelog.writer import ROW_DAMAGED
 from ticdc_replay.config.pipeline import Pipeline, PoliciesSection
 from ticdc_replay.decode.filter import TableFilter
-from ticdc_replay.decode.quarantine import ROW_DAMAGED
 from ticdc_replay.domain.errors import PolicyStopError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.stages.context import ReplayContext

@@ -215,6 +215,32 @@ def test_rows_of_unreadable_keys_come_to_quarantine_in_the_same_order(write: Cal
     assert both(write, [canal_json.message(row, at) for at, row in enumerate(rows)], changefeed, history).taken == 1
 
 
+@pytest.mark.parametrize("operation", ["INSERT", "UPDATE", "DELETE"])
+@pytest.mark.parametrize("protocol", ["canal-json", "open-protocol"])
+def test_a_row_whose_handle_key_is_null_is_set_aside_as_damaged(
+    write: Callable[..., Written], protocol: Any, operation: str
+) -> None:
+    messages = []
+    for at, key in enumerate((1, None, 2)):
+        if protocol == "canal-json":
+            image = {"id": None if key is None else str(key), "v": "x"}
+            old = image | {"v": "y"} if operation == "UPDATE" else None
+            messages.append(canal_json.message(canal_json.row(operation, ts=TS + at, data=image, old=old), at))
+        else:
+            cells = open_protocol.columns(1, "x")
+            cells["id"]["v"] = key
+            images = {
+                "INSERT": {"new": cells},
+                "UPDATE": {"new": cells, "old": cells | {"v": cells["v"] | {"v": "y"}}},
+                "DELETE": {"old": cells},
+            }
+            messages.append(open_protocol.message([open_protocol.row(TS + at, **images[operation])], at))
+    changefeed = Changefeed(protocol=protocol, topic="topic", timezone="UTC", enable_tidb_extension=True)
+    written = both(write, messages, changefeed, SchemaHistory())
+    assert (written.taken, written.result.events.written) == (2, 2)
+    assert written.result.quarantine_reasons == {"row_damaged": 1}
+
+
 @pytest.mark.parametrize("again", ['"table":"u"', '"database":"z"', '"type":"DELETE"', '"pkNames":["v"]'])
 def test_a_message_that_says_something_twice_teaches_nothing_of_others(
     write: Callable[..., Written], again: str
