@@ -5,18 +5,21 @@ that another program writes to the topic. Rows are merged by commitTs wherever t
 windows that go by offsets need it to be right.
 """
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 
 from ticdc_replay.changelog.index import Elsewhere
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.dispatch.partitions import partitions_of
 from ticdc_replay.domain.events import Event, RowEvent
+from ticdc_replay.domain.failure import failure
 from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.domain.tables import TableSchema
 from ticdc_replay.schemas.history import SchemaHistory
 
 _LOOKED_AT = 2048
 _SPARSEST = 4096
+_log = logging.getLogger(__name__)
 
 
 def sampled_of(messages: int) -> int:
@@ -47,6 +50,7 @@ class PlacementCheck:
         self._columns = any(rule.partition == "columns" for rule in changefeed.dispatch.rules)
         self._elsewhere: dict[str, Elsewhere] = {}
         self._first: dict[str, tuple[str, int, int]] = {}
+        self._has_failed = False
         self.checked = 0
         """Rows whose place could be told."""
 
@@ -60,12 +64,18 @@ class PlacementCheck:
         return [at for at, message in enumerate(messages) if message.offset % self._sampled == 0]
 
     def look_at(self, message: RawMessage, events: Iterable[Event]) -> None:
-        """Check the rows of *message* if it is in the sample."""
+        """Check the rows of *message* if it is in the sample. Never raises for what a row says: such a row is not judged."""
         if not self._is_on or message.offset % self._sampled or message.topic not in self._partitions:
             return
         for event in events:
             if isinstance(event, RowEvent):
-                self._check(message, event)
+                try:
+                    self._check(message, event)
+                except BaseException as error:
+                    told = failure(error)
+                    if not self._has_failed:
+                        _log.warning("%s: the partition of a row can't be told: %s", message.place, told)
+                    self._has_failed = True
 
     def found(self) -> tuple[Elsewhere, ...]:
         """The tables with rows elsewhere, by name."""

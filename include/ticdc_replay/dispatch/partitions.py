@@ -36,8 +36,19 @@ def partitions_of(
 
     *timezone* is the changefeed's. *schema* is the table's, where its definition is known: for the order of columns. It can't be
     told for rules that name an index, for tables with a column selector, for cells that the protocol writes in another way than
-    TiCDC hashes them (names of enums), and for routed tables whose upstream name is open.
+    TiCDC hashes them (names of enums), for routed tables whose upstream name is open, and for names and values that no table
+    has (text that is not Unicode, a time on February 31).
     """
+    try:
+        return _partitions_of(row, dispatch, count, timezone, schema)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _partitions_of(
+    row: RowEvent, dispatch: Dispatch, count: int, timezone: str, schema: TableSchema | None
+) -> frozenset[int] | None:
+    """As ``partitions_of``. Raises ValueError or OverflowError for a name or value that no table has."""
     source = dispatch.source_of(row.schema, row.table)
     image = row.after or row.before
     if source is None or image is None:
@@ -98,11 +109,8 @@ def _hashes_of_columns(
 
 
 def _texts(column: WireColumn, wire: object, timezone: str) -> set[bytes] | None:
-    """The texts that TiCDC may hash for a cell; None where they can't be told from the wire."""
-    try:
-        value = column.neutral((wire,))[0]
-    except ValueError:
-        return None
+    """The texts that TiCDC may hash for a cell; None where they can't be told from the wire. Raises as ``_partitions_of``."""
+    value = column.neutral((wire,))[0]
     kind = column.type.base
     if value is None:
         return {_NULL.encode()}
@@ -124,6 +132,8 @@ def _go_float(value: float, *, single: bool) -> str:
     """The shortest decimal that stands for *value*, without exponent."""
     text = repr(value)
     if single:
+        # Between two floats nine digits may be nearer to the other one. Raises OverflowError beyond them, as "f" alone does not.
+        (value,) = struct.unpack("<f", struct.pack("<f", value))
         packed = struct.pack("f", value)
         text = next(
             short for digits in range(1, 10) if struct.pack("f", float(short := f"{value:.{digits}g}")) == packed

@@ -16,6 +16,7 @@ from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.decode.schema_pass import schemas_in
 from ticdc_replay.decode.split import SplitDecoder
 from ticdc_replay.decode.tasks import Attempt, Split
+from ticdc_replay.dispatch.rules import Dispatch, Rule
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.messages import OffsetRange, RawMessage
@@ -120,6 +121,11 @@ def debezium() -> Iterator[RawMessage]:
             yield sent._replace(value=dump(changed))
         for changed in variants(json.loads(sent.key or b"{}")):
             yield sent._replace(key=dump(changed))
+    moment = debezium_messages.field(
+        "id", "string", "io.debezium.time.ZonedTimestamp", optional=False, tidb_type="timestamp"
+    )
+    for text in ("2026-02-31T00:00:00Z", "9999-12-31T23:59:59Z"):  # in key and value: it tells the row's partition
+        yield debezium_messages.row(after={"id": text}, fields=[moment])
 
 
 PROTOCOLS: dict[str, Callable[[], Iterator[RawMessage]]] = {
@@ -136,7 +142,13 @@ PROTOCOLS: dict[str, Callable[[], Iterator[RawMessage]]] = {
 def test_any_value_in_any_place(
     request: pytest.FixtureRequest, tmp_path: Path, database: str, protocol: str, natively: bool
 ) -> None:
-    changefeed = Changefeed(protocol=protocol, topic="topic", timezone="UTC", enable_tidb_extension=True)
+    changefeed = Changefeed(
+        protocol=protocol,
+        topic="topic",
+        timezone="UTC",
+        enable_tidb_extension=True,
+        dispatch=Dispatch((Rule(partition="index-value"),)),
+    )
     sent = [message._replace(offset=at, topic="topic") for at, message in enumerate(PROTOCOLS[protocol]())]
     sent = [each for message in sent for each in [message] * 2]  # a form is learnt when it is met again
     found = schemas_in([sent], codec_for(changefeed, 1 << 24))
@@ -166,11 +178,13 @@ def test_any_value_in_any_place(
         tables=("*.*",),
         limits=LIMITS,
     )
-    split = Split(0, (OffsetRange("topic", 0, 0, len(sent)),))
+    split = Split(0, (OffsetRange("topic", 0, 0, len(sent)),), partitions={"topic": 3}, sampled=1)
     decoder = SplitDecoder(split, Attempt("attempt"), job, EVER, history, Connections(), natively=natively)
     decoder.add(sent)
     result = decoder.finish()
     assert canonical.encode(result)
     assert result.events.written
+    assert result.events.placed
+    assert result.elsewhere
     assert result.messages.quarantined + result.events.undecodable
     assert DECODER_FAILED not in result.quarantine_reasons

@@ -1,11 +1,14 @@
 """Rows that stand elsewhere than the dispatcher rules say."""
 
+import pytest
+
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.decode.placement import PlacementCheck, sampled_of
 from ticdc_replay.dispatch.rules import Dispatch, Rule
 from ticdc_replay.dispatch.table_filter import TableFilter
 from ticdc_replay.dispatch.topic_expression import TopicExpression
 from ticdc_replay.domain.column_types import ColumnType
+from ticdc_replay.domain.errors import TransientError
 from ticdc_replay.domain.events import Image, Operation, RowEvent, Shape, WatermarkEvent, WireColumn
 from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.schemas.history import SchemaHistory
@@ -74,3 +77,20 @@ def test_without_the_number_of_partitions_nothing_is_looked_at() -> None:
     check = PlacementCheck(feed(), {}, 1, SchemaHistory())
     check.look_at(message(9), [row(1)])
     assert (check.checked, check.found()) == (0, ())
+
+
+@pytest.mark.parametrize("error", [KeyError("x"), StopIteration(), RecursionError()])
+def test_a_row_that_can_not_be_judged_stops_nothing(error: Exception) -> None:
+    check = PlacementCheck(feed(), {"main": 3}, 1, SchemaHistory())
+    check.look_at(message(0), [row(1), failing(error), failing(error), row(1)])
+    assert (check.checked, check.found()) == (2, ())
+    with pytest.raises(TransientError):
+        check.look_at(message(0), [failing(TransientError("away"))])
+
+
+def failing(error: Exception) -> RowEvent:
+    def raising(values: object) -> list[object]:
+        raise error
+
+    shape = Shape((WireColumn("id", ColumnType("int"), True, raising),))
+    return row(1)._replace(after=Image(shape, (1,)))

@@ -71,6 +71,7 @@ def test_rows_of_a_capture_stand_where_they_are_computed_to(open_captures: Path,
         ("double", 1e-7, {b"0.0000001"}),
         ("double", 2.0, {b"2"}),
         ("float", 3.140000104904175, {b"3.14"}),
+        ("float", 3.4028234663852886e38, {b"34028235" + b"0" * 31}),
         ("enum", 2, {b"2"}),
         ("datetime", "2026-03-01 00:00:00.500", {b"2026-03-01 00:00:00.500"}),
         ("timestamp", "2026-03-01 00:00:00.5Z", {b"2026-03-01 08:00:00.5"}),
@@ -84,6 +85,28 @@ def test_values_are_hashed_as_their_text(base: str, value: object, texts: set[by
 
 def test_a_name_of_an_enum_tells_no_partition() -> None:
     assert partitions_of(row((column("k", "enum", key=True), "red")), by("index-value"), 5, "UTC") is None
+
+
+@pytest.mark.parametrize(
+    ("base", "value"),
+    [
+        ("timestamp", "2026-02-31 00:00:00Z"),
+        ("timestamp", "0000-00-00 00:00:00Z"),
+        ("timestamp", "9999-12-31 23:59:59Z"),
+        ("timestamp", "2026-01-01 25:00:00Z"),
+        ("varchar", "\ud800"),
+        ("time", "\ud800"),
+        ("float", 1e39),
+    ],
+)
+@pytest.mark.parametrize("rule", [by("index-value"), by("columns", columns=("A",))], ids=["key", "columns"])
+def test_a_value_that_no_table_has_tells_no_partition(rule: Dispatch, base: str, value: object) -> None:
+    assert partitions_of(row((column("A", base, key=True), value)), rule, 5, "Asia/Shanghai", COLUMNS) is None
+
+
+def test_a_float_between_two_is_the_nearer_one() -> None:
+    found = partitions_of(row((column("k", "float", key=True), 0.3094535023920717)), by("index-value"), 1000, "UTC")
+    assert found == expected(("k", b"0.30945352"), count=1000)
 
 
 def test_all_parts_of_a_key_count_and_nothing_else() -> None:
