@@ -158,3 +158,40 @@ def test_reserved_names_in_the_targets_section_are_refused(
 ) -> None:
     with pytest.raises((ConfigError, ValueError), match=said):
         mirror.load(orders(artifacts, 0, []), section)
+
+
+OTHER_SCHEMAS = {
+    "letters": (
+        table("shop.orders", {"ID": INT, "V": TEXT}, ["ID"], valid_from=15, unique=[["id"], ["v"]]),
+        put(20, ID=2, V="y"),
+        [
+            "rows are identified by ID and id",
+            "column ID is spelled id in older rows",
+            "column V is spelled v in older rows",
+        ],
+    ),
+    "key": (
+        table("shop.orders", {"v": TEXT}, ["v"], valid_from=15, unique=[["id"]]),
+        delete(20, v="y"),
+        ["rows are identified by id and v"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", OTHER_SCHEMAS)
+def test_rows_with_the_columns_of_another_definition_are_refused_by_name(
+    mirror: Mirror, artifacts: Path, case: str
+) -> None:
+    schema, row, told = OTHER_SCHEMAS[case]
+    window = orders(artifacts, 0, [put(10, id=1, v="x")]).rows(schema, [row])
+    with pytest.raises(TargetMismatchError, match=r"does not fit shop\.orders") as caught:
+        mirror.load(window)
+    assert all(f"- {'within the window ' if 'identified' in line else ''}{line}" in str(caught.value) for line in told)
+    assert "give the table's definition in the pipeline (definitions)" in str(caught.value)
+
+
+def test_a_definition_may_spell_columns_of_a_unique_key_in_other_letter_case(mirror: Mirror, artifacts: Path) -> None:
+    schema = table("shop.orders", {"id": INT, "N": INT}, unique=[["ID"], ["n"]])
+    mirror.load(Changelog(artifacts, 0, 100).rows(schema, [put(10, id=1, N=2)]))
+    indexes = mirror.rows("SELECT indexdef FROM pg_indexes WHERE tablename = 'orders' AND schemaname = 'shop'")
+    assert sorted(text.partition("(")[2] for (text,) in indexes) == ['"N")', "id)"]

@@ -6,7 +6,7 @@ from ticdc_replay.changelog.index import ChangelogIndex, TableVersion
 from ticdc_replay.changelog.version_order import VersionOrder
 from ticdc_replay.domain.column_types import BINARY_TYPES, CHARACTER_TYPES, ColumnType
 from ticdc_replay.domain.limits import BAD_NAME, refused_columns
-from ticdc_replay.domain.tables import TableName
+from ticdc_replay.domain.tables import TableName, folded
 from ticdc_replay.domain.tso import describe
 from ticdc_replay.schemas.changes import TableChanges, TableCreated
 from ticdc_replay.targets.base import Load
@@ -277,7 +277,16 @@ def _columns(
 ) -> tuple[PlannedColumn, ...]:
     """The union of the versions' columns, in the order of the newest; of two types the one that holds both."""
     types: dict[str, str] = {}
+    spellings: dict[str, str] = {}
     for version in reversed(versions):
+        own = {column.name for column in version.schema.columns}
+        for name in sorted(own):
+            newer = spellings.setdefault(folded(name), name)
+            if newer not in own:
+                conflicts.append(
+                    f"column {newer} is spelled {name} in older rows of the window: load a window that "
+                    "ends between them, rename the column of the mirror, and go on from there"
+                )
         for column in version.schema.columns:
             wanted = pg_type(column.type)
             known = types.setdefault(column.name, wanted)
@@ -307,13 +316,18 @@ def _columns(
 def _unique_keys(newest: TableVersion | None, columns: tuple[PlannedColumn, ...]) -> tuple[tuple[str, ...], ...]:
     if newest is None:
         return ()
-    targets = {column.source: column.target for column in columns}
-    widths = {column.name: _index_bytes(column.type) for column in newest.schema.columns}
-    keys = [key for key in newest.schema.unique_keys if sorted(key) != sorted(newest.schema.handle_key)]
+    # The keys are named as the definition spells them, the columns as the rows do.
+    own = {column.name for column in newest.schema.columns}
+    targets = {folded(column.source): column.target for column in columns if column.source in own}
+    widths = {folded(column.name): _index_bytes(column.type) for column in newest.schema.columns}
+    handle_key = sorted(map(folded, newest.schema.handle_key))
+    keys = [tuple(map(folded, key)) for key in newest.schema.unique_keys]
     return tuple(
         tuple(targets[name] for name in key)
         for key in keys
-        if all(name in targets for name in key) and sum(widths[name] for name in key) <= MAX_INDEX_BYTES
+        if sorted(key) != handle_key
+        and all(name in targets for name in key)
+        and sum(widths[name] for name in key) <= MAX_INDEX_BYTES
     )
 
 
