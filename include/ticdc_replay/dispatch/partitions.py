@@ -9,6 +9,7 @@ import struct
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import NamedTuple
 from zlib import crc32
 from zoneinfo import ZoneInfo
 
@@ -17,6 +18,13 @@ from ticdc_replay.domain.events import Image, RowEvent, WireColumn
 from ticdc_replay.domain.tables import TableSchema
 
 _NULL = "null"
+
+
+class _Texts(NamedTuple):
+    """The text of one cell to either architecture. All cells of a row were written by the same one."""
+
+    classic: bytes
+    new: bytes
 
 
 def table_hash(schema: str, table: str) -> int:
@@ -71,14 +79,15 @@ def _partitions_of(
 
 
 def _hashes_of_key(image: Image, of_table: int, timezone: str) -> set[int] | None:
-    hashes = {of_table}
+    classic = new = of_table
     for at in image.shape.handle_key_positions:
         column = image.shape.columns[at]
         texts = _texts(column, image.values[at], timezone)
         if texts is None:
             return None
-        hashes = {each ^ cell_hash(column.name, text) for each in hashes for text in texts}
-    return hashes
+        classic ^= cell_hash(column.name, texts.classic)
+        new ^= cell_hash(column.name, texts.new)
+    return {classic, new}
 
 
 def _hashes_of_columns(
@@ -92,7 +101,7 @@ def _hashes_of_columns(
     first = [column.name.lower() for column in schema.columns[: len(names)]] if schema is not None else []
     if first != [name.lower() for name in names]:
         return None
-    classic = new = {of_table}
+    classic = new = of_table
     by_name = {column.name.lower(): at for at, column in enumerate(image.shape.columns)}
     for name in names:
         at = by_name.get(name.lower())
@@ -102,30 +111,35 @@ def _hashes_of_columns(
         texts = _texts(column, value, timezone)
         if texts is None:
             return None
-        classic = {each ^ cell_hash(column.name, text) for each in classic for text in texts}
+        classic ^= cell_hash(column.name, texts.classic)
         if value is not None:
-            new = {each ^ cell_hash(name.lower(), text) for each in new for text in texts}
-    return classic | new
+            new ^= cell_hash(name.lower(), texts.new)
+    return {classic, new}
 
 
-def _texts(column: WireColumn, wire: object, timezone: str) -> set[bytes] | None:
-    """The texts that TiCDC may hash for a cell; None where they can't be told from the wire. Raises as ``_partitions_of``."""
+def _texts(column: WireColumn, wire: object, timezone: str) -> _Texts | None:
+    """What TiCDC hashes for a cell; None where that can't be told from the wire. Raises as ``_partitions_of``."""
     value = column.neutral((wire,))[0]
     kind = column.type.base
     if value is None:
-        return {_NULL.encode()}
+        return _both(_NULL)
     if isinstance(value, bytes):
-        return {value}
+        return _Texts(value, value)
     if kind in ("enum", "set", "bit") and not isinstance(value, int):
         return None
     if isinstance(value, float):
-        return {_go_float(value, single=kind == "float").encode()}
+        return _both(_go_float(value, single=kind == "float"))
     text = str(value)
     if kind == "timestamp" and text.endswith("Z"):
         text = _local(text, timezone)
     if kind == "time":
-        return {text.encode(), text.partition(".")[0].encode()}  # new drops the fraction
-    return {text.encode("utf-8", "surrogateescape")}
+        return _Texts(text.encode(), text.partition(".")[0].encode())  # new drops the fraction
+    return _both(text)
+
+
+def _both(text: str) -> _Texts:
+    encoded = text.encode("utf-8", "surrogateescape")
+    return _Texts(encoded, encoded)
 
 
 def _go_float(value: float, *, single: bool) -> str:

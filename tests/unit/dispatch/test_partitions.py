@@ -109,6 +109,16 @@ def test_a_float_between_two_is_the_nearer_one() -> None:
     assert found == expected(("k", b"0.30945352"), count=1000)
 
 
+@pytest.mark.parametrize("rule", [by("index-value"), by("columns", columns=[f"k{at}" for at in range(200)])])
+def test_one_architecture_writes_all_times_of_a_row(rule: Dispatch) -> None:
+    names = [f"k{at}" for at in range(200)]
+    cells = ((column(name, "time", key=True), "01:02:03.5") for name in names)
+    schema = TableSchema(TableName("test", "t"), tuple(Column(name, ColumnType("time")) for name in names))
+    found = partitions_of(row(*cells), rule, 1 << 30, "UTC", schema)
+    classic, new = ([(name, text) for name in names] for text in (b"01:02:03.5", b"01:02:03"))
+    assert found == expected(*classic, count=1 << 30) | expected(*new, count=1 << 30)
+
+
 def test_all_parts_of_a_key_count_and_nothing_else() -> None:
     found = row((column("b", "int", key=True), 2), (column("x", "int"), 9), (column("a", "int", key=True), 1))
     assert partitions_of(found, by("index-value"), 50, "UTC") == expected(("a", b"1"), ("b", b"2"), count=50)
