@@ -142,7 +142,7 @@ class Changelog:
                 for version, (schema, files) in sorted(self._files.items())
             ),
             ddl=tuple(sorted(self._ddl)),
-            changes=tuple(change for event in events for change in changes_of(event, history)),
+            changes=tuple(changes_of(events, history)),
             quarantine_files=(),
             reference_files=(),
             sparse_index_files=(),

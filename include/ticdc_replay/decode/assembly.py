@@ -82,7 +82,7 @@ def assemble(
         other_ddl=tuple(entry for entry in found_ddl if entry.commit_ts not in window),
         unread_ddl=tuple(sorted(unread_ddl)),
         other_unread=tuple(sorted({gap for result in results for gap in result.other_unread})),
-        changes=tuple(change for entry in ddl for change in changes_of(_event(entry), history)),
+        changes=tuple(changes_of(map(_event, ddl), history)),
         quarantine_files=tuple(quarantine_files),
         reference_files=tuple(result.references_file for result in results if result.references_file is not None),
         sparse_index_files=tuple(

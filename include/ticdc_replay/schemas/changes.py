@@ -4,6 +4,9 @@ TiCDC sends no row events for what a DDL does to rows: a new column's default in
 dropped tables (delivery semantics, section 6). So each DDL is told apart by what it does to rows that exist already.
 """
 
+from collections.abc import Iterable
+from itertools import groupby
+from operator import attrgetter
 from typing import Literal
 
 import msgspec
@@ -13,7 +16,7 @@ from ticdc_replay.domain.definition import PRIMARY, DefinedColumn, TableDefiniti
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import Column, TableName, TableSchema, folded
 from ticdc_replay.schemas.alter import is_skipped
-from ticdc_replay.schemas.ddl import Tables, UnparsedDdl, apply_ddl, key_of
+from ticdc_replay.schemas.ddl import ParsedDdl, Tables, UnparsedDdl, key_of
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.schemas.statements import (
     Action,
@@ -126,17 +129,45 @@ class TableChanges(msgspec.Struct, frozen=True):
     changes: tuple[Change, ...]
 
 
-def changes_of(ddl: DdlEvent, history: SchemaHistory) -> list[TableChanges]:
-    """What *ddl* does to the tables it touches; *history* tells their definitions just before it. Never raises."""
-    tables = history.definitions_at(ddl.commit_ts)
-    outcome = apply_ddl(tables, ddl)
+def changes_of(ddls: Iterable[DdlEvent], history: SchemaHistory) -> list[TableChanges]:
+    """What *ddls* do to the tables they touch, by commitTs; *history* tells their definitions just before each. Never raises.
+
+    Of a database that is dropped, the tables that it had are told, once, however many DDLs drop it.
+    """
+    told: list[TableChanges] = []
+    tables = Tables()
+    epochs = iter(history.epochs)
+    epoch = next(epochs, None)
+    for commit_ts, of_moment in groupby(sorted(ddls, key=_commit_ts), key=_commit_ts):
+        while epoch is not None and epoch.after < commit_ts:
+            if epoch.definition is not None:
+                tables[key_of(epoch.name)] = epoch.definition
+            else:
+                tables.pop(key_of(epoch.name), None)
+            epoch = next(epochs, None)
+        dropped: set[str] = set()
+        for ddl in map(ParsedDdl, of_moment):
+            if isinstance(ddl.statement, DropDatabase):
+                schema = folded(ddl.statement.name)
+                if schema in dropped:
+                    continue
+                dropped.add(schema)
+            told += [TableChanges(table, commit_ts, tuple(found)) for table, found in _told(ddl, tables).items()]
+        for schema in dropped:
+            tables.drop_schema(schema)
+    return told
+
+
+_commit_ts = attrgetter("commit_ts")
+
+
+def _told(parsed: ParsedDdl, tables: Tables) -> dict[TableName, list[Change]]:
+    ddl = parsed.event
+    outcome = parsed.apply(tables)
     if isinstance(outcome, UnparsedDdl):
-        changes: dict[TableName, list[Change]] = {
-            outcome.table: [BreakingChange(f"a DDL that is not understood ({outcome.reason}): {ddl.query[:500]}")]
-        }
-    else:
-        changes = _changes(outcome.statement, outcome.defined, tables, ddl)
-    return [TableChanges(table, ddl.commit_ts, tuple(found)) for table, found in changes.items()]
+        what = f"a DDL that is not understood ({outcome.reason}): {ddl.query[:500]}"
+        return {outcome.table: [BreakingChange(what)]}
+    return _changes(outcome.statement, outcome.defined, tables, ddl)
 
 
 def _changes(
@@ -160,12 +191,8 @@ def _changes(
             back = _full(found, ddl, tables) if found is not None else TableName(ddl.schema, ddl.table)
             return {back: [BreakingChange("a table that was dropped or truncated is back with its rows", "recovered")]}
         case DropDatabase(database):
-            wanted = folded(database)
-            return {
-                table.name: [BreakingChange("the table was dropped with its database", "dropped")]
-                for (schema, _), table in tables.items()
-                if schema == wanted
-            }
+            gone = BreakingChange("the table was dropped with its database", "dropped")
+            return {table.name: [gone] for table in tables.of_schema(database)}
         case NoEffect(what):
             return {TableName(ddl.schema, ddl.table): [NoRowChange(what)]}
 

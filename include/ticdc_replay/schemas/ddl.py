@@ -1,6 +1,6 @@
 """Applies a DDL of the changefeed to the known table definitions. Never raises for a text."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, MutableMapping
 from typing import NamedTuple
 
 import msgspec
@@ -48,12 +48,42 @@ class UnparsedDdl(NamedTuple):
     reason: str
 
 
-Tables = Mapping[TableKey, TableDefinition]
-
-
 def key_of(name: TableName) -> TableKey:
     """The name by which a table is found."""
     return folded(name.schema), folded(name.table)
+
+
+class Tables(MutableMapping[TableKey, TableDefinition]):
+    """The definitions that hold at a moment, by folded name; those of one schema are found without a look at the others."""
+
+    def __init__(self) -> None:
+        self._schemas: dict[str, dict[str, TableDefinition]] = {}
+
+    def of_schema(self, name: str) -> Iterable[TableDefinition]:
+        """The definitions of the tables of the schema *name*, in any letter case."""
+        return self._schemas.get(folded(name), {}).values()
+
+    def drop_schema(self, name: str) -> None:
+        """Forget the tables of the schema *name*, in any letter case."""
+        self._schemas.pop(folded(name), None)
+
+    def __getitem__(self, key: TableKey) -> TableDefinition:
+        return self._schemas[key[0]][key[1]]
+
+    def __setitem__(self, key: TableKey, definition: TableDefinition) -> None:
+        self._schemas.setdefault(key[0], {})[key[1]] = definition
+
+    def __delitem__(self, key: TableKey) -> None:
+        tables = self._schemas[key[0]]
+        del tables[key[1]]
+        if not tables:  # a dict that was emptied takes as long to go through as a full one
+            del self._schemas[key[0]]
+
+    def __iter__(self) -> Iterator[TableKey]:
+        return ((schema, table) for schema, tables in self._schemas.items() for table in tables)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._schemas.values()))
 
 
 class ParsedDdl:
@@ -158,8 +188,7 @@ def _effect(statement: Statement, tables: Tables, ddl: DdlEvent) -> tuple[list[T
         case DropTables(names):
             return [], [_full(name, ddl) for name in names]
         case DropDatabase(database):
-            dropped = folded(database)
-            return [], [table.name for key, table in tables.items() if key[0] == dropped]
+            return [], [table.name for table in tables.of_schema(database)]
         case RecoverTable(name):  # as it was before it was dropped, which may be long ago
             return [], [_full(name, ddl) if name is not None else TableName(ddl.schema, ddl.table)]
     return [], []

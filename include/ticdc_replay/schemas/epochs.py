@@ -9,7 +9,7 @@ import msgspec
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import TableName
-from ticdc_replay.schemas.ddl import ParsedDdl, TableKey, UnparsedDdl, key_of
+from ticdc_replay.schemas.ddl import ParsedDdl, TableKey, Tables, UnparsedDdl, key_of
 
 
 class Epoch(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -38,7 +38,7 @@ def replay(base: Mapping[tuple[TableKey, int], Epoch], ddls: Iterable[DdlEvent])
     executed: dict[int, list[DdlEvent]] = {}
     for ddl in ddls:
         executed.setdefault(ddl.commit_ts, []).append(ddl)
-    tables: dict[TableKey, TableDefinition] = {}
+    tables = Tables()
     unread: dict[TableKey, str] = {}
     seen: set[TableKey] = set()
     epochs: list[Epoch] = []
@@ -69,7 +69,7 @@ class _Rename:
 
     __slots__ = ("blocked", "ddl", "number", "sources")
 
-    def __init__(self, number: int, ddl: ParsedDdl, tables: Mapping[TableKey, TableDefinition]) -> None:
+    def __init__(self, number: int, ddl: ParsedDdl, tables: Tables) -> None:
         self.number = number
         self.ddl = ddl
         there = [target for source, target in ddl.renames if source in tables]
@@ -90,7 +90,7 @@ class _Moment:
     only where a table that it names comes or goes, so that many take no longer.
     """
 
-    def __init__(self, tables: dict[TableKey, TableDefinition], unread: Mapping[TableKey, str]) -> None:
+    def __init__(self, tables: Tables, unread: Mapping[TableKey, str]) -> None:
         self._tables = tables
         self._unread = dict(unread)
         self._changed: dict[TableKey, Epoch] = {}

@@ -1,7 +1,7 @@
 """How the definitions of tables changed over time: which one holds at a commitTs."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -139,10 +139,6 @@ class SchemaHistory:
         at = bisect_left(epochs, commit_ts, key=_after)
         return epochs[at - 1].unread if at else None
 
-    def definitions_at(self, commit_ts: int) -> Mapping[TableKey, TableDefinition]:
-        """The definitions that hold for rows of *commit_ts* (TSO), by folded name: what a DDL of it starts from."""
-        return _Definitions(self._definitions, commit_ts)
-
     def encode(self) -> bytes:
         """Epochs and versions as canonical JSON: equal histories give equal bytes."""
         return document.encode(self.epochs, self.versions)
@@ -159,28 +155,6 @@ class SchemaHistory:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return SchemaHistory, (self.epochs, (), self.versions)
-
-
-class _Definitions(Mapping[TableKey, TableDefinition]):
-    """What holds at a moment, looked up when it is asked for: most DDL asks for one table of many."""
-
-    def __init__(self, epochs: Mapping[TableKey, list[Epoch]], commit_ts: int) -> None:
-        self._epochs = epochs
-        self._commit_ts = commit_ts
-
-    def __getitem__(self, key: TableKey) -> TableDefinition:
-        epochs = self._epochs[key]
-        at = bisect_left(epochs, self._commit_ts, key=_after)
-        definition = epochs[at - 1].definition if at else None
-        if definition is None:
-            raise KeyError(key)
-        return definition
-
-    def __iter__(self) -> Iterator[TableKey]:
-        return (key for key in self._epochs if key in self)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
 
 
 def _known(definition: TableDefinition | None, before: Known | None) -> Known | None:

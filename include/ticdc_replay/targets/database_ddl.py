@@ -1,5 +1,6 @@
 """DDL of a changelog, told of the tables that a target has: of those of whole databases, and in the target's spelling."""
 
+from collections import defaultdict
 from collections.abc import Iterable
 from operator import attrgetter
 
@@ -25,20 +26,22 @@ def told_of(load: Load, tables: Iterable[TableName]) -> Load:
     known = (*load.tables, *tables)
     names = {key_of(table): table for table in known}
     names |= {key_of(version.schema.name): version.schema.name for version in index.tables}
-    wanted = {key_of(table) for table in known}
+    wanted = sorted({key_of(table) for table in known})
+    by_schema = defaultdict(list)
+    for key in wanted:
+        by_schema[key[0]].append(key)
     changes = [
         msgspec.structs.replace(entry, table=names.get(key_of(entry.table), entry.table)) for entry in index.changes
     ]
     told = {(entry.commit_ts, key_of(entry.table)): entry.changes for entry in changes}
     more = []
-    for ddl in (entry for entry in index.ddl if not entry.table):
-        schema = folded(ddl.schema)
-        what = told.get((ddl.commit_ts, (schema, "")), _DROPPED)
+    for commit_ts, schema in dict.fromkeys((ddl.commit_ts, folded(ddl.schema)) for ddl in index.ddl if not ddl.table):
+        what = told.get((commit_ts, (schema, "")), _DROPPED)
         if not all(isinstance(change, NoRowChange) for change in what):
             more += [
-                TableChanges(names[key], ddl.commit_ts, what)
-                for key in sorted(wanted)
-                if schema in ("", key[0]) and (ddl.commit_ts, key) not in told
+                TableChanges(names[key], commit_ts, what)
+                for key in (by_schema[schema] if schema else wanted)
+                if (commit_ts, key) not in told
             ]
     own = {key_of(table) for table in load.tables} | {key_of(entry.table) for entry in more}
     return msgspec.structs.replace(

@@ -8,7 +8,7 @@ from ticdc_replay.domain.errors import ConfigError, TransientError
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.schemas import ddl as reader
-from ticdc_replay.schemas.ddl import AppliedDdl, UnparsedDdl, apply_ddl, definition_from_sql
+from ticdc_replay.schemas.ddl import AppliedDdl, Tables, UnparsedDdl, apply_ddl, definition_from_sql
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.schemas.tokens import MAX_CHARACTERS
 
@@ -17,7 +17,9 @@ ONE = "CREATE TABLE `t` (`id` INT PRIMARY KEY, {})"
 
 
 def applied(query, known=None):
-    tables = {} if known is None else {("shop", "t"): definition_from_sql(T, known)}
+    tables = Tables()
+    if known is not None:
+        tables["shop", "t"] = definition_from_sql(T, known)
     return apply_ddl(tables, DdlEvent(0, 9, "shop", "t", query, 3))
 
 

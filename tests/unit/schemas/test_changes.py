@@ -37,7 +37,7 @@ HISTORY = SchemaHistory().with_ddls([ddl(BASE, 10)])
 
 def changes(query, history=HISTORY):
     """The changes of the one table that *query* touches."""
-    (found,) = changes_of(ddl(query), history)
+    (found,) = changes_of([ddl(query)], history)
     assert (found.table, found.commit_ts) == (T, 20)
     return list(found.changes)
 
@@ -216,27 +216,27 @@ def test_a_column_that_may_have_been_there_is_not_filled():
 
 
 def test_tables_are_named_as_tidb_spells_them_whatever_the_text_does():
-    (truncated,) = changes_of(ddl("TRUNCATE TABLE `SHOP`.`T`"), HISTORY)
+    (truncated,) = changes_of([ddl("TRUNCATE TABLE `SHOP`.`T`")], HISTORY)
     assert truncated.table == T
-    renamed = changes_of(ddl("RENAME TABLE `T` TO `new`", table="New"), HISTORY)
+    renamed = changes_of([ddl("RENAME TABLE `T` TO `new`", table="New")], HISTORY)
     assert [str(change.table) for change in renamed] == ["shop.t", "shop.New"]
-    exchanged = changes_of(ddl("ALTER TABLE `p` EXCHANGE PARTITION `p0` WITH TABLE `T`", table="p"), HISTORY)
+    exchanged = changes_of([ddl("ALTER TABLE `p` EXCHANGE PARTITION `p0` WITH TABLE `T`", table="p")], HISTORY)
     assert [str(change.table) for change in exchanged] == ["shop.p", "shop.t"]
 
 
 def test_a_rename_and_an_exchange_concern_both_tables():
-    renamed = changes_of(ddl("RENAME TABLE `t` TO `u`", table="u"), HISTORY)
+    renamed = changes_of([ddl("RENAME TABLE `t` TO `u`", table="u")], HISTORY)
     assert [str(change.table) for change in renamed] == ["shop.t", "shop.u"]
-    exchanged = changes_of(ddl("ALTER TABLE `t` EXCHANGE PARTITION `p` WITH TABLE `x`.`u`"), HISTORY)
+    exchanged = changes_of([ddl("ALTER TABLE `t` EXCHANGE PARTITION `p` WITH TABLE `x`.`u`")], HISTORY)
     assert [str(change.table) for change in exchanged] == ["shop.t", "x.u"]
     assert all(isinstance(change, BreakingChange) for found in renamed + exchanged for change in found.changes)
 
 
 def test_changes_travel():
     found = changes_of(
-        ddl("ALTER TABLE `t` ADD COLUMN `n` INT, MODIFY `a` BIGINT, DROP COLUMN `f`, COMMENT 'x'"), HISTORY
+        [ddl("ALTER TABLE `t` ADD COLUMN `n` INT, MODIFY `a` BIGINT, DROP COLUMN `f`, COMMENT 'x'")], HISTORY
     )
-    found += changes_of(ddl("CREATE TABLE `t` (`a` INT)"), HISTORY)
+    found += changes_of([ddl("CREATE TABLE `t` (`a` INT)")], HISTORY)
     assert msgspec.json.decode(msgspec.json.encode(found), type=list[TableChanges]) == found
 
 
@@ -248,11 +248,59 @@ def test_a_type_is_never_wider_than_one_with_values_it_lacks():
     assert not widens(ColumnType("decimal", length=5, scale=2), ColumnType("decimal", unsigned=True, length=5, scale=2))
 
 
-def test_what_many_ddls_did_takes_time_as_they_are_many():
+def test_each_table_of_a_database_is_dropped_once_however_many_ddls_say_so():
+    ddls = [
+        ddl("CREATE TABLE `t` (`id` INT)", 10),
+        ddl("CREATE TABLE `u` (`id` INT)", 10, table="u"),
+        ddl("CREATE TABLE `t` (`id` INT)", 10, schema="other"),
+        ddl("DROP TABLE `u`", 15, table="u"),
+        ddl("DROP DATABASE `shop`", 20, table=""),
+        ddl("DROP DATABASE `Shop`", 20, schema="Shop", table=""),
+        ddl("TRUNCATE TABLE `t`", 20),  # the tables are those of the moment before
+        ddl("DROP DATABASE `shop`", 21, table=""),
+        ddl("CREATE TABLE `t` (`id` INT)", 30),
+        ddl("DROP DATABASE `shop`", 40, table=""),
+    ]
+    for history in (SchemaHistory().with_ddls(ddls), SchemaHistory().with_ddls([*ddls[:4], ddls[8]])):
+        kinds = [
+            (str(each.table), each.commit_ts, kind_of(each.changes[0])) for each in changes_of(reversed(ddls), history)
+        ]
+        assert sorted(kind for kind in kinds if kind[2] == "dropped") == [
+            ("shop.t", 20, "dropped"),
+            ("shop.t", 40, "dropped"),
+            ("shop.u", 15, "dropped"),
+        ]
+        assert [at for _, at, _ in kinds] == sorted(at for _, at, _ in kinds)
+        assert ("shop.t", 20, "truncated") in kinds
+
+
+def drops(database, commit_ts):
+    """As many drops of *database* as there are tables in shop, each at the time that *commit_ts* gives its number."""
+    return lambda count: [
+        *(ddl(f"CREATE TABLE `t{n}` (`id` INT)", 1, table=f"t{n}") for n in range(count)),
+        *(
+            ddl(f"DROP DATABASE `{database}` /*{n}*/", 2 + commit_ts(n), schema=database, table="")
+            for n in range(count)
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        lambda count: [ddl(f"CREATE TABLE `t{n}` (`id` INT)", n + 1, table=f"t{n}") for n in range(count)],
+        drops("shop", lambda n: 0),
+        drops("shop", lambda n: n),
+        drops("empty", lambda n: 0),
+        drops("empty", lambda n: n),
+    ],
+    ids=["tables", "drops-at-once", "drops", "empty-drops-at-once", "empty-drops"],
+)
+def test_what_many_ddls_did_takes_time_and_room_as_they_are_many(story):
     def told(count):
-        ddls = [ddl(f"CREATE TABLE `t{n}` (`id` INT)", n + 1, table=f"t{n}") for n in range(count)]
-        history = SchemaHistory().with_ddls(ddls)
-        return lambda: [changes_of(each, history) for each in ddls]
+        ddls = story(count)
+        return ddls, SchemaHistory().with_ddls(ddls)
 
     made = {count: told(count) for count in (1_000, 2_000)}
-    assert_linear(lambda count: made[count](), 1_000)
+    assert_linear(lambda count: changes_of(*made[count]), 1_000)
+    assert len(changes_of(*made[2_000])) <= 4_000

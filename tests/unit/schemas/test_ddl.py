@@ -7,13 +7,14 @@ from hypothesis import strategies as st
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.schemas.ddl import AppliedDdl, UnparsedDdl, apply_ddl, key_of
+from ticdc_replay.schemas.ddl import Tables as KnownTables
 
 
 class Tables:
     """Definitions by name, changed by one DDL after the other; commitTs counts up."""
 
     def __init__(self, *queries):
-        self.known = {}
+        self.known = KnownTables()
         self.commit_ts = 0
         for query in queries:
             assert isinstance(self.run(query), AppliedDdl)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.schemas.changes import changes_of
-from ticdc_replay.schemas.ddl import UnparsedDdl, apply_ddl
+from ticdc_replay.schemas.ddl import Tables, UnparsedDdl, apply_ddl, key_of
 from ticdc_replay.schemas.history import SchemaHistory
 
 NAMES = st.sampled_from(["t", "`t`", "u", "`s`.`t`", "`a b`", "``", "c", "id", "`C`", "'q'", "9", "_x", "$", "ÿ"])
@@ -58,11 +58,16 @@ def test_any_texts_define_tables_or_leave_them_unknown(texts: list[str]) -> None
     ddls = [DdlEvent(0, at + 2, "s", "t", text, 5) for at, text in enumerate(texts)]
     history = SchemaHistory().with_ddls([created, *ddls])
     for ddl in ddls:
-        outcome = apply_ddl(history.definitions_at(ddl.commit_ts), ddl)
+        known = Tables()
+        for name in {epoch.name for epoch in history.epochs}:
+            definition = history.definition_at(name.schema, name.table, ddl.commit_ts)
+            if definition is not None:
+                known[key_of(name)] = definition
+        outcome = apply_ddl(known, ddl)
         if isinstance(outcome, UnparsedDdl):
             assert "defect" not in outcome.reason, (ddl.query, outcome.reason)
             assert len(outcome.reason) <= 1000
-        assert changes_of(ddl, history) is not None
+        assert changes_of([ddl], history) is not None
     encoded = history.encode()
     assert SchemaHistory.decode(encoded).encode() == encoded
     assert len(encoded) < 100_000 + 600 * sum(map(len, texts))
