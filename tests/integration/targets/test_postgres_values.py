@@ -4,6 +4,7 @@ import datetime
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -25,6 +26,12 @@ def declared(base: Any, **details: Any) -> ColumnType:
 
 INT = declared("bigint")
 TEXT = declared("varchar", length=20)
+
+
+def random_text(octets: int) -> str:
+    """A text that compression makes no shorter, of so many bytes."""
+    return Random(octets).randbytes(octets).hex()[:octets]
+
 
 CASES: list[tuple[str, ColumnType, str, list[tuple[Any, str | None]]]] = [
     ("tinyint", declared("tinyint"), "smallint", [(-128, "-128"), (127, "127")]),
@@ -216,6 +223,41 @@ def test_a_delete_whose_key_postgres_cannot_hold_is_named(mirror: Mirror, artifa
     row = Row("delete", 20, {}, exact={"day": b"0000-00-00"}, partial=True)
     with pytest.raises(UnrepresentableValueError, match=r'shop.t {"day": "0000-00-00"}, column day'):
         mirror.load(Changelog(artifacts, 0, 100).rows(schema, [row]))
+
+
+LONG_TEXT = declared("varchar", length=3072)
+LONG_BYTES = declared("varbinary", length=3072)
+LONG_KEYS: list[tuple[str, dict[str, ColumnType], dict[str, Any], dict[str, Any]]] = [
+    ("text", {"a": LONG_TEXT}, {"a": random_text(2692)}, {"a": random_text(2693)}),
+    ("bytes", {"a": LONG_BYTES}, {"a": Random(1).randbytes(2692)}, {"a": Random(2).randbytes(2693)}),
+    (
+        "several",
+        {"a": LONG_TEXT, "b": declared("bigint"), "c": LONG_BYTES},
+        {"a": random_text(1316), "b": 1, "c": Random(1).randbytes(1316)},
+        {"a": random_text(1316), "b": 1, "c": Random(1).randbytes(1340)},
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("key", "fits", "too_long"), [case[1:] for case in LONG_KEYS], ids=[case[0] for case in LONG_KEYS]
+)
+def test_a_key_that_no_index_holds_is_named_or_set_aside_and_the_longest_others_are_loaded(
+    mirror: Mirror, artifacts: Path, key: dict[str, ColumnType], fits: dict[str, Any], too_long: dict[str, Any]
+) -> None:
+    schema = table("shop.t", {**key, "v": INT}, key=list(key))
+    puts = Changelog(artifacts, 0, 100).rows(schema, [put(10, **fits, v=1), put(20, **too_long, v=2)])
+    with pytest.raises(UnrepresentableValueError, match=r"shop.t .* a key of \d+ bytes in an index, where 2696 fit"):
+        mirror.load(puts)
+    report = mirror.load(puts, target_value="quarantine")
+    assert (report.tables[0].keys, report.tables[0].quarantined) == (1, 1)
+    assert mirror.rows("SELECT v FROM shop.t") == [(1,)]
+    deletes = Changelog(artifacts, 100, 200, "b").rows(schema, [delete(110, **fits), delete(120, **too_long)])
+    with pytest.raises(UnrepresentableValueError, match="a key of"):
+        mirror.load(deletes)
+    report = mirror.load(deletes, target_value="quarantine")
+    assert (report.tables[0].keys, report.tables[0].quarantined) == (1, 1)
+    assert mirror.rows("SELECT v FROM shop.t") == []
 
 
 def test_a_partial_row_is_never_loaded_as_if_it_were_whole(mirror: Mirror, artifacts: Path) -> None:

@@ -6,18 +6,21 @@ Hot: runs over every row that is loaded; about 0.5 µs per row of 10 columns.
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ticdc_replay.changelog.fold import is_put, key_cells, narrow, narrow_columns, place_of
 from ticdc_replay.domain.errors import PermanentError
 from ticdc_replay.targets.last_versions import Fold
-from ticdc_replay.targets.postgres.types import checks_of, staged_arrow_type, staged_cells
+from ticdc_replay.targets.postgres.types import MAX_ENTRY_BYTES, checks_of, entry_bytes, staged_arrow_type, staged_cells
 from ticdc_replay.targets.quarantine import Refused
 
 VERSION = "version"
 PUT = "put"
 """Columns of a staging table beside those of the row: what orders it among the row's versions, and whether it stays or goes."""
+
+_TOO_LONG_KEY = "a key of {} bytes in an index, where {} fit"
 
 
 class StageColumn(msgspec.Struct, frozen=True):
@@ -114,10 +117,21 @@ def _refused(
             refused += [Refused(at, column.source, reason) for at in pc.indices_nonzero(check(array)).to_pylist()]
         if check_json and column.type == "json":
             refused += [Refused(at, column.source, "text that is not JSON") for at in _not_json(array)]
+    refused += _too_long_keys(cells, piece)
     exact = rows["_exact"]
     if exact.null_count < rows.num_rows:
         refused += _refused_exact(exact.to_pylist(), put, piece)
     return refused
+
+
+def _too_long_keys(cells: dict[str, pa.Array], piece: StagePiece) -> list[Refused]:
+    """Keys that the primary key of the mirror, and of the table of its deletes, has no room for."""
+    sizes = {column.source: entry_bytes(column.type, cells[column.source]) for column in piece.columns if column.is_key}
+    total = np.sum(list(sizes.values()), axis=0)
+    return [
+        Refused(at, max(sizes, key=lambda name: sizes[name][at]), _TOO_LONG_KEY.format(total[at], MAX_ENTRY_BYTES))
+        for at in np.flatnonzero(total > MAX_ENTRY_BYTES).tolist()
+    ]
 
 
 def _refused_exact(

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from itertools import accumulate
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -146,6 +147,9 @@ def staged_cells(cells: pa.Array, type_name: str) -> pa.Array:
 Check = Callable[[pa.Array], pa.Array]
 """Cells → per cell whether the target can't hold it; null where the cell is null."""
 
+MAX_ENTRY_BYTES = 2696
+"""What the columns of an entry of an index have room for: 2,704 bytes with its header."""
+
 MAX_JSON_DEPTH = 500
 """Levels of JSON that every PostgreSQL parses: 791 fit the smallest ``max_stack_depth``, 100 kB, and 16,375 its default."""
 
@@ -177,6 +181,19 @@ def checks_of(type_name: str, cells: pa.DataType) -> list[tuple[Check, str]]:
             )
         )
     return checks
+
+
+def entry_bytes(type_name: str, cells: pa.Array) -> npt.NDArray[np.int64]:
+    """How many bytes of ``MAX_ENTRY_BYTES`` each of *cells* takes in an index, or all of them at most, with its alignment.
+
+    PostgreSQL may compress a long one, by a method that servers and columns differ in. That is not counted on.
+    """
+    if not (pa.types.is_string(cells.type) or pa.types.is_binary(cells.type)):
+        return np.full(len(cells), 48)
+    header = 16 if type_name.startswith("numeric") else 4
+    lengths = pc.fill_null(pc.binary_length(cells), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    aligned: npt.NDArray[np.int64] = (lengths + (header + 7)) & ~7
+    return aligned
 
 
 def _has_nul(texts: pa.Array) -> pa.Array:
