@@ -95,8 +95,19 @@ impl Took {
     }
 }
 
-/// Where a message has its offset, its key and its value.
+/// The last commitTs that a record made at *recorded_ms* can say, as `latest_commit_ts` of `domain/limits.py` says it.
+fn latest_commit_ts(recorded_ms: i64) -> i64 {
+    const MAX_AHEAD_MS: i64 = 10 * 365 * 86_400_000;
+    const CLOCKS_ARE_SET_MS: i64 = 1_420_070_400_000;
+    match recorded_ms < CLOCKS_ARE_SET_MS {
+        true => i64::MAX,
+        false => recorded_ms.saturating_add(MAX_AHEAD_MS).checked_mul(1 << 18).unwrap_or(i64::MAX),
+    }
+}
+
+/// Where a message has its offset, its time, its key and its value.
 const OFFSET: usize = 2;
+const RECORDED_MS: usize = 3;
 const KEY: usize = 4;
 const VALUE: usize = 5;
 
@@ -279,11 +290,15 @@ impl Decoder {
         for (at, message) in messages.iter().enumerate() {
             let message = message.cast::<PyTuple>()?;
             let offset = message.get_borrowed_item(OFFSET)?.extract()?;
+            let latest = latest_commit_ts(message.get_borrowed_item(RECORDED_MS)?.extract()?);
             let (key, value) = (message.get_borrowed_item(KEY)?.cast(), message.get_borrowed_item(VALUE)?.cast());
             // What is None is without bytes, and no row of either protocol.
             let key = key.as_ref().map(|key: &Borrowed<'_, '_, PyBytes>| key.as_bytes()).unwrap_or_default();
             let value = value.as_ref().map(|value: &Borrowed<'_, '_, PyBytes>| value.as_bytes()).unwrap_or_default();
-            self.guarded(at, offset, &mut took, |decoder, took| read(decoder, key, value, offset, took));
+            self.guarded(at, offset, &mut took, |decoder, took| {
+                read(decoder, key, value, offset, took)?;
+                took.message.is_none_or(|(_, last)| last <= latest).then_some(())
+            });
         }
         Ok(result(messages.py(), took))
     }
@@ -392,7 +407,7 @@ fn may_be_ddl(values: Vec<Bound<'_, PyBytes>>) -> Vec<usize> {
 
 /// What the library may ask of this extension. Counted up with each change that an older library, or an older extension,
 /// would stumble over; `extension.py` compares it.
-const INTERFACE: u32 = 4;
+const INTERFACE: u32 = 5;
 
 #[pymodule]
 fn ticdc_replay_native(module: &Bound<'_, PyModule>) -> PyResult<()> {

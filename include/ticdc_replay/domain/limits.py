@@ -1,7 +1,8 @@
-"""What no table of TiDB has: names, and numbers of columns, that only a damaged or foreign message says."""
+"""What no TiDB has: names, numbers of columns, and times of commits, that only a damaged or foreign message says."""
 
 from collections.abc import Collection
 
+from ticdc_replay.domain import tso
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.tables import TableSchema
 
@@ -11,11 +12,22 @@ MAX_COLUMN_NAME = 80
 """Characters of the name of a column: 64, but the hidden one of an expression index is called ``_V$_<index>_<number>``."""
 MAX_COLUMNS = 4096
 """What TiDB's table-column-count-limit allows at most."""
+_MAX_AHEAD_MS = 10 * 365 * 86_400_000
+_CLOCKS_ARE_SET_MS = 1_420_070_400_000
 BAD_NAME, NAME_TOO_LONG, TOO_MANY_COLUMNS = "bad_name", "name_too_long", "too_many_columns"
 """Reasons of what is called otherwise, or has more columns."""
 
 Refusal = tuple[str, str]
 """Why something can't be of a table: the reason, and what is wrong."""
+
+
+def latest_commit_ts(recorded_ms: int) -> int:
+    """The last commitTs (TSO) that a record made at *recorded_ms* can say: it is made after the commit.
+
+    Ten years later, so that no skew of clocks is taken for damage; and any, where the record's time is before 2015: a clock that
+    was never set tells nothing. The native decoder has the same bound.
+    """
+    return tso.MAX_TSO if recorded_ms < _CLOCKS_ARE_SET_MS else tso.from_ms(recorded_ms + _MAX_AHEAD_MS)
 
 
 def refused_table(schema: str, table: str) -> Refusal | None:

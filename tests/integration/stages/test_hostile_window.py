@@ -1,6 +1,6 @@
 """Messages that no TiCDC sends stop no window: good rows come to the target, and the state store in PostgreSQL takes the rest."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from tests.replayed_windows import decode
 from tests.waiting import PATIENCE_S
 from ticdc_replay import jobspec
 from ticdc_replay.changelog.index import ChangelogIndex
-from ticdc_replay.changelog.set_aside import read_entries
+from ticdc_replay.changelog.set_aside import Entry, read_entries
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain import canonical, tso
 from ticdc_replay.domain.connections import Connection, Connections
@@ -159,8 +159,17 @@ def test_a_window_of_canal_json(kafka: Kafka, make_topic: Callable[..., str], ma
         judge(context, dsn, len(hostile))
 
 
-def send(feed: Feed, hostile: list[Any], message: Callable[[Any], RawMessage]) -> None:
-    """Good rows of two windows, [10, 40) and [40, 70), with *hostile* events and odd DDL between them."""
+RECORDED = (None, 0, 1 << 62, 1 << 45)
+
+
+def send(
+    feed: Feed,
+    hostile: list[Any],
+    message: Callable[[Any], RawMessage],
+    recorded_ms: Sequence[int | None] = RECORDED,
+) -> None:
+    """Good rows of two windows, [10, 40) and [40, 70), with *hostile* events, recorded at *recorded_ms* in turn, and odd DDL
+    between them."""
     is_open = isinstance(hostile[0], tuple)
 
     def row(second: float, key: int) -> Any:
@@ -182,7 +191,7 @@ def send(feed: Feed, hostile: list[Any], message: Callable[[Any], RawMessage]) -
     feed.send(5, message(resolved(5)))
     for number, (second, event) in enumerate([(20.0, event) for event in hostile]):
         feed.send(second, message(row(12 + number / 10, number)))
-        feed.send(second, message(event), [None, 0, 1 << 62, 1 << 45][number % 4])
+        feed.send(second, message(event), recorded_ms[number % len(recorded_ms)])
     for number, query in enumerate(ODD_DDL):
         feed.send(25, message(ddl(25 + number, query)))
     feed.send(40, message(resolved(40)))
@@ -191,7 +200,8 @@ def send(feed: Feed, hostile: list[Any], message: Callable[[Any], RawMessage]) -
     feed.flush()
 
 
-def judge(context: ReplayContext, dsn: str, hostile: int) -> None:
+def judge(context: ReplayContext, dsn: str, hostile: int, unwanted: int = 1) -> list[Entry]:
+    """What became of the windows of ``send``; the first one's quarantine. *unwanted* are DDLs of a schema that nobody wants."""
     first = replay(context, 10, 40)
     entries = read_entries(context.artifacts, first)
     assert "decoder_failed" not in {entry.reason for entry in entries}
@@ -199,4 +209,30 @@ def judge(context: ReplayContext, dsn: str, hostile: int) -> None:
     assert mirrored(dsn) == [(number, "x") for number in range(hostile)]
     replay(context, 40, 70)
     assert mirrored(dsn) == [*((number, "x") for number in range(hostile)), (1_000, "x")]
-    assert len(entries) == hostile - 1, "all but the DDL of a schema that nobody wants"
+    assert len(entries) == hostile - unwanted
+    return entries
+
+
+@pytest.mark.parametrize("is_open", [True, False], ids=["open-protocol", "canal-json"])
+def test_times_of_commits_that_can_not_be(
+    kafka: Kafka, make_topic: Callable[..., str], make_context: Callable[..., Any], is_open: bool
+) -> None:
+    feed = Feed(kafka.bootstrap, make_topic(1, FOREVER))
+    far = tso.MAX_TSO - 1
+    hostile: list[Any]
+    if is_open:
+        new = open_protocol.columns(99, "x")
+        hostile = [
+            open_protocol.row(far, new=new),
+            open_protocol.ddl(far, "DROP TABLE `t`"),
+            open_protocol.resolved(far),
+        ]
+        message, options = (lambda event: open_protocol.message([event], 0)), "protocol=open-protocol"
+    else:
+        row = canal_json.row(ts=far, data={"id": "99", "v": "x"}, types={"id": "bigint"})
+        hostile = [row, canal_json.ddl("DROP TABLE `t`", ts=far, table="t"), canal_json.watermark(far)]
+        message, options = canal_json.message, "protocol=canal-json&enable-tidb-extension=true"
+    send(feed, hostile, message, [None])
+    with make_context(feed, options) as (context, dsn):
+        entries = judge(context, dsn, len(hostile), unwanted=0)
+        assert {entry.reason for entry in entries} == {"bad_value", "bad_ddl", "bad_watermark"}

@@ -21,6 +21,7 @@ from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.decode import split
 from ticdc_replay.decode.schema_pass import lookup_in
+from ticdc_replay.domain import tso
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.domain.window import Window
@@ -259,6 +260,21 @@ def test_rows_of_a_table_whose_name_none_has_are_left_to_python(write: Callable[
     ]
     changefeed = Changefeed(protocol="canal-json", topic="topic", timezone="UTC", enable_tidb_extension=True)
     assert both(write, rows, changefeed, SchemaHistory()).taken == 5
+
+
+def test_a_commit_years_after_its_record_is_left_to_python(write: Callable[..., Written]) -> None:
+    recorded_ms = 1_760_000_000_000
+    latest = tso.from_ms(recorded_ms + 10 * 365 * 86_400_000)
+    usable = [(recorded_ms, TS), (recorded_ms, TS), (recorded_ms, latest), (0, latest + 1), (1 << 62, latest + 1)]
+    too_late = [(recorded_ms, latest + 1), (recorded_ms, tso.MAX_TSO - 1), (1_420_070_400_000, latest)]
+    rows = [
+        canal_json.message(canal_json.row(ts=ts, data={"id": str(at), "v": "x"}), at)._replace(timestamp_ms=recorded)
+        for at, (recorded, ts) in enumerate([*usable, *too_late])
+    ]
+    changefeed = Changefeed(protocol="canal-json", topic="topic", timezone="UTC", enable_tidb_extension=True)
+    found = both(write, rows, changefeed, SchemaHistory())
+    assert found.taken == len(usable)
+    assert found.result.quarantine_reasons == {"bad_value": len(too_late)}
 
 
 PIECES = [
