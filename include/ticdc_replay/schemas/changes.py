@@ -128,6 +128,11 @@ class TableChanges(msgspec.Struct, frozen=True):
     commit_ts: int
     changes: tuple[Change, ...]
 
+    @property
+    def empties(self) -> bool:
+        """Whether nothing of the table's rows is left after it."""
+        return any(isinstance(change, BreakingChange) and change.empties for change in self.changes)
+
 
 def changes_of(ddls: Iterable[DdlEvent], history: SchemaHistory) -> list[TableChanges]:
     """What *ddls* do to the tables they touch, by commitTs; *history* tells their definitions just before each. Never raises.
@@ -177,11 +182,13 @@ def _changes(
         case CreateTable(name) | CreateTableLike(name):
             return {_full(name, ddl, tables): [TableCreated(defined[0].schema() if defined else None)]}
         case AlterTable(name):
-            return _altered(statement, _full(name, ddl, tables), defined, tables, ddl)
+            renames = any(isinstance(action, RenameTo) for action in statement.actions)
+            full = (_renamed if renames else _full)(name, ddl, tables)
+            return _altered(statement, full, defined, tables, ddl)
         case RenameTables(pairs):
             changes: dict[TableName, list[Change]] = {}
             for old, new in pairs:
-                _add_rename(changes, _full(old, ddl, tables), _full(new, ddl, tables))
+                _add_rename(changes, _renamed(old, ddl, tables), _full(new, ddl, tables))
             return changes
         case DropTables(names):
             return {_full(name, ddl, tables): [BreakingChange("the table was dropped", "dropped")] for name in names}
@@ -364,9 +371,13 @@ def _words(name: str) -> str:
 
 def _full(name: QualifiedName, ddl: DdlEvent, tables: Tables) -> TableName:
     """The table that a text means, as TiDB spells it: texts may do so in another letter case."""
-    full = TableName(ddl.schema if name[0] is None else name[0], name[1])
     own = TableName(ddl.schema, ddl.table)
-    if key_of(full) == key_of(own):
-        return own
+    found = _renamed(name, ddl, tables)
+    return own if key_of(found) == key_of(own) else found
+
+
+def _renamed(name: QualifiedName, ddl: DdlEvent, tables: Tables) -> TableName:
+    """The same of the old name of a RENAME: the event has the new one, of which it may differ in letter case only."""
+    full = TableName(ddl.schema if name[0] is None else name[0], name[1])
     known = tables.get(key_of(full))
     return known.name if known is not None else full

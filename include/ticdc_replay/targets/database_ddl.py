@@ -17,35 +17,50 @@ _DROPPED = (BreakingChange("the table was dropped with its database", "dropped")
 def told_of(load: Load, tables: Iterable[TableName]) -> Load:
     """*load* with its DDL told of *tables*, those that the target has, and under their names.
 
-    A DDL's text may spell a table in another letter case. Of DDL of a whole database decode tells the tables whose definitions
-    it knows; of others the changelog has the DDL alone, with what it does to the database where it is no DROP.
+    Names that are equal but for letter case are several tables to a target. TiDB has one of them at a time, so what leaves no
+    row is told of each. Other DDL is told under the name that its event has. A name that only a text has may be spelled in any
+    letter case: its DDL is told of each table that it can mean.
+
+    Of DDL of a whole database decode tells the tables whose definitions it knows; of others the changelog has the DDL alone,
+    with what it does to the database where it is no DROP.
     """
     index = load.index
     if not index.ddl:
         return load
-    known = (*load.tables, *tables)
-    names = {key_of(table): table for table in known}
-    names |= {key_of(version.schema.name): version.schema.name for version in index.tables}
-    wanted = sorted({key_of(table) for table in known})
+    in_rows = {version.schema.name for version in index.tables}
+    in_events = in_rows | {TableName(ddl.schema, ddl.table) for ddl in index.ddl}
+    known = {*tables, *in_rows.intersection(load.tables)}
+    spellings = defaultdict(list)
+    for table in sorted(known):
+        spellings[key_of(table)].append(table)
+    found = {(entry.commit_ts, entry.table) for entry in index.changes}
+    changes = []
+    for entry in index.changes:
+        others = [name for name in spellings.get(key_of(entry.table), ()) if (entry.commit_ts, name) not in found]
+        is_own = entry.table in known or entry.table in in_events or not others
+        meant = [entry.table] if is_own else []
+        if entry.table not in in_events or entry.empties:
+            meant += others
+        changes += [msgspec.structs.replace(entry, table=name) for name in meant]
+    told = {(entry.commit_ts, entry.table) for entry in changes}
+    known |= {name for _, name in told}.intersection(load.tables)
     by_schema = defaultdict(list)
-    for key in wanted:
-        by_schema[key[0]].append(key)
-    changes = [
-        msgspec.structs.replace(entry, table=names.get(key_of(entry.table), entry.table)) for entry in index.changes
-    ]
-    told = {(entry.commit_ts, key_of(entry.table)): entry.changes for entry in changes}
+    for table in sorted(known):
+        by_schema[folded(table.schema)].append(table)
+    of_schemas = {
+        (entry.commit_ts, folded(entry.table.schema)): entry.changes for entry in changes if not entry.table.table
+    }
     more = []
     for commit_ts, schema in dict.fromkeys((ddl.commit_ts, folded(ddl.schema)) for ddl in index.ddl if not ddl.table):
-        what = told.get((commit_ts, (schema, "")), _DROPPED)
+        what = of_schemas.get((commit_ts, schema), _DROPPED)
         if not all(isinstance(change, NoRowChange) for change in what):
             more += [
-                TableChanges(names[key], commit_ts, what)
-                for key in (by_schema[schema] if schema else wanted)
-                if (commit_ts, key) not in told
+                TableChanges(table, commit_ts, what)
+                for table in (by_schema[schema] if schema else sorted(known))
+                if (commit_ts, table) not in told
             ]
-    own = {key_of(table) for table in load.tables} | {key_of(entry.table) for entry in more}
+    changes = sorted((*changes, *more), key=attrgetter("commit_ts"))
+    own = in_events.intersection(load.tables) | known.intersection(entry.table for entry in changes)
     return msgspec.structs.replace(
-        load,
-        index=msgspec.structs.replace(index, changes=tuple(sorted((*changes, *more), key=attrgetter("commit_ts")))),
-        tables=tuple(sorted(names[key] for key in own)),
+        load, index=msgspec.structs.replace(index, changes=tuple(changes)), tables=tuple(sorted(own))
     )

@@ -224,6 +224,17 @@ def test_tables_are_named_as_tidb_spells_them_whatever_the_text_does():
     assert [str(change.table) for change in exchanged] == ["shop.p", "shop.t"]
 
 
+@pytest.mark.parametrize("query", ["RENAME TABLE {} TO `T`", "ALTER TABLE {} RENAME TO `T`"])
+def test_a_rename_may_change_letter_case_alone(query):
+    """The event has the new name. The old one is that of the definition; where that is not known, that of the text."""
+    for history in (HISTORY, SchemaHistory()):
+        found = changes_of([ddl(query.format("`t`"), table="T")], history)
+        assert [(each.table.table, *map(kind_of, each.changes)) for each in found] == [
+            ("t", "renamed_away"),
+            ("T", "renamed_here"),
+        ]
+
+
 def test_a_rename_and_an_exchange_concern_both_tables():
     renamed = changes_of([ddl("RENAME TABLE `t` TO `u`", table="u")], HISTORY)
     assert [str(change.table) for change in renamed] == ["shop.t", "shop.u"]

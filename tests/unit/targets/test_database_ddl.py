@@ -39,10 +39,10 @@ def test_the_ddls_of_a_database_at_one_commit_are_told_once_of_each_table(tmp_pa
     changelog.ddl(170, "DROP DATABASE nothing", table="nothing")
     found = told_of(load_of(changelog), [TableName("shop", "t"), TableName("Shop", "u"), TableName("other", "t")])
     assert told(found) == [
-        (150, "shop.t", "dropped"),
         (150, "Shop.u", "dropped"),
-        (160, "shop.t", "dropped"),
+        (150, "shop.t", "dropped"),
         (160, "Shop.u", "dropped"),
+        (160, "shop.t", "dropped"),
     ]
     assert found.tables == (TableName("Shop", "u"), TableName("shop", "t"))
 

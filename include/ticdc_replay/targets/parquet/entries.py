@@ -10,8 +10,7 @@ from ticdc_replay.changelog.layout import escape, unescape
 from ticdc_replay.decode.filter import TableFilter
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
-from ticdc_replay.schemas.changes import BreakingChange, Change, TableChanges
-from ticdc_replay.schemas.ddl import key_of
+from ticdc_replay.schemas.changes import TableChanges
 from ticdc_replay.storage import ObjectStore
 from ticdc_replay.targets.base import Load, TableReport
 
@@ -75,7 +74,7 @@ class RunEntry(msgspec.Struct, frozen=True, kw_only=True):
             fold=_below(table_folder(self.pipeline, "fold", table), self.fold),
             ddl=ddl_of_table(self.ddl, changes, table),
             changes=changes,
-            emptied_ts=max((entry.commit_ts for entry in changes if any(map(_empties, entry.changes))), default=0),
+            emptied_ts=max((entry.commit_ts for entry in changes if entry.empties), default=0),
             runs=runs,
             generation=generation,
         )
@@ -83,19 +82,15 @@ class RunEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 def changes_of_table(changes: Iterable[TableChanges], table: TableName) -> tuple[TableChanges, ...]:
     """What of *changes* is about *table*."""
-    return tuple(entry for entry in changes if key_of(entry.table) == key_of(table))
+    return tuple(entry for entry in changes if entry.table == table)
 
 
 def ddl_of_table(ddl: Iterable[Ddl], changes: Iterable[TableChanges], table: TableName) -> tuple[Ddl, ...]:
     """The DDL of *table*; of a moment of its *changes* that has none of this name, as a RENAME to another one, all DDL."""
     ddl = tuple(ddl)
-    own = {entry for entry in ddl if key_of(TableName(entry.schema, entry.table)) == key_of(table)}
+    own = {entry for entry in ddl if TableName(entry.schema, entry.table) == table}
     elsewhere = {entry.commit_ts for entry in changes} - {entry.commit_ts for entry in own}
     return tuple(entry for entry in ddl if entry in own or entry.commit_ts in elsewhere)
-
-
-def _empties(change: Change) -> bool:
-    return isinstance(change, BreakingChange) and change.empties
 
 
 def run_entry_name(load: Load) -> str:
@@ -124,18 +119,23 @@ def tables_of_other_runs(store: ObjectStore, load: Load) -> list[TableName]:
     That is those of its selection: a run for some tables leaves the others alone. Asks for one object per table, not for all
     windows.
     """
-    return [name for name in known_tables(store, load) if store.info(table_entry_name(load, name)) is not None]
+    own = set(load.tables)
+    return [
+        name
+        for name in known_tables(store, load)
+        if name not in own and store.info(table_entry_name(load, name)) is not None
+    ]
 
 
 def known_tables(store: ObjectStore, load: Load) -> Iterator[TableName]:
-    """The tables of the load's selection that the target has entries of, whatever the window, and the changelog nothing."""
-    wanted, own = TableFilter(load.selection), set(load.tables)
+    """The tables of the load's selection that the target has entries of, whatever the window."""
+    wanted = TableFilter(load.selection)
     root = f"{load.index.pipeline}/current/"
     after = ""
     while (entry := next(store.list(root, after), None)) is not None:
         schema, table = (unescape(part.partition("=")[2]) for part in entry.name[len(root) :].split("/")[:2])
         name = TableName(schema, table)
-        if name not in own and wanted.wants(schema, table):
+        if wanted.wants(schema, table):
             yield name
         after = f"{table_folder(load.index.pipeline, 'current', name)}{_BEHIND_SLASH}"
 

@@ -76,9 +76,7 @@ class WidenedColumn(msgspec.Struct, frozen=True):
 
 def changes_since(index: ChangelogIndex, table: TableName, floor_ts: int) -> list[TableChanges]:
     """What the window's DDL did to *table*, but for what lies below *floor_ts* (TSO)."""
-    return [
-        entry for entry in index.changes if _is(entry.table, table) and not index.is_before(entry.commit_ts, floor_ts)
-    ]
+    return [entry for entry in index.changes if entry.table == table and not index.is_before(entry.commit_ts, floor_ts)]
 
 
 def stops_by(load: Load, changes: list[TableChanges], floor_ts: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -125,7 +123,7 @@ def first_floor(load: Load, table: TableName) -> Floor:
     emptied = [
         entry.commit_ts
         for entry in index.changes
-        if _is(entry.table, table)
+        if entry.table == table
         and any(kind_of(change) in ("truncated", "dropped", "renamed_away") for change in entry.changes)
     ]
     if not emptied:
@@ -141,10 +139,6 @@ def first_floor(load: Load, table: TableName) -> Floor:
         if entry.commit_ts <= max(emptied) and any(map(stops_without_rows, entry.changes))
     ]
     return Floor(max(emptied) + 1, max(other) + 1 if any(other) else 0)
-
-
-def _is(name: TableName, table: TableName) -> bool:
-    return (folded(name.schema), folded(name.table)) == (folded(table.schema), folded(table.table))
 
 
 def added_by(load: Load, changes: list[TableChanges], columns: tuple[PlannedColumn, ...]) -> tuple[AddedColumn, ...]:
