@@ -55,6 +55,13 @@ class TableDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
         wanted = folded(name)
         return next((column for column in self.columns if folded(column.name) == wanted), None)
 
+    def by_name(self) -> dict[str, DefinedColumn]:
+        """The columns by folded name, in their order: for more look-ups than ``column`` is for."""
+        columns: dict[str, DefinedColumn] = {}
+        for column in self.columns:
+            columns.setdefault(folded(column.name), column)
+        return columns
+
     def virtual(self) -> tuple[str, ...]:
         """The virtual generated columns: known, but not sent by TiCDC."""
         return tuple(column.name for column in self.columns if column.generated == "virtual")
@@ -65,12 +72,10 @@ class TableDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
         The primary key; else of the unique indexes whose columns are all NOT NULL and not virtual the one with the
         fewest columns, the oldest where several have as few; else none.
         """
-        candidates: list[tuple[str, ...]] = []
-        for index in self.indexes:
-            if index.name == PRIMARY:
-                return tuple(sorted(index.columns))
-            if index.unique and index.plain and all(self._identifies(name) for name in index.columns):
-                candidates.append(index.columns)
+        primary = next((index for index in self.indexes if index.name == PRIMARY), None)
+        if primary is not None:
+            return tuple(sorted(primary.columns))
+        candidates = [index.columns for index in self._identifying()]
         if not candidates:
             return ()
         fewest = min(candidates, key=len)
@@ -80,15 +85,15 @@ class TableDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
         """Whether the columns *names*, in any letter case, are the primary key or a unique index without NULL. Then at most one
         row has given values in them, and an index finds it."""
         wanted = {folded(name) for name in names}
-        return any(
-            {folded(name) for name in index.columns} == wanted
-            for index in self.indexes
-            if index.unique and index.plain and all(self._identifies(name) for name in index.columns)
-        )
+        return any({folded(name) for name in index.columns} == wanted for index in self._identifying())
 
-    def _identifies(self, name: str) -> bool:
-        column = self.column(name)
-        return column is not None and not column.nullable and column.generated != "virtual"
+    def _identifying(self) -> list[Index]:
+        """The unique indexes whose columns are all NOT NULL and not virtual."""
+        unique = [index for index in self.indexes if index.unique and index.plain]
+        if not unique:
+            return []
+        there = {key for key, column in self.by_name().items() if not column.nullable and column.generated != "virtual"}
+        return [index for index in unique if there.issuperset(map(folded, index.columns))]
 
     def schema(self) -> TableSchema:
         """What rows of the table look like: all columns but the virtual ones."""

@@ -1,6 +1,6 @@
 """Applies the parts of a CREATE TABLE or ALTER TABLE to a table definition."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -48,7 +48,7 @@ def create(statement: CreateTable, name: TableName, commit_ts: int) -> TableDefi
         raise InconsistentDdlError(
             f"{len(statement.columns)} columns, of which a table of TiDB has {MAX_COLUMNS} at most"
         )
-    table = _Table(TableDefinition(name, (), binary=statement.binary))
+    table = _Table(TableDefinition(name, (), binary=statement.binary), {})
     for spec in statement.columns:
         table.append(spec)
     for index in statement.indexes:
@@ -63,10 +63,11 @@ def alter(definition: TableDefinition, actions: Sequence[Action], commit_ts: int
     """*definition* after *actions*; RENAME TO is left to the caller. Raises InconsistentDdlError."""
     if len(actions) > MAX_ACTIONS:
         raise InconsistentDdlError(f"{len(actions)} actions in one ALTER TABLE, of which {MAX_ACTIONS} are read")
-    table = _Table(definition)
+    known = definition.by_name()
+    table = _Table(definition, known)
     for action in actions:
         match action:
-            case AddColumn(spec, _, unless_there) if is_skipped(definition, spec, unless_there, len(actions)):
+            case AddColumn(spec, _, unless_there) if is_skipped(known, spec, unless_there, len(actions)):
                 pass
             case AddColumn(spec, position):
                 table.add_column(spec, position)
@@ -91,173 +92,176 @@ def alter(definition: TableDefinition, actions: Sequence[Action], commit_ts: int
     return table.definition(commit_ts)
 
 
-def is_skipped(definition: TableDefinition, spec: ColumnSpec, unless_there: bool, actions: int) -> bool:
-    """Whether TiDB may have left an ADD COLUMN IF NOT EXISTS out, because the column was there.
+def is_skipped(known: Mapping[str, DefinedColumn], spec: ColumnSpec, unless_there: bool, actions: int) -> bool:
+    """Whether TiDB may have left an ADD COLUMN IF NOT EXISTS out, because the column was there: one of *known*, by folded name.
 
     Alone it would not have been sent then, so the definition is of a later time; among several *actions* it is sent with them.
     """
-    return unless_there and actions > 1 and definition.column(spec.column.name) is not None
+    return unless_there and actions > 1 and folded(spec.column.name) in known
 
 
 class _Table:
-    """A definition while it changes."""
+    """A definition while it changes. Columns and indexes are found by folded name."""
 
-    def __init__(self, definition: TableDefinition) -> None:
+    def __init__(self, definition: TableDefinition, columns: Mapping[str, DefinedColumn]) -> None:
+        """*columns* are those of *definition*, by folded name."""
         self._name = definition.name
-        self._columns = list(definition.columns)
-        self._indexes = list(definition.indexes)
+        self._columns = dict(columns)
+        self._order = list(self._columns)
+        """The keys of ``_columns`` as the table has them."""
+        self._indexes = {folded(index.name): index for index in definition.indexes}
         self._binary = definition.binary
+        self._unconverted = set(self._columns)
+        """Keys of columns that came or changed since all were converted to bytes."""
 
     def definition(self, commit_ts: int) -> TableDefinition:
         """The definition as it is now. Primary key columns are NOT NULL, whatever their own option says."""
-        primary = {column for index in self._indexes if index.name == PRIMARY for column in index.columns}
+        primary = {column for index in self._indexes.values() if index.name == PRIMARY for column in index.columns}
         columns = tuple(
             msgspec.structs.replace(column, nullable=False) if column.name in primary else column
-            for column in self._columns
+            for column in map(self._columns.__getitem__, self._order)
         )
-        return TableDefinition(self._name, columns, tuple(self._indexes), self._binary, commit_ts)
+        return TableDefinition(self._name, columns, tuple(self._indexes.values()), self._binary, commit_ts)
 
     def append(self, spec: ColumnSpec) -> None:
         """Adds a column at the end."""
-        self._columns.append(self._with_charset(spec))
+        self._refuse_taken(spec.column.name)
+        self._order.append(self._put(spec))
 
     def add_column(self, spec: ColumnSpec, position: Position | None) -> None:
         """Adds a column and its indexes. A column of that name gives way: the definition was of a later time."""
-        at = self._find(spec.column.name)
-        if at is not None:
-            del self._columns[at]
+        key = folded(spec.column.name)
+        if key in self._columns:
+            del self._columns[key]
+            self._order.remove(key)
         if len(self._columns) >= MAX_COLUMNS:
             raise InconsistentDdlError(f"{self._name} has {MAX_COLUMNS} columns already")
-        self._columns.insert(self._place(position, len(self._columns)), self._with_charset(spec))
+        self._order.insert(len(self._order) if position is None else self._place(position), key)
+        self._put(spec)
         for index in spec.indexes:
             self.add_index(index)
 
     def drop_column(self, name: str) -> None:
         """Drops a column, also out of indexes."""
-        at = self._find(name)
-        if at is None:  # the definition was of a later time
+        key = folded(name)
+        if key not in self._columns:  # the definition was of a later time
             return
-        name = self._columns.pop(at).name
-        indexes = []
-        for index in self._indexes:
-            if name not in index.columns:
-                indexes.append(index)
-                continue
-            columns = tuple(column for column in index.columns if column != name)
-            if columns or not index.columns:
-                indexes.append(msgspec.structs.replace(index, columns=columns))
-        self._indexes = indexes
+        self._order.remove(key)
+        name = self._columns.pop(key).name
+        for of_index, index in list(self._indexes.items()):
+            if name in index.columns:
+                columns = tuple(column for column in index.columns if column != name)
+                if columns:
+                    self._indexes[of_index] = msgspec.structs.replace(index, columns=columns)
+                else:
+                    del self._indexes[of_index]
 
     def modify_column(self, name: str, spec: ColumnSpec, position: Position | None) -> None:
         """Replaces a column; its indexes follow a new name."""
-        at = self._find(name)
-        if at is None:
-            at = self._find(spec.column.name)
-        if at is None:
+        old = self._columns.get(folded(name)) or self._columns.get(folded(spec.column.name))
+        if old is None:
             raise InconsistentDdlError(f"{self._name} has no column {name!r} to modify")
-        old = self._columns.pop(at)
-        if old.name != spec.column.name:
-            self._refuse_taken(spec.column.name)
-            self._rename_in_indexes(old.name, spec.column.name)
-        self._columns.insert(self._place(position, at), self._with_charset(spec))
+        self._rename(old, spec.column.name)
+        key = self._put(spec)
+        if position is not None:
+            self._order.remove(key)
+            self._order.insert(self._place(position, key), key)
         for index in spec.indexes:
             self.add_index(index)
 
     def rename_column(self, name: str, to: str) -> None:
         """Renames a column, also in indexes."""
-        at = self._find(name)
-        if at is None:
-            if self._find(to) is not None:  # the definition was of a later time
+        old = self._columns.get(folded(name))
+        if old is None:
+            if folded(to) in self._columns:  # the definition was of a later time
                 return
             raise InconsistentDdlError(f"{self._name} has no column {name!r} to rename")
-        old = self._columns[at]
-        if folded(old.name) != folded(to):
-            self._refuse_taken(to)
-        self._columns[at] = msgspec.structs.replace(old, name=to)
-        self._rename_in_indexes(old.name, to)
+        self._rename(old, to)
 
     def set_default(self, name: str, default: literals.Literal | None, computed: bool) -> None:
         """Changes a column's default."""
-        at = self._find(name)
-        if at is None:
+        key = folded(name)
+        if key not in self._columns:
             raise InconsistentDdlError(f"{self._name} has no column {name!r} to set a default of")
-        self._columns[at] = literals.with_default(self._columns[at], default, computed)
+        self._columns[key] = literals.with_default(self._columns[key], default, computed)
 
     def add_index(self, index: Index) -> None:
         """Adds an index; one without a name gets the name TiDB gives it."""
-        if self._index(index.name) is not None:
-            self.drop_index(index.name)
+        self.drop_index(index.name)
         if len(self._indexes) >= MAX_INDEXES:
             raise InconsistentDdlError(f"{self._name} has {MAX_INDEXES} indexes already")
         columns = []
         for name in index.columns:
-            at = self._find(name)
-            if at is None:
+            column = self._columns.get(folded(name))
+            if column is None:
                 raise InconsistentDdlError(f"{self._name} has no column {name!r} to index")
-            columns.append(self._columns[at].name)
+            columns.append(column.name)
         name = index.name or self._free_index_name(columns[0] if index.plain and columns else "expression_index")
-        self._indexes.append(Index(name, tuple(columns), index.unique, index.plain))
+        self._indexes[folded(name)] = Index(name, tuple(columns), index.unique, index.plain)
 
     def drop_index(self, name: str) -> None:
         """Drops an index; an unknown one may be a check or a foreign key, which are not kept."""
-        at = self._index(name)
-        if at is not None:
-            del self._indexes[at]
+        self._indexes.pop(folded(name), None)
 
     def rename_index(self, name: str, to: str) -> None:
-        """Renames an index; an unknown one keeps being unknown."""
-        at = self._index(name)
-        if at is not None:
-            self._indexes[at] = msgspec.structs.replace(self._indexes[at], name=to)
+        """Renames an index; an unknown one keeps being unknown. One that has the new name gives way."""
+        key, new = folded(name), folded(to)
+        if key not in self._indexes:
+            return
+        if new != key:
+            self._indexes.pop(new, None)
+            self._indexes = {new if known == key else known: index for known, index in self._indexes.items()}
+        self._indexes[new] = msgspec.structs.replace(self._indexes[new], name=to)
 
     def set_charset(self, binary: bool, convert: bool) -> None:
         """Sets the default charset; *convert* changes character columns along with it."""
         self._binary = binary
         if convert and binary:
-            self._columns = [_bytes_column(column) for column in self._columns]
+            for key in self._unconverted & self._columns.keys():
+                self._columns[key] = _bytes_column(self._columns[key])
+            self._unconverted.clear()
 
-    def _find(self, name: str) -> int | None:
-        return _find((column.name for column in self._columns), name)
+    def _put(self, spec: ColumnSpec) -> str:
+        """Keep the column of *spec* by its name; its key."""
+        key = folded(spec.column.name)
+        self._columns[key] = _bytes_column(spec.column) if self._binary and not spec.charset_given else spec.column
+        self._unconverted.add(key)
+        return key
 
-    def _index(self, name: str) -> int | None:
-        return _find((index.name for index in self._indexes), name)
+    def _rename(self, old: DefinedColumn, to: str) -> None:
+        """Rename *old* where it is, and in indexes."""
+        if old.name == to:
+            return
+        key, new = folded(old.name), folded(to)
+        if new != key:
+            self._refuse_taken(to)
+            self._order[self._order.index(key)] = new
+            self._unconverted.add(new)
+        del self._columns[key]
+        self._columns[new] = msgspec.structs.replace(old, name=to)
+        for of_index, index in self._indexes.items():
+            if old.name in index.columns:
+                columns = tuple(to if column == old.name else column for column in index.columns)
+                self._indexes[of_index] = msgspec.structs.replace(index, columns=columns)
 
-    def _place(self, position: Position | None, otherwise: int) -> int:
-        if position is None:
-            return otherwise
+    def _place(self, position: Position, moved: str | None = None) -> int:
+        """Where in the order *position* is; the column *moved* is out of it."""
         if position.after is None:
             return 0
-        at = self._find(position.after)
-        if at is None:
+        key = folded(position.after)
+        if key not in self._columns or key == moved:
             raise InconsistentDdlError(f"{self._name} has no column {position.after!r} to put one behind")
-        return at + 1
+        return self._order.index(key) + 1
 
     def _refuse_taken(self, name: str) -> None:
-        if self._find(name) is not None:
+        if folded(name) in self._columns:
             raise InconsistentDdlError(f"{self._name} has a column {name!r} already")
 
-    def _rename_in_indexes(self, name: str, to: str) -> None:
-        self._indexes = [
-            msgspec.structs.replace(index, columns=tuple(to if column == name else column for column in index.columns))
-            if name in index.columns
-            else index
-            for index in self._indexes
-        ]
-
     def _free_index_name(self, wanted: str) -> str:
-        taken = {folded(index.name) for index in self._indexes}
         name, number = wanted, 2
-        while folded(name) in taken:
+        while folded(name) in self._indexes:
             name, number = f"{wanted}_{number}", number + 1
         return name
-
-    def _with_charset(self, spec: ColumnSpec) -> DefinedColumn:
-        return _bytes_column(spec.column) if self._binary and not spec.charset_given else spec.column
-
-
-def _find(names: Iterable[str], name: str) -> int | None:
-    wanted = folded(name)
-    return next((at for at, known in enumerate(names) if folded(known) == wanted), None)
 
 
 def _bytes_column(column: DefinedColumn) -> DefinedColumn:

@@ -4,7 +4,7 @@ TiCDC sends no row events for what a DDL does to rows: a new column's default in
 dropped tables (delivery semantics, section 6). So each DDL is told apart by what it does to rows that exist already.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import groupby
 from operator import attrgetter
 from typing import Literal
@@ -209,6 +209,9 @@ def _altered(
 ) -> dict[TableName, list[Change]]:
     before = tables.get(key_of(name))
     after = defined[0] if defined else before
+    known = before.by_name() if before is not None else {}
+    now = after.by_name() if after is not None else {}
+    told: set[tuple[str, str]] = set()
     changes: dict[TableName, list[Change]] = {name: []}
     for action in statement.actions:
         if isinstance(action, RenameTo):
@@ -218,11 +221,15 @@ def _altered(
             what = f"its rows were exchanged with a partition of {name}"
             changes[_full(action.table, ddl, tables)] = [BreakingChange(what, "exchanged")]
         if isinstance(action, AddColumn) and before is not None:
-            skipped = is_skipped(before, action.spec, action.unless_there, len(statement.actions))
+            skipped = is_skipped(known, action.spec, action.unless_there, len(statement.actions))
             if skipped:
                 changes[name].append(_perhaps_added(action.spec.column))
                 continue
-        changes[name].extend(_change(action, before, after))
+        subject = _subject(action)
+        if subject is None or subject not in told:
+            changes[name].extend(_change(action, before, known, now))
+        if subject is not None:
+            told.add(subject)
     if before is not None and after is not None and before.handle_key() != after.handle_key():
         key = ", ".join(after.handle_key()) or "no column"
         changes[name].append(BreakingChange(f"rows are now identified by {key}", "key_changed"))
@@ -234,25 +241,42 @@ def _add_rename(changes: dict[TableName, list[Change]], old: TableName, new: Tab
     changes.setdefault(new, []).append(BreakingChange(f"the table was renamed from {old}", "renamed_here"))
 
 
-def _change(action: Action, before: TableDefinition | None, after: TableDefinition | None) -> list[Change]:
+def _subject(action: Action) -> tuple[str, str] | None:
+    """What of the table an action's change tells by the definitions before and after the statement: once says it all."""
     match action:
         case AddColumn(spec):
-            return [_added(after.column(spec.column.name) if after is not None else None, spec.column)]
+            return "added", folded(spec.column.name)
+        case ModifyColumn(_, spec):
+            return "modified", folded(spec.column.name)
+        case SetCharset():
+            return "charset", ""
+    return None
+
+
+def _change(
+    action: Action,
+    before: TableDefinition | None,
+    known: Mapping[str, DefinedColumn],
+    now: Mapping[str, DefinedColumn],
+) -> list[Change]:
+    """What *action* does: of the table that was *before*, with the columns *known*, and *now* after the statement."""
+    match action:
+        case AddColumn(spec):
+            return [_added(now.get(folded(spec.column.name)), spec.column)]
         case DropColumn(name):
-            column = before.column(name) if before is not None else None
+            column = known.get(folded(name))
             if column is not None and column.generated == "virtual":
                 return [NoRowChange(f"drop virtual column {name}")]
             return [BreakingChange(f"the column {name} was dropped", "column_dropped")]
         case ModifyColumn(name, spec):
-            new = after.column(spec.column.name) if after is not None else None
-            return [_modified(name, before.column(name) if before is not None else None, new or spec.column)]
+            return [_modified(name, known.get(folded(name)), now.get(folded(spec.column.name), spec.column))]
         case RenameColumn(name, to):
             return [BreakingChange(f"the column {name} was renamed to {to}", "column_renamed")]
-        case SetCharset() if before is not None and after is not None:
+        case SetCharset() if before is not None:
             changed = [
                 BreakingChange(f"the column {old.name} changed from {old.type} to {new.type}", "column_changed")
-                for old in before.columns
-                if (new := after.column(old.name)) is not None and new.type != old.type
+                for key, old in known.items()
+                if (new := now.get(key)) is not None and new.type != old.type
             ]
             return [*changed] or [NoRowChange("default charset")]
         case AddIndex(index) if index.name == PRIMARY and before is None:

@@ -155,3 +155,7 @@ def test_what_is_read_of_a_text_is_no_longer_than_the_text(build):
     assert len(msgspec.msgpack.encode(outcome.statement if isinstance(outcome, AppliedDdl) else outcome)) < 40 * len(
         text
     )
+
+
+def test_a_table_with_a_column_twice_is_not_understood():
+    assert isinstance(applied("CREATE TABLE t (a INT, A INT)"), UnparsedDdl)

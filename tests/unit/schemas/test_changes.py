@@ -315,3 +315,44 @@ def test_what_many_ddls_did_takes_time_and_room_as_they_are_many(story):
     made = {count: told(count) for count in (1_000, 2_000)}
     assert_linear(lambda count: changes_of(*made[count]), 1_000)
     assert len(changes_of(*made[2_000])) <= 4_000
+
+
+ALTERS = {
+    "modify": lambda n: [f"MODIFY `c{n - 1}` INT"] * n,
+    "modify-first": lambda n: [f"MODIFY `c{n - 1}` INT FIRST"] * n,
+    "add": lambda n: [f"ADD COLUMN `n{at}` INT" for at in range(n)],
+    "add-if-not-there": lambda n: [f"ADD COLUMN IF NOT EXISTS `c{n - 1}` INT"] * n,
+    "drop": lambda n: [f"DROP COLUMN `c{at}`" for at in range(1, n)],
+    "rename": lambda n: [f"RENAME COLUMN `c{n - 1 - at}` TO `n{at}`" for at in range(n)],
+    "default": lambda n: [f"ALTER COLUMN `c{n - 1}` SET DEFAULT 5"] * n,
+    "charset": lambda n: ["CONVERT TO CHARACTER SET binary"] * n,
+    "keys": lambda n: [
+        f"ADD UNIQUE KEY `k{at}` ({', '.join(f'`c{n - 1 - of}`' for of in range(16))})" for at in range(n // 4)
+    ],
+    "drop-keys": lambda n: [f"DROP KEY `k{at}`" for at in range(n)],
+}
+
+
+@pytest.mark.parametrize("actions", ALTERS.values(), ids=ALTERS.keys())
+def test_an_alter_takes_time_as_its_actions_and_the_columns_are_many(actions):
+    def story(count):
+        columns = ", ".join(f"`c{n}` VARCHAR(9) NOT NULL" for n in range(count))
+        return [
+            ddl(f"CREATE TABLE `t` ({columns}, UNIQUE KEY `u` (`c0`))", 1),
+            ddl("ALTER TABLE `t` " + ", ".join(actions(count)), 2),
+        ]
+
+    def told(count):
+        history = SchemaHistory().with_ddls(made[count])
+        assert history.epochs[-1].unparsed is None
+        return history.schema_at(T, 3), changes_of(made[count], history)
+
+    made = {count: story(count) for count in (1_000, 2_000)}
+    assert_linear(told, 1_000)
+
+
+def test_what_happened_to_a_column_is_told_once_of_a_statement():
+    once = "CONVERT TO CHARACTER SET binary, MODIFY `a` BIGINT, ADD COLUMN `n` INT"
+    found = changes(f"ALTER TABLE `t` {once}")
+    assert {kind_of(change) for change in found} == {"column_changed", "column_widened", "column_added"}
+    assert changes(f"ALTER TABLE `t` {once}, {once}") == found

@@ -273,3 +273,8 @@ def test_what_cannot_be_understood_is_an_outcome_that_names_the_table(query):
     assert isinstance(outcome, UnparsedDdl)
     assert outcome.table == TableName("shop", "t")
     assert outcome.reason
+
+
+def test_an_index_gives_way_to_one_that_gets_its_name():
+    tables = Tables("CREATE TABLE t (a INT, b INT, KEY i (a), KEY j (b))", "ALTER TABLE t RENAME INDEX j TO I")
+    assert [(index.name, index.columns) for index in tables["t"].indexes] == [("I", ("b",))]
