@@ -67,8 +67,7 @@ def _unpacked(folder: Path) -> Path:
                         with archive.open(entry) as source, path.open("wb") as target:
                             shutil.copyfileobj(source, target)
                         path.chmod(0o755)
-            with contextlib.suppress(FileExistsError):  # another run was faster
-                Path(workshop, "base").rename(base)
+            cache.keep(Path(workshop, "base"), base)
     return base
 
 

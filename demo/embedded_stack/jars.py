@@ -62,12 +62,8 @@ def fetch(jars: JarSet, report: Callable[[str], None] = lambda _: None) -> Path:
             options = () if jars.transitive else ("-notransitive",)
             _resolve(organisation, module, version, fetched, Path(workshop), options)
         _verify(fetched, jars)
-        try:
-            fetched.rename(folder)
-        except OSError:
-            if not folder.exists():
-                raise
-            _verify(folder, jars)  # another run was faster
+        cache.keep(fetched, folder)
+    _verify(folder, jars)
     return folder
 
 

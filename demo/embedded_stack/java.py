@@ -1,6 +1,5 @@
 """A Java runtime for Kafka and Spark."""
 
-import contextlib
 import hashlib
 import os
 import re
@@ -87,6 +86,5 @@ def _from_wheel() -> Path | None:
             wrapper = new / "bin" / "java"
             wrapper.write_text(JAVA_WITHOUT_VECTOR_MODULE.format(java=program))
             wrapper.chmod(0o755)
-            with contextlib.suppress(FileExistsError):  # another run made it meanwhile
-                new.rename(home)
+            cache.keep(new, home)
     return home
