@@ -73,6 +73,10 @@ class Changefeed(msgspec.Struct, frozen=True, kw_only=True):
         """Whether events name tables and columns with ``_`` for characters that Avro's names can't have (avro, section 3)."""
         return self.protocol == "avro"
 
+    def may_send(self, schema: str, table: str, topic: str) -> bool:
+        """Whether the rules may send a table that Avro gives these names to *topic*. Errs towards yes."""
+        return self.dispatch.may_send(schema, table, topic, self.topic)
+
     @property
     def loses_old_keys(self) -> bool:
         """Whether an UPDATE that changes a row's key does not tell the old one: raw change events without old values."""

@@ -106,7 +106,10 @@ def assemble(
 
 
 def _refuse_shared_names(results: Sequence[SplitResult]) -> None:
-    """Raise PermanentError where rows of one name come from several topics: they may be of different tables."""
+    """Raise PermanentError where rows of one name come from several topics: they may be of different tables.
+
+    The rules send tables of that name to each of these topics (other rows are set aside, see ``placement.ForeignNames``).
+    """
     topics: defaultdict[str, set[str]] = defaultdict(set)
     for file in (file for result in results for file in result.files):
         topics[str(file.schema.name)].add(file.file.topic)

@@ -3,6 +3,8 @@
 A row elsewhere means that the rules of the pipeline are not those of the changefeed, that partitions were added while it ran, or
 that another program writes to the topic. Rows are merged by commitTs wherever they stand, so it is a warning and no error; only
 windows that go by offsets need it to be right.
+
+Avro's names are another matter: in another table's topic they may be those of two tables, so such rows are set aside.
 """
 
 import logging
@@ -17,6 +19,9 @@ from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.domain.tables import TableSchema
 from ticdc_replay.schemas.history import SchemaHistory
 
+WRONG_TOPIC = "wrong_topic"
+"""Reason of a row of Avro that the rules send to another topic."""
+
 _LOOKED_AT = 2048
 _SPARSEST = 4096
 _log = logging.getLogger(__name__)
@@ -28,6 +33,37 @@ def sampled_of(messages: int) -> int:
     What it gives divides what it gives for more.
     """
     return min(_SPARSEST, 1 << max(0, (messages // _LOOKED_AT).bit_length() - 1))
+
+
+class ForeignNames:
+    """Tells rows of Avro in a topic to which the changefeed's rules send no table that Avro calls so.
+
+    It depends on nothing but the configuration and the message, so a row is judged alike in every window and split.
+    """
+
+    def __init__(self, changefeed: Changefeed) -> None:
+        self._changefeed = changefeed
+        self._known: dict[tuple[str, str, str], str] = {}
+        self.possible = changefeed.names_lose_characters and any(rule.topic for rule in changefeed.dispatch.rules)
+        """Whether there can be such rows."""
+
+    def why(self, topic: str, schema: str, table: str) -> str:
+        """Why a row with these names can't be of a table that belongs to *topic*; "" where it may be."""
+        names = (topic, schema, table)
+        found = self._known.get(names)
+        if found is None:
+            found = self._known[names] = self._judge(*names)
+        return found
+
+    def _judge(self, topic: str, schema: str, table: str) -> str:
+        feed = self._changefeed
+        if feed.may_send(schema, table, topic):
+            return ""
+        return (
+            f"the dispatcher rules of the changefeed send {schema}.{table} to topic {feed.topic_of(schema, table)} and no table "
+            f"that Avro calls so to {topic}: another program wrote the message, or the rules were others then; replay what they "
+            "sent by a pipeline with those rules"
+        )
 
 
 class PlacementCheck:

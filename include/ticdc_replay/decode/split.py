@@ -20,7 +20,7 @@ from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.decode.collector import no_cycle_search
 from ticdc_replay.decode.filter import TableFilter
 from ticdc_replay.decode.native import NativeRows, native_rows
-from ticdc_replay.decode.placement import PlacementCheck
+from ticdc_replay.decode.placement import WRONG_TOPIC, ForeignNames, PlacementCheck
 from ticdc_replay.decode.quarantine import DDL_UNREAD, Quarantine, about_row
 from ticdc_replay.decode.references import References
 from ticdc_replay.decode.sparse_index import SparseIndex
@@ -147,6 +147,7 @@ class SplitDecoder:
                 self._writer.resolve,
                 job.limits.decompressed_max_bytes,
             )
+        self._foreign = ForeignNames(job.changefeed)
         self._placement = PlacementCheck(job.changefeed, split.partitions, split.sampled, history)
         self._whole_rows = WholeRows(
             job, attempt, artifacts, connections, self._codec, self._native, self._references, self._events
@@ -384,6 +385,8 @@ class SplitDecoder:
 
     def _flush(self) -> None:
         pending, self._pending, self._pending_bytes = self._pending, [], 0
+        if self._foreign.possible:
+            pending = self._own(pending)
         if self._history.has_unread:
             pending = self._typed(pending)
         if not self._pending_large:
@@ -414,6 +417,18 @@ class SplitDecoder:
             columnar = self._native.take(*self._place)
         for rejected in self._writer.write(rows, columnar):
             self._set_aside(*rejected)
+
+    def _own(self, rows: list[Located]) -> list[Located]:
+        """*rows* without those of tables that belong to other topics, which go to quarantine."""
+        own = []
+        for located in rows:
+            message, row = located.message, located.row
+            why = self._foreign.why(message.topic, row.schema, row.table)
+            if why:
+                self._set_aside(located, WRONG_TOPIC, why)
+            else:
+                own.append(located)
+        return own
 
     def _typed(self, rows: list[Located]) -> list[Located]:
         """*rows* without those whose types depend on DDL that could not be read, which go to quarantine."""

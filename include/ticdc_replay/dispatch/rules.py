@@ -107,12 +107,32 @@ class Dispatch(msgspec.Struct, frozen=True):
 
     def may_scatter(self, schema: str, table: str, *, raw_changes: bool) -> bool:
         """As ``scatters``, for names in which ``_`` may stand for any character, as Avro's do. Errs towards yes."""
-        lossy = "_" in schema + table
         return self.scatters(schema, table, raw_changes=raw_changes) or any(
             _scatters(rule, raw_changes)
             for rule in self.rules
-            if rule.matcher.may_match(schema, table) or (lossy and _UNUSUAL.search(" ".join(rule.matcher.patterns)))
+            if rule.matcher.means_in_avro(schema, table) is not False
         )
+
+    def may_send(self, schema: str, table: str, topic: str, default: str) -> bool:
+        """Whether a table that Avro gives these names may go to *topic*, where *default* is the default one. Errs towards yes.
+
+        Routed names are not judged: topics are made of the upstream's.
+        """
+        if any(rule.routes for rule in self.rules):
+            return True
+        for rule in (*self.rules, _DEFAULT):
+            meant = rule.matcher.means_in_avro(schema, table)
+            if meant is False:
+                continue
+            for forms in (rule.topic or TopicExpression(default)).readings(topic):
+                if all(
+                    form is None or _bare(form) == _bare(name)
+                    for form, name in zip(forms, (schema, table), strict=True)
+                ):
+                    return True
+            if meant:
+                break
+        return False
 
     def fixed_topics(self) -> tuple[str, ...]:
         """Topics that a rule names outright, whatever the table."""
@@ -197,8 +217,9 @@ def _wants(pattern: str, schema: str | None, table: str | None) -> bool:
     )
 
 
-_UNUSUAL = re.compile(r"[-`\"/\\]")
-"""In patterns of names that have other characters than topics keep, or of no certain names."""
+def _bare(name: str) -> str:
+    """What a name in a topic and the same name in Avro have in common, in whichever version of TiCDC."""
+    return re.sub(r"[^a-zA-Z0-9]+", "_", name).strip("_")
 
 
 def _scatters(rule: Rule, raw_changes: bool) -> bool:

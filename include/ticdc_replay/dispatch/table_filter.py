@@ -18,6 +18,7 @@ _QUOTED = {'"': re.compile(r'"((?:""|[^"])+)"'), "`": re.compile(r"`((?:``|[^`])
 _CLASS = re.compile(r"\[(!?)((?:\\[^0-9a-zA-Z]|[^\\\]])+)\]")
 _PLAIN = re.compile(r"[0-9A-Za-z$_\u0080-\U0010ffff]")
 _UNSAFE_IN_TOPICS = re.compile(r"[^a-zA-Z0-9._\-]")
+_UNSAFE_IN_AVRO = re.compile(r"[^a-zA-Z0-9_]")
 
 
 class TableFilter(msgspec.Struct, frozen=True):
@@ -56,6 +57,22 @@ class TableFilter(msgspec.Struct, frozen=True):
                 return False
         return False
 
+    def means_in_avro(self, schema: str, table: str) -> bool | None:
+        """Whether the filter means the tables that Avro gives these names, in which ``_`` may stand for any character.
+
+        None where it may mean some of them and others not.
+        """
+        answers = set()
+        for pattern in reversed(_parsed(self.patterns, self.case_sensitive)):
+            if not (pattern.schema.possible_in_avro(schema) and pattern.table.possible_in_avro(table)):
+                continue
+            answers.add(pattern.positive)
+            if pattern.schema.all_in_avro(schema) and pattern.table.all_in_avro(table):
+                break
+        else:
+            answers.add(False)
+        return None if len(answers) > 1 else answers.pop()
+
 
 class ColumnFilter(msgspec.Struct, frozen=True):
     """The columns that a column selector keeps. Letter case never matters."""
@@ -84,12 +101,23 @@ class _Name(NamedTuple):
     pattern: re.Pattern[str]
     in_topic: re.Pattern[str]
     """Matches at least every form that a matching name may have in a topic."""
+    in_avro: re.Pattern[str]
+    """The same for Avro, but for the ``_`` before a digit that begins a name."""
 
     def exact(self, name: str) -> bool:
         return self.pattern.search(name) is not None
 
     def possible(self, name: str | None) -> bool:
         return name is None or self.in_topic.search(name) is not None
+
+    def possible_in_avro(self, name: str) -> bool:
+        """Whether a name that is *name* in Avro may match."""
+        bare = name[1:] if name[:1] == "_" and name[1:2].isdecimal() else name
+        return any(self.in_avro.search(each) is not None for each in (name, bare))
+
+    def all_in_avro(self, name: str) -> bool:
+        """Whether all names that are *name* in Avro match. Errs towards no."""
+        return self.pattern.pattern == _ANY_NAME or ("_" not in name and self.exact(name))
 
 
 class _Pattern(NamedTuple):
@@ -148,41 +176,43 @@ def _name(text: str, flags: re.RegexFlag, *, ends_at_dot: bool) -> tuple[_Name, 
         match = _REGEX.match(text)
         if match is None:
             raise ValueError("the regular expression has no end; write /…/")
-        return _Name(_compiled(match[1], flags), _compiled("", flags)), text[match.end() :]
+        anything = _compiled("", flags)
+        return _Name(_compiled(match[1], flags), anything, anything), text[match.end() :]
     if text[0] in _QUOTED:
         quoted = _QUOTED[text[0]].match(text)
         if quoted is None:
             raise ValueError(f"the quoted name has no end; write {text[0]}…{text[0]}")
         name = quoted[1].replace(text[0] * 2, text[0])
-        return _Name(_whole(re.escape(name), flags), _whole(_in_topic(name), flags)), text[quoted.end() :]
+        forms = (re.escape(name), _in_topic(name), _in_avro(name))
+        return _Name(*(_whole(form, flags) for form in forms)), text[quoted.end() :]
     return _wildcard(text, flags, ends_at_dot=ends_at_dot)
 
 
 def _wildcard(text: str, flags: re.RegexFlag, *, ends_at_dot: bool) -> tuple[_Name, str]:
-    exact, possible, at = "", "", 0
+    exact, in_topic, in_avro, at = "", "", "", 0
     while at < len(text):
         char = text[at]
         if char == "." and ends_at_dot:
             break
         if char in "*?":
-            piece = possible_piece = ".*" if char == "*" else "."
+            pieces = (".*" if char == "*" else ".",) * 3
         elif char == "[":
             match = _CLASS.match(text, at)
             if match is None:
                 raise ValueError("the class of characters has no end; write [a-z] or [!a-z]")
-            piece, possible_piece = f"[{'^' if match[1] else ''}{_class_body(match[2])}]", "."
+            pieces = (f"[{'^' if match[1] else ''}{_class_body(match[2])}]", ".", ".")
             at = match.end() - 1
         elif char == "\\":
             at += 1
             if at == len(text) or (text[at].isascii() and text[at].isalnum()):
                 raise ValueError("a backslash must stand before a special character")
-            piece, possible_piece = re.escape(text[at]), _in_topic(text[at])
+            pieces = (re.escape(text[at]), _in_topic(text[at]), _in_avro(text[at]))
         elif _PLAIN.match(char):
-            piece, possible_piece = re.escape(char), _in_topic(char)
+            pieces = (re.escape(char), _in_topic(char), _in_avro(char))
         else:
             raise ValueError(f"{char!r} must stand in quotes: `a{char}b`")
-        exact, possible, at = exact + piece, possible + possible_piece, at + 1
-    return _Name(_whole(exact, flags), _whole(possible, flags)), text[at:]
+        exact, in_topic, in_avro, at = exact + pieces[0], in_topic + pieces[1], in_avro + pieces[2], at + 1
+    return _Name(_whole(exact, flags), _whole(in_topic, flags), _whole(in_avro, flags)), text[at:]
 
 
 def _class_body(body: str) -> str:
@@ -194,6 +224,10 @@ def _in_topic(name: str) -> str:
     return re.escape(_UNSAFE_IN_TOPICS.sub("_", name))
 
 
+def _in_avro(name: str) -> str:
+    return re.escape(_UNSAFE_IN_AVRO.sub("_", name))
+
+
 def _whole(pattern: str, flags: re.RegexFlag) -> re.Pattern[str]:
     return _compiled(rf"\A(?:{pattern})\Z", flags | re.DOTALL)
 
@@ -203,3 +237,6 @@ def _compiled(pattern: str, flags: re.RegexFlag) -> re.Pattern[str]:
         return re.compile(pattern, flags)
     except re.error as error:
         raise ValueError(f"not a regular expression: {error}") from None
+
+
+_ANY_NAME = _whole(".*", re.NOFLAG).pattern

@@ -78,3 +78,44 @@ def test_names_that_lost_characters_may_be_of_any_table_that_a_rule_means():
     assert not scattering.scatters("shop", "order_items", raw_changes=False)
     assert scattering.may_scatter("shop", "order_items", raw_changes=False)
     assert not scattering.may_scatter("shop", "orders", raw_changes=False)
+
+
+@pytest.mark.parametrize(
+    ("rules", "topic", "is_possible"),
+    [
+        ([rule(["*.*"], "{schema}_{table}")], "shop_order_items", True),
+        ([rule(["*.*"], "{schema}_{table}")], "shop_order-items", True),
+        ([rule(["*.*"], "{schema}.{table}")], "shop.order.items", True),
+        ([rule(["*.*"], "{schema}_{table}")], "shop_orders", False),
+        ([rule(["*.*"], "{schema}_{table}")], "shop_order_items_", True),
+        ([rule(["*.*"], "{schema}_{table}")], "main", False),
+        ([rule(["*.*"], "{schema}")], "shop", True),
+        ([rule(["*.*"], "{schema}")], "shop_x", False),
+        ([rule(["shop.*"], "shop"), rule(["hr.*"], "hr")], "shop", True),
+        ([rule(["shop.*"], "shop"), rule(["hr.*"], "hr")], "hr", False),
+        ([rule(["shop.*"], "shop"), rule(["hr.*"], "hr")], "main", False),
+        ([rule(["shop.order_*"], "orders")], "orders", True),
+        ([rule(["shop.order_*"], "orders")], "main", True),
+        ([rule(["shop.`order-items`"], "odd")], "odd", True),
+        ([rule(["shop.order[a-z]items"], "odd")], "odd", True),
+        ([rule(["shop./x/"], "odd")], "odd", True),
+        ([rule(["shop.ordered"], "odd")], "odd", False),
+        ([rule(["shop.*", "!shop.order_items"], "rest")], "rest", True),
+        ([rule(["shop.*", "!shop.*"], "rest")], "rest", False),
+        ([rule(["hr.*"], target_schema="shop"), rule(["*.*"], "{schema}_{table}")], "hr_people", True),
+    ],
+)
+def test_topics_that_tables_may_go_to_whose_names_lost_characters(rules, topic, is_possible):
+    """The table is shop.order_items in Avro: a table of another name with ``-`` or the like may be called so."""
+    assert Dispatch(tuple(rules)).may_send("shop", "order_items", topic, "main") is is_possible
+
+
+def test_a_name_that_lost_nothing_is_of_one_topic_only():
+    by_name = Dispatch((rule(["shop.order*"], "orders"), rule(["!shop.items", "shop.*"], "rest")))
+    topics = ("orders", "rest", "main")
+    assert [topic for topic in topics if by_name.may_send("shop", "orders", topic, "main")] == ["orders"]
+    assert [topic for topic in topics if by_name.may_send("shop", "lines", topic, "main")] == ["rest"]
+    assert [topic for topic in topics if by_name.may_send("hr", "orders", topic, "main")] == ["main"]
+    digits = Dispatch((rule(["2024.*"], "old"), rule(["*.*"], "{schema}")))
+    topics = ("old", "2024", "_2024")
+    assert [topic for topic in topics if digits.may_send("_2024", "orders", topic, "main")] == ["old", "2024", "_2024"]
