@@ -447,7 +447,7 @@ def _doubts(
                 f"{partition}: holds messages since the window's start but no resolved-ts; TiCDC sends one every second to each "
                 "partition it uses. Does another writer use the topic, or is partition-num of the sink-uri wrong?"
             )
-        doubt = margin_doubt(request, partition, heads.get(partition, _NO_HEAD).margin_ms)
+        doubt = margin_doubt(request, partition, heads.get(partition, _NO_HEAD))
         if doubt is not None:
             doubts.append(doubt)
     return doubts

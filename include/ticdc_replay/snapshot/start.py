@@ -25,15 +25,32 @@ _ALL_BYTES, _HEAD_BYTES = 256 * 1024 * 1024, (256 * 1024, 32 * 1024 * 1024)
 """A head is as many messages or bytes of a partition, whichever come first: an equal share of these, within limits."""
 
 
+class Sent(msgspec.Struct, frozen=True):
+    """An event's commitTs or resolved-ts (TSO), the offset of its record, and the record's time (ms)."""
+
+    offset: int
+    commit_ts: int
+    recorded_ms: int
+
+    @property
+    def margin_ms(self) -> int:
+        """Record time − physical commitTs: a record is made after its commit, so a negative one is what clocks differ by."""
+        return self.recorded_ms - tso.physical_ms(self.commit_ts)
+
+
 class Head(msgspec.Struct, frozen=True):
     """What the first messages of a partition's range show; None where they hold no event.
 
-    ``margin_ms`` is the smallest (record time − physical commitTs) of their events: a record is made after its commit, so a
-    negative one is what clocks differ by. ``earliest_ts`` is the smallest commitTs or resolved-ts (TSO).
+    ``soonest`` is the first event of the smallest margin. ``earliest_ts`` is the smallest commitTs or resolved-ts (TSO).
     """
 
-    margin_ms: int | None = None
+    soonest: Sent | None = None
     earliest_ts: int | None = None
+
+    @property
+    def margin_ms(self) -> int | None:
+        """The smallest margin of the events."""
+        return None if self.soonest is None else self.soonest.margin_ms
 
 
 def check_retention(
@@ -93,7 +110,8 @@ def read_heads(request: PinRequest, kafka: KafkaSettings, ranges: Sequence[Offse
             sizes[partition] += len(message.value or b"")
             for event in codec.decode(message):
                 if isinstance(event, RowEvent | DdlEvent | WatermarkEvent) and event.commit_ts is not None:
-                    heads[partition] = _with(heads[partition], event.commit_ts, message.timestamp_ms)
+                    sent = Sent(message.offset, event.commit_ts, message.timestamp_ms)
+                    heads[partition] = _with(heads[partition], sent)
             if sizes[partition] >= size:
                 return True
         return False
@@ -108,11 +126,11 @@ def _share(total: int, heads: int, limits: tuple[int, int]) -> int:
     return max(least, min(most, total // max(1, heads)))
 
 
-def _with(head: Head, commit_ts: int, recorded_ms: int) -> Head:
-    margin_ms = recorded_ms - tso.physical_ms(commit_ts)
+def _with(head: Head, sent: Sent) -> Head:
+    margin_ms, earliest_ts = head.margin_ms, head.earliest_ts
     return Head(
-        margin_ms if head.margin_ms is None else min(head.margin_ms, margin_ms),
-        commit_ts if head.earliest_ts is None else min(head.earliest_ts, commit_ts),
+        sent if margin_ms is None or sent.margin_ms < margin_ms else head.soonest,
+        sent.commit_ts if earliest_ts is None else min(earliest_ts, sent.commit_ts),
     )
 
 
@@ -205,11 +223,19 @@ def compaction_doubt(topic: str, policies: frozenset[str] | None) -> str | None:
     )
 
 
-def margin_doubt(request: PinRequest, partition: Partition, margin_ms: int | None) -> str | None:
-    """Why *margin_ms* leaves the start in doubt, None where it does not: more than half of the allowed skew is used up."""
-    if margin_ms is None or margin_ms >= -(request.clock_skew_ms // 2):
+def margin_doubt(request: PinRequest, partition: Partition, head: Head) -> str | None:
+    """Why *head* leaves the start in doubt, None where it does not: more than half of the allowed skew is used up."""
+    sent = head.soonest
+    if sent is None or sent.margin_ms >= -(request.clock_skew_ms // 2):
         return None
+    # Of a record time that no TSO has, the nearest.
+    recorded = tso.to_datetime(tso.from_ms(sent.recorded_ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    enough_s = -(2 * sent.margin_ms // 1000)
     return (
-        f"{partition}: records have times up to {-margin_ms} ms before their commit, near or beyond the allowed clock skew of "
-        f"{request.clock_skew_ms} ms, so rows of the window may lie before the range; raise window.clock_skew_seconds"
+        f"{partition}@{sent.offset}: commitTs {tso.describe(sent.commit_ts)} is {-sent.margin_ms} ms later than the time of its "
+        f"record, {recorded}: more than half of the allowed clock skew of {request.clock_skew_ms} ms. If clocks differ so, rows "
+        "of the window may lie before the range. Look at the message (ticdc-replay inspect "
+        f"--topic {partition.topic} --partition {partition.number} --from {sent.offset} --limit 1). If TiCDC sent it so, set "
+        f"window.clock_skew_seconds to {enough_s} or more; if it is damaged or another program's, it says nothing of the "
+        "clocks: set policies.unproven: allow for the run of this window"
     )

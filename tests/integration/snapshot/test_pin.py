@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.integration.snapshot.feed import LAG_MS, START_MS, Feed, at
 from tests.waiting import PATIENCE_S, wait_for
+from ticdc_replay.domain import tso
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import (
     ArtifactCorruptError,
@@ -215,8 +216,24 @@ def test_a_margin_near_the_allowed_skew_is_unproven(make_feed: MakeFeed, request
     feed.seconds(0, 58)
     feed.row(0, 60, recorded=57)
     feed.seconds(60, 121)
-    with pytest.raises(UnprovenWindowError, match=r"3000 ms before their commit.*5000 ms"):
+    with pytest.raises(UnprovenWindowError, match=r"3000 ms later than the time of its record.*5000 ms"):
         pin(request_for(feed.topic))
+
+
+def test_a_record_hours_before_its_commit_is_named_and_the_skew_that_is_named_proves_the_window(
+    make_feed: MakeFeed, request_for: RequestFor, pin: Pin
+) -> None:
+    feed = make_feed(2)
+    feed.seconds(0, 58)
+    feed.row(1, 58 + 7200, recorded=58)
+    feed.seconds(58, 121)
+    with pytest.raises(UnprovenWindowError) as caught:
+        pin(request_for(feed.topic))
+    reasons = str(caught.value).splitlines()[1:-1]
+    assert len(reasons) == 1, "partition 0 is not in doubt"
+    assert f"{feed.topic}[1]@116: commitTs {tso.describe(at(58 + 7200))} is 7200000 ms later" in reasons[0]
+    assert "window.clock_skew_seconds to 14400 or more" in reasons[0]
+    assert pin(request_for(feed.topic, clock_skew_ms=14_400_000)).manifest.grade == "proven"
 
 
 def test_a_window_from_before_the_first_sign_of_the_changefeed_is_unproven(
