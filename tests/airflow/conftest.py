@@ -30,6 +30,7 @@ os.environ |= {
     "AIRFLOW__LOGGING__BASE_LOG_FOLDER": f"{_HOME}/logs",
 }
 
+# Folders that nobody can make, root neither: a test that writes has one of its own.
 PIPELINE = """
 name: shop
 description: Orders of the shop
@@ -37,12 +38,12 @@ changefeed:
   sink_uri: kafka://broker:9092/shop?protocol=open-protocol&mistyped=1
   timezone: Asia/Shanghai
 connections: {kafka: shop_kafka}
-artifacts: file:///var/replay
+artifacts: file:///dev/null/replay
 tables: ["shop.*"]
 schedule: {cron: "0 * * * *", start: "2026-03-01T00:00:00Z"}
 targets:
   - {name: warehouse, type: postgres, connection: warehouse}
-  - {name: lake, type: parquet, uri: "file:///var/lake"}
+  - {name: lake, type: parquet, uri: "file:///dev/null/lake"}
 """
 
 
@@ -69,10 +70,10 @@ def pipelines(tmp_path):
 CLAIMS = "[sink.kafka-config.large-message-handle]\nlarge-message-handle-option = 'claim-check'\n"
 STORE = """
 name: claims
-uri: file:///var/claims
+uri: file:///dev/null/claims
 pipelines: [large]
 owners_complete: true
-artifacts: file:///var/reconciliation
+artifacts: file:///dev/null/reconciliation
 schedule: {cron: "0 3 * * *", start: "2026-03-01T00:00:00Z"}
 deletion: {policy: approval}
 """
@@ -84,7 +85,7 @@ def stores(tmp_path, pipelines):
 
     class Folder:
         path = tmp_path / "stores"
-        uri = "file:///var/claims"
+        uri = "file:///dev/null/claims"
 
         def add(self, name, content):
             file = self.path / f"{name}.yaml"

@@ -64,7 +64,7 @@ def store(tmp_path, stores):
             report = ReconciliationReport(
                 library_version="0",
                 store="claims",
-                uri="file:///var/claims",
+                uri="file:///dev/null/claims",
                 reconciliation_id=name,
                 finished_at_ms=at_ms,
                 evidence=evidence,
@@ -186,7 +186,7 @@ def test_a_plan_shows_what_was_undone_of_it(signed_in, store, tmp_path):
     store.executed("b" * 64, deleted=1_190)
     undone = Undone(
         store="claims",
-        uri="file:///var/claims",
+        uri="file:///dev/null/claims",
         plan_hash="b" * 64,
         person="Ada",
         why="needed <them>",
@@ -221,8 +221,8 @@ def test_the_deletion_s_dag_has_the_same_page_and_other_dags_have_none(signed_in
 
 
 @pytest.mark.parametrize("content", [{"deletion": {"policy": "always"}}, "name: claims\nname: ["])
-def test_a_file_with_an_error_says_so_on_its_own_page_only(signed_in, store, stores, content):
-    stores.add("sound", {})
+def test_a_file_with_an_error_says_so_on_its_own_page_only(signed_in, store, stores, content, tmp_path):
+    stores.add("sound", {"artifacts": (tmp_path / "artifacts" / "sound").as_uri()})
     file = stores.add("claims", content)
     for page in (PAGE, f"{PAGE}_deletion"):
         answer = signed_in.get(page)

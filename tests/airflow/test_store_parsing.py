@@ -120,15 +120,15 @@ def test_a_pipeline_that_is_not_listed_stops_the_dags_of_its_store(parse, stores
     stores.pipeline("forgotten")
     errors = parse().import_errors
     assert list(errors) == ["stores/claims_yaml.py"]
-    assert "forgotten.yaml writes to file:///var/claims and is not listed" in errors["stores/claims_yaml.py"]
+    assert "forgotten.yaml writes to file:///dev/null/claims and is not listed" in errors["stores/claims_yaml.py"]
 
 
 def test_a_removed_store_goes_and_a_new_one_comes_with_its_pool(bundle, stores, airflow_database):
     from airflow.models.pool import Pool
 
     bundle.initialize()
-    stores.add("more", {"uri": "file:///var/more", "pipelines": ["most"]})
-    stores.pipeline("most", "file:///var/more")
+    stores.add("more", {"uri": "file:///dev/null/more", "pipelines": ["most"]})
+    stores.pipeline("most", "file:///dev/null/more")
     (stores.path / "claims.yaml").unlink()
     bundle.refresh()
     assert [file.name for file in (bundle.path / "stores").iterdir()] == ["more_yaml.py"]
