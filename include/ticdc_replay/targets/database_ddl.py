@@ -1,17 +1,22 @@
 """DDL of a changelog, told of the tables that a target has: of those of whole databases, and in the target's spelling."""
 
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 
 import msgspec
 
+from ticdc_replay.changelog.index import Ddl
 from ticdc_replay.domain.tables import TableName, folded
-from ticdc_replay.schemas.changes import BreakingChange, NoRowChange, TableChanges
+from ticdc_replay.domain.tso import MAX_TSO, describe
+from ticdc_replay.schemas.changes import BreakingChange, Change, ChangeKind, NoRowChange, TableChanges, kind_of
 from ticdc_replay.schemas.ddl import key_of
 from ticdc_replay.targets.base import Load
 
 _DROPPED = (BreakingChange("the table was dropped with its database", "dropped"),)
+_NO_NAME = TableName("", "")
+_Kinds = tuple[ChangeKind, ...]
 
 
 def told_of(load: Load, tables: Iterable[TableName]) -> Load:
@@ -22,7 +27,8 @@ def told_of(load: Load, tables: Iterable[TableName]) -> Load:
     letter case: its DDL is told of each table that it can mean.
 
     Of DDL of a whole database decode tells the tables whose definitions it knows; of others the changelog has the DDL alone,
-    with what it does to the database where it is no DROP.
+    with what it does to the database where it is no DROP. Of many between two DDLs of a table it is told the last DROP, and the
+    last of each kind after it: what came before a DROP is gone, and each of them would be told of each table.
     """
     index = load.index
     if not index.ddl:
@@ -44,23 +50,66 @@ def told_of(load: Load, tables: Iterable[TableName]) -> Load:
         changes += [msgspec.structs.replace(entry, table=name) for name in meant]
     told = {(entry.commit_ts, entry.table) for entry in changes}
     known |= {name for _, name in told}.intersection(load.tables)
-    by_schema = defaultdict(list)
-    for table in sorted(known):
-        by_schema[folded(table.schema)].append(table)
-    of_schemas = {
-        (entry.commit_ts, folded(entry.table.schema)): entry.changes for entry in changes if not entry.table.table
-    }
-    more = []
-    for commit_ts, schema in dict.fromkeys((ddl.commit_ts, folded(ddl.schema)) for ddl in index.ddl if not ddl.table):
-        what = of_schemas.get((commit_ts, schema), _DROPPED)
-        if not all(isinstance(change, NoRowChange) for change in what):
-            more += [
-                TableChanges(table, commit_ts, what)
-                for table in (by_schema[schema] if schema else sorted(known))
-                if (commit_ts, table) not in told
-            ]
+    own_times = defaultdict(list)
+    for commit_ts, name in sorted(told):
+        own_times[name].append(commit_ts)
+    of_databases = _DatabaseDdl(index.ddl, changes)
+    more = [entry for table in sorted(known) for entry in of_databases.of(table, own_times[table])]
     changes = sorted((*changes, *more), key=attrgetter("commit_ts"))
     own = in_events.intersection(load.tables) | known.intersection(entry.table for entry in changes)
     return msgspec.structs.replace(
         load, index=msgspec.structs.replace(index, changes=tuple(changes)), tables=tuple(sorted(own))
     )
+
+
+class _DatabaseDdl:
+    """The DDL of whole databases, by schema as the upstream compares names; that of the schema ``""`` is of all."""
+
+    def __init__(self, ddl: Iterable[Ddl], changes: Iterable[TableChanges]) -> None:
+        """*changes* tell what each of *ddl* that has no table does, but for DROP DATABASE."""
+        what: dict[tuple[int, str], tuple[Change, ...]] = {
+            (entry.commit_ts, folded(entry.table.schema)): entry.changes for entry in changes if not entry.table.table
+        }
+        self._times: dict[str, list[int]] = defaultdict(list)
+        found: dict[str, list[TableChanges]] = defaultdict(list)
+        for commit_ts, schema in sorted({(each.commit_ts, folded(each.schema)) for each in ddl if not each.table}):
+            done = what.get((commit_ts, schema), _DROPPED)
+            if not all(isinstance(change, NoRowChange) for change in done):
+                self._times[schema].append(commit_ts)
+                found[schema].append(TableChanges(_NO_NAME, commit_ts, done))
+        self._counting = {schema: _last_of_each_kind(entries) for schema, entries in found.items()}
+
+    def of(self, table: TableName, own_times: Sequence[int]) -> Iterator[TableChanges]:
+        """What counts of it for *table*, which has DDL of its own at *own_times* (TSO, in order)."""
+        for schema in dict.fromkeys((folded(table.schema), "")):
+            times, counting = self._times.get(schema, []), self._counting.get(schema, [])
+            after = -1
+            for before in (*own_times, MAX_TSO + 1):
+                end = bisect_left(times, before)
+                if end:
+                    found = (entry for entry in counting[end - 1] if entry.commit_ts > after)
+                    yield from (msgspec.structs.replace(entry, table=table) for entry in found)
+                after = before
+
+
+def _last_of_each_kind(entries: Sequence[TableChanges]) -> list[tuple[TableChanges, ...]]:
+    """For each of *entries* what counts of those up to it: the last DROP, and the last of each kind after it."""
+    counting: list[tuple[TableChanges, ...]] = []
+    last: dict[_Kinds, TableChanges] = {}
+    first_ts: dict[_Kinds, int] = {}
+    for entry in entries:
+        kinds = tuple(map(kind_of, entry.changes))
+        if "dropped" in kinds:
+            last, first_ts = {}, {}
+        elif kinds in last:
+            since = f" (the last of several such DDLs of its database, from {describe(first_ts[kinds])} on)"
+            entry = msgspec.structs.replace(entry, changes=tuple(_with(change, since) for change in entry.changes))
+        first_ts.setdefault(kinds, entry.commit_ts)
+        last.pop(kinds, None)
+        last[kinds] = entry
+        counting.append(tuple(last.values()))
+    return counting
+
+
+def _with(change: Change, text: str) -> Change:
+    return BreakingChange(change.what + text, change.kind) if isinstance(change, BreakingChange) else change

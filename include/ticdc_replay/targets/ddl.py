@@ -126,6 +126,14 @@ def emptied_by(
     return Emptied(last_ts, any(change.kind == "dropped" for _, change in emptying), another_table_ts(changes, last_ts))
 
 
+def changes_by_table(changes: Iterable[TableChanges]) -> dict[TableName, tuple[TableChanges, ...]]:
+    """*changes* of each table, in their order."""
+    found: dict[TableName, list[TableChanges]] = {}
+    for entry in changes:
+        found.setdefault(entry.table, []).append(entry)
+    return {table: tuple(entries) for table, entries in found.items()}
+
+
 def another_table_ts(changes: Iterable[TableChanges], until_ts: int) -> int:
     """The last of *changes* up to *until_ts* after which the name stands for another table: its commitTs (TSO), or 0."""
     return max(

@@ -3,6 +3,8 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.changelogs import Changelog
 from tests.growth import assert_linear
@@ -10,6 +12,7 @@ from ticdc_replay.domain.tables import TableName
 from ticdc_replay.schemas.changes import kind_of
 from ticdc_replay.targets.base import Load, StoreAddress
 from ticdc_replay.targets.database_ddl import told_of
+from ticdc_replay.targets.ddl import RULES, DdlPolicy, emptied_by, words_of
 
 
 def load_of(changelog: Changelog) -> Load:
@@ -33,21 +36,81 @@ def told(load: Load) -> list[tuple[int, str, str]]:
     ]
 
 
-def test_the_ddls_of_a_database_at_one_commit_are_told_once_of_each_table(tmp_path: Path) -> None:
+def test_the_ddls_of_a_database_are_told_of_each_table_as_long_as_they_count(tmp_path: Path) -> None:
     changelog = Changelog(tmp_path, 100, 200).ddl(150, "DROP DATABASE shop", table="shop")
     changelog.ddl(150, "DROP DATABASE `Shop`", table="Shop").ddl(160, "DROP DATABASE shop", table="shop")
-    changelog.ddl(170, "DROP DATABASE nothing", table="nothing")
+    changelog.ddl(165, "CREATE TABLE shop.t (id INT PRIMARY KEY)", table="shop.t")
+    changelog.ddl(170, "DROP DATABASE nothing", table="nothing").ddl(180, "DROP DATABASE shop", table="shop")
     found = told_of(load_of(changelog), [TableName("shop", "t"), TableName("Shop", "u"), TableName("other", "t")])
     assert told(found) == [
-        (150, "Shop.u", "dropped"),
-        (150, "shop.t", "dropped"),
-        (160, "Shop.u", "dropped"),
         (160, "shop.t", "dropped"),
+        (165, "shop.t", "table_created"),
+        (180, "shop.t", "dropped"),
+        (180, "Shop.u", "dropped"),
     ]
     assert found.tables == (TableName("Shop", "u"), TableName("shop", "t"))
 
 
-@pytest.mark.parametrize(("database", "later"), [("shop", 0), ("empty", 1)], ids=["at-once", "empty"])
+def test_the_last_of_each_kind_after_the_last_drop_counts_and_tells_since_when_there_are_such(tmp_path: Path) -> None:
+    changelog = Changelog(tmp_path, 100, 200).ddl(110, "CONJURE shop", table="shop")
+    changelog.ddl(120, "DROP DATABASE shop", table="shop").ddl(130, "FLASHBACK DATABASE shop", table="shop")
+    for commit_ts in (140, 150, 160):
+        changelog.ddl(commit_ts, f"CONJURE shop {commit_ts}", table="shop")
+    changelog.ddl(170, "ALTER DATABASE shop CHARACTER SET utf8mb4", table="shop")
+    found = told_of(load_of(changelog), [TableName("shop", "t"), TableName("shop", "u")])
+    for table in ("t", "u"):
+        changes = [each for each in found.index.changes if each.table == TableName("shop", table)]
+        assert [(each.commit_ts, kind_of(each.changes[0])) for each in changes][:1] == [(120, "dropped")]
+        assert changes[-1].commit_ts == 160
+        words = words_of(changes[-1].changes[0])
+        assert "CONJURE shop 160" in words
+        assert "several such DDLs of its database, from " in words
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[tuple[int, str, str]]:
+    """DDL of a database and of two of its tables, each at a moment of its own: (commitTs, text, table)."""
+    texts = {
+        "shop": ["DROP DATABASE shop", "FLASHBACK DATABASE shop", "CONJURE shop"],
+        "shop.t": ["DROP TABLE shop.t", "TRUNCATE TABLE shop.t", "ALTER TABLE shop.t DROP COLUMN v"],
+        "shop.u": ["CREATE TABLE shop.u (id INT PRIMARY KEY)", "RENAME TABLE shop.u TO shop.v"],
+    }
+    moments = sorted(draw(st.sets(st.integers(100, 199), max_size=8)))
+    names = [draw(st.sampled_from(sorted(texts))) for _ in moments]
+    return [(at, draw(st.sampled_from(texts[name])), name) for at, name in zip(moments, names, strict=True)]
+
+
+@given(histories(), st.sampled_from(["t", "u"]))
+def test_what_is_not_told_would_have_changed_nothing(
+    tmp_path_factory: pytest.TempPathFactory, history: list[tuple[int, str, str]], name: str
+) -> None:
+    """Held against DDL of the table itself in place of each of its database, of which none is left out."""
+    table = TableName("shop", name)
+    as_sent, alone = (Changelog(tmp_path_factory.mktemp("changelog"), 100, 200) for _ in range(2))
+    for commit_ts, text, named in history:
+        as_sent.ddl(commit_ts, text, table=named)
+        own = {"DROP DATABASE shop": f"DROP TABLE shop.{name}", "FLASHBACK DATABASE shop": f"RECOVER TABLE shop.{name}"}
+        alone.ddl(commit_ts, own.get(text, text), table=f"shop.{name}" if named == "shop" else named)
+    stopping = [frozenset[DdlPolicy](), frozenset[DdlPolicy](("drop",))]
+    for policies in stopping:
+        outcomes = []
+        for changelog in (as_sent, alone):
+            changes = [each for each in told_of(load_of(changelog), [table]).index.changes if each.table == table]
+            emptied = emptied_by(changes, "postgres", policies, "commit_ts")
+            stops = [
+                each.commit_ts
+                for each in changes
+                for change in each.changes
+                if not (emptied is not None and emptied.settles(each.commit_ts, change))
+                and RULES["postgres"][kind_of(change)].stops(policies)
+            ]
+            outcomes.append((emptied and emptied.commit_ts, max(stops, default=0)))
+        assert outcomes[0] == outcomes[1], "what is emptied, and the last DDL that stops"
+
+
+@pytest.mark.parametrize(
+    ("database", "later"), [("shop", 0), ("shop", 1), ("empty", 1)], ids=["at-once", "one-by-one", "empty"]
+)
 def test_ddls_of_databases_take_time_as_they_and_the_tables_are_many(tmp_path: Path, database: str, later: int) -> None:
     def made(count: int) -> tuple[Load, list[TableName]]:
         changelog = Changelog(tmp_path / str(count), 0, 10_000)
@@ -57,3 +120,5 @@ def test_ddls_of_databases_take_time_as_they_and_the_tables_are_many(tmp_path: P
 
     loads = {count: made(count) for count in (1_000, 2_000)}
     assert_linear(lambda count: told_of(*loads[count]), 1_000)
+    told_to = [len(told_of(*loads[count]).index.changes) for count in loads]
+    assert told_to == ([1_000, 2_000] if database == "shop" else [0, 0])

@@ -1,5 +1,6 @@
 """The lists of files that say what the target holds, and where everything lies."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
@@ -8,11 +9,12 @@ import msgspec
 from ticdc_replay.changelog.index import DataFile, Ddl, TableVersion
 from ticdc_replay.changelog.layout import escape, unescape
 from ticdc_replay.decode.filter import TableFilter
-from ticdc_replay.domain.tables import TableName
+from ticdc_replay.domain.tables import TableName, folded
 from ticdc_replay.domain.window import Window
 from ticdc_replay.schemas.changes import TableChanges
 from ticdc_replay.storage import ObjectStore
 from ticdc_replay.targets.base import Load, TableReport
+from ticdc_replay.targets.ddl import changes_by_table
 
 Kind = Literal["changelog", "fold"]
 
@@ -62,17 +64,29 @@ class RunEntry(msgspec.Struct, frozen=True, kw_only=True):
     ddl: tuple[Ddl, ...]
     changes: tuple[TableChanges, ...] = ()
 
+
+class EntryParts:
+    """A run's entry, table by table."""
+
+    def __init__(self, run: RunEntry) -> None:
+        self._run = run
+        self._changes = changes_by_table(run.changes)
+        self._ddl = DdlByTable(run.ddl)
+        self._files: dict[str, list[WrittenFile]] = defaultdict(list)
+        for file in (*run.changelog, *run.fold):
+            self._files[file.name.rsplit("/", _LEVELS)[0]].append(file)
+
     def of(self, table: TableName, runs: tuple[str, ...], generation: int) -> TableEntry:
         """The part of *table*, with the rows of *runs* where these are several."""
-        changes = changes_of_table(self.changes, table)
+        run, changes = self._run, self._changes.get(table, ())
         return TableEntry(
-            run_hash=self.run_hash,
-            input_hash=self.input_hash,
-            window=self.window,
+            run_hash=run.run_hash,
+            input_hash=run.input_hash,
+            window=run.window,
             table=table,
-            changelog=_below(table_folder(self.pipeline, "changelog", table), self.changelog),
-            fold=_below(table_folder(self.pipeline, "fold", table), self.fold),
-            ddl=ddl_of_table(self.ddl, changes, table),
+            changelog=tuple(self._files.get(table_folder(run.pipeline, "changelog", table), ())),
+            fold=tuple(self._files.get(table_folder(run.pipeline, "fold", table), ())),
+            ddl=self._ddl.of(table, changes),
             changes=changes,
             emptied_ts=max((entry.commit_ts for entry in changes if entry.empties), default=0),
             runs=runs,
@@ -80,17 +94,34 @@ class RunEntry(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def changes_of_table(changes: Iterable[TableChanges], table: TableName) -> tuple[TableChanges, ...]:
-    """What of *changes* is about *table*."""
-    return tuple(entry for entry in changes if entry.table == table)
+class DdlByTable:
+    """DDL, table by table."""
 
+    def __init__(self, ddl: Iterable[Ddl]) -> None:
+        self._ddl = tuple(ddl)
+        self._own: dict[TableName, list[int]] = defaultdict(list)
+        self._at: dict[int, list[int]] = defaultdict(list)
+        self._of_databases: dict[int, dict[str, int]] = defaultdict(dict)
+        for number, entry in enumerate(self._ddl):
+            if entry.table:
+                self._own[TableName(entry.schema, entry.table)].append(number)
+                self._at[entry.commit_ts].append(number)
+            else:
+                self._of_databases[entry.commit_ts][folded(entry.schema)] = number
 
-def ddl_of_table(ddl: Iterable[Ddl], changes: Iterable[TableChanges], table: TableName) -> tuple[Ddl, ...]:
-    """The DDL of *table*; of a moment of its *changes* that has none of this name, as a RENAME to another one, all DDL."""
-    ddl = tuple(ddl)
-    own = {entry for entry in ddl if TableName(entry.schema, entry.table) == table}
-    elsewhere = {entry.commit_ts for entry in changes} - {entry.commit_ts for entry in own}
-    return tuple(entry for entry in ddl if entry in own or entry.commit_ts in elsewhere)
+    def of(self, table: TableName, changes: Iterable[TableChanges]) -> tuple[Ddl, ...]:
+        """The DDL of *table*.
+
+        Of a moment of its *changes* that has none of this name, as a RENAME to another one, all that it may be: the DDL of
+        tables, and the last of the database.
+        """
+        own = self._own.get(table, [])
+        found = set(own)
+        for commit_ts in {entry.commit_ts for entry in changes} - {self._ddl[number].commit_ts for number in own}:
+            of_databases = self._of_databases.get(commit_ts, {})
+            here = {of_databases[schema] for schema in (folded(table.schema), "") if schema in of_databases}
+            found |= {*self._at.get(commit_ts, ()), *(here or of_databases.values())}
+        return tuple(self._ddl[number] for number in sorted(found))
 
 
 def run_entry_name(load: Load) -> str:
@@ -140,6 +171,8 @@ def known_tables(store: ObjectStore, load: Load) -> Iterator[TableName]:
         after = f"{table_folder(load.index.pipeline, 'current', name)}{_BEHIND_SLASH}"
 
 
+_LEVELS = 4
+"""Of a file's name below the folder of its table: version, window, run and the file; see ``file_name``."""
 _BEHIND_SLASH = chr(ord("/") + 1)
 """What ends a name that sorts behind all that is in a folder, and before what is behind the folder."""
 
@@ -159,7 +192,3 @@ def _window(load: Load) -> str:
 
 def _part(window: Window) -> str:
     return f"window={window.from_ts}-{window.to_ts}"
-
-
-def _below(folder: str, files: tuple[WrittenFile, ...]) -> tuple[WrittenFile, ...]:
-    return tuple(file for file in files if file.name.startswith(f"{folder}/"))

@@ -1,5 +1,6 @@
 """The target: which files a load writes, and in which order they become the window's."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -14,13 +15,14 @@ from ticdc_replay.storage import ObjectStore
 from ticdc_replay.targets.base import Execute, Field, Load, Loaded, StoreAddress, TableReport, Target
 from ticdc_replay.targets.config import ParquetTarget
 from ticdc_replay.targets.database_ddl import told_of
+from ticdc_replay.targets.ddl import changes_by_table
 from ticdc_replay.targets.last_versions import FoldFile, FoldGroup, fold_groups, found_last_versions
 from ticdc_replay.targets.parquet.entries import (
+    DdlByTable,
+    EntryParts,
     Kind,
     RunEntry,
     WrittenFile,
-    changes_of_table,
-    ddl_of_table,
     file_name,
     known_tables,
     run_entry_name,
@@ -56,30 +58,31 @@ class ParquetFiles(Target[ParquetTarget]):
         if self.config.changelog:
             copied = execute(copy_file, _copies(load, target), f"copy to {self.config.name}")
         taken = _fold(load, target, execute) if self.config.fold else []
-        changes = [changes_of_table(load.index.changes, table) for table in load.tables]
-        ddl = {
-            ddl
-            for table, each in zip(load.tables, changes, strict=True)
-            for ddl in ddl_of_table(load.index.ddl, each, table)
-        }
+        taken_of: defaultdict[TableName, list[Taken]] = defaultdict(list)
+        for file in taken:
+            taken_of[file.table].append(file)
+        by_table, ddl_by_table = changes_by_table(load.index.changes), DdlByTable(load.index.ddl)
+        changes = {table: by_table.get(table, ()) for table in load.tables}
+        ddl = {ddl for table, own in changes.items() for ddl in ddl_by_table.of(table, own)}
         entry = RunEntry(
             pipeline=load.index.pipeline,
             run_hash=load.index.run_hash,
             input_hash=load.index.input_hash,
             window=load.index.window,
             kinds=kinds,
-            tables=tuple(self._report(load, table, target, taken) for table in load.tables),
+            tables=tuple(self._report(load, table, target, taken_of[table]) for table in load.tables),
             changelog=tuple(sorted(copied, key=_name)),
             fold=tuple(sorted((WrittenFile(file.name, file.rows) for file in taken if file.rows), key=_name)),
             ddl=tuple(each for each in load.index.ddl if each in ddl),
-            changes=tuple(dict.fromkeys(entry for each in changes for entry in each)),
+            changes=tuple(dict.fromkeys(entry for own in changes.values() for entry in own)),
         )
         # The run's entry says that nothing is left to do, so it comes last: an attempt that broke before is done again.
         # Tables that another run of the window had, or is about to list, and this one does not, get an entry without files: what
         # that run left of them is not the window's any more, and a reader that has seen the entry's name still finds it.
         lists.look_again()
+        parts = EntryParts(entry)
         for table in (*load.tables, *lists.replaced()):
-            lists.replace(table, entry.of(table, runs.get(table, ()), load.generation))
+            lists.replace(table, parts.of(table, runs.get(table, ()), load.generation))
         store.put(run_entry_name(load), canonical.encode(entry))
         return Loaded(entry.tables)
 
@@ -100,8 +103,8 @@ class ParquetFiles(Target[ParquetTarget]):
         )
         if keyless or not self.config.fold:
             return msgspec.structs.replace(report, keys=events, upserted=events)
-        keys = sum(file.rows for file in taken if file.table == table)
-        deletes = sum(file.deletes for file in taken if file.table == table)
+        keys = sum(file.rows for file in taken)
+        deletes = sum(file.deletes for file in taken)
         return msgspec.structs.replace(
             report, keys=keys, folded=events - keys, upserted=keys - deletes, tombstones=deletes
         )

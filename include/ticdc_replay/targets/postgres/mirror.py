@@ -17,9 +17,11 @@ from ticdc_replay.decode.filter import TableFilter
 from ticdc_replay.domain.errors import PermanentError, PolicyStopError, TargetMismatchError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.tso import describe
+from ticdc_replay.schemas.changes import TableChanges
 from ticdc_replay.targets.base import Execute, FloorRaised, Load, Loaded, Mirror, TableReport
 from ticdc_replay.targets.config import PostgresTarget, is_reserved_schema
 from ticdc_replay.targets.database_ddl import told_of
+from ticdc_replay.targets.ddl import changes_by_table
 from ticdc_replay.targets.last_versions import FoldGroup, fold_groups, found_last_versions
 from ticdc_replay.targets.postgres import emptying, ledger, marks, mirror_table, upkeep
 from ticdc_replay.targets.postgres.catalog import find_table
@@ -56,7 +58,12 @@ class PostgresMirror(Mirror[PostgresTarget]):
                 load = told_of(load, _own_mirrors(connection, load, self.config))
                 reserved = [table for table in load.tables if is_reserved_schema(target_of(self.config, table).schema)]
                 _refuse_named_reserved(load, reserved)
-                plans = [self._plan(connection, load, table) for table in load.tables if table not in reserved]
+                changes = changes_by_table(load.index.changes)
+                plans = [
+                    self._plan(connection, _with_changes(load, changes.get(table, ())), table)
+                    for table in load.tables
+                    if table not in reserved
+                ]
                 keyless = [plan for plan in plans if plan.pieces and not plan.handle_key]
                 _refuse_shared_tables(plans)
                 _refuse_named_keyless(load, keyless)
@@ -105,6 +112,11 @@ class PostgresMirror(Mirror[PostgresTarget]):
         by_table = {group.fold.table: group for group in groups}
         tables = [(plan, by_table[plan.source]) for plan in plans if plan.pieces]
         return stage_tasks(load, self.connections[self.config.connection], tables, self.config.writers)
+
+
+def _with_changes(load: Load, changes: tuple[TableChanges, ...]) -> Load:
+    """*load* with no other *changes*, which are those of one table, so that they need not be looked for among all."""
+    return msgspec.structs.replace(load, index=msgspec.structs.replace(load.index, changes=changes))
 
 
 class _Pending(msgspec.Struct, frozen=True):
