@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -20,7 +20,8 @@ from ticdc_replay.kafka.topic_ids import TopicIds
 Answer = TypeVar("Answer")
 
 REQUEST_TIMEOUT_S = 30.0
-_POLL_S = 0.05
+POLL_S = 0.05
+"""How long a look-up waits for its answer before it asks what became of the broker."""
 
 
 class Partition(msgspec.Struct, frozen=True, order=True):
@@ -224,7 +225,8 @@ class Offsets:
         """The future's answer; error callbacks are served meanwhile, so that refused credentials end it early."""
         deadline = time.monotonic() + self._timeout_s + 1
         while not future.done():
-            self._admin.poll(_POLL_S)
+            wait((future,), POLL_S)  # not in the poll: an answer would not end that
+            self._admin.poll(0)
             self._health.check()
             if time.monotonic() > deadline:
                 raise self._health.explain(what)

@@ -1,5 +1,6 @@
 """Looking up topics, bounds and offsets by time at a real broker."""
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -10,7 +11,7 @@ from demo.embedded_stack.kafka import Kafka
 from tests.waiting import PATIENCE_S, wait_for
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import AuthenticationError, TransientError
-from ticdc_replay.kafka.offsets import Bounds, Offsets, Partition, Record
+from ticdc_replay.kafka.offsets import POLL_S, Bounds, Offsets, Partition, Record
 from ticdc_replay.kafka.settings import KafkaSettings
 
 pytestmark = pytest.mark.integration
@@ -51,6 +52,17 @@ def test_offsets_by_time_are_the_first_at_or_after_it(settings: KafkaSettings, t
         assert offsets.at_or_after({full: 0}) == {full: Record(0, FIRST_MS)}
         assert offsets.at_or_after({full: FIRST_MS + 9001}) == {full: None}
         assert offsets.at_or_after({}) == {}
+
+
+def test_a_look_up_ends_when_the_answer_comes(settings: KafkaSettings, topic: str) -> None:
+    took = []
+    with Offsets(settings) as offsets:
+        for _ in range(50):
+            started = time.monotonic()
+            offsets.at_or_after({Partition(topic, 0): FIRST_MS})
+            took.append(time.monotonic() - started)
+    # The fastest, for a busy machine answers late. It would be as long as a look for lost brokers if one had to end first.
+    assert min(took) < POLL_S
 
 
 def test_a_record_of_a_time_that_no_commit_has_counts_as_of_the_last(
