@@ -28,6 +28,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 if TYPE_CHECKING:  # imported where they are used, so that a run of unit tests alone starts fast
+    from confluent_kafka import Producer as KafkaProducer
     from mypy_boto3_s3 import S3Client
     from pyspark.sql import SparkSession
     from xdist.remote import Producer
@@ -82,6 +83,16 @@ def kafka(servers_folder: Path) -> Iterator[Kafka]:
 
     with Kafka(servers_folder / "kafka") as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def producer(kafka: Kafka) -> Iterator[KafkaProducer]:
+    """Sends to ``kafka``, in order and nothing twice. One for all tests: each new one would wait half a second for its id."""
+    from confluent_kafka import Producer
+
+    made = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 5, "enable.idempotence": True})
+    yield made
+    made.flush(PATIENCE_S)
 
 
 @pytest.fixture(scope="session")

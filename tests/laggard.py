@@ -34,11 +34,11 @@ class Laggard:
     """
 
     def __init__(
-        self, bootstrap: str, topic: str, partitions: int, lag: float, topics: dict[str, str] | None = None
+        self, producer: Producer, topic: str, partitions: int, lag: float, topics: dict[str, str] | None = None
     ) -> None:
         self.topic, self.lag = topic, lag
         self._topics, self._partitions = topics or {}, partitions
-        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "enable.idempotence": True})
+        self._producer = producer
         self._sent: list[_Sent] = []
         self._clock = 0.0
         self.resolve(-1)

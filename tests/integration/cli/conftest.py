@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
+from confluent_kafka import Producer
 from typer.testing import CliRunner, Result
 
 from demo.embedded_stack.kafka import Kafka
@@ -71,13 +72,15 @@ class Shop:
 
 
 @pytest.fixture
-def make_shop(kafka: Kafka, make_topic: Callable[..., str], tmp_path: Path) -> Iterator[Callable[..., Shop]]:
+def make_shop(
+    kafka: Kafka, producer: Producer, make_topic: Callable[..., str], tmp_path: Path
+) -> Iterator[Callable[..., Shop]]:
     """Makes the pipeline over a new topic of so many partitions; other sections of its file by name."""
     contexts: list[ReplayContext] = []
 
     def make(partitions: int = 1, **sections: Any) -> Shop:
         topic = make_topic(partitions, {"retention.ms": "-1"})
-        return Shop(tmp_path, Feed(kafka.bootstrap, topic, partitions), kafka.bootstrap, contexts, **sections)
+        return Shop(tmp_path, Feed(producer, topic, partitions), kafka.bootstrap, contexts, **sections)
 
     yield make
     for context in contexts:

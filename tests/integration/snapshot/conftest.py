@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from demo.embedded_stack.kafka import Kafka
@@ -32,14 +33,14 @@ def admin(kafka: Kafka) -> AdminClient:
 
 
 @pytest.fixture
-def make_feed(kafka: Kafka, make_topic: Callable[..., str]) -> Callable[..., Feed]:
+def make_feed(producer: Producer, make_topic: Callable[..., str]) -> Callable[..., Feed]:
     """Makes a topic of so many partitions and a feed that writes to some or all of them."""
 
     def make(
         partitions: int = 1, *, writes_to: int | None = None, name: str | None = None, cleanup: str = "delete"
     ) -> Feed:
         topic = make_topic(partitions, {"retention.ms": "-1", "cleanup.policy": cleanup}, name)
-        return Feed(kafka.bootstrap, topic, partitions if writes_to is None else writes_to)
+        return Feed(producer, topic, partitions if writes_to is None else writes_to)
 
     return make
 

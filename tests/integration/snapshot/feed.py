@@ -19,14 +19,16 @@ def at(second: float) -> int:
 
 
 class Feed:
-    """Writes changes of one table to one topic. Times are seconds after ``START_MS``; ``recorded`` is the record's time."""
+    """Writes changes of one table to one topic. Times are seconds after ``START_MS``; ``recorded`` is the record's time.
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int, table: str = "orders") -> None:
+    *producer* keeps order: a new topic may refuse its first batch for a moment, and what comes then must not overtake it.
+    """
+
+    def __init__(self, producer: Producer, topic: str, partitions: int, table: str = "orders") -> None:
         self.topic = topic
         self.table = table
         self.partitions = range(partitions)
-        # A new topic may refuse its first batch for a moment; what comes then must not overtake it.
-        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "enable.idempotence": True})
+        self._producer = producer
 
     def row(
         self,

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import msgspec
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -88,7 +89,7 @@ def grant(root: AdminClient) -> Iterator[Grant]:
 def make_feed(broker: AuthorizingKafka, root: AdminClient) -> Callable[[str], Feed]:
     def make(topic: str) -> Feed:
         create_topic(root, topic, 1, {"retention.ms": "-1"})
-        feed = Feed(broker.bootstrap, topic, 1)
+        feed = Feed(Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True}), topic, 1)
         feed.seconds(0, 121)
         return feed
 

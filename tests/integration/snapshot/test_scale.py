@@ -146,10 +146,10 @@ def test_all_that_the_partitions_hold_is_read_where_windows_are_pinned_to_the_he
 
 
 def test_where_brokers_give_records_their_time_the_range_is_found_by_it(
-    kafka: Kafka, make_topic: Callable[..., str], request_for: RequestFor, pin: Pin, settings: KafkaSettings
+    producer: Producer, make_topic: Callable[..., str], request_for: RequestFor, pin: Pin, settings: KafkaSettings
 ) -> None:
     topic = make_topic(2, {"message.timestamp.type": "LogAppendTime"})
-    feed = Feed(kafka.bootstrap, topic, 2)
+    feed = Feed(producer, topic, 2)
     # Changes of the last three minutes come now, with the time of their arrival.
     now = time.time() - START_MS / 1000
     seconds = [now - 180 + second for second in range(180)]
@@ -167,17 +167,22 @@ def test_where_brokers_give_records_their_time_the_range_is_found_by_it(
 
 
 def test_a_range_may_end_behind_the_last_record_of_a_partition(
-    kafka: Kafka, make_topic: Callable[..., str], request_for: RequestFor, pin: Pin, settings: KafkaSettings
+    kafka: Kafka,
+    producer: Producer,
+    make_topic: Callable[..., str],
+    request_for: RequestFor,
+    pin: Pin,
+    settings: KafkaSettings,
 ) -> None:
     topic = make_topic(1, {"retention.ms": "-1"})
-    feed = Feed(kafka.bootstrap, topic, 1)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": topic})
-    producer.init_transactions(PATIENCE_S)
+    feed = Feed(producer, topic, 1)
+    transactional = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": topic})
+    transactional.init_transactions(PATIENCE_S)
     feed.seconds(40, 121)
-    producer.begin_transaction()
-    producer.produce(topic, b"?", partition=0, timestamp=START_MS + 121_000)
-    producer.flush()
-    producer.abort_transaction()
+    transactional.begin_transaction()
+    transactional.produce(topic, b"?", partition=0, timestamp=START_MS + 121_000)
+    transactional.flush()
+    transactional.abort_transaction()
     (part,) = pin(request_for(topic, pin="head")).ranges()
     assert (part.start, part.end) == (10, 164)  # the aborted record and its marker are no messages
     read = [message.offset for messages in read_range(settings, part) for message in messages]

@@ -51,8 +51,8 @@ def at(second: float) -> int:
 class Feed:
     """Sends messages with the record time of *second*, or another one."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
-        self.topic, self._producer = topic, Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+    def __init__(self, producer: Producer, topic: str) -> None:
+        self.topic, self._producer = topic, producer
 
     def send(self, second: float, message: RawMessage, timestamp_ms: int | None = None) -> None:
         time = START_MS + round(second * 1000) + 100 if timestamp_ms is None else timestamp_ms
@@ -115,9 +115,9 @@ def mirrored(dsn: str) -> list[tuple[Any, ...]]:
 
 
 def test_a_window_of_open_protocol(
-    kafka: Kafka, make_topic: Callable[..., str], make_context: Callable[..., Any]
+    producer: Producer, make_topic: Callable[..., str], make_context: Callable[..., Any]
 ) -> None:
-    feed = Feed(kafka.bootstrap, make_topic(1, FOREVER))
+    feed = Feed(producer, make_topic(1, FOREVER))
     odd: dict[str, Any] = {"t": 3, "f": 0, "v": 1}
     row, columns = open_protocol.row, open_protocol.columns
     hostile = [
@@ -138,8 +138,10 @@ def test_a_window_of_open_protocol(
         judge(context, dsn, len(hostile))
 
 
-def test_a_window_of_canal_json(kafka: Kafka, make_topic: Callable[..., str], make_context: Callable[..., Any]) -> None:
-    feed = Feed(kafka.bootstrap, make_topic(1, FOREVER))
+def test_a_window_of_canal_json(
+    producer: Producer, make_topic: Callable[..., str], make_context: Callable[..., Any]
+) -> None:
+    feed = Feed(producer, make_topic(1, FOREVER))
     ts = at(20)
 
     def row(**more: Any) -> bytes:
@@ -215,9 +217,9 @@ def judge(context: ReplayContext, dsn: str, hostile: int, unwanted: int = 1) -> 
 
 @pytest.mark.parametrize("is_open", [True, False], ids=["open-protocol", "canal-json"])
 def test_times_of_commits_that_can_not_be(
-    kafka: Kafka, make_topic: Callable[..., str], make_context: Callable[..., Any], is_open: bool
+    producer: Producer, make_topic: Callable[..., str], make_context: Callable[..., Any], is_open: bool
 ) -> None:
-    feed = Feed(kafka.bootstrap, make_topic(1, FOREVER))
+    feed = Feed(producer, make_topic(1, FOREVER))
     far = tso.MAX_TSO - 1
     hostile: list[Any]
     if is_open:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
@@ -34,12 +35,12 @@ HOUR = 3600
 
 
 @pytest.fixture
-def make_laggard(kafka: Kafka, make_topic: Callable[..., str]) -> Callable[..., Laggard]:
+def make_laggard(producer: Producer, make_topic: Callable[..., str]) -> Callable[..., Laggard]:
     def make(lag: float, partitions: int = 2, more: tuple[str, ...] = ()) -> Laggard:
         topic = make_topic(partitions, {"retention.ms": "-1"})
         for name in more:
             make_topic(partitions, {"retention.ms": "-1"}, f"{topic}-{name}")
-        return Laggard(kafka.bootstrap, topic, partitions, lag, {name: f"{topic}-{name}" for name in more})
+        return Laggard(producer, topic, partitions, lag, {name: f"{topic}-{name}" for name in more})
 
     return make
 
