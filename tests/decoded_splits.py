@@ -1,6 +1,6 @@
 """Decodes messages as splits of a run, without Kafka and Spark, and puts the changelog together as a driver does."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -41,9 +41,13 @@ def decode(
     bucket_rows: int = 1_000,
     window: Window = WINDOW,
     history: SchemaHistory | None = None,
+    options: Mapping[str, Any] | None = None,
     **changefeed: Any,
 ) -> tuple[ChangelogIndex, list[dict[str, Any]]]:
-    """The index and the rows that come out when *splits* are decoded apart and then deduplicated. *folder* keeps them."""
+    """The index and the rows that come out when *splits* are decoded apart and then deduplicated. *folder* keeps them.
+
+    *options* are those of the job.
+    """
     history = history or SchemaHistory()
     job = DecodeJob(
         library_version="test",
@@ -57,6 +61,7 @@ def decode(
         changefeed=Changefeed(protocol="open-protocol", topic="topic", timezone="UTC", **changefeed),
         tables=("s.*",),
         limits=LIMITS,
+        **(options or {}),
     )
     results = []
     for number, messages in enumerate(splits):

@@ -50,6 +50,8 @@ class DecodeJob(msgspec.Struct, frozen=True, kw_only=True, tag="decode"):
     """The upstream database, where rows of which only the key was sent are to be read again."""
     accept_damaged: bool = False
     """Whether rows that are known to be damaged are used as they are."""
+    filters_ddl: bool = False
+    """Whether the changefeed leaves out DDL of tables whose rows it sends: then no row is held against the DDL."""
     manifest: str
     """Name of the manifest below the root."""
     input_hash: str
@@ -83,6 +85,8 @@ class DecodeJob(msgspec.Struct, frozen=True, kw_only=True, tag="decode"):
             parts["handle_key_only"] = "reread"
         if self.accept_damaged:
             parts["damaged"] = "accept"
+        if self.filters_ddl:
+            parts["filters_ddl"] = True
         return parts
 
     @property

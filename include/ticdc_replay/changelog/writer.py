@@ -26,12 +26,15 @@ from ticdc_replay.codecs.base import DECODER_FAILED
 from ticdc_replay.domain.events import Image, Operation, RowEvent, Shape
 from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.schemas.history import SchemaHistory
+from ticdc_replay.schemas.layout_check import LayoutCheck
 from ticdc_replay.schemas.resolve import ResolvedSchema, SchemaResolver
 
 CELL_MISMATCH = "cell_type_mismatch"
 """Reason of a row whose cells are not of their columns' types."""
 ROW_DAMAGED = "row_damaged"
 """Reason of a row that can't be what the upstream has: ``RowEvent.damage`` says why, or its handle key has a NULL."""
+ROW_UNLIKE = "row_unlike_definition"
+"""Reason of a row that no row of its table can look like: ``ResolvedSchema.unlike`` says why."""
 WAITING_BYTES = 2 * ROW_GROUP_BYTES
 """Of values of all tables that are kept until they are a row group."""
 _Likeness = tuple[str, str, Shape | None, Shape | None, bool]
@@ -77,7 +80,9 @@ class ChangelogWriter:
         zone: str,
         file_rows: int,
         order: VersionOrder = "commit_ts",
+        check: LayoutCheck | None = None,
     ) -> None:
+        """*check* judges the layouts of rows; rows that it finds fault with come back from ``write``."""
         self._filesystem = filesystem
         self._root = root
         self._stem = stem
@@ -85,7 +90,7 @@ class ChangelogWriter:
         self._file_rows = file_rows
         self._order = order
         self._history = history
-        self._resolver = SchemaResolver(history)
+        self._resolver = SchemaResolver(history, check)
         self._open: dict[ResolvedSchema, DataFileWriter] = {}
         self._files: list[WrittenFile] = []
         self._seen = nothing_seen()
@@ -180,7 +185,7 @@ class ChangelogWriter:
     ) -> list[Rejected]:
         """Write the rows of one schema: *members*, and those that are *ready*. What is rejected comes in the order of places."""
         members.sort(key=_place)
-        refusal = refused(resolved.schema)
+        refusal = (ROW_UNLIKE, resolved.unlike) if resolved.unlike else refused(resolved.schema)
         if refusal is not None:
             return [Rejected(located, *refusal) for located in members]
         members, beyond = _without_beyond_int64(members)

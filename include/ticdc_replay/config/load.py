@@ -33,6 +33,8 @@ class LoadedPipeline(NamedTuple):
     """The changefeed's start-ts (TSO), where it is declared."""
     target_ts: int | None = None
     """The changefeed's target-ts (TSO), where it is declared: nothing that committed later was sent."""
+    filters_ddl: bool = False
+    """Whether its event filters leave out DDL that changes columns or keys of tables."""
 
 
 def load_pipeline(path: str | Path) -> LoadedPipeline:
@@ -63,6 +65,7 @@ def load_pipeline(path: str | Path) -> LoadedPipeline:
         parsed.registry,
         parsed.start_ts if declared.start_ts is None else declared.start_ts,
         parsed.target_ts if declared.target_ts is None else declared.target_ts,
+        parsed.filters_ddl,
     )
 
 

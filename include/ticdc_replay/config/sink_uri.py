@@ -50,6 +50,8 @@ class ParsedChangefeed(NamedTuple):
     start_ts: int | None = None
     """The changefeed's start-ts (TSO), where the configuration tells it."""
     target_ts: int | None = None
+    filters_ddl: bool = False
+    """Whether event filters leave out DDL that changes columns or keys of tables."""
 
 
 def from_sink_uri(
@@ -128,7 +130,25 @@ def _parsed(
     )
     _check_combinations(changefeed, options)
     warnings = _warnings(options, changefeed, where, toml_where)
-    return ParsedChangefeed(changefeed, tuple(warnings), kafka_access(options, parts), _registry_name(options))
+    access, registry = kafka_access(options, parts), _registry_name(options)
+    return ParsedChangefeed(changefeed, tuple(warnings), access, registry, filters_ddl=_filters_ddl(options))
+
+
+_NO_FORM = frozenset(
+    ("insert", "update", "delete", "all dml", "drop table", "truncate table", "create schema", "drop schema",
+     "create database", "drop database", "create view", "drop view")
+)  # fmt: skip
+"""Events of TiCDC's filter that leave the columns and keys of tables alone; a table that is dropped has no more rows."""
+
+
+def _filters_ddl(options: Options) -> bool:
+    """Whether event filters name other events, or DDL by its text."""
+    for rule in options.tables("filter.event-filters"):
+        if rule.get("ignore-sql") or not _NO_FORM.issuperset(
+            str(event).lower() for event in rule.get("ignore-event") or ()
+        ):
+            return True
+    return False
 
 
 def _protocol_options(options: Options) -> dict[str, Any]:

@@ -121,7 +121,7 @@ def form_of(row: RowEvent, resolved: ResolvedSchema, *, of_open: bool) -> Form |
     *of_open* is whether it came by Open Protocol, else by Canal-JSON.
     """
     image = row.after if row.after is not None else row.before
-    if refused(resolved.schema) is not None:
+    if resolved.unlike or refused(resolved.schema) is not None:
         return None
     unusual = row.large is not None or row.lossy or row.damage or row.before_unknown or row.commit_ts is None
     if image is None or unusual or len(image.shape.columns) > _MAX_COLUMNS:

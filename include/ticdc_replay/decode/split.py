@@ -44,6 +44,7 @@ from ticdc_replay.kafka.reader import read_ranges
 from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.registry import UsedSchemas, open_registry
 from ticdc_replay.schemas.history import SchemaHistory
+from ticdc_replay.schemas.layout_check import LayoutCheck
 from ticdc_replay.schemas.lookup import SchemaLookup
 from ticdc_replay.schemas.resolve import ResolvedSchema, brings_types
 from ticdc_replay.schemas.unread import UnreadDdl
@@ -134,8 +135,9 @@ class SplitDecoder:
         )
         self._order: VersionOrder = "place" if window is None else "commit_ts"
         self._changefeed = job.changefeed
+        check = None if job.accept_damaged or job.filters_ddl else LayoutCheck.of(job.changefeed)
         self._writer = ChangelogWriter(
-            filesystem, root, stem, history, job.changefeed.timezone, job.limits.file_rows, self._order
+            filesystem, root, stem, history, job.changefeed.timezone, job.limits.file_rows, self._order, check
         )
         self._native: NativeRows | None = None
         if natively:

@@ -49,6 +49,8 @@ class TableDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
     indexes: tuple[Index, ...] = ()
     binary: bool = False
     valid_from: int = 0
+    from_ddl: bool = False
+    """Whether DDL of the changefeed tells all of it, from the CREATE TABLE on: nobody declared it, and no DDL contradicts it."""
 
     def column(self, name: str) -> DefinedColumn | None:
         """The column called *name*, in any letter case (MySQL's rule for column names), or None."""

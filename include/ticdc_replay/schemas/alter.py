@@ -111,6 +111,7 @@ class _Table:
         """The keys of ``_columns`` as the table has them."""
         self._indexes = {folded(index.name): index for index in definition.indexes}
         self._binary = definition.binary
+        self._from_ddl = definition.from_ddl
         self._unconverted = set(self._columns)
         """Keys of columns that came or changed since all were converted to bytes."""
 
@@ -121,7 +122,8 @@ class _Table:
             msgspec.structs.replace(column, nullable=False) if column.name in primary else column
             for column in map(self._columns.__getitem__, self._order)
         )
-        return TableDefinition(self._name, columns, tuple(self._indexes.values()), self._binary, commit_ts)
+        indexes = tuple(self._indexes.values())
+        return TableDefinition(self._name, columns, indexes, self._binary, commit_ts, self._from_ddl)
 
     def append(self, spec: ColumnSpec) -> None:
         """Adds a column at the end."""
@@ -132,6 +134,7 @@ class _Table:
         """Adds a column and its indexes. A column of that name gives way: the definition was of a later time."""
         key = folded(spec.column.name)
         if key in self._columns:
+            self._from_ddl = False
             del self._columns[key]
             self._order.remove(key)
         if len(self._columns) >= MAX_COLUMNS:
@@ -145,6 +148,7 @@ class _Table:
         """Drops a column, also out of indexes."""
         key = folded(name)
         if key not in self._columns:  # the definition was of a later time
+            self._from_ddl = False
             return
         self._order.remove(key)
         name = self._columns.pop(key).name
@@ -158,7 +162,10 @@ class _Table:
 
     def modify_column(self, name: str, spec: ColumnSpec, position: Position | None) -> None:
         """Replaces a column; its indexes follow a new name."""
-        old = self._columns.get(folded(name)) or self._columns.get(folded(spec.column.name))
+        old = self._columns.get(folded(name))
+        if old is None:
+            self._from_ddl = False
+            old = self._columns.get(folded(spec.column.name))
         if old is None:
             raise InconsistentDdlError(f"{self._name} has no column {name!r} to modify")
         self._rename(old, spec.column.name)
@@ -174,6 +181,7 @@ class _Table:
         old = self._columns.get(folded(name))
         if old is None:
             if folded(to) in self._columns:  # the definition was of a later time
+                self._from_ddl = False
                 return
             raise InconsistentDdlError(f"{self._name} has no column {name!r} to rename")
         self._rename(old, to)

@@ -169,7 +169,8 @@ def definition_from_sql(name: TableName, sql: str) -> TableDefinition:
 def _effect(statement: Statement, tables: Tables, ddl: DdlEvent) -> tuple[list[TableDefinition], list[TableName]]:
     match statement:
         case CreateTable():
-            return [alter.create(statement, _full(statement.name, ddl), ddl.commit_ts)], []
+            created = alter.create(statement, _full(statement.name, ddl), ddl.commit_ts)
+            return [msgspec.structs.replace(created, from_ddl=True)], []
         case CreateTableLike(name, source):
             _refuse_half_qualified(source, name)
             return _moved(tables.get(key_of(_full(source, ddl))), _full(name, ddl), ddl)

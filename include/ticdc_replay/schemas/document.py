@@ -26,6 +26,7 @@ class _Definition(msgspec.Struct, frozen=True, omit_defaults=True):
     indexes: tuple[_Run | Index, ...] = ()
     binary: bool = False
     valid_from: int = 0
+    from_ddl: bool = False
 
 
 class _Epoch(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -73,7 +74,9 @@ def decode(content: bytes) -> tuple[list[Epoch], list[TableDefinition]]:
         for each in document.definitions:
             columns.append(_whole(each.columns, columns))
             indexes.append(_whole(each.indexes, indexes))
-            definitions.append(TableDefinition(each.name, columns[-1], indexes[-1], each.binary, each.valid_from))
+            definitions.append(
+                TableDefinition(each.name, columns[-1], indexes[-1], each.binary, each.valid_from, each.from_ddl)
+            )
         epochs = [
             Epoch(
                 each.name,
@@ -104,7 +107,11 @@ class _Definitions:
         number = len(self.found)
         columns = _pieces(definition.columns, self._columns, number)
         indexes = _pieces(definition.indexes, self._indexes, number)
-        self.found.append(_Definition(definition.name, columns, indexes, definition.binary, definition.valid_from))
+        self.found.append(
+            _Definition(
+                definition.name, columns, indexes, definition.binary, definition.valid_from, definition.from_ddl
+            )
+        )
         return number
 
 

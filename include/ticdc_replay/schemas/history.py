@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from ticdc_replay.domain.definition import TableDefinition
+from ticdc_replay.domain.definition import PRIMARY, TableDefinition
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import TableName, TableSchema, folded
 from ticdc_replay.domain.tso import MAX_TSO
@@ -25,6 +25,9 @@ class Known(msgspec.Struct, frozen=True):
 
     schema: TableSchema
     virtual: tuple[str, ...] = ()
+    from_ddl: bool = False
+    """As ``TableDefinition`` has it."""
+    has_primary_key: bool = False
 
 
 class SchemaHistory:
@@ -160,10 +163,12 @@ class SchemaHistory:
 def _known(definition: TableDefinition | None, before: Known | None) -> Known | None:
     if definition is None:
         return None
-    known = Known(definition.schema(), definition.virtual())
+    has_primary_key = any(index.name == PRIMARY for index in definition.indexes)
+    known = Known(definition.schema(), definition.virtual(), definition.from_ddl, has_primary_key)
     if before is None:
         return known
-    same_form = Known(msgspec.structs.replace(known.schema, valid_from=before.schema.valid_from), known.virtual)
+    schema = msgspec.structs.replace(known.schema, valid_from=before.schema.valid_from)
+    same_form = msgspec.structs.replace(known, schema=schema)
     return before if same_form == before else known
 
 

@@ -14,6 +14,7 @@ from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.events import RowEvent, Shape, WireColumn
 from ticdc_replay.domain.tables import Column, TableName, TableSchema, folded
 from ticdc_replay.schemas.history import Known, SchemaHistory
+from ticdc_replay.schemas.layout_check import LayoutCheck
 
 _FAMILIES = {
     **dict.fromkeys(("char", "varchar"), "characters"),
@@ -35,6 +36,8 @@ class ResolvedSchema:
     """Whether every column's type came from a table definition."""
     virtual: frozenset[str]
     """Virtual generated columns: left out even where a protocol sends them."""
+    unlike: str = ""
+    """Why no row of the table can look like these; "" where one may, and where nobody asked (``LayoutCheck``)."""
 
 
 def brings_types(row: RowEvent) -> bool:
@@ -54,10 +57,12 @@ def version_of(schema: TableSchema) -> str:
 class SchemaResolver:
     """Resolves rows against one history. Cheap per row: answers are kept by shape and by moment of the history."""
 
-    def __init__(self, history: SchemaHistory) -> None:
+    def __init__(self, history: SchemaHistory, check: LayoutCheck | None = None) -> None:
+        """*check* judges each layout of rows by each definition that it meets; without it none is."""
         self._history = history
+        self._check = check
         self._answers: dict[tuple[str, str, Shape | None, Shape | None, bool, int], ResolvedSchema] = {}
-        self._interned: dict[tuple[str, int, frozenset[str]], ResolvedSchema] = {}
+        self._interned: dict[tuple[str, int, frozenset[str], str], ResolvedSchema] = {}
 
     def resolve(self, row: RowEvent) -> ResolvedSchema:
         """The schema of *row*.
@@ -77,37 +82,39 @@ class SchemaResolver:
         key = (row.schema, row.table, after, before, row.partial, id(known))
         answer = self._answers.get(key)
         if answer is None:
-            answer = self._intern(_resolve(row, after, before, known))
+            answer = self._intern(self._resolve(row, after, before, known))
             self._answers[key] = answer
         return answer
 
     def _intern(self, resolved: ResolvedSchema) -> ResolvedSchema:
-        identity = (resolved.version, resolved.schema.valid_from, resolved.virtual)
+        identity = (resolved.version, resolved.schema.valid_from, resolved.virtual, resolved.unlike)
         return self._interned.setdefault(identity, resolved)
 
-
-def _resolve(row: RowEvent, after: Shape | None, before: Shape | None, known: Known | None) -> ResolvedSchema:
-    virtual = frozenset(known.virtual) if known is not None else frozenset()
-    image = after or before
-    if image is not None and image.definition is not None:
-        return _by_definition(row, image, image.definition, virtual)
-    wire: dict[str, WireColumn] = {}
-    for shape in (after, before):
-        for column in shape.columns if shape is not None else ():
-            if column.name not in virtual:
-                wire.setdefault(column.name, column)
-    handle_key = tuple(sorted(image.handle_key)) if image is not None else ()
-    if known is None:
-        columns = tuple(_from_wire(wire[column]) for column in sorted(wire))
-        unique_keys: tuple[tuple[str, ...], ...] = ()
-        valid_from = 0
-    else:
-        columns = _reconciled(known.schema, wire, row.partial)
-        unique_keys = known.schema.unique_keys
-        valid_from = known.schema.valid_from
-    schema = TableSchema(TableName(row.schema, row.table), columns, handle_key, unique_keys, valid_from)
-    declared = all(column.type.declared for column in columns)
-    return ResolvedSchema(schema, version_of(schema), declared, virtual)
+    def _resolve(self, row: RowEvent, after: Shape | None, before: Shape | None, known: Known | None) -> ResolvedSchema:
+        virtual = frozenset(known.virtual) if known is not None else frozenset()
+        image = after or before
+        if image is not None and image.definition is not None:
+            return _by_definition(row, image, image.definition, virtual)
+        wire: dict[str, WireColumn] = {}
+        for shape in (after, before):
+            for column in shape.columns if shape is not None else ():
+                if column.name not in virtual:
+                    wire.setdefault(column.name, column)
+        handle_key = tuple(sorted(image.handle_key)) if image is not None else ()
+        unlike = ""
+        if known is None:
+            columns = tuple(_from_wire(wire[column]) for column in sorted(wire))
+            unique_keys: tuple[tuple[str, ...], ...] = ()
+            valid_from = 0
+        else:
+            columns = _reconciled(known.schema, wire, row.partial)
+            unique_keys = known.schema.unique_keys
+            valid_from = known.schema.valid_from
+            if self._check is not None:
+                unlike = self._check.difference(known, wire.values(), handle_key, None if row.partial else after)
+        schema = TableSchema(TableName(row.schema, row.table), columns, handle_key, unique_keys, valid_from)
+        declared = all(column.type.declared for column in columns)
+        return ResolvedSchema(schema, version_of(schema), declared, virtual, unlike)
 
 
 def _by_definition(row: RowEvent, image: Shape, definition: TableDefinition, virtual: frozenset[str]) -> ResolvedSchema:

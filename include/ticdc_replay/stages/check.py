@@ -6,7 +6,7 @@ import msgspec
 
 from ticdc_replay.changelog.index import ChangelogIndex, Elsewhere
 from ticdc_replay.changelog.reading import read_index
-from ticdc_replay.changelog.writer import ROW_DAMAGED
+from ticdc_replay.changelog.writer import ROW_DAMAGED, ROW_UNLIKE
 from ticdc_replay.config.pipeline import Pipeline, PoliciesSection
 from ticdc_replay.decode.filter import TableFilter
 from ticdc_replay.domain.errors import PolicyStopError
@@ -142,7 +142,7 @@ def _policy(reason: str) -> tuple[str, str]:
     """The policy that decides on *reason*, and how to set it so that the run goes on."""
     if reason == "handle_key_only":
         return "handle_key_only", "policies.handle_key_only: quarantine, or reread"
-    if reason == ROW_DAMAGED:
+    if reason in (ROW_DAMAGED, ROW_UNLIKE):
         return "damaged", "policies.damaged: quarantine"
     if reason.startswith("claim_check_"):
         return "claim_check_missing", "policies.claim_check_missing: quarantine"

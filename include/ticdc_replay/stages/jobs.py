@@ -52,6 +52,7 @@ def decode_job(context: ReplayContext, pinned: PinnedManifest, tables: tuple[str
         schema_registry_connection=pipeline.connections.schema_registry,
         source_connection=pipeline.connections.source if pipeline.policies.handle_key_only == "reread" else None,
         accept_damaged=pipeline.policies.damaged == "accept",
+        filters_ddl=context.loaded.filters_ddl,
         manifest=pinned.name,
         input_hash=pinned.manifest.input_hash,
         changefeed=context.changefeed,

@@ -238,3 +238,48 @@ def test_times_of_commits_that_can_not_be(
     with make_context(feed, options) as (context, dsn):
         entries = judge(context, dsn, len(hostile), unwanted=0)
         assert {entry.reason for entry in entries} == {"bad_value", "bad_ddl", "bad_watermark"}
+
+
+def test_rows_of_open_protocol_that_their_table_can_not_have(
+    kafka: Kafka, make_topic: Callable[..., str], make_context: Callable[..., Any]
+) -> None:
+    feed = Feed(kafka.bootstrap, make_topic(1, FOREVER))
+    usual = open_protocol.columns(99, "x")
+    key, value, number = usual["id"], usual["v"], {"t": 3, "f": 65, "v": 1}
+    layouts = [
+        usual | {"w": number},
+        {"id": key, "v": number},
+        *({"id": key | other, "v": value} for other in ({"t": 15, "f": 10, "v": "5"}, {"t": 246, "v": "1"}, {"t": 3})),
+        {"id": {"t": 8, "f": 1, "v": 99}, "v": value},
+        {"id": key, "v": value | {"f": 66, "h": True}},
+        {"v": value},
+        {"id": key},
+        {"ID": key, "v": value},
+        {"id": key, "V": value},
+    ]
+    rows = [open_protocol.row(at(20 + second / 10), new=layout) for second, layout in enumerate(layouts)]
+    send(feed, rows, lambda event: open_protocol.message([event], 0), [None])
+    with make_context(feed, "protocol=open-protocol") as (context, dsn):
+        entries = judge(context, dsn, len(rows), unwanted=0)
+        assert {entry.reason for entry in entries} == {"row_unlike_definition"}
+
+
+def test_rows_of_canal_json_that_their_table_can_not_have(
+    kafka: Kafka, make_topic: Callable[..., str], make_context: Callable[..., Any]
+) -> None:
+    feed = Feed(kafka.bootstrap, make_topic(1, FOREVER))
+    usual, types = {"id": "99", "v": "x"}, {"id": "bigint"}
+    layouts: list[dict[str, Any]] = [
+        {"data": usual | {"w": "1"}},
+        {"data": usual, "types": types | {"v": "json"}},
+        *({"data": usual | {"id": "1"}, "types": {"id": other}} for other in ("int", "decimal", "varchar", "bigint unsigned")),
+        *({"data": data} for data in ({"v": "x"}, {"id": "99"}, {"ID": "99", "v": "x"}, {"id": "99", "V": "x"})),
+        *({"data": usual, "pk": key} for key in (["v"], ["id", "v"])),
+    ]  # fmt: skip
+    rows = [
+        canal_json.row(ts=at(20 + second / 10), **{"types": types, **layout}) for second, layout in enumerate(layouts)
+    ]
+    send(feed, rows, canal_json.message, [None])
+    with make_context(feed, "protocol=canal-json&enable-tidb-extension=true") as (context, dsn):
+        entries = judge(context, dsn, len(rows), unwanted=0)
+        assert {entry.reason for entry in entries} == {"row_unlike_definition"}

@@ -10,6 +10,7 @@ from tests.integration.targets.conftest import Mirror
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import ConfigError, PermanentError, TargetMismatchError
 from ticdc_replay.domain.events import DdlEvent
+from ticdc_replay.domain.tso import describe
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.targets.config import SYSTEM_COLUMNS
 
@@ -188,6 +189,49 @@ def test_rows_with_the_columns_of_another_definition_are_refused_by_name(
         mirror.load(window)
     assert all(f"- {'within the window ' if 'identified' in line else ''}{line}" in str(caught.value) for line in told)
     assert "give the table's definition in the pipeline (definitions)" in str(caught.value)
+    assert "the rows of shop.orders in this window, the rarest first:" in str(caught.value)
+    assert f"such as topic[0]@2, event 0 at {describe(20)}" in str(caught.value)
+
+
+def test_rows_of_other_layouts_are_told_the_rarest_first_with_a_place_of_each(mirror: Mirror, artifacts: Path) -> None:
+    number = table("shop.orders", {"id": INT, "v": INT, "w": INT})
+    without = table("shop.orders", {"id": INT})
+    window = orders(artifacts, 0, [put(10, id=1, v="x"), put(11, id=2, v="x"), put(12, id=3, v="x")])
+    window.rows(number, [put(20, id=4, v=1, w=1)]).rows(without, [put(30, id=5), put(31, id=6)])
+    with pytest.raises(TargetMismatchError) as caught:
+        mirror.load(window)
+    assert str(caught.value).splitlines()[-4:] == [
+        "the rows of shop.orders in this window, the rarest first:",
+        f"- 1, with v bigint, with w bigint; such as topic[0]@4, event 0 at {describe(20)}",
+        f"- 2, without v; such as topic[0]@5, event 0 at {describe(30)}",
+        f"- 3, the usual ones; such as topic[0]@1, event 0 at {describe(10)}",
+    ]
+
+
+def test_rows_that_lack_a_column_without_reason_are_told_with_those_that_have_it(
+    mirror: Mirror, artifacts: Path
+) -> None:
+    wide = table("shop.orders", {"id": INT, "v": TEXT, "w": INT})
+    window = orders(artifacts, 0, [put(10, id=1, v="x"), put(11, id=2, v="x")]).rows(wide, [put(20, id=3, v="x", w=1)])
+    with pytest.raises(TargetMismatchError, match=r"rows of shop\.orders lack w") as caught:
+        mirror.load(window)
+    assert f"- 1, with w bigint; such as topic[0]@3, event 0 at {describe(20)}" in str(caught.value)
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("last", [True, False])
+def test_rows_without_key_beside_others_do_not_leave_the_table_out(
+    mirror: Mirror, artifacts: Path, named: bool, last: bool
+) -> None:
+    """A pattern leaves tables without key out of a mirror: one such row left out all rows of the window."""
+    keyless = table("shop.orders", {"id": INT, "v": TEXT}, [], valid_from=15 if last else 0)
+    usual = table("shop.orders", {"id": INT, "v": TEXT}, valid_from=0 if last else 15)
+    window = Changelog(artifacts, 0, 100).rows(usual, [put(10, id=1, v="x"), put(20, id=2, v="x")])
+    window.rows(keyless, [put(12, id=9, v="x")])
+    tables = ("shop.orders",) if named else ("shop.*",)
+    with pytest.raises(TargetMismatchError, match="rows are identified by no key and id") as caught:
+        mirror.load(window, tables=tables)
+    assert f"- 1, identified by nothing; such as topic[0]@3, event 0 at {describe(12)}" in str(caught.value)
 
 
 def test_a_definition_may_spell_columns_of_a_unique_key_in_other_letter_case(mirror: Mirror, artifacts: Path) -> None:

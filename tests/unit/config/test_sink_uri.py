@@ -293,3 +293,20 @@ def test_raw_changes_lose_the_old_key_where_there_is_no_old_image(options, toml,
 def test_combinations_that_ticdc_refuses_are_refused(uri, toml, message):
     with pytest.raises(ConfigError, match=message):
         parse(uri, toml)
+
+
+@pytest.mark.parametrize(
+    ("rule", "filters"),
+    [
+        ('ignore-event = ["delete", "Truncate Table", "drop table"]', False),
+        ('ignore-event = ["add column"]', True),
+        ('ignore-event = ["all ddl"]', True),
+        ('ignore-event = ["insert", "alter table"]', True),
+        ('ignore-sql = ["^alter"]', True),
+        ('ignore-sql = []\nignore-insert-value-expr = "id > 5"', False),
+    ],
+)
+def test_event_filters_that_leave_out_changes_of_tables_are_noticed(rule: str, filters: bool) -> None:
+    toml = f'[filter]\nrules = ["*.*"]\n[[filter.event-filters]]\nmatcher = ["shop.*"]\n{rule}\n'
+    assert parse(toml=toml).filters_ddl is filters
+    assert parse().filters_ddl is False

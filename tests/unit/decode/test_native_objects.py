@@ -35,6 +35,7 @@ pytest.importorskip("ticdc_replay_native", reason="the native extension is not b
 TS = canal_json.TS
 CREATE = "CREATE TABLE t (id int PRIMARY KEY, v varchar(999))"
 HISTORY = SchemaHistory().with_ddls([DdlEvent(0, 1, "s", "t", CREATE, "CREATE")])
+OPEN_HISTORY = SchemaHistory().with_ddls([DdlEvent(0, 1, "s", "t", CREATE.replace("int", "bigint"), 3)])
 CANAL = Changefeed(protocol="canal-json", topic="topic", timezone="UTC", enable_tidb_extension=True)
 OPEN = Changefeed(protocol="open-protocol", topic="topic", timezone="UTC")
 
@@ -153,7 +154,7 @@ def test_rows_of_open_protocol_keep_their_place_in_the_message(
             key = {"id": open_protocol.columns(number)["id"]}
             events.append(open_protocol.row(TS + number, new=key, ccl=location))
         messages.append(open_protocol.message(events, at))
-    fast = both(write, messages, in_store(OPEN, folder), HISTORY)
+    fast = both(write, messages, in_store(OPEN, folder), OPEN_HISTORY)
     assert (fast.objects, fast.result.events.claim_checks_resolved) == (11, 12)
 
 
@@ -173,7 +174,7 @@ def test_an_object_that_is_refused_leaves_the_row_before_it_as_it_was(
             location = put(wrapped(whole.key, whole.value or b""))
             events.append(open_protocol.row(TS + at, new=key, ccl=location))
         messages.append(open_protocol.message(events, at))
-    fast = both(write, messages, in_store(OPEN, folder), HISTORY, window=window)
+    fast = both(write, messages, in_store(OPEN, folder), OPEN_HISTORY, window=window)
     assert fast.objects >= 5
     assert fast.result.quarantine_reasons == {"claim_check_mismatch": 3}
 

@@ -23,6 +23,7 @@ from ticdc_replay.targets.config import PostgresTarget, is_reserved_schema
 from ticdc_replay.targets.database_ddl import told_of
 from ticdc_replay.targets.ddl import changes_by_table
 from ticdc_replay.targets.last_versions import FoldGroup, fold_groups, found_last_versions
+from ticdc_replay.targets.layouts import layouts_of
 from ticdc_replay.targets.postgres import emptying, ledger, marks, mirror_table, upkeep
 from ticdc_replay.targets.postgres.catalog import find_table
 from ticdc_replay.targets.postgres.commit import Staged, commit_table
@@ -78,7 +79,7 @@ class PostgresMirror(Mirror[PostgresTarget]):
                 for entry in pending:
                     _make_staging(connection, load, entry, _stages(entry.plan, tasks))
                 connection.commit()
-            with found_last_versions(load, groups, execute):
+            with found_last_versions(load, groups, execute), _telling_layouts(load, pending):
                 results = execute(stage, tasks, f"stage into {self.config.name}")
             for entry in pending:
                 staged = _staged(load, entry.plan, tasks, results)
@@ -124,6 +125,16 @@ class _Pending(msgspec.Struct, frozen=True):
 
     plan: TablePlan
     state: TableState | None
+
+
+@contextmanager
+def _telling_layouts(load: Load, pending: Sequence[_Pending]) -> Iterator[None]:
+    """Add to an error about rows that can't share a table where the rows of its layouts are."""
+    try:
+        yield
+    except TargetMismatchError as error:
+        tables = [entry.plan.source for entry in pending if any(piece.lacking for piece in entry.plan.pieces)]
+        raise TargetMismatchError(f"{error}{''.join(layouts_of(load, table) for table in tables)}") from error
 
 
 @contextmanager
@@ -203,7 +214,7 @@ def _begin(
         try:
             steps = mirror_table.steps_to(plan, observed)
         except TargetMismatchError as error:
-            mismatches.append(str(error))
+            mismatches.append(f"{error}{layouts_of(load, plan.source)}")
             continue
         except PolicyStopError as error:
             apart.append(str(error))

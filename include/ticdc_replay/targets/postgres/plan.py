@@ -269,7 +269,8 @@ def _one_handle_key(versions: list[TableVersion], conflicts: list[str]) -> tuple
     if len(keys) > 1:
         described = " and ".join(", ".join(key) or "no key" for key in sorted(keys))
         conflicts.append(f"within the window rows are identified by {described}")
-    return versions[-1].schema.handle_key if versions else ()
+    # Rows without key stand beside rows with one: no reason to take the table for one that a mirror can't hold.
+    return next((version.schema.handle_key for version in reversed(versions) if version.schema.handle_key), ())
 
 
 def _columns(

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ticdc_replay.changelog.fold import is_put, key_cells, narrow, narrow_columns, place_of
-from ticdc_replay.domain.errors import PermanentError
+from ticdc_replay.domain.errors import PermanentError, TargetMismatchError
 from ticdc_replay.targets.last_versions import Fold
 from ticdc_replay.targets.postgres.types import MAX_ENTRY_BYTES, checks_of, entry_bytes, staged_arrow_type, staged_cells
 from ticdc_replay.targets.quarantine import Refused
@@ -90,7 +90,7 @@ def stage_rows(batch: pa.RecordBatch, piece: StagePiece, check_json: bool) -> St
 def _require_whole(rows: pa.RecordBatch, put: pa.BooleanArray, piece: StagePiece) -> None:
     if piece.lacking and pc.any(put).as_py():
         position = pc.index(put, True).as_py()
-        raise PermanentError(
+        raise TargetMismatchError(
             f"{place_of(rows, position)}: rows of {piece.fold.table} lack {', '.join(piece.lacking)}, which other rows of the "
             "window have, and no DDL tells why; give the table's definition in the pipeline (definitions) and pin the window "
             "anew (repin): what was known of tables is pinned with it"

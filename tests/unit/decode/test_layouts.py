@@ -1,0 +1,72 @@
+"""Rows that no row of their table can look like are set aside, whichever decoder reads the others."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.decoded_splits import WINDOW, decode, insert, quarantine
+from tests.open_protocol import columns, message, row
+from ticdc_replay.changelog.index import ChangelogIndex
+from ticdc_replay.decode import native
+from ticdc_replay.domain.events import DdlEvent
+from ticdc_replay.schemas.history import SchemaHistory
+
+CREATE = "CREATE TABLE `t` (`id` BIGINT PRIMARY KEY, `v` VARCHAR(100))"
+WIDE: dict[str, Any] = columns(7, "x", w={"t": 3, "f": 65, "v": 1})
+HISTORY = SchemaHistory().with_ddls([DdlEvent(0, 50, "s", "t", CREATE, 3)])
+
+
+@pytest.fixture(params=["native", "python"])
+def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "python":
+        monkeypatch.setattr(native, "native_extension", lambda: None)
+
+
+def set_aside(folder: Path, index: ChangelogIndex) -> list[tuple[int, int | None, str]]:
+    return [(entry["offset"], entry["ordinal"], entry["reason"]) for entry in quarantine(folder, index)]
+
+
+@pytest.mark.usefixtures("decoder")
+def test_a_row_of_another_layout_is_set_aside_and_those_around_it_are_written(tmp_path: Path) -> None:
+    messages = [message([insert(110 + number, number)], number) for number in range(20)]
+    messages[9] = message([insert(120, 100), row(120, new=WIDE), insert(120, 101)], 9)
+    index, rows = decode(tmp_path, [messages[:12], messages[12:]], history=HISTORY)
+    assert set_aside(tmp_path, index) == [(9, 1, "row_unlike_definition")]
+    (entry,) = quarantine(tmp_path, index)
+    assert "it has no column w" in entry["detail"]
+    assert sorted(line["after"]["id"] for line in rows) == [*range(9), *range(10, 20), 100, 101]
+    assert len(index.tables) == 1, "no second version of the table"
+    assert index.report.undeclared_tables == ()
+
+
+@pytest.mark.usefixtures("decoder")
+def test_every_row_of_that_layout_is_set_aside_but_one_after_ddl_that_makes_it_possible(tmp_path: Path) -> None:
+    history = HISTORY.with_ddls([DdlEvent(0, 150, "s", "t", "ALTER TABLE `t` ADD COLUMN `w` INT", 5)])
+    wide = [row(ts, new=columns(ts, "x", w={"t": 3, "f": 65, "v": 1})) for ts in (110, 120, 150, 151, 160)]
+    index, rows = decode(tmp_path, [[message([each], at) for at, each in enumerate(wide)]], history=history)
+    assert set_aside(tmp_path, index) == [(at, 0, "row_unlike_definition") for at in range(3)]
+    assert [line["after"]["id"] for line in rows] == [151, 160]
+
+
+def test_a_copy_of_the_row_that_can_be_used_clears_it(tmp_path: Path) -> None:
+    odd, good = message([row(120, new=WIDE)], 3), message([insert(120, 7)], 9)
+    index, rows = decode(tmp_path, [[odd], [good]], history=HISTORY)
+    assert set_aside(tmp_path, index) == []
+    assert [(line["_offset"], line["after"]["id"]) for line in rows] == [(9, 7)]
+
+
+def test_without_a_definition_a_layout_can_not_be_told_from_a_change_of_the_table(tmp_path: Path) -> None:
+    messages = [message([insert(110, 1)], 0), message([row(120, new=WIDE)], 1)]
+    index, rows = decode(tmp_path, [messages])
+    assert set_aside(tmp_path, index) == []
+    assert len(rows) == len(index.tables) == 2
+    assert index.window == WINDOW
+
+
+@pytest.mark.parametrize("option", ["accept_damaged", "filters_ddl"])
+def test_what_a_person_says_of_the_pipeline_ends_the_judgement(tmp_path: Path, option: str) -> None:
+    messages = [message([insert(110, 1)], 0), message([row(120, new=WIDE)], 1)]
+    index, rows = decode(tmp_path, [messages], history=HISTORY, options={option: True})
+    assert set_aside(tmp_path, index) == []
+    assert len(rows) == 2
