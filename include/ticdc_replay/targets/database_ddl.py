@@ -10,7 +10,15 @@ import msgspec
 from ticdc_replay.changelog.index import Ddl
 from ticdc_replay.domain.tables import TableName, folded
 from ticdc_replay.domain.tso import MAX_TSO, describe
-from ticdc_replay.schemas.changes import BreakingChange, Change, ChangeKind, NoRowChange, TableChanges, kind_of
+from ticdc_replay.schemas.changes import (
+    BreakingChange,
+    Change,
+    ChangeKind,
+    NoRowChange,
+    TableChanges,
+    TableCreated,
+    kind_of,
+)
 from ticdc_replay.schemas.ddl import key_of
 from ticdc_replay.targets.base import Load
 
@@ -59,6 +67,35 @@ def told_of(load: Load, tables: Iterable[TableName]) -> Load:
     own = in_events.intersection(load.tables) | known.intersection(entry.table for entry in changes)
     return msgspec.structs.replace(
         load, index=msgspec.structs.replace(index, changes=tuple(changes)), tables=tuple(sorted(own))
+    )
+
+
+def told_of_creations(load: Load, tables: Iterable[TableName]) -> Load:
+    """*load* with each CREATE TABLE told also of the tables of the same name in another letter case: they are no more by then.
+
+    These are those of *tables*, which the target has, and of the load. They have nothing of the new table, so they are told of
+    one without a definition.
+    """
+    created = [
+        entry for entry in load.index.changes if any(isinstance(change, TableCreated) for change in entry.changes)
+    ]
+    if not created:
+        return load
+    spellings = defaultdict(set)
+    for table in (*tables, *load.tables):
+        spellings[key_of(table)].add(table)
+    own = {(entry.commit_ts, entry.table) for entry in load.index.changes}
+    more = [
+        TableChanges(name, entry.commit_ts, (TableCreated(None),))
+        for entry in created
+        for name in sorted(spellings[key_of(entry.table)])
+        if (entry.commit_ts, name) not in own
+    ]
+    changes = sorted((*load.index.changes, *more), key=attrgetter("commit_ts"))
+    return msgspec.structs.replace(
+        load,
+        index=msgspec.structs.replace(load.index, changes=tuple(changes)),
+        tables=tuple(sorted({*load.tables, *(entry.table for entry in more)})),
     )
 
 

@@ -5,7 +5,8 @@ committed in one transaction with its ledger row. Whatever an attempt that broke
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
@@ -18,9 +19,10 @@ from ticdc_replay.domain.errors import PermanentError, PolicyStopError, TargetMi
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.tso import describe
 from ticdc_replay.schemas.changes import TableChanges
+from ticdc_replay.schemas.ddl import TableKey, key_of
 from ticdc_replay.targets.base import Execute, FloorRaised, Load, Loaded, Mirror, TableReport
 from ticdc_replay.targets.config import PostgresTarget, is_reserved_schema
-from ticdc_replay.targets.database_ddl import told_of
+from ticdc_replay.targets.database_ddl import told_of, told_of_creations
 from ticdc_replay.targets.ddl import changes_by_table
 from ticdc_replay.targets.last_versions import FoldGroup, fold_groups, found_last_versions
 from ticdc_replay.targets.layouts import layouts_of
@@ -56,12 +58,21 @@ class PostgresMirror(Mirror[PostgresTarget]):
         settings = self._settings
         with _attempt(settings, load) as connection:
             with translated("look at the target", settings.conn_id):
-                load = told_of(load, _own_mirrors(connection, load, self.config))
+                mirrored = _own_mirrors(connection, load, self.config)
+                load = told_of_creations(told_of(load, mirrored), mirrored)
                 reserved = [table for table in load.tables if is_reserved_schema(target_of(self.config, table).schema)]
                 _refuse_named_reserved(load, reserved)
                 changes = changes_by_table(load.index.changes)
+                spellings: defaultdict[TableKey, set[TableName]] = defaultdict(set)
+                for name in mirrored:
+                    spellings[key_of(name)].add(name)
                 plans = [
-                    self._plan(connection, _with_changes(load, changes.get(table, ())), table)
+                    self._plan(
+                        connection,
+                        _with_changes(load, changes.get(table, ())),
+                        table,
+                        spellings[key_of(table)] - {table},
+                    )
                     for table in load.tables
                     if table not in reserved
                 ]
@@ -100,14 +111,26 @@ class PostgresMirror(Mirror[PostgresTarget]):
     def _settings(self) -> PostgresSettings:
         return PostgresSettings(self.connections[self.config.connection])
 
-    def _plan(self, connection: Connection, load: Load, table: TableName) -> TablePlan:
+    def _plan(self, connection: Connection, load: Load, table: TableName, spellings: Iterable[TableName]) -> TablePlan:
         target = target_of(self.config, table)
         state = ledger.state_of(connection, target)
         floor = Floor(state.floor_ts, state.form_floor_ts) if state is not None else Floor(0, 0)
         if find_table(connection, target) is None and (state is None or state.newest_ts < max(floor.rows, 1)):
             first = first_floor(load, table)
-            floor = Floor(max(floor.rows, first.rows), max(floor.form, first.form))
+            ended_ts = self._ended_ts(connection, load, spellings)
+            floor = Floor(max(floor.rows, first.rows, ended_ts), max(floor.form, first.form, ended_ts))
         return plan_table(load, self.config, table, floor)
+
+    def _ended_ts(self, connection: Connection, load: Load, spellings: Iterable[TableName]) -> int:
+        """Below which commitTs (TSO) rows are of a table that is no more; 0 where nothing tells.
+
+        That is the floor of the mirrors of *spellings*, the same name in another letter case: the upstream has one such table at
+        a time.
+        """
+        if load.index.order == "place":
+            return 0
+        states = (ledger.state_of(connection, target_of(self.config, other)) for other in spellings)
+        return max((state.floor_ts for state in states if state is not None), default=0)
 
     def _tasks(self, load: Load, plans: Sequence[TablePlan], groups: Sequence[FoldGroup]) -> list[StageTask]:
         by_table = {group.fold.table: group for group in groups}

@@ -59,8 +59,9 @@ def rows_before_creation(connection: Connection, plan: TablePlan, observed: Obse
     if connection.execute(query).fetchone() is None:
         return []
     return [
-        f"{plan.source} at {describe(plan.created_ts)}: the table was created, though its mirror has rows from before; the "
-        "DROP or RENAME that ended the older table was not seen"
+        f"{plan.source} at {describe(plan.created_ts)}: a table of this name, in whatever letter case, was created, though its "
+        "mirror has rows from before; the DROP or RENAME that ended the older table was not seen: load the window that has it, "
+        "or delete the rows up to this commitTs"
     ]
 
 
