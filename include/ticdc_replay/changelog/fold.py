@@ -5,6 +5,7 @@ update or upsert is a put. Rows are told apart by the cells of their handle key:
 and two keys with one hash stay two rows.
 """
 
+import re
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
@@ -24,6 +25,7 @@ Indices = npt.NDArray[np.int64]
 _CELL = "key."
 """Before the names of handle-key columns in what ``narrow`` makes."""
 _encode = msgspec.msgpack.Encoder().encode
+_SECONDS = re.compile(rb"(.*:\d\d)(?:\.(\d*))?(Z?)", re.DOTALL)
 
 
 def is_put(rows: pa.Table | pa.RecordBatch) -> pa.BooleanArray:
@@ -77,9 +79,11 @@ def by_value(narrowed: pa.Table, decimals: Sequence[str]) -> pa.Table:
 
     The hash is of the texts that the wire had: where DDL widened a key column, ``1.5`` and ``1.50`` are one row with two of them.
     Here numbers become texts without needless zeros, and the hash that of the cells. *decimals* are the key columns whose cells
-    are decimals, also where the changelog has them as text. A row with a cell that its column can't hold keeps its hash.
+    are decimals, also where the changelog has them as text. Of a moment that its column can't hold, such as a zero date, the
+    exact text counts, without the zeros that end a fraction of a second. With another such cell a row keeps its hash.
     """
     names = [name for name in narrowed.column_names if name.startswith(_CELL)]
+    moments = [name for name in names if pa.types.is_temporal(narrowed[name].type)]
     for name in names:
         cells = narrowed[name]
         is_number = (
@@ -88,12 +92,41 @@ def by_value(narrowed: pa.Table, decimals: Sequence[str]) -> pa.Table:
         if is_number or name.removeprefix(_CELL) in decimals:
             texts = pa.array(map(_shortest, cells.to_pylist()), pa.string())
             narrowed = narrowed.set_column(narrowed.column_names.index(name), name, texts)
-    keys = zip(*[narrowed[name].to_pylist() for name in names], strict=True)
+    keys = list(zip(*[narrowed[name].to_pylist() for name in names], strict=True))
+    if any(narrowed[name].null_count for name in moments):
+        narrowed, keys = _with_moments(narrowed, names, moments, keys)
     hashes = [
         old if None in key else xxhash.xxh3_128_digest(_encode(key))
         for old, key in zip(narrowed["hash"].to_pylist(), keys, strict=True)
     ]
     return narrowed.set_column(narrowed.column_names.index("hash"), "hash", pa.array(hashes, pa.binary(16)))
+
+
+def _with_moments(
+    narrowed: pa.Table, names: Sequence[str], moments: Sequence[str], keys: list[tuple[Any, ...]]
+) -> tuple[pa.Table, list[tuple[Any, ...]]]:
+    """*narrowed* and its *keys*, where exact texts of *moments* are by value; they stand in the keys for cells that are NULL."""
+    exact, puts = narrowed["exact"].to_pylist(), narrowed["put"].to_pylist()
+    for at, key in enumerate(keys):
+        if None not in key or not exact[at]:
+            continue
+        side = "after." if puts[at] else "before."
+        columns = {side + name.removeprefix(_CELL) for name in moments}
+        exact[at] = [(column, _moment(text) if column in columns else text) for column, text in exact[at]]
+        found = {column: text for column, text in exact[at] if column in columns}
+        texts = [found.get(side + name.removeprefix(_CELL)) for name in names]
+        keys[at] = tuple([text] if cell is None and text else cell for cell, text in zip(key, texts, strict=True))
+    column = pa.array(exact, narrowed.schema.field("exact").type)
+    return narrowed.set_column(narrowed.column_names.index("exact"), "exact", column), keys
+
+
+def _moment(text: bytes) -> bytes:
+    """*text* without the zeros that end a fraction of a second."""
+    found = _SECONDS.fullmatch(text)
+    if found is None:
+        return text
+    fraction = (found[2] or b"").rstrip(b"0")
+    return found[1] + (b"." + fraction if fraction else b"") + found[3]
 
 
 def _shortest(number: float | Decimal | str | None) -> str | None:

@@ -138,3 +138,39 @@ def test_keys_of_several_types_are_compared_by_value(one: pa.Array, other: pa.Ar
     hashes = found["hash"].to_pylist()
     assert (hashes[0] == hashes[1]) == equal
     assert len(last_versions(found)) == (1 if equal else 2)
+
+
+ZERO = "0000-00-00 00:00:00"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "equal"),
+    [
+        (ZERO, f"{ZERO}.000", True),
+        (f"{ZERO}Z", f"{ZERO}.000000Z", True),
+        ("2024-00-10 01:00:00.5", "2024-00-10 01:00:00.500", True),
+        ("2024-00-10 01:00:00.5", "2024-00-10 01:00:00.050", False),
+        ("2024-00-10 01:00:00", "2024-00-10 01:00:01.000", False),
+        (ZERO, f"{ZERO}Z", False),
+        ("0000-00-00", "0000-00-00", True),
+        ("0000-00-00", "2024-00-00", False),
+    ],
+)
+@pytest.mark.parametrize("deletes", [False, True])
+def test_moments_that_no_typed_cell_holds_are_compared_by_value(
+    one: str, other: str, equal: bool, deletes: bool
+) -> None:
+    def narrowed(text: str, scale: int, commit_ts: int, number: int, deleted: bool = False) -> pa.Table:
+        schema = table("s.t", {"a": ColumnType("datetime", scale=scale), "n": INT}, key=["a", "n"])
+        operation = "delete" if deleted else "insert"
+        cells = {"n": number, "a": None}
+        row = Row(operation, commit_ts, cells, exact={"a": text.encode()}, key_hash=text.encode().ljust(16)[-16:])
+        arrow = rows_of(schema, [row])
+        return by_value(narrow(arrow, schema.handle_key, is_put(arrow)), [])
+
+    found = pa.concat_tables(
+        [narrowed(one, 0, 1, 7), narrowed(other, 3, 2, 7, deletes), narrowed(one, 0, 3, 8)],
+        promote_options="permissive",
+    )
+    assert len(set(found["hash"].to_pylist())) == (2 if equal else 3)
+    assert last_versions(found).to_pylist() == ([1, 2] if equal else [0, 1, 2])
