@@ -9,7 +9,7 @@ import msgspec
 from ticdc_replay.changelog.layout import changelog_root
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain import canonical
-from ticdc_replay.domain.messages import OffsetRange
+from ticdc_replay.domain.messages import EventPlace, OffsetRange
 from ticdc_replay.domain.window import Window
 from ticdc_replay.snapshot.manifest import SharedInput
 
@@ -50,6 +50,8 @@ class DecodeJob(msgspec.Struct, frozen=True, kw_only=True, tag="decode"):
     """The upstream database, where rows of which only the key was sent are to be read again."""
     accept_damaged: bool = False
     """Whether rows that are known to be damaged are used as they are."""
+    set_aside: tuple[EventPlace, ...] = ()
+    """Messages of the input whose rows are to be set aside, whatever is in them."""
     filters_ddl: bool = False
     """Whether the changefeed leaves out DDL of tables whose rows it sends: then no row is held against the DDL."""
     manifest: str
@@ -85,6 +87,8 @@ class DecodeJob(msgspec.Struct, frozen=True, kw_only=True, tag="decode"):
             parts["handle_key_only"] = "reread"
         if self.accept_damaged:
             parts["damaged"] = "accept"
+        if self.set_aside:
+            parts["set_aside"] = sorted(self.set_aside)
         if self.filters_ddl:
             parts["filters_ddl"] = True
         return parts

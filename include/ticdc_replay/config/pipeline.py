@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from ticdc_replay.config.types import ConnectionId, Cron, FolderUri, Moment, TablePattern, Tso, Zone
+from ticdc_replay.config.types import ConnectionId, Cron, FolderUri, Moment, Place, TablePattern, Tso, Zone
 from ticdc_replay.domain.window import PinPolicy
 from ticdc_replay.targets.config import ParquetTarget, PostgresTarget, TargetConfig, is_reserved_schema
 
@@ -226,6 +226,10 @@ class Pipeline(Section):
     )
     tables: tuple[TablePattern, ...] = Field(("*.*",), min_length=1, description="schema.table patterns with * and ?")
     definitions: tuple[TableDefinition, ...] = Field((), description="Definitions of tables whose DDL Kafka lost")
+    set_aside: tuple[Place, ...] = Field(
+        (),
+        description="Messages whose rows go to quarantine: topic[partition]@offset, with #ordinal for one event of the message",
+    )
     schedule: ScheduleSection
     window: WindowSection = WindowSection()
     policies: PoliciesSection = PoliciesSection()

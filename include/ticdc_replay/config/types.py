@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 from croniter import croniter
 from pydantic import AfterValidator, AwareDatetime, Field
 
+from ticdc_replay.domain.messages import EventPlace
 from ticdc_replay.domain.tso import MAX_TSO, from_ms
 from ticdc_replay.storage.names import tidy_folder
 
@@ -49,11 +50,17 @@ def _tso(number: int) -> int:
     return number
 
 
+def _place(text: str) -> str:
+    EventPlace.parse(text)
+    return text
+
+
 ConnectionId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.\-]{1,200}$")]
 """The id of an Airflow connection: never an address."""
 Cron = Annotated[str, AfterValidator(_cron)]
 FolderUri = Annotated[str, AfterValidator(_folder)]
 Moment = AwareDatetime
+Place = Annotated[str, AfterValidator(_place)]
 Tso = Annotated[int, AfterValidator(_tso)]
 TablePattern = Annotated[str, AfterValidator(_table_pattern)]
 Zone = Annotated[str, AfterValidator(_zone)]

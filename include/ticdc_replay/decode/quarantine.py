@@ -8,6 +8,8 @@ from ticdc_replay.domain.messages import RawMessage
 
 DDL_UNREAD = "ddl_unread"
 """Reason of a row whose types depend on DDL in a message that could not be read."""
+SET_ASIDE = "set_aside"
+"""Reason of a row whose message the pipeline file names in ``set_aside``."""
 
 _DETAIL_CHARACTERS = 2_000
 

@@ -21,7 +21,7 @@ from ticdc_replay.decode.collector import no_cycle_search
 from ticdc_replay.decode.filter import TableFilter
 from ticdc_replay.decode.native import NativeRows, native_rows
 from ticdc_replay.decode.placement import WRONG_TOPIC, ForeignNames, PlacementCheck
-from ticdc_replay.decode.quarantine import DDL_UNREAD, Quarantine, about_row
+from ticdc_replay.decode.quarantine import DDL_UNREAD, SET_ASIDE, Quarantine, about_row
 from ticdc_replay.decode.references import References
 from ticdc_replay.decode.sparse_index import SparseIndex
 from ticdc_replay.decode.tasks import Attempt, Split, SplitResult, VersionFile
@@ -111,6 +111,10 @@ class SplitDecoder:
         self._window = ALL_TIME if window is None else window
         self._filter = TableFilter(job.tables)
         self._accept_damaged = job.accept_damaged
+        self._named: dict[tuple[str, int, int], set[int]] = {}
+        """The events that the pipeline file names, by message; -1 for all of one."""
+        for place in job.set_aside:
+            self._named.setdefault((place.topic, place.partition, place.offset), set()).add(place.ordinal)
         self._writer_schemas = UsedSchemas(open_registry(connections.get(job.schema_registry_connection)))
         lookup = SchemaLookup(history, writer_schemas=self._writer_schemas)
         self._codec = codec_for(job.changefeed, job.limits.decompressed_max_bytes, lookup)
@@ -206,6 +210,10 @@ class SplitDecoder:
             return
         first, last = np.empty(len(messages), np.int64), np.empty(len(messages), np.int64)
         waiting = np.arange(len(messages))
+        if self._named:
+            named = np.array([message[:3] in self._named for message in messages])
+            self._add_each(messages, np.flatnonzero(named), first, last)
+            waiting = waiting[~named]
         while len(waiting):
             waiting = self._add_natively(self._native, messages, waiting, first, last)
         self._sparse_index.add_all(messages, first, last)
@@ -233,12 +241,18 @@ class SplitDecoder:
         for at in sorted(set(self._placement.sample(asked)).difference(took.left)):
             self._placement.look_at(asked[at], self._decode(asked[at]))
         left, known = waiting[took.left], native.forms
-        for number, at in enumerate(left.tolist(), 1):
+        for start in range(0, len(left), LEARNT_TOGETHER):
+            end = start + LEARNT_TOGETHER
+            self._add_each(messages, left[start:end], first, last)
+            if native.forms > known:
+                return left[end:]
+        return left[:0]
+
+    def _add_each(self, messages: list[RawMessage], places: _Positions, first: _Positions, last: _Positions) -> None:
+        """Decode those of *messages* at *places* in Python; *first* and *last* as ``_add_natively`` has them."""
+        for at in places.tolist():
             start, end = self._add_one(messages[at])
             first[at], last[at] = -1 if start is None else start, end
-            if number % LEARNT_TOGETHER == 0 and native.forms > known:
-                return left[number:]
-        return left[:0]
 
     def _add_one(self, message: RawMessage) -> tuple[int | None, int]:
         """Decode *message*; the first and the last commitTs (TSO) of its rows and DDL, None and 0 without any."""
@@ -389,6 +403,8 @@ class SplitDecoder:
         pending, self._pending, self._pending_bytes = self._pending, [], 0
         if self._foreign.possible:
             pending = self._own(pending)
+        if self._named:
+            pending = self._without_named(pending)
         if self._history.has_unread:
             pending = self._typed(pending)
         if not self._pending_large:
@@ -436,17 +452,32 @@ class SplitDecoder:
         """*rows* without those whose types depend on DDL that could not be read, which go to quarantine."""
         typed = []
         for located in rows:
-            message, row = located.message, located.row
+            row = located.row
             why = None
             if row.commit_ts is not None and not brings_types(row):
                 why = self._history.unread_at(row.schema, row.table, row.commit_ts)
             if why is None:
                 typed.append(located)
                 continue
-            if row.reference is not None:
-                self._references.add(message, row, row.reference, DDL_UNREAD)
-            self._set_aside(located, DDL_UNREAD, why)
+            self._set_aside_unfetched(located, DDL_UNREAD, why)
         return typed
+
+    def _without_named(self, rows: list[Located]) -> list[Located]:
+        """*rows* without those that the pipeline file names, which go to quarantine."""
+        others = []
+        for located in rows:
+            events = self._named.get(located.message[:3], ())
+            if -1 in events or located.row.ordinal in events:
+                self._set_aside_unfetched(located, SET_ASIDE, "the pipeline file names it in set_aside")
+            else:
+                others.append(located)
+        return others
+
+    def _set_aside_unfetched(self, located: Located, reason: str, detail: str) -> None:
+        """Quarantine a row whose claim-check object, if it has one, was not looked for."""
+        if located.row.reference is not None:
+            self._references.add(located.message, located.row, located.row.reference, reason)
+        self._set_aside(located, reason, detail)
 
     def _without_damaged(self, rows: list[Located]) -> list[Located]:
         """*rows* without those that are known to be damaged, which go to quarantine."""

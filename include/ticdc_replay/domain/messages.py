@@ -1,5 +1,6 @@
 """What Kafka delivers, and where it was."""
 
+import re
 from typing import NamedTuple
 
 import msgspec
@@ -19,6 +20,29 @@ class RawMessage(NamedTuple):
     def place(self) -> str:
         """Where the message is, for people."""
         return f"{self.topic}[{self.partition}]@{self.offset}"
+
+
+class EventPlace(msgspec.Struct, frozen=True, order=True):
+    """A message of a topic, or one event of it: *ordinal* counts from 0, -1 stands for all."""
+
+    topic: str
+    partition: int
+    offset: int
+    ordinal: int = -1
+
+    @classmethod
+    def parse(cls, text: str) -> "EventPlace":
+        """The place in *text*, ``topic[partition]@offset`` or that with ``#ordinal``. Raises ValueError for another text."""
+        found = _PLACE.fullmatch(text)
+        if found is None:
+            raise ValueError(
+                "must be a place topic[partition]@offset, with #ordinal for one event, such as shop[2]@4711#3"
+            )
+        topic, partition, offset, ordinal = found.groups()
+        return cls(topic, int(partition), int(offset), -1 if ordinal is None else int(ordinal))
+
+
+_PLACE = re.compile(r"([^\[\]]+)\[(\d{1,9})\]@(\d{1,18})(?:#(\d{1,9}))?", re.ASCII)
 
 
 class OffsetRange(msgspec.Struct, frozen=True, order=True):

@@ -9,11 +9,14 @@ from ticdc_replay import __version__
 from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.changelog.layout import INDEX, changelog_root
 from ticdc_replay.changelog.reading import read_index
+from ticdc_replay.config.pipeline import Pipeline
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.errors import ConfigError, PermanentError, TransientError
+from ticdc_replay.domain.messages import EventPlace
 from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import DecodeJob, JobSpec, Limits, LoadJob, SourceWindow
 from ticdc_replay.snapshot import manifest as manifests
+from ticdc_replay.snapshot.manifest import Manifest
 from ticdc_replay.snapshot.pin import PinnedManifest
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.derive import is_of
@@ -52,6 +55,7 @@ def decode_job(context: ReplayContext, pinned: PinnedManifest, tables: tuple[str
         schema_registry_connection=pipeline.connections.schema_registry,
         source_connection=pipeline.connections.source if pipeline.policies.handle_key_only == "reread" else None,
         accept_damaged=pipeline.policies.damaged == "accept",
+        set_aside=_set_aside(pipeline, pinned.manifest),
         filters_ddl=context.loaded.filters_ddl,
         manifest=pinned.name,
         input_hash=pinned.manifest.input_hash,
@@ -60,6 +64,22 @@ def decode_job(context: ReplayContext, pinned: PinnedManifest, tables: tuple[str
         shared_tables=pipeline.tables if pinned.manifest.shared is not None else (),
         limits=Limits(**pipeline.limits.model_dump()),
         clock_skew_ms=pipeline.window.clock_skew_seconds * 1000,
+    )
+
+
+def _set_aside(pipeline: Pipeline, manifest: Manifest) -> tuple[EventPlace, ...]:
+    """The places of *pipeline* that the input of *manifest* may hold; what others of them say leaves its run alone."""
+    places = tuple(sorted(set(map(EventPlace.parse, pipeline.set_aside))))
+    if not manifest.reads_kafka:
+        return () if manifest.derived else places
+    ranges = manifest.ranges()
+    return tuple(
+        place
+        for place in places
+        if any(
+            (part.topic, part.partition) == (place.topic, place.partition) and part.start <= place.offset < part.end
+            for part in ranges
+        )
     )
 
 

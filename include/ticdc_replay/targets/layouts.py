@@ -32,6 +32,9 @@ def layouts_of(load: Load, table: TableName) -> str:
         lines.append(f"\n- {version.rows}{like}; such as {_one_place(load, version)}")
     if len(versions) > _SHOWN:
         lines.append(f"\n- and {len(versions) - _SHOWN} more layouts")
+    lines.append(
+        "\nRows that are not of the upstream: name their messages in set_aside of the pipeline file, and decode the window anew"
+    )
     return "".join(lines)
 
 

@@ -21,12 +21,14 @@ from ticdc_replay.changelog.set_aside import Entry, read_entries
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain import canonical, tso
 from ticdc_replay.domain.connections import Connection, Connections
+from ticdc_replay.domain.errors import TargetMismatchError
 from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.domain.window import Window
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.jobs import write_load_job
 from ticdc_replay.stages.pin import pin
 from ticdc_replay.stages.publish import publish
+from ticdc_replay.stages.quarantine import Selection, accept
 from ticdc_replay.targets.load import in_process, load
 
 pytestmark = pytest.mark.integration
@@ -241,9 +243,9 @@ def test_times_of_commits_that_can_not_be(
 
 
 def test_rows_of_open_protocol_that_their_table_can_not_have(
-    kafka: Kafka, make_topic: Callable[..., str], make_context: Callable[..., Any]
+    producer: Producer, make_topic: Callable[..., str], make_context: Callable[..., Any]
 ) -> None:
-    feed = Feed(kafka.bootstrap, make_topic(1, FOREVER))
+    feed = Feed(producer, make_topic(1, FOREVER))
     usual = open_protocol.columns(99, "x")
     key, value, number = usual["id"], usual["v"], {"t": 3, "f": 65, "v": 1}
     layouts = [
@@ -265,9 +267,9 @@ def test_rows_of_open_protocol_that_their_table_can_not_have(
 
 
 def test_rows_of_canal_json_that_their_table_can_not_have(
-    kafka: Kafka, make_topic: Callable[..., str], make_context: Callable[..., Any]
+    producer: Producer, make_topic: Callable[..., str], make_context: Callable[..., Any]
 ) -> None:
-    feed = Feed(kafka.bootstrap, make_topic(1, FOREVER))
+    feed = Feed(producer, make_topic(1, FOREVER))
     usual, types = {"id": "99", "v": "x"}, {"id": "bigint"}
     layouts: list[dict[str, Any]] = [
         {"data": usual | {"w": "1"}},
@@ -283,3 +285,37 @@ def test_rows_of_canal_json_that_their_table_can_not_have(
     with make_context(feed, "protocol=canal-json&enable-tidb-extension=true") as (context, dsn):
         entries = judge(context, dsn, len(rows), unwanted=0)
         assert {entry.reason for entry in entries} == {"row_unlike_definition"}
+
+
+def test_a_row_that_stops_a_load_is_set_aside_by_name_and_the_window_is_complete_once_it_is_accepted(
+    producer: Producer, make_topic: Callable[..., str], make_context: Callable[..., Any]
+) -> None:
+    """Without DDL nothing tells which of two layouts is the table's."""
+    feed = Feed(producer, make_topic(1, FOREVER))
+    odd = open_protocol.columns(99, "x") | {"v": {"t": 3, "f": 65, "v": 1}}
+    rows = [open_protocol.row(at(12 + key), new=open_protocol.columns(key, "x")) for key in range(3)]
+    rows.insert(2, open_protocol.row(at(20), new=odd))
+    for event in (open_protocol.resolved(at(5)), *rows, open_protocol.resolved(at(40))):
+        feed.send(40, open_protocol.message([event], 0))
+    feed.flush()
+    place = f"{feed.topic}[0]@3"
+    with make_context(feed, "protocol=open-protocol") as (context, dsn):
+        with pytest.raises(
+            TargetMismatchError, match="name their messages in set_aside of the pipeline file"
+        ) as caught:
+            replay(context, 10, 40)
+        assert f"- 1, with v int; such as {place}, event 0" in str(caught.value)
+        loaded = context.loaded
+        named = loaded._replace(pipeline=loaded.pipeline.model_copy(update={"set_aside": (place, "other[0]@3")}))
+        with ReplayContext(named, context.connections) as again:
+            index = replay(again, 10, 40)
+            assert mirrored(dsn) == [(key, "x") for key in range(3)]
+            (entry,) = read_entries(again.artifacts, index)
+            assert (entry.coordinates, entry.reason) == (f"{place}#0", "set_aside")
+            assert coverages(again) == ["quarantine"]
+            accept(again, Selection(), "Ada Berg", "another program's row, see ticket 88")
+            assert coverages(again) == ["complete"]
+
+
+def coverages(context: ReplayContext) -> list[str]:
+    return [table.quality for record in context.state.coverage(context.pipeline.name) for table in record.tables]

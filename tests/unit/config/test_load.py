@@ -89,6 +89,14 @@ def test_declaring_the_start_leaves_what_was_pinned_valid(write):
     assert declared.changefeed.hash == load_pipeline(write(SHOP)).changefeed.hash
 
 
+def test_messages_to_set_aside_are_named_by_place(write):
+    places = ["shop[2]@4711", "shop.orders[0]@0#3"]
+    assert load_pipeline(write(changed(("set_aside",), places))).pipeline.set_aside == tuple(places)
+    for wrong in ("shop@4711", "shop[2]", "shop[2]@x", "shop[2]@1#", "[2]@1", "shop[2]@1 "):
+        with pytest.raises(ConfigError, match=r"set_aside\[0\][\s\S]*topic\[partition\]@offset"):
+            load_pipeline(write(changed(("set_aside",), [wrong])))
+
+
 def test_the_toml_is_read_from_a_path_relative_to_the_file(write, tmp_path):
     (tmp_path / "changefeed.toml").write_text("[sink.kafka-config]\nmax-message-bytes = 4000\nfoo = 1\n")
     loaded = load_pipeline(write(changed(("changefeed", "config_file"), "changefeed.toml")))

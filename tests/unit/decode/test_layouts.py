@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from tests.decoded_splits import WINDOW, decode, insert, quarantine
-from tests.open_protocol import columns, message, row
+from tests.open_protocol import columns, ddl, message, row
 from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.decode import native
 from ticdc_replay.domain.events import DdlEvent
+from ticdc_replay.domain.messages import EventPlace
 from ticdc_replay.schemas.history import SchemaHistory
 
 CREATE = "CREATE TABLE `t` (`id` BIGINT PRIMARY KEY, `v` VARCHAR(100))"
@@ -62,6 +63,24 @@ def test_without_a_definition_a_layout_can_not_be_told_from_a_change_of_the_tabl
     assert set_aside(tmp_path, index) == []
     assert len(rows) == len(index.tables) == 2
     assert index.window == WINDOW
+
+
+@pytest.mark.usefixtures("decoder")
+def test_rows_that_the_pipeline_file_names_are_set_aside_whatever_they_are(tmp_path: Path) -> None:
+    messages = [message([insert(110 + at, 10 * at), insert(110 + at, 10 * at + 1)], at) for at in range(8)]
+    places = tuple(map(EventPlace.parse, ("topic[0]@1", "topic[0]@6#1", "topic[1]@3", "other[0]@4", "topic[0]@7#2")))
+    index, rows = decode(tmp_path, [messages[:5], messages[5:]], options={"set_aside": places})
+    named = [(1, 0, "set_aside"), (1, 1, "set_aside"), (6, 1, "set_aside")]
+    assert set_aside(tmp_path, index) == named
+    left = [10 * at + ordinal for at in range(8) for ordinal in range(2) if (at, ordinal, "set_aside") not in named]
+    assert sorted(line["after"]["id"] for line in rows) == left
+
+
+def test_ddl_in_a_message_that_the_pipeline_file_names_counts_as_always(tmp_path: Path) -> None:
+    messages = [message([insert(110, 1), ddl(120, CREATE), insert(130, 2)], 0)]
+    index, rows = decode(tmp_path, [messages], options={"set_aside": (EventPlace("topic", 0, 0),)})
+    assert [entry.query for entry in index.ddl] == [CREATE]
+    assert rows == []
 
 
 @pytest.mark.parametrize("option", ["accept_damaged", "filters_ddl"])

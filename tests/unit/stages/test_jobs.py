@@ -11,9 +11,12 @@ from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import PermanentError
+from ticdc_replay.domain.messages import EventPlace, OffsetRange
 from ticdc_replay.domain.window import Window
+from ticdc_replay.snapshot.manifest import Manifest, PartitionPin, TopicPin
+from ticdc_replay.snapshot.pin import PinnedManifest
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.jobs import write_load_job
+from ticdc_replay.stages.jobs import decode_job, write_load_job
 from ticdc_replay.state import WindowManifest
 
 PIPELINE = """
@@ -118,3 +121,23 @@ def test_a_re_drive_has_the_generation_of_the_run_that_it_completes(
     assert isinstance(first, jobspec.LoadJob)
     assert isinstance(job, jobspec.LoadJob)
     assert job.generation == first.generation
+
+
+def test_messages_that_are_set_aside_concern_runs_of_inputs_that_hold_them(context: ReplayContext) -> None:
+    places = ("shop[0]@5", "shop[0]@9#1", "shop[0]@10", "shop[1]@5", "other[0]@5")
+    loaded = context.loaded._replace(pipeline=context.pipeline.model_copy(update={"set_aside": places}))
+    with ReplayContext(loaded, Connections()) as naming:
+        inside, outside = decoded_range(5, 10), decoded_range(20, 30)
+        assert decode_job(naming, inside).set_aside == (EventPlace("shop", 0, 5), EventPlace("shop", 0, 9, 1))
+        assert decode_job(naming, inside).run_hash != decode_job(context, inside).run_hash
+        assert decode_job(naming, outside) == decode_job(context, outside)
+
+
+def decoded_range(start: int, end: int) -> PinnedManifest:
+    """A manifest of the offsets from *start* to *end* of one partition."""
+    pin = PartitionPin(OffsetRange("shop", 0, start, end), True, None, None)
+    topics = (TopicPin("shop", "id", (pin,)),)
+    manifest = Manifest(
+        pipeline="shop", changefeed_hash="", window=Window(0, 100), grade="proven", topics=topics, pinned_at_ms=0
+    )
+    return PinnedManifest(manifest, "manifests/m.json", "file:///m.json", reused=False)
