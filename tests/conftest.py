@@ -68,11 +68,11 @@ def servers_folder() -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def java_home() -> Path:
     """A JAVA_HOME, exported for Spark too, as are options that suit the small jobs of tests."""
-    from demo.embedded_stack import java
+    from demo.embedded_stack import class_archive, java
 
     home = java.find_home()
     os.environ["JAVA_HOME"] = str(home)
-    os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(java.SHORT_LIVED))
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join((*java.SHORT_LIVED, *class_archive.options())))
     return home
 
 

@@ -1,13 +1,15 @@
-"""``python -m demo.embedded_stack``: bring the jars into the cache, as ``make setup`` does."""
+"""``python -m demo.embedded_stack``: bring the jars into the cache and archive the classes of Spark, as ``make setup`` does."""
 
 import sys
 
-from demo.embedded_stack import jars
+from demo.embedded_stack import class_archive, jars
 from demo.embedded_stack.errors import StackError
 
 if __name__ == "__main__":
     try:
         jars.fetch(jars.KAFKA, print)
+        if not class_archive.FOLDER.exists():
+            class_archive.make(print)
     except StackError as error:
         sys.exit(str(error))
     except KeyboardInterrupt:

@@ -10,7 +10,7 @@ from typing import ClassVar
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from demo.embedded_stack import java
+from demo.embedded_stack import class_archive, java
 from demo.embedded_stack.errors import StackError
 from demo.embedded_stack.ports import HOST, free_ports
 from demo.embedded_stack.process import ManagedProcess
@@ -67,7 +67,9 @@ class Airflow(Server):
             "JAVA_HOME": str(java_home),
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": HOST,
-            "SPARK_SUBMIT_OPTS": os.environ.get("SPARK_SUBMIT_OPTS", " ".join(java.SHORT_LIVED)),
+            "SPARK_SUBMIT_OPTS": os.environ.get(
+                "SPARK_SUBMIT_OPTS", " ".join((*java.SHORT_LIVED, *class_archive.options()))
+            ),
             "AIRFLOW__CORE__DAGS_FOLDER": str(self._dags_folder),
             "AIRFLOW__CORE__PLUGINS_FOLDER": str(self._plugins_folder),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
