@@ -31,6 +31,8 @@ class Sent(msgspec.Struct, frozen=True):
     offset: int
     commit_ts: int
     recorded_ms: int
+    resolves: bool = False
+    """Whether it is a resolved-ts."""
 
     @property
     def margin_ms(self) -> int:
@@ -110,7 +112,8 @@ def read_heads(request: PinRequest, kafka: KafkaSettings, ranges: Sequence[Offse
             sizes[partition] += len(message.value or b"")
             for event in codec.decode(message):
                 if isinstance(event, RowEvent | DdlEvent | WatermarkEvent) and event.commit_ts is not None:
-                    sent = Sent(message.offset, event.commit_ts, message.timestamp_ms)
+                    resolves = isinstance(event, WatermarkEvent)
+                    sent = Sent(message.offset, event.commit_ts, message.timestamp_ms, resolves)
                     heads[partition] = _with(heads[partition], sent)
             if sizes[partition] >= size:
                 return True
@@ -231,11 +234,22 @@ def margin_doubt(request: PinRequest, partition: Partition, head: Head) -> str |
     # Of a record time that no TSO has, the nearest.
     recorded = tso.to_datetime(tso.from_ms(sent.recorded_ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     enough_s = -(2 * sent.margin_ms // 1000)
+    what, otherwise = (
+        "commitTs",
+        "it says nothing of the clocks: set policies.unproven: allow for the run of this window",
+    )
+    if sent.resolves:
+        what, otherwise = (
+            "resolved-ts",
+            (
+                "the window may end at it and lack rows: once TiCDC's own resolved-ts has passed the window's end, pin it to the "
+                "head of the topics (--pin head), with policies.unproven: allow"
+            ),
+        )
     return (
-        f"{partition}@{sent.offset}: commitTs {tso.describe(sent.commit_ts)} is {-sent.margin_ms} ms later than the time of its "
+        f"{partition}@{sent.offset}: {what} {tso.describe(sent.commit_ts)} is {-sent.margin_ms} ms later than the time of its "
         f"record, {recorded}: more than half of the allowed clock skew of {request.clock_skew_ms} ms. If clocks differ so, rows "
         "of the window may lie before the range. Look at the message (ticdc-replay inspect "
         f"--topic {partition.topic} --partition {partition.number} --from {sent.offset} --limit 1). If TiCDC sent it so, set "
-        f"window.clock_skew_seconds to {enough_s} or more; if it is damaged or another program's, it says nothing of the "
-        "clocks: set policies.unproven: allow for the run of this window"
+        f"window.clock_skew_seconds to {enough_s} or more; if it is damaged or another program's, {otherwise}"
     )

@@ -143,3 +143,12 @@ def test_a_record_time_that_no_commit_has_is_named_too(recorded_ms: int) -> None
     assert (said is None) == (recorded_ms > 0)
     if said is not None:
         assert "record, 1970-01-01T00:00:00.000Z: " in said
+
+
+def test_a_resolved_ts_long_after_its_record_is_no_end_to_be_accepted() -> None:
+    sent = Sent(17, tso.from_ms(RECORDED_MS + 3_600_000), RECORDED_MS, resolves=True)
+    said = margin_doubt(request(), SECOND, Head(sent, 150))
+    assert said is not None
+    assert said.startswith(f"shop[1]@17: resolved-ts {tso.describe(sent.commit_ts)} is 3600000 ms later")
+    assert "may end at it and lack rows" in said
+    assert "--pin head" in said
