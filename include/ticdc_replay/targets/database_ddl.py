@@ -2,12 +2,12 @@
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 
 import msgspec
 
-from ticdc_replay.changelog.index import Ddl
+from ticdc_replay.changelog.index import ChangelogIndex, Ddl
 from ticdc_replay.domain.tables import TableName, folded
 from ticdc_replay.domain.tso import MAX_TSO, describe
 from ticdc_replay.schemas.changes import (
@@ -99,6 +99,27 @@ def told_of_creations(load: Load, tables: Iterable[TableName]) -> Load:
     )
 
 
+def dropped_databases(index: ChangelogIndex) -> dict[str, int]:
+    """When (TSO) the DDL of *index* last dropped each database, by its name as the upstream compares names; ``""`` is all."""
+    return _DatabaseDdl(index.ddl, index.changes).dropped
+
+
+def told_of_dropped(load: Load, dropped: Mapping[str, int]) -> Load:
+    """*load* with its tables told of the databases that were *dropped* at or after its window's start (TSO), by whatever window.
+
+    The target may have met the DDL before it had anything of the table.
+    """
+    told = {(entry.commit_ts, entry.table) for entry in load.index.changes}
+    more = [
+        TableChanges(table, dropped[schema], _DROPPED)
+        for table in load.tables
+        for schema in dict.fromkeys((folded(table.schema), ""))
+        if dropped.get(schema, -1) >= load.index.window.from_ts and (dropped[schema], table) not in told
+    ]
+    changes = tuple(sorted((*load.index.changes, *more), key=attrgetter("commit_ts")))
+    return msgspec.structs.replace(load, index=msgspec.structs.replace(load.index, changes=changes))
+
+
 class _DatabaseDdl:
     """The DDL of whole databases, by schema as the upstream compares names; that of the schema ``""`` is of all."""
 
@@ -115,6 +136,13 @@ class _DatabaseDdl:
                 self._times[schema].append(commit_ts)
                 found[schema].append(TableChanges(_NO_NAME, commit_ts, done))
         self._counting = {schema: _last_of_each_kind(entries) for schema, entries in found.items()}
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """When (TSO) each database was dropped last."""
+        return {
+            schema: counting[-1][0].commit_ts for schema, counting in self._counting.items() if counting[-1][0].empties
+        }
 
     def of(self, table: TableName, own_times: Sequence[int]) -> Iterator[TableChanges]:
         """What counts of it for *table*, which has DDL of its own at *own_times* (TSO, in order)."""

@@ -17,6 +17,7 @@ from ticdc_replay.targets.config import ParquetTarget
 from ticdc_replay.targets.database_ddl import told_of
 from ticdc_replay.targets.ddl import changes_by_table
 from ticdc_replay.targets.last_versions import FoldFile, FoldGroup, fold_groups, found_last_versions
+from ticdc_replay.targets.parquet.dropped_databases import DroppedDatabases
 from ticdc_replay.targets.parquet.entries import (
     DdlByTable,
     EntryParts,
@@ -42,6 +43,7 @@ class ParquetFiles(Target[ParquetTarget]):
         target = StoreAddress(self.config.uri, self.connections.get(self.config.connection))
         store = target.open()
         kinds: tuple[Kind, ...] = (*self._kind("changelog"), *self._kind("fold"))
+        dropped = DroppedDatabases(store, load)
         if load.index.ddl and not load.index.redrives:
             load = told_of(load, known_tables(store, load))
         lists = Lists(store, load)
@@ -54,6 +56,7 @@ class ParquetFiles(Target[ParquetTarget]):
         lists.begin()
         if runs:
             load = told_of(with_rows_before(load, runs), ())
+        load = dropped.told(load)
         copied: list[WrittenFile] = []
         if self.config.changelog:
             copied = execute(copy_file, _copies(load, target), f"copy to {self.config.name}")
@@ -83,6 +86,7 @@ class ParquetFiles(Target[ParquetTarget]):
         parts = EntryParts(entry)
         for table in (*load.tables, *lists.replaced()):
             lists.replace(table, parts.of(table, runs.get(table, ()), load.generation))
+        dropped.look_again(load)
         store.put(run_entry_name(load), canonical.encode(entry))
         return Loaded(entry.tables)
 

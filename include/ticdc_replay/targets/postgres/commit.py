@@ -21,7 +21,7 @@ from ticdc_replay.changelog.version_order import OFFSET_BITS
 from ticdc_replay.domain.errors import CommitStateUnknownError, PolicyStopError, TargetMismatchError, TransientError
 from ticdc_replay.targets.base import Field, Load, TableReport
 from ticdc_replay.targets.config import PostgresTarget
-from ticdc_replay.targets.postgres import emptying, form, ledger, marks, mirror_table
+from ticdc_replay.targets.postgres import dropped_databases, emptying, form, ledger, marks, mirror_table
 from ticdc_replay.targets.postgres.catalog import FoundTable, find_table
 from ticdc_replay.targets.postgres.errors import translate
 from ticdc_replay.targets.postgres.identifiers import LEDGER_SCHEMA
@@ -115,6 +115,8 @@ def _apply(
         mirror_table.refuse_others(plan.target, state, load.index.pipeline, config.same_upstream_as)
         if state.floor_ts > max(plan.floor_ts, load.index.window.from_ts):
             raise TransientError(f"the floor of {plan.target} was raised while this load staged its rows; try again")
+    else:
+        dropped_databases.look_again(connection, load, config, plan)
     mirror_table.refuse_lost(plan, observed)
     stops = mirror_table.unfollowed_changes(plan, observed)
     stops += mirror_table.rows_before_creation(connection, plan, observed)

@@ -11,6 +11,8 @@
 * ``ledger``: one row per table, window and run that was applied, in the same transaction as its rows;
 * ``generations``: which loads have begun, so that none commits after a newer one of its window (``marks``); by the schema of the
   mirrors (``mirror_schema``, empty where each has that of the upstream's table), whatever the target is called;
+* ``dropped_databases``: per pipeline and database, as the upstream compares names, below which commitTs a DROP DATABASE left no
+  row (``dropped_databases``);
 * ``staging``: the staging tables that exist, and the lock that their attempt holds for as long as it lives.
 """
 
@@ -61,6 +63,9 @@ CREATE TABLE IF NOT EXISTS {schema}.generations (
     pipeline text NOT NULL, target text NOT NULL, from_ts bigint NOT NULL, to_ts bigint NOT NULL,
     selection_hash text NOT NULL, selection text[] NOT NULL,
     generation bigint NOT NULL, run_hash text NOT NULL, began_at timestamptz NOT NULL DEFAULT now());
+CREATE TABLE IF NOT EXISTS {schema}.dropped_databases (
+    pipeline text NOT NULL, schema_name text NOT NULL, floor_ts bigint NOT NULL,
+    PRIMARY KEY (pipeline, schema_name));
 CREATE TABLE IF NOT EXISTS {schema}.staging (
     name text PRIMARY KEY, attempt_lock bigint NOT NULL, target_schema text NOT NULL, target_table text NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now());

@@ -26,7 +26,7 @@ from ticdc_replay.targets.database_ddl import told_of, told_of_creations
 from ticdc_replay.targets.ddl import changes_by_table
 from ticdc_replay.targets.last_versions import FoldGroup, fold_groups, found_last_versions
 from ticdc_replay.targets.layouts import layouts_of
-from ticdc_replay.targets.postgres import emptying, ledger, marks, mirror_table, upkeep
+from ticdc_replay.targets.postgres import dropped_databases, emptying, ledger, marks, mirror_table, upkeep
 from ticdc_replay.targets.postgres.catalog import find_table
 from ticdc_replay.targets.postgres.commit import Staged, commit_table
 from ticdc_replay.targets.postgres.errors import translated
@@ -58,6 +58,7 @@ class PostgresMirror(Mirror[PostgresTarget]):
         settings = self._settings
         with _attempt(settings, load) as connection:
             with translated("look at the target", settings.conn_id):
+                dropped_databases.note(connection, load)
                 mirrored = _own_mirrors(connection, load, self.config)
                 load = told_of_creations(told_of(load, mirrored), mirrored)
                 reserved = [table for table in load.tables if is_reserved_schema(target_of(self.config, table).schema)]
@@ -119,6 +120,9 @@ class PostgresMirror(Mirror[PostgresTarget]):
             first = first_floor(load, table)
             ended_ts = self._ended_ts(connection, load, spellings)
             floor = Floor(max(floor.rows, first.rows, ended_ts), max(floor.form, first.form, ended_ts))
+        if state is None:
+            dropped_ts = dropped_databases.floor_of(connection, load, self.config, table)
+            floor = Floor(max(floor.rows, dropped_ts), max(floor.form, dropped_ts))
         return plan_table(load, self.config, table, floor)
 
     def _ended_ts(self, connection: Connection, load: Load, spellings: Iterable[TableName]) -> int:

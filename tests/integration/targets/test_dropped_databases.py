@@ -1,0 +1,189 @@
+"""DROP DATABASE that is loaded before older windows, which have the first rows of a table: the target knows it of no DDL."""
+
+import json
+from collections.abc import Callable, Sequence
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.changelogs import Changelog, put, table
+from tests.integration.targets.conftest import TARGET, Mirror
+from ticdc_replay.domain.column_types import ColumnType
+from ticdc_replay.domain.connections import Connections
+from ticdc_replay.domain.errors import PolicyStopError, TransientError
+from ticdc_replay.targets.load import in_process, load
+
+pytestmark = pytest.mark.integration
+
+ORDERS = table("shop.orders", {"id": ColumnType("int"), "v": ColumnType("int")})
+ALL = "SELECT id, v FROM shop.orders ORDER BY id"
+DROPS = {
+    "database": ("DROP DATABASE shop", "shop"),
+    "schema": ("DROP SCHEMA IF EXISTS SHOP", "Shop"),
+    "table": ("DROP TABLE orders", "shop.orders"),
+}
+ORDERS_OF_THREE = [*permutations(range(3))]
+
+
+def before(artifacts: Path, **how: Any) -> Changelog:
+    return Changelog(artifacts, 0, 100, **how).rows(ORDERS, [put(10, id=1, v=1), put(11, id=2, v=1)])
+
+
+def dropped(artifacts: Path, drop: str = "database", **how: Any) -> Changelog:
+    query, name = DROPS[drop]
+    return Changelog(artifacts, 100, 200, **how).ddl(150, query, table=name)
+
+
+def after(artifacts: Path) -> Changelog:
+    return Changelog(artifacts, 200, 300).rows(ORDERS, [put(210, id=2, v=2)])
+
+
+@pytest.mark.parametrize("drop", DROPS)
+@pytest.mark.parametrize("order", ORDERS_OF_THREE, ids=str)
+def test_a_mirror_has_no_row_from_before_it(mirror: Mirror, artifacts: Path, drop: str, order: tuple[int, ...]) -> None:
+    windows = [before(artifacts), dropped(artifacts, drop), after(artifacts)]
+    for number in order:
+        mirror.load(windows[number], drop="apply")
+    assert mirror.rows(ALL) == [(2, 2)]
+    for number in order:
+        mirror.load(windows[number], drop="apply", reload=True)
+    assert mirror.rows(ALL) == [(2, 2)]
+
+
+@pytest.mark.parametrize("drop", DROPS)
+def test_policies_stop_none_of_which_no_table_is_mirrored_and_rows_from_before_it_are_left_out(
+    mirror: Mirror, artifacts: Path, drop: str
+) -> None:
+    mirror.load(dropped(artifacts, drop), drop="stop")
+    assert mirror.load_table(before(artifacts), drop="stop").below_floor == 2
+    assert mirror.load_table(after(artifacts), drop="stop").upserted == 1
+    assert mirror.rows(ALL) == [(2, 2)]
+
+
+def test_what_a_policy_stops_is_not_remembered(mirror: Mirror, artifacts: Path) -> None:
+    others = table("shop.others", {"id": ColumnType("int")})
+    mirror.load(Changelog(artifacts, 0, 50).rows(others, [put(10, id=1)]))
+    with pytest.raises(PolicyStopError, match=r"shop\.others at 150"):
+        mirror.load(dropped(artifacts), drop="stop")
+    mirror.load(before(artifacts))
+    assert len(mirror.rows(ALL)) == 2
+    with pytest.raises(PolicyStopError, match=r"shop\.orders at 150[\s\S]*shop\.others at 150"):
+        mirror.load(dropped(artifacts), drop="stop")
+
+
+def test_other_databases_and_other_pipelines_are_left_alone(mirror: Mirror, artifacts: Path) -> None:
+    mirror.load(Changelog(artifacts, 100, 200).ddl(150, "DROP DATABASE shops", table="shops"), drop="apply")
+    other = dropped(artifacts)
+    other.pipeline = "us"
+    mirror.load(other, drop="apply")
+    mirror.load(before(artifacts))
+    assert len(mirror.rows(ALL)) == 2
+
+
+def test_pipelines_of_one_upstream_know_it_of_each_other(mirror: Mirror, artifacts: Path) -> None:
+    other = dropped(artifacts)
+    other.pipeline = "us"
+    mirror.load(other, drop="apply")
+    mirror.load(before(artifacts), {"same_upstream_as": ["us"]})
+    assert mirror.rows("SELECT floor_ts FROM _ticdc_replay.tables") == [(151,)]
+
+
+def test_windows_by_offset_from_before_it_are_left_out_as_a_whole(mirror: Mirror, artifacts: Path) -> None:
+    mirror.load(dropped(artifacts, order="place"), drop="apply")
+    rows = Changelog(artifacts, 0, 100, order="place").rows(ORDERS, [put(1, id=1, v=1)])
+    assert mirror.load_table(rows).below_floor == 1
+    later = Changelog(artifacts, 200, 300, order="place").rows(ORDERS, [put(9, id=2, v=2)])
+    assert mirror.load_table(later).upserted == 1
+
+
+def test_a_window_by_offset_with_rows_beside_it_stops_though_another_run_of_it_was_loaded(
+    mirror: Mirror, artifacts: Path
+) -> None:
+    mirror.load(dropped(artifacts, order="place"), drop="apply")
+    both = dropped(artifacts, order="place", run="b").rows(ORDERS, [put(5, id=1, v=1)])
+    with pytest.raises(PolicyStopError, match=r"shop\.orders at 150"):
+        mirror.load(both, drop="apply")
+
+
+def test_a_database_that_is_dropped_while_the_first_rows_are_staged_is_not_missed(
+    mirror: Mirror, artifacts: Path
+) -> None:
+    def staged(work: Callable[[Any], Any], tasks: Sequence[Any], name: str) -> list[Any]:
+        results = in_process(work, tasks, name)
+        if name.startswith("stage"):
+            mirror.load(dropped(artifacts), drop="apply")
+        return results
+
+    with pytest.raises(TransientError, match=r"database of .* was dropped"):
+        load(before(artifacts).job(TARGET), mirror.connections, staged)
+    assert mirror.load_table(before(artifacts)).below_floor == 2
+
+
+def test_a_ledger_of_an_older_version_learns_to_remember(mirror: Mirror, artifacts: Path) -> None:
+    mirror.load(Changelog(artifacts, 300, 400).rows(ORDERS, [put(310, id=3, v=3)]))
+    mirror.execute("DROP TABLE _ticdc_replay.dropped_databases")
+    mirror.load(dropped(artifacts), drop="apply")
+    mirror.load(before(artifacts))
+    assert mirror.rows(ALL) == [(3, 3)]
+
+
+class Lake:
+    """A Parquet target, and what it has of ``shop.orders``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def load(self, changelog: Changelog, *, reload: bool = False, while_copying: Changelog | None = None) -> None:
+        def execute(work: Callable[[Any], Any], tasks: Sequence[Any], name: str) -> list[Any]:
+            results = in_process(work, tasks, name)
+            if while_copying is not None and name.startswith("copy"):
+                self.load(while_copying)
+            return results
+
+        target: dict[str, object] = {"type": "parquet", "name": "lake", "uri": self.folder.as_uri()}
+        load(changelog.job(target, reload=reload), Connections({}), execute)
+
+    @property
+    def entries(self) -> list[dict[str, Any]]:
+        found = self.folder.glob("pipeline/current/schema=shop/table=orders/window=*.json")
+        return [json.loads(path.read_bytes()) for path in found]
+
+    @property
+    def emptied_ts(self) -> int:
+        return max((entry["emptied_ts"] for entry in self.entries), default=0)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(tmp_path / "lake")
+
+
+@pytest.mark.parametrize("drop", DROPS)
+@pytest.mark.parametrize("order", ORDERS_OF_THREE, ids=str)
+def test_files_tell_that_no_row_from_before_it_is_left(
+    lake: Lake, artifacts: Path, drop: str, order: tuple[int, ...]
+) -> None:
+    windows = [before(artifacts), dropped(artifacts, drop), after(artifacts)]
+    for number in order:
+        lake.load(windows[number])
+    assert lake.emptied_ts == 150
+    for number in order:
+        lake.load(windows[number], reload=True)
+    assert lake.emptied_ts == 150
+
+
+def test_files_of_other_databases_are_left_alone(lake: Lake, artifacts: Path) -> None:
+    lake.load(Changelog(artifacts, 100, 200).ddl(150, "DROP DATABASE shops", table="shops"))
+    lake.load(before(artifacts))
+    assert lake.emptied_ts == 0
+
+
+def test_a_database_that_is_dropped_while_the_first_files_are_written_is_not_missed(
+    lake: Lake, artifacts: Path
+) -> None:
+    with pytest.raises(TransientError, match=r"database of .* was dropped"):
+        lake.load(before(artifacts), while_copying=dropped(artifacts))
+    lake.load(before(artifacts))
+    assert lake.emptied_ts == 150
