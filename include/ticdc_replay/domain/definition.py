@@ -20,6 +20,19 @@ class DefinedColumn(msgspec.Struct, frozen=True, omit_defaults=True):
     computed_default: bool = False
     """Whether the default is computed by the server (CURRENT_TIMESTAMP, an expression, AUTO_INCREMENT)."""
     generated: Literal["stored", "virtual"] | None = None
+    digits: tuple[int, int] | None = None
+    """M and D of FLOAT(M,D) and DOUBLE(M,D), to which the server rounds what it stores; None where it rounds nothing.
+
+    No part of the type: most protocols don't send it, and no value or column of a target depends on it. Definitions that were
+    stored before there was this field lack it.
+    """
+
+    def type_text(self) -> str:
+        """The type as MySQL would print it."""
+        if self.digits is None:
+            return str(self.type)
+        length, scale = self.digits
+        return f"{self.type.base}({length},{scale})" + (" unsigned" if self.type.unsigned else "")
 
 
 class Index(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -331,17 +331,32 @@ def _fill(column: DefinedColumn) -> tuple[str | None, bool]:
 
 def _modified(name: str, before: DefinedColumn | None, after: DefinedColumn) -> Change:
     if before is None:
-        what = f"the column {name}, of unknown type before, became {after.name} {after.type}"
+        what = f"the column {name}, of unknown type before, became {after.name} {after.type_text()}"
         return BreakingChange(what, "column_changed")
     if before.name != after.name:
         return BreakingChange(f"the column {before.name} was renamed to {after.name}", "column_renamed")
     if before.generated != after.generated:
         return BreakingChange(f"the column {name} is generated in another way", "column_changed")
-    if before.type == after.type and not (after.nullable and not before.nullable):
+    is_same = before.type == after.type and before.digits == after.digits
+    if is_same and not (after.nullable and not before.nullable):
         return NoRowChange(f"modify column {name}")
-    if widens(before.type, after.type):
+    if is_same or (widens(before.type, after.type) and _keeps_digits(before, after)):
         return ColumnWidened(_column(before), _column(after))
-    return BreakingChange(f"the column {name} changed from {before.type} to {after.type}", "column_changed")
+    what = f"the column {name} changed from {before.type_text()} to {after.type_text()}"
+    return BreakingChange(what, "column_changed")
+
+
+def _keeps_digits(before: DefinedColumn, after: DefinedColumn) -> bool:
+    """Whether the server rounds no value of *before*, whose type *after* widens: it rounds to the digits of FLOAT(M,D).
+
+    A FLOAT(7,2) that becomes DOUBLE(7,2) is rounded, too: 1.27 is another number in 32 bits than in 64.
+    """
+    if after.digits is None:
+        return True
+    if before.digits is None or before.type.base != after.type.base:
+        return False
+    whole = [length - scale for length, scale in (before.digits, after.digits)]
+    return whole[1] >= whole[0] and after.digits[1] >= before.digits[1]
 
 
 _SIZES = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "bigint": 8}
@@ -350,7 +365,10 @@ _BYTES_CAPACITY = {"tinyblob": 1 << 8, "blob": 1 << 16, "mediumblob": 1 << 24, "
 
 
 def widens(before: ColumnType, after: ColumnType) -> bool:
-    """Whether every value of *before* is the same value in *after*, or the types are equal."""
+    """Whether every value of *before* is the same value in *after*, or the types are equal.
+
+    Not of FLOAT(M,D) and DOUBLE(M,D): their digits are no part of the type.
+    """
     if before == after:
         return True
     if before.base in INTEGER_TYPES and after.base in INTEGER_TYPES:

@@ -63,21 +63,24 @@ def read_column(cursor: Cursor) -> ColumnSpec:
         options.indexes.append(Index("", (name,), unique=True))
     while options.read(cursor, name, charset):
         pass
-    scale, default, computed = column_type.scale, options.default, options.computed
-    if column_type.base in ("float", "double") and scale is not None:
-        if literals.has_more_digits(default, scale):
-            default, computed = None, True
-        scale = None
-    column_type = ColumnType(column_type.base, unsigned, column_type.length, scale, column_type.elements, declared=True)
+    length, scale = column_type.length, column_type.scale
+    digits: tuple[int, int] | None = None
+    if column_type.base in ("float", "double") and length is not None and scale is not None:
+        digits = length, scale
+        length = scale = None
+    column_type = ColumnType(column_type.base, unsigned, length, scale, column_type.elements, declared=True)
     if charset.binary:
         column_type = as_bytes(column_type)
-    column = DefinedColumn(name, column_type, options.nullable, generated=options.generated)
-    column = literals.with_default(column, default, computed)
+    column = DefinedColumn(name, column_type, options.nullable, generated=options.generated, digits=digits)
+    column = literals.with_default(column, options.default, options.computed)
     return ColumnSpec(column, charset.given, tuple(options.indexes))
 
 
 def read_type(cursor: Cursor) -> ColumnType:
-    """Reads a type with its length, scale or elements; attributes and charset are left for later."""
+    """Reads a type with its length, scale or elements; attributes and charset are left for later.
+
+    FLOAT(M,D) and DOUBLE(M,D) come with M and D as length and scale, which are no part of a column's type.
+    """
     word = cursor.next().text.upper()
     if word in _INTEGERS:
         _lengths(cursor)  # a display width
@@ -88,8 +91,8 @@ def read_type(cursor: Cursor) -> ColumnType:
         cursor.take("PRECISION")
         lengths = _lengths(cursor)
         wide = word in ("DOUBLE", "FLOAT8", "REAL") or (len(lengths) == 1 and lengths[0] > 24)
-        # The digits of FLOAT(7,2) round what is written, and are no part of the type afterwards.
-        return ColumnType("double" if wide else "float", scale=lengths[1] if len(lengths) == 2 else None, declared=True)
+        length, scale = lengths if len(lengths) == 2 else (None, None)
+        return ColumnType("double" if wide else "float", length=length, scale=scale, declared=True)
     if word in ("DECIMAL", "DEC", "NUMERIC", "FIXED"):
         lengths = [*_lengths(cursor, 65, 30)] or [10]
         return ColumnType(

@@ -78,6 +78,8 @@ def with_default(column: DefinedColumn, literal: Literal | None, computed: bool)
     if literal is None or literal == NULL:
         return msgspec.structs.replace(column, default=None, computed_default=computed)
     text = default_text(literal, column.type)
+    if text is not None and column.digits is not None and _has_more_digits(text, column.digits[1]):
+        text = None
     return msgspec.structs.replace(column, default=text, computed_default=text is None)
 
 
@@ -115,12 +117,10 @@ def default_text(literal: Literal, column_type: ColumnType) -> str | None:
     return None if is_cut else text
 
 
-def has_more_digits(literal: Literal | None, scale: int) -> bool:
-    """Whether *literal* is a number with more digits after the point than *scale*, or one that no column holds."""
-    if literal is None or not _CANONICAL["number"].fullmatch(literal.text):
-        return False
+def _has_more_digits(number: str, scale: int) -> bool:
+    """Whether *number* has more digits after the point than *scale*, or is one that no column holds."""
     try:
-        exponent = _DECIMALS.normalize(Decimal(literal.text)).as_tuple().exponent
+        exponent = _DECIMALS.normalize(Decimal(number)).as_tuple().exponent
     except DecimalException:
         return True
     return isinstance(exponent, int) and -exponent > scale

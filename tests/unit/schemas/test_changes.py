@@ -123,6 +123,54 @@ def test_what_row_events_do_not_carry_is_a_breaking_change(action):
 
 
 @pytest.mark.parametrize(
+    ("before", "after", "kind"),
+    [
+        ("FLOAT(7,2)", "FLOAT(7,2) COMMENT 'x'", "no_row_change"),
+        ("FLOAT", "FLOAT(24)", "no_row_change"),
+        ("DOUBLE(10,2)", "REAL(10,2)", "no_row_change"),
+        ("FLOAT(7,2) NOT NULL", "FLOAT(7,2)", "column_widened"),
+        ("FLOAT(7,2)", "FLOAT(8,2)", "column_widened"),
+        ("FLOAT(7,2)", "FLOAT(8,3)", "column_widened"),
+        ("FLOAT(7,2)", "FLOAT", "column_widened"),
+        ("DOUBLE(10,2)", "DOUBLE", "column_widened"),
+        ("FLOAT(7,2)", "DOUBLE", "column_widened"),
+        ("FLOAT(7,2)", "FLOAT(5,1)", "column_changed"),
+        ("FLOAT(7,2)", "FLOAT(8,1)", "column_changed"),
+        ("FLOAT(7,2)", "FLOAT(7,3)", "column_changed"),
+        ("FLOAT(7,2)", "FLOAT(6,2)", "column_changed"),
+        ("FLOAT(7,2) NOT NULL", "FLOAT(5,1)", "column_changed"),
+        ("FLOAT", "FLOAT(7,2)", "column_changed"),
+        ("DOUBLE", "DOUBLE(10,2)", "column_changed"),
+        ("FLOAT", "DOUBLE(10,2)", "column_changed"),
+        ("FLOAT(7,2)", "DOUBLE(7,2)", "column_changed"),
+        ("FLOAT(7,2)", "FLOAT(9,2) UNSIGNED", "column_changed"),
+    ],
+)
+def test_a_float_that_the_server_may_round_has_changed(before, after, kind):
+    """``tests/integration/test_ddl_model.py`` holds this against a server."""
+    history = SchemaHistory().with_ddls([ddl(f"CREATE TABLE `t` (`id` INT PRIMARY KEY, `c` {before})", 10)])
+    for known in (history, SchemaHistory.decode(history.encode())):
+        assert [kind_of(each) for each in changes(f"ALTER TABLE `t` MODIFY `c` {after}", known)] == [kind]
+
+
+def test_a_change_of_digits_is_told_with_them():
+    history = SchemaHistory().with_ddls([ddl("CREATE TABLE `t` (`c` FLOAT(7,2) UNSIGNED)", 10)])
+    (change,) = changes("ALTER TABLE `t` MODIFY `c` FLOAT(5,1)", history)
+    assert change.what == "the column c changed from float(7,2) unsigned to float(5,1)"
+
+
+def test_a_float_whose_digits_an_earlier_version_did_not_store_has_changed():
+    """Nothing tells whether the server rounded it."""
+    history = SchemaHistory().with_ddls([ddl("CREATE TABLE `t` (`c` FLOAT(7,2))", 10)])
+    stored = history.encode()
+    assert stored.count(b'"digits":[7,2],') == 1
+    earlier = SchemaHistory.decode(stored.replace(b'"digits":[7,2],', b""))
+    assert [kind_of(each) for each in changes("ALTER TABLE `t` MODIFY `c` FLOAT(7,2)", earlier)] == ["column_changed"]
+    assert [kind_of(each) for each in changes("ALTER TABLE `t` MODIFY `c` FLOAT", earlier)] == ["no_row_change"]
+    assert earlier.schema_at(T, 20) == history.schema_at(T, 20)
+
+
+@pytest.mark.parametrize(
     "action",
     [
         "ADD INDEX `i`(`a`)",

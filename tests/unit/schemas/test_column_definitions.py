@@ -87,6 +87,14 @@ def test_each_type_of_mysql_is_known_by_all_its_names(text, expected):
     assert type_of(text) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "digits"),
+    [("FLOAT(7,3)", (7, 3)), ("DOUBLE PRECISION(20,0) UNSIGNED", (20, 0)), ("FLOAT(24)", None), ("DECIMAL(7,3)", None)],
+)
+def test_the_digits_that_a_float_is_rounded_to_stand_beside_its_type(text, digits):
+    assert column(text).digits == digits
+
+
 def test_a_binary_default_charset_makes_character_columns_binary_unless_they_say_otherwise():
     assert type_of("VARCHAR(5)", "ENGINE=InnoDB DEFAULT CHARSET=binary").base == "varbinary"
     assert type_of("TEXT", "COLLATE = binary").base == "blob"
