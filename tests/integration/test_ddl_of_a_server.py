@@ -9,7 +9,7 @@ import pytest
 
 from tests import mariadb
 from ticdc_replay.domain.events import DdlEvent
-from ticdc_replay.schemas.changes import Change, changes_of, kind_of
+from ticdc_replay.schemas.changes import Change, ColumnAdded, changes_of, kind_of
 from ticdc_replay.schemas.history import SchemaHistory
 
 pytestmark = pytest.mark.integration
@@ -20,6 +20,15 @@ FLOATS = [
 NUMBERS = ["0", "1.27", "-99.99", "0.1", "1.23457"]
 """Of no more digits than a server prints of a FLOAT."""
 ROUNDED = {("FLOAT(7,2)", "FLOAT(5,1)"), ("FLOAT", "FLOAT(7,2)"), ("DOUBLE", "DOUBLE(10,2)"), ("FLOAT", "DOUBLE(10,2)")}
+
+DEFAULTS = [
+    "VARCHAR(9) DEFAULT 5", "VARCHAR(9) DEFAULT -1.50", "VARCHAR(9) DEFAULT +0.5", "VARCHAR(9) DEFAULT TRUE",
+    "VARCHAR(9) DEFAULT 0.0", "VARCHAR(99) DEFAULT 18446744073709551616", f"VARCHAR(99) DEFAULT 0.{'1' * 30}",
+    f"VARCHAR(99) DEFAULT {'1' * 35}.{'1' * 30}", "CHAR(9) DEFAULT -7", "VARCHAR(9) DEFAULT '007'", "CHAR(9) DEFAULT 'a  '",
+    "VARCHAR(9) DEFAULT 'a  '", "DECIMAL(5,2) DEFAULT 1.005", "DECIMAL(5,2) DEFAULT -1.005", "DECIMAL(5,2) DEFAULT 1e1",
+    "BIT(4) DEFAULT b'101'", "SET('a','b') DEFAULT 'b,a'", "ENUM('x','y') NOT NULL", "VARBINARY(3) DEFAULT x'4142'",
+]  # fmt: skip
+OTHERWISE_SPELLED = ["1e3", "1e-3", "007", "00.50", "5.", "-0"]
 
 
 @pytest.fixture(scope="module")
@@ -67,3 +76,33 @@ def _numbers(cursor: pymysql.cursors.Cursor, before: str) -> list[tuple[float, f
     cursor.execute("SELECT `c`, `c` * 1e0 FROM `t` ORDER BY `id`")
     bits = np.float32 if before.startswith("FLOAT") else np.float64
     return [(float(bits(shown)), stored) for shown, stored in cursor.fetchall()]
+
+
+@pytest.mark.parametrize("definition", DEFAULTS)
+def test_old_rows_have_the_default_that_is_told(cursor: pymysql.cursors.Cursor, definition: str) -> None:
+    change, found = _added(cursor, definition)
+    assert change.fill_known
+    assert found == change.fill
+
+
+@pytest.mark.parametrize("number", OTHERWISE_SPELLED)
+def test_a_number_that_the_server_prints_otherwise_is_not_told_as_text(
+    cursor: pymysql.cursors.Cursor, number: str
+) -> None:
+    change, found = _added(cursor, f"VARCHAR(9) DEFAULT {number}")
+    assert found != number
+    assert not change.fill_known
+
+
+def _added(cursor: pymysql.cursors.Cursor, definition: str) -> tuple[ColumnAdded, str]:
+    """The change that adds a column, and what a row from before it shows, bits and bytes as characters."""
+    create, add = "CREATE TABLE `t` (`id` INT PRIMARY KEY)", f"ALTER TABLE `t` ADD COLUMN `c` {definition}"
+    (change,) = changed(create, add)
+    assert isinstance(change, ColumnAdded)
+    cursor.execute("DROP TABLE IF EXISTS `t`")
+    cursor.execute(create)
+    cursor.execute("INSERT INTO `t` VALUES (1)")
+    cursor.execute(add)
+    cursor.execute("SELECT `c` + 0 FROM `t`" if definition.startswith("BIT") else "SELECT `c` FROM `t`")
+    ((found,),) = cursor.fetchall()
+    return change, found.decode("latin-1") if isinstance(found, bytes) else str(found)

@@ -1,6 +1,8 @@
 """Default values: which are literals, and what text they have."""
 
+import math
 import re
+import struct
 import typing
 from decimal import ROUND_HALF_UP, Context, Decimal, DecimalException, InvalidOperation
 from typing import NamedTuple
@@ -34,6 +36,8 @@ _CANONICAL = {
     "number": re.compile(r"-?\d+(\.\d*)?([eE][+-]?\d+)?"),
     "integer": re.compile(r"-?\d+"),
 }
+_AS_PRINTED = re.compile(r"(?!-0(\.0+)?$)-?(0|[1-9]\d{0,34})(\.\d{1,30})?")
+"""Numbers that the server prints as they are written: no more digits than a DECIMAL has, no exponent, all zeros needed."""
 
 _DIGITS = {"bits": re.compile(r"[01]*"), "hex": re.compile(r"[0-9a-fA-F]*")}
 _MOST_BITS = 64
@@ -103,7 +107,9 @@ def default_text(literal: Literal, column_type: ColumnType) -> str | None:
     elif base in ("decimal", "float", "double"):
         form = "number"
     elif base in ("char", "varchar"):
-        return text.rstrip(" ") if base == "char" and literal.kind == "string" else text
+        if literal.kind != "string":
+            return text if _AS_PRINTED.fullmatch(text) else None
+        return text.rstrip(" ") if base == "char" else text
     elif base in ("enum", "set"):
         return _members_text(literal, column_type)
     else:
@@ -113,6 +119,8 @@ def default_text(literal: Literal, column_type: ColumnType) -> str | None:
         return None
     if base == "decimal":
         return _rounded(text, column_type.scale or 0)
+    if base in ("float", "double"):
+        return text if _is_within(text, base) else None
     is_cut = base in ("datetime", "time") and len(text.partition(".")[2]) > (column_type.scale or 0)
     return None if is_cut else text
 
@@ -124,6 +132,18 @@ def _has_more_digits(number: str, scale: int) -> bool:
     except DecimalException:
         return True
     return isinstance(exponent, int) and -exponent > scale
+
+
+def _is_within(number: str, base: str) -> bool:
+    """Whether *number* is neither too large for the type *base*, float or double, nor so small that it would be 0 there."""
+    value = float(number)
+    if base == "float":
+        try:
+            (value,) = struct.unpack("<f", struct.pack("<f", value))
+        except OverflowError:
+            return False
+    is_zero = not any(digit in "123456789" for digit in number.lower().partition("e")[0])
+    return math.isfinite(value) and (value != 0 or is_zero)
 
 
 def _rounded(text: str, scale: int) -> str | None:
