@@ -13,9 +13,10 @@ from tests.waiting import PATIENCE_S
 from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.config.pipeline import LimitsSection
+from ticdc_replay.decode.look_ahead import LOOK_AHEAD_MS, recorded_by
 from ticdc_replay.domain import canonical, tso
 from ticdc_replay.domain.connections import Connection, Connections
-from ticdc_replay.domain.messages import OffsetRange
+from ticdc_replay.domain.messages import OffsetRange, RawMessage
 from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import DecodeJob, Limits
 from ticdc_replay.kafka.offsets import Offsets
@@ -65,12 +66,22 @@ BOOTSTRAP = {
 
 
 def decode(
-    spark: SparkSession, kafka: Kafka, topic: str, messages: list[dict[str, Any]], folder: Path, end: int
+    spark: SparkSession,
+    kafka: Kafka,
+    topic: str,
+    messages: list[dict[str, Any]],
+    folder: Path,
+    end: int,
+    last_ms: int | None = None,
 ) -> ChangelogIndex:
-    """The changelog of the first *end* of *messages*, which are sent one minute of record time apart."""
+    """The changelog of the first *end* of *messages*.
+
+    They are sent one minute of record time apart; *last_ms* is another time of the last record of the range.
+    """
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
     for at, message in enumerate(messages):
-        producer.produce(topic, json.dumps(message).encode(), partition=0, timestamp=BEGIN_MS + at * 60_000)
+        time_ms = BEGIN_MS + at * 60_000 if at != end - 1 or last_ms is None else last_ms
+        producer.produce(topic, json.dumps(message).encode(), partition=0, timestamp=time_ms)
     assert producer.flush(PATIENCE_S) == 0
     connection = Connection("kafka", "kafka", extra={"bootstrap.servers": kafka.bootstrap})
     with Offsets(KafkaSettings.from_connection(connection)) as offsets:
@@ -79,7 +90,7 @@ def decode(
     manifest = Manifest(
         pipeline="p",
         changefeed_hash="",
-        window=Window(1, 1 << 62),
+        window=Window(1, tso.from_ms(BEGIN_MS + 60_000)),
         grade="proven",
         topics=(TopicPin(topic, topic_id, (pin,)),),
         pinned_at_ms=0,
@@ -113,6 +124,26 @@ def test_a_bootstrap_that_follows_the_range_defines_its_rows(
     assert index.tables[0].schema.handle_key == ("id",)
     kept = list(open_store(f"file://{tmp_path}").list(f"used_schemas/{index.input_hash}/"))
     assert len(kept) == 1, "a later run of this input gets the same definitions"
+
+
+@pytest.mark.parametrize("last_ms", [-(1 << 62), -LOOK_AHEAD_MS - 1, -1, 1, 1 << 62])
+def test_the_search_does_not_trust_the_time_of_the_last_record(
+    spark: SparkSession, kafka: Kafka, make_topic: Callable[..., str], tmp_path: Path, last_ms: int
+) -> None:
+    topic = make_topic(1, {"retention.ms": "-1", "message.timestamp.after.max.ms": str((1 << 63) - 1)})
+    unknown = {**row(2), "schemaVersion": VERSION + 1}
+    messages = [row(1), unknown, row(3), BOOTSTRAP]
+    index = decode(spark, kafka, topic, messages, tmp_path, end=2, last_ms=last_ms)
+    assert (index.report.events.written, index.report.quarantine_reasons) == (1, {"schema_unknown": 1})
+
+
+def test_the_search_ends_where_many_records_are_too_late_and_not_at_a_single_one() -> None:
+    def sent(*times_ms: int) -> list[RawMessage]:
+        return [RawMessage("t", 0, 0, time_ms, None, b"") for time_ms in times_ms]
+
+    batches = [sent(5, 1 << 62), sent(11), sent(10, -(1 << 62)), sent(*range(11, 111)), sent(7)]
+    searched = [[message.timestamp_ms for message in messages] for messages in recorded_by(10, iter(batches))]
+    assert searched == [[5], [], [10, -(1 << 62)], []]
 
 
 def test_a_bootstrap_too_far_behind_leaves_the_rows_in_quarantine_and_the_others_are_used(

@@ -6,6 +6,7 @@ may come before it (protocols: simple, section 6). The next bootstrap of a table
 """
 
 import logging
+import time
 from collections.abc import Iterable, Iterator
 
 import msgspec
@@ -14,6 +15,8 @@ from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.decode.schema_pass import schemas_in
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.messages import OffsetRange, RawMessage
+from ticdc_replay.domain.tso import MAX_MS, physical_ms
+from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import DecodeJob
 from ticdc_replay.kafka.offsets import Offsets, Partition
 from ticdc_replay.kafka.reader import read_range
@@ -23,16 +26,22 @@ from ticdc_replay.schemas.versions import MissingVersion, TableVersions
 log = logging.getLogger(__name__)
 
 LOOK_AHEAD_MS = 30 * 60_000
-"""How far behind the end of a range, in record time. TiCDC stops bootstraps of a table that had no row for as long."""
-_BATCH = 10_000
+"""How far behind the end of a range, in record time, or behind the window where that is later. TiCDC stops bootstraps of a table
+that had no row for as long."""
+_LATER_IN_A_ROW = 100
+"""Records that must all be later than that before the search ends: a single one may claim any time."""
 
 _DEFINITIONS = msgspec.json.Decoder(tuple[TableDefinition, ...])
 
 
 def seek_versions(
-    missing: Iterable[MissingVersion], ranges: Iterable[OffsetRange], job: DecodeJob, settings: KafkaSettings
+    missing: Iterable[MissingVersion],
+    ranges: Iterable[OffsetRange],
+    window: Window,
+    job: DecodeJob,
+    settings: KafkaSettings,
 ) -> tuple[TableDefinition, ...]:
-    """Definitions of *missing* versions, from the messages that follow *ranges* for ``LOOK_AHEAD_MS``; those that are there.
+    """Those definitions of *missing* versions that are in the messages that follow *ranges* of *window* for ``LOOK_AHEAD_MS``.
 
     Reading ends as soon as all are found. Raises what reading a range raises.
     """
@@ -41,13 +50,13 @@ def seek_versions(
     for part in ranges:
         if not wanted:
             break
-        behind = _behind(part, settings)
+        behind, until_ms = _behind(part, physical_ms(window.to_ts), settings)
         log.info(
-            "looking for %d table versions behind %s[%d], offsets %d to %d",
+            "looking for %d table versions behind %s[%d], offsets %d to %d at most",
             len(wanted), part.topic, part.partition, behind.start, behind.end - 1,
         )  # fmt: skip
-        for messages in _batches(behind, settings):
-            codec = codec_for(job.changefeed, job.limits.decompressed_max_bytes)
+        codec = codec_for(job.changefeed, job.limits.decompressed_max_bytes)
+        for messages in recorded_by(until_ms, read_range(settings, behind)):
             for definition in schemas_in([messages], codec).definitions:
                 key = (definition.name.schema, definition.name.table, definition.valid_from)
                 if key in wanted:
@@ -63,24 +72,33 @@ def decode_definitions(content: bytes) -> tuple[TableDefinition, ...]:
     return _DEFINITIONS.decode(content)
 
 
-def _behind(part: OffsetRange, settings: KafkaSettings) -> OffsetRange:
+def _behind(part: OffsetRange, window_end_ms: int, settings: KafkaSettings) -> tuple[OffsetRange, int]:
+    """All offsets behind *part*, and the record time (ms) up to which they are searched.
+
+    A time of its last record that lies before the window's end, or is still to come, says nothing.
+    """
     partition = Partition(part.topic, part.partition)
     with Offsets(settings) as offsets:
         held = offsets.bounds([partition])[partition]
-        end = held.high
-        last = OffsetRange(part.topic, part.partition, max(held.low, part.end - 1), min(part.end, held.high))
-        for messages in read_range(settings, last):
-            until = offsets.at_or_after({partition: messages[-1].timestamp_ms + LOOK_AHEAD_MS})[partition]
-            end = held.high if until is None else until.offset
-    return OffsetRange(part.topic, part.partition, min(part.end, end), end)
+    until_ms = MAX_MS
+    last = OffsetRange(part.topic, part.partition, max(held.low, part.end - 1), min(part.end, held.high))
+    for messages in read_range(settings, last):
+        last_ms = messages[-1].timestamp_ms
+        until_ms = max(window_end_ms, last_ms if last_ms <= time.time() * 1000 else 0) + LOOK_AHEAD_MS
+    return OffsetRange(part.topic, part.partition, min(part.end, held.high), held.high), until_ms
 
 
-def _batches(part: OffsetRange, settings: KafkaSettings) -> Iterator[list[RawMessage]]:
-    waiting: list[RawMessage] = []
-    for messages in read_range(settings, part):
-        waiting += messages
-        if len(waiting) >= _BATCH:
-            yield waiting
-            waiting = []
-    if waiting:
-        yield waiting
+def recorded_by(until_ms: int, batches: Iterable[list[RawMessage]]) -> Iterator[list[RawMessage]]:
+    """The messages of *batches* that were recorded at *until_ms* or before; ends where many in a row were later."""
+    later = 0
+    for messages in batches:
+        timely = []
+        for message in messages:
+            if message.timestamp_ms <= until_ms:
+                timely.append(message)
+                later = 0
+            else:
+                later += 1
+        yield timely
+        if later >= _LATER_IN_A_ROW:
+            return

@@ -193,9 +193,9 @@ class Offsets:
     def at_or_after(self, times: Mapping[Partition, int]) -> dict[Partition, Record | None]:
         """Per partition, the first record that has at least the given time (ms); None where every record is older.
 
-        Times after ``MAX_MS`` are all the same.
+        Times after ``MAX_MS`` are all the same; those before 1970 are 0, since Kafka gives negative ones meanings of their own.
         """
-        specs = {partition: OffsetSpec.for_timestamp(min(ms, MAX_MS)) for partition, ms in times.items()}
+        specs = {partition: OffsetSpec.for_timestamp(max(0, min(ms, MAX_MS))) for partition, ms in times.items()}
         found = self._list_offsets(specs)
         return {partition: record if record.offset >= 0 else None for partition, record in found.items()}
 

@@ -159,7 +159,7 @@ def _decode(
     if missing:
 
         def seek() -> tuple[TableDefinition, ...]:
-            definitions = seek_versions(missing, read_for_schemas, job, settings)
+            definitions = seek_versions(missing, read_for_schemas, manifest.window, job, settings)
             verify_topics(manifest, settings)  # they are kept for every later run of the input
             return definitions
 

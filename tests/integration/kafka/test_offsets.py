@@ -73,7 +73,7 @@ def test_a_record_of_a_time_that_no_commit_has_counts_as_of_the_last(
     producer.produce(name, b"v", partition=0, timestamp=1 << 62)
     assert producer.flush(PATIENCE_S) == 0
     with Offsets(settings) as offsets:
-        for ms in (0, (1 << 45) - 1, (1 << 63) + 5):
+        for ms in (-(1 << 62), -4, -3, -2, -1, 0, (1 << 45) - 1, (1 << 63) + 5):
             found = offsets.at_or_after({Partition(name, 0): ms})
             assert found == {Partition(name, 0): Record(0, (1 << 45) - 1)}
 
