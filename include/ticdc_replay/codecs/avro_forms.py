@@ -102,17 +102,19 @@ def form_of(text: str) -> Form:
             raise SchemaError(f"field {field.name!r} is neither a column nor one that TiCDC appends")
     if not columns:
         raise SchemaError("a record without columns")
-    refusal = refused_columns([record.fields[at].name for at in columns])
-    if refusal is not None:
-        raise SchemaError(refusal[1])
     before = record.fields[appended[_BEFORE]].type if _BEFORE in appended else None
+    old_fields = before.fields if isinstance(before, Record) else ()
+    for fields in ([record.fields[at] for at in columns], old_fields):
+        refusal = refused_columns([field.name for field in fields])
+        if refusal is not None:
+            raise SchemaError(refusal[1])
     groups = (tuple(columns), tuple(appended.get(name) for name in _READ))
     return Form(
         schema,
         record.name,
         _seed(schema, record.name),
         tuple(_column(record.fields[at]) for at in columns),
-        tuple(_column(field) for field in before.fields) if isinstance(before, Record) else (),
+        tuple(_column(field) for field in old_fields),
         record,
         groups,
         compile_reader(record, groups),

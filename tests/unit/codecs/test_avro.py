@@ -345,6 +345,9 @@ def test_a_commit_ts_that_is_not_of_its_physical_time_is_refused():
         (record(ID, {"name": "x", "type": "string"}), "neither a column nor one that TiCDC appends"),
         (record(ID, {"name": "_tidb_op", "type": "int"}), "neither a column"),
         (record(column("g", "bytes", "GEOMETRY")), "tidb_type 'GEOMETRY'"),
+        (record(ID, *(column(f"c{at}", "int", "INT") for at in range(4_096))), "4097 columns"),
+        (record(ID, before(*(column(f"c{at}", "int", "INT") for at in range(4_097)))), "4097 columns"),
+        (record(ID, before(column("c" * 81, "int", "INT"))), "81 characters"),
     ],
 )
 def test_a_schema_that_ticdc_does_not_write_is_told(document, told):

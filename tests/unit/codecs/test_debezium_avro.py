@@ -12,6 +12,7 @@ from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import TransientError
 from ticdc_replay.domain.events import DdlEvent, Operation, RowEvent, Undecodable, WatermarkEvent
+from ticdc_replay.domain.limits import MAX_COLUMNS
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.schemas.lookup import FixedWriterSchemas, SchemaLookup
 
@@ -70,7 +71,7 @@ def codec(columns=COLUMNS, known=None, schemas=None, **options):
     changefeed = Changefeed(protocol="debezium-avro", topic="topic", timezone="Asia/Shanghai", **options)
     documents = {**SCHEMAS, VALUE: value_schema(columns), **(schemas or {})}
     texts = {str(number): text if isinstance(text, str) else json.dumps(text) for number, text in documents.items()}
-    return DebeziumAvroCodec(changefeed, 10_000, SchemaLookup(known or SchemaHistory(), FixedWriterSchemas(texts)))
+    return DebeziumAvroCodec(changefeed, 100_000, SchemaLookup(known or SchemaHistory(), FixedWriterSchemas(texts)))
 
 
 def source(ts=TS, db="s", table="t"):
@@ -283,6 +284,40 @@ def test_what_is_not_understood_says_why(raw, reason):
 )
 def test_a_schema_that_ticdc_does_not_register_is_refused(schema):
     assert only(codec(schemas={VALUE: schema}), GOOD).reason == "bad_schema"
+
+
+def numbered(count):
+    return [plain(f"c{number}", "int") for number in range(count)]
+
+
+def doubled(at):
+    """A record with two fields of the record before it."""
+    type_ = f"c.s.R{at - 1}" if at else "int"
+    return record(f"R{at}", plain("a", type_), plain("b", type_))
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ([plain(f"f{at}", doubled(at)) for at in range(40)], "field 'a': type 'c.s.R0'"),
+        ([plain("f", record("R", plain("a", ["null", "c.s.R"])))], "field 'a': type 'c.s.R'"),
+        (numbered(20_000), "20000 fields"),
+        ([plain("source", record("Source", *numbered(20_000)))], "20001 fields"),
+        ([plain("f", record("R", *numbered(1_000))), *(plain(f"f{at}", "c.s.R") for at in range(100))], "101101 fields"),
+    ],
+    ids=["doubled", "recursive", "wide", "wide in a record", "named again and again"],
+)  # fmt: skip
+@pytest.mark.parametrize("part", [KEY, VALUE])
+def test_a_schema_is_refused_before_a_reader_of_too_many_fields_is_made(fields, told, part):
+    event = only(codec(schemas={part: record("t", *fields)}), GOOD)
+    assert (event.reason, told in event.detail) == ("bad_schema", True), event.detail
+
+
+def test_both_images_may_be_of_the_widest_table():
+    columns = (ID, *(column(f"c{number}", "int") for number in range(MAX_COLUMNS - 1)))
+    image = {"id": 7, **{f"c{number}": number for number in range(MAX_COLUMNS - 1)}}
+    event = only(codec(columns), row("u", before=image, after={**image, "c0": 5}, columns=columns))
+    assert (cells(event.before), cells(event.after)) == (image, {**image, "c0": 5})
 
 
 def test_a_registry_that_is_away_is_no_bad_message():
