@@ -8,8 +8,7 @@ from demo.embedded_stack.errors import StackError
 if __name__ == "__main__":
     try:
         jars.fetch(jars.KAFKA, print)
-        if not class_archive.FOLDER.exists():
-            class_archive.make(print)
+        class_archive.make(print)
     except StackError as error:
         sys.exit(str(error))
     except KeyboardInterrupt:

@@ -17,9 +17,9 @@ from demo.embedded_stack.ports import HOST
 MAKE_SECONDS = 600
 FOLDER = Path(sys.prefix) / "class-archive"
 """In the environment, as the jars are; ``scripts/setup`` removes it when it installs other jars."""
-_BASE, _SPARK = "java.jsa", "spark.jsa"
-_QUIET = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
-"""No warning where the archive does not fit."""
+UP_TO_JAVA = 18
+"""For later ones no archive fits the class path of Spark: it names a jar twice, and they note it once."""
+_ARCHIVE, _STAMP = "spark.jsa", "stamp"
 _JOB = """\
 from pyspark.sql import SparkSession
 
@@ -31,41 +31,41 @@ session.stop()
 
 def options() -> tuple[str, ...]:
     """Options with which the JVM of a Spark driver uses the archive; none where there is no archive."""
-    return (*_sharing(FOLDER / _BASE, FOLDER / _SPARK), *_QUIET) if (FOLDER / _SPARK).exists() else ()
+    archive = FOLDER / _ARCHIVE
+    if not archive.exists():
+        return ()
+    # Nothing is wrong where it does not fit.
+    return (f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 
 
 def make(report: Callable[[str], None]) -> None:
-    """Make ``FOLDER`` with the archive from a small Spark job, or empty where this Java can't; *report* gets progress."""
-    report("archiving the classes of Spark, which then starts faster (once, about ten seconds)")
-    with tempfile.TemporaryDirectory(dir=FOLDER.parent) as workshop:
-        new = Path(workshop) / FOLDER.name
-        new.mkdir()
-        job = Path(workshop) / "job.py"
+    """Make the archive from a small Spark job, unless that was done before; *report* gets progress, and why this Java can't."""
+    if (FOLDER / _STAMP).exists():
+        return
+    FOLDER.mkdir(exist_ok=True)
+    home = java.find_home()
+    if (java.major_version(home / "bin" / "java") or 0) <= UP_TO_JAVA:
+        report("archiving the classes of Spark, which then starts faster (once, about ten seconds)")
+        _archive(home, report)
+    (FOLDER / _STAMP).touch()
+
+
+def _archive(home: Path, report: Callable[[str], None]) -> None:
+    with tempfile.TemporaryDirectory(dir=FOLDER) as workshop:
+        job, archive = Path(workshop) / "job.py", Path(workshop) / _ARCHIVE
         job.write_text(_JOB)
-        archiving = (*java.SHORT_LIVED, *_sharing(new / _BASE), f"-XX:ArchiveClassesAtExit={new / _SPARK}")
-        home = java.find_home()
         environment = {
             **os.environ,
             "JAVA_HOME": str(home),
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": HOST,
-            "SPARK_SUBMIT_OPTS": " ".join(archiving),
+            "SPARK_SUBMIT_OPTS": " ".join((*java.SHORT_LIVED, f"-XX:ArchiveClassesAtExit={archive}")),
         }
-        commands = (
-            # Some Javas have no archive of their own classes, on which the other is built.
-            (home / "bin" / "java", "-Xshare:dump", f"-XX:SharedArchiveFile={new / _BASE}"),
-            (Path(sys.executable).with_name("spark-submit"), "--conf", "spark.ui.enabled=false", job),
+        command = [Path(sys.executable).with_name("spark-submit"), "--conf", "spark.ui.enabled=false", job]
+        done = subprocess.run(
+            command, env=environment, cwd=workshop, capture_output=True, text=True, timeout=MAKE_SECONDS
         )
-        for command in commands:
-            done = subprocess.run(
-                command, env=environment, cwd=workshop, capture_output=True, text=True, timeout=MAKE_SECONDS
-            )
-            if done.returncode != 0:
-                break
-        if not (new / _SPARK).exists():
+        if archive.exists():
+            archive.rename(FOLDER / _ARCHIVE)
+        else:
             report(f"this Java archives no classes: {(done.stderr or done.stdout)[-500:]}")
-        new.rename(FOLDER)
-
-
-def _sharing(*archives: Path) -> tuple[str, ...]:
-    return (f"-XX:SharedArchiveFile={os.pathsep.join(map(str, archives))}",)

@@ -36,7 +36,7 @@ def find_home() -> Path:
     for home in (_from_variable(), _from_path()):
         if home is None:
             continue
-        version = _major_version(home / "bin" / "java")
+        version = major_version(home / "bin" / "java")
         if version is not None and version >= MINIMUM:
             return home
         seen.append(f"{home} has version {version or 'unknown'}")
@@ -56,7 +56,8 @@ def _from_path() -> Path | None:
     return Path(found).resolve().parent.parent if found else None
 
 
-def _major_version(java: Path) -> int | None:
+def major_version(java: Path) -> int | None:
+    """The version of the program *java*; None where it does not run or is none."""
     try:
         output = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=300, check=True).stderr
     except (OSError, subprocess.SubprocessError):

@@ -15,6 +15,13 @@ pytestmark = pytest.mark.integration
 SPARK = "org.apache.spark.deploy.SparkSubmit source: "
 
 
+@pytest.fixture(autouse=True)
+def old_enough_java():
+    version = java.major_version(java.find_home() / "bin" / "java")
+    if version > class_archive.UP_TO_JAVA:
+        pytest.skip(f"no archive fits the class path of Spark with Java {version}")
+
+
 def loaded(tmp_path, options):
     """What a JVM of spark-submit writes, and its log of the classes that it loaded."""
     log = tmp_path / "classes.log"
