@@ -5,7 +5,7 @@ resolved schema but not always a shape (member order, key-only deletes, updated 
 is transposed at once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from operator import attrgetter, is_not
 from typing import Any, NamedTuple
@@ -20,6 +20,13 @@ from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.events import Image, RowEvent, Shape, WireColumn
 from ticdc_replay.domain.failure import failure
 from ticdc_replay.schemas.resolve import ResolvedSchema
+
+BATCH_MAX_BYTES = 512 * 1024 * 1024
+"""Of the images of a batch. An Arrow array of text holds 2 GiB, and copies of arrays are made on their way to the file."""
+
+
+class BatchTooLargeError(ValueError):
+    """Several rows that are more than ``BATCH_MAX_BYTES`` together."""
 
 
 class ConvertedRows(NamedTuple):
@@ -37,18 +44,33 @@ class ConvertedRows(NamedTuple):
     bad: dict[int, str]
 
 
+def rows_to_batches(rows: Sequence[RowEvent], resolved: ResolvedSchema, zone: str) -> Iterator[ConvertedRows]:
+    """*rows* as ``rows_to_batch`` converts them, in their order: in one batch, or in several where they are too many bytes."""
+    if not rows:
+        return
+    try:
+        converted = rows_to_batch(rows, resolved, zone)
+    except BatchTooLargeError:
+        middle = len(rows) // 2
+        yield from rows_to_batches(rows[:middle], resolved, zone)
+        yield from rows_to_batches(rows[middle:], resolved, zone)
+    else:
+        yield converted
+
+
 def rows_to_batch(rows: Sequence[RowEvent], resolved: ResolvedSchema, zone: str) -> ConvertedRows:
     """The images of *rows*, all of which *resolved* is the schema of; TIMESTAMP text is in the zone *zone*.
 
     Never raises for a value. Raises ConfigError for an unknown zone, ValueError for a row that has columns *resolved*
-    lacks. The text or bytes of one column must stay below 2 GiB per call (an Arrow array's offsets are 32 bits).
+    lacks, BatchTooLargeError for several rows of more than ``BATCH_MAX_BYTES``. A single row is never too large.
     """
+    room = _Room(len(rows))
     exact: dict[int, list[tuple[str, bytes]]] = {}
     bad: dict[int, str] = {}
     images = []
     shapes: set[Shape] = set()
     for side in ("before", "after"):
-        array, side_shapes, side_exact, side_bad = _images(list(map(attrgetter(side), rows)), resolved, zone)
+        array, side_shapes, side_exact, side_bad = _images(list(map(attrgetter(side), rows)), resolved, zone, room)
         images.append(array)
         shapes |= side_shapes
         for row_at, cells in side_exact.items():
@@ -56,14 +78,33 @@ def rows_to_batch(rows: Sequence[RowEvent], resolved: ResolvedSchema, zone: str)
         for row_at, reason in side_bad.items():
             bad.setdefault(row_at, f"{side}.{reason}")
     return ConvertedRows(
-        images[0], images[1], _absent(rows, shapes, resolved), _lossy(rows, resolved), _exact(len(rows), exact), bad
+        images[0],
+        images[1],
+        _absent(rows, shapes, resolved, room),
+        _lossy(rows, resolved, room),
+        _exact(len(rows), exact, room),
+        bad,
     )
+
+
+class _Room:
+    """The bytes that *rows* may still become."""
+
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+        self._left = BATCH_MAX_BYTES
+
+    def take(self, size: int) -> None:
+        """Raises BatchTooLargeError where *size* bytes are too many."""
+        self._left -= size
+        if self._left < 0 and self._rows > 1:
+            raise BatchTooLargeError(f"{self._rows} rows are more than {BATCH_MAX_BYTES} bytes")
 
 
 def convert_column(values: Sequence[Any], column: WireColumn, target: ColumnType, zone: str) -> Converted:
     """Wire values of one column (None for NULL) as cells of *target*."""
     neutral, bad = neutral_values(values, column)
-    converted = _typed(neutral, target, zone)
+    converted = _typed(neutral, target, zone, _Room(len(values)))
     return converted._replace(bad={**converted.bad, **bad}) if bad else converted
 
 
@@ -81,16 +122,19 @@ def neutral_values(values: Sequence[Any], column: WireColumn) -> tuple[Sequence[
     return [*left, *right], {**bad, **{at + middle: reason for at, reason in bad_right.items()}}
 
 
-def _typed(values: Sequence[Any], target: ColumnType, zone: str) -> Converted:
+def _typed(values: Sequence[Any], target: ColumnType, zone: str, room: _Room) -> Converted:
     """*values* as ``typed_array`` has them; those at which it fails are ``bad``, found by halving."""
     try:
-        return typed_array(values, target, zone)
+        converted = typed_array(values, target, zone)
     except BaseException as error:
         reason = failure(error)
+    else:
+        room.take(converted.array.nbytes)  # in chunks, as Arrow makes more than 2 GiB, it is too large as well
+        return converted
     if len(values) == 1:
         return typed_array([None], target, zone)._replace(bad={0: reason})
     middle = len(values) // 2
-    left, right = (_typed(part, target, zone) for part in (values[:middle], values[middle:]))
+    left, right = (_typed(part, target, zone, room) for part in (values[:middle], values[middle:]))
     return Converted(
         pa.concat_arrays([left.array, right.array]),
         left.exact | {at + middle: text for at, text in right.exact.items()},
@@ -103,7 +147,7 @@ _SHAPE_OF = attrgetter("shape")
 _ImageColumn = tuple[pa.StructArray, set[Shape], dict[int, list[tuple[str, bytes]]], dict[int, str]]
 
 
-def _images(images: Sequence[Image | None], resolved: ResolvedSchema, zone: str) -> _ImageColumn:
+def _images(images: Sequence[Image | None], resolved: ResolvedSchema, zone: str, room: _Room) -> _ImageColumn:
     present = [image for image in images if image is not None]
     arrow = _image_type(resolved)
     if not present:
@@ -116,7 +160,7 @@ def _images(images: Sequence[Image | None], resolved: ResolvedSchema, zone: str)
         if values is None:
             arrays.append(pa.nulls(len(present), arrow.field(len(arrays)).type))
             continue
-        converted = _typed(values, column.type, zone)
+        converted = _typed(values, column.type, zone, room)
         arrays.append(converted.array)
         for at, text in converted.exact.items():
             exact.setdefault(at, []).append((column.name, text))
@@ -218,7 +262,7 @@ def absent_names(
     return tuple(names + [name for name in garbled if name not in names])
 
 
-def _absent(rows: Sequence[RowEvent], shapes: set[Shape], resolved: ResolvedSchema) -> pa.ListArray:
+def _absent(rows: Sequence[RowEvent], shapes: set[Shape], resolved: ResolvedSchema, room: _Room) -> pa.ListArray:
     unknown = set(map(attrgetter("before_unknown"), rows))
     if unknown == {()} and not any(None in _places(shape, resolved) for shape in shapes):
         return pa.nulls(len(rows), CELLS_TYPE)
@@ -229,17 +273,25 @@ def _absent(rows: Sequence[RowEvent], shapes: set[Shape], resolved: ResolvedSche
         after = row.after.shape if row.after is not None else None
         places.append(codes.setdefault((before, after, row.before_unknown), len(codes)))
     lists = [absent_names(*code, resolved) or None for code in codes]
+    sizes = [_bytes_of(names or ()) for names in lists]
+    room.take(sum(sizes[place] for place in places))
     return pa.array(lists, CELLS_TYPE).take(pa.array(places, pa.int32()))
 
 
-def _lossy(rows: Sequence[RowEvent], resolved: ResolvedSchema) -> pa.ListArray:
+def _lossy(rows: Sequence[RowEvent], resolved: ResolvedSchema, room: _Room) -> pa.ListArray:
     if set(map(attrgetter("lossy"), rows)) == {()}:
         return pa.nulls(len(rows), CELLS_TYPE)
+    room.take(sum(_bytes_of(row.lossy) for row in rows))
     kept = {f"{side}.{column.name}" for side in ("before", "after") for column in resolved.schema.columns}
     return pa.array([[cell for cell in row.lossy if cell in kept] or None for row in rows], CELLS_TYPE)
 
 
-def _exact(count: int, cells: dict[int, list[tuple[str, bytes]]]) -> pa.MapArray:
+def _exact(count: int, cells: dict[int, list[tuple[str, bytes]]], room: _Room) -> pa.MapArray:
     if not cells:
         return pa.nulls(count, EXACT_TYPE)
+    room.take(sum(_bytes_of((name,)) + len(text) for found in cells.values() for name, text in found))
     return pa.array([cells.get(at) for at in range(count)], EXACT_TYPE)
+
+
+def _bytes_of(names: Iterable[str]) -> int:
+    return sum(len(name.encode()) for name in names)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ticdc_replay.changelog.columnar import ColumnarRows, Places, hashes, numbers, order_of
-from ticdc_replay.changelog.convert import ConvertedRows, rows_to_batch
+from ticdc_replay.changelog.convert import ConvertedRows, rows_to_batches
 from ticdc_replay.changelog.data_file import ROW_GROUP_BYTES, DataFileWriter
 from ticdc_replay.changelog.duplicates import TABLE_METADATA
 from ticdc_replay.changelog.identity import Identities, changes_key, identities, key_columns
@@ -193,16 +193,16 @@ class ChangelogWriter:
         rejected += beyond
         members, ids, ready = self._drop_equal_copies(members, ids, ready)
         parts: list[ColumnarRows] = []
-        if members:
-            converted = rows_to_batch([located.row for located in members], resolved, self._zone)
-            batch = _batch(resolved, members, ids, converted)
-            if converted.bad:
-                rejected += [Rejected(members[at], CELL_MISMATCH, why) for at, why in sorted(converted.bad.items())]
-                good = [at for at in range(len(members)) if at not in converted.bad]
-                batch = batch.take(pa.array(good, pa.int64()))
-                members, ids = _only(good, members, ids)
-            if members:
-                parts.append(_columnar(batch, members, ids))
+        start = 0
+        for converted in rows_to_batches([located.row for located in members], resolved, self._zone):
+            if parts:  # too large to be of one row group with what follows
+                self._append(resolved, [parts.pop()])
+            end = start + len(converted.after)
+            own = None if ids is None else Identities(ids.keys[start:end], ids.versions[start:end])
+            part, bad = _part(resolved, members[start:end], own, converted)
+            parts += [] if part is None else [part]
+            rejected += bad
+            start = end
         if ready is not None and ready.batch.num_rows:
             parts.append(ready)
         if parts:
@@ -302,6 +302,20 @@ def _places_of(rows: ColumnarRows) -> Places:
 def _ordered(parts: list[npt.NDArray[np.void]], order: npt.NDArray[np.int64] | None) -> npt.NDArray[np.void]:
     whole = parts[0] if len(parts) == 1 else np.concatenate(parts)
     return whole if order is None else whole[order]
+
+
+def _part(
+    resolved: ResolvedSchema, members: list[Located], ids: Identities | None, converted: ConvertedRows
+) -> tuple[ColumnarRows | None, list[Rejected]]:
+    """*members*, which were *converted*, for the data file; and those of them that have to be rejected."""
+    batch = _batch(resolved, members, ids, converted)
+    if not converted.bad:
+        return _columnar(batch, members, ids), []
+    rejected = [Rejected(members[at], CELL_MISMATCH, why) for at, why in sorted(converted.bad.items())]
+    good = [at for at in range(len(members)) if at not in converted.bad]
+    batch = batch.take(pa.array(good, pa.int64()))
+    members, ids = _only(good, members, ids)
+    return (_columnar(batch, members, ids) if members else None), rejected
 
 
 def _columnar(batch: pa.RecordBatch, members: Sequence[Located], ids: Identities | None) -> ColumnarRows:

@@ -42,7 +42,8 @@ class Codec(ABC):
     """The name in ``protocol=`` of the sink-uri."""
 
     def __init__(self, changefeed: Changefeed, decompressed_max_bytes: int, schemas: SchemaLookup) -> None:
-        """A codec for the messages of *changefeed*, which refuses events over *decompressed_max_bytes* when decompressed."""
+        """A codec for the messages of *changefeed*, which refuses what is over *decompressed_max_bytes* when decompressed:
+        the events of a message together, or a key or value."""
         self.changefeed = changefeed
         self.decompressed_max_bytes = decompressed_max_bytes
         self.schemas = schemas

@@ -80,7 +80,7 @@ class OpenCodec(Codec):
     def __init__(self, changefeed: Changefeed, decompressed_max_bytes: int, schemas: SchemaLookup) -> None:
         super().__init__(changefeed, decompressed_max_bytes, schemas)
         self._compression = changefeed.compression
-        self._max_bytes = decompressed_max_bytes
+        self._room = decompressed_max_bytes
         self._key_only_deletes = changefeed.delete_only_output_handle_key_columns
         self._rows = RowReader(
             output_old_value=changefeed.output_old_value,
@@ -96,6 +96,7 @@ class OpenCodec(Codec):
             parts = split(message.key, message.value)
         except FramingError as error:
             return [Undecodable(None, error.reason, str(error))]
+        self._room = self.decompressed_max_bytes
         events: list[Event] = []
         where: list[str] = []
         bad: list[Undecodable] = []
@@ -112,6 +113,7 @@ class OpenCodec(Codec):
         return events
 
     def _decode_claim_check(self, small: RowEvent, content: bytes) -> Event:
+        self._room = self.decompressed_max_bytes
         try:
             found: Event = self._read_file(small.ordinal, content)
         except EventError as error:
@@ -173,15 +175,19 @@ class OpenCodec(Codec):
         raise EventError("unknown_event_type", f"key JSON: type {head.t}; 1 (row), 2 (DDL) and 3 (resolved) are known")
 
     def _decompressed(self, value: bytes) -> bytes:
+        """The content of *value*. All events of a message, or object, share one cap: they are held together."""
         try:
-            content = decompress(value, self._compression, self._max_bytes)
+            content = decompress(value, self._compression, self._room)
         except DecompressedTooLargeError as error:
-            raise EventError("too_large", str(error)) from None
+            most = self.decompressed_max_bytes
+            taken = f"; events before it take {most - self._room} of {most}" if self._room < most else ""
+            raise EventError("too_large", f"{error}{taken}") from None
         except CompressionError as error:
             raise EventError(
                 "bad_compression", f"{error}; the changefeed is configured with {self._compression}"
             ) from None
         self.expanded += len(content) - len(value)
+        self._room -= len(content)
         return content
 
     def _read_file(self, ordinal: int, content: bytes) -> Event:

@@ -188,7 +188,7 @@ class LimitsSection(Section):
     claim_check_in_flight_bytes: int = Field(128 * 1024 * 1024, ge=1024, description="Objects held at a time")
     claim_check_connections: int = Field(16, ge=1, le=256, description="Objects fetched at a time per worker")
     decompressed_max_bytes: int = Field(
-        256 * 1024 * 1024, ge=1024, description="Largest message, and largest event after decompression"
+        256 * 1024 * 1024, ge=1024, description="Largest message, also after decompression"
     )
     file_rows: int = Field(1_000_000, ge=1, description="Rows per Parquet file, at most")
 

@@ -56,8 +56,9 @@ class WholeRows:
 
     @property
     def bytes(self) -> int:
-        """Bytes that came from elsewhere than Kafka so far."""
-        return self._events.claim_check_bytes + (self._source.bytes if self._source is not None else 0)
+        """Bytes that came from elsewhere than Kafka so far, decompressed."""
+        source = 0 if self._source is None else self._source.bytes
+        return self._events.claim_check_bytes + self._codec.expanded + source
 
     def of(self, pending: Sequence[Located]) -> Iterator[Located | Rejected | None]:
         """The rows of *pending*, which came in part, whole and in their order; or why one can't be made so.

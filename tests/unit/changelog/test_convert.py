@@ -1,8 +1,9 @@
 """Rows become the image columns of the changelog: typed cells, what was not sent, what does not fit, what is bad."""
 
+import pyarrow as pa
 import pytest
 
-from ticdc_replay.changelog.convert import rows_to_batch
+from ticdc_replay.changelog.convert import BatchTooLargeError, rows_to_batch, rows_to_batches
 from ticdc_replay.changelog.types import image_type
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.events import DdlEvent, Image, Operation, RowEvent, Shape, WireColumn
@@ -139,3 +140,40 @@ def test_virtual_columns_that_a_protocol_sends_are_left_out():
     converted = convert([row(after=Image(shape, (1, "a", "2020-01-01", None)))], history)
     assert tuples(converted.after) == [(1, "a", "2020-01-01")]
     assert converted.absent.to_pylist() == [None]
+
+
+MANY_BYTES = {
+    "text": [row(after=whole(at, "x" * 100, None)) for at in range(40)],
+    "text of both images": [row(whole(at, "x" * 50, None), whole(at, "y" * 50, None)) for at in range(40)],
+    "names of absent cells": [row(before=Image(KEY_ONLY, (at,))) for at in range(199)],
+    "names of lossy cells": [row(after=whole(at, "", None))._replace(lossy=("after.name",) * 9) for at in range(40)],
+    "cells that do not fit": [row(after=whole(1 << 99, "", "0000-00-00")) for at in range(80)],
+}
+
+
+@pytest.mark.parametrize("what", MANY_BYTES)
+def test_rows_of_too_many_bytes_are_several_batches(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    rows = MANY_BYTES[what]
+    resolved = SchemaResolver(HISTORY).resolve(rows[0])
+    together = rows_to_batch(rows, resolved, "UTC")
+    monkeypatch.setattr("ticdc_replay.changelog.convert.BATCH_MAX_BYTES", 2500)
+    with pytest.raises(BatchTooLargeError, match="rows are more than 2500 bytes"):
+        rows_to_batch(rows, resolved, "UTC")
+    batches = list(rows_to_batches(rows, resolved, "UTC"))
+    assert len(batches) > 1
+    for at, array in enumerate(together[:5]):
+        assert pa.concat_arrays([batch[at] for batch in batches]).equals(array)
+
+
+def test_one_row_is_a_batch_however_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [row(after=whole(1, "x" * 9000, None)), row(after=whole(-1, "y" * 9000, None))]
+    resolved = SchemaResolver(HISTORY).resolve(rows[0])
+    monkeypatch.setattr("ticdc_replay.changelog.convert.BATCH_MAX_BYTES", 100)
+    first, second = rows_to_batches(rows, resolved, "UTC")
+    assert first.after.to_pylist()[0]["name"] == "x" * 9000
+    assert second.bad == {0: "after.id: -1 is negative"}
+
+
+def test_no_rows_are_no_batch() -> None:
+    resolved = SchemaResolver(HISTORY).resolve(row(after=whole(1, "a", None)))
+    assert list(rows_to_batches([], resolved, "UTC")) == []

@@ -1,15 +1,17 @@
 """Whatever the bytes, the codec answers: with events, or with what could not be read and where. It never raises."""
 
 import random
+import re
 from pathlib import Path
 from typing import Any
 
+import lz4.frame
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from tests.open_protocol import message, resolved
+from tests.open_protocol import columns, message, resolved, row
 from ticdc_replay.captures import Capture
 from ticdc_replay.codecs.canonical import line
 from ticdc_replay.codecs.open import OpenCodec
@@ -164,6 +166,18 @@ class TestEvents:
         assert isinstance(row, RowEvent)
         assert isinstance(bad, Undecodable)
         assert bad.reason == "too_large"
+
+    def test_events_of_one_message_share_the_cap(self) -> None:
+        parts = [row(1, new=columns(at, "x" * 25_000)) for at in range(4)]
+        packed = [(key, lz4.frame.compress(value)) for key, value in parts]
+        small = row(1, new=columns(9, "x"))
+        reader = codec(compression="lz4")
+        for _ in range(2):  # each message has the whole cap
+            events = reader.decode(message([*packed, (small[0], lz4.frame.compress(small[1]))], 0))
+            assert [getattr(event, "reason", "") for event in events] == ["", "", "too_large", "too_large", ""]
+            assert isinstance(events[2], Undecodable)
+            assert re.search(r"more than \d+ bytes; events before it take \d+ of 65536$", events[2].detail)
+            assert (events[2].commit_ts, events[2].schema, events[2].table) == (1, "s", "t")
 
 
 class TestMutations:
