@@ -169,6 +169,8 @@ impl Kind {
                 if number > 0 {
                     let name = names.get(usize::try_from(number).ok()? - 1)?;
                     column.data.extend_from_slice(name.as_bytes());
+                } else if names.iter().any(String::is_empty) {
+                    return None; // the text of that element
                 }
                 column.finish()?;
             }
@@ -176,13 +178,18 @@ impl Kind {
                 let (_, mask) = integer(text).filter(|(negative, _)| !negative)?;
                 (names.len() >= 64 || mask >> names.len() == 0).then_some(())?;
                 let start = column.data.len();
+                let mut members = 0;
                 for (bit, name) in names.iter().enumerate() {
                     if mask >> bit & 1 == 1 {
-                        if column.data.len() > start {
+                        if members > 0 {
                             column.data.push(b',');
                         }
                         column.data.extend_from_slice(name.as_bytes());
+                        members += 1;
                     }
+                }
+                if members > 0 && column.data.len() == start {
+                    return None; // the text of a set without members
                 }
                 column.finish()?;
             }

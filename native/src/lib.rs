@@ -407,7 +407,7 @@ fn may_be_ddl(values: Vec<Bound<'_, PyBytes>>) -> Vec<usize> {
 
 /// What the library may ask of this extension. Counted up with each change that an older library, or an older extension,
 /// would stumble over; `extension.py` compares it.
-const INTERFACE: u32 = 5;
+const INTERFACE: u32 = 6;
 
 #[pymodule]
 fn ticdc_replay_native(module: &Bound<'_, PyModule>) -> PyResult<()> {

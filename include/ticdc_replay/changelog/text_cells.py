@@ -10,12 +10,18 @@ from ticdc_replay.domain.column_types import ColumnType
 
 
 class _Names(dict[Any, str | None]):
-    """Wire value of an enum or set → its text; combinations of a set's names are made when first met."""
+    """Wire value of an enum or set → its text; combinations of a set's names are made when first met.
+
+    No two numbers have one text. Where the empty text is an element it is the text of an enum's element, not of 0, which stands
+    for a value that was none; and of a set without members, not of one that has just this element.
+    """
 
     def __init__(self, column_type: ColumnType) -> None:
         elements = column_type.elements or ()
-        super().__init__({None: None, 0: "", "": ""})
+        super().__init__({None: None, "": ""})
         self._set = elements if column_type.base == "set" else None
+        if self._set is not None or "" not in elements:
+            self[0] = ""
         if self._set is None:
             self.update(enumerate(elements, 1))
             self.update(zip(elements, elements, strict=True))
@@ -27,6 +33,8 @@ class _Names(dict[Any, str | None]):
             if not 0 < key < 1 << len(self._set):
                 raise KeyError(key)
             text = ",".join(name for bit, name in enumerate(self._set) if key >> bit & 1)
+            if not text:
+                raise KeyError(key)
         else:
             if not all(name in self._set for name in key.split(",")):
                 raise KeyError(key)

@@ -61,10 +61,15 @@ def cells(values, column_type):
         (declared("enum", elements=("a", "b,c", "it's")), 2, "b,c"),
         (declared("enum", elements=("a", "b")), 0, ""),
         (declared("enum", elements=("a", "b")), "b", "b"),
+        (declared("enum", elements=("a", "")), 2, ""),
+        (declared("enum", elements=("a", "")), "", ""),
         (ColumnType("enum"), 3, 3),
         (declared("set", elements=("x", "y", "z w")), 5, "x,z w"),
         (declared("set", elements=("x", "y")), 0, ""),
         (declared("set", elements=("x", "y")), "y", "y"),
+        (declared("set", elements=("", "x")), 0, ""),
+        (declared("set", elements=("", "x")), 2, "x"),
+        (declared("set", elements=("", "x")), 3, ",x"),
         (declared("set", elements=tuple(f"e{n}" for n in range(64))), 1 << 63, "e63"),
         (ColumnType("set"), (1 << 64) - 1, (1 << 64) - 1),
     ],
@@ -97,6 +102,8 @@ def test_a_value_of_the_type_is_a_typed_cell_and_null_stays_null(column_type, va
         (ColumnType("float"), 1e300, b"1e+300"),
         (declared("enum", elements=("a", "b")), 3, b"3"),
         (declared("enum", elements=("a", "b")), "c", b"c"),
+        (declared("enum", elements=("", "a")), 0, b"0"),
+        (declared("set", elements=("", "a")), 1, b"1"),
         (ColumnType("enum"), "a", b"a"),
         (declared("set", elements=("x", "y")), 4, b"4"),
         (declared("set", elements=("x", "y")), "x,q", b"x,q"),
@@ -200,7 +207,9 @@ _POISONED = [
     (ColumnType("double"), "x", st.one_of(st.floats(), st.integers(-(1 << 60), 1 << 60))),
     (ColumnType("enum"), 1.5, st.one_of(st.integers(-2, 1 << 17), st.text(max_size=3))),
     (declared("enum", elements=("a", "b")), 1.5, st.one_of(st.integers(-2, 4), st.sampled_from("abc"))),
+    (declared("enum", elements=("", "b")), 1.5, st.one_of(st.integers(-2, 4), st.sampled_from(["", "b", "c"]))),
     (declared("set", elements=("a", "b")), 1.5, st.one_of(st.integers(-2, 9), st.sampled_from(["a", "b,a", "c", ""]))),
+    (declared("set", elements=("", "b")), 1.5, st.one_of(st.integers(-2, 5), st.sampled_from(["", ",b", "b"]))),
 ]
 
 
@@ -217,6 +226,16 @@ def test_what_a_value_becomes_does_not_depend_on_its_neighbours(column_type, poi
         assert 1 in beside.bad
 
     alone_as_with_others()
+
+
+@pytest.mark.parametrize("base", ["enum", "set"])
+@pytest.mark.parametrize("elements", [("a", "b"), ("", "a", "b"), ("a", "", "b")])
+def test_no_two_numbers_of_an_enum_or_set_are_one_text(base, elements):
+    numbers = range(len(elements) + 1 if base == "enum" else 1 << len(elements))
+    texts, exact, _ = cells(list(numbers), declared(base, elements=elements))
+    assert len(exact) == ("" in elements)
+    typed = [text for text in texts if text is not None]
+    assert len({*typed}) == len(typed) == len(numbers) - len(exact)
 
 
 @pytest.mark.parametrize(

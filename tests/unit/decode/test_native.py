@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from random import Random
 from typing import Any
 
@@ -178,6 +179,17 @@ def test_values_at_the_borders_of_types_become_the_same(
         message(at, dict([first]), dict([second]), change) for at, (first, second, change) in enumerate(rows, 3)
     ]
     assert both(write, messages, changefeed, HISTORY).taken >= 3
+
+
+def test_an_element_without_characters_becomes_the_same(write: Callable[..., Written]) -> None:
+    """It is what tells 0 from 1, and the third set from the second."""
+    create = CREATE.replace("enum('a','b')", "enum('','a')").replace("set('a','b')", "set('','a','b')")
+    history = SchemaHistory().with_ddls([DdlEvent(0, 1, "s", "t", create, "CREATE")])
+    values = list(product(("0", "1", "2", "3"), map(str, range(9))))
+    messages = [open_message(at, {"enum": enum, "set": set_}, {}, "put") for at, (enum, set_) in enumerate(values)]
+    changefeed = Changefeed(protocol="open-protocol", topic="topic", timezone="UTC")
+    fitting = {"1", "2"}, {"0", "2", "3", "4", "5", "6", "7"}
+    assert both(write, messages, changefeed, history).taken == len(fitting[0]) * len(fitting[1])
 
 
 @pytest.mark.parametrize(
