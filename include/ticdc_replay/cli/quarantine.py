@@ -210,16 +210,19 @@ def _table(*headings: str) -> Table:
 
 
 def _show(console: Console, shown: Shown) -> None:
-    entry, accepted = shown.listed.entry, shown.listed.accepted
-    console.print(f"{entry.coordinates} in quarantine of run {entry.run_hash}: {shown.listed.status}")
-    if accepted is not None:
-        console.print(f"accepted by {accepted.person}: {accepted.why}")
-    console.print(f"{entry.reason}: {entry.detail}")
+    for listed in shown.entries:
+        entry, accepted = listed.entry, listed.accepted
+        console.print(f"{entry.coordinates} in quarantine of run {entry.run_hash}: {listed.status}")
+        if accepted is not None:
+            console.print(f"accepted by {accepted.person}: {accepted.why}")
+        console.print(f"{entry.reason}: {entry.detail}")
     console.print("\nas this version reads it:")
     console.print(rendering.message(shown.message, shown.events))
+    # Of several the first: all are of one message, and the dump is short.
+    named = rendering.byte_named_in(shown.entries[0].entry.detail)
     for name, content in (("key", shown.message.key), ("value", shown.message.value)):
         console.print(f"{name}:")
-        console.print(rendering.hex_dump(content, rendering.byte_named_in(entry.detail)))
+        console.print(rendering.hex_dump(content, named))
 
 
 def _console() -> Console:

@@ -90,11 +90,12 @@ class Group(msgspec.Struct, frozen=True, order=True):
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """One entry with its message, decoded as far as this version can."""
+    """A message and its entries that were asked for, decoded as far as this version can."""
 
-    listed: Listed
+    entries: tuple[Listed, ...]
     message: RawMessage
     events: tuple[Event, ...]
+    """Those of the entries; all where an entry is about the whole message."""
 
 
 def active_runs(context: ReplayContext, selection: Selection) -> list[Run]:
@@ -156,7 +157,8 @@ def grouped(run: RunQuarantine) -> tuple[Group, ...]:
 def show(context: ReplayContext, place: str, run: str | None = None) -> tuple[Shown, ...]:
     """The entries at *place*, of the active runs or of *run*, with their bytes, decoded with what is known of tables now.
 
-    Claim-check objects are not fetched. Raises ConfigError where no entry is there.
+    Once for each run that set the message aside, however many its entries are. Claim-check objects are not fetched. Raises
+    ConfigError where no entry is there.
     """
     shown = []
     for found in list_quarantine(context, Selection(run=run, places=(place,))):
@@ -164,11 +166,15 @@ def show(context: ReplayContext, place: str, run: str | None = None) -> tuple[Sh
         history = recorded_schemas(context, found.window, unread)
         lookup = SchemaLookup(history, UsedSchemas(context.writer_schemas))
         codec = codec_for(context.changefeed, context.pipeline.limits.decompressed_max_bytes, lookup)
+        by_run: dict[str, list[Listed]] = {}
         for listed in found.entries:
-            message = message_of(context.artifacts, read_index(context.artifacts, listed.entry.run_hash), listed.entry)
-            ordinal = listed.entry.ordinal
-            events = [event for event in codec.decode(message) if ordinal is None or event.ordinal in (None, ordinal)]
-            shown.append(Shown(listed, message, tuple(events)))
+            by_run.setdefault(listed.entry.run_hash, []).append(listed)
+        for run_hash, entries in by_run.items():
+            message = message_of(context.artifacts, read_index(context.artifacts, run_hash), entries[0].entry)
+            ordinals = {listed.entry.ordinal for listed in entries}
+            wanted = None if None in ordinals else ordinals | {None}
+            events = [event for event in codec.decode(message) if wanted is None or event.ordinal in wanted]
+            shown.append(Shown(tuple(entries), message, tuple(events)))
     if not shown:
         raise ConfigError(f"{place} is not in quarantine: ticdc-replay quarantine list names what is")
     return tuple(shown)
