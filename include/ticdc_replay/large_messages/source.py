@@ -181,9 +181,11 @@ class SourceReader:
         wanted: list[tuple[Any, ...] | None] = []
         for key in keys:
             try:
-                wanted.append(self._comparable(key, types))
+                wanted.append(statements.key_cells(key, types, self._zone))
             except (ValueError, TypeError, AttributeError, ArithmeticError, struct.error):
-                wanted.append(None)  # of another type than the source's column: there is no such row
+                wanted.append(
+                    None
+                )  # of another type than the source's column, or too long for it: there is no such row
         asked = [*dict.fromkeys(key for key in wanted if key is not None)]
         by_key: dict[tuple[Any, ...], SourceRow] = {}
         if asked:
@@ -196,7 +198,7 @@ class SourceReader:
                 return [RowUnreadable("source_row_missing", f"{where} can't be asked for the message's key: {error}")]
             for values in rows:
                 cells = [neutral_of(columns[at].type)((values[at],))[0] for at in key_places]
-                by_key[self._comparable(cells, types)] = SourceRow(definition, values)
+                by_key[statements.key_cells(cells, types, self._zone)] = SourceRow(definition, values)
             if len(rows) > len(asked) or len(by_key) < len(rows):
                 raise PermanentError(
                     f"{self._place}: {where} has several rows with one value of its unique key ({', '.join(key_names)}): which "
@@ -204,10 +206,6 @@ class SourceReader:
                 )
         missing = RowUnreadable("source_row_missing", f"{where} has no row with the key of the message")
         return [missing if key is None else by_key.get(key, missing) for key in wanted]
-
-    def _comparable(self, key: Sequence[Any], types: Sequence[Any]) -> tuple[Any, ...]:
-        pairs = zip(key, types, strict=True)
-        return tuple(statements.key_cell(value, column_type, self._zone) for value, column_type in pairs)
 
     def _query(self, statement: Statement) -> Sequence[tuple[Any, ...]]:
         """The rows that *statement* gives, cells as the bytes that the server sent."""

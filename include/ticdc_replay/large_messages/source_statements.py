@@ -29,6 +29,8 @@ _SYSTEM_SCHEMAS = frozenset(
 )  # fmt: skip
 """Of MySQL, TiDB and its tools: TiCDC replicates none of their tables."""
 
+_MAX_KEY_BYTES = 12_288
+"""What TiDB's max-index-length allows at most."""
 _DECIMAL = re.compile(r"-?[0-9]{1,65}(?:\.[0-9]{1,30})?")
 
 
@@ -83,6 +85,22 @@ def _selected(name: str, column_type: ColumnType) -> str:
     if column_type.base == "float":
         return f"{quoted(name)} * 1e0"  # as double: MySQL prints six digits of a float
     return quoted(name)
+
+
+def key_cells(key: Sequence[Any], types: Sequence[ColumnType], zone: str) -> tuple[Any, ...]:
+    """A key's neutral values for columns of *types*, each as ``key_cell`` gives it.
+
+    Raises ValueError also where they are longer than any index holds: what a message says must not be longer than what the source
+    reads of a statement (``max_allowed_packet``).
+    """
+    size = sum(len(_encoded(value)) for value in key if isinstance(value, str | bytes))
+    if size > _MAX_KEY_BYTES:
+        raise ValueError(f"a key of {size} bytes; an index holds no more than {_MAX_KEY_BYTES}")
+    return tuple(key_cell(value, column_type, zone) for value, column_type in zip(key, types, strict=True))
+
+
+def _encoded(value: str | bytes) -> bytes:
+    return value.encode() if isinstance(value, str) else value
 
 
 def key_cell(value: Any, column_type: ColumnType, zone: str) -> Any:

@@ -306,6 +306,19 @@ def test_many_rows_of_one_snapshot_come_in_the_order_asked_for(
     assert [cells(row)["v"] for row in rows] == [n * n for n in reversed(range(100))]
 
 
+@pytest.mark.parametrize(
+    ("column", "long"),
+    [("varchar(700)", "x" * (20 << 20)), ("varbinary(3000)", b"\\" * (20 << 20)), ("date", "2" * (20 << 20))],
+)
+def test_a_key_longer_than_the_server_reads_is_no_row_and_stops_no_other(
+    source: Connection, reader: SourceReader, database: str, column: str, long: Any
+) -> None:
+    table = create(source, database, "t", f"k {column} PRIMARY KEY", "'2020-01-01'")
+    right = "2020-01-01" if isinstance(long, str) else b"2020-01-01"
+    missing, found = read(reader, table, ("k",), (long,), (right,))
+    assert (missing.reason, cells(found)) == ("source_row_missing", {"k": right})
+
+
 def test_a_table_or_a_key_column_that_the_snapshot_lacks_is_said_of_the_row(
     source: Connection, reader: SourceReader, database: str
 ) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.tables import TableName
-from ticdc_replay.large_messages.source_statements import at_snapshot, key_cell, select_rows, show_create
+from ticdc_replay.large_messages.source_statements import at_snapshot, key_cell, key_cells, select_rows, show_create
 from ticdc_replay.schemas.ddl import definition_from_sql
 
 
@@ -47,3 +47,25 @@ def test_names_are_quoted_and_values_are_parameters() -> None:
 )
 def test_a_key_cell_has_one_form(column_type: ColumnType, value: Any, cell: Any) -> None:
     assert key_cell(value, column_type, "Asia/Shanghai") == cell
+
+
+@pytest.mark.parametrize(
+    ("key", "size"),
+    [
+        (("x" * 12_289, 1), 12_289),
+        (("é" * 6_000, b"x" * 289), 12_289),
+        (("2020-01-01" + "0" * 20_000, 1), 20_010),
+    ],
+)
+def test_a_key_longer_than_any_index_holds_is_refused(key: tuple[Any, ...], size: int) -> None:
+    types = [ColumnType("varchar", length=9_000), ColumnType("varbinary", length=9_000)]
+    with pytest.raises(ValueError, match=f"a key of {size} bytes"):
+        key_cells(key, types, "UTC")
+
+
+def test_a_key_may_be_as_long_as_an_index_can_be() -> None:
+    key, types = (
+        ("x" * 6_144, b"x" * 6_144),
+        [ColumnType("varchar", length=9_000), ColumnType("varbinary", length=9_000)],
+    )
+    assert key_cells(key, types, "UTC") == key
