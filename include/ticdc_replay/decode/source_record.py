@@ -64,6 +64,7 @@ class SourceRecord:
             self._known = ds.dataset(list(known), schema=_SCHEMA, format="parquet", filesystem=filesystem)
         self._rows: list[tuple[Any, ...]] = []
         self._bytes = 0
+        self._encoded: tuple[TableDefinition | None, str] = (None, "")
 
     def among(self, places: Sequence[ReadPlace]) -> dict[ReadPlace, SourceRow | RowUnreadable]:
         """What earlier runs learnt of *places*; those that none asked for are missing."""
@@ -95,9 +96,12 @@ class SourceRecord:
         if isinstance(answer, RowUnreadable):
             self._rows.append((*place, snapshot, None, None, answer.reason, answer.detail))
         else:
-            definition = canonical.encode(answer.definition).decode()
+            known, definition = self._encoded
+            if known is not answer.definition:  # rows of one table follow each other
+                definition = canonical.encode(answer.definition).decode()
+                self._encoded = (answer.definition, definition)
             self._rows.append((*place, snapshot, definition, list(answer.values), None, None))
-            self._bytes += sum(len(value) for value in answer.values if value is not None)
+            self._bytes += len(definition) + sum(len(value) for value in answer.values if value is not None)
         if self._bytes >= _PART_BYTES:
             self.flush()
 

@@ -4,7 +4,7 @@ Protocols: large messages, section 5. New images are read at commitTs, old ones 
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ticdc_replay.changelog.writer import Located
 from ticdc_replay.decode.source_record import ReadPlace, SourceRecord
@@ -46,6 +46,8 @@ class SourceRows:
         self._dispatch = job.changefeed.dispatch
         self._reader = reader
         self._record = record
+        self._answers: dict[tuple[Any, ...], SourceRow | RowUnreadable] = {}
+        """To the last requests."""
         self.bytes = 0
         """Bytes of the cells that were read so far."""
 
@@ -68,7 +70,7 @@ class SourceRows:
         reads = [read for each in planned if not isinstance(each, RowUnreadable) for read in each]
         found: dict[ReadPlace, SourceRow | RowUnreadable] = {**self._record.among([read.place for read in reads])}
         unknown = [read for read in reads if read.place not in found]
-        for read, answer in zip(unknown, self._reader.rows([read.request for read in unknown]), strict=True):
+        for read, answer in zip(unknown, self._asked([read.request for read in unknown]), strict=True):
             found[read.place] = answer
             self._record.add(read.place, read.request.snapshot, answer)
         for located, each in zip(rows, planned, strict=True):
@@ -79,6 +81,15 @@ class SourceRows:
             if isinstance(outcome, RowUnreadable) and located.row.operation is Operation.DELETE:
                 outcome = located.row
             yield outcome
+
+    def _asked(self, requests: Sequence[RowRequest]) -> list[SourceRow | RowUnreadable]:
+        """What the source answers to each of *requests*; equal ones, also of the requests before, are asked for once."""
+        # As text: equal cells of other types (1, 1.0) are other keys.
+        names = [(*request[:3], repr(request.key)) for request in requests]
+        fresh = {name: request for name, request in zip(names, requests, strict=True) if name not in self._answers}
+        known = {**self._answers, **dict(zip(fresh, self._reader.rows([*fresh.values()]), strict=True))}
+        self._answers = {name: known[name] for name in names}
+        return [self._answers[name] for name in names]
 
     def _reads(self, located: Located) -> list[_Read] | RowUnreadable:
         row = located.row

@@ -319,6 +319,14 @@ def test_a_key_longer_than_the_server_reads_is_no_row_and_stops_no_other(
     assert (missing.reason, cells(found)) == ("source_row_missing", {"k": right})
 
 
+def test_one_definition_is_read_once_however_many_statements_ask_for_its_rows(
+    source: Connection, reader: SourceReader, database: str
+) -> None:
+    table = create(source, database, "t", "k int PRIMARY KEY", *map(str, range(100)))
+    definitions = {id(row.definition) for row in read(reader, table, ("k",), *[(n,) for n in range(100)])}
+    assert len(definitions) == 1
+
+
 def test_a_table_or_a_key_column_that_the_snapshot_lacks_is_said_of_the_row(
     source: Connection, reader: SourceReader, database: str
 ) -> None:

@@ -1,5 +1,6 @@
 """A split makes rows whole of which only the handle key was sent, and a replay reads the record in place of the source."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -21,6 +22,8 @@ from ticdc_replay.domain.messages import OffsetRange, RawMessage
 from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import DecodeJob
 from ticdc_replay.large_messages import source_statements
+from ticdc_replay.large_messages.source import RowRequest, RowUnreadable, SourceReader
+from ticdc_replay.large_messages.source_images import SourceRow
 from ticdc_replay.large_messages.source_statements import Statement
 from ticdc_replay.schemas.history import SchemaHistory
 
@@ -78,12 +81,12 @@ def messages(database: str) -> list[RawMessage]:
     return [message([event], offset) for offset, event in enumerate(events)]
 
 
-def decode(job: DecodeJob, source: Connection, database: str) -> SplitResult:
+def decode(job: DecodeJob, source: Connection, database: str, sent: list[RawMessage] | None = None) -> SplitResult:
     connections = Connections({"source": source})
     attempt = Attempt("attempt", known_rows=ChangelogStore.open(job, connections).known_rows())
     split = Split(0, (OffsetRange("topic", 0, 0, 10),))
     decoder = SplitDecoder(split, attempt, job, WINDOW, SchemaHistory(), connections)
-    decoder.add(messages(database))
+    decoder.add(messages(database) if sent is None else sent)
     return decoder.finish()
 
 
@@ -135,6 +138,34 @@ def test_new_images_are_read_at_the_commit_and_old_ones_before_it(
     decode(job, source, database)
     # Insert 150 and update 151 (old image); update 151 (new) and delete 152 (old); insert 153: asked for together.
     assert sorted(seen) == [150, 151, 153]
+
+
+def test_many_copies_of_a_row_are_read_once(
+    job: DecodeJob, source: Connection, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[RowRequest] = []
+    rows = SourceReader.rows
+
+    def recorded(reader: SourceReader, requests: Sequence[RowRequest]) -> list[SourceRow | RowUnreadable]:
+        asked.extend(requests)
+        return rows(reader, requests)
+
+    monkeypatch.setattr(SourceReader, "rows", recorded)
+    copies = [row(150, new={"id": columns(1)["id"]}, schema=database, ohk=True)] * 100
+    result = decode(job, source, database, [message(copies, 0)])
+    assert ([request.key for request in asked], result.events.reread) == ([(1,)], 100)
+    assert changes(job, result) == {150: (None, "one")}
+
+
+@pytest.mark.parametrize("keys", [(1, 1.0), (1.0, 1)])
+def test_keys_that_equal_each_other_and_are_of_other_types_do_not_share_an_answer(
+    job: DecodeJob, source: Connection, database: str, keys: tuple[Any, ...]
+) -> None:
+    floating = {"t": 5, "h": True, "f": 11, "v": 1.0}
+    cells = [floating if isinstance(key, float) else columns(1)["id"] for key in keys]
+    events = [row(150, new={"id": cell}, schema=database, ohk=True) for cell in cells]
+    result = decode(job, source, database, [message(events, 0)])
+    assert (result.events.reread, result.quarantine_reasons) == (1, {"source_row_missing": 1})
 
 
 def test_a_row_without_commit_ts_is_set_aside(job: DecodeJob) -> None:
