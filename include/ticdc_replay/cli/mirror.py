@@ -25,6 +25,10 @@ def floor(
     pipeline: PipelineFile,
     table: Table,
     at: Annotated[str, typer.Option("--at", help="A TSO, or an ISO 8601 time with a zone")],
+    holds_all_rows: Annotated[
+        bool,
+        typer.Option("--holds-all-rows", help="The mirror was filled from a dump and has all rows up to this commitTs"),
+    ] = False,
     target: Target = None,
     connections: ConnectionsFile = None,
 ) -> None:
@@ -34,7 +38,9 @@ def floor(
     except ValueError as error:
         raise ConfigError(f"--at: {error}") from None
     with opened(pipeline, connections) as context:
-        raised = mirrors.raise_floor(context, _target(context, target), _table(table), floor_ts)
+        raised = mirrors.raise_floor(
+            context, _target(context, target), _table(table), floor_ts, holds_all_rows=holds_all_rows
+        )
     terminal().print(
         f"{raised.table}: nothing below {tso.describe(raised.now)} is applied"
         + (f"; the floor was there before, and {at} is lower" if raised.now == raised.before > floor_ts else ""),

@@ -83,6 +83,21 @@ def target_coverage(name: str, selection: Sequence[str], records: Sequence[Cover
     )
 
 
+def not_held(records: Iterable[Coverage], table: TableName, from_ts: int, to_ts: int) -> tuple[Window, ...]:
+    """What of ``[from_ts, to_ts)`` (TSO) *records*, those of one target, do not hold of *table*; nothing from before the first
+    moment that they hold of it."""
+    spans = _covered(str(table), tuple(_stretches(tuple(records))), partial(_table, table)).spans
+    lacking = []
+    reached = max(from_ts, spans[0].window.from_ts) if spans else to_ts
+    for span in spans:
+        if reached < min(span.window.from_ts, to_ts):
+            lacking.append(Window(reached, min(span.window.from_ts, to_ts)))
+        reached = max(reached, span.window.to_ts)
+    if reached < to_ts:
+        lacking.append(Window(reached, to_ts))
+    return tuple(lacking)
+
+
 def _merged(windows: Iterable[Window]) -> tuple[Window, ...]:
     merged: list[Window] = []
     for window in sorted(windows):

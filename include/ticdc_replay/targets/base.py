@@ -205,6 +205,10 @@ class Mirror(Target[Config]):
     """A target that holds the last version of each row."""
 
     @abstractmethod
+    def floor_of(self, table: TableName) -> int:
+        """The commitTs (TSO) below which nothing is applied to the mirror of *table*; 0 where nobody raised it."""
+
+    @abstractmethod
     def raise_floor(self, pipeline: str, table: TableName, floor_ts: int) -> FloorRaised:
         """Have nothing below *floor_ts* (TSO) applied to the mirror of *table* any more; a floor is never lowered.
 

@@ -102,6 +102,9 @@ class PostgresMirror(Mirror[PostgresTarget]):
         files = tuple(result.quarantine for result in results if result.quarantine is not None)
         return Loaded(tuple(reports[table] for table in load.tables), files)
 
+    def floor_of(self, table: TableName) -> int:
+        return upkeep.floor_of(self._settings, self.config, table)
+
     def raise_floor(self, pipeline: str, table: TableName, floor_ts: int) -> FloorRaised:
         return upkeep.raise_floor(self._settings, self.config, pipeline, table, floor_ts)
 
@@ -271,11 +274,14 @@ def _begin(
 def _what_to_do(load: Load) -> str:
     window = load.index.window
     return (
-        "\nLoad a window that ends just above the first commitTs named here, which brings the rows before it. Then do to "
-        "each mirror table what its line says, raise its floor just above that commitTs"
+        "\nLoad a window that ends at the first commitTs named here, all that is not loaded before it, and what is in "
+        "quarantine: no row from before that commitTs comes later. Load one from there that ends just above it, which brings "
+        "rows of that very commitTs. Then do to each mirror table what its line says, raise its floor just above that commitTs "
+        f"({_RAISE_FLOOR})"
         if load.index.order == "commit_ts"
-        else f"\nDo to each mirror table what its line says, raise its floor to {window.to_ts}, the window's end"
-    ) + f" ({_RAISE_FLOOR}), and run this load again"
+        else "\nDo to each mirror table what its line says, bring it to the upstream's state at or after the window's end, raise "
+        f"its floor to {window.to_ts}, that end ({_RAISE_FLOOR} --holds-all-rows)"
+    ) + ", and run this load again"
 
 
 _RAISE_FLOOR = "ticdc-replay mirror floor <pipeline> <table> --at <TSO>"

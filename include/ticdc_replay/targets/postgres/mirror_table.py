@@ -112,7 +112,8 @@ def _alter(plan: TablePlan, observed: Observed, table: FoundTable) -> list[Step]
     if observed.state is None and not observed.empty:
         differences.append(
             f"it has rows that no load has brought, and nothing tells of when they are; say up to which commitTs they are "
-            f"complete: ticdc-replay mirror floor <pipeline> {plan.source} --at <TSO or time>"
+            f"complete: ticdc-replay mirror floor <pipeline> {plan.source} --at <TSO or time> "
+            "--holds-all-rows"
         )
     steps: list[Step] = []
     for column in form.wanted(plan, observed.state):

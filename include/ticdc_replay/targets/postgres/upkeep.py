@@ -20,6 +20,16 @@ from ticdc_replay.targets.postgres.settings import PostgresSettings
 Connection = psycopg.Connection[Any]
 
 
+def floor_of(settings: PostgresSettings, config: PostgresTarget, table: TableName) -> int:
+    """The floor (TSO) of the mirror of *table*; 0 where it has none."""
+    target = _target(config, table)
+    with translated(f"look up the floor of {target}", settings.conn_id), closing(settings.connect()) as connection:
+        ledger.create(connection)
+        state = ledger.state_of(connection, target)
+        connection.commit()
+    return state.floor_ts if state is not None else 0
+
+
 def raise_floor(
     settings: PostgresSettings, config: PostgresTarget, pipeline: str, table: TableName, floor_ts: int
 ) -> FloorRaised:
