@@ -14,6 +14,7 @@ from ticdc_replay.domain import tso
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.domain.window import Window
 from ticdc_replay.stages import quarantine as stage
+from ticdc_replay.stages.begin_load import begin_load
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.jobs import write_decode_job
 from ticdc_replay.stages.leases import replaying
@@ -141,9 +142,10 @@ def _redrive(context: ReplayContext, run: RunQuarantine, targets: list[str] | No
         console.print(check_redrive(context, job.run_hash).summary)
     loads = write_redrive_loads(context, job.run_hash, targets)
     for load in loads:
-        if load.window_job is not None:
-            submit("load", load.window_job, context, master)
-        submit("load", load.redrive_job, context, master)
+        for uri in (load.window_job, load.redrive_job):
+            if uri is not None:
+                begin_load(context, uri)
+                submit("load", uri, context, master)
     report = publish_redrive(context, job.run_hash, [load.target for load in loads])
     for target, still in report.open.items():
         told = ", ".join(f"{number} × {reason}" for reason, number in still.items())

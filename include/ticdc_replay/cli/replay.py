@@ -16,6 +16,7 @@ from ticdc_replay.domain import tso
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.domain.window import PinPolicy, Window
 from ticdc_replay.snapshot.pin import PinnedManifest
+from ticdc_replay.stages.begin_load import begin_load
 from ticdc_replay.stages.check import check
 from ticdc_replay.stages.context import ReplayContext, connection_ids
 from ticdc_replay.stages.jobs import write_decode_job, write_load_job
@@ -90,6 +91,7 @@ def run(
             terminal().print(check(context, job.run_hash, wanted).summary)
         for name in names:
             load = write_load_job(context, job.run_hash, name, wanted, reload=reload)
+            begin_load(context, load.uri)
             submit("load", load.uri, context, master)
         _show_report(publish(context, job.run_hash, names))
 

@@ -1,7 +1,7 @@
 """Which stretches of commit time are loaded in which target, and where the gaps are."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from itertools import pairwise
 
 import msgspec
@@ -11,7 +11,7 @@ from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import GRADES, Grade, Window
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.recording import DERIVED
-from ticdc_replay.state.records import Coverage, Quality
+from ticdc_replay.state.records import BegunLoad, Coverage, Quality
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -33,7 +33,8 @@ class Gap(msgspec.Struct, frozen=True):
 
     window: Window
     partial: bool = False
-    """Whether runs for some of the tables only were here: a gap of the target, not of each table."""
+    """Whether runs were here, but for some of the tables only, or with a load that has begun and whose end is not recorded: a gap
+    of the target, not always of each table."""
 
 
 class Covered(msgspec.Struct, frozen=True):
@@ -57,24 +58,47 @@ class TargetCoverage(msgspec.Struct, frozen=True):
 def coverage(context: ReplayContext) -> tuple[TargetCoverage, ...]:
     """What the targets of the pipeline hold, in the order of its file; targets without any load included."""
     pipeline = context.pipeline
+    begun = context.state.begun_loads(pipeline.name)  # before what is recorded at the end of loads
     records = context.state.coverage(pipeline.name)
     derived = {run.run_hash for run in context.state.runs(pipeline.name) if run.counts.get(DERIVED)}
     found = []
     for target in pipeline.targets:
         mine = [record for record in records if record.target == target.name]
         windows = _merged(record.window for record in mine if record.run_hash in derived)
-        found.append(msgspec.structs.replace(target_coverage(target.name, pipeline.tables, mine), derived=windows))
+        loads = in_place(mine, [load for load in begun if load.target == target.name])
+        if target.is_mirror:
+            loads = side_by_side(mine)
+        found.append(msgspec.structs.replace(target_coverage(target.name, pipeline.tables, loads), derived=windows))
     return tuple(found)
 
 
-def target_coverage(name: str, selection: Sequence[str], records: Sequence[Coverage]) -> TargetCoverage:
-    """What *records* say that a target holds of the tables that *selection* wants.
+def side_by_side(records: Sequence[Coverage]) -> "tuple[Loads, ...]":
+    """The loads of a mirror: none takes away what another has brought."""
+    return tuple(Loads(record.window, (_Run(record),)) for record in records)
 
-    A run covers each table of its own selection, whether or not it had rows. What several runs hold counts as the best of them
-    does: a later run takes nothing away.
+
+def in_place(records: Sequence[Coverage], begun: Sequence[BegunLoad]) -> "tuple[Loads, ...]":
+    """The loads of a target where a newer one of a window replaces what older ones have brought of its tables.
+
+    Of *begun* ones nobody knows how far they came; of a window that was never loaded before they take nothing away.
     """
-    stretches = list(_stretches(records))
-    seen = sorted({covered.table for record in records for covered in record.tables if covered.quality != "left_out"})
+    windows: dict[Window, list[_Run]] = {}
+    for record in records:
+        windows.setdefault(record.window, []).append(_Run(record))
+    for load in begun:
+        if load.window in windows:
+            windows[load.window].append(_Run(load))
+    return tuple(Loads(window, tuple(runs)) for window, runs in windows.items())
+
+
+def target_coverage(name: str, selection: Sequence[str], loads: "Sequence[Loads]") -> TargetCoverage:
+    """What *loads* leave a target with of the tables that *selection* wants.
+
+    A run covers each table of its own selection, whether or not it had rows. What several windows or, in a mirror, several runs
+    hold counts as the best of them does.
+    """
+    stretches = list(_stretches(loads))
+    seen = sorted({table for load in loads for run in load.runs for table in run.seen})
     wanted = TableFilter(selection)
     mine = [table for table in seen if wanted.wants(table.schema, table.table)]
     return TargetCoverage(
@@ -84,9 +108,9 @@ def target_coverage(name: str, selection: Sequence[str], records: Sequence[Cover
 
 
 def not_held(records: Iterable[Coverage], table: TableName, from_ts: int, to_ts: int) -> tuple[Window, ...]:
-    """What of ``[from_ts, to_ts)`` (TSO) *records*, those of one target, do not hold of *table*; nothing from before the first
+    """What of ``[from_ts, to_ts)`` (TSO) *records*, those of one mirror, do not hold of *table*; nothing from before the first
     moment that they hold of it."""
-    spans = _covered(str(table), tuple(_stretches(tuple(records))), partial(_table, table)).spans
+    spans = _covered(str(table), tuple(_stretches(side_by_side(tuple(records)))), partial(_table, table)).spans
     lacking = []
     reached = max(from_ts, spans[0].window.from_ts) if spans else to_ts
     for span in spans:
@@ -108,54 +132,95 @@ def _merged(windows: Iterable[Window]) -> tuple[Window, ...]:
     return tuple(merged)
 
 
-class _Run:
-    """What one run brought into the target."""
+@lru_cache(maxsize=1_000)
+def _filter(selection: tuple[str, ...]) -> TableFilter:
+    return TableFilter(selection)
 
-    def __init__(self, record: Coverage, selection: TableFilter) -> None:
-        self.record = record
-        self.selection = selection
-        self._others = Held(record.quality, record.grade)
+
+class _Run:
+    """What one run brought into the target; of a load that has only begun nothing is known."""
+
+    def __init__(self, load: Coverage | BegunLoad) -> None:
+        tables = load.tables if isinstance(load, Coverage) else ()
+        self.generation = load.generation
+        self.patterns = load.selection
+        self.seen = {covered.table for covered in tables if covered.quality != "left_out"}
+        self._selection = _filter(load.selection)
+        self._others = Held(load.quality, load.grade) if isinstance(load, Coverage) else None
+        self._left_out = {covered.table for covered in tables if covered.quality == "left_out"}
         self._tables = {
-            covered.table: None
-            if covered.quality == "left_out" or covered.quality == "forgotten"
-            else Held(covered.quality, record.grade)
-            for covered in record.tables
+            covered.table: Held(covered.quality, load.grade)
+            for covered in tables
+            if covered.quality != "left_out" and covered.quality != "forgotten" and isinstance(load, Coverage)
         }
-        self.forgotten = {covered.table for covered in record.tables if covered.quality == "forgotten"}
+
+    def wants(self, table: TableName) -> bool:
+        return table in self.seen or table in self._left_out or self._selection.wants(table.schema, table.table)
+
+    def covers(self, pattern: str) -> bool:
+        return self._selection.covers(pattern)
 
     def table(self, table: TableName) -> Held | None:
-        if table in self._tables:
-            return self._tables[table]
-        return self._others if self.selection.wants(table.schema, table.table) else None
+        """Of *table*, which the run wants."""
+        return self._tables.get(table) if table in self.seen or table in self._left_out else self._others
+
+    def pattern(self) -> Held | None:
+        """Of the tables that the run saw nothing of."""
+        return self._others
+
+    def lacks(self, table: TableName) -> bool:
+        """Whether the target lacks *table*, which it might hold: it was dropped since, or may be about to be replaced."""
+        return self.wants(table) and table not in self._left_out and self.table(table) is None
+
+
+class Loads(msgspec.Struct, frozen=True):
+    """The runs that were loaded of one window, the newest of a table in place of the others."""
+
+    window: Window
+    runs: "tuple[_Run, ...]"
+
+    def table(self, table: TableName) -> Held | None:
+        """What the target holds of *table*; None where that is nothing."""
+        newest = _newest([run for run in self.runs if run.wants(table)])
+        return _worst([run.table(table) for run in newest])
 
     def pattern(self, pattern: str) -> Held | None:
-        """Of the tables of *pattern* that the run saw nothing of."""
-        return self._others if self.selection.covers(pattern) else None
+        """What the target holds of the tables of *pattern* that the runs saw nothing of."""
+        newest = _newest([run for run in self.runs if run.covers(pattern)])
+        return _worst([run.pattern() for run in newest])
+
+    def lacks(self, table: TableName) -> bool:
+        """Whether the target lacks *table*, which it might hold."""
+        return any(run.lacks(table) for run in _newest([run for run in self.runs if run.wants(table)]))
 
 
-_Stretch = tuple[Window, tuple[_Run, ...]]
+def _newest(runs: Sequence[_Run]) -> list[_Run]:
+    """The newest of *runs*: several where they decode the same rows (``Generations``), and nobody knows which was loaded last."""
+    generation = max((run.generation for run in runs), default=0)
+    return [run for run in runs if run.generation == generation]
+
+
+_Stretch = tuple[Window, tuple[Loads, ...]]
 _State = Held | bool
 """``False`` for a gap, ``True`` for one where some tables are held."""
 
 
-def _stretches(records: Sequence[Coverage]) -> Iterator[_Stretch]:
-    """The time from the first window to the last, cut wherever one begins or ends, with the runs of each piece."""
-    filters = {record.selection: TableFilter(record.selection) for record in records}
-    coming = sorted(records, key=lambda record: record.window, reverse=True)
-    running: list[_Run] = []
-    for start, end in pairwise(sorted({edge for r in records for edge in (r.window.from_ts, r.window.to_ts)})):
-        running = [run for run in running if run.record.window.to_ts > start]
+def _stretches(loads: Sequence[Loads]) -> Iterator[_Stretch]:
+    """The time from the first window to the last, cut wherever one begins or ends, with the loads of each piece."""
+    coming = sorted(loads, key=lambda load: load.window, reverse=True)
+    running: list[Loads] = []
+    for start, end in pairwise(sorted({edge for load in loads for edge in (load.window.from_ts, load.window.to_ts)})):
+        running = [load for load in running if load.window.to_ts > start]
         while coming and coming[-1].window.from_ts == start:
-            record = coming.pop()
-            running.append(_Run(record, filters[record.selection]))
+            running.append(coming.pop())
         yield Window(start, end), tuple(running)
 
 
-def _covered(name: str, stretches: Sequence[_Stretch], state_of: Callable[[tuple[_Run, ...]], _State]) -> Covered:
+def _covered(name: str, stretches: Sequence[_Stretch], state_of: Callable[[tuple[Loads, ...]], _State]) -> Covered:
     """Neighbours of one state are one span or gap."""
     joined: list[tuple[Window, _State]] = []
-    for window, runs in stretches:
-        state = state_of(runs)
+    for window, loads in stretches:
+        state = state_of(loads)
         if joined and joined[-1][1] == state:
             joined[-1] = (Window(joined[-1][0].from_ts, window.to_ts), state)
         else:
@@ -167,16 +232,18 @@ def _covered(name: str, stretches: Sequence[_Stretch], state_of: Callable[[tuple
     )
 
 
-def _table(table: TableName, runs: tuple[_Run, ...]) -> _State:
-    return _best(run.table(table) for run in runs) or False
+def _table(table: TableName, loads: tuple[Loads, ...]) -> _State:
+    return _best(load.table(table) for load in loads) or False
 
 
-def _whole(selection: Sequence[str], seen: Sequence[TableName], runs: tuple[_Run, ...]) -> _State:
-    patterns = [_best(run.pattern(pattern) for run in runs) for pattern in selection]
-    tables = {table: _best(run.table(table) for run in runs) for table in seen}
-    lost = any(held is None and any(table in run.forgotten for run in runs) for table, held in tables.items())
+def _whole(selection: Sequence[str], seen: Sequence[TableName], loads: tuple[Loads, ...]) -> _State:
+    wanted = _filter(tuple(selection))
+    narrower = {pattern for load in loads for run in load.runs for pattern in run.patterns if wanted.covers(pattern)}
+    patterns = [_best(load.pattern(pattern) for load in loads) for pattern in sorted({*selection, *narrower})]
+    tables = {table: _best(load.table(table) for load in loads) for table in seen}
+    lost = any(held is None and any(load.lacks(table) for load in loads) for table, held in tables.items())
     if lost or not all(patterns):
-        return bool(runs)
+        return bool(loads)
     parts = [part for part in (*patterns, *tables.values()) if part]
     return Held(
         "quarantine" if any(part.quality == "quarantine" for part in parts) else "complete",
@@ -185,6 +252,16 @@ def _whole(selection: Sequence[str], seen: Sequence[TableName], runs: tuple[_Run
 
 
 def _best(candidates: Iterator[Held | None]) -> Held | None:
-    """The one that lacks least: a known hole weighs more than a missing proof."""
+    """The one that lacks least."""
+    return min((held for held in candidates if held is not None), key=_lack, default=None)
+
+
+def _worst(candidates: Sequence[Held | None]) -> Held | None:
+    """The one that lacks most; None where that is everything."""
     found = [held for held in candidates if held is not None]
-    return min(found, key=lambda held: (held.quality == "quarantine", GRADES.index(held.grade)), default=None)
+    return max(found, key=_lack, default=None) if len(found) == len(candidates) else None
+
+
+def _lack(held: Held) -> tuple[bool, int]:
+    """How much is lacking: a known hole weighs more than a missing proof."""
+    return held.quality == "quarantine", GRADES.index(held.grade)

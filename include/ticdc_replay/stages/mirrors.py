@@ -9,6 +9,7 @@ from ticdc_replay.domain.tables import TableName, folded
 from ticdc_replay.domain.tso import describe
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.coverage import not_held
+from ticdc_replay.stages.publish import brought, last_load
 from ticdc_replay.stages.quarantine import Selection, active_runs
 from ticdc_replay.stages.set_aside import set_aside, sets_aside
 from ticdc_replay.targets.base import FloorRaised, Mirror
@@ -72,11 +73,23 @@ def _may_be_of(entry: Entry, table: TableName) -> bool:
 def forget(context: ReplayContext, target: str, table: TableName) -> str:
     """Forget what was loaded into the mirror of *table* in *target*, and that it covers any window; the mirror's name.
 
+    What re-drives brought into it is forgotten, too: their entries are open again. Safe to repeat after it broke.
+
     Raises ConfigError where *target* is no mirror or the mirror is still there, and what ``Mirror.forget`` raises.
     """
-    name = _mirror(context, target).forget(context.pipeline.name, table)
-    context.state.forget_coverage(context.pipeline.name, target, table)
-    return name
+    pipeline, mirror = context.pipeline.name, _mirror(context, target)
+    mirror.require_gone(pipeline, table)
+    # First of all what is shown: the ledger alone decides whether windows are loaded again.
+    context.state.forget_coverage(pipeline, target, table, _redrives_with(context, target, table))
+    return mirror.forget(pipeline, table)
+
+
+def _redrives_with(context: ReplayContext, target: str, table: TableName) -> list[str]:
+    """The re-drives that have brought *table* into *target*."""
+    state, pipeline = context.state, context.pipeline.name
+    runs = [record.run_hash for record in state.coverage(pipeline) if record.target == target]
+    redrives = [each.redrive_hash for run in runs for each in state.redrives(pipeline, run) if each.target == target]
+    return [redrive for redrive in redrives if table in brought(last_load(context, redrive, target))]
 
 
 def _mirror(context: ReplayContext, name: str) -> Mirror[Any]:

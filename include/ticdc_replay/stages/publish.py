@@ -64,18 +64,24 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
 def publish(context: ReplayContext, run_hash: str, targets: Sequence[str]) -> RunReport:
     """Record what the run of *run_hash* covers in *targets*, and keep its report as ``reports/<run_hash>.json``.
 
+    A load report that was published before says nothing new of its target: what happened there since stays recorded.
+
     Raises ArtifactNotFoundError where a target has no load report: publishing says what happened, never what was planned.
     """
     index = read_index(context.artifacts, run_hash)
     manifest = manifests.decode(context.artifacts.get(f"manifests/{index.input_hash}.json"))
     loads = [last_load(context, run_hash, target) for target in targets]
-    for load in loads:
-        _forget_overwritten(context, load)
+    state, pipeline = context.state, context.pipeline.name
+    known = {(record.target, record.attempt) for record in state.coverage(pipeline) if record.run_hash == run_hash}
+    new = [load for load in loads if (load.target, load.attempt) not in known]
+    for load in new:
+        _forget_lost(context, load)
     lacking = {load.target: is_set_aside(context, index, load.target) for load in loads}
-    context.state.record_coverage([coverage_of(load, manifest.grade, set_aside=lacking[load.target]) for load in loads])
+    covered = [coverage_of(load, manifest.grade, set_aside=lacking[load.target]) for load in new]
+    state.record_coverage([_with_redrives(context, record) for record in covered], ended=True)
     accepted = 0
     if index.report.quarantine_reasons and has_way_back(context, index):
-        settle(context, run_hash)  # what re-drives brought counts too
+        settle(context, run_hash)
         held = set_aside(context, index)
         accepted = sum(held.loss_of(entry) is not None for entry in held.entries)
     report = RunReport(
@@ -135,6 +141,8 @@ def coverage_of(load: LoadReport, grade: Grade, *, set_aside: bool) -> Coverage:
             )
         ),
         loaded_at_ms=int(datetime.now(UTC).timestamp() * 1000),
+        generation=load.generation,
+        attempt=load.attempt,
     )
 
 
@@ -142,23 +150,27 @@ def settle(context: ReplayContext, run_hash: str) -> None:
     """Record anew how well targets hold the run *run_hash*, after a part of its quarantine was loaded or accepted as lost."""
     state, pipeline = context.state, context.pipeline.name
     index = read_index(context.artifacts, run_hash)
-    redrives = state.redrives(pipeline, run_hash)
     settled = []
     for record in state.coverage(pipeline):
         if record.run_hash != run_hash:
             continue
-        runs = [run_hash, *(redrive.redrive_hash for redrive in redrives if redrive.target == record.target)]
-        loads = [last_load(context, run, record.target) for run in runs]
         lacking = is_set_aside(context, index, record.target)
-        tables: dict[TableName, CoveredTable] = {}
-        for load in loads:
-            for covered in coverage_of(load, record.grade, set_aside=lacking).tables:
-                tables[covered.table] = max(covered, tables.get(covered.table, covered), key=_weight)
+        first = coverage_of(last_load(context, run_hash, record.target), record.grade, set_aside=lacking)
+        whole = _with_redrives(context, first)
+        tables = {covered.table: covered for covered in whole.tables}
         tables |= {covered.table: covered for covered in record.tables if covered.quality == "forgotten"}
-        settled.append(
-            msgspec.structs.replace(record, quality=_quality(0, lacking), tables=tuple(sorted(tables.values())))
-        )
+        settled.append(msgspec.structs.replace(record, quality=whole.quality, tables=tuple(sorted(tables.values()))))
     state.record_coverage(settled)
+
+
+def _with_redrives(context: ReplayContext, record: Coverage) -> Coverage:
+    """*record*, of the load of a run, with the tables that re-drives of the run have brought into its target."""
+    tables = {covered.table: covered for covered in record.tables}
+    for redrive in _redrives_in(context, record.run_hash, record.target):
+        load = last_load(context, redrive, record.target)
+        for covered in coverage_of(load, record.grade, set_aside=record.quality == "quarantine").tables:
+            tables[covered.table] = max(covered, tables.get(covered.table, covered), key=_weight)
+    return msgspec.structs.replace(record, tables=tuple(sorted(tables.values())))
 
 
 def _weight(covered: CoveredTable) -> int:
@@ -166,16 +178,28 @@ def _weight(covered: CoveredTable) -> int:
     return ("complete", "quarantine", "left_out", "forgotten").index(covered.quality)
 
 
-def _forget_overwritten(context: ReplayContext, load: LoadReport) -> None:
-    """Take back that *load*'s target has the re-drives of its run, where they were there before *load* wrote the run again."""
-    if all(table.outcome == "done_before" for table in load.tables):
-        return
-    written = context.artifacts.info(load.name)
-    assert written is not None
-    redrives = context.state.redrives(load.pipeline, load.run_hash)
-    times = [redrive.recorded_at_ms for redrive in redrives if redrive.target == load.target]
-    if times and max(times) < written.last_modified.timestamp() * 1000:
-        context.state.forget_redrives(load.pipeline, load.run_hash, load.target)
+def brought(load: LoadReport) -> set[TableName]:
+    """The tables that *load* has brought into its target."""
+    return {table.table for table in load.tables if table.outcome not in LEFT_OUT}
+
+
+def holds_redrive(context: ReplayContext, load: LoadReport, redrive: str) -> bool:
+    """Whether the target held all that the run *redrive* had brought into it when *load*, of the window's run, had ended."""
+    tables = brought(last_load(context, redrive, load.target))
+    return tables <= {held.table for held in load.other_runs if held.run_hash == redrive}
+
+
+def _forget_lost(context: ReplayContext, load: LoadReport) -> None:
+    """Take back that *load*'s target has those re-drives of its run which it did not hold any more when *load* had ended."""
+    redrives = _redrives_in(context, load.run_hash, load.target)
+    lost = [redrive for redrive in redrives if not holds_redrive(context, load, redrive)]
+    context.state.forget_redrives(load.pipeline, load.target, lost)
+
+
+def _redrives_in(context: ReplayContext, run_hash: str, target: str) -> list[str]:
+    """The re-drives of the run that *target* is known to hold, oldest first."""
+    found = context.state.redrives(context.pipeline.name, run_hash)
+    return [redrive.redrive_hash for redrive in found if redrive.target == target]
 
 
 def target_run(load: LoadReport, set_aside: bool) -> TargetRun:

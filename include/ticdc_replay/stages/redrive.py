@@ -18,12 +18,13 @@ from ticdc_replay.snapshot.pin import PinnedManifest
 from ticdc_replay.stages.check import check
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.jobs import require_current, write_load_job
-from ticdc_replay.stages.publish import TargetRun, last_load, publish, settle, target_run
+from ticdc_replay.stages.publish import TargetRun, holds_redrive, last_load, publish, settle, target_run
 from ticdc_replay.stages.quarantine import RunQuarantine, Selection, holding, list_quarantine
 from ticdc_replay.stages.recording import finish_run, read_ddl_again, record_decode
 from ticdc_replay.stages.schemas import recorded_schemas
 from ticdc_replay.stages.set_aside import by_reason, set_aside
 from ticdc_replay.state.records import Redrive
+from ticdc_replay.targets.base import LoadReport
 
 
 class RedriveCheck(msgspec.Struct, frozen=True):
@@ -143,7 +144,7 @@ def write_redrive_loads(
         for record in context.state.coverage(context.pipeline.name)
         if record.run_hash == first
     }
-    held = holding(context, first)
+    held = _holding(context, first)
     wanted = tuple(targets) if targets else held or tuple(target.name for target in context.pipeline.targets)
     if not set(wanted) <= set(held):
         check(context, first)
@@ -165,11 +166,12 @@ def publish_redrive(context: ReplayContext, run_hash: str, targets: Sequence[str
     index = read_index(context.artifacts, run_hash)
     first = _first(index.redrives, run_hash)
     loads = [last_load(context, run_hash, target) for target in targets]
-    held = holding(context, first)
+    held = _holding(context, first)
     if not set(targets) <= set(held):
         publish(context, first, sorted({*held, *targets}))
-    for target in targets:
-        _record(context, first, run_hash, target)
+    for load in loads:
+        if _is_there(context, first, load):
+            _record(context, first, run_hash, load.target)
     settle(context, first)
     aside = set_aside(context, read_index(context.artifacts, first))
     remaining = {target: by_reason(aside.open([target])) for target in targets}
@@ -188,6 +190,20 @@ def publish_redrive(context: ReplayContext, run_hash: str, targets: Sequence[str
     context.artifacts.put(f"reports/{run_hash}.json", canonical.encode(report))
     finish_run(context, run_hash, sum(load.took_ms for load in loads))
     return report
+
+
+def _holding(context: ReplayContext, first: str) -> tuple[str, ...]:
+    """The targets that hold the run *first*, and into which no load of it has begun since that was recorded."""
+    begun = {load.target for load in context.state.begun_loads(context.pipeline.name) if load.run_hash == first}
+    return tuple(target for target in holding(context, first) if target not in begun)
+
+
+def _is_there(context: ReplayContext, first: str, redriven: LoadReport) -> bool:
+    """Whether the target still has what *redriven*, a load of a re-drive, brought: the run *first* may have been loaded since."""
+    last = last_load(context, first, redriven.target)
+    infos = [context.artifacts.info(load.name) for load in (last, redriven)]
+    before, after = (info.last_modified for info in infos if info is not None)
+    return before <= after or holds_redrive(context, last, redriven.run_hash)
 
 
 def _wanted(entries: Sequence[Entry]) -> dict[EntryPlace, set[int] | None]:

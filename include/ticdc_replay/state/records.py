@@ -66,6 +66,24 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
     tables: tuple[CoveredTable, ...]
     """Sorted."""
     loaded_at_ms: int
+    generation: int = 0
+    """Of the run, as the load carried it (``generations``)."""
+    attempt: str = ""
+    """The load whose report says so."""
+
+
+class BegunLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """A load into a target that replaces what it has of the window, from its beginning until its coverage is recorded.
+
+    Until then the target may hold what was there before, what the load brings, or the one of some tables and the other of others.
+    """
+
+    pipeline: str
+    target: str
+    window: Window
+    run_hash: str
+    selection: tuple[str, ...]
+    generation: int
 
 
 class SchemaScan(msgspec.Struct, frozen=True, order=True):

@@ -31,6 +31,7 @@ from ticdc_replay.state.leases import Leases
 from ticdc_replay.state.reconciliations import Reconciliations
 from ticdc_replay.state.records import (
     AcceptedLoss,
+    BegunLoad,
     Coverage,
     CoveredTable,
     Redrive,
@@ -155,10 +156,38 @@ class StateStore(Definitions, Reconciliations, Leases, Generations):
             rows = connection.execute(wanted.order_by(columns.from_ts, columns.to_ts, columns.started_at_ms)).all()
         return [_run(row) for row in rows]
 
-    def record_coverage(self, records: Sequence[Coverage]) -> None:
-        """Note what targets hold; what a target was known to hold of the same run is replaced."""
+    def record_begun_load(self, load: BegunLoad) -> None:
+        """Note that *load* begins."""
+        self._replace(tables.begun_load, [_with_window(load)])
+
+    def begun_loads(self, pipeline: str) -> list[BegunLoad]:
+        """The loads of *pipeline* that have begun, and whose coverage is not recorded yet."""
+        columns = tables.begun_load.c
+        wanted = select(tables.begun_load).where(columns.pipeline == pipeline)
+        with self._database.reading() as connection:
+            rows = [dict(row._mapping) for row in connection.execute(wanted.order_by(columns.target, columns.run_hash))]
+        return [
+            BegunLoad(window=Window(row.pop("from_ts"), row.pop("to_ts")), selection=tuple(row.pop("selection")), **row)
+            for row in rows
+        ]
+
+    def record_coverage(self, records: Sequence[Coverage], *, ended: bool = False) -> None:
+        """Note what targets hold; what a target was known to hold of the same run is replaced.
+
+        With *ended* it is what loads have left: those of the run with this or a smaller generation are begun no more.
+        """
         columns = tables.covered_table.c
         with self._database.writing() as connection:
+            for record in records if ended else ():
+                begun = tables.begun_load.c
+                connection.execute(
+                    delete(tables.begun_load).where(
+                        begun.pipeline == record.pipeline,
+                        begun.target == record.target,
+                        begun.run_hash == record.run_hash,
+                        begun.generation <= record.generation,
+                    )
+                )
             for record in records:
                 connection.execute(
                     delete(tables.covered_table).where(
@@ -185,10 +214,11 @@ class StateStore(Definitions, Reconciliations, Leases, Generations):
                 ],
             )
 
-    def forget_coverage(self, pipeline: str, target: str, table: TableName) -> None:
-        """Note that *target* holds nothing of *table* any more, whatever runs have loaded up to now."""
+    def forget_coverage(self, pipeline: str, target: str, table: TableName, redrives: Sequence[str]) -> None:
+        """Note that *target* holds nothing of *table* any more, whatever runs have loaded, and lacks what *redrives* brought."""
         columns = tables.coverage.c
         with self._database.writing() as connection:
+            _delete_redrives(connection, pipeline, target, redrives)
             wanted = select(columns.run_hash).where(columns.pipeline == pipeline, columns.target == target)
             self._upsert(
                 connection,
@@ -300,15 +330,10 @@ class StateStore(Definitions, Reconciliations, Leases, Generations):
         """Note a re-drive, or that it is in a target."""
         self._replace(tables.redrive, [msgspec.structs.asdict(redrive)])
 
-    def forget_redrives(self, pipeline: str, run_hash: str, target: str) -> None:
-        """Note that *target* may not hold the re-drives of *run_hash* any more: that run was loaded into it again."""
-        columns = tables.redrive.c
+    def forget_redrives(self, pipeline: str, target: str, redrives: Sequence[str]) -> None:
+        """Note that *target* does not hold the *redrives* any more."""
         with self._database.writing() as connection:
-            connection.execute(
-                delete(tables.redrive).where(
-                    columns.pipeline == pipeline, columns.run_hash == run_hash, columns.target == target
-                )
-            )
+            _delete_redrives(connection, pipeline, target, redrives)
 
     def redrives(self, pipeline: str, run_hash: str) -> list[Redrive]:
         """The re-drives of the quarantine of *run_hash*, and where they were loaded, oldest first."""
@@ -398,11 +423,26 @@ def _run(row: Row[Any]) -> Run:
     return Run(window=Window(values.pop("from_ts"), values.pop("to_ts")), **values)
 
 
-def _coverage_row(record: Coverage) -> dict[str, Any]:
+def _delete_redrives(connection: Connection, pipeline: str, target: str, redrives: Sequence[str]) -> None:
+    columns = tables.redrive.c
+    for redrive_hash in redrives:
+        connection.execute(
+            delete(tables.redrive).where(
+                columns.pipeline == pipeline, columns.target == target, columns.redrive_hash == redrive_hash
+            )
+        )
+
+
+def _with_window(record: Coverage | BegunLoad) -> dict[str, Any]:
     values = msgspec.structs.asdict(record)
     window = values.pop("window")
-    del values["tables"]
     return {**values, "selection": list(record.selection), "from_ts": window.from_ts, "to_ts": window.to_ts}
+
+
+def _coverage_row(record: Coverage) -> dict[str, Any]:
+    values = _with_window(record)
+    del values["tables"]
+    return values
 
 
 def _coverage(row: Row[Any], covered: Iterable[CoveredTable]) -> Coverage:

@@ -75,6 +75,20 @@ coverage = Table(
     Column("grade", AnyText, nullable=False),
     Column("quality", AnyText, nullable=False),
     Column("loaded_at_ms", BigInteger, nullable=False),
+    Column("generation", BigInteger, nullable=False),
+    Column("attempt", AnyText, nullable=False),
+)
+
+begun_load = Table(
+    "begun_load",
+    metadata,
+    Column("pipeline", AnyText, primary_key=True),
+    Column("target", AnyText, primary_key=True),
+    Column("run_hash", AnyText, primary_key=True),
+    Column("from_ts", BigInteger, nullable=False),
+    Column("to_ts", BigInteger, nullable=False),
+    Column("selection", JSON, nullable=False),
+    Column("generation", BigInteger, primary_key=True),
 )
 
 covered_table = Table(

@@ -133,6 +133,13 @@ class TableReport(msgspec.Struct, frozen=True, kw_only=True):
     """The schema changes that were applied to the target."""
 
 
+class HeldTable(msgspec.Struct, frozen=True, order=True):
+    """A table of which the target holds what one run has of it."""
+
+    run_hash: str
+    table: TableName
+
+
 class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
     """What one attempt to load did. The caller keeps it as ``loads/<run_hash>/<target>/<attempt>.json``."""
 
@@ -149,6 +156,10 @@ class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
     """Those of them with rows or DDL in the window."""
     quarantine_files: tuple[str, ...] = ()
     """Parquet below the artefacts: the rows that were set aside, with column and reason."""
+    other_runs: tuple[HeldTable, ...] = ()
+    """What the target holds from other runs of the window once the load has ended, such as re-drives of its quarantine."""
+    generation: int = 0
+    """Of the run, as the load carried it."""
     took_ms: int = 0
     """How long the load took, by the clock."""
 
@@ -159,10 +170,12 @@ class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """What a target returns: a report for each wanted table, and the quarantine files, relative to the artefacts."""
+    """What a target returns: a report for each wanted table, the quarantine files, relative to the artefacts, and what the
+    target holds from other runs of the window (``LoadReport.other_runs``)."""
 
     tables: tuple[TableReport, ...]
     quarantine_files: tuple[str, ...] = ()
+    other_runs: tuple[HeldTable, ...] = ()
 
 
 class Target(ABC, Generic[Config]):
@@ -215,6 +228,10 @@ class Mirror(Target[Config]):
         The mirror need not exist: a base load says so before its first window. Raises TargetMismatchError for the mirror of
         another pipeline, TransientError when the target is away.
         """
+
+    @abstractmethod
+    def require_gone(self, pipeline: str, table: TableName) -> None:
+        """Raise what ``forget`` raises where it can't forget the mirror of *table*; changes nothing."""
 
     @abstractmethod
     def forget(self, pipeline: str, table: TableName) -> str:

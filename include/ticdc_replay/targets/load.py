@@ -61,6 +61,8 @@ def load(job: LoadJob, connections: Connections, execute: Execute, parallelism: 
         selection=job.tables,
         tables=loaded.tables,
         quarantine_files=loaded.quarantine_files,
+        other_runs=loaded.other_runs,
+        generation=plan.generation,
     )
 
 

@@ -8,7 +8,16 @@ from hypothesis import strategies as st
 
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
-from ticdc_replay.stages.coverage import Covered, Gap, Held, Span, TargetCoverage, not_held, target_coverage
+from ticdc_replay.stages.coverage import (
+    Covered,
+    Gap,
+    Held,
+    Span,
+    TargetCoverage,
+    not_held,
+    side_by_side,
+    target_coverage,
+)
 from ticdc_replay.stages.publish import coverage_of
 from ticdc_replay.state.records import Coverage, CoveredTable
 from ticdc_replay.targets.base import LoadReport, TableReport
@@ -33,7 +42,7 @@ def record(
 
 
 def held(*records: Coverage, selection: Any = ("shop.*",)) -> TargetCoverage:
-    return target_coverage("warehouse", selection, records)
+    return target_coverage("warehouse", selection, side_by_side(records))
 
 
 def of(table: TableName, coverage: TargetCoverage) -> Covered:

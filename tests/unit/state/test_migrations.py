@@ -46,7 +46,7 @@ def fill(connection: Connection) -> Contents:
                 elif isinstance(column.type, Boolean):
                     row[column.name] = number == 1
                 elif isinstance(column.type, Integer):
-                    row[column.name] = number
+                    row[column.name] = number - 1
                 else:
                     row[column.name] = f"{column.name} {number} ☃"
             connection.execute(table.insert().values(row))
@@ -80,7 +80,7 @@ def leave_at(url: str, revision: str) -> tuple[Contents, MetaData]:
 
 
 def test_there_are_earlier_versions() -> None:
-    assert earlier_revisions() == ["0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009"], (
+    assert earlier_revisions() == ["0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010"], (
         "add the newest to this list when there is a newer one"
     )
 
@@ -96,7 +96,10 @@ def test_what_an_earlier_version_kept_is_kept(url: str, revision: str) -> None:
     state.close()
     database = Database(url)
     with database.reading() as connection:
-        assert contents(connection, known) == before
+        after = contents(connection, known)
+        if "machine" in after:  # opening a file notes this one
+            after["machine"] = after["machine"][:2]
+        assert after == before
         assert compare_metadata(MigrationContext.configure(connection), tables.metadata) == []
     database.close()
 

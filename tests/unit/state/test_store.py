@@ -316,7 +316,7 @@ def test_re_drives_are_told_in_order_and_forgotten_by_target(state: StateStore) 
     for redrive in (*reversed(made), Redrive("shop", "other", "c", "lake", 1)):
         state.record_redrive(redrive)
     assert state.redrives("shop", "run") == made
-    state.forget_redrives("shop", "run", "lake")
+    state.forget_redrives("shop", "lake", [made[1].redrive_hash])
     assert state.redrives("shop", "run") == [made[0], made[2]]
     assert len(state.redrives("shop", "other")) == 1
 

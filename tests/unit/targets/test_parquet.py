@@ -27,9 +27,16 @@ ORDERS = table("shop.orders", {"id": INT, "v": TEXT})
 NO_KEY = table("shop.log", {"line": TEXT}, key=[])
 
 
-def run(changes: Changelog, lake: Path, execute: Any = in_process, reload: bool = False, **settings: Any) -> LoadReport:
+def run(
+    changes: Changelog,
+    lake: Path,
+    execute: Any = in_process,
+    reload: bool = False,
+    generation: int = 0,
+    **settings: Any,
+) -> LoadReport:
     target = {"type": "parquet", "name": "lake", "uri": lake.as_uri(), **settings}
-    return load(changes.job(target, reload=reload), Connections(), execute)
+    return load(changes.job(target, reload=reload, generation=generation), Connections(), execute)
 
 
 def manifest(lake: Path) -> dict[str, Any]:
@@ -208,10 +215,10 @@ def test_a_file_that_breaks_while_it_is_written_leaves_the_one_before(
 def test_of_several_runs_of_a_window_the_one_loaded_last_is_current(changelog: Changelog, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     again = Changelog(tmp_path / "again", 0, 100, run="b").rows(ORDERS, [put(10, id=1, v="a")])
-    for each in (changelog, again, changelog):
-        run(each, lake)
+    for each, generation in ((changelog, 1), (again, 2), (changelog, 1)):
+        run(each, lake, generation=generation)
     assert current(lake)["run_hash"] == again.run_hash, "the third load had nothing to do"
-    run(changelog, lake, reload=True)
+    run(changelog, lake, reload=True, generation=3)
     assert current(lake)["run_hash"] == changelog.run_hash
     assert len(list(lake.glob("pipeline/loads/window=0-100/run=*.json"))) == 2
 

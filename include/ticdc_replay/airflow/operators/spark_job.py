@@ -212,6 +212,13 @@ class LoadOperator(ReplayJobOperator):
         with open_replay(self.pipeline_file) as replay:
             require_current(replay, read_index(replay.artifacts, run_hash))
 
+    def _using(self, context: Mapping[str, Any]) -> AbstractContextManager[None]:
+        from ticdc_replay.stages.begin_load import begin_load
+
+        with open_replay(self.pipeline_file) as replay:
+            begin_load(replay, self.job)
+        return nullcontext()
+
     def _connection_ids(self) -> list[str]:
         pipeline = self._declared()
         target = next(target for target in pipeline.targets if target.name == self.target)

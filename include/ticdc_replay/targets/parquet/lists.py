@@ -12,6 +12,7 @@ from ticdc_replay.storage import ObjectStore
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.generations import Mark, refuse_superseded, superseded, with_mark
 from ticdc_replay.targets.parquet.entries import TableEntry, marks_name, table_entry_name, tables_of_other_runs
+from ticdc_replay.targets.parquet.redriven import runs_in
 
 _READERS = 16
 
@@ -26,6 +27,22 @@ class Lists:
         tables = list(load.tables) if load.index.redrives else [*load.tables, *tables_of_other_runs(store, load)]
         with ThreadPoolExecutor(_READERS, thread_name_prefix="entries") as pool:
             self._before = dict(zip(tables, pool.map(self._read, tables), strict=True))
+
+    @property
+    def tables(self) -> tuple[TableName, ...]:
+        """The tables whose entries were read: those of the load, and those that another run left an entry of."""
+        return tuple(self._before)
+
+    def have_the_run(self) -> bool:
+        """Whether each of the tables has the rows of the load's run, or those of a newer one, in whose place none are put."""
+        run = self._load.index.run_hash
+        entries = [self.before(table) for table in self._before]
+        if self._load.index.redrives:
+            return all(run in runs_in(entry) for entry in entries)
+        return all(
+            entry is not None and (runs_in(entry)[0] == run or entry.generation > self._load.generation)
+            for entry in entries
+        )
 
     def before(self, table: TableName) -> TableEntry | None:
         """The entry of *table* when this was made; None where there was none."""

@@ -12,7 +12,7 @@ from ticdc_replay.domain import canonical
 from ticdc_replay.domain.errors import ArtifactNotFoundError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.storage import ObjectStore
-from ticdc_replay.targets.base import Execute, Field, Load, Loaded, StoreAddress, TableReport, Target
+from ticdc_replay.targets.base import Execute, Field, HeldTable, Load, Loaded, StoreAddress, TableReport, Target
 from ticdc_replay.targets.config import ParquetTarget
 from ticdc_replay.targets.database_ddl import told_of
 from ticdc_replay.targets.ddl import changes_by_table
@@ -50,9 +50,16 @@ class ParquetFiles(Target[ParquetTarget]):
         runs = {table: runs_of(load, table, lists.before(table)) for table in load.tables if load.index.redrives}
         if not load.reload:
             done = _done(store, load)
-            there = all(load.index.run_hash in runs_in(lists.before(table)) for table in runs)
-            if there and done and done.kinds == kinds and tuple(table.table for table in done.tables) == load.tables:
-                return Loaded(tuple(msgspec.structs.replace(table, outcome="done_before") for table in done.tables))
+            if (
+                lists.have_the_run()
+                and done
+                and done.kinds == kinds
+                and tuple(table.table for table in done.tables) == load.tables
+            ):
+                return Loaded(
+                    tuple(msgspec.structs.replace(table, outcome="done_before") for table in done.tables),
+                    other_runs=_other_runs(load, lists),
+                )
         lists.begin()
         if runs:
             load = told_of(with_rows_before(load, runs), ())
@@ -119,6 +126,11 @@ def _done(store: ObjectStore, load: Load) -> RunEntry | None:
         return msgspec.json.decode(store.get(run_entry_name(load)), type=RunEntry)
     except ArtifactNotFoundError:
         return None
+
+
+def _other_runs(load: Load, lists: Lists) -> tuple[HeldTable, ...]:
+    held = {HeldTable(run, table) for table in lists.tables for run in runs_in(lists.before(table))}
+    return tuple(sorted(each for each in held if each.run_hash != load.index.run_hash))
 
 
 def _copies(load: Load, target: StoreAddress) -> list[CopyTask]:

@@ -25,7 +25,7 @@ from psycopg import sql
 
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
-from ticdc_replay.targets.base import Load, TableReport
+from ticdc_replay.targets.base import HeldTable, Load, TableReport
 from ticdc_replay.targets.postgres.identifiers import LEDGER_SCHEMA, Relation
 
 log = logging.getLogger(__name__)
@@ -88,6 +88,10 @@ CREATE INDEX ON {schema}.generations (pipeline, generation);
 """As ``_ADD_FORM``. What an older version has left there is known by the target's name alone."""
 
 
+_ADD_WINDOWS = "CREATE INDEX ledger_windows ON {schema}.ledger (from_ts, to_ts)"
+"""For ``other_runs``. As ``_ADD_FORM``."""
+
+
 class RecordedColumn(msgspec.Struct, frozen=True):
     """An ADD COLUMN that was followed: its commitTs (TSO), and what older rows show as an SQL literal, None for NULL."""
 
@@ -141,6 +145,11 @@ def create(connection: Connection) -> None:
         ).fetchone()
         if found is None:
             connection.execute(_sql(addition))
+    found = connection.execute(
+        "SELECT FROM pg_catalog.pg_indexes WHERE (schemaname, indexname) = (%s, 'ledger_windows')", [LEDGER_SCHEMA]
+    ).fetchone()
+    if found is None:
+        connection.execute(_sql(_ADD_WINDOWS))
 
 
 def create_schema(connection: Connection, schema: str) -> None:
@@ -384,6 +393,19 @@ def find_done(connection: Connection, target: Relation, window: Window, run_hash
         return None
     report = msgspec.json.decode(row[0], type=TableReport)
     return msgspec.structs.replace(report, outcome="done_before")
+
+
+def other_runs(connection: Connection, load: Load) -> tuple[HeldTable, ...]:
+    """What other runs of the window of *load* have applied to the pipeline's mirrors; sorted."""
+    index = load.index
+    rows = connection.execute(
+        _sql(
+            "SELECT run_hash, report::text FROM {schema}.ledger "
+            "WHERE (from_ts, to_ts, pipeline) = (%s, %s, %s) AND run_hash <> %s"
+        ),
+        [index.window.from_ts, index.window.to_ts, index.pipeline, index.run_hash],
+    ).fetchall()
+    return tuple(sorted(HeldTable(run, msgspec.json.decode(report, type=TableReport).table) for run, report in rows))
 
 
 def note_done(connection: Connection, load: Load, target: Relation, report: TableReport) -> None:

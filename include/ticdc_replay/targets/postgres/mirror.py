@@ -99,14 +99,19 @@ class PostgresMirror(Mirror[PostgresTarget]):
                     connection, load, entry.plan, staged, newer, self.config, settings.conn_id
                 )
             _stop_at_the_end(load, [line for entry in pending for line in entry.plan.last_stops])
+            with translated("read the ledger", settings.conn_id):
+                others = ledger.other_runs(connection, load)
         files = tuple(result.quarantine for result in results if result.quarantine is not None)
-        return Loaded(tuple(reports[table] for table in load.tables), files)
+        return Loaded(tuple(reports[table] for table in load.tables), files, others)
 
     def floor_of(self, table: TableName) -> int:
         return upkeep.floor_of(self._settings, self.config, table)
 
     def raise_floor(self, pipeline: str, table: TableName, floor_ts: int) -> FloorRaised:
         return upkeep.raise_floor(self._settings, self.config, pipeline, table, floor_ts)
+
+    def require_gone(self, pipeline: str, table: TableName) -> None:
+        upkeep.require_gone(self._settings, self.config, pipeline, table)
 
     def forget(self, pipeline: str, table: TableName) -> str:
         return upkeep.forget(self._settings, self.config, pipeline, table)

@@ -63,6 +63,15 @@ def raise_floor(
     return FloorRaised(str(target), state.floor_ts, max(state.floor_ts, floor_ts), state.newest_ts)
 
 
+def require_gone(settings: PostgresSettings, config: PostgresTarget, pipeline: str, table: TableName) -> None:
+    """Raise what ``forget`` raises where it can't forget the mirror of *table*; what is known of the mirror stays."""
+    target = _target(config, table)
+    with translated(f"look for {target}", settings.conn_id), closing(settings.connect()) as connection:
+        ledger.create(connection)
+        connection.commit()
+        _require_gone(connection, config, pipeline, target)
+
+
 def forget(settings: PostgresSettings, config: PostgresTarget, pipeline: str, table: TableName) -> str:
     """Forget what was loaded into the mirror of *table*, which must be gone, so that its windows can be loaded again.
 
@@ -72,14 +81,18 @@ def forget(settings: PostgresSettings, config: PostgresTarget, pipeline: str, ta
     with translated(f"forget {target}", settings.conn_id), closing(settings.connect()) as connection:
         ledger.create(connection)
         ledger.lock_table(connection, target)
-        state = ledger.state_of(connection, target)
-        if find_table(connection, target) is not None:
-            raise ConfigError(f"{target} is still there: drop it first, then forget it")
-        if state is not None:
-            mirror_table.refuse_others(target, state, pipeline, config.same_upstream_as)
+        _require_gone(connection, config, pipeline, target)
         ledger.forget(connection, target, _tombstones(target))
         connection.commit()
     return str(target)
+
+
+def _require_gone(connection: Connection, config: PostgresTarget, pipeline: str, target: Relation) -> None:
+    state = ledger.state_of(connection, target)
+    if find_table(connection, target) is not None:
+        raise ConfigError(f"{target} is still there: drop it first, then forget it")
+    if state is not None:
+        mirror_table.refuse_others(target, state, pipeline, config.same_upstream_as)
 
 
 def _tombstones(target: Relation) -> Relation:

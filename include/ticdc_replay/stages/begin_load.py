@@ -1,0 +1,34 @@
+"""The beginning of a load: what it may replace is not shown as held until its end is recorded."""
+
+from ticdc_replay import jobspec
+from ticdc_replay.changelog.reading import read_index
+from ticdc_replay.domain.errors import ConfigError
+from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.state.records import BegunLoad
+
+
+def begin_load(context: ReplayContext, uri: str) -> None:
+    """Note that the load of the job spec at *uri* begins. Called before each attempt, whoever runs it.
+
+    A mirror needs no note, since a load takes nothing away from it, and a re-drive only adds to what its window has. Raises
+    ArtifactNotFoundError where the spec or the changelog is gone, ConfigError where the pipeline has no such target any more.
+    """
+    job = jobspec.decode(context.artifacts.get(uri.removeprefix(f"{context.artifacts_uri}/")))
+    if not isinstance(job, jobspec.LoadJob):
+        raise ConfigError(f"{uri} is no job spec of a load")
+    name = str(job.target["name"])
+    section = next((target for target in context.pipeline.targets if target.name == name), None)
+    if section is None:
+        raise ConfigError(f"pipeline {job.pipeline} has no target {name!r} any more")
+    if section.is_mirror or read_index(context.artifacts, job.run_hash).redrives is not None:
+        return
+    context.state.record_begun_load(
+        BegunLoad(
+            pipeline=job.pipeline,
+            target=name,
+            window=job.window,
+            run_hash=job.run_hash,
+            selection=job.tables,
+            generation=job.generation,
+        )
+    )
