@@ -21,7 +21,7 @@ from ticdc_replay.changelog.set_aside import Entry, read_entries
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain import canonical, tso
 from ticdc_replay.domain.connections import Connection, Connections
-from ticdc_replay.domain.errors import TargetMismatchError
+from ticdc_replay.domain.errors import TargetMismatchError, UnprovenWindowError
 from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.domain.window import Window
 from ticdc_replay.stages.context import ReplayContext
@@ -34,6 +34,9 @@ from ticdc_replay.targets.load import in_process, load
 pytestmark = pytest.mark.integration
 
 START_MS = 1_760_000_000_000
+RECORDED = (None, 1 << 62, 1 << 45)
+OLD = (None, 1, -1, -2, -3, -4, -(1 << 62))
+"""Record times before all commits. Not 0: the client sends the time of day for it."""
 FOREVER = {"retention.ms": "-1", "message.timestamp.after.max.ms": str((1 << 63) - 1)}
 LONG = "n" * 9_000
 CREATE = "CREATE TABLE `t` (`id` BIGINT PRIMARY KEY, `v` VARCHAR(100))"
@@ -67,7 +70,7 @@ class Feed:
 @pytest.fixture
 def make_context(kafka: Kafka, make_database: Callable[[], str], tmp_path: Path) -> Callable[..., Any]:
     @contextmanager
-    def make(feed: Feed, options: str) -> Iterator[tuple[ReplayContext, str]]:
+    def make(feed: Feed, options: str, **policies: str) -> Iterator[tuple[ReplayContext, str]]:
         state, target = make_database(), make_database()
         declared = {
             "name": "shop",
@@ -76,7 +79,7 @@ def make_context(kafka: Kafka, make_database: Callable[[], str], tmp_path: Path)
             "artifacts": (tmp_path / "artifacts").as_uri(),
             "tables": ["s.*"],
             "schedule": {"start": "2020-01-01T00:00:00Z"},
-            "policies": {"quarantine": "continue"},
+            "policies": {"quarantine": "continue", **policies},
             "targets": [{"name": "mirror", "type": "postgres", "connection": "target"}],
         }
         (tmp_path / "shop.yaml").write_text(yaml.safe_dump(declared))
@@ -116,8 +119,13 @@ def mirrored(dsn: str) -> list[tuple[Any, ...]]:
         return connection.execute("SELECT id, v FROM s.t ORDER BY id").fetchall()
 
 
+@pytest.mark.parametrize(("recorded_ms", "unproven"), [(RECORDED, "stop"), (OLD, "allow")], ids=["proven", "unproven"])
 def test_a_window_of_open_protocol(
-    producer: Producer, make_topic: Callable[..., str], make_context: Callable[..., Any]
+    producer: Producer,
+    make_topic: Callable[..., str],
+    make_context: Callable[..., Any],
+    recorded_ms: Sequence[int | None],
+    unproven: str,
 ) -> None:
     feed = Feed(producer, make_topic(1, FOREVER))
     odd: dict[str, Any] = {"t": 3, "f": 0, "v": 1}
@@ -135,8 +143,8 @@ def test_a_window_of_open_protocol(
         *(open_protocol.ddl(at(20), "q", table=name) for name in (LONG, "a\0")),
         open_protocol.ddl(at(20), "q", schema=LONG),
     ]
-    send(feed, hostile, lambda event: open_protocol.message([event], 0))
-    with make_context(feed, "protocol=open-protocol") as (context, dsn):
+    send(feed, hostile, lambda event: open_protocol.message([event], 0), recorded_ms)
+    with make_context(feed, "protocol=open-protocol", unproven=unproven) as (context, dsn):
         judge(context, dsn, len(hostile))
 
 
@@ -161,9 +169,6 @@ def test_a_window_of_canal_json(
     send(feed, hostile, canal_json.message)
     with make_context(feed, "protocol=canal-json&enable-tidb-extension=true") as (context, dsn):
         judge(context, dsn, len(hostile))
-
-
-RECORDED = (None, 0, 1 << 62, 1 << 45)
 
 
 def send(
@@ -240,6 +245,33 @@ def test_times_of_commits_that_can_not_be(
     with make_context(feed, options) as (context, dsn):
         entries = judge(context, dsn, len(hostile), unwanted=0)
         assert {entry.reason for entry in entries} == {"bad_value", "bad_ddl", "bad_watermark"}
+
+
+@pytest.mark.parametrize("recorded_ms", [-1, START_MS - 60_000])
+def test_a_record_that_is_older_than_its_commit_leaves_the_windows_that_begin_near_it_unproven(
+    producer: Producer, make_topic: Callable[..., str], make_context: Callable[..., Any], recorded_ms: int
+) -> None:
+    """Rows of a clock that is so late may lie before the range: that only one record shows it proves nothing."""
+    feed = Feed(producer, make_topic(1, FOREVER))
+
+    def message(event: Any) -> RawMessage:
+        return open_protocol.message([event], 0)
+
+    for second in (0, 5, 40, 80, 140, 200, 260):
+        feed.send(second, message(open_protocol.resolved(at(second))))
+        if second == 5:
+            feed.send(6, message(open_protocol.ddl(at(6), CREATE, table="t")))
+            old = open_protocol.row(at(12), new=open_protocol.columns(1, "x"))
+            feed.send(12, message(old), recorded_ms)
+    feed.flush()
+    with make_context(feed, "protocol=open-protocol", unproven="stop") as (context, _):
+        with pytest.raises(UnprovenWindowError, match=rf"{feed.topic}\[0\]@3: commitTs .* of its record"):
+            pin(context, Window(at(10), at(40)))
+        later = pin(context, Window(at(140), at(200)))
+        assert later.manifest.grade == "proven"
+    with make_context(feed, "protocol=open-protocol", unproven="allow") as (context, dsn):
+        replay(context, 10, 40)
+        assert mirrored(dsn) == [(1, "x")]
 
 
 def test_rows_of_open_protocol_that_their_table_can_not_have(
