@@ -284,8 +284,8 @@ def _what_to_do(load: Load) -> str:
         "rows of that very commitTs. Then do to each mirror table what its line says, raise its floor just above that commitTs "
         f"({_RAISE_FLOOR})"
         if load.index.order == "commit_ts"
-        else "\nDo to each mirror table what its line says, bring it to the upstream's state at or after the window's end, raise "
-        f"its floor to {window.to_ts}, that end ({_RAISE_FLOOR} --holds-all-rows)"
+        else "\nDo to each mirror table what its line says, bring it to the upstream's state at or after the window, raise "
+        f"its floor to {window.to_ts}, the window's end ({_RAISE_FLOOR} --holds-all-rows)"
     ) + ", and run this load again"
 
 
