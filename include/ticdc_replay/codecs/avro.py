@@ -89,16 +89,6 @@ class AvroCodec(Codec):
                 return [Undecodable(None, error.reason, str(error))]
             return [Undecodable(0, error.reason, str(error), None, form.schema, form.table)]
 
-    def _decode_claim_check(self, small: RowEvent, content: bytes) -> Event:
-        return Undecodable(
-            small.ordinal,
-            "claim_check_mismatch",
-            "TiCDC writes no claim-check objects with protocol avro",
-            small.commit_ts,
-            small.schema,
-            small.table,
-        )
-
     def _is_schema_change(self, message: RawMessage) -> bool:
         return self._test_mode and not message.key and (message.value or b"")[:1] == _DDL
 

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, Literal, NamedTuple
 
+from ticdc_replay.codecs.claim_checks import in_place_of
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.events import BootstrapEvent, DdlEvent, Event, RowEvent, Undecodable, WatermarkEvent
 from ticdc_replay.domain.failure import failure
@@ -81,7 +82,7 @@ class Codec(ABC):
                 if event.__class__ is not RowEvent or (
                     self._ordered if event.commit_ts is None else event.commit_ts > latest
                 ):
-                    return [self._usable(event, value, latest) for event in events]
+                    return [self._usable(event, bool(value), latest) for event in events]
             return events
         except BaseException as error:
             return [Undecodable(None, DECODER_FAILED, failure(error))]
@@ -92,8 +93,22 @@ class Codec(ABC):
         The result has the ordinal and reference of *small*. An ``Undecodable`` when the object can't be read or is not of the
         same schema, table, commitTs and handle key (reason ``claim_check_mismatch``). Raises as ``decode`` does.
         """
+        return self.made_whole(small, self.read_object(content))
+
+    def read_object(self, content: bytes) -> Event:
+        """The event in the claim-check object *content*, for ``made_whole``; an ``Undecodable`` when it can't be read.
+
+        Takes time as the object is large, and ``made_whole`` as the row is: several rows may refer to one object.
+        """
         try:
-            return self._usable(self._decode_claim_check(small, content), content, MAX_TSO)
+            return self._read_object(content)
+        except BaseException as error:
+            return Undecodable(None, DECODER_FAILED, failure(error))
+
+    def made_whole(self, small: RowEvent, found: Event) -> Event:
+        """The row that *found*, read by ``read_object``, is instead of *small*; see ``decode_claim_check``."""
+        try:
+            return self._usable(self._made_whole(small, found), True, MAX_TSO)
         except BaseException as error:
             detail = failure(error)
             return Undecodable(small.ordinal, DECODER_FAILED, detail, small.commit_ts, small.schema, small.table)
@@ -125,7 +140,7 @@ class Codec(ABC):
             failure(error)
             return True
 
-    def _usable(self, event: Event, value: bytes | None, latest: int) -> Event:
+    def _usable(self, event: Event, has_value: bool, latest: int) -> Event:
         """*event*, or an ``Undecodable`` in its place where it is about what no table can be, or what nothing orders.
 
         That is a row without commitTs, and what is of one after *latest*.
@@ -136,7 +151,9 @@ class Codec(ABC):
             return _of_tables(event)
         if event.commit_ts is not None or not self._ordered:
             return event
-        reason, what = ("bad_value", "a row") if value else ("empty_message", "no value: a delete by its key alone,")
+        reason, what = (
+            ("bad_value", "a row") if has_value else ("empty_message", "no value: a delete by its key alone,")
+        )
         detail = f"{what} without commitTs, which all rows of this changefeed have: when it happened can't be known"
         return Undecodable(event.ordinal, reason, detail, None, event.schema, event.table, event.reference)
 
@@ -151,9 +168,14 @@ class Codec(ABC):
     def _decode(self, message: RawMessage) -> list[Event]:
         """As ``decode``, which answers for what this raises."""
 
-    @abstractmethod
-    def _decode_claim_check(self, small: RowEvent, content: bytes) -> Event:
-        """As ``decode_claim_check``."""
+    def _read_object(self, content: bytes) -> Event:
+        """As ``read_object``. By itself for protocols of which TiCDC writes no claim-check objects."""
+        detail = f"TiCDC writes no claim-check objects with protocol {self.protocol}"
+        return Undecodable(None, "claim_check_mismatch", detail)
+
+    def _made_whole(self, small: RowEvent, found: Event) -> Event:
+        """As ``made_whole``."""
+        return in_place_of(small, found)
 
     @abstractmethod
     def _is_schema_change(self, message: RawMessage) -> bool:

@@ -67,24 +67,25 @@ class CanalCodec(Codec):
         known = self._rows.read_known(0, value)
         return self._events(value) if known is None else [known]
 
-    def _decode_claim_check(self, small: RowEvent, content: bytes) -> Event:
+    def _read_object(self, content: bytes) -> Event:
         try:
             value = self._decompressed(content if self.changefeed.claim_check_raw_value else _unwrapped(content))
         except DocumentError as error:
-            return in_place_of(small, Undecodable(small.ordinal, error.reason, str(error)))
+            return Undecodable(None, error.reason, str(error))
         known = self._rows.read_known(0, value) if value else None
         events = self._events(value) if known is None else [known]
         if len(events) != 1:
-            detail = f"{len(events)} events instead of one"
-            return in_place_of(small, Undecodable(small.ordinal, "claim_check_unreadable", detail))
-        whole = events[0]
-        if not isinstance(whole, RowEvent):
-            return in_place_of(small, whole)
+            return Undecodable(None, "claim_check_unreadable", f"{len(events)} events instead of one")
+        return events[0]
+
+    def _made_whole(self, small: RowEvent, found: Event) -> Event:
+        if not isinstance(found, RowEvent):
+            return in_place_of(small, found)
         # The small row shows the handle key even where no primary key and no definition tells it: then it is compared by that.
-        replaced = in_place_of(small, with_handle_key_of(small, whole))
+        replaced = in_place_of(small, with_handle_key_of(small, found))
         if not isinstance(replaced, RowEvent):
             return replaced
-        return replaced._replace(after=whole.after, before=whole.before)
+        return replaced._replace(after=found.after, before=found.before)
 
     def _is_schema_change(self, message: RawMessage) -> bool:
         return self._may_be(_may_be_ddl, message)

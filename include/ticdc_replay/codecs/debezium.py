@@ -7,7 +7,7 @@ from ticdc_replay.codecs.base import Carried, Codec
 from ticdc_replay.codecs.debezium_json import Document, MessageError, Number, Source, is_unicode, read_source
 from ticdc_replay.codecs.debezium_rows import RowReader
 from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.domain.events import DdlEvent, Event, RowEvent, Undecodable, WatermarkEvent
+from ticdc_replay.domain.events import DdlEvent, Event, Undecodable, WatermarkEvent
 from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.large_messages.compression import CompressionError, DecompressedTooLargeError, decompress
 from ticdc_replay.schemas.lookup import SchemaLookup
@@ -60,16 +60,6 @@ class DebeziumCodec(Codec):
             return [Undecodable(ordinal, error.reason, str(error), error.commit_ts, error.schema, error.table)]
         except RecursionError:
             return [Undecodable(None, "bad_json", "nested too deeply")]
-
-    def _decode_claim_check(self, small: RowEvent, content: bytes) -> Event:
-        return Undecodable(
-            small.ordinal,
-            "claim_check_mismatch",
-            "TiCDC writes no claim-check objects with protocol debezium",
-            small.commit_ts,
-            small.schema,
-            small.table,
-        )
 
     def _is_schema_change(self, message: RawMessage) -> bool:
         return self._may_be(message, _MAY_BE_DDL, _MAY_BE_DDL_VALUE)

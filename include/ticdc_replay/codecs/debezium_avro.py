@@ -57,16 +57,6 @@ class DebeziumAvroCodec(Codec):
             ordinal = None if error.commit_ts is None else 0
             return [Undecodable(ordinal, error.reason, str(error), error.commit_ts, error.schema, error.table)]
 
-    def _decode_claim_check(self, small: RowEvent, content: bytes) -> Event:
-        return Undecodable(
-            small.ordinal,
-            "claim_check_mismatch",
-            "TiCDC writes no claim-check objects with protocol debezium-avro",
-            small.commit_ts,
-            small.schema,
-            small.table,
-        )
-
     def _is_schema_change(self, message: RawMessage) -> bool:
         return _is_test_mode(self.changefeed)
 

@@ -9,7 +9,7 @@ import xxhash
 from msgspec import UNSET, Meta, UnsetType
 
 from ticdc_replay.codecs.base import MAX_BAD_EVENTS, Carried, Codec, too_many_bad
-from ticdc_replay.codecs.claim_checks import in_place_of, may_hold_member, states_once, unwrap
+from ticdc_replay.codecs.claim_checks import may_hold_member, states_once, unwrap
 from ticdc_replay.codecs.open_framing import VERSION, FramingError, places, split
 from ticdc_replay.codecs.open_members import EventError
 from ticdc_replay.codecs.open_rows import RowReader
@@ -112,13 +112,21 @@ class OpenCodec(Codec):
                     return too_many_bad(bad[0])
         return events
 
-    def _decode_claim_check(self, small: RowEvent, content: bytes) -> Event:
+    def _read_object(self, content: bytes) -> Event:
         self._room = self.decompressed_max_bytes
         try:
-            found: Event = self._read_file(small.ordinal, content)
+            wrapped = unwrap(content)
+            if wrapped.key is None:
+                raise ValueError("the key is null")
+            parts = split(wrapped.key, wrapped.value)
+        except ValueError as error:
+            return Undecodable(None, "claim_check_unreadable", str(error))
+        if len(parts) != 1:
+            return Undecodable(None, "claim_check_unreadable", f"{len(parts)} events instead of one")
+        try:
+            return self._event(0, *parts[0])
         except EventError as error:
-            found = Undecodable(small.ordinal, error.reason, str(error))
-        return in_place_of(small, found)
+            return Undecodable(None, error.reason, str(error))
 
     def _is_schema_change(self, message: RawMessage) -> bool:
         return message.key is not None and _may_be(_DDL, message.key)
@@ -189,19 +197,6 @@ class OpenCodec(Codec):
         self.expanded += len(content) - len(value)
         self._room -= len(content)
         return content
-
-    def _read_file(self, ordinal: int, content: bytes) -> Event:
-        """The one event in a claim-check object."""
-        try:
-            wrapped = unwrap(content)
-            if wrapped.key is None:
-                raise ValueError("the key is null")
-            parts = split(wrapped.key, wrapped.value)
-        except ValueError as error:
-            raise EventError("claim_check_unreadable", str(error)) from None
-        if len(parts) != 1:
-            raise EventError("claim_check_unreadable", f"{len(parts)} events instead of one")
-        return self._event(ordinal, *parts[0])
 
 
 def _undecodable(ordinal: int, reason: str, detail: str, key: bytes) -> Undecodable:

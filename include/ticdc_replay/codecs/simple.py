@@ -7,7 +7,7 @@ import msgspec
 import xxhash
 
 from ticdc_replay.codecs.base import Carried, Codec
-from ticdc_replay.codecs.claim_checks import in_place_of, unwrap
+from ticdc_replay.codecs.claim_checks import unwrap
 from ticdc_replay.codecs.simple_avro import AvroEncoding
 from ticdc_replay.codecs.simple_forms import FormError, Forms, RowForm, image_names, images_of
 from ticdc_replay.codecs.simple_json import JsonEncoding
@@ -134,16 +134,15 @@ class SimpleCodec(Codec):
             ordinal = None if error.commit_ts is None else 0
             return [Undecodable(ordinal, error.reason, str(error), error.commit_ts, error.schema, error.table)]
 
-    def _decode_claim_check(self, small: RowEvent, content: bytes) -> Event:
+    def _read_object(self, content: bytes) -> Event:
         try:
             value = content if self.changefeed.claim_check_raw_value else unwrap(content).value
         except ValueError as error:
-            return in_place_of(small, Undecodable(None, "claim_check_unreadable", str(error)))
+            return Undecodable(None, "claim_check_unreadable", str(error))
         try:
-            found = self._event(self._decompressed(value))
+            return self._event(self._decompressed(value))
         except MessageError as error:
-            found = Undecodable(None, error.reason, str(error))
-        return in_place_of(small, found)
+            return Undecodable(None, error.reason, str(error))
 
     def _is_schema_change(self, message: RawMessage) -> bool:
         type_ = self._type(message)

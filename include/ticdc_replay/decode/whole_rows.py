@@ -13,11 +13,14 @@ from ticdc_replay.decode.source_record import SourceRecord
 from ticdc_replay.decode.source_rows import SourceRows
 from ticdc_replay.decode.tasks import Attempt
 from ticdc_replay.domain.connections import Connections
-from ticdc_replay.domain.events import LargeMessage, Operation, Reference, RowEvent, Undecodable
+from ticdc_replay.domain.events import Event, LargeMessage, Operation, Reference, RowEvent, Undecodable
 from ticdc_replay.jobspec import DecodeJob
 from ticdc_replay.large_messages.claim_check import ClaimCheckResolver, Fetched
 from ticdc_replay.large_messages.source import RowUnreadable, SourceReader
 from ticdc_replay.storage import ObjectStore, open_store
+
+FEW_ROWS = 4
+"""That refer to one object: it was sent again once or twice, and the native decoder still takes less time."""
 
 
 class WholeRows:
@@ -39,6 +42,7 @@ class WholeRows:
         self._native = native
         self._references = references
         self._events = events
+        self._object_bytes = 0
         self._known_objects = KnownObjects(filesystem, attempt.known_objects)
         self._source: SourceRows | None = None
         if job.source_connection is not None:
@@ -56,21 +60,28 @@ class WholeRows:
 
     @property
     def bytes(self) -> int:
-        """Bytes that came from elsewhere than Kafka so far, decompressed."""
-        source = 0 if self._source is None else self._source.bytes
-        return self._events.claim_check_bytes + self._codec.expanded + source
+        """Bytes of the rows that were made whole so far, decompressed."""
+        return self._object_bytes + (0 if self._source is None else self._source.bytes)
 
     def of(self, pending: Sequence[Located]) -> Iterator[Located | Rejected | None]:
         """The rows of *pending*, which came in part, whole and in their order; or why one can't be made so.
 
-        None for one that waits in the native decoder.
+        None for one that waits in the native decoder. Rows that refer to one object come with the first of them: each object is
+        fetched and read once.
         """
-        fetched = self._fetch(pending)
+        by_object: dict[str, list[tuple[Located, Reference]]] = {}
+        for located in pending:
+            if located.row.reference is not None:
+                reference = located.row.reference
+                by_object.setdefault(reference.object_name, []).append((located, reference))
+        fetched = self._fetch(list(by_object))
         reread = self._reread(pending)
         for located in pending:
             message, row = located.message, located.row
             if row.reference is not None:
-                yield self._resolve(located, row.reference, next(fetched))
+                referring = by_object.pop(row.reference.object_name, None)
+                if referring is not None:
+                    yield from self._resolve(referring, next(fetched))
             else:
                 self._events.handle_key_only += row.operation is not Operation.DELETE
                 outcome = next(reread)
@@ -93,8 +104,7 @@ class WholeRows:
         why = RowUnreadable("handle_key_only", "TiCDC sent only the handle key of this row")
         return (located.row if located.row.operation is Operation.DELETE else why for located in rows)
 
-    def _fetch(self, pending: Sequence[Located]) -> Iterator[Fetched]:
-        names = [located.row.reference.object_name for located in pending if located.row.reference is not None]
+    def _fetch(self, names: Sequence[str]) -> Iterator[Fetched]:
         if not names:
             return iter(())
         if self._resolver is None:
@@ -104,24 +114,39 @@ class WholeRows:
             )
         return self._resolver.fetch(names, self._known_objects.among(names))
 
-    def _resolve(self, located: Located, reference: Reference, fetched: Fetched) -> Located | Rejected | None:
-        message, row = located.message, located.row
+    def _resolve(
+        self, referring: Sequence[tuple[Located, Reference]], fetched: Fetched
+    ) -> Iterator[Located | Rejected | None]:
+        """What becomes of rows that refer to one object."""
         content = fetched.content
         if content is None:
-            self._references.add(message, row, reference, fetched.reason, fetched)
-            return Rejected(located, fetched.reason, fetched.detail)
-        whole = None
-        if self._native is None or not self._native.read_object(message, row, content):
-            whole = self._codec.decode_claim_check(row, content)
-        if isinstance(whole, Undecodable):
-            self._references.add(message, row, reference, whole.reason, fetched)
-            return Rejected(located, whole.reason, f"object {reference.object_name}: {whole.detail}")
-        assert whole is None or isinstance(whole, RowEvent), "an object is a row, or can't be read as one"
-        self._references.add(message, row, reference, "used", fetched)
-        self._events.claim_checks_resolved += 1
-        self._events.claim_check_bytes += len(content)
-        if whole is None:
-            return None
-        if self._native is not None:
-            self._native.learn_object(message, whole, content)
-        return Located(message, whole)
+            for located, reference in referring:
+                self._references.add(*located[:2], reference, fetched.reason, fetched)
+                yield Rejected(located, fetched.reason, fetched.detail)
+            return
+        expanded = self._codec.expanded
+        found: Event | None = None
+        # The native decoder reads the object for each row, and copies it; what Python reads once, all rows share.
+        native = self._native if len(referring) <= FEW_ROWS else None
+        for located, reference in referring:
+            message, row = located.message, located.row
+            if native is not None and native.read_object(message, row, content):
+                whole: Event | None = None
+            else:
+                found = self._codec.read_object(content) if found is None else found
+                whole = self._codec.made_whole(row, found)
+            if isinstance(whole, Undecodable):
+                self._references.add(message, row, reference, whole.reason, fetched)
+                yield Rejected(located, whole.reason, f"object {reference.object_name}: {whole.detail}")
+                continue
+            assert whole is None or isinstance(whole, RowEvent), "an object is a row, or can't be read as one"
+            self._references.add(message, row, reference, "used", fetched)
+            self._events.claim_checks_resolved += 1
+            self._events.claim_check_bytes += len(content)
+            self._object_bytes += len(content) + self._codec.expanded - expanded
+            if whole is None:
+                yield None
+                continue
+            if self._native is not None:
+                self._native.learn_object(message, whole, content)
+            yield Located(message, whole)

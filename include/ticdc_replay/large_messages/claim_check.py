@@ -73,19 +73,20 @@ class ClaimCheckResolver:
         """What came of each of *names*, in their order, while later ones are being fetched.
 
         A name is what ``locations.object_name`` made of a location, empty for a location that names no object. An object that
-        is *expected* takes one request and must be as it is known; of another the size is asked for first, so that the bytes in
-        flight are bounded without holding answers open. An object that is missing is looked for again for a short while. Raises
-        TransientError when the store is away, AuthenticationError when it refuses the credentials, PermanentError when it can't
-        be read at all.
+        is *expected* takes one request and must be as it is known; of the others the sizes are asked for first, so that the bytes
+        in flight are bounded without holding answers open. Those that are missing are looked for again twice, after short pauses
+        that they share. Raises TransientError when the store is away, AuthenticationError when it refuses the credentials,
+        PermanentError when it can't be read at all.
         """
         if not names:
             return
-        known = expected or {}
+        pinned = expected or {}
         budget = _Budget(self._in_flight_bytes)
         executor = ThreadPoolExecutor(min(self._connections, len(names)), "claim-check")
         try:
+            known = {**self._look_up(executor, {name for name in names if name} - pinned.keys()), **pinned}
             futures: deque[Future[Fetched]] = deque(
-                executor.submit(self._fetch_one, ticket, name, known.get(name), budget)
+                executor.submit(self._fetch_one, ticket, name, known.get(name), name in pinned, budget)
                 for ticket, name in enumerate(names)
             )
             while futures:
@@ -96,14 +97,15 @@ class ClaimCheckResolver:
             budget.close()
             executor.shutdown(cancel_futures=True)
 
-    def _fetch_one(self, ticket: int, name: str, expected: Expected | None, budget: "_Budget") -> Fetched:
+    def _fetch_one(
+        self, ticket: int, name: str, found: Expected | None, is_expected: bool, budget: "_Budget"
+    ) -> Fetched:
         """Runs in a thread of the pool. Every ticket passes the budget exactly once, or those behind it would wait for ever."""
         reserved = 0
         passed = False
         try:
             if not name:
                 return Fetched.failed(BAD_NAME, "the location does not end in <uuid>.json")
-            found = expected or self._look_up(name)
             if found is None:
                 return Fetched.failed("claim_check_missing", f"{self._store.uri(name)} does not exist")
             if found.size > self._max_bytes:
@@ -113,7 +115,7 @@ class ClaimCheckResolver:
             reserved = found.size
             if budget.closed:
                 raise CancelledError
-            fetched = self._read(name, found, is_expected=expected is not None)
+            fetched = self._read(name, found, is_expected=is_expected)
             if fetched.content is not None:
                 reserved = 0  # given back by the taker
             return fetched
@@ -122,16 +124,34 @@ class ClaimCheckResolver:
                 budget.reserve(ticket, 0)
             budget.give_back(reserved)
 
-    def _look_up(self, name: str) -> Expected | None:
-        """What the store says of *name*; asked again where it is missing or the store stumbles."""
-        retrying = Retrying(
-            retry=retry_if_result(lambda info: info is None) | retry_if_exception_type(TransientError),
+    def _look_up(self, executor: ThreadPoolExecutor, names: set[str]) -> dict[str, Expected]:
+        """What the store says of those of *names* that it has. They pause together: a message may name any number of objects."""
+        found: dict[str, Expected] = {}
+
+        def look() -> set[str]:
+            missing = names - found.keys()
+            for name, info in zip(missing, executor.map(self._info, missing), strict=True):
+                if info is not None:
+                    found[name] = Expected(info.size, info.etag)
+            return names - found.keys()
+
+        Retrying(
+            retry=retry_if_result(bool),
             stop=stop_after_attempt(_ATTEMPTS),
-            wait=wait_exponential_jitter(multiplier=_FIRST_WAIT_S, jitter=_FIRST_WAIT_S),
-            retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
+            wait=_wait(),
+            retry_error_callback=lambda state: None,
+        )(look)
+        return found
+
+    def _info(self, name: str) -> ObjectInfo | None:
+        """Runs in a thread of the pool. Asked again where the store stumbles."""
+        retrying = Retrying(
+            retry=retry_if_exception_type(TransientError),
+            stop=stop_after_attempt(_ATTEMPTS),
+            wait=_wait(),
+            reraise=True,
         )
-        info: ObjectInfo | None = retrying(self._store.info, name)
-        return None if info is None else Expected(info.size, info.etag)
+        return retrying(self._store.info, name)
 
     def _read(self, name: str, found: Expected, *, is_expected: bool) -> Fetched:
         """The object as it is *found*: known from before where *is_expected*, else as the store just said."""
@@ -158,7 +178,7 @@ class ClaimCheckResolver:
         retrying = Retrying(
             retry=retry_if_exception_type((TransientError, ArtifactNotFoundError)),
             stop=stop_after_attempt(_ATTEMPTS),
-            wait=wait_exponential_jitter(multiplier=_FIRST_WAIT_S, jitter=_FIRST_WAIT_S),
+            wait=_wait(),
             reraise=True,
         )
         return retrying(self._store.fetch, name, self._max_bytes, found.etag)
@@ -166,6 +186,10 @@ class ClaimCheckResolver:
     def _too_large(self, name: str, found: Expected) -> Fetched:
         uri = self._store.uri(name)
         return Fetched.failed("claim_check_too_large", f"{uri}: {found.size} bytes, {self._max_bytes} allowed", found)
+
+
+def _wait() -> wait_exponential_jitter:
+    return wait_exponential_jitter(multiplier=_FIRST_WAIT_S, jitter=_FIRST_WAIT_S)
 
 
 class _Budget:

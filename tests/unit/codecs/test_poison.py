@@ -103,7 +103,8 @@ def test_whatever_a_codec_raises_for_a_message_is_a_reason(
     reader = codec_of(protocol)
     for name in (
         "_decode",
-        "_decode_claim_check",
+        "_read_object",
+        "_made_whole",
         "_is_schema_change",
         "_schema_changes",
         "_is_watermark",

@@ -35,7 +35,7 @@ def test_a_row_without_commit_ts_comes_out_only_where_rows_have_none(
     reader, nothing = codec_for(changefeed, 1 << 20), None
     row = RowEvent(0, nothing, "s", "t", nothing, Operation.DELETE, nothing, nothing, True, nothing, nothing, (), b"f")
     monkeypatch.setattr(reader, "_decode", lambda message: [row._replace(commit_ts=7), row])
-    monkeypatch.setattr(reader, "_decode_claim_check", lambda small, content: row)
+    monkeypatch.setattr(reader, "_made_whole", lambda small, found: row)
     dated, *others = reader.decode(RawMessage("t", 0, 0, 0, b"k", b"v"))
     assert dated == row._replace(commit_ts=7)
     others.append(reader.decode_claim_check(row, b"content"))

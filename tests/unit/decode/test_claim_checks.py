@@ -12,11 +12,13 @@ import pytest
 from tests.decoded_captures import LIMITS
 from tests.open_protocol import columns, message, row
 from ticdc_replay.changelog.layout import changelog_root
+from ticdc_replay.codecs.open import OpenCodec
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.decode.known_objects import used_objects
 from ticdc_replay.decode.split import SplitDecoder
 from ticdc_replay.decode.tasks import Attempt, Split, SplitResult
 from ticdc_replay.domain.connections import Connections
+from ticdc_replay.domain.events import Event
 from ticdc_replay.domain.messages import OffsetRange, RawMessage
 from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import DecodeJob
@@ -24,6 +26,7 @@ from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.snapshot.inventory import pin_inventory
 from ticdc_replay.snapshot.request import PinRequest
 from ticdc_replay.storage import ObjectStore, open_store
+from ticdc_replay.storage.file import FileStore
 
 WINDOW = Window(100, 200)
 NAMES = [f"{UUID(int=number)}.json" for number in range(3)]
@@ -208,3 +211,73 @@ def test_a_message_whose_location_is_not_understood_counts_as_unsearched(
     assert result.unsearched == (OffsetRange("topic", 0, 7, 8),)
     assert [each["object_name"] for each in references(job, result)].count("") == 2
     assert result.quarantine_reasons == ({"claim_check_bad_name": 2} if ts == 150 else {})
+
+
+@pytest.fixture
+def fetched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the objects that are fetched."""
+    names: list[str] = []
+    fetch = FileStore.fetch
+
+    def watched(store: FileStore, name: str, *more: Any) -> bytes:
+        names.append(name)
+        return fetch(store, name, *more)
+
+    monkeypatch.setattr(FileStore, "fetch", watched)
+    return names
+
+
+def of_object(key: int, number: int, ts: int = 150) -> tuple[bytes, bytes]:
+    """The row *key*, which refers to the object *number*."""
+    return row(ts, new={"id": columns(key)["id"]}, ccl=f"s3://bucket/{NAMES[number]}")
+
+
+def written(job: DecodeJob, result: SplitResult) -> list[dict[str, Any]]:
+    return [
+        line
+        for file in result.files
+        for line in pq.read_table(root(job) / file.file.name, partitioning=None).to_pylist()
+    ]
+
+
+def test_an_object_that_many_rows_name_is_fetched_and_read_once_for_the_row_that_it_is_of(
+    job: DecodeJob, objects: ObjectStore, fetched: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    read_object = OpenCodec.read_object
+
+    def watched(codec: OpenCodec, content: bytes) -> Event:
+        read.append(len(content))
+        return read_object(codec, content)
+
+    monkeypatch.setattr(OpenCodec, "read_object", watched)
+    put_object(objects, 1, "whole")
+    others = [of_object(at, 1) for at in range(10, 60)]
+    result = decode(job, [message([*others, small(1), of_object(1, 1, ts=151)], 0)])
+    assert fetched == [NAMES[1]]
+    assert len(read) == 1
+    assert result.quarantine_reasons == {"claim_check_mismatch": 51}
+    assert [line["after"] for line in written(job, result)] == [{"id": 1, "v": "whole"}]
+    assert [each["status"] for each in references(job, result)].count("used") == 1
+    assert len(references(job, result)) == 52
+
+
+def test_messages_that_were_sent_again_find_their_object(
+    job: DecodeJob, objects: ObjectStore, fetched: list[str]
+) -> None:
+    for number in range(2):
+        put_object(objects, number, "whole")
+    sent = [message([small(number)], at) for at, number in enumerate([0, 1, 0, 0, 1])]
+    result = decode(job, sent)
+    assert sorted(fetched) == NAMES[:2]
+    assert result.quarantine_reasons == {}
+    assert (result.events.claim_checks_resolved, result.events.duplicates, result.events.written) == (5, 3, 2)
+    assert sorted(line["_offset"] for line in written(job, result)) == [0, 1]
+
+
+def test_an_object_that_is_missing_is_missing_for_each_row_that_names_it(job: DecodeJob) -> None:
+    result = decode(job, [message([small(0), of_object(1, 0), small(2), small(0)], 0)])
+    assert [(each["ordinal"], each["status"]) for each in references(job, result)] == [
+        (ordinal, "claim_check_missing") for ordinal in (0, 1, 3, 2)
+    ]
+    assert (result.events.quarantined, result.events.written) == (4, 0)

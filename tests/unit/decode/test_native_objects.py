@@ -141,6 +141,22 @@ def test_a_table_all_of_whose_rows_are_in_objects_is_learnt_from_them(
     assert (fast.objects, fast.result.events.claim_checks_resolved) == (9, 12)
 
 
+@pytest.mark.parametrize("key", [["id"], []], ids=["with key", "without key"])
+def test_rows_that_refer_to_one_object_are_read_once_and_stay_the_same(
+    write: Callable[..., Written], folder: Path, put: Put, key: list[str]
+) -> None:
+    messages = []
+    for at in range(12):
+        location = put(wrapped(None, canal_row(at, pk=key)))
+        messages += [canal_small(at, location, pk=key)] * (1 + at % 6)
+        messages += [canal_small(at + 100, location, pk=key)] * (at % 2)
+    messages = [message._replace(offset=at) for at, message in enumerate(messages)]
+    fast = both(write, messages, in_store(CANAL, folder), HISTORY)
+    assert fast.result.quarantine_reasons["claim_check_mismatch"] == 6
+    assert fast.result.events.claim_checks_resolved == len(messages) - 6
+    assert 5 < fast.objects < 20
+
+
 def test_rows_of_open_protocol_keep_their_place_in_the_message(
     write: Callable[..., Written], folder: Path, put: Put
 ) -> None:

@@ -123,6 +123,20 @@ def test_an_object_that_appears_late_is_found(store: WatchedStore) -> None:
     assert item.content == b"late"
 
 
+def test_missing_objects_are_looked_for_again_after_the_same_pauses(
+    store: WatchedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.put(name(0), b"there")
+    pauses: list[float] = []
+    monkeypatch.setattr("tenacity.nap.time.sleep", pauses.append)
+    there, *missing = resolver(store).fetch([name(n) for n in range(100)])
+    assert there.content == b"there"
+    assert {item.reason for item in missing} == {"claim_check_missing"}
+    assert store.calls == Counter({f"info {name(n)}": 3 for n in range(1, 100)} | {f"info {name(0)}": 1, "get": 1})
+    assert len(pauses) == 2
+    assert 0.3 <= sum(pauses) <= 0.5
+
+
 def test_a_stumbling_store_is_asked_again(store: WatchedStore) -> None:
     store.put(name(1), b"content")
     store.fail_first = TransientError("throttled")
