@@ -7,6 +7,7 @@ from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.decode.schema_pass import Unread
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.events import WatermarkEvent
+from ticdc_replay.domain.limits import may_resolve
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.jobspec import DecodeJob
 from ticdc_replay.kafka.reader import read_range
@@ -23,7 +24,8 @@ def bounded(
     """*unread*, found in *ranges*, with the moments between which each committed.
 
     A resolved-ts R says that all DDL with a smaller commitTs was sent before it (protocols: delivery semantics, section 2): what
-    comes after it and was not sent before has a commitTs of R or later. A record is made after its commit, up to clock skew.
+    comes after it and was not sent before has a commitTs of R or later. A record is made after its commit, up to clock skew. So
+    is one with a resolved-ts; one that was not shows nothing.
     """
     codec = codec_for(job.changefeed, job.limits.decompressed_max_bytes)
     starts = {(part.topic, part.partition): (part.start, 0) for part in sorted(ranges, reverse=True)}
@@ -36,7 +38,7 @@ def bounded(
             continue
         start, before = starts[message.topic, message.partition]
         part = OffsetRange(message.topic, message.partition, start, message.offset)
-        after = max(before, _resolved_in(part, codec, settings))
+        after = max(before, _resolved_in(part, codec, settings, job.clock_skew_ms))
         starts[message.topic, message.partition] = message.offset, after
         found.append(_about(message, min(after, until), until))
     return tuple(found)
@@ -46,7 +48,7 @@ def _about(message: Unread, after: int, until: int) -> UnreadDdl:
     return UnreadDdl(*message[:3], after, until, message.schema, message.table)
 
 
-def _resolved_in(part: OffsetRange, codec: Codec, settings: KafkaSettings) -> int:
+def _resolved_in(part: OffsetRange, codec: Codec, settings: KafkaSettings, skew_ms: int) -> int:
     """A resolved-ts in *part*, of the last that are there; 0 without any."""
     end, size = part.end, _TAIL
     while end > part.start:
@@ -57,7 +59,7 @@ def _resolved_in(part: OffsetRange, codec: Codec, settings: KafkaSettings) -> in
             for message in messages
             if codec.is_watermark(message)
             for event in codec.decode(message)
-            if isinstance(event, WatermarkEvent)
+            if isinstance(event, WatermarkEvent) and may_resolve(event.commit_ts, message.timestamp_ms, skew_ms)
         ]
         if found:
             return max(found)

@@ -30,6 +30,14 @@ def latest_commit_ts(recorded_ms: int) -> int:
     return tso.MAX_TSO if recorded_ms < _CLOCKS_ARE_SET_MS else tso.from_ms(recorded_ms + _MAX_AHEAD_MS)
 
 
+def may_resolve(resolved_ts: int, recorded_ms: int, skew_ms: int) -> bool:
+    """Whether TiCDC can have sent *resolved_ts* (TSO) in a record made at *recorded_ms*, where clocks differ by *skew_ms*.
+
+    It lies in TiCDC's past when it is sent. Any may, where the record's time is before 2015: a clock that was never set.
+    """
+    return recorded_ms < _CLOCKS_ARE_SET_MS or tso.physical_ms(resolved_ts) <= recorded_ms + skew_ms
+
+
 def refused_table(schema: str, table: str) -> Refusal | None:
     """Why no table is called *schema*.*table*; None where one may be. Empty names are those of no table, and no database."""
     return _refused_name("schema name", schema, MAX_NAME) or _refused_name("table name", table, MAX_NAME)

@@ -28,16 +28,16 @@ from ticdc_replay.domain.window import Grade
 from ticdc_replay.kafka.offsets import Bounds, Offsets, Partition, Record, Topic
 from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.snapshot import manifest as manifests
+from ticdc_replay.snapshot.clocks import Sent, margin_doubt
 from ticdc_replay.snapshot.inventory import pin_inventory
 from ticdc_replay.snapshot.manifest import Manifest, PartitionPin, PinnedFile, TopicPin
 from ticdc_replay.snapshot.request import PinRequest
-from ticdc_replay.snapshot.resolved import Watermark, first_watermarks
+from ticdc_replay.snapshot.resolved import first_watermarks
 from ticdc_replay.snapshot.start import (
     Head,
     beginning_doubt,
     check_retention,
     compaction_doubt,
-    margin_doubt,
     read_heads,
     recreation_doubt,
     skip_known,
@@ -91,7 +91,7 @@ class _End(msgspec.Struct, frozen=True):
     *stop* is the offset behind it: behind the resolved-ts, where the window is over by time, or all that there is.
     """
 
-    watermark: Watermark | None
+    watermark: Sent | None
     state: PartitionWatermark
     stop: int
 
@@ -274,9 +274,9 @@ def _ends_by_watermark(
     found = first_watermarks(request, kafka, offsets, _behind(look.complete, look.bounds))
     missing = {partition: record for partition, record in look.since.items() if partition not in found}
     states = partition_watermarks(request, kafka, missing, look.bounds)
-    # Recorded before it can have been: clocks differ by more than was allowed, which the margin will show.
-    early = {partition: missing[partition] for partition, state in states.items() if state.state == "reached"}
-    found |= first_watermarks(request, kafka, offsets, _behind(early, look.bounds))
+    # In a record without a time, which no search by time finds.
+    untimed = {partition: missing[partition] for partition, state in states.items() if state.state == "reached"}
+    found |= first_watermarks(request, kafka, offsets, _behind(untimed, look.bounds))
     ends = {}
     for partition, bounds in look.bounds.items():
         watermark = found.get(partition)
@@ -284,7 +284,7 @@ def _ends_by_watermark(
             ends[partition] = _End(None, states[partition], bounds.high)
             continue
         stop = bounds.high if request.ends_at_head else watermark.offset + 1
-        ends[partition] = _End(watermark, PartitionWatermark(partition, "reached", watermark.resolved_ts), stop)
+        ends[partition] = _End(watermark, PartitionWatermark(partition, "reached", watermark.commit_ts), stop)
     return ends
 
 
@@ -375,7 +375,7 @@ def _pin_topics(
         pins[partition] = PartitionPin(
             OffsetRange(part.topic, part.partition, start, part.end),
             live=end.watermark is not None or end.state.state == "retired",
-            resolved_ts=end.watermark.resolved_ts if end.watermark else None,
+            resolved_ts=end.watermark.commit_ts if end.watermark else None,
             start_margin_ms=heads[partition].margin_ms,
             resolved_at=end.watermark.offset if end.watermark and end.watermark.offset + 1 < end.stop else None,
         )
@@ -447,7 +447,7 @@ def _doubts(
                 f"{partition}: holds messages since the window's start but no resolved-ts; TiCDC sends one every second to each "
                 "partition it uses. Does another writer use the topic, or is partition-num of the sink-uri wrong?"
             )
-        doubt = margin_doubt(request, partition, heads.get(partition, _NO_HEAD))
+        doubt = margin_doubt(request, partition, heads.get(partition, _NO_HEAD).soonest)
         if doubt is not None:
             doubts.append(doubt)
     return doubts

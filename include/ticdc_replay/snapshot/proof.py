@@ -12,6 +12,7 @@ from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.kafka.beginnings import read_beginnings
 from ticdc_replay.kafka.offsets import Bounds, Offsets, Partition, Topic
 from ticdc_replay.kafka.settings import KafkaSettings
+from ticdc_replay.snapshot.clocks import Sent, counts, ignored
 from ticdc_replay.snapshot.manifest import Manifest, PartitionPin, TopicPin
 
 _TAIL = 1_000
@@ -29,11 +30,12 @@ class Finding(msgspec.Struct, frozen=True, order=True):
         return f"{self.kind} {self.place}: {self.text}"
 
 
-def prove_in_kafka(manifest: Manifest, kafka: KafkaSettings, codec: Codec) -> list[Finding]:
-    """What of *manifest* Kafka no longer holds as it was pinned; nothing where it can be read again.
+def prove_in_kafka(manifest: Manifest, kafka: KafkaSettings, codec: Codec, skew_ms: int) -> list[Finding]:
+    """What of *manifest* Kafka no longer holds as it was pinned, or shows nothing; nothing where it can be read again.
 
     Topics are compared by Kafka's id, ranges with what partitions hold, and the resolved-ts that completed the window are read
-    again where they were found. *codec* is one for the changefeed's messages. Raises AuthenticationError and TransientError.
+    again where they were found; each must count with a clock skew of *skew_ms*. *codec* is one for the changefeed's messages.
+    Raises AuthenticationError and TransientError.
     """
     with Offsets(kafka) as offsets:
         topics = offsets.topics([topic.topic for topic in manifest.topics])
@@ -52,7 +54,7 @@ def prove_in_kafka(manifest: Manifest, kafka: KafkaSettings, codec: Codec) -> li
         }
         bounds = offsets.bounds(pins)
     findings += [finding for partition, pin in pins.items() for finding in _offsets(pin, bounds[partition])]
-    return [*findings, *_evidence(pins, bounds, kafka, codec)]
+    return [*findings, *_evidence(pins, bounds, kafka, codec, skew_ms)]
 
 
 def _topic(pinned: TopicPin, identity: TopicIdentity, found: Topic | None) -> Iterator[Finding]:
@@ -87,7 +89,11 @@ def _offsets(pin: PartitionPin, held: Bounds) -> Iterator[Finding]:
 
 
 def _evidence(
-    pins: Mapping[Partition, PartitionPin], bounds: Mapping[Partition, Bounds], kafka: KafkaSettings, codec: Codec
+    pins: Mapping[Partition, PartitionPin],
+    bounds: Mapping[Partition, Bounds],
+    kafka: KafkaSettings,
+    codec: Codec,
+    skew_ms: int,
 ) -> Iterator[Finding]:
     expected = {
         partition: (pin.evidence, pin.resolved_ts)
@@ -95,12 +101,16 @@ def _evidence(
         if pin.evidence is not None and bounds[partition].low <= pin.evidence < bounds[partition].high
     }
     seen: dict[Partition, set[tuple[int | None, int | None]]] = {}
+    void: dict[Partition, Sent] = {}
 
     def take(partition: Partition, messages: list[RawMessage]) -> bool:
         for message in messages:
             for event in codec.decode(message) if codec.is_watermark(message) else ():
                 if isinstance(event, WatermarkEvent):
                     seen.setdefault(partition, set()).add((message.offset, event.commit_ts))
+                    sent = Sent(message.offset, event.commit_ts, message.timestamp_ms, resolves=True)
+                    if expected[partition] == (message.offset, event.commit_ts) and not counts(sent, skew_ms):
+                        void[partition] = sent
         return False
 
     places = [(partition, offset) for partition, (offset, _) in expected.items() if offset is not None]
@@ -117,4 +127,9 @@ def _evidence(
             continue
         yield Finding(
             "resolved_ts", f"{partition}@{offset}", f"the message is not the resolved-ts {resolved_ts} any more"
+        )
+    for partition, sent in void.items():
+        said = ignored(partition, sent, skew_ms)
+        yield Finding(
+            "resolved_ts", f"{partition}@{sent.offset}", f"{said}: the window may lack rows. Pin it anew (repin)"
         )

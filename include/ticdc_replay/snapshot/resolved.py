@@ -4,9 +4,13 @@ TiCDC sends each resolved-ts to all partitions at about the same moment, so wher
 one partition, by bisecting record times; in all others a few seconds around that moment are read. That partitions may differ, and
 that resolved-ts may step back (protocols: delivery semantics, section 1), costs reading, never rightness: a partition is read
 from further back until a resolved-ts is seen that is too small, or all of it is.
+
+A resolved-ts that is later than its record by more than the allowed clock skew is not TiCDC's, or clocks differ by more than was
+allowed. It counts nowhere; a partition that is waited for names its last one.
 """
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
@@ -18,6 +22,7 @@ from ticdc_replay.domain.messages import OffsetRange, RawMessage
 from ticdc_replay.kafka.beginnings import read_beginnings
 from ticdc_replay.kafka.offsets import Offsets, Partition
 from ticdc_replay.kafka.settings import KafkaSettings
+from ticdc_replay.snapshot.clocks import Sent, counts
 from ticdc_replay.snapshot.request import PinRequest
 
 Tails = Mapping[Partition, tuple[int, int]]
@@ -30,25 +35,35 @@ _STEP_MS = 1_000
 _BACK_GROWTH = 4
 
 
-class Watermark(msgspec.Struct, frozen=True):
-    """A resolved-ts (TSO) and the offset of its message."""
-
-    offset: int
-    resolved_ts: int
+_FAULTS = 8
+"""So many resolved-ts that do not count, and no other, are the clocks': then none is looked for further back."""
 
 
-def last_watermarks(request: PinRequest, kafka: KafkaSettings, tails: Tails) -> dict[Partition, int]:
+class LastWatermarks(msgspec.Struct, frozen=True):
+    """How far partitions have come: ``found`` counts, ``ignored`` is the last that does not (``clocks.counts``)."""
+
+    found: dict[Partition, Sent] = {}
+    ignored: dict[Partition, Sent] = {}
+
+
+def last_watermarks(request: PinRequest, kafka: KafkaSettings, tails: Tails) -> LastWatermarks:
     """The largest resolved-ts in the last stretch of each of *tails* that holds one; stretches grow towards the start.
 
     Partitions without any are missing.
     """
     codec = request.codec()
-    found: dict[Partition, int] = {}
+    found: dict[Partition, Sent] = {}
+    ignored: dict[Partition, Sent] = {}
+    faults: Counter[Partition] = Counter()
     left, size = {partition: tail for partition, tail in tails.items() if tail[1] > tail[0]}, _FIRST_TAIL
 
     def take(partition: Partition, messages: list[RawMessage]) -> bool:
         for each in _watermarks(codec, messages):
-            found[partition] = max(each.resolved_ts, found.get(partition, 0))
+            if not counts(each, request.clock_skew_ms):
+                faults[partition] += 1
+                ignored[partition] = max(each, ignored.get(partition, each), key=lambda sent: sent.offset)
+            elif partition not in found or each.commit_ts > found[partition].commit_ts:
+                found[partition] = each
         return False
 
     while left:
@@ -57,19 +72,19 @@ def last_watermarks(request: PinRequest, kafka: KafkaSettings, tails: Tails) -> 
         left = {
             partition: (start, stretches[partition][0])
             for partition, (start, _) in left.items()
-            if partition not in found and stretches[partition][0] > start
+            if partition not in found and faults[partition] < _FAULTS and stretches[partition][0] > start
         }
         size *= _TAIL_GROWTH
-    return found
+    return LastWatermarks(found, ignored)
 
 
 def first_watermarks(
     request: PinRequest, kafka: KafkaSettings, offsets: Offsets, tails: Tails
-) -> dict[Partition, Watermark]:
+) -> dict[Partition, Sent]:
     """The first resolved-ts at or after the window's end in each of *tails*, which start where none has been before by its
     record time; partitions without any are missing."""
     left = {partition: tail for partition, tail in tails.items() if tail[1] > tail[0]}
-    found: dict[Partition, Watermark] = {}
+    found: dict[Partition, Sent] = {}
     at_ms, back_ms = _time_of_end(request, kafka, offsets, left), _STEP_MS
     while left:
         search = _Search(request)
@@ -92,15 +107,17 @@ class _Search:
 
     def __init__(self, request: PinRequest) -> None:
         self._codec = request.codec()
-        self._wanted = request.resolved_ts
-        self.reached: dict[Partition, Watermark] = {}
+        self._request = request
+        self.reached: dict[Partition, Sent] = {}
         self.below: set[Partition] = set()
         """Partitions where a smaller one came first."""
 
     def take(self, partition: Partition, messages: list[RawMessage]) -> bool:
-        for found in _watermarks(self._codec, messages):
-            if found.resolved_ts >= self._wanted:
-                self.reached[partition] = found
+        for each in _watermarks(self._codec, messages):
+            if not counts(each, self._request.clock_skew_ms):
+                continue
+            if each.commit_ts >= self._request.resolved_ts:
+                self.reached[partition] = each
                 return True
             self.below.add(partition)
         return False
@@ -115,16 +132,16 @@ def _time_of_end(request: PinRequest, kafka: KafkaSettings, offsets: Offsets, ta
     start, end = tails[probe]
 
     def is_over(ms: int) -> bool:
-        """Whether the first resolved-ts that was recorded at *ms* or later ends the window, or there is none."""
+        """Whether the first resolved-ts that was recorded at *ms* or later, and counts, ends the window, or there is none."""
         stretch = (_starts(offsets, {probe: (start, end)}, ms)[probe], end)
-        first: list[Watermark] = []
+        first: list[Sent] = []
 
         def take(_: Partition, messages: list[RawMessage]) -> bool:
-            first.extend(_watermarks(codec, messages))
+            first.extend(each for each in _watermarks(codec, messages) if counts(each, request.clock_skew_ms))
             return bool(first)
 
         read_beginnings(kafka, _ranges({probe: stretch}), take)
-        return not first or first[0].resolved_ts >= request.resolved_ts
+        return not first or first[0].commit_ts >= request.resolved_ts
 
     codec = request.codec()
     high_ms, step_ms = tso.physical_ms(request.resolved_ts), _STEP_MS
@@ -154,9 +171,10 @@ def _ranges(stretches: Tails) -> list[OffsetRange]:
     return [OffsetRange(partition.topic, partition.number, *stretch) for partition, stretch in stretches.items()]
 
 
-def _watermarks(codec: Codec, messages: Iterable[RawMessage]) -> Iterator[Watermark]:
+def _watermarks(codec: Codec, messages: Iterable[RawMessage]) -> Iterator[Sent]:
+    """The resolved-ts of *messages*, those that do not count too."""
     for message in messages:
         if codec.is_watermark(message):
             for event in codec.decode(message):
                 if isinstance(event, WatermarkEvent):
-                    yield Watermark(message.offset, event.commit_ts)
+                    yield Sent(message.offset, event.commit_ts, message.timestamp_ms, resolves=True)

@@ -17,27 +17,13 @@ from ticdc_replay.domain.messages import OffsetRange, RawMessage
 from ticdc_replay.kafka.beginnings import read_beginnings
 from ticdc_replay.kafka.offsets import Bounds, Offsets, Partition, Record
 from ticdc_replay.kafka.settings import KafkaSettings
+from ticdc_replay.snapshot.clocks import Sent
 from ticdc_replay.snapshot.request import PinRequest
 from ticdc_replay.state.records import Stretch
 
 _ALL_MESSAGES, _HEAD_MESSAGES = 32_000, (16, 1_000)
 _ALL_BYTES, _HEAD_BYTES = 256 * 1024 * 1024, (256 * 1024, 32 * 1024 * 1024)
 """A head is as many messages or bytes of a partition, whichever come first: an equal share of these, within limits."""
-
-
-class Sent(msgspec.Struct, frozen=True):
-    """An event's commitTs or resolved-ts (TSO), the offset of its record, and the record's time (ms)."""
-
-    offset: int
-    commit_ts: int
-    recorded_ms: int
-    resolves: bool = False
-    """Whether it is a resolved-ts."""
-
-    @property
-    def margin_ms(self) -> int:
-        """Record time − physical commitTs: a record is made after its commit, so a negative one is what clocks differ by."""
-        return self.recorded_ms - tso.physical_ms(self.commit_ts)
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -223,33 +209,4 @@ def compaction_doubt(topic: str, policies: frozenset[str] | None) -> str | None:
     return (
         f"topic {topic} has cleanup.policy={','.join(sorted(policies))}: compaction may have removed messages of the window, "
         "since rows share keys. Set cleanup.policy=delete; what was removed until then stays missing"
-    )
-
-
-def margin_doubt(request: PinRequest, partition: Partition, head: Head) -> str | None:
-    """Why *head* leaves the start in doubt, None where it does not: more than half of the allowed skew is used up."""
-    sent = head.soonest
-    if sent is None or sent.margin_ms >= -(request.clock_skew_ms // 2):
-        return None
-    # Of a record time that no TSO has, the nearest.
-    recorded = tso.to_datetime(tso.from_ms(sent.recorded_ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    enough_s = -(2 * sent.margin_ms // 1000)
-    what, otherwise = (
-        "commitTs",
-        "it says nothing of the clocks: set policies.unproven: allow for the run of this window",
-    )
-    if sent.resolves:
-        what, otherwise = (
-            "resolved-ts",
-            (
-                "the window may end at it and lack rows: once TiCDC's own resolved-ts has passed the window's end, pin it to the "
-                "head of the topics (--pin head), with policies.unproven: allow"
-            ),
-        )
-    return (
-        f"{partition}@{sent.offset}: {what} {tso.describe(sent.commit_ts)} is {-sent.margin_ms} ms later than the time of its "
-        f"record, {recorded}: more than half of the allowed clock skew of {request.clock_skew_ms} ms. If clocks differ so, rows "
-        "of the window may lie before the range. Look at the message (ticdc-replay inspect "
-        f"--topic {partition.topic} --partition {partition.number} --from {sent.offset} --limit 1). If TiCDC sent it so, set "
-        f"window.clock_skew_seconds to {enough_s} or more; if it is damaged or another program's, {otherwise}"
     )

@@ -17,6 +17,7 @@ import msgspec
 from ticdc_replay.domain import tso
 from ticdc_replay.kafka.offsets import Bounds, Offsets, Partition, Record, Topic
 from ticdc_replay.kafka.settings import KafkaSettings
+from ticdc_replay.snapshot.clocks import Sent, waiting
 from ticdc_replay.snapshot.request import PinRequest
 from ticdc_replay.snapshot.resolved import last_watermarks
 from ticdc_replay.snapshot.retirement import retired_by_ddl
@@ -41,6 +42,8 @@ class PartitionWatermark(msgspec.Struct, frozen=True):
     partition: Partition
     state: PartitionState
     resolved_ts: int | None
+    ignored: str | None = None
+    """The last resolved-ts that does not count, for being later than its record, and what to do; None where none was seen."""
 
 
 class WatermarkStatus(msgspec.Struct, frozen=True):
@@ -87,6 +90,9 @@ class WatermarkStatus(msgspec.Struct, frozen=True):
             text += f"; {each.partition} at {seen}"
         if len(self.lagging) > _SHOWN:
             text += f" and {len(self.lagging) - _SHOWN} more"
+        ignored = next((each.ignored for each in self.lagging if each.ignored is not None), None)
+        if ignored is not None:
+            text += f"; {ignored}"
         if by_state["silent"] and by_state["silent"] + by_state["unused"] == len(self.partitions):
             text += "; no partition carries resolved-ts: does this release send them? (changefeed.sends_resolved_ts)"
         return text
@@ -161,26 +167,36 @@ def partition_watermarks(
     }
     last = last_watermarks(request, kafka, tails)
     return {
-        partition: _judged(request, partition, first, bounds[partition], last.get(partition))
+        partition: _judged(
+            request, partition, first, bounds[partition], last.found.get(partition), last.ignored.get(partition)
+        )
         for partition, first in since.items()
     }
 
 
 def _judged(
-    request: PinRequest, partition: Partition, since: Record | None, bounds: Bounds, last: int | None
+    request: PinRequest,
+    partition: Partition,
+    since: Record | None,
+    bounds: Bounds,
+    last: Sent | None,
+    ignored: Sent | None,
 ) -> PartitionWatermark:
     declared = request.retired_topics.get(partition.topic) is not None
     if since is None:
         never_written = bounds.high == 0 and not request.is_used(partition)
         unused = never_written or request.is_surplus(partition)
         return PartitionWatermark(partition, "unused" if unused else "retired" if declared else "lagging", None)
-    if last is not None and last >= request.resolved_ts:
-        return PartitionWatermark(partition, "reached", last)
+    resolved_ts = None if last is None else last.commit_ts
+    if resolved_ts is not None and resolved_ts >= request.resolved_ts:
+        return PartitionWatermark(partition, "reached", resolved_ts)
     if declared:
-        return PartitionWatermark(partition, "retired", last)
+        return PartitionWatermark(partition, "retired", resolved_ts)
+    if ignored is not None:
+        return PartitionWatermark(partition, "lagging", resolved_ts, waiting(request, partition, ignored))
     if last is None and not _is_new(request, partition, since):
         return PartitionWatermark(partition, "silent", None)
-    return PartitionWatermark(partition, "lagging", last)
+    return PartitionWatermark(partition, "lagging", resolved_ts)
 
 
 def partition_in_time(

@@ -136,7 +136,7 @@ def _ends(
         if record is not None
     }
     found = first_watermarks(request, context.kafka, offsets, tails)
-    ends = {partition: _End(found[partition].offset + 1, found[partition].resolved_ts) for partition in found}
+    ends = {partition: _End(found[partition].offset + 1, found[partition].commit_ts) for partition in found}
     missing = [partition for partition in topics if partition not in ends]
     if missing:
         status = watermark_status(request, context.kafka)

@@ -225,7 +225,7 @@ class _Planner:
 
     def _decoded(self, planned: WindowPlan, request: PinRequest, manifest: Manifest, run_hash: str) -> WindowPlan:
         """*planned* where *manifest* is decoded from Kafka into *run_hash*, or is decoded already."""
-        lost = prove_in_kafka(manifest, self._context.kafka, request.codec())
+        lost = prove_in_kafka(manifest, self._context.kafka, request.codec(), request.clock_skew_ms)
         if not lost:
             return self._measured(
                 planned, request, FoundRanges(manifest.topics, manifest.grade, manifest.reasons, manifest.cluster_id)

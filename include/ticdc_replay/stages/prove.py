@@ -121,7 +121,8 @@ def _prove(context: ReplayContext, entry: WindowManifest) -> Proof:
         return replace(proof, grade=manifest.grade, from_others=not lost, findings=(*lost, *broken))
     lookup = SchemaLookup(all_schemas(context), UsedSchemas(context.writer_schemas))
     codec = codec_for(context.changefeed, context.pipeline.limits.decompressed_max_bytes, lookup)
-    lost = [*_configuration(context, manifest), *prove_in_kafka(manifest, context.kafka, codec), *files]
+    skew_ms = context.pipeline.window.clock_skew_seconds * 1000
+    lost = [*_configuration(context, manifest), *prove_in_kafka(manifest, context.kafka, codec, skew_ms), *files]
     objects = _objects(context, manifest, whole)
     return replace(
         proof,

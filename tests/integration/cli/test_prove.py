@@ -112,6 +112,25 @@ def test_a_manifest_that_is_named_need_not_be_the_one_that_its_window_has_now(sh
     assert shop.command("prove", "--manifest", old, window=shop.window).exit_code == 2
 
 
+def test_a_window_that_ends_at_a_resolved_ts_later_than_its_record_is_not_proven(
+    make_shop: Callable[..., Shop],
+) -> None:
+    shop = make_shop(1)
+    shop.feed.seconds(40, 118)
+    shop.feed.resolved(125, recorded=118)
+    shop.feed.flush()
+    text = shop.file.read_text()
+    assert "clock_skew_seconds: 5" in text
+    shop.file.write_text(text.replace("clock_skew_seconds: 5", "clock_skew_seconds: 14"))
+    pin(shop.context(), shop.window)
+    assert proof_of(shop)[0] == 0
+    shop.file.write_text(text)  # clocks differ by less than was said
+    code, proof = proof_of(shop)
+    assert (code, findings_of(proof)) == (3, [("resolved_ts", f"{shop.feed.topic}[0]@156")])
+    assert "is 7000 ms later than the time of its record" in str(proof)
+    assert "Pin it anew (repin)" in str(proof)
+
+
 def test_what_kafka_has_removed_is_said_by_partition(shop: Shop, kafka: Kafka) -> None:
     expire(kafka, shop.feed.topic, 100)
     code, proof = proof_of(shop)

@@ -236,6 +236,57 @@ def test_a_record_hours_before_its_commit_is_named_and_the_skew_that_is_named_pr
     assert pin(request_for(feed.topic, clock_skew_ms=14_400_000)).manifest.grade == "proven"
 
 
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_a_resolved_ts_later_than_its_record_does_not_end_a_window_before_its_rows(
+    make_feed: MakeFeed, request_for: RequestFor, pin: Pin, partitions: int
+) -> None:
+    feed = make_feed(partitions)
+    rows = 25
+    for second in range(
+        130
+    ):  # The changefeed lags by 25 s. At the window's end it has sent what committed up to second 95.
+        if second == 95:
+            feed.resolved(120 + 7200, 0, recorded=120)
+        for partition in range(partitions):
+            feed.resolved(second, partition, recorded=second + 25)
+            for number in range(1, rows + 1):
+                feed.row(partition, second + number / 100, recorded=second + 25)
+    feed.flush()
+    manifest = pin(request_for(feed.topic)).manifest
+    part = manifest.topics[0].partitions[0]
+    assert part.range.start <= 60 * (rows + 1), "all rows from second 60 on"
+    assert (part.evidence, part.resolved_ts) == (120 * (rows + 1) + 1, at(120)), "and all that came before TiCDC's own"
+    assert (manifest.grade, manifest.reasons) == ("proven", ())
+
+
+def test_a_resolved_ts_later_than_its_record_in_the_head_of_a_window_is_named(
+    make_feed: MakeFeed, request_for: RequestFor, pin: Pin
+) -> None:
+    feed = make_feed()
+    feed.seconds(0, 60)
+    feed.resolved(7260, recorded=60)
+    feed.seconds(60, 121)
+    with pytest.raises(UnprovenWindowError) as caught:
+        pin(request_for(feed.topic))
+    (reason,) = str(caught.value).splitlines()[1:-1]
+    assert f"{feed.topic}[0]@120: resolved-ts {tso.describe(at(7260))} is 7200000 ms later than the time of" in reason
+    assert "window.clock_skew_seconds to 14400 or more" in reason
+    (part,) = pin(request_for(feed.topic, unproven="allow")).manifest.topics[0].partitions
+    assert (part.range.end, part.resolved_ts) == (243, at(120)), "the window ends at TiCDC's own all the same"
+
+
+def test_a_resolved_ts_without_a_record_time_counts_as_before(
+    make_feed: MakeFeed, request_for: RequestFor, pin: Pin
+) -> None:
+    feed = make_feed()
+    feed.seconds(0, 120)
+    feed.resolved(120, recorded=-START_MS / 1000)
+    feed.flush()
+    manifest = pin(request_for(feed.topic)).manifest
+    (part,) = manifest.topics[0].partitions
+    assert (manifest.grade, part.range.end, part.resolved_ts) == ("proven", 241, at(120))
+
+
 def test_a_window_from_before_the_first_sign_of_the_changefeed_is_unproven(
     make_feed: MakeFeed, request_for: RequestFor, pin: Pin
 ) -> None:

@@ -1,18 +1,15 @@
 """Where a window starts: moving over offsets that are known to hold nothing of it, and showing that the changefeed ran then."""
 
-import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.topics import identity
 from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.domain import tso
 from ticdc_replay.domain.window import Window
 from ticdc_replay.kafka.offsets import Bounds, Partition, Record
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.snapshot.request import PinRequest
-from ticdc_replay.snapshot.start import Head, Sent, beginning_doubt, margin_doubt, skip_known
+from ticdc_replay.snapshot.start import Head, beginning_doubt, skip_known
 from ticdc_replay.state.records import Stretch
 
 FROM_TS = 100
@@ -109,46 +106,3 @@ def test_a_record_too_old_for_the_window_shows_that_the_changefeed_ran() -> None
 def test_a_declared_start_decides_alone() -> None:
     assert doubt(150, 150, start_ts=FROM_TS - 1) is None
     assert str(doubt(50, 50, needed=(9, 9), start_ts=FROM_TS)).startswith("changefeed.start_ts says")
-
-
-RECORDED_MS = 1_760_000_000_000
-
-
-def margin(ahead_ms: int, skew_ms: int, recorded_ms: int = RECORDED_MS) -> str | None:
-    """What is doubtful where the record at offset 17 was made *ahead_ms* before its commit."""
-    sent = Sent(17, tso.from_ms(recorded_ms + ahead_ms), recorded_ms)
-    return margin_doubt(msgspec.structs.replace(request(), clock_skew_ms=skew_ms), SECOND, Head(sent, 150))
-
-
-@pytest.mark.parametrize("ahead_ms", [15_001, 6 * 3_600_000, 3 * 86_400_000, 6 * 3_600_000 + 1])
-def test_a_record_long_before_its_commit_is_named_with_what_to_do(ahead_ms: int) -> None:
-    said = margin(ahead_ms, 30_000)
-    commit_ts = tso.from_ms(RECORDED_MS + ahead_ms)
-    assert said is not None
-    assert said.startswith(
-        f"shop[1]@17: commitTs {tso.describe(commit_ts)} is {ahead_ms} ms later than the time of its record"
-    )
-    assert "record, 2025-10-09T08:53:20.000Z: " in said
-    assert "inspect --topic shop --partition 1 --from 17 --limit 1" in said
-    assert "policies.unproven: allow" in said
-    enough_s = int(said.split("window.clock_skew_seconds to ")[1].split(" ")[0])
-    assert margin(ahead_ms, enough_s * 1000) is None, "what the message says is enough"
-    assert margin(ahead_ms, enough_s * 1000 - 2000) is not None, "and not much too much"
-
-
-@pytest.mark.parametrize("recorded_ms", [-1, -(10**17), 0, 10**17])
-def test_a_record_time_that_no_commit_has_is_named_too(recorded_ms: int) -> None:
-    sent = Sent(17, tso.MAX_TSO, recorded_ms)
-    said = margin_doubt(request(), SECOND, Head(sent, 150))
-    assert (said is None) == (recorded_ms > 0)
-    if said is not None:
-        assert "record, 1970-01-01T00:00:00.000Z: " in said
-
-
-def test_a_resolved_ts_long_after_its_record_is_no_end_to_be_accepted() -> None:
-    sent = Sent(17, tso.from_ms(RECORDED_MS + 3_600_000), RECORDED_MS, resolves=True)
-    said = margin_doubt(request(), SECOND, Head(sent, 150))
-    assert said is not None
-    assert said.startswith(f"shop[1]@17: resolved-ts {tso.describe(sent.commit_ts)} is 3600000 ms later")
-    assert "may end at it and lack rows" in said
-    assert "--pin head" in said
