@@ -1,10 +1,11 @@
 """What a changefeed's own configuration means for reading its messages."""
 
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
 
-from ticdc_replay.dispatch.rules import Dispatch
+from ticdc_replay.dispatch.rules import Dispatch, before_avro
 from ticdc_replay.domain import canonical
 
 Compression = Literal["none", "snappy", "lz4"]
@@ -72,6 +73,12 @@ class Changefeed(msgspec.Struct, frozen=True, kw_only=True):
     def names_lose_characters(self) -> bool:
         """Whether events name tables and columns with ``_`` for characters that Avro's names can't have (avro, section 3)."""
         return self.protocol == "avro"
+
+    def topics_among(self, existing: Iterable[str], wanted: Iterable[str]) -> list[str]:
+        """Those of the *existing* topics, sorted, that may hold a table of the *wanted* patterns. Errs towards yes."""
+        if self.names_lose_characters:
+            wanted = [before for pattern in wanted for before in before_avro(pattern)]
+        return self.dispatch.topics_among(existing, wanted)
 
     def may_send(self, schema: str, table: str, topic: str) -> bool:
         """Whether the rules may send a table that Avro gives these names to *topic*. Errs towards yes."""

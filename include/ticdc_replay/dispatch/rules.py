@@ -1,9 +1,10 @@
 """What the ``[sink] dispatchers`` of a changefeed mean: the topic of a table, and whether a row keeps to one partition."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from fnmatch import translate
 from functools import lru_cache
+from itertools import product
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -203,10 +204,45 @@ def _unify(expression: str, name: str, names: dict[str, str]) -> bool:
     return True
 
 
+def before_avro(pattern: str) -> tuple[str, ...]:
+    """The patterns of the names to which Avro gives the names that *pattern* means. They err towards more names.
+
+    Avro writes ``_`` for every character outside ``[A-Za-z0-9_]``, and before a first digit (protocols: avro, section 3).
+    """
+    of_schema, _, of_table = pattern.partition(".")
+    return tuple(f"{schema}.{table}" for schema, table in product(_before_avro(of_schema), _before_avro(of_table)))
+
+
+def _before_avro(pattern: str) -> Iterator[str]:
+    parts = _PATTERN.findall(pattern)
+    yield _with_lost(parts)
+    if len(parts) > 1 and (parts[0] in "_?" or parts[0].startswith("[")):  # it may stand before a first digit
+        first, rest = parts[1], _with_lost(parts[2:])
+        if first.isdecimal():
+            yield first + rest
+        elif first == "*":
+            yield f"[0-9]*{rest}"
+        elif first == "?" or first.startswith("["):
+            yield f"[0-9]{rest}"
+
+
+def _with_lost(parts: Iterable[str]) -> str:
+    return "".join("[!a-zA-Z0-9]" if part == "_" else part for part in parts)
+
+
+_PATTERN = re.compile(r"\[!?\]?[^\]]*\]|.", re.DOTALL)
+"""The parts of a pattern: a choice in brackets, or one character."""
+
+
 @lru_cache(maxsize=4096)
 def _wanted_name(pattern: str) -> re.Pattern[str]:
     """Matches the forms in topics of all names that *pattern* matches."""
-    return re.compile(translate(re.sub(r"[^a-zA-Z0-9._\-*?]", "?", pattern)), re.IGNORECASE)
+    parts = (part if re.fullmatch(_SAME_IN_TOPICS, part) else "?" for part in _PATTERN.findall(pattern))
+    return re.compile(translate("".join(parts)), re.IGNORECASE)
+
+
+_SAME_IN_TOPICS = r"[a-zA-Z0-9._\-*?]|\[[a-zA-Z0-9.\-!]*\]"
+"""What a part of a pattern means in topics as in names; ``_`` in a topic may be a character that topics do not take."""
 
 
 def _wants(pattern: str, schema: str | None, table: str | None) -> bool:

@@ -36,7 +36,7 @@ def find_topics(request: PinRequest, offsets: Offsets, kafka: KafkaSettings) -> 
         return default
     listed = offsets.names()
     candidates = (listed | _known_names(request, listed)) - {changefeed.topic}
-    names = changefeed.dispatch.topics_among(candidates, request.tables)
+    names = changefeed.topics_among(candidates, request.tables)
     found = offsets.topics(name for name in names if not _is_left_out(name, request))
     return default + [found[name] for name in sorted(found)]
 
@@ -68,7 +68,7 @@ def check_none_is_gone(topics: Iterable[Topic], manifest: Manifest, request: Pin
     """Raise TopicChangedError where a topic that *manifest* pinned is not among *topics*, though *request* wants it."""
     names = {topic.name for topic in topics}
     pinned = {topic.topic for topic in manifest.topics} - names
-    for name in request.changefeed.dispatch.topics_among(pinned, request.tables):
+    for name in request.changefeed.topics_among(pinned, request.tables):
         if not _is_left_out(name, request):
             raise TopicChangedError(
                 f"topic {name} does not exist any more, or the Kafka account may not describe it now, and did when window "
@@ -85,7 +85,7 @@ def gone_doubts(topics: Iterable[Topic], known: Iterable[TopicIdentity], request
         f"topic {name} does not exist any more, or the Kafka account may not describe it now, and the pipeline has read it or "
         "pinned it: rows of the window may be gone with it. Declare it in changefeed.retired_topics, with a TSO after which "
         "nothing came: one before the window says that it held nothing of it"
-        for name in request.changefeed.dispatch.topics_among(gone, request.tables)
+        for name in request.changefeed.topics_among(gone, request.tables)
         if not _is_left_out(name, request)
     ]
 

@@ -296,3 +296,15 @@ def test_a_topic_that_was_deleted_is_missed(
         pin(request_of(topics, later))
     manifest = pin(request_of(topics, later, retired_topics={name: at(110)})).manifest
     assert [topic.topic for topic in manifest.topics] == [topics.main.topic]
+
+
+def test_a_name_of_avro_selects_the_topics_of_all_tables_that_have_it(
+    make_feed: Callable[..., Feed], request_of: Callable[..., PinRequest], topics: Topics, pin: Pin
+) -> None:
+    main = topics.main.topic
+    for table in ("a-b", "a_b", "a_c"):
+        make_feed(name=f"{main}_shop_{table}")
+    request = request_of(topics, tables=("shop.a_b",), ends_by_time=True, unproven="allow")
+    avro = msgspec.structs.replace(request.changefeed, protocol="avro", enable_tidb_extension=True)
+    manifest = pin(msgspec.structs.replace(request, changefeed=avro)).manifest
+    assert [topic.topic for topic in manifest.topics] == [main, f"{main}_shop_a-b", f"{main}_shop_a_b"]

@@ -1,7 +1,11 @@
 """Which topics a changefeed's tables may be in."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.decode.filter import TableFilter as TablePatterns
 from ticdc_replay.dispatch.rules import Dispatch, Rule, SourceTable
 from ticdc_replay.dispatch.table_filter import TableFilter
 from ticdc_replay.dispatch.topic_expression import TopicExpression
@@ -24,6 +28,65 @@ def test_only_topics_that_may_hold_a_wanted_table_are_needed():
     assert BY_TABLE.topics_among(EXISTING, ["shop.*"]) == ["audit", "cdc_shop_orders"]
     assert BY_TABLE.topics_among(["cdc_shop_a", "cdc_shop_b"], ["SHOP.A"]) == ["cdc_shop_a"]
     assert BY_TABLE.topics_among(["cdc_shop_a_b"], ["shop.a b"]) == ["cdc_shop_a_b"]
+
+
+@pytest.mark.parametrize("pattern", ["shop.[a-c]x", "shop.[!d]x", "shop.[ a]x", "shop.[]]x", "shop.[_]x"])
+def test_a_choice_of_characters_selects_the_topics_of_the_tables_that_it_selects(pattern):
+    names = ["ax", "dx", "]x", " x", "_x", "é"]
+    wanted = [name for name in names if TablePatterns([pattern]).wants("shop", name)]
+    assert wanted
+    topics = {BY_TABLE.topic_of("shop", name, "main") for name in wanted}
+    assert topics <= set(BY_TABLE.topics_among(topics, [pattern]))
+    assert BY_TABLE.topics_among(["cdc_shop_y", "cdc_shop_axx"], [pattern]) == []
+
+
+AVRO = Changefeed(
+    protocol="avro",
+    topic="main",
+    timezone="UTC",
+    dispatch=Dispatch((rule(["*.*"], "cdc_{schema}_{table}"),)),
+)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "selected"),
+    [
+        ("shop.a_b", ["a-b", "a.b", "a_b"]),
+        ("shop.A_?", ["a-b", "a.b", "a_b", "a_c"]),
+        ("shop.a?b", ["a-b", "a.b", "a_b", "axb"]),
+        ("shop.*_b", ["a-b", "a.b", "a_b"]),
+        ("shop._1a", ["-1a", "1a", "_1a"]),
+        ("shop.?1a", ["-1a", "1a", "_1a"]),
+        ("shop._*", ["-1a", "1a", "_1a"]),
+        ("shop.__a", []),
+        ("shop.ab", ["ab"]),
+        ("_9.x", ["cdc_9_x"]),
+    ],
+)
+def test_a_name_of_avro_selects_the_topics_of_all_tables_that_have_it(pattern, selected):
+    existing = [f"cdc_shop_{name}" for name in ("a-b", "a.b", "a_b", "ab", "axb", "a_c", "1a", "_1a", "-1a")] + [
+        "cdc_9_x"
+    ]
+    full = [name if name.startswith("cdc_") else f"cdc_shop_{name}" for name in selected]
+    assert AVRO.topics_among(existing, [pattern]) == sorted(full)
+
+
+NAMES = st.text(st.sampled_from("ab1_-. é$]"), min_size=1, max_size=4)
+
+
+@given(NAMES, NAMES, st.data())
+def test_no_topic_of_a_table_that_avro_s_names_select_is_left_out(schema, table, data):
+    def in_avro(name):
+        bare = "".join(char if char.isascii() and char.isalnum() else "_" for char in name)
+        return f"_{bare}" if bare[0].isdigit() else bare
+
+    def pattern_of(name):
+        return "".join(data.draw(st.sampled_from((char, "?", f"[{char}]"))) for char in name)
+
+    pattern = f"{pattern_of(in_avro(schema))}.{pattern_of(in_avro(table))}"
+    assert TablePatterns([pattern]).wants(in_avro(schema), in_avro(table))
+    topic = AVRO.topic_of(schema, table)
+    assert AVRO.topics_among([topic], [pattern]) == [topic]
 
 
 def test_an_internal_topic_is_never_one_of_a_changefeed():
