@@ -94,6 +94,7 @@ class Changelog:
         self.folder = folder
         self.window = Window(from_ts, to_ts)
         self.input_hash = "0" * 64
+        self.selection: tuple[str, ...] = ()
         self.redrives: str | None = None
         self.derived: tuple[Source, ...] = ()
         self.run_hash = canonical.digest(f"{run} {from_ts} {to_ts}".encode())
@@ -132,6 +133,7 @@ class Changelog:
             pipeline=self.pipeline,
             run_hash=self.run_hash,
             input_hash=self.input_hash,
+            selection=self.selection,
             library_version="0",
             window=self.window,
             ranges=(),

@@ -11,7 +11,6 @@ from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.changelog.layout import INDEX, changelog_root
 from ticdc_replay.changelog.reading import read_index
 from ticdc_replay.decode.changelog_store import lost_files
-from ticdc_replay.decode.filter import TableFilter
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.errors import (
     ArtifactExistsError,
@@ -25,6 +24,7 @@ from ticdc_replay.snapshot import manifest as manifests
 from ticdc_replay.snapshot.manifest import Manifest, Source, TopicPin
 from ticdc_replay.snapshot.pin import PinnedManifest
 from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.selection import undecoded
 from ticdc_replay.state.records import Run, WindowManifest
 
 log = logging.getLogger(__name__)
@@ -217,9 +217,7 @@ def _refusal(context: ReplayContext, manifest: Manifest, index: ChangelogIndex, 
         return "its rows are in the order of Kafka, not of commitTs"
     if not index.selection:
         return "an older version of the library decoded it, which did not note for which tables"
-    held = TableFilter(index.selection)
-    lacking = [pattern for pattern in wanted if not held.covers(pattern)]
-    if lacking:
+    if lacking := undecoded(index, wanted):
         return f"decoded for tables {', '.join(index.selection)}; the pipeline asks for {', '.join(lacking)}"
     if index.variant != variant_of(context.pipeline.policies.handle_key_only, context.pipeline.policies.damaged):
         return "decoded with other policies.handle_key_only or policies.damaged"

@@ -20,7 +20,7 @@ from ticdc_replay.snapshot.manifest import Manifest
 from ticdc_replay.snapshot.pin import PinnedManifest
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.derive import is_of
-from ticdc_replay.stages.selection import selected_tables
+from ticdc_replay.stages.selection import selected_tables, undecoded
 from ticdc_replay.state.records import Run, WindowManifest
 
 
@@ -111,8 +111,9 @@ def write_load_job(
 ) -> WrittenJob:
     """The spec that loads the changelog of *run_hash* into the target called *target_name*.
 
-    Raises ConfigError for an unknown target and for tables that are not within the pipeline's, ArtifactNotFoundError where the
-    changelog, or one that it takes rows from, is not complete, and without *reload* what ``require_current`` raises.
+    Raises ConfigError for an unknown target and for tables that are not within the pipeline's or were not decoded,
+    ArtifactNotFoundError where the changelog, or one that it takes rows from, is not complete, and without *reload* what
+    ``require_current`` raises.
     """
     pipeline = context.pipeline
     target = next((target for target in pipeline.targets if target.name == target_name), None)
@@ -120,6 +121,13 @@ def write_load_job(
         known = ", ".join(target.name for target in pipeline.targets)
         raise ConfigError(f"pipeline {pipeline.name} has no target {target_name!r}; its targets: {known}")
     index = read_index(context.artifacts, run_hash)
+    selection = selected_tables(pipeline, tables)
+    if lacking := undecoded(index, selection):
+        raise ConfigError(
+            f"run {run_hash} decoded tables {', '.join(index.selection)}, and this load is for {', '.join(lacking)}, too: their "
+            "rows are not in its changelog. Start a new run of the window, which decodes them; in Airflow "
+            "clear the run from snapshot on"
+        )
     sources: tuple[SourceWindow, ...] = ()
     if not reload:
         sources = _sources(context, index)
@@ -135,7 +143,7 @@ def write_load_job(
         run_hash=run_hash,
         window=index.window,
         target=target.model_dump(mode="json", by_alias=True),
-        tables=selected_tables(pipeline, tables),
+        tables=selection,
         target_value=pipeline.policies.target_value,
         ddl=pipeline.policies.ddl,
         truncate=pipeline.policies.truncate,

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.config.pipeline import Pipeline
 from ticdc_replay.decode.filter import TableFilter
 from ticdc_replay.domain.errors import ConfigError
@@ -24,3 +25,9 @@ def selected_tables(pipeline: Pipeline, wanted: Sequence[str] | None) -> tuple[s
             "within one of these, or widen tables in the pipeline's file"
         )
     return tuple(wanted)
+
+
+def undecoded(index: ChangelogIndex, selection: Sequence[str]) -> tuple[str, ...]:
+    """The patterns of *selection* that the decode of *index* did not cover; none where that is by a version which did not say."""
+    held = TableFilter(index.selection)
+    return tuple(pattern for pattern in selection if index.selection and not held.covers(pattern))

@@ -10,7 +10,7 @@ from ticdc_replay import jobspec
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connections
-from ticdc_replay.domain.errors import PermanentError
+from ticdc_replay.domain.errors import ConfigError, PermanentError
 from ticdc_replay.domain.messages import EventPlace, OffsetRange
 from ticdc_replay.domain.window import Window
 from ticdc_replay.snapshot.manifest import Manifest, PartitionPin, TopicPin
@@ -69,6 +69,20 @@ def test_a_run_of_a_window_of_which_the_state_knows_nothing_is_loaded(
     context: ReplayContext, changelog: Changelog
 ) -> None:
     assert isinstance(loads(context, changelog), jobspec.LoadJob)
+
+
+def test_a_run_from_before_the_pipeline_had_more_tables_is_not_loaded_as_if_it_had_decoded_them(
+    context: ReplayContext, changelog: Changelog
+) -> None:
+    changelog.selection = ("shop.orders",)
+    changelog.write()
+    for reload in (False, True):
+        with pytest.raises(ConfigError, match=r"decoded tables shop.orders, and this load is for \*.\*, too"):
+            loads(context, changelog, reload=reload)
+    written = write_load_job(context, changelog.run_hash, "lake", ("shop.orders",))
+    job = jobspec.decode(context.artifacts.get(written.uri.removeprefix(context.artifacts_uri + "/")))
+    assert isinstance(job, jobspec.LoadJob)
+    assert job.tables == ("shop.orders",)
 
 
 def test_a_run_from_before_the_window_was_pinned_anew_is_loaded_only_where_that_is_asked_for(
