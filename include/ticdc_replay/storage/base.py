@@ -119,6 +119,13 @@ class ObjectStore(ABC):
     def list(self, prefix: str = "", after: str = "") -> Iterator[ObjectInfo]:
         """The objects whose name starts with *prefix* and sorts behind *after*, in order of name (by code point)."""
 
+    @abstractmethod
+    def folders(self, prefix: str) -> Iterator[str]:
+        """The folders directly in the folder *prefix*, in order: whole names that end with a slash, as *prefix* does.
+
+        Costs by their number, not by what they hold. In a file system some may be empty.
+        """
+
     def list_versions(self, after: str = "") -> Iterator[ObjectInfo]:
         """What ``list("", after)`` gives, with the id of the current version where the store keeps versions."""
         return self.list(after=after)

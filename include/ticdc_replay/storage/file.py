@@ -120,6 +120,15 @@ class FileStore(ObjectStore):
         with self._errors("list", prefix):
             yield from self._walk(self._folder, "", prefix, after)
 
+    def folders(self, prefix: str) -> Iterator[str]:
+        with self._errors("list", prefix):
+            try:
+                with os.scandir(self._path(prefix.removesuffix("/"))) as entries:
+                    names = sorted(f"{prefix}{entry.name}/" for entry in entries if entry.is_dir())
+            except FileNotFoundError:
+                return
+        yield from names
+
     def delete(self, name: str) -> None:
         with self._errors("delete", name), contextlib.suppress(FileNotFoundError, NotADirectoryError):
             self._path(name).unlink()

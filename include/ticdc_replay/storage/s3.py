@@ -205,6 +205,13 @@ class S3Store(ObjectStore):
                     if name and not _is_none(name):
                         yield ObjectInfo(name, found["Size"], found["ETag"].strip('"'), found["LastModified"])
 
+    def folders(self, prefix: str) -> Iterator[str]:
+        pages = self._client.get_paginator("list_objects_v2")
+        with self._errors("list", prefix):
+            for page in pages.paginate(Bucket=self._bucket, Prefix=self._prefix + prefix, Delimiter="/"):
+                for found in page.get("CommonPrefixes", ()):
+                    yield found["Prefix"][len(self._prefix) :]
+
     def list_versions(self, after: str = "") -> Iterator[ObjectInfo]:
         if after:
             # Servers differ in what they give behind a marker that is no object's key (one leaves out the next object), but not

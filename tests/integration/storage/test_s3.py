@@ -184,6 +184,17 @@ def test_folders_that_arrow_makes_are_not_listed_as_objects(store: ObjectStore) 
     assert [found.name for found in store.list()] == ["data/made/x"]
 
 
+def test_folders_are_those_directly_in_a_folder(store: ObjectStore) -> None:
+    many = sorted(f"t/{number}/" for number in range(1_100))
+    names = ["a/b/c/1", "a/b/c/2", "a/b.x/1", "a/d", "ab/c/1", *(f"{folder}x" for folder in many)]
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda name: store.put(name, b""), names))
+    assert list(store.folders("a/")) == ["a/b.x/", "a/b/"]
+    assert list(store.folders("a/b/")) == ["a/b/c/"]
+    assert list(store.folders("nothing/")) == []
+    assert list(store.folders("t/")) == many, "more than a page"
+
+
 def test_arrow_reads_and_writes_the_same_objects(store: ObjectStore) -> None:
     store.put("data/x", b"123")
     filesystem, root = store.arrow_filesystem()

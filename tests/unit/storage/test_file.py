@@ -145,6 +145,14 @@ def test_list_is_in_order_of_the_whole_name_and_knows_prefix_and_start(store: Ob
     assert list(store.list("nothing/")) == []
 
 
+def test_folders_are_those_directly_in_a_folder(store: ObjectStore) -> None:
+    for name in ("a/b/c/1", "a/b/c/2", "a/b.x/1", "a/d", "ab/c/1"):
+        store.put(name, b"")
+    assert list(store.folders("a/")) == ["a/b.x/", "a/b/"]
+    assert list(store.folders("a/b/")) == ["a/b/c/"]
+    assert list(store.folders("nothing/")) == []
+
+
 def test_a_half_written_object_is_never_listed_nor_left_behind(store: ObjectStore, tmp_path: Path) -> None:
     with pytest.raises(TypeError):
         store.put("a", "text, not bytes")  # type: ignore[arg-type]

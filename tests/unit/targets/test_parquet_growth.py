@@ -5,9 +5,14 @@ from pathlib import Path
 import pytest
 
 from tests.changelogs import Changelog, put, table
+from tests.growth import assert_linear
+from tests.unit.targets.test_database_ddl import load_of
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connections
+from ticdc_replay.domain.tables import TableName
+from ticdc_replay.storage import open_store
 from ticdc_replay.targets.load import in_process, load
+from ticdc_replay.targets.parquet.entries import known_tables, table_folder
 
 TABLES = 20
 ID = ColumnType("bigint", declared=True)
@@ -33,3 +38,17 @@ def test_each_table_lists_few_of_the_ddls_of_its_database(tmp_path: Path, apart:
         assert entry.count("DROP DATABASE shop") == 1
         assert f'"emptied_ts":{200 + apart * 499}' in entry.replace(" ", "")
         assert len(entry) < 2_000
+
+
+@pytest.mark.parametrize("windows", [1, 10])
+def test_a_load_looks_at_the_tables_that_are_there_in_time_as_they_are_many(tmp_path: Path, windows: int) -> None:
+    asked = load_of(Changelog(tmp_path / "artifacts", 0, 100))
+    lakes = {}
+    for count in (400, 800):
+        lakes[count] = open_store((tmp_path / f"lake-{count}").as_uri())
+        for number in range(count):
+            folder = table_folder(asked.index.pipeline, "current", TableName("shop", f"t{number}"))
+            for window in range(windows):
+                lakes[count].put(f"{folder}/window={window}-{window + 1}.json", b"{}")
+    assert len(known_tables(lakes[400], asked)) == 400
+    assert_linear(lambda count: known_tables(lakes[count], asked), 400)

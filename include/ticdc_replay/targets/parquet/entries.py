@@ -1,7 +1,7 @@
 """The lists of files that say what the target holds, and where everything lies."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -144,37 +144,27 @@ def table_folder(pipeline: str, kind: Kind | Literal["current"], table: TableNam
     return f"{pipeline}/{kind}/schema={escape(table.schema)}/table={escape(table.table)}"
 
 
-def tables_of_other_runs(store: ObjectStore, load: Load) -> list[TableName]:
-    """The tables with an entry of the window that *load* is to replace though its changelog has nothing of them.
+def known_tables(store: ObjectStore, load: Load) -> list[TableName]:
+    """The tables of the load's selection that the target has entries of, whatever the window.
 
-    That is those of its selection: a run for some tables leaves the others alone. Asks for one object per table, not for all
-    windows.
+    Lists their folders, not the entries, of which each has one for every window.
     """
-    own = set(load.tables)
-    return [
-        name
-        for name in known_tables(store, load)
-        if name not in own and store.info(table_entry_name(load, name)) is not None
-    ]
-
-
-def known_tables(store: ObjectStore, load: Load) -> Iterator[TableName]:
-    """The tables of the load's selection that the target has entries of, whatever the window."""
     wanted = TableFilter(load.selection)
-    root = f"{load.index.pipeline}/current/"
-    after = ""
-    while (entry := next(store.list(root, after), None)) is not None:
-        schema, table = (unescape(part.partition("=")[2]) for part in entry.name[len(root) :].split("/")[:2])
-        name = TableName(schema, table)
-        if wanted.wants(schema, table):
-            yield name
-        after = f"{table_folder(load.index.pipeline, 'current', name)}{_BEHIND_SLASH}"
+    tables = (
+        TableName(_named(of_schema), _named(of_table))
+        for of_schema in store.folders(f"{load.index.pipeline}/current/")
+        for of_table in store.folders(of_schema)
+    )
+    return [name for name in tables if wanted.wants(name.schema, name.table)]
+
+
+def _named(folder: str) -> str:
+    """The name in the last part of *folder*, ``…/schema=<name>/`` or ``…/table=<name>/``."""
+    return unescape(folder.split("/")[-2].partition("=")[2])
 
 
 _LEVELS = 4
 """Of a file's name below the folder of its table: version, window, run and the file; see ``file_name``."""
-_BEHIND_SLASH = chr(ord("/") + 1)
-"""What ends a name that sorts behind all that is in a folder, and before what is behind the folder."""
 
 
 def file_name(load: Load, kind: Kind, version: TableVersion, source: DataFile) -> str:

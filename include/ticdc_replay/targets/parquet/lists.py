@@ -1,6 +1,8 @@
 """Replaces the lists that say which files a window has, so that an older run's never comes after a newer one's."""
 
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import msgspec
 
@@ -11,10 +13,11 @@ from ticdc_replay.domain.tables import TableName
 from ticdc_replay.storage import ObjectStore
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.generations import Mark, refuse_superseded, superseded, with_mark
-from ticdc_replay.targets.parquet.entries import TableEntry, marks_name, table_entry_name, tables_of_other_runs
+from ticdc_replay.targets.parquet.entries import TableEntry, known_tables, marks_name, table_entry_name
 from ticdc_replay.targets.parquet.redriven import runs_in
 
 _READERS = 16
+_Answer = TypeVar("_Answer")
 
 
 class Lists:
@@ -24,9 +27,10 @@ class Lists:
         self._store = store
         self._load = load
         self._announced: set[TableName] = set()
-        tables = list(load.tables) if load.index.redrives else [*load.tables, *tables_of_other_runs(store, load)]
-        with ThreadPoolExecutor(_READERS, thread_name_prefix="entries") as pool:
-            self._before = dict(zip(tables, pool.map(self._read, tables), strict=True))
+        others = [] if load.index.redrives else self._known_others()
+        found = self._ask(lambda name: _content(store, name), [*load.tables, *others])
+        own = set(load.tables)
+        self._before = {table: content for table, content in found.items() if content is not None or table in own}
 
     @property
     def tables(self) -> tuple[TableName, ...]:
@@ -82,7 +86,8 @@ class Lists:
             return []
         wanted, own = TableFilter(self._load.selection), set(self._load.tables)
         announced = {table for table in self._announced - own if wanted.wants(table.schema, table.table)}
-        return sorted({*announced, *tables_of_other_runs(self._store, self._load)})
+        there = self._ask(self._store.info, self._known_others())
+        return sorted({*announced, *(table for table, found in there.items() if found is not None)})
 
     def replace(self, table: TableName, entry: TableEntry) -> None:
         """Make *entry* that of *table*. Raises SupersededError where a newer run has come, and TransientError where a load of
@@ -105,8 +110,16 @@ class Lists:
 
         self._store.update(table_entry_name(self._load, table), replaced)
 
-    def _read(self, table: TableName) -> bytes | None:
-        return _content(self._store, table_entry_name(self._load, table))
+    def _known_others(self) -> list[TableName]:
+        """Tables that other runs may have left entries of the window of: a run for some tables leaves those of others alone."""
+        own = set(self._load.tables)
+        return [table for table in known_tables(self._store, self._load) if table not in own]
+
+    def _ask(self, question: Callable[[str], _Answer], tables: Sequence[TableName]) -> dict[TableName, _Answer]:
+        """What *question* says of the entry of each of *tables*; asks for many at once."""
+        names = [table_entry_name(self._load, table) for table in tables]
+        with ThreadPoolExecutor(_READERS, thread_name_prefix="entries") as pool:
+            return dict(zip(tables, pool.map(question, names), strict=True))
 
 
 def _content(store: ObjectStore, name: str) -> bytes | None:
