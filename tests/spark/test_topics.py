@@ -29,6 +29,7 @@ from ticdc_replay.stages.pin import pin
 from ticdc_replay.stages.watermark import require_watermark
 
 if TYPE_CHECKING:
+    from confluent_kafka import Producer
     from pyspark.sql import SparkSession
 
     from demo.embedded_stack.kafka import Kafka
@@ -55,14 +56,14 @@ WINDOW = Window(at(60), at(120))
 
 
 @pytest.fixture
-def default_topic(kafka: Kafka, make_topic: Callable[..., str]) -> str:
+def default_topic(producer: Producer, make_topic: Callable[..., str]) -> str:
     """The default topic of a changefeed of two tables, with what TiCDC sent in 130 s: a row of each table every second."""
     name = f"feed-{uuid.uuid4().hex[:8]}"
     kept = {"retention.ms": "-1"}
-    main = Feed(kafka.bootstrap, make_topic(1, kept, name), 1)
-    orders = Feed(kafka.bootstrap, make_topic(1, kept, f"{name}_shop_orders"), 1)
-    items = Feed(kafka.bootstrap, make_topic(1, kept, f"{name}_shop_items"), 1, table="items")
-    stray = Feed(kafka.bootstrap, orders.topic, 1, table="items")
+    main = Feed(producer, make_topic(1, kept, name), 1)
+    orders = Feed(producer, make_topic(1, kept, f"{name}_shop_orders"), 1)
+    items = Feed(producer, make_topic(1, kept, f"{name}_shop_items"), 1, table="items")
+    stray = Feed(producer, orders.topic, 1, table="items")
     for feed in (orders, items):
         feed.ddl(0, f"CREATE TABLE `{feed.table}` (`id` INT PRIMARY KEY)")
         feed.resolved(0)
@@ -135,6 +136,7 @@ def test_a_topic_that_is_recreated_while_it_is_read_is_not_taken_for_the_one_tha
     replay: Callable[..., Replayed],
     default_topic: str,
     kafka: Kafka,
+    producer: Producer,
     make_topic: Callable[..., str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -146,7 +148,7 @@ def test_a_topic_that_is_recreated_while_it_is_read_is_not_taken_for_the_one_tha
             admin.delete_topics([orders])[orders].result(PATIENCE_S)
             wait_for("the topic to go", lambda: orders not in admin.list_topics(timeout=PATIENCE_S).topics)
             make_topic(1, {"retention.ms": "-1"}, orders)
-            Feed(kafka.bootstrap, orders, 1).seconds(200, 400)  # as many offsets, other rows
+            Feed(producer, orders, 1).seconds(200, 400)  # as many offsets, other rows
         return run(spark, work, tasks, name, *sizes)
 
     monkeypatch.setattr(decode, "run_tasks", run_after)
