@@ -113,6 +113,10 @@ class Options:
             raise ConfigError(f"{self.place(key)}: must be an array of tables")
         return value
 
+    def given(self, key: str) -> bool:
+        """Whether there is something at the TOML key *key*, and not an empty array."""
+        return self._in_toml(key) not in (None, [])
+
     def section(self, key: str) -> Mapping[str, Any]:
         """The TOML table at *key*, empty where there is none."""
         value = self._in_toml(key)

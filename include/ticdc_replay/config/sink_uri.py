@@ -142,7 +142,9 @@ _NO_FORM = frozenset(
 
 
 def _filters_ddl(options: Options) -> bool:
-    """Whether event filters name other events, or DDL by its text."""
+    """Whether event filters name other events, or DDL by its text; or transactions, which may be DDL, are left out."""
+    if options.given("filter.ignore-txn-start-ts"):
+        return True
     for rule in options.tables("filter.event-filters"):
         if rule.get("ignore-sql") or not _NO_FORM.issuperset(
             str(event).lower() for event in rule.get("ignore-event") or ()

@@ -194,8 +194,13 @@ class _Table:
         self._columns[key] = literals.with_default(self._columns[key], default, computed)
 
     def add_index(self, index: Index) -> None:
-        """Adds an index; one without a name gets the name TiDB gives it."""
+        """Adds an index; one without a name gets the name TiDB gives it.
+
+        A key that comes later may end a time in which the table had none: TiCDC sends no DDL of such a table, that which dropped
+        the key neither, but where ``force-replicate`` is set.
+        """
         self.drop_index(index.name)
+        self._from_ddl = self._from_ddl and not index.unique
         if len(self._indexes) >= MAX_INDEXES:
             raise InconsistentDdlError(f"{self._name} has {MAX_INDEXES} indexes already")
         columns = []

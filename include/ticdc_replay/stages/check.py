@@ -142,8 +142,10 @@ def _policy(reason: str) -> tuple[str, str]:
     """The policy that decides on *reason*, and how to set it so that the run goes on."""
     if reason == "handle_key_only":
         return "handle_key_only", "policies.handle_key_only: quarantine, or reread"
-    if reason in (ROW_DAMAGED, ROW_UNLIKE):
+    if reason == ROW_DAMAGED:
         return "damaged", "policies.damaged: quarantine"
+    if reason == ROW_UNLIKE:  # of good rows, too, where DDL was not sent: a person is asked
+        return "quarantine", "policies.quarantine: continue, or policies.damaged: accept to judge no layout"
     if reason.startswith("claim_check_"):
         return "claim_check_missing", "policies.claim_check_missing: quarantine"
     return "quarantine", "policies.quarantine: continue"

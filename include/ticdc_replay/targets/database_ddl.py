@@ -3,11 +3,12 @@
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 
 import msgspec
 
 from ticdc_replay.changelog.index import ChangelogIndex, Ddl
+from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import TableName, folded
 from ticdc_replay.domain.tso import MAX_TSO, describe
 from ticdc_replay.schemas.changes import (
@@ -19,7 +20,8 @@ from ticdc_replay.schemas.changes import (
     TableCreated,
     kind_of,
 )
-from ticdc_replay.schemas.ddl import key_of
+from ticdc_replay.schemas.ddl import ParsedDdl, key_of
+from ticdc_replay.schemas.statements import DropDatabase
 from ticdc_replay.targets.base import Load
 
 _DROPPED = (BreakingChange("the table was dropped with its database", "dropped"),)
@@ -124,14 +126,17 @@ class _DatabaseDdl:
     """The DDL of whole databases, by schema as the upstream compares names; that of the schema ``""`` is of all."""
 
     def __init__(self, ddl: Iterable[Ddl], changes: Iterable[TableChanges]) -> None:
-        """*changes* tell what each of *ddl* that has no table does, but for DROP DATABASE."""
+        """*changes* tell what each of *ddl* that has no table does, but for DROP DATABASE and what is told of tables."""
         what: dict[tuple[int, str], tuple[Change, ...]] = {
             (entry.commit_ts, folded(entry.table.schema)): entry.changes for entry in changes if not entry.table.table
         }
         self._times: dict[str, list[int]] = defaultdict(list)
         found: dict[str, list[TableChanges]] = defaultdict(list)
-        for commit_ts, schema in sorted({(each.commit_ts, folded(each.schema)) for each in ddl if not each.table}):
-            done = what.get((commit_ts, schema), _DROPPED)
+        for each in ddl:
+            dropped = None if each.table else _dropped_by(each)
+            if dropped is not None:
+                what[each.commit_ts, dropped] = _DROPPED
+        for (commit_ts, schema), done in sorted(what.items(), key=itemgetter(0)):
             if not all(isinstance(change, NoRowChange) for change in done):
                 self._times[schema].append(commit_ts)
                 found[schema].append(TableChanges(_NO_NAME, commit_ts, done))
@@ -155,6 +160,12 @@ class _DatabaseDdl:
                     found = (entry for entry in counting[end - 1] if entry.commit_ts > after)
                     yield from (msgspec.structs.replace(entry, table=table) for entry in found)
                 after = before
+
+
+def _dropped_by(ddl: Ddl) -> str | None:
+    """The database that *ddl* drops by its text, as the upstream compares names."""
+    statement = ParsedDdl(DdlEvent(0, ddl.commit_ts, ddl.schema, ddl.table, ddl.query, ddl.type)).statement
+    return folded(statement.name) if isinstance(statement, DropDatabase) else None
 
 
 def _last_of_each_kind(entries: Sequence[TableChanges]) -> list[tuple[TableChanges, ...]]:

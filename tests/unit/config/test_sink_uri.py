@@ -310,3 +310,8 @@ def test_event_filters_that_leave_out_changes_of_tables_are_noticed(rule: str, f
     toml = f'[filter]\nrules = ["*.*"]\n[[filter.event-filters]]\nmatcher = ["shop.*"]\n{rule}\n'
     assert parse(toml=toml).filters_ddl is filters
     assert parse().filters_ddl is False
+
+
+def test_transactions_that_are_left_out_may_be_ddl() -> None:
+    assert parse(toml="[filter]\nignore-txn-start-ts = [461373442621440000]\n").filters_ddl
+    assert not parse(toml="[filter]\nignore-txn-start-ts = []\n").filters_ddl

@@ -11,7 +11,7 @@ from tests.growth import assert_linear
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.schemas.changes import kind_of
 from ticdc_replay.targets.base import Load, StoreAddress
-from ticdc_replay.targets.database_ddl import told_of
+from ticdc_replay.targets.database_ddl import dropped_databases, told_of
 from ticdc_replay.targets.ddl import RULES, DdlPolicy, emptied_by, words_of
 
 
@@ -49,6 +49,32 @@ def test_the_ddls_of_a_database_are_told_of_each_table_as_long_as_they_count(tmp
         (180, "Shop.u", "dropped"),
     ]
     assert found.tables == (TableName("Shop", "u"), TableName("shop", "t"))
+
+
+@pytest.mark.parametrize("database", ["shop", ""])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "CREATE TABLE shop.u (id INT PRIMARY KEY)",
+        "ALTER TABLE shop.u ADD COLUMN x INT",
+        "RENAME TABLE shop.u TO shop.v",
+        "TRUNCATE TABLE shop.u",
+        "DROP TABLE shop.u",
+    ],
+)
+def test_ddl_of_a_table_is_none_of_a_database_though_its_event_has_no_table(
+    tmp_path: Path, query: str, database: str
+) -> None:
+    load = load_of(Changelog(tmp_path, 100, 200).ddl(150, query, table=database))
+    assert dropped_databases(load.index) == {}
+    assert [each for each in told(told_of(load, [TableName("shop", "t")])) if each[1] == "shop.t"] == []
+
+
+def test_a_database_is_dropped_by_the_name_in_the_text(tmp_path: Path) -> None:
+    load = load_of(Changelog(tmp_path, 100, 200).ddl(150, "DROP DATABASE `Shop`", table=""))
+    assert dropped_databases(load.index) == {"shop": 150}
+    tables = [TableName("shop", "t"), TableName("crm", "people")]
+    assert told(told_of(load, tables)) == [(150, "shop.t", "dropped")]
 
 
 def test_the_last_of_each_kind_after_the_last_drop_counts_and_tells_since_when_there_are_such(tmp_path: Path) -> None:
