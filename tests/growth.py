@@ -11,21 +11,26 @@ _MOST = 3.0
 
 def cost(work: Callable[[], object], runs: int = _RUNS) -> float:
     """Seconds of processor time of *work*, the least of several *runs*."""
-    least = float("inf")
-    for _ in range(runs):
-        gc.disable()  # and no collection before: of a test process with a large heap it takes half a second
-        try:
-            started = time.process_time()
-            work()
-            least = min(least, time.process_time() - started)
-        finally:
-            gc.enable()
-    return least
+    return min(_once(work) for _ in range(runs))
 
 
 def growth(work: Callable[[int], object], size: int) -> float:
-    """What *work* of twice *size* costs, as a multiple of what that of *size* does."""
-    return cost(lambda: work(2 * size)) / cost(lambda: work(size))
+    """What *work* of twice *size* costs, as a multiple of what that of *size* does.
+
+    Both are run in turns: a processor that is shared is slow for seconds, and would make one of the two dear.
+    """
+    pairs = [(_once(lambda: work(size)), _once(lambda: work(2 * size))) for _ in range(_RUNS)]
+    return min(twice for _, twice in pairs) / min(once for once, _ in pairs)
+
+
+def _once(work: Callable[[], object]) -> float:
+    gc.disable()  # and no collection before: of a test process with a large heap it takes half a second
+    try:
+        started = time.process_time()
+        work()
+        return time.process_time() - started
+    finally:
+        gc.enable()
 
 
 def assert_linear(work: Callable[[int], object], size: int) -> None:

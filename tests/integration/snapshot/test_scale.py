@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from demo.embedded_stack.kafka import Kafka
 from tests.integration.snapshot.feed import START_MS, Feed, at
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_for
 from ticdc_replay.dispatch.rules import Dispatch, Rule
 from ticdc_replay.dispatch.table_filter import TableFilter
 from ticdc_replay.dispatch.topic_expression import TopicExpression
@@ -183,6 +183,10 @@ def test_a_range_may_end_behind_the_last_record_of_a_partition(
     transactional.produce(topic, b"?", partition=0, timestamp=START_MS + 121_000)
     transactional.flush()
     transactional.abort_transaction()
+    partition, consumer = TopicPartition(topic, 0), Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": topic})
+    # The broker answers before the marker stands in the log.
+    wait_for("the end of the transaction", lambda: consumer.get_watermark_offsets(partition, PATIENCE_S)[1] > 162)
+    consumer.close()
     (part,) = pin(request_for(topic, pin="head")).ranges()
     assert (part.start, part.end) == (10, 164)  # the aborted record and its marker are no messages
     read = [message.offset for messages in read_range(settings, part) for message in messages]
