@@ -35,9 +35,10 @@ class CanalCodec(Codec):
     """Reads Canal-JSON.
 
     A value is one JSON document; several, one after the other or on lines of their own, are read too (protocols: canal-json,
-    section 8). Where a document is no JSON, what follows can't be told apart, and is one ``Undecodable``.
+    section 8). Where one of them is no JSON, what follows can't be told apart: no event of the message is given out, so that its
+    quarantine stands for all of them.
 
-    Reasons of an ``Undecodable``: ``empty_message``, ``bad_compression``, ``too_large``, ``bad_json`` (the message, or its rest);
+    Reasons of an ``Undecodable``: ``empty_message``, ``bad_compression``, ``too_large``, ``bad_json`` (the message);
     ``bad_value``, ``bad_cell``, ``unknown_column_type``, ``unknown_event_type``, ``incomplete_old_image`` (an event);
     ``claim_check_unreadable``, ``claim_check_mismatch`` and those of an event (an object).
     """
@@ -128,8 +129,8 @@ class CanalCodec(Codec):
                     if len(bad) > MAX_BAD_EVENTS:
                         return too_many_bad(bad[0])
         except DocumentError as error:
-            rest = f"after event {len(events) - 1}: {error}" if events else str(error)
-            events.append(Undecodable(len(events) or None, error.reason, rest))
+            detail = f"after event {len(events) - 1}: {error}" if events else str(error)
+            return [Undecodable(None, error.reason, detail)]
         return events
 
     def _event(self, ordinal: int, document: bytes, members: Object) -> Event:
