@@ -16,7 +16,7 @@ from ticdc_replay.codecs.canal_members import (
 )
 from ticdc_replay.codecs.canal_rows import NO_COMMIT_TS, RowReader
 from ticdc_replay.codecs.canal_shapes import with_handle_key_of
-from ticdc_replay.codecs.claim_checks import in_place_of, may_hold_member, unwrap
+from ticdc_replay.codecs.claim_checks import in_place_of, may_refer, unwrap
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.events import DdlEvent, Event, RowEvent, Undecodable, WatermarkEvent
 from ticdc_replay.domain.messages import RawMessage
@@ -109,7 +109,7 @@ class CanalCodec(Codec):
             value = self._decompressed(message.value or b"")
         except DocumentError:
             return True
-        return not value.startswith(b"{") or may_hold_member(value, b"claimCheckLocation")
+        return may_refer(value)
 
     def _may_be(self, be: Callable[[bytes], bool], message: RawMessage) -> bool:
         try:

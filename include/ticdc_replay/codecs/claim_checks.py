@@ -20,6 +20,11 @@ _PAIRS = json.JSONDecoder(object_pairs_hook=tuple)
 _ESCAPED_LETTER = re.compile(rb"\\u00[4-7]")
 
 
+def may_refer(value: bytes) -> bool:
+    """Whether the JSON object *value* may have a member ``claimCheckLocation``; also where it is cut off, or no object."""
+    return not (value.startswith(b"{") and value.endswith(b"}")) or may_hold_member(value, b"claimCheckLocation")
+
+
 def may_hold_member(document: bytes, name: bytes) -> bool:
     """Whether the JSON *document* may have a member whose name contains *name*, letters only; cheap: 1 µs for 1 kB.
 

@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from ticdc_replay.codecs.base import MAX_BAD_EVENTS, Carried, Codec, too_many_bad
 from ticdc_replay.codecs.claim_checks import may_hold_member, states_once, unwrap
-from ticdc_replay.codecs.open_framing import VERSION, FramingError, places, split
+from ticdc_replay.codecs.open_framing import FramingError, fits, places, split
 from ticdc_replay.codecs.open_members import EventError
 from ticdc_replay.codecs.open_rows import RowReader
 from ticdc_replay.config.changefeed import Changefeed
@@ -136,7 +136,7 @@ class OpenCodec(Codec):
 
     def _may_refer(self, message: RawMessage) -> bool:
         key = message.key
-        return key is None or not key.startswith(VERSION) or may_hold_member(key, b'ccl"')
+        return key is None or may_hold_member(key, b'ccl"') or not fits(key, message.value)
 
     def _event(self, ordinal: int, key: bytes, value: bytes) -> Event:
         """One event. Hot for rows: 5 µs for 770 bytes with 10 columns and 1.3 images, 3.7 µs of it the value."""

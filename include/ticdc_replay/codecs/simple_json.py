@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from ticdc_replay.codecs.claim_checks import may_hold_member, states_once
+from ticdc_replay.codecs.claim_checks import may_refer, states_once
 from ticdc_replay.codecs.replaced_text import REPLACED
 from ticdc_replay.codecs.simple_forms import RowForm
 from ticdc_replay.codecs.simple_json_compiled import SentChecksum, compile_rows
@@ -93,7 +93,7 @@ class JsonEncoding:
 
     def may_refer(self, content: bytes) -> bool:
         """Whether a message may hold a claim-check reference; also yes where it is no JSON object."""
-        return not content.startswith(b"{") or may_hold_member(content, b"claimCheckLocation")
+        return may_refer(content)
 
     def read(self, content: bytes) -> Message:
         """The message in *content*. Raises MessageError."""

@@ -8,7 +8,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ticdc_replay.codecs.open_framing import VERSION
+import msgspec
+
+from ticdc_replay.codecs.canal_members import DocumentError, documents
+from ticdc_replay.codecs.open_framing import VERSION, FramingError, split
 from ticdc_replay.domain.events import Event, Reference, RowEvent, Undecodable
 from ticdc_replay.domain.messages import OffsetRange, RawMessage
 from ticdc_replay.large_messages.compression import CompressionError, decompress
@@ -30,7 +33,8 @@ _LOCATION = {
 class UnreadReferences(NamedTuple):
     """References that stand in the bytes of a message and in none of its events.
 
-    ``complete`` is False where it may hold others, too: it can't be decompressed, or has a location without a name of an object.
+    ``complete`` is False where it may hold others, too: it is no JSON from end to end, compressed or not, and no frames of JSON,
+    or has a location without a name of an object.
     """
 
     references: tuple[Reference, ...]
@@ -75,9 +79,11 @@ def unread_references(message: RawMessage, events: Sequence[Event], max_bytes: i
     if max(len(raw_key), len(raw_value)) > max_bytes:
         return UnreadReferences((), complete=False)
     key = _ESCAPE.sub(_unescaped, raw_key)
-    values = [_ESCAPE.sub(_unescaped, text) for text in _readings(raw_value, max_bytes)]
+    readings = _readings(raw_value, max_bytes)
+    values = [_ESCAPE.sub(_unescaped, text) for text in readings]
     names = dict.fromkeys(name for text in (key, raw_value, *values) for name in object_names_in(text))
-    readable = raw_key.startswith(VERSION) or any(map(_PLAIN.match, values))
+    # What is in frames refers to objects in its keys only, and what is not has no key that refers to any.
+    whole = _are_frames(raw_key, raw_value) if raw_key.startswith(VERSION) else any(map(_is_json, readings))
     every_marker_has_its_name = _has_names(key, _OPEN_MARKER) and all(_has_names(text, _MARKER) for text in values)
     known = {
         event.reference.object_name
@@ -86,7 +92,7 @@ def unread_references(message: RawMessage, events: Sequence[Event], max_bytes: i
     }
     return UnreadReferences(
         tuple(Reference(name, name) for name in names if name not in known),
-        complete=every_marker_has_its_name and (readable or bool(names)),
+        complete=every_marker_has_its_name and whole,
     )
 
 
@@ -95,6 +101,23 @@ def _has_names(text: bytes, marker: bytes) -> bool:
     locations = _LOCATION[marker].findall(text)
     named = all(object_name(location.decode(errors="replace")) for location in locations)
     return named and len(locations) == text.count(marker)
+
+
+def _are_frames(key: bytes, value: bytes) -> bool:
+    try:
+        for event, _ in split(key, value):
+            msgspec.json.decode(event)
+    except (FramingError, msgspec.DecodeError, RecursionError):
+        return False
+    return True
+
+
+def _is_json(text: bytes) -> bool:
+    """Whether *text* is objects of JSON from end to end, or nothing."""
+    try:
+        return not text or all(True for _ in documents(text))
+    except DocumentError:
+        return False
 
 
 def _readings(value: bytes, max_bytes: int) -> list[bytes]:

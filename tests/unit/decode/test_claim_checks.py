@@ -187,7 +187,7 @@ def test_the_object_of_a_message_that_can_not_be_read_is_recorded(job: DecodeJob
     assert result.quarantine_reasons == {"bad_framing": 1}
     (reference,) = references(job, result)
     assert (reference["object_name"], reference["ordinal"], reference["status"]) == (NAMES[0], -1, "bad_framing")
-    assert result.unsearched == ()
+    assert result.unsearched == (OffsetRange("topic", 0, 5, 6),)
 
 
 def test_a_message_that_may_refer_to_an_object_that_can_not_be_told_is_told(job: DecodeJob) -> None:

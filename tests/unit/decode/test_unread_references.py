@@ -15,6 +15,7 @@ NAME = "04504b9f-7ddc-41ea-bd96-c0e4d82b1770.json"
 OTHER = "14504b9f-7ddc-41ea-bd96-c0e4d82b1770.json"
 BAD = Undecodable(None, "bad", "bad")
 FOUND = UnreadReferences((Reference(NAME, NAME),), complete=True)
+CUT = UnreadReferences((Reference(NAME, NAME),), complete=False)
 NOTHING = UnreadReferences((), complete=True)
 UNKNOWN = UnreadReferences((), complete=False)
 
@@ -47,19 +48,20 @@ def test_a_location_is_found_however_its_message_was_compressed(written: type[by
     ],
 )
 def test_a_location_is_found_in_every_spelling_of_json(spelling: str) -> None:
-    assert search(b'{"_tidb":{"claimCheckLocation":"' + spelling.encode() + b'"') == FOUND
+    assert search(b'{"_tidb":{"claimCheckLocation":"' + spelling.encode() + b'"}}') == FOUND
 
 
-def test_a_location_is_found_in_avro() -> None:
-    assert search(b"\x16\x06\x06\x02\x02s\x02t\x00\x00" + f"s3://b/{NAME}".encode()) == FOUND
+def test_a_location_is_found_in_avro_where_there_may_be_others() -> None:
+    assert search(b"\x16\x06\x06\x02\x02s\x02t\x00\x00" + f"s3://b/{NAME}".encode()) == CUT
 
 
 def test_all_locations_of_a_batch_are_found_but_those_that_were_read() -> None:
     rows = [open_protocol.row(1, new=open_protocol.columns(1), ccl=f"s3://b/{name}") for name in (NAME, OTHER)]
     batch = open_protocol.message(rows, 0)
-    assert [found.object_name for found in search(b"cut", batch.key).references] == [NAME, OTHER]
+    assert [found.object_name for found in search(batch.value, batch.key).references] == [NAME, OTHER]
     read = Undecodable(1, "bad_value", "bad", reference=Reference(f"s3://b/{OTHER}", OTHER))
-    assert search(b"cut", batch.key, read) == FOUND
+    assert search(batch.value, batch.key, read) == FOUND
+    assert search(b"cut", batch.key, read) == CUT
 
 
 def test_a_location_that_is_cut_off_may_be_of_any_object() -> None:
@@ -72,10 +74,23 @@ def test_a_location_that_is_cut_off_may_be_of_any_object() -> None:
 @pytest.mark.parametrize("odd", [f"s3://b/{NAME.upper()}", f"s3://b/{NAME}?versionId=7", f"s3://b/{NAME}/", "s3://b/"])
 def test_a_location_that_is_not_understood_may_be_of_any_object(odd: str) -> None:
     """Names that stand elsewhere, such as in the row's key, don't make up for it."""
-    document = b'{"data":[{"k":"' + OTHER.encode() + b'"}],"claimCheckLocation":"' + odd.encode() + b'"'
+    document = b'{"data":[{"k":"' + OTHER.encode() + b'"}],"claimCheckLocation":"' + odd.encode() + b'"}'
     assert not search(document).complete
     rows = [open_protocol.row(1, new=open_protocol.columns(1), ccl=ccl) for ccl in (odd, f"s3://b/{OTHER}?{OTHER}")]
-    assert not search(b"cut", open_protocol.message(rows, 0).key).complete
+    batch = open_protocol.message(rows, 0)
+    assert not search(batch.value, batch.key).complete
+
+
+@pytest.mark.parametrize("document", [CANAL, PLAIN])
+def test_what_is_cut_off_may_refer_to_any_object(document: bytes) -> None:
+    """Also where a name stands in it, which may be a part of the row."""
+    assert not any(search(document[:end]).complete for end in range(1, len(document)))
+    row = open_protocol.row(1, new=open_protocol.columns(1), ccl=f"s3://b/{NAME}")
+    batch = open_protocol.message([row, row], 0)
+    assert batch.key is not None
+    assert batch.value is not None
+    assert not any(search(batch.value, batch.key[:end]).complete for end in range(8, len(batch.key)))
+    assert not any(search(batch.value[:end], batch.key).complete for end in range(len(batch.value)))
 
 
 @given(st.binary(max_size=60))
