@@ -158,19 +158,20 @@ def bounds_of(topics: Iterable[Topic], offsets: Offsets) -> tuple[PartitionBound
 
 def still_retained(surveyed: Iterable[PartitionBounds], offsets: Offsets) -> tuple[PartitionBounds, ...]:
     """What of the bounds *surveyed* Kafka still holds: they begin where Kafka has expired messages up to since, and are empty
-    where it has expired all of them. Topics that are gone or recreated are left out."""
+    where it has expired all of them. Topics that were recreated are left out. One that Kafka does not tell of counts as it was
+    surveyed: the next survey finds whether it is gone."""
     wanted = tuple(surveyed)
     topics = offsets.topics(sorted({bounds.topic for bounds in wanted}))
     held = {(now.topic, now.partition): now for now in bounds_of(topics.values(), offsets)}
     left = []
     for bounds in wanted:
         now = held.get((bounds.topic, bounds.partition))
-        if now is not None and not now.identity.may_be(bounds.identity):
-            continue
-        if now is not None and now.low > bounds.low:
-            left.append(msgspec.structs.replace(bounds, low=min(now.low, bounds.high), first_ms=now.first_ms))
-        elif now is not None:
+        if now is None:
             left.append(bounds)
+        elif now.identity.may_be(bounds.identity):
+            expired = now.low > bounds.low
+            changed = {"low": min(now.low, bounds.high), "first_ms": now.first_ms} if expired else {}
+            left.append(msgspec.structs.replace(bounds, **changed))
     return tuple(left)
 
 

@@ -281,10 +281,11 @@ def test_a_topic_that_is_gone_is_what_kafka_says_is_gone(
     wait_for("the broker to report the topic as gone", lambda: surveyed(context).feeds[0].gone_topics == (before,))
     scan(context, _of_topic(of, topic))
     evidence = known(context, of)
-    assert evidence.complete, "what was in it can't be read any more"
+    assert {part.topic for part in evidence.unread} == {before}, "until the next survey nothing shows that it is gone"
     lost_id = next(part.topic_id for part in evidence.partitions if part.topic == before)
-    assert Protection(evidence).protects(before, lost_id, 0, 0), "until the next survey"
+    assert Protection(evidence).protects(before, lost_id, 0, 0)
     evidence = known(context, surveyed(context))
+    assert evidence.complete, "what was in it can't be read any more"
     assert evidence.gone_topics == (before,)
     assert not Protection(evidence).protects(before, lost_id, 0, 0)
 
