@@ -9,7 +9,7 @@ import msgspec
 
 from ticdc_replay.changelog.version_order import VersionOrder
 from ticdc_replay.domain.definition import TableDefinition
-from ticdc_replay.domain.messages import OffsetRange
+from ticdc_replay.domain.messages import EventPlace, OffsetRange
 from ticdc_replay.domain.tables import TableName, TableSchema
 from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.domain.window import Window
@@ -134,6 +134,8 @@ class DecodeReport(msgspec.Struct, frozen=True, kw_only=True):
     """Tables with at least one column whose type only the wire told."""
     elsewhere: tuple[Elsewhere, ...] = ()
     """Tables with rows, among those ``placed``, that stand elsewhere than the dispatcher rules say."""
+    idle_places: tuple[EventPlace, ...] = ()
+    """Places of the index's ``set_aside`` of which nothing went to quarantine: no row of the window and its tables was there."""
 
 
 class ChangelogIndex(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,6 +182,9 @@ class ChangelogIndex(msgspec.Struct, frozen=True, kw_only=True):
     """The patterns of the tables that were decoded; none where the decode was by a version that did not say."""
     variant: tuple[str, ...] = ()
     """Settings of the decode that decide which rows can be used, where they are not the defaults."""
+    set_aside: tuple[EventPlace, ...] = ()
+    """The places in the ranges whose rows the decode was told to set aside. Of what is taken from other changelogs, those that
+    each of these was told of, or did not read."""
     derived: tuple[Source, ...] = ()
     """The changelogs that this one's files, or the rows of them that count, belong to."""
     redrives: str | None = None

@@ -16,6 +16,7 @@ from ticdc_replay.decode.tasks import SplitResult, VersionFile, add_events, add_
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.errors import ArtifactCorruptError, PermanentError
 from ticdc_replay.domain.events import DdlEvent
+from ticdc_replay.domain.messages import EventPlace
 from ticdc_replay.domain.window import ALL_TIME
 from ticdc_replay.jobspec import DecodeJob
 from ticdc_replay.schemas.changes import changes_of
@@ -93,6 +94,7 @@ def assemble(
         writer_schemas=_writer_schemas(results),
         selection=job.tables,
         variant=job.variant,
+        set_aside=job.set_aside,
         redrives=manifest.redrive.run_hash if manifest.redrive is not None else None,
         report=DecodeReport(
             messages=add_messages(result.messages for result in results),
@@ -100,6 +102,7 @@ def assemble(
             quarantine_reasons={reason: number for reason, number in sorted(reasons.items()) if number},
             watermark=_watermark(manifest),
             elsewhere=_elsewhere(results),
+            idle_places=() if manifest.redrive is not None else _idle_places(job, results),
             undeclared_tables=tuple(sorted({str(table.schema.name) for table in tables if not table.declared})),
         ),
     )
@@ -128,6 +131,11 @@ def _elsewhere(results: Sequence[SplitResult]) -> tuple[Elsewhere, ...]:
         before = found.get(part.table)
         found[part.table] = part if before is None else Elsewhere(part.table, before.rows + part.rows, before.example)
     return tuple(found[table] for table in sorted(found))
+
+
+def _idle_places(job: DecodeJob, results: Sequence[SplitResult]) -> tuple[EventPlace, ...]:
+    acting = {place for result in results for place in result.acting}
+    return tuple(place for place in job.set_aside if place not in acting)
 
 
 def _table_versions(files: Sequence[VersionFile], rewritten: dict[str, Rewritten]) -> tuple[TableVersion, ...]:

@@ -25,6 +25,7 @@ from ticdc_replay.changelog.parts import lies_in, part_of
 from ticdc_replay.decode.filter import TableFilter
 from ticdc_replay.decode.tasks import Attempt
 from ticdc_replay.domain.errors import ArtifactNotFoundError, PermanentError
+from ticdc_replay.domain.messages import EventPlace
 from ticdc_replay.domain.tables import TableSchema
 from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import DecodeJob
@@ -184,6 +185,7 @@ def _assemble(
         definitions=tuple(TableVersions(each for source in taken for each in source.index.definitions)),
         selection=job.tables,
         variant=job.variant,
+        set_aside=_set_aside(taken),
         derived=tuple(each.source for each in taken),
         report=DecodeReport(
             messages=MessageCounts(),
@@ -196,6 +198,7 @@ def _assemble(
                 unkeyed=sum(table.rows for table in tables if not table.schema.handle_key),
             ),
             quarantine_reasons=aside.reasons,
+            idle_places=_idle_places(taken),
             watermark=min(
                 (each.index.report.watermark for each in taken if each.index.report.watermark is not None), default=None
             ),
@@ -283,6 +286,27 @@ def _unsearched(taken: Sequence[Taken]) -> Any:
     return (
         None if any(part is None for part in parts) else tuple(sorted({part for each in parts for part in each or ()}))
     )
+
+
+def _set_aside(taken: Sequence[Taken]) -> tuple[EventPlace, ...]:
+    """The places that one of *taken* was told to set aside, and each other one, too, that read them."""
+    return tuple(
+        place
+        for place in sorted({place for each in taken for place in each.index.set_aside})
+        if all(
+            place in each.index.set_aside
+            or place.message in each.index.set_aside
+            or not any(place.lies_in(part) for part in each.index.ranges)
+            for each in taken
+        )
+    )
+
+
+def _idle_places(taken: Sequence[Taken]) -> tuple[EventPlace, ...]:
+    """The places of which none of *taken* set anything aside, whatever part of it is wanted."""
+    idle = {place for each in taken for place in each.index.report.idle_places}
+    acting = {place for each in taken for place in each.index.set_aside if place not in each.index.report.idle_places}
+    return tuple(sorted(idle - acting))
 
 
 def _unread_ddl(taken: Sequence[Taken]) -> tuple[UnreadDdl, ...] | None:

@@ -36,7 +36,7 @@ from ticdc_replay.domain.events import (
     Undecodable,
     WatermarkEvent,
 )
-from ticdc_replay.domain.messages import RawMessage
+from ticdc_replay.domain.messages import EventPlace, RawMessage
 from ticdc_replay.domain.tso import MAX_TSO
 from ticdc_replay.domain.window import ALL_TIME, Window
 from ticdc_replay.jobspec import DecodeJob
@@ -115,6 +115,7 @@ class SplitDecoder:
         """The events that the pipeline file names, by message; -1 for all of one."""
         for place in job.set_aside:
             self._named.setdefault((place.topic, place.partition, place.offset), set()).add(place.ordinal)
+        self._acting: set[EventPlace] = set()
         self._writer_schemas = UsedSchemas(open_registry(connections.get(job.schema_registry_connection)))
         lookup = SchemaLookup(history, writer_schemas=self._writer_schemas)
         self._codec = codec_for(job.changefeed, job.limits.decompressed_max_bytes, lookup)
@@ -259,7 +260,7 @@ class SplitDecoder:
         decoded = self._decode(message)
         if len(decoded) == 1 and isinstance(decoded[0], Undecodable) and decoded[0].ordinal is None:
             self._messages.quarantined += 1
-            self._quarantine.add(message, decoded[0])
+            self._keep(message, decoded[0])
             self._references.search(message, decoded, decoded[0])
             return 0, MAX_TSO
         self._messages.decoded += 1
@@ -302,6 +303,7 @@ class SplitDecoder:
             missing_versions=tuple(sorted(self._codec.missing_versions)),
             writer_schemas=self._writer_schemas.hashes,
             elsewhere=self._placement.found(),
+            acting=tuple(sorted(self._acting)),
             unsearched=self._references.unsearched,
         )
 
@@ -384,7 +386,7 @@ class SplitDecoder:
         else:
             status = event.reason
             events.undecodable += 1
-            self._quarantine.add(message, event)
+            self._keep(message, event)
         if status == "not_needed" and event.commit_ts is not None and self._codec.is_schema_change(message):
             at, about = event.commit_ts, (event.schema or "", event.table or "")
             self._other_unread.append(UnreadDdl(*message[:3], at, at, *about))
@@ -491,8 +493,15 @@ class SplitDecoder:
     def _set_aside(self, located: Located, reason: str, detail: str) -> None:
         """Quarantine a row, and leave its key so that a copy in another split that can be used clears it."""
         self._events.quarantined += 1
-        position = self._quarantine.add(located.message, about_row(located.row, reason, detail))
+        position = self._keep(located.message, about_row(located.row, reason, detail))
         self._writer.add_quarantined_copy(located, self._quarantine.name, position)
+
+    def _keep(self, message: RawMessage, why: Undecodable) -> int:
+        """Put *message* into quarantine because of *why*; the position of the entry."""
+        for ordinal in self._named.get(message[:3], ()):
+            if ordinal == -1 or why.ordinal is None or why.ordinal == ordinal:
+                self._acting.add(EventPlace(*message[:3], ordinal))
+        return self._quarantine.add(message, why)
 
 
 def _bytes(messages: Sequence[RawMessage]) -> int:

@@ -7,7 +7,7 @@ import msgspec
 
 from ticdc_replay.changelog.index import DataFile, Ddl, Elsewhere, EventCounts, MessageCounts
 from ticdc_replay.changelog.keys import KeysFile
-from ticdc_replay.domain.messages import OffsetRange
+from ticdc_replay.domain.messages import EventPlace, OffsetRange
 from ticdc_replay.domain.tables import TableName, TableSchema
 from ticdc_replay.schemas.unread import UnreadDdl
 from ticdc_replay.schemas.versions import MissingVersion
@@ -79,6 +79,8 @@ class SplitResult(msgspec.Struct, frozen=True, kw_only=True):
     writer_schemas: dict[str, str] = {}
     """SHA-256 of every schema of the registry that was used, by id."""
     elsewhere: tuple[Elsewhere, ...] = ()
+    acting: tuple[EventPlace, ...] = ()
+    """Those places of the job's ``set_aside`` of which something went to quarantine, sorted."""
     unsearched: tuple[OffsetRange, ...] = ()
     """Messages that may hold a claim-check reference which could not be found."""
 

@@ -41,6 +41,19 @@ class EventPlace(msgspec.Struct, frozen=True, order=True):
         topic, partition, offset, ordinal = found.groups()
         return cls(topic, int(partition), int(offset), -1 if ordinal is None else int(ordinal))
 
+    def __str__(self) -> str:
+        place = f"{self.topic}[{self.partition}]@{self.offset}"
+        return place if self.ordinal == -1 else f"{place}#{self.ordinal}"
+
+    @property
+    def message(self) -> "EventPlace":
+        """All of the message."""
+        return EventPlace(self.topic, self.partition, self.offset)
+
+    def lies_in(self, part: "OffsetRange") -> bool:
+        """Whether the message may be in *part*."""
+        return (self.topic, self.partition) == (part.topic, part.partition) and part.start <= self.offset < part.end
+
 
 _PLACE = re.compile(r"([^\[\]]+)\[(\d{1,9})\]@(\d{1,18})(?:#(\d{1,9}))?", re.ASCII)
 

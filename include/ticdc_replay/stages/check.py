@@ -37,6 +37,8 @@ class CheckResult(msgspec.Struct, frozen=True):
     """Entries of the quarantine that were decoded again since; not among ``quarantined``."""
     ddl_stops: dict[str, tuple[str, ...]] = {}
     """By target: what of the window's DDL will stop its load, unless the floor of the mirror lies above it."""
+    idle_places: tuple[str, ...] = ()
+    """Places in ``set_aside`` of the pipeline file that were read, and at which nothing was set aside."""
 
     @property
     def summary(self) -> str:
@@ -52,6 +54,8 @@ class CheckResult(msgspec.Struct, frozen=True):
             text += f"; types known from the wire only: {', '.join(self.undeclared_tables)}"
         if self.idle_patterns:
             text += f"; no change of a table called {' or '.join(self.idle_patterns)} in this window"
+        if self.idle_places:
+            text += f"; {_told(self.idle_places)}"
         if self.elsewhere:
             rows = sum(each.rows for each in self.elsewhere)
             text += (
@@ -77,6 +81,8 @@ def check(context: ReplayContext, run_hash: str, tables: Sequence[str] | None = 
     """
     index = read_index(context.artifacts, run_hash)
     record_decode(context, index)
+    wanted = context.pipeline.tables if tables is None else tables
+    idle = tuple(map(str, index.report.idle_places))
     reasons, accepted, redriven = index.report.quarantine_reasons, 0, 0
     if reasons and has_way_back(context, index):
         held = set_aside(context, index)
@@ -91,7 +97,9 @@ def check(context: ReplayContext, run_hash: str, tables: Sequence[str] | None = 
             f"No target was touched. They are kept with their bytes in\n{files}\n"
             "Mend the cause, then run the window again and pin it anew (repin), or decode them again from there (ticdc-replay "
             "quarantine redrive); or accept the loss of these and clear this task (ticdc-replay quarantine accept); or let the "
-            "pipeline go on without such: " + "; ".join(sorted({_policy(reason)[1] for reason in stopping}))
+            "pipeline go on without such: "
+            + "; ".join(sorted({_policy(reason)[1] for reason in stopping}))
+            + (f".\nThe pipeline file's {_told(idle)}" if idle else "")
         )
     return CheckResult(
         run_hash,
@@ -99,12 +107,13 @@ def check(context: ReplayContext, run_hash: str, tables: Sequence[str] | None = 
         sum(reasons.values()),
         reasons,
         index.report.undeclared_tables,
-        idle_patterns(context.pipeline.tables if tables is None else tables, index.table_names()),
+        idle_patterns(wanted, index.table_names()),
         index.report.events.placed,
         index.report.elsewhere,
         accepted,
         redriven,
         ddl_stops(index, context.pipeline, tables),
+        idle,
     )
 
 
@@ -149,6 +158,11 @@ def _policy(reason: str) -> tuple[str, str]:
     if reason.startswith("claim_check_"):
         return "claim_check_missing", "policies.claim_check_missing: quarantine"
     return "quarantine", "policies.quarantine: continue"
+
+
+def _told(idle_places: Sequence[str]) -> str:
+    places = " and ".join(idle_places)
+    return f"set_aside names {places}, where no row of this window and its tables is: nothing was set aside there"
 
 
 def _listed(reasons: Mapping[str, int]) -> str:

@@ -27,6 +27,7 @@ from ticdc_replay.domain import canonical
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import ArtifactCorruptError, ArtifactNotFoundError, PermanentError
+from ticdc_replay.domain.messages import EventPlace, OffsetRange
 from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import DecodeJob
 from ticdc_replay.schemas.unread import UnreadDdl
@@ -167,6 +168,26 @@ def test_ddl_that_a_source_could_not_read_is_told_where_it_may_concern_the_windo
     by_an_earlier_version = changelog(tmp_path, 40, 60, "c").write()
     parts.append((by_an_earlier_version, Window(40, 60)))
     assert Derivation(tmp_path, Window(0, 60)).of(parts).unread_ddl is None
+
+
+def test_a_place_counts_as_set_aside_where_every_source_that_read_it_did_so(tmp_path: Path) -> None:
+    places = [EventPlace("topic", 0, offset) for offset in range(5)]
+
+    def decoded(index: ChangelogIndex, end: int, named: list[EventPlace], idle: list[EventPlace]) -> ChangelogIndex:
+        told = msgspec.structs.replace(
+            index,
+            ranges=(OffsetRange("topic", 0, 0, end),),
+            set_aside=tuple(named),
+            report=msgspec.structs.replace(index.report, idle_places=tuple(idle)),
+        )
+        open_store(tmp_path.as_uri()).put(f"{changelog_root(index.run_hash)}/index.json", canonical.encode(told))
+        return told
+
+    first = decoded(changelog(tmp_path, 0, 20).write(), 5, places, [places[0], places[1], places[4]])
+    second = decoded(changelog(tmp_path, 20, 40, "b").write(), 4, places[:3], [places[0], places[2]])
+    derived = Derivation(tmp_path, Window(0, 40)).of([(first, Window(0, 20)), (second, Window(20, 40))])
+    assert derived.set_aside == (*places[:3], places[4]), "the second one read the fourth place and did not know of it"
+    assert derived.report.idle_places == (places[0], places[4])
 
 
 def test_only_the_tables_that_are_wanted_are_derived(tmp_path: Path) -> None:

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from tests.decoded_splits import WINDOW, decode, insert, quarantine
-from tests.open_protocol import columns, ddl, message, row
+from tests.open_protocol import columns, ddl, message, resolved, row
 from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.decode import native
 from ticdc_replay.domain.events import DdlEvent
-from ticdc_replay.domain.messages import EventPlace
+from ticdc_replay.domain.messages import EventPlace, RawMessage
 from ticdc_replay.schemas.history import SchemaHistory
 
 CREATE = "CREATE TABLE `t` (`id` BIGINT PRIMARY KEY, `v` VARCHAR(100))"
@@ -81,6 +81,36 @@ def test_ddl_in_a_message_that_the_pipeline_file_names_counts_as_always(tmp_path
     index, rows = decode(tmp_path, [messages], options={"set_aside": (EventPlace("topic", 0, 0),)})
     assert [entry.query for entry in index.ddl] == [CREATE]
     assert rows == []
+
+
+@pytest.mark.usefixtures("decoder")
+def test_places_at_which_nothing_was_set_aside_are_told(tmp_path: Path) -> None:
+    """A wrong ordinal, DDL alone, rows of another window or table, and an offset without message."""
+    messages = [
+        message([insert(110, 1)], 0),
+        message([ddl(120, CREATE)], 1),
+        message([insert(90, 2), insert(210, 3)], 2),
+        message([row(130, schema="else", new=columns(4, "x"))], 3),
+        message([resolved(140)], 4),
+        message([insert(150, 5)], 6),
+        message([insert(160, 6), insert(160, 7)], 7),
+        RawMessage("topic", 0, 8, 1, b"?", b"?"),
+    ]
+    acting = ("topic[0]@6", "topic[0]@7#1", "topic[0]@8", "topic[0]@8#3")
+    idle = ("topic[0]@0#1", "topic[0]@1", "topic[0]@2", "topic[0]@3", "topic[0]@4", "topic[0]@5", "topic[0]@7#2")
+    places = tuple(sorted(map(EventPlace.parse, (*acting, *idle))))
+    index, rows = decode(tmp_path, [messages[:4], messages[4:]], options={"set_aside": places})
+    assert [line["after"]["id"] for line in rows] == [1, 6]
+    assert index.set_aside == places
+    assert tuple(map(str, index.report.idle_places)) == idle
+
+
+def test_a_place_acts_also_where_a_copy_of_its_row_is_used(tmp_path: Path) -> None:
+    place = EventPlace("topic", 0, 3)
+    copies = [[message([insert(120, 7)], 3)], [message([insert(120, 7)], 9)]]
+    index, rows = decode(tmp_path, copies, options={"set_aside": (place,)})
+    assert [line["_offset"] for line in rows] == [9]
+    assert index.report.idle_places == ()
 
 
 @pytest.mark.parametrize("option", ["accept_damaged", "filters_ddl"])

@@ -3,13 +3,21 @@
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.changelogs import Changelog
+from ticdc_replay.changelog.layout import INDEX, changelog_root
 from ticdc_replay.config.load import load_pipeline
+from ticdc_replay.domain import canonical
+from ticdc_replay.domain.connections import Connections
+from ticdc_replay.domain.errors import PolicyStopError
+from ticdc_replay.domain.messages import EventPlace
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.schemas.ddl import definition_from_sql
-from ticdc_replay.stages.check import CheckResult, ddl_stops, idle_patterns
+from ticdc_replay.snapshot.manifest import Manifest
+from ticdc_replay.stages.check import CheckResult, check, ddl_stops, idle_patterns
+from ticdc_replay.stages.context import ReplayContext
 
 CHANGED = [TableName("shop", "orders"), TableName("shop", "items")]
 
@@ -25,6 +33,41 @@ def test_the_summary_says_so_in_one_line():
         "changelog 0123456789ab: 7 rows; no change of a table called shop.ordres or billing.* in this window"
     )
     assert CheckResult("0123456789abcdef", 7, 0, {}, (), ()).summary == "changelog 0123456789ab: 7 rows"
+
+
+def test_places_at_which_nothing_was_set_aside_are_told_by_name():
+    result = CheckResult("0123456789abcdef", 7, 0, {}, (), (), idle_places=("shop[0]@5", "shop[1]@9#4"))
+    assert result.summary == (
+        "changelog 0123456789ab: 7 rows; set_aside names shop[0]@5 and shop[1]@9#4, where no row of this window and its "
+        "tables is: nothing was set aside there"
+    )
+
+
+@pytest.mark.parametrize("reasons", [{}, {"set_aside": 1}])
+def test_the_gate_tells_them_whether_it_stops_or_not(tmp_path: Path, reasons: dict[str, int]) -> None:
+    window = Changelog(tmp_path / "shop", 100, 200)
+    manifest = Manifest(
+        pipeline="shop", changefeed_hash="", window=window.window, grade="proven", topics=(), pinned_at_ms=1
+    )
+    window.input_hash = manifest.input_hash
+    written = window.write()
+    report = msgspec.structs.replace(
+        written.report, quarantine_reasons=reasons, idle_places=(EventPlace("shop", 0, 5),)
+    )
+    index = msgspec.structs.replace(written, report=report, unsearched=())
+    path = window.folder / changelog_root(index.run_hash) / INDEX
+    path.write_bytes(canonical.encode(index))
+    text = PIPELINE.format(policies="{}").replace("file:///artifacts", tmp_path.as_uri())
+    (tmp_path / "shop.yaml").write_text(text)
+    with ReplayContext(load_pipeline(tmp_path / "shop.yaml"), Connections()) as context:
+        context.artifacts.put_once(f"manifests/{manifest.input_hash}.json", canonical.encode(manifest))
+        if not reasons:
+            result = check(context, index.run_hash)
+            assert result.idle_places == ("shop[0]@5",)
+            assert "set_aside names shop[0]@5, where no row" in result.summary
+            return
+        with pytest.raises(PolicyStopError, match=r"1 × set_aside.*(?s:.)*set_aside names shop\[0\]@5, where no row"):
+            check(context, index.run_hash)
 
 
 PIPELINE = """
