@@ -26,6 +26,7 @@ from ticdc_replay.domain.errors import (
     ArtifactNotFoundError,
     ExpiredRangeError,
     NotCoveredError,
+    PermanentError,
     WatermarkNotReachedError,
 )
 from ticdc_replay.domain.window import Window
@@ -261,6 +262,41 @@ def test_a_window_that_kafka_has_expired_is_taken_from_changelogs_that_hold_it(
     with pytest.raises(ArtifactNotFoundError, match=r"is derived from it\. Restore the files"):
         feed.run(context, pin(context, hours(1, 3)))
     assert read_index(context.artifacts, across.run_hash) == across, "it counts again once they are restored"
+
+
+def test_a_row_that_is_named_later_reaches_no_window_that_is_taken_from_changelogs(
+    make_feed: Callable[..., Feed],
+) -> None:
+    """Each row was sent twice, two messages apart: both copies are named."""
+    feed = make_feed()
+    context = feed.pipeline(window=f"decode_hours: {HOURS}")
+    hour, part = hours(4, 5), Window(hours(4, 5).from_ts, hours(4, 5).from_ts + tso.from_ms(HOUR_MS // 2))
+    shared = feed.decode(context, hour)
+    derived = feed.decode(context, part, from_changelog=True, repin=True)
+    first = min(
+        (row for version, rows in read_rows(context.artifacts, derived, tables=["s.t0"]) for row in rows.to_pylist()),
+        key=lambda row: row["_offset"],
+    )
+    offsets = first["_offset"], first["_offset"] + 2
+    places = tuple(f"{feed.topic}[{first['_partition']}]@{offset}" for offset in offsets)
+    declared = context.pipeline
+    policies = declared.policies.model_copy(update={"quarantine": "continue"})
+    loaded = context.loaded._replace(pipeline=declared.model_copy(update={"set_aside": places, "policies": policies}))
+    feed.contexts.append(named := ReplayContext(loaded, context.connections))
+
+    for index in (shared, derived):
+        with pytest.raises(PermanentError, match="which set_aside of the pipeline file names"):
+            check(named, index.run_hash)
+    with pytest.raises(NotCoveredError, match="which set_aside names since"):
+        pin(named, part, repin=True, from_changelog=True)
+    again = [feed.decode(named, hour), feed.decode(named, part, repin=True, from_changelog=True)]
+    for before, after in zip((shared, derived), again, strict=True):
+        assert after.report.quarantine_reasons == {"set_aside": 1}
+        assert after.report.idle_places == ()
+        assert len(content(named, after)) == len(content(named, before)) - 1
+        assert feed.load(named, after).targets[0].quality == "quarantine"
+    other = feed.decode(named, hours(0, 1))
+    assert (other.report.quarantine_reasons, other.report.idle_places) == ({}, ()), "they act in another hour of it"
 
 
 def test_changelogs_of_fewer_tables_are_no_window_of_more(make_feed: Callable[..., Feed]) -> None:

@@ -1,9 +1,10 @@
-"""The beginning of a load: what it may replace is not shown as held until its end is recorded."""
+"""The beginning of a load: whether it may begin still, and what it may replace is not shown as held until its end is recorded."""
 
 from ticdc_replay import jobspec
 from ticdc_replay.changelog.reading import read_index
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.named import require_set_aside
 from ticdc_replay.state.records import BegunLoad
 
 
@@ -11,7 +12,8 @@ def begin_load(context: ReplayContext, uri: str) -> None:
     """Note that the load of the job spec at *uri* begins. Called before each attempt, whoever runs it.
 
     A mirror needs no note, since a load takes nothing away from it, and a re-drive only adds to what its window has. Raises
-    ArtifactNotFoundError where the spec or the changelog is gone, ConfigError where the pipeline has no such target any more.
+    ArtifactNotFoundError where the spec or the changelog is gone, ConfigError where the pipeline has no such target any more, and
+    what ``require_set_aside`` raises.
     """
     job = jobspec.decode(context.artifacts.get(uri.removeprefix(f"{context.artifacts_uri}/")))
     if not isinstance(job, jobspec.LoadJob):
@@ -20,7 +22,9 @@ def begin_load(context: ReplayContext, uri: str) -> None:
     section = next((target for target in context.pipeline.targets if target.name == name), None)
     if section is None:
         raise ConfigError(f"pipeline {job.pipeline} has no target {name!r} any more")
-    if section.is_mirror or read_index(context.artifacts, job.run_hash).redrives is not None:
+    index = read_index(context.artifacts, job.run_hash)
+    require_set_aside(context, index, job.tables)  # the spec may be older than the line in the pipeline file
+    if section.is_mirror or index.redrives is not None:
         return
     context.state.record_begun_load(
         BegunLoad(

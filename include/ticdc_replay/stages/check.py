@@ -12,6 +12,7 @@ from ticdc_replay.decode.filter import TableFilter
 from ticdc_replay.domain.errors import PolicyStopError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.named import require_set_aside
 from ticdc_replay.stages.recording import record_decode
 from ticdc_replay.stages.set_aside import by_reason, has_way_back, set_aside
 from ticdc_replay.targets.ddl import foreseen_stops, stopping_policies
@@ -77,11 +78,12 @@ def check(context: ReplayContext, run_hash: str, tables: Sequence[str] | None = 
     """Let the changelog of *run_hash* through, or raise PolicyStopError that lists what is in quarantine and how to go on.
 
     *tables* are the patterns that the run was asked for, the pipeline's if absent. Either way what the decode found is recorded
-    for later windows.
+    for later windows. Raises what ``require_set_aside`` raises, too.
     """
     index = read_index(context.artifacts, run_hash)
     record_decode(context, index)
     wanted = context.pipeline.tables if tables is None else tables
+    require_set_aside(context, index, wanted)
     idle = tuple(map(str, index.report.idle_places))
     reasons, accepted, redriven = index.report.quarantine_reasons, 0, 0
     if reasons and has_way_back(context, index):

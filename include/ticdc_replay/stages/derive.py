@@ -24,6 +24,7 @@ from ticdc_replay.snapshot import manifest as manifests
 from ticdc_replay.snapshot.manifest import Manifest, Source, TopicPin
 from ticdc_replay.snapshot.pin import PinnedManifest
 from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.named import named_since
 from ticdc_replay.stages.selection import undecoded
 from ticdc_replay.state.records import Run, WindowManifest
 
@@ -74,7 +75,8 @@ def find_changelogs(
     """Which complete changelogs, those of the runs in *without* left out, hold which parts of *window*. Asks nothing of Kafka.
 
     A changelog counts if its window is pinned to its input still, it is of the changefeed as it is configured now and of all
-    *tables* (patterns; the pipeline's if absent), its rows carry a commitTs, and all its files are there.
+    *tables* (patterns; the pipeline's if absent), its rows carry a commitTs, all its files are there, and it has no row of these
+    that the pipeline file names in ``set_aside`` since.
     """
     wanted = context.pipeline.tables if tables is None else tables
     found: dict[str, ChangelogIndex] = {}
@@ -89,7 +91,7 @@ def find_changelogs(
                 index = read_index(context.artifacts, run_hash)
             except ArtifactNotFoundError:
                 continue  # removed, or not decoded yet
-            why = _refusal(context, manifest, index, wanted)
+            why = _refusal(context, manifest, index, wanted, window)
             if why is not None:
                 refused[run_hash] = f"run {run_hash[:12]} of {index.window}: {why}"
                 continue
@@ -209,8 +211,10 @@ def is_of(run: Run | ChangelogIndex, entry: WindowManifest, manifest: Manifest) 
     return run.input_hash == entry.input_hash or any(each.run_hash == run.run_hash for each in manifest.derived)
 
 
-def _refusal(context: ReplayContext, manifest: Manifest, index: ChangelogIndex, wanted: Sequence[str]) -> str | None:
-    """Why the changelog of *index* can't be a source, None where it can."""
+def _refusal(
+    context: ReplayContext, manifest: Manifest, index: ChangelogIndex, wanted: Sequence[str], window: Window
+) -> str | None:
+    """Why the changelog of *index* can't be a source of *window*, None where it can."""
     if manifest.changefeed_hash != context.changefeed.hash:
         return "decoded with another configuration of the changefeed (sink_uri, config or timezone)"
     if index.order == "place":
@@ -224,4 +228,12 @@ def _refusal(context: ReplayContext, manifest: Manifest, index: ChangelogIndex, 
     if context.state.redrives(context.pipeline.name, index.run_hash):
         return "a part of its rows came out of its quarantine later, in a changelog of its own"
     lost = lost_files(context.artifacts, index)
-    return f"{len(lost)} of its files are gone" if lost else None
+    if lost:
+        return f"{len(lost)} of its files are gone"
+    named = named_since(context, index, wanted, window)
+    if named:
+        return (
+            f"it has rows of {', '.join(map(str, named))}, which set_aside names since; decode its window anew from Kafka (in "
+            "Airflow clear its run from decode on), or take these lines out of the pipeline file"
+        )
+    return None

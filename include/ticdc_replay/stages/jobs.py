@@ -9,7 +9,6 @@ from ticdc_replay import __version__
 from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.changelog.layout import INDEX, changelog_root
 from ticdc_replay.changelog.reading import read_index
-from ticdc_replay.config.pipeline import Pipeline
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.errors import ConfigError, PermanentError, TransientError
 from ticdc_replay.domain.messages import EventPlace
@@ -20,6 +19,7 @@ from ticdc_replay.snapshot.manifest import Manifest
 from ticdc_replay.snapshot.pin import PinnedManifest
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.derive import is_of
+from ticdc_replay.stages.named import named_places, require_set_aside
 from ticdc_replay.stages.selection import selected_tables, undecoded
 from ticdc_replay.state.records import Run, WindowManifest
 
@@ -55,7 +55,7 @@ def decode_job(context: ReplayContext, pinned: PinnedManifest, tables: tuple[str
         schema_registry_connection=pipeline.connections.schema_registry,
         source_connection=pipeline.connections.source if pipeline.policies.handle_key_only == "reread" else None,
         accept_damaged=pipeline.policies.damaged == "accept",
-        set_aside=_set_aside(pipeline, pinned.manifest),
+        set_aside=_set_aside(context, pinned.manifest),
         filters_ddl=context.loaded.filters_ddl,
         manifest=pinned.name,
         input_hash=pinned.manifest.input_hash,
@@ -67,20 +67,15 @@ def decode_job(context: ReplayContext, pinned: PinnedManifest, tables: tuple[str
     )
 
 
-def _set_aside(pipeline: Pipeline, manifest: Manifest) -> tuple[EventPlace, ...]:
-    """The places of *pipeline* that the input of *manifest* may hold; what others of them say leaves its run alone."""
-    places = tuple(sorted(set(map(EventPlace.parse, pipeline.set_aside))))
-    if not manifest.reads_kafka:
-        return () if manifest.derived else places
-    ranges = manifest.ranges()
-    return tuple(
-        place
-        for place in places
-        if any(
-            (part.topic, part.partition) == (place.topic, place.partition) and part.start <= place.offset < part.end
-            for part in ranges
-        )
-    )
+def _set_aside(context: ReplayContext, manifest: Manifest) -> tuple[EventPlace, ...]:
+    """The places that the input of *manifest* may hold; what others say in the pipeline file leaves its run alone."""
+    if manifest.derived or not context.pipeline.set_aside:
+        return ()
+    if manifest.redrive is not None:
+        return named_places(context.pipeline)
+    if manifest.shared is not None:
+        manifest = manifests.decode(context.artifacts.get(manifest.shared.manifest))
+    return named_places(context.pipeline, manifest.ranges())
 
 
 def write_decode_job(
@@ -112,8 +107,8 @@ def write_load_job(
     """The spec that loads the changelog of *run_hash* into the target called *target_name*.
 
     Raises ConfigError for an unknown target and for tables that are not within the pipeline's or were not decoded,
-    ArtifactNotFoundError where the changelog, or one that it takes rows from, is not complete, and without *reload* what
-    ``require_current`` raises.
+    ArtifactNotFoundError where the changelog, or one that it takes rows from, is not complete, what ``require_set_aside`` raises,
+    and without *reload* what ``require_current`` raises.
     """
     pipeline = context.pipeline
     target = next((target for target in pipeline.targets if target.name == target_name), None)
@@ -128,6 +123,7 @@ def write_load_job(
             "rows are not in its changelog. Start a new run of the window, which decodes them; in Airflow "
             "clear the run from snapshot on"
         )
+    require_set_aside(context, index, selection)
     sources: tuple[SourceWindow, ...] = ()
     if not reload:
         sources = _sources(context, index)

@@ -34,6 +34,7 @@ from ticdc_replay.snapshot.watermark import watermark_status
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.derive import find_changelogs, require_cover
 from ticdc_replay.stages.jobs import decode_job
+from ticdc_replay.stages.named import named_in_sources
 from ticdc_replay.stages.pin import is_in_changelogs, require_asked
 from ticdc_replay.stages.prove import prove
 from ticdc_replay.stages.rates import Rates, rates
@@ -200,6 +201,7 @@ class _Planner:
             grade=manifest.grade,
             reasons=manifest.reasons,
         )
+        planned = _refused(planned, *named_in_sources(context, manifest, self._selection))
         job = decode_job(context, pinned, self._selection)
         if manifest.reads_kafka:
             return self._decoded(planned, request, manifest, job.run_hash)

@@ -118,6 +118,17 @@ def test_a_derived_window_is_refused_once_what_it_is_taken_from_is_removed(shop:
     assert planned(shop, window=INSIDE)[0] == 0, "it is decoded itself"
 
 
+def test_a_derived_window_is_refused_where_set_aside_names_a_row_of_what_it_is_taken_from(shop: Shop) -> None:
+    context = shop.context()
+    source = decoded(shop, pin(context, shop.window))
+    later = Window(at(75), INSIDE.to_ts)  # without the one row that the changelog has
+    for window in (INSIDE, later):
+        derive(context, window)
+    edit(shop, set_aside=["topic[0]@1"])
+    assert f"run {source.run_hash[:12]}, which it is taken from, has rows of topic[0]@1" in refusal(shop, window=INSIDE)
+    assert planned(shop, window=later)[0] == 0
+
+
 def share(shop: Shop, wide: PinnedManifest, window: Window) -> PinnedManifest:
     manifest = wide.manifest
     shares = Manifest(

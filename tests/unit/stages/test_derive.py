@@ -17,6 +17,7 @@ from ticdc_replay.domain import canonical
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import NotCoveredError, UnprovenWindowError
+from ticdc_replay.domain.messages import EventPlace, OffsetRange
 from ticdc_replay.domain.window import Window
 from ticdc_replay.snapshot.manifest import Manifest, SharedInput, Source, TopicPin
 from ticdc_replay.stages.context import ReplayContext
@@ -75,6 +76,18 @@ class Decoded:
             )
         )
         return index
+
+    def again(self, index: ChangelogIndex, run: str, **members: Any) -> ChangelogIndex:
+        """The window of *index*, of the same input, decoded once more: without rows, and with *members* of the index."""
+        made = Changelog(self._folder, index.window.from_ts, index.window.to_ts, run).write()
+        again = msgspec.structs.replace(index, run_hash=made.run_hash, tables=(), quarantine_files=(), **members)
+        self.context.artifacts.put(f"{changelog_root(again.run_hash)}/{INDEX}", canonical.encode(again))
+        first = self.context.state.run("pipeline", index.run_hash)
+        assert first is not None
+        self.context.state.record_run(
+            msgspec.structs.replace(first, run_hash=again.run_hash, index=f"{changelog_root(again.run_hash)}/{INDEX}")
+        )
+        return again
 
     def aside(self, start: int, end: int, run: str = "a", **members: Any) -> ChangelogIndex:
         """One with an entry in quarantine."""
@@ -186,6 +199,49 @@ def test_what_lacks_a_file_or_came_out_of_quarantine_in_two_parts_does_not_count
     decoded.context.state.record_redrive(Redrive("pipeline", redriven.run_hash, "r", "", 1))
     refused = find_changelogs(decoded.context, Window(0, 20)).refused
     assert ["1 of its files are gone" in refused[0], "came out of its quarantine later" in refused[1]] == [True, True]
+
+
+def named(context: ReplayContext, *places: str) -> ReplayContext:
+    """The pipeline of *context*, whose file names *places* since."""
+    loaded = context.loaded._replace(pipeline=context.pipeline.model_copy(update={"set_aside": places}))
+    return ReplayContext(loaded, Connections())
+
+
+RANGES = (OffsetRange("topic", 0, 0, 9),)
+
+
+def test_a_changelog_with_a_row_that_the_pipeline_file_names_since_is_no_source(decoded: Decoded) -> None:
+    """``Decoded.window`` writes one row, at offset 1, commitTs the window's start."""
+    before = decoded.window(0, 10, ranges=RANGES)
+    for place in ("topic[0]@1", "topic[0]@1#0"):
+        with named(decoded.context, place) as context:
+            with pytest.raises(NotCoveredError) as raised:
+                derive(context, Window(0, 5))
+            told = str(raised.value)
+            assert f"run {before.run_hash[:12]} of {before.window}: it has rows of {place}" in told
+            assert "decode its window anew from Kafka" in told
+            assert derive(context, Window(2, 5)).manifest.derived[0].run_hash == before.run_hash
+    after = decoded.again(before, "b", set_aside=(EventPlace("topic", 0, 1),))
+    for text in ("topic[0]@1", "topic[0]@1#0"):
+        with named(decoded.context, text) as context:
+            (source,) = derive(context, Window(0, 5)).manifest.derived
+            assert source.run_hash == after.run_hash
+
+
+@pytest.mark.parametrize("place", ["topic[0]@1#1", "topic[0]@2", "topic[1]@1", "other[0]@1", "topic[0]@20"])
+def test_places_of_which_a_changelog_has_no_row_do_not_keep_it_from_being_a_source(
+    decoded: Decoded, place: str
+) -> None:
+    index = decoded.window(0, 10, ranges=RANGES)
+    with named(decoded.context, place) as context:
+        assert derive(context, Window(0, 5)).manifest.derived[0].run_hash == index.run_hash
+
+
+def test_a_named_row_of_a_table_that_is_not_selected_does_not_count(decoded: Decoded) -> None:
+    decoded.window(0, 10, ranges=RANGES)
+    with named(decoded.context, "topic[0]@1") as context:
+        assert find_changelogs(context, Window(0, 10)).lacking
+        assert not find_changelogs(context, Window(0, 10), tables=["s.items"]).lacking
 
 
 def test_what_can_not_be_proven_is_no_source_where_policy_asks_for_proof(make_decoded: Callable[..., Decoded]) -> None:

@@ -3,18 +3,21 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.changelogs import Changelog, put, table
 from ticdc_replay import jobspec
 from ticdc_replay.config.load import load_pipeline
+from ticdc_replay.domain import canonical
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import ConfigError, PermanentError
 from ticdc_replay.domain.messages import EventPlace, OffsetRange
 from ticdc_replay.domain.window import Window
-from ticdc_replay.snapshot.manifest import Manifest, PartitionPin, TopicPin
+from ticdc_replay.snapshot.manifest import Manifest, PartitionPin, SharedInput, TopicPin
 from ticdc_replay.snapshot.pin import PinnedManifest
+from ticdc_replay.stages.begin_load import begin_load
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.jobs import decode_job, write_load_job
 from ticdc_replay.state import WindowManifest
@@ -139,12 +142,55 @@ def test_a_re_drive_has_the_generation_of_the_run_that_it_completes(
 
 def test_messages_that_are_set_aside_concern_runs_of_inputs_that_hold_them(context: ReplayContext) -> None:
     places = ("shop[0]@5", "shop[0]@9#1", "shop[0]@10", "shop[1]@5", "other[0]@5")
-    loaded = context.loaded._replace(pipeline=context.pipeline.model_copy(update={"set_aside": places}))
-    with ReplayContext(loaded, Connections()) as naming:
+    with naming(context, *places) as named:
         inside, outside = decoded_range(5, 10), decoded_range(20, 30)
-        assert decode_job(naming, inside).set_aside == (EventPlace("shop", 0, 5), EventPlace("shop", 0, 9, 1))
-        assert decode_job(naming, inside).run_hash != decode_job(context, inside).run_hash
-        assert decode_job(naming, outside) == decode_job(context, outside)
+        assert decode_job(named, inside).set_aside == (EventPlace("shop", 0, 5), EventPlace("shop", 0, 9, 1))
+        assert decode_job(named, inside).run_hash != decode_job(context, inside).run_hash
+        assert decode_job(named, outside) == decode_job(context, outside)
+
+
+def test_of_a_shared_decode_the_ranges_say_which_places_concern_it(context: ReplayContext) -> None:
+    wide = decoded_range(5, 10)
+    name = f"manifests/{wide.manifest.input_hash}.json"
+    context.artifacts.put_once(name, canonical.encode(wide.manifest))
+    shares = msgspec.structs.replace(
+        wide.manifest,
+        topics=(TopicPin("shop", "id", ()),),
+        shared=SharedInput(name, wide.manifest.input_hash, wide.manifest.window),
+    )
+    hour = PinnedManifest(shares, "manifests/h.json", "file:///h.json", reused=False)
+    assert shares.shared is not None
+    with naming(context, "shop[0]@5", "shop[0]@20") as named:
+        job = decode_job(named, hour)
+        assert job.set_aside == job.decoding(shares.shared).set_aside == (EventPlace("shop", 0, 5),)
+    with naming(context, "shop[0]@20") as named:
+        assert decode_job(named, hour) == decode_job(context, hour), "a line for another day"
+
+
+def naming(context: ReplayContext, *places: str) -> ReplayContext:
+    """The pipeline of *context*, whose file names *places*."""
+    loaded = context.loaded._replace(pipeline=context.pipeline.model_copy(update={"set_aside": places}))
+    return ReplayContext(loaded, Connections())
+
+
+@pytest.mark.parametrize("reload", [False, True])
+def test_rows_that_the_pipeline_file_names_since_are_not_loaded(
+    context: ReplayContext, changelog: Changelog, reload: bool
+) -> None:
+    with naming(context, "topic[0]@1") as named, pytest.raises(PermanentError) as raised:
+        loads(named, changelog, reload=reload)
+    told = f"run {changelog.run_hash} of window {changelog.window} has rows of topic[0]@1, which set_aside"
+    assert told in str(raised.value)
+    assert "from decode on" in str(raised.value)
+    with naming(context, "topic[0]@2", "topic[0]@1#1") as named:
+        assert isinstance(loads(named, changelog, reload=reload), jobspec.LoadJob)
+
+
+def test_a_load_that_was_prepared_before_does_not_begin(context: ReplayContext, changelog: Changelog) -> None:
+    uri = write_load_job(context, changelog.run_hash, "lake").uri
+    begin_load(context, uri)
+    with naming(context, "topic[0]@1") as named, pytest.raises(PermanentError, match=r"has rows of topic\[0\]@1"):
+        begin_load(named, uri)
 
 
 def decoded_range(start: int, end: int) -> PinnedManifest:

@@ -18,6 +18,7 @@ from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import LoadJob, decode
 from ticdc_replay.snapshot.manifest import Manifest, SharedInput, Source, TopicPin
 from ticdc_replay.snapshot.pin import PinnedManifest
+from ticdc_replay.stages.check import check
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.jobs import require_current, write_decode_job, write_load_job
 from ticdc_replay.state import WindowManifest
@@ -107,6 +108,23 @@ def shared(windows: Windows) -> tuple[Changelog, Changelog]:
     assert run is not None
     wide = windows.decode(pinned, run_hash=run.run_hash)
     return wide, windows.decode(narrow, wide)
+
+
+@pytest.mark.parametrize(("taken", "way"), [(derived, "pin window .* anew"), (shared, "from decode on")])
+@pytest.mark.parametrize("reload", [False, True])
+def test_rows_of_a_message_that_was_named_since_are_not_loaded(
+    windows: Windows, taken: Any, way: str, reload: bool
+) -> None:
+    """Neither where the run is loaded for the first time, nor again: its rows are those of a changelog that has them."""
+    _, narrow = taken(windows)
+    loaded = windows.context.loaded
+    loaded = loaded._replace(pipeline=loaded.pipeline.model_copy(update={"set_aside": ("topic[0]@1",)}))
+    with ReplayContext(loaded, Connections()) as context:
+        again = Windows(context, narrow.folder)
+        with pytest.raises(PermanentError, match=rf"has rows of topic\[0\]@1, which set_aside.*{way}"):
+            again.job(narrow, reload=reload)
+        with pytest.raises(PermanentError, match=r"has rows of topic\[0\]@1"):
+            check(context, narrow.run_hash)
 
 
 def load_it(job: LoadJob) -> None:

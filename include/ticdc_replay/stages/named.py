@@ -1,0 +1,116 @@
+"""The messages that the pipeline file names in ``set_aside``: which concern an input, and which a changelog does not know of."""
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+
+from ticdc_replay.changelog.index import ChangelogIndex
+from ticdc_replay.changelog.named_rows import places_with_rows
+from ticdc_replay.changelog.reading import read_index
+from ticdc_replay.config.pipeline import Pipeline
+from ticdc_replay.decode.filter import TableFilter
+from ticdc_replay.domain.errors import ArtifactNotFoundError, PermanentError
+from ticdc_replay.domain.messages import EventPlace, OffsetRange
+from ticdc_replay.domain.window import Window
+from ticdc_replay.snapshot import manifest as manifests
+from ticdc_replay.snapshot.manifest import Manifest
+from ticdc_replay.stages.context import ReplayContext
+
+
+def named_places(pipeline: Pipeline, ranges: Iterable[OffsetRange] | None = None) -> tuple[EventPlace, ...]:
+    """The places that *pipeline* names, sorted; of these, where *ranges* are given, those in one of them."""
+    places = tuple(sorted(set(map(EventPlace.parse, pipeline.set_aside))))
+    if ranges is None or not places:
+        return places
+    known = tuple(ranges)
+    return tuple(place for place in places if any(place.lies_in(part) for part in known))
+
+
+def named_since(
+    context: ReplayContext, index: ChangelogIndex, tables: Sequence[str], window: Window | None = None
+) -> tuple[EventPlace, ...]:
+    """The places that the pipeline file names and the decode of *index* did not know of, of which there are rows in it.
+
+    Only rows of *tables* (patterns) count, and with a *window* those committed in it. Opens files only where the pipeline file
+    names places that may be in the changelog. Raises ArtifactNotFoundError where one is gone.
+    """
+    if not context.pipeline.set_aside:
+        return ()
+    known = set(index.set_aside)
+    unknown = [
+        place
+        for place in named_places(context.pipeline, _ranges(context, index))
+        if place not in known and place.message not in known
+    ]
+    wanted = TableFilter(tables)
+    names = {version.schema.name for version in index.tables}
+    selected = {name for name in names if wanted.wants(name.schema, name.table)}
+    return places_with_rows(context.artifacts, index, unknown, selected, window)
+
+
+def require_set_aside(context: ReplayContext, index: ChangelogIndex, tables: Sequence[str]) -> None:
+    """Return if no row of *tables* (patterns) in the changelog of *index* is of a message that the pipeline file names.
+
+    Raises PermanentError with what to do where there is one: the message was named after the changelog, or one that it takes
+    rows from, was decoded.
+    """
+    places = named_since(context, index, tables)
+    if places:
+        raise PermanentError(
+            f"run {index.run_hash} of window {index.window} has rows of {', '.join(map(str, places))}, which set_aside of the "
+            "pipeline file names, and no target may get them: the run was decoded before they were named. "
+            f"{_way(context, index)}. Or take the lines out of the file, and these rows are loaded"
+        )
+
+
+def named_in_sources(context: ReplayContext, manifest: Manifest, tables: Sequence[str]) -> Iterator[str]:
+    """Per changelog that *manifest* takes its window from, and that has rows of *tables* which are named since: which they are.
+
+    Says what to do, too. Of a changelog that is gone nothing is told.
+    """
+    for source in manifest.derived:
+        with contextlib.suppress(ArtifactNotFoundError):
+            places = named_since(context, read_index(context.artifacts, source.run_hash), tables, source.window)
+            if places:
+                yield (
+                    f"run {source.run_hash[:12]}, which it is taken from, has rows of {', '.join(map(str, places))}, which "
+                    "set_aside of the pipeline file names since: decode the window of that run anew, then pin this one anew "
+                    "(repin; with from_changelog where Kafka has expired it), or take these lines out"
+                )
+
+
+def _way(context: ReplayContext, index: ChangelogIndex) -> str:
+    """How the rows are set aside after all."""
+    if index.redrives is not None:
+        return "Re-drive its entries once more"
+    if index.derived:
+        with contextlib.suppress(ArtifactNotFoundError):
+            if manifests.decode(context.artifacts.get(f"manifests/{index.input_hash}.json")).shared is not None:
+                return _DECODE
+        return (
+            f"It takes them from changelogs of other runs ({', '.join(_sources(index))}): decode the windows of these anew, each "
+            f"from its decode on, then pin window {index.window} anew (repin; with from_changelog where Kafka has expired it)"
+        )
+    return _DECODE
+
+
+_DECODE = "Clear the run from decode on (command line: run once more), which decodes it anew"
+
+
+def _sources(index: ChangelogIndex) -> list[str]:
+    return list(dict.fromkeys(source.run_hash[:12] for source in index.derived))
+
+
+def _ranges(context: ReplayContext, index: ChangelogIndex) -> tuple[OffsetRange, ...] | None:
+    """The ranges of Kafka that the rows of *index* come from; None where they are not known."""
+    if not index.derived:
+        return index.ranges or None
+    found: set[OffsetRange] = set()
+    for run_hash in {source.run_hash for source in index.derived}:
+        try:
+            ranges = read_index(context.artifacts, run_hash).ranges
+        except ArtifactNotFoundError:
+            return None
+        if not ranges:
+            return None
+        found.update(ranges)
+    return tuple(sorted(found))
