@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import uuid
@@ -65,6 +66,7 @@ class Stage:
         done = subprocess.run(command, env=self.environment, cwd=self.folder, capture_output=True, text=True)
         log = self.folder / "run.log"
         log.write_text(done.stdout + done.stderr)
+        sys.stdout.write(log.read_text())  # shown where the test fails
         assert (done.returncode != 0) is fails, f"exit code {done.returncode}, see {log}"
         return log.read_text()
 
@@ -113,6 +115,12 @@ class Stage:
                 {"name": "lake", "type": "parquet", "uri": f"s3://{self.bucket}/lake", "connection": "stage_lake"},
             ],
         }
+
+
+def submitted(log):
+    """The kind of each Spark job that a run submitted, sorted, whose *log* is given; one that was tried again counts once."""
+    jobs = set(re.findall(r"Spark-Submit cmd: .*/spark_jobs/(\w+)\.py (\S+)", log))
+    return sorted(kind for kind, _ in jobs)
 
 
 def objects_of(client, bucket, prefix):
