@@ -24,7 +24,7 @@ from ticdc_replay.domain.errors import (
 )
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.topics import TopicIdentity
-from ticdc_replay.domain.window import Grade
+from ticdc_replay.domain.window import Grade, Window
 from ticdc_replay.kafka.offsets import Bounds, Offsets, Partition, Record, Topic
 from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.snapshot import manifest as manifests
@@ -57,7 +57,7 @@ from ticdc_replay.snapshot.watermark import (
     retire,
     status_of,
 )
-from ticdc_replay.state.records import Stretch, WindowManifest
+from ticdc_replay.state.records import Coverage, Stretch, WindowManifest
 from ticdc_replay.state.store import StateStore
 from ticdc_replay.storage.base import ObjectStore
 
@@ -300,14 +300,16 @@ def _behind(
 
 
 def _ends_before(request: PinRequest, artifacts: ObjectStore, state: StateStore, look: _Look) -> dict[Partition, int]:
-    """Where the windows by offset that end at the start of this one ended, by partition.
+    """Where the windows by offset that end at the start of this one ended, by partition: as they are pinned now, or as a target
+    holds them, whichever is lower.
 
     A record can come after the pinning of a window and have a time in it; the next window takes it, so that nothing is lost
     between two windows whenever each was pinned.
     """
     topics = {topic.name: topic.identity for topic in look.topics}
+    held = _held_inputs(state, request.pipeline, request.window.from_ts)
     found: dict[Partition, int] = {}
-    for entry in state.manifests_up_to(request.pipeline, request.window.from_ts):
+    for entry in state.manifests_up_to(request.pipeline, request.window.from_ts, held):
         manifest = load_manifest(artifacts, entry).manifest
         if manifest.grade != "offset":
             continue
@@ -318,6 +320,17 @@ def _ends_before(request: PinRequest, artifacts: ObjectStore, state: StateStore,
                 partition = Partition(topic.topic, pin.range.partition)
                 found[partition] = min(pin.range.end, found.get(partition, pin.range.end))
     return found
+
+
+def _held_inputs(state: StateStore, pipeline: str, ts: int) -> set[str]:
+    """What the runs were made of that targets hold of the windows that end at *ts*: of equal tables, the newest run counts."""
+    newest: dict[tuple[Window, str, tuple[str, ...]], Coverage] = {}
+    for record in state.coverage(pipeline):
+        if record.window.to_ts == ts:
+            place = (record.window, record.target, record.selection)
+            newest[place] = max(newest.get(place, record), record, key=lambda each: each.generation)
+    runs = (state.run(pipeline, record.run_hash) for record in newest.values())
+    return {run.input_hash for run in runs if run is not None}
 
 
 def _pin_by_offset(

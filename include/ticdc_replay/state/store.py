@@ -1,7 +1,7 @@
 """Reading and writing the state store."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -73,10 +73,11 @@ class StateStore(Definitions, Reconciliations, Leases, Generations):
         with self._database.reading() as connection:
             return _active_manifest(connection, pipeline, window)
 
-    def manifests_up_to(self, pipeline: str, ts: int) -> list[WindowManifest]:
-        """The manifests of the windows of *pipeline* that end at *ts* (TSO)."""
+    def manifests_up_to(self, pipeline: str, ts: int, inputs: Collection[str]) -> list[WindowManifest]:
+        """The manifests of the windows of *pipeline* that end at *ts* (TSO), and those that they had of *inputs* (hashes)."""
         table = tables.window_manifest.c
-        wanted = _manifests(pipeline).where(table.to_ts == ts, table.superseded_at_ms.is_(None)).order_by(table.from_ts)
+        counts = or_(table.superseded_at_ms.is_(None), table.input_hash.in_(inputs))
+        wanted = _manifests(pipeline).where(table.to_ts == ts, counts).order_by(table.from_ts, table.pinned_at_ms)
         with self._database.reading() as connection:
             return [_window_manifest(row) for row in connection.execute(wanted)]
 

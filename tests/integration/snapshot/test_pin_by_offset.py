@@ -19,6 +19,7 @@ from ticdc_replay.snapshot.manifest import Manifest
 from ticdc_replay.snapshot.pin import pin_window
 from ticdc_replay.snapshot.request import PinRequest
 from ticdc_replay.state import StateStore
+from ticdc_replay.state.records import Coverage, Run
 from ticdc_replay.storage import ObjectStore
 
 pytestmark = pytest.mark.integration
@@ -101,6 +102,42 @@ def test_what_comes_after_its_window_was_pinned_goes_to_the_next_one(topic: str,
     assert pin(THIRD).ranges() == [OffsetRange(topic, 0, 4, 6)]
     # The first one anew now has them too: to apply a message twice changes nothing.
     assert pin(FIRST, repin=True).ranges() == [OffsetRange(topic, 0, 0, 3), OffsetRange(topic, 1, 0, 1)]
+
+
+def test_a_window_goes_on_where_the_loaded_run_ended_though_the_window_before_was_pinned_anew(
+    topic: str, record: Record, pin: Pin, state: StateStore
+) -> None:
+    record(10, 59)
+    loaded(state, pin(FIRST), "lake", 1)
+    record(58)
+    anew = pin(FIRST, repin=True)
+    record(61, 130, 131)
+    assert pin(SECOND).ranges() == [OffsetRange(topic, 0, 2, 4)]
+    loaded(state, anew, "lake", 2)
+    assert pin(SECOND, repin=True).ranges() == [OffsetRange(topic, 0, 3, 4)]
+    loaded(state, anew, "warehouse", 2)
+    assert pin(SECOND, repin=True).ranges() == [OffsetRange(topic, 0, 3, 4)]
+
+
+def loaded(state: StateStore, manifest: Manifest, target: str, generation: int) -> None:
+    """A run of *manifest* is in *target*."""
+    run_hash = f"run of {manifest.input_hash}"
+    of = {"pipeline": manifest.pipeline, "run_hash": run_hash, "window": manifest.window}
+    state.record_run(Run(**of, input_hash=manifest.input_hash, status="published", started_at_ms=1))
+    state.record_coverage(
+        [
+            Coverage(
+                **of,
+                target=target,
+                selection=("*.*",),
+                grade="offset",
+                quality="complete",
+                tables=(),
+                loaded_at_ms=1,
+                generation=generation,
+            )
+        ]
+    )
 
 
 def test_a_window_that_kafka_has_partly_forgotten_is_refused(
