@@ -33,6 +33,8 @@ class Registry:
     """The header that it wants."""
     answers: list[tuple[int, str] | None] = field(default_factory=list)
     """What it gives instead, one after the other: status and body, or None to hang up."""
+    refused: dict[int, tuple[int, str]] = field(default_factory=dict)
+    """Status and body that it gives for these ids, always."""
     requests: list[str] = field(default_factory=list)
     port: int = 0
 
@@ -69,8 +71,10 @@ def serve(registry: Registry, tls: ssl.SSLContext | None = None) -> Iterator[Reg
                 self._answer(401, json.dumps({"error_code": 401, "message": "Unauthorized"}))
             elif not self.path.startswith(f"{registry.path}/schemas/ids/"):
                 self._answer(404, "<html>Not Found</html>")
+            elif (number := int(self.path.rpartition("/")[2])) in registry.refused:
+                self._answer(*registry.refused[number])
             else:
-                text = registry.schemas.get(int(self.path.rpartition("/")[2]))
+                text = registry.schemas.get(number)
                 found = {"schema": text} if text is not None else {"error_code": 40403, "message": "Schema not found"}
                 self._answer(200 if text is not None else 404, json.dumps(found))
 

@@ -14,7 +14,7 @@ from ticdc_replay.changelog.index import (
 from ticdc_replay.decode.deduplicate import Rewritten
 from ticdc_replay.decode.tasks import SplitResult, VersionFile, add_events, add_messages
 from ticdc_replay.domain.definition import TableDefinition
-from ticdc_replay.domain.errors import ArtifactCorruptError, PermanentError
+from ticdc_replay.domain.errors import ArtifactCorruptError
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.messages import EventPlace
 from ticdc_replay.domain.window import ALL_TIME
@@ -40,8 +40,6 @@ def assemble(
     *history* is the one that the rows were typed with, *definitions* what the messages read for this run added to its versions,
     *unread_ddl* what of its DDL could not be read.
     """
-    if job.changefeed.names_lose_characters:
-        _refuse_shared_names(results)
     by_old = {entry.old: entry for entry in rewritten}
     events = add_events(result.events for result in results)
     reasons: Counter[str] = Counter()
@@ -106,23 +104,6 @@ def assemble(
             undeclared_tables=tuple(sorted({str(table.schema.name) for table in tables if not table.declared})),
         ),
     )
-
-
-def _refuse_shared_names(results: Sequence[SplitResult]) -> None:
-    """Raise PermanentError where rows of one name come from several topics: they may be of different tables.
-
-    The rules send tables of that name to each of these topics (other rows are set aside, see ``placement.ForeignNames``).
-    """
-    topics: defaultdict[str, set[str]] = defaultdict(set)
-    for file in (file for result in results for file in result.files):
-        topics[str(file.schema.name)].add(file.file.topic)
-    for table, found in sorted(topics.items()):
-        if len(found) > 1:
-            raise PermanentError(
-                f"{table} has rows in topics {', '.join(sorted(found))}: Avro's names have _ for other characters, so these may "
-                "be rows of different tables, and nothing in them tells. Replay each topic with a pipeline of its own; where it "
-                "is one table that another rule sent elsewhere, end the window before that"
-            )
 
 
 def _elsewhere(results: Sequence[SplitResult]) -> tuple[Elsewhere, ...]:

@@ -27,7 +27,7 @@ from ticdc_replay.decode.sparse_index import SparseIndex
 from ticdc_replay.decode.tasks import Attempt, Split, SplitResult, VersionFile
 from ticdc_replay.decode.whole_rows import WholeRows
 from ticdc_replay.domain.connections import Connections
-from ticdc_replay.domain.errors import PermanentError
+from ticdc_replay.domain.errors import PermanentError, TicdcReplayError
 from ticdc_replay.domain.events import (
     BootstrapEvent,
     DdlEvent,
@@ -55,6 +55,8 @@ _Positions = npt.NDArray[np.int64]
 # Hot: a NamedTuple's constructor takes twice the time.
 _new_located = tuple.__new__
 
+_NAMED = "the pipeline file names it in set_aside"
+
 BATCH_ROWS = 10_000
 """Rows that are converted to Arrow at a time, at least. With 20,000 a twentieth more time goes to fresh pages of memory."""
 CHECKED_MESSAGES = 256
@@ -76,8 +78,9 @@ def decode_split(
     """Read the range of *split*, decode it and write its files below the changelog's root.
 
     *window* is None where the ranges themselves are the window, so that every row belongs to it and rows are ordered by their
-    place. Raises PermanentError where they are, and a dispatcher scatters the versions of a row over partitions;
-    TransientError when Kafka, a store or the registry is away, ExpiredRangeError when retention has passed the range.
+    place. Raises PermanentError where they are, and a dispatcher scatters the versions of a row over partitions, or where the
+    registry refuses us; TransientError when Kafka, a store or the registry is away, ExpiredRangeError when retention has passed
+    the range.
     """
     decoder = SplitDecoder(split, attempt, job, window, history, connections)
     settings = KafkaSettings.from_connection(connections[job.kafka_connection], job.changefeed.max_message_bytes)
@@ -257,7 +260,7 @@ class SplitDecoder:
 
     def _add_one(self, message: RawMessage) -> tuple[int | None, int]:
         """Decode *message*; the first and the last commitTs (TSO) of its rows and DDL, None and 0 without any."""
-        decoded = self._decode(message)
+        decoded = self._decoded(message)
         if len(decoded) == 1 and isinstance(decoded[0], Undecodable) and decoded[0].ordinal is None:
             self._messages.quarantined += 1
             self._keep(message, decoded[0])
@@ -268,6 +271,21 @@ class SplitDecoder:
         if self._native is not None:
             self._native.learn(message, decoded)
         return self._add_events(message, decoded)
+
+    def _decoded(self, message: RawMessage) -> Sequence[Event]:
+        """The events of *message*. Raises what the lookup of a writer schema does, unless the pipeline file names the message.
+
+        Anybody can write a message with the id of a schema that the registry does not let us read.
+        """
+        try:
+            return self._decode(message)
+        except TicdcReplayError as error:
+            if {-1, 0} & self._named.get(message[:3], set()):
+                return [Undecodable(None, SET_ASIDE, f"{_NAMED}, and it can't be read: {error}")]
+            raise type(error)(
+                f"{message.place}: {error}. Where only this message meets that, and it is another program's, name it in "
+                "set_aside of the pipeline file"
+            ) from error
 
     def finish(self) -> SplitResult:
         """Write what is left and close the files. Raises PermanentError where a row that was read is in none of the counts."""
@@ -337,8 +355,6 @@ class SplitDecoder:
                 if event.table != table or event.schema != schema:
                     schema, table = event.schema, event.table
                     wanted = self._filter.wants(schema, table)
-                    if wanted and self._order == "place":
-                        self._refuse_scattered(schema, table)
                 if commit_ts is not None and not window.from_ts <= commit_ts < window.to_ts:
                     counts.outside_window += 1
                 elif not wanted:
@@ -364,13 +380,19 @@ class SplitDecoder:
             self._references.search(message, decoded, unread)
         return (min(times), max(times)) if times else (None, 0)
 
-    def _refuse_scattered(self, schema: str, table: str) -> None:
-        if self._changefeed.scatters(schema, table):
-            raise PermanentError(
-                f"{schema}.{table}: the changefeed's dispatcher rules scatter the changes of one row over partitions, and not "
-                "all rows carry a commitTs, so nothing tells which change came last. Take the table out of `tables`, or choose "
-                "another dispatcher or protocol (docs/protocols.md)"
-            )
+    def _refuse_scattered(self, rows: Sequence[Located]) -> None:
+        """Raise PermanentError where the dispatcher rules scatter a table of *rows*, which are ordered by their place."""
+        tables: dict[tuple[str, str], RawMessage] = {}
+        for located in rows:
+            tables.setdefault((located.row.schema, located.row.table), located.message)
+        for (schema, table), message in tables.items():
+            if self._changefeed.scatters(schema, table):
+                raise PermanentError(
+                    f"{message.place}: {schema}.{table}: the changefeed's dispatcher rules scatter the changes of one row over "
+                    "partitions, and not all rows carry a commitTs, so nothing tells which change came last. Take the table out "
+                    "of `tables`, or choose another dispatcher or protocol (docs/protocols.md). Where the message is another "
+                    "program's, name it in set_aside of the pipeline file"
+                )
 
     def _add_undecodable(self, message: RawMessage, event: Undecodable) -> None:
         """Quarantine *event*, unless what could be read of it shows that it does not concern this run."""
@@ -407,6 +429,8 @@ class SplitDecoder:
             pending = self._own(pending)
         if self._named:
             pending = self._without_named(pending)
+        if self._order == "place":
+            self._refuse_scattered(pending)
         if self._history.has_unread:
             pending = self._typed(pending)
         if not self._pending_large:
@@ -470,7 +494,7 @@ class SplitDecoder:
         for located in rows:
             events = self._named.get(located.message[:3], ())
             if -1 in events or located.row.ordinal in events:
-                self._set_aside_unfetched(located, SET_ASIDE, "the pipeline file names it in set_aside")
+                self._set_aside_unfetched(located, SET_ASIDE, _NAMED)
             else:
                 others.append(located)
         return others

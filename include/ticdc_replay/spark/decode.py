@@ -26,6 +26,7 @@ from ticdc_replay.decode.planning import plan_splits, schema_ranges
 from ticdc_replay.decode.redrive import find_schemas_again, plan_redrive, redrive_split
 from ticdc_replay.decode.sampling import no_objects, objects_of, sized
 from ticdc_replay.decode.schema_pass import find_schemas
+from ticdc_replay.decode.shared_names import refuse_shared_names
 from ticdc_replay.decode.source_rows import check_source
 from ticdc_replay.decode.split import decode_split
 from ticdc_replay.decode.tasks import Attempt, Split, SplitResult
@@ -176,6 +177,7 @@ def _decode(
         results = [fresh.get(result.number, result) for result in results]
     # Ids never come again: a topic that has its pinned one still is the one that was read all the time. Offsets alone can't tell.
     verify_topics(manifest, settings)
+    refuse_shared_names(job.changefeed, results, *store.arrow_root())
     rewritten = _drop_duplicates(spark, job, connections, attempt, results)
     return assemble(job, manifest, history, results, rewritten, definitions, unread)
 
@@ -209,6 +211,7 @@ def _redrive(
         connections=connections,
     )
     results = run_tasks(spark, work, splits, "decode again")
+    refuse_shared_names(job.changefeed, results, *store.arrow_root())
     rewritten = _drop_duplicates(spark, job, connections, attempt, results)
     return assemble(job, manifest, history, results, rewritten, definitions)
 

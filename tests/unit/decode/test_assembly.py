@@ -2,13 +2,10 @@
 
 from pathlib import Path
 
-import pytest
-
 from ticdc_replay.changelog.index import DataFile, EventCounts, MessageCounts
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.decode.assembly import assemble
 from ticdc_replay.decode.tasks import SplitResult, VersionFile
-from ticdc_replay.domain.errors import PermanentError
 from ticdc_replay.domain.tables import TableName, TableSchema
 from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import DecodeJob, Limits
@@ -67,12 +64,6 @@ def assembled(protocol: str, folder: Path, *topics: str) -> list[str]:
     results = [result(number, topic) for number, topic in enumerate(topics)]
     index = assemble(job, manifest, SchemaHistory(), results, [])
     return [file.name for table in index.tables for file in table.files]
-
-
-def test_rows_of_one_avro_name_in_two_topics_may_be_of_two_tables_and_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(PermanentError, match=r"s\.a_b has rows in topics s_a-b, s_a\.b"):
-        assembled("avro", tmp_path, "s_a-b", "s_a.b")
-    assert assembled("avro", tmp_path, "s_a-b", "s_a-b") == ["data/0.parquet", "data/1.parquet"]
 
 
 def test_names_of_other_protocols_tell_tables_apart(tmp_path: Path) -> None:
