@@ -24,6 +24,7 @@ from ticdc_replay.changelog.types import table_arrow_schema
 from ticdc_replay.changelog.version_order import VersionOrder, place
 from ticdc_replay.codecs.base import DECODER_FAILED
 from ticdc_replay.domain.events import Image, Operation, RowEvent, Shape
+from ticdc_replay.domain.failure import failure
 from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.schemas.layout_check import LayoutCheck
@@ -120,12 +121,19 @@ class ChangelogWriter:
             else:
                 alike.setdefault(_likeness(row), []).append(located)
         groups: dict[ResolvedSchema, list[Located]] = {}
+        rejected: list[Rejected] = []
         for (schema, table, *_), members in alike.items():
-            self._group_by_schema(schema, table, members, groups)
+            try:
+                found = self._by_schema(schema, table, members)
+            except BaseException as error:
+                why = failure(error)
+                rejected += [Rejected(located, DECODER_FAILED, why) for located in members]
+                continue
+            for resolved, part in found.items():
+                groups.setdefault(resolved, []).extend(part)
         ready = dict(columnar)
         for resolved in ready:
             groups.setdefault(resolved, [])
-        rejected: list[Rejected] = []
         for resolved in sorted(groups, key=lambda resolved: _first_place(groups[resolved], ready.get(resolved))):
             rejected += self._write_group(resolved, groups[resolved], ready.get(resolved))
         self._make_room()
@@ -144,15 +152,14 @@ class ChangelogWriter:
         """The schema that *row* would be written with: the same object for the same schema."""
         return self._resolver.resolve(row)
 
-    def _group_by_schema(
-        self, schema: str, table: str, members: list[Located], groups: dict[ResolvedSchema, list[Located]]
-    ) -> None:
+    def _by_schema(self, schema: str, table: str, members: list[Located]) -> dict[ResolvedSchema, list[Located]]:
         times = [located.row.commit_ts for located in members if located.row.commit_ts is not None]
         if len(times) == len(members) and self._history.is_one_span(schema, table, min(times), max(times)):
-            groups.setdefault(self._resolver.resolve(members[0].row), []).extend(members)
-            return
+            return {self._resolver.resolve(members[0].row): members}
+        found: dict[ResolvedSchema, list[Located]] = {}
         for located in members:
-            groups.setdefault(self._resolver.resolve(located.row), []).append(located)
+            found.setdefault(self._resolver.resolve(located.row), []).append(located)
+        return found
 
     def add_quarantined_copy(self, located: Located, file: str, position: int) -> None:
         """Note that a row that can't be used stands at *position* of the quarantine *file*.
@@ -160,7 +167,11 @@ class ChangelogWriter:
         A copy of the same row version that can be used, wherever it was sent, makes it surplus, and so does a copy before it in
         quarantine. A row whose key can't be read has no copies.
         """
-        _, ids, unreadable = _identify([located], self._order)
+        try:
+            _, ids, unreadable = _identify([located], self._order)
+        except BaseException as error:
+            failure(error)
+            return
         if unreadable or ids is None:
             return
         message, row = located.message, located.row

@@ -6,6 +6,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from ticdc_replay.codecs.avro_schema import SchemaError
+from ticdc_replay.domain.limits import is_unicode
 
 ConnectType = Literal["boolean", "int16", "int32", "int64", "float", "double", "string", "bytes"]
 
@@ -124,6 +125,8 @@ def _field(column: _Column) -> Field:
     default = column.default
     if not isinstance(default, str | int | float | bool | None):
         raise SchemaError(f"schema: the default of {column.field!r} is neither text nor number")
+    if parameters.allowed is not None and not is_unicode(parameters.allowed):
+        raise SchemaError(f"schema: names of {column.field!r} that are not UTF-8")
     return Field(
         column.field,
         column.type,

@@ -39,16 +39,21 @@ class Quarantine:
                 message.key,
                 message.value,
                 why.reason,
-                why.detail[:_DETAIL_CHARACTERS].encode(errors="backslashreplace").decode(),
+                _text(why.detail[:_DETAIL_CHARACTERS]),
                 why.commit_ts,
-                why.schema,
-                why.table,
+                None if why.schema is None else _text(why.schema),
+                None if why.table is None else _text(why.table),
             )
         )
 
     def close(self) -> str | None:
         """Finish the file; its name, or None where nothing is in quarantine."""
         return self._file.close()
+
+
+def _text(text: str) -> str:
+    """*text* without halves of surrogate pairs, which no file takes."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def about_row(row: RowEvent, reason: str, detail: str) -> Undecodable:

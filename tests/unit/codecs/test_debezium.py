@@ -222,6 +222,9 @@ def test_watermarks_need_the_extension(extension):
 
 
 GOOD = row(after={"id": 7, "v": "x"}, fields=FIELDS)
+ENUM = row(
+    after={"id": 7, "e": "a"}, fields=(ID, field("e", "string", "io.debezium.data.Enum", parameters={"allowed": "a,b"}))
+)
 
 
 @pytest.mark.parametrize(
@@ -257,6 +260,8 @@ GOOD = row(after={"id": 7, "v": "x"}, fields=FIELDS)
         (GOOD._replace(key=b'{"payload":{"id":7}'), "bad_json"),
         (changed(GOOD, b'"field":"v"', b'"field":"\\ud800"'), "bad_value"),
         (GOOD._replace(key=GOOD.key.replace(b'"int32"', b'"\\ud800"')), "bad_schema"),
+        (changed(ENUM, b'"a,b"', b'"a,\xff"'), "bad_schema"),
+        (changed(ENUM, b'"a,b"', b'"a,\\ud800"'), "bad_schema"),
         (GOOD._replace(value=b'{"payload":{},"schema":' + b"[" * 45_000 + b"]" * 45_000 + b"}"), "bad_json"),
         (ddl("DROP TABLE t")._replace(key=GOOD.key), "key_mismatch"),
         (watermark()._replace(key=GOOD.key), "key_mismatch"),

@@ -15,7 +15,7 @@ from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.decode.schema_pass import schemas_in
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.definition import DefinedColumn, Index, TableDefinition
-from ticdc_replay.domain.events import DdlEvent
+from ticdc_replay.domain.events import DdlEvent, Shape
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.schemas.history import Epoch, SchemaHistory
 
@@ -65,6 +65,33 @@ def test_a_number_that_a_codec_should_not_have_let_through_stops_no_row_but_its_
     index, rows = decode(tmp_path, [[message(events, 0)]])
     assert sorted(line["after"]["id"] for line in rows) == [1, 2]
     assert [entry["reason"] for entry in quarantine(tmp_path, index)] == ["decoder_failed"]
+
+
+@pytest.mark.parametrize("part", ["element", "table"])
+def test_a_text_that_a_codec_should_not_have_let_through_stops_no_row_but_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    """Half of a surrogate pair can't be written."""
+    write = ChangelogWriter.write
+
+    def forged(writer: ChangelogWriter, rows: Any, columnar: Any = ()) -> Any:
+        return write(writer, [each._replace(row=replaced(each.row)) for each in rows], columnar)
+
+    def replaced(event: Any) -> Any:
+        if event.physical_table_id != 9:
+            return event
+        if part == "table":
+            return event._replace(table="\udc80")
+        of_key, other = event.after.shape.columns
+        enum = ColumnType("enum", elements=("\udc80",), declared=True)
+        return event._replace(after=event.after._replace(shape=Shape((of_key, other._replace(type=enum)))))
+
+    monkeypatch.setattr(ChangelogWriter, "write", forged)
+    events = [insert(150, 1), row(150, new=columns(9), ptn=9), insert(150, 2)]
+    index, rows = decode(tmp_path, [[message(events, 0)]])
+    assert sorted(line["after"]["id"] for line in rows) == [1, 2]
+    (entry,) = quarantine(tmp_path, index)
+    assert (entry["reason"], entry["table"]) == ("decoder_failed", "t" if part == "element" else r"\udc80")
 
 
 LONG, LONG_COLUMN = "n" * 65, "n" * 81
