@@ -7,7 +7,7 @@ from typing import Any
 
 SWITCH = "TICDC_REPLAY_NATIVE"
 """Environment variable of executors: ``off`` leaves the extension alone."""
-INTERFACE = 6
+INTERFACE = 7
 """The interface that this library asks of the extension; ``native/src/lib.rs`` has the same number."""
 _log = logging.getLogger(__name__)
 

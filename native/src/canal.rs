@@ -244,6 +244,7 @@ fn read_row(
     if inside && form.wanted {
         let fingerprint = xxh3_128_with_seed(&value[images..], canal.seed ^ es).to_be_bytes();
         let head = Head { commit_ts, offset, ordinal: 0, physical: None, fingerprint };
+        took.make_room(form.bytes)?;
         target.change(form, &head, canal.change, old, &data, zone)?;
     } else {
         check_escapes(&data)?;

@@ -44,6 +44,9 @@ pub struct Took {
     message: Option<(i64, i64)>,
     uncounted: (usize, usize, usize),
     touched: Vec<(usize, usize)>,
+    /// Bytes that rows may still become, and how many those of the message that is read become.
+    room: usize,
+    uncounted_bytes: usize,
 }
 
 impl Took {
@@ -61,6 +64,13 @@ impl Took {
         }
         self.message = None;
         self.uncounted = (0, 0, 0);
+        self.uncounted_bytes = 0;
+    }
+
+    /// Count the bytes that a row which is collected becomes. None where there is no room for them.
+    pub fn make_room(&mut self, bytes: usize) -> Option<()> {
+        self.uncounted_bytes = self.uncounted_bytes.saturating_add(bytes);
+        (self.uncounted_bytes <= self.room).then_some(())
     }
 
     /// Count a row of the message that is being read.
@@ -83,6 +93,7 @@ impl Took {
     fn end(&mut self, at: usize, taken: bool) {
         let (first, last) = self.message.take().unwrap_or((-1, 0));
         let (rows, outside, filtered) = std::mem::take(&mut self.uncounted);
+        self.room -= std::mem::take(&mut self.uncounted_bytes);
         self.touched.clear();
         self.first.push(first);
         self.last.push(last);
@@ -125,16 +136,20 @@ struct Decoder {
     canal: Canal,
     open: Open,
     unwrapped: Unwrapped,
+    max_bytes: usize,
+    /// What is left of `max_bytes`.
+    room: usize,
     panic_at: Option<i64>,
 }
 
 #[pymethods]
 impl Decoder {
     /// *first* and *end* (TSO) are the window. *ahead* tells, for a local day since 1970, how many microseconds local time is ahead
-    /// of UTC, None where that is not so all day. At the offset *panic_at* it panics: a test of what then happens.
+    /// of UTC, None where that is not so all day. Rows that wait become at most *max_bytes*, as their forms tell; a message that
+    /// would be more is left to Python. At the offset *panic_at* it panics: a test of what then happens.
     #[new]
-    #[pyo3(signature = (first, end, ahead, panic_at=None))]
-    fn new(first: i64, end: i64, ahead: Py<PyAny>, panic_at: Option<i64>) -> Self {
+    #[pyo3(signature = (first, end, ahead, max_bytes, panic_at=None))]
+    fn new(first: i64, end: i64, ahead: Py<PyAny>, max_bytes: usize, panic_at: Option<i64>) -> Self {
         Decoder {
             window: (first, end),
             zone: Zone::new(ahead),
@@ -142,6 +157,8 @@ impl Decoder {
             canal: Canal::default(),
             open: Open::default(),
             unwrapped: Unwrapped::default(),
+            max_bytes,
+            room: max_bytes,
             panic_at,
         }
     }
@@ -158,7 +175,7 @@ impl Decoder {
     }
 
     /// Take rows of Canal-JSON from now on that begin with *start* and have *columns*: name, mysqlType, place in the target or
-    /// None, kind. The commitTs for which that holds are *span*, both ends included.
+    /// None, kind. The commitTs for which that holds are *span*, both ends included. Each row becomes *bytes* beside its texts.
     #[allow(clippy::too_many_arguments)]
     fn add_canal_form(
         &mut self,
@@ -170,6 +187,7 @@ impl Decoder {
         key: Vec<usize>,
         span: (i64, i64),
         wanted: bool,
+        bytes: usize,
         partial_old: bool,
         seed: u64,
     ) -> PyResult<()> {
@@ -182,7 +200,7 @@ impl Decoder {
             types.push(type_);
             described.push((to, kind));
         }
-        let form = self.form(number, target, described, key, span, wanted)?;
+        let form = self.form(number, target, described, key, span, wanted, bytes)?;
         self.canal.add(start, CanalForm::new(form, change, &names, &types, partial_old, seed));
         Ok(())
     }
@@ -200,13 +218,14 @@ impl Decoder {
         key: Vec<usize>,
         span: (i64, i64),
         wanted: bool,
+        bytes: usize,
         partial_old: bool,
         seed: u64,
     ) -> PyResult<()> {
         let change = change_of(change)?;
         let (members, described): (Vec<_>, Vec<_>) =
             columns.into_iter().map(|(member, to, kind)| (member, (to, kind))).unzip();
-        let form = self.form(number, target, described, key, span, wanted)?;
+        let form = self.form(number, target, described, key, span, wanted, bytes)?;
         self.open.add(table, OpenForm { form, change, members, partial_old, seed });
         Ok(())
     }
@@ -274,6 +293,7 @@ impl Decoder {
 
     /// The rows of each target that has some, by its number; none are left.
     fn take<'py>(&mut self, py: Python<'py>) -> Vec<(usize, rows::Taken<'py>)> {
+        self.room = self.max_bytes;
         let full = self.targets.iter_mut().enumerate().filter(|(_, target)| target.rows() > 0);
         full.map(|(number, target)| (number, target.take(py))).collect()
     }
@@ -286,7 +306,7 @@ impl Decoder {
         messages: &Bound<'py, PyList>,
         read: impl Fn(&mut Self, &[u8], &[u8], i64, &mut Took) -> Option<()>,
     ) -> PyResult<Result<'py>> {
-        let mut took = Took::default();
+        let mut took = Took { room: self.room, ..Took::default() };
         for (at, message) in messages.iter().enumerate() {
             let message = message.cast::<PyTuple>()?;
             let offset = message.get_borrowed_item(OFFSET)?.extract()?;
@@ -312,7 +332,7 @@ impl Decoder {
         expected: &Expected,
         read: impl Fn(&mut Self, &[u8], &[u8], &mut Took) -> Option<()>,
     ) -> (bool, bool) {
-        let mut took = Took::default();
+        let mut took = Took { room: self.room, ..Took::default() };
         let mut unwrapped = std::mem::take(&mut self.unwrapped);
         self.guarded(0, offset, &mut took, |decoder, took| {
             let (key, value) = match wrapped {
@@ -349,8 +369,10 @@ impl Decoder {
             took.undo(&mut self.targets);
         }
         took.end(at, taken);
+        self.room = took.room;
     }
 
+    #[allow(clippy::too_many_arguments)]
     fn form(
         &self,
         number: i32,
@@ -359,6 +381,7 @@ impl Decoder {
         key: Vec<usize>,
         span: (i64, i64),
         wanted: bool,
+        bytes: usize,
     ) -> PyResult<Form> {
         let columns = columns
             .into_iter()
@@ -372,7 +395,7 @@ impl Decoder {
         if place.is_none() || !columns.iter().all(fits) || !has_key || columns.len() > 128 {
             return Err(PyValueError::new_err("the target has no such columns"));
         }
-        Ok(Form { number, target, columns, key, span: span.0..=span.1, wanted })
+        Ok(Form { number, target, columns, key, span: span.0..=span.1, wanted, bytes })
     }
 }
 
@@ -407,7 +430,7 @@ fn may_be_ddl(values: Vec<Bound<'_, PyBytes>>) -> Vec<usize> {
 
 /// What the library may ask of this extension. Counted up with each change that an older library, or an older extension,
 /// would stumble over; `extension.py` compares it.
-const INTERFACE: u32 = 6;
+const INTERFACE: u32 = 7;
 
 #[pymodule]
 fn ticdc_replay_native(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -77,6 +77,8 @@ impl Open {
             forms.iter().filter(|at| self.forms[**at].change == change).find_map(|at| {
                 let form = &self.forms[*at];
                 let (old, cells) = images(form, &about, event)?;
+                let inside = place.window.0 <= about.commit_ts && about.commit_ts < place.window.1;
+                took.make_room(if inside && form.form.wanted { form.form.bytes } else { 0 })?;
                 let target = &mut targets[form.form.target];
                 took.touch(form.form.target, target);
                 let rows = target.rows();
@@ -88,7 +90,6 @@ impl Open {
                     fingerprint: xxh3_128_with_seed(event, form.seed ^ about.commit_ts as u64).to_be_bytes(),
                 };
                 let found = target.change(&form.form, &head, form.change, old, &cells, zone);
-                let inside = place.window.0 <= about.commit_ts && about.commit_ts < place.window.1;
                 // Rows that nobody wants are read alike: Python, too, judges their values.
                 if found.is_none() || !inside || !form.form.wanted {
                     target.truncate(rows);

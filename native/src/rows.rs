@@ -27,6 +27,8 @@ pub struct Form {
     pub span: RangeInclusive<i64>,
     /// Whether the run wants the table.
     pub wanted: bool,
+    /// What a row takes in Arrow's arrays beside its texts.
+    pub bytes: usize,
 }
 
 /// What became of a row.

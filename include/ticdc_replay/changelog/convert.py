@@ -21,8 +21,13 @@ from ticdc_replay.domain.events import Image, RowEvent, Shape, WireColumn
 from ticdc_replay.domain.failure import failure
 from ticdc_replay.schemas.resolve import ResolvedSchema
 
-BATCH_MAX_BYTES = 512 * 1024 * 1024
-"""Of the images of a batch. An Arrow array of text holds 2 GiB, and copies of arrays are made on their way to the file."""
+BATCH_MAX_BYTES = 256 * 1024 * 1024
+"""Of the images and names of cells of a batch. An Arrow array of text holds 2 GiB, and copies of arrays are made on their way to
+the file."""
+_OFFSET_BYTES = 4
+"""Of Arrow, for each text in an array."""
+_REFERENCE_BYTES = 8
+"""Of Python, for each value in a list."""
 
 
 class BatchTooLargeError(ValueError):
@@ -150,15 +155,21 @@ _ImageColumn = tuple[pa.StructArray, set[Shape], dict[int, list[tuple[str, bytes
 def _images(images: Sequence[Image | None], resolved: ResolvedSchema, zone: str, room: _Room) -> _ImageColumn:
     present = [image for image in images if image is not None]
     arrow = _image_type(resolved)
+    room.take((len(images) - len(present)) * empty_image_bytes(resolved))
     if not present:
         return pa.nulls(len(images), arrow), set(), {}, {}
     shapes = set(map(_SHAPE_OF, present))
-    cells, bad = _one_shape(present, resolved, arrow=True) if len(shapes) == 1 else _many_shapes(present, resolved)
+    if len(shapes) == 1:
+        cells, bad = _one_shape(present, resolved, arrow=True)
+    else:
+        cells, bad = _many_shapes(present, resolved, room)
     arrays: list[pa.Array] = []
     exact: dict[int, list[tuple[str, bytes]]] = {}
     for column, values in zip(resolved.schema.columns, cells, strict=True):
         if values is None:
-            arrays.append(pa.nulls(len(present), arrow.field(len(arrays)).type))
+            kind = arrow.field(len(arrays)).type
+            room.take(len(present) * _null_bytes(kind))
+            arrays.append(pa.nulls(len(present), kind))
             continue
         converted = _typed(values, column.type, zone, room)
         arrays.append(converted.array)
@@ -209,7 +220,9 @@ def _array(column: WireColumn, values: Sequence[Any]) -> Any:
         return None
 
 
-def _many_shapes(images: list[Image], resolved: ResolvedSchema) -> tuple[list[Sequence[Any] | None], dict[int, str]]:
+def _many_shapes(
+    images: list[Image], resolved: ResolvedSchema, room: _Room
+) -> tuple[list[Sequence[Any] | None], dict[int, str]]:
     groups: dict[Shape, list[int]] = {}
     for at, image in enumerate(images):
         groups.setdefault(image.shape, []).append(at)
@@ -223,6 +236,7 @@ def _many_shapes(images: list[Image], resolved: ResolvedSchema) -> tuple[list[Se
                 continue
             column = cells[index]
             if column is None:
+                room.take(_REFERENCE_BYTES * len(images))
                 column = cells[index] = [None] * len(images)
             for at, value in zip(members, values, strict=True):
                 column[at] = value
@@ -232,6 +246,16 @@ def _many_shapes(images: list[Image], resolved: ResolvedSchema) -> tuple[list[Se
 @lru_cache(maxsize=1024)
 def _image_type(resolved: ResolvedSchema) -> pa.StructType:
     return image_type(resolved.schema)
+
+
+@lru_cache(maxsize=1024)
+def empty_image_bytes(resolved: ResolvedSchema) -> int:
+    """Bytes that an image of *resolved* takes in Arrow's arrays though all its cells be NULL, without the bits that tell so."""
+    return sum(_null_bytes(field.type) for field in _image_type(resolved))
+
+
+def _null_bytes(arrow: pa.DataType) -> int:
+    return _OFFSET_BYTES if pa.types.is_string(arrow) or pa.types.is_binary(arrow) else arrow.bit_width // 8
 
 
 @lru_cache(maxsize=4096)
@@ -248,18 +272,25 @@ def _places(shape: Shape, resolved: ResolvedSchema) -> tuple[int | None, ...]:
     return places
 
 
+@lru_cache(maxsize=1024)
+def _cells(resolved: ResolvedSchema) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names of all cells of both images: the same texts for all rows."""
+    names = [column.name for column in resolved.schema.columns]
+    return tuple(f"before.{name}" for name in names), tuple(f"after.{name}" for name in names)
+
+
 @lru_cache(maxsize=4096)
 def absent_names(
     before: Shape | None, after: Shape | None, unknown: tuple[str, ...], resolved: ResolvedSchema
 ) -> tuple[str, ...]:
     """The cells that rows with these shapes lack: of columns that were not sent, and *unknown* ones of the old image."""
-    names = []
-    for side, shape in (("before", before), ("after", after)):
+    names: list[str] = []
+    for cells, shape in zip(_cells(resolved), (before, after), strict=True):
         if shape is not None:
-            places = zip(resolved.schema.columns, _places(shape, resolved), strict=True)
-            names += [f"{side}.{column.name}" for column, place in places if place is None]
+            names += [cell for cell, place in zip(cells, _places(shape, resolved), strict=True) if place is None]
+    absent = set(names)
     garbled = [f"before.{name}" for name in unknown]
-    return tuple(names + [name for name in garbled if name not in names])
+    return tuple(names + [name for name in garbled if name not in absent])
 
 
 def _absent(rows: Sequence[RowEvent], shapes: set[Shape], resolved: ResolvedSchema, room: _Room) -> pa.ListArray:
@@ -268,20 +299,26 @@ def _absent(rows: Sequence[RowEvent], shapes: set[Shape], resolved: ResolvedSche
         return pa.nulls(len(rows), CELLS_TYPE)
     codes: dict[tuple[Shape | None, Shape | None, tuple[str, ...]], int] = {}
     places = []
+    lists: list[tuple[str, ...] | None] = []
+    sizes: list[int] = []
     for row in rows:
         before = row.before.shape if row.before is not None else None
         after = row.after.shape if row.after is not None else None
-        places.append(codes.setdefault((before, after, row.before_unknown), len(codes)))
-    lists = [absent_names(*code, resolved) or None for code in codes]
-    sizes = [_bytes_of(names or ()) for names in lists]
-    room.take(sum(sizes[place] for place in places))
+        code = (before, after, row.before_unknown)
+        place = codes.setdefault(code, len(lists))
+        if place == len(lists):
+            names = absent_names(*code, resolved)
+            lists.append(names or None)
+            sizes.append(bytes_of(names))
+        room.take(sizes[place])
+        places.append(place)
     return pa.array(lists, CELLS_TYPE).take(pa.array(places, pa.int32()))
 
 
 def _lossy(rows: Sequence[RowEvent], resolved: ResolvedSchema, room: _Room) -> pa.ListArray:
     if set(map(attrgetter("lossy"), rows)) == {()}:
         return pa.nulls(len(rows), CELLS_TYPE)
-    room.take(sum(_bytes_of(row.lossy) for row in rows))
+    room.take(sum(bytes_of(row.lossy) for row in rows))
     kept = {f"{side}.{column.name}" for side in ("before", "after") for column in resolved.schema.columns}
     return pa.array([[cell for cell in row.lossy if cell in kept] or None for row in rows], CELLS_TYPE)
 
@@ -289,9 +326,10 @@ def _lossy(rows: Sequence[RowEvent], resolved: ResolvedSchema, room: _Room) -> p
 def _exact(count: int, cells: dict[int, list[tuple[str, bytes]]], room: _Room) -> pa.MapArray:
     if not cells:
         return pa.nulls(count, EXACT_TYPE)
-    room.take(sum(_bytes_of((name,)) + len(text) for found in cells.values() for name, text in found))
+    room.take(sum(bytes_of((name,)) + len(text) for found in cells.values() for name, text in found))
     return pa.array([cells.get(at) for at in range(count)], EXACT_TYPE)
 
 
-def _bytes_of(names: Iterable[str]) -> int:
-    return sum(len(name.encode()) for name in names)
+def bytes_of(names: Iterable[str]) -> int:
+    """Bytes that *names* take in an array of lists of text."""
+    return sum(len(name.encode()) + _OFFSET_BYTES for name in names)

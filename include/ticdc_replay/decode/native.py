@@ -16,8 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ticdc_replay.changelog import convert
 from ticdc_replay.changelog.columnar import HASH, ColumnarRows
-from ticdc_replay.changelog.convert import absent_names
+from ticdc_replay.changelog.convert import absent_names, bytes_of, empty_image_bytes
 from ticdc_replay.changelog.identity import row_key
 from ticdc_replay.changelog.types import CELLS_TYPE, EXACT_TYPE
 from ticdc_replay.changelog.writer import data_schema
@@ -33,6 +34,8 @@ from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.schemas.resolve import ResolvedSchema
 
 _OPEN = ("open-protocol", "default")
+NAMES_MAX_BYTES = 32 * 1024 * 1024
+"""Of the names of absent cells of all forms that are learnt: they become an array for each batch."""
 _MAX_FORMS = 10_000
 _FORMS_OF_A_SHAPE = 4
 _QUARTER_US = 15 * 60 * 1_000_000
@@ -88,7 +91,9 @@ class NativeRows:
 
         Objects of more than *max_bytes* are left to Python, which judges whether they are too large.
         """
-        self._decoder = extension.Decoder(window.from_ts, window.to_ts, partial(_ahead, changefeed.timezone))
+        ahead = partial(_ahead, changefeed.timezone)
+        self._decoder = extension.Decoder(window.from_ts, window.to_ts, ahead, convert.BATCH_MAX_BYTES)
+        self._names_left = NAMES_MAX_BYTES
         self._is_open = changefeed.protocol != "canal-json"
         self._wire = open_wire if self._is_open else canal_wire
         self._is_wrapped = self._is_open or not changefeed.claim_check_raw_value
@@ -183,10 +188,16 @@ class NativeRows:
         wire = None if form is None else self._wire(message(), row, shape)
         if form is None or wire is None or (wire, _change(row), span) in self._known:
             return
+        before, after = (image and image.shape for image in (row.before, row.after))
+        absent = absent_names(before, after, (), resolved)
+        names_bytes = bytes_of(absent)
+        if names_bytes > self._names_left:
+            return
+        self._names_left -= names_bytes
         self._known.add((wire, _change(row), span))
         add = self._decoder.add_open_form if self._is_open else self._decoder.add_canal_form
         add(
-            self._number(row, resolved),
+            self._number(row, absent),
             self._target(resolved),
             wire.table,
             _change(row),
@@ -194,13 +205,13 @@ class NativeRows:
             form.key,
             span,
             self._wants(row.schema, row.table),
+            names_bytes + 2 * empty_image_bytes(resolved),
             self._partial_old,
             wire.seed,
         )
 
-    def _number(self, row: RowEvent, resolved: ResolvedSchema) -> int:
-        before, after = (image and image.shape for image in (row.before, row.after))
-        self._forms.append(_Row(row.operation, row.partial, absent_names(before, after, (), resolved)))
+    def _number(self, row: RowEvent, absent: tuple[str, ...]) -> int:
+        self._forms.append(_Row(row.operation, row.partial, absent))
         number = len(self._forms) - 1
         self._forms_of.setdefault((row.schema, row.table, row.operation), []).append(number)
         return number

@@ -1,5 +1,7 @@
 """Rows become the image columns of the changelog: typed cells, what was not sent, what does not fit, what is bad."""
 
+import tracemalloc
+
 import pyarrow as pa
 import pytest
 
@@ -148,6 +150,7 @@ MANY_BYTES = {
     "names of absent cells": [row(before=Image(KEY_ONLY, (at,))) for at in range(199)],
     "names of lossy cells": [row(after=whole(at, "", None))._replace(lossy=("after.name",) * 9) for at in range(40)],
     "cells that do not fit": [row(after=whole(1 << 99, "", "0000-00-00")) for at in range(80)],
+    "images that are not there": [row(after=whole(at, "", None)) for at in range(110)],
 }
 
 
@@ -163,6 +166,28 @@ def test_rows_of_too_many_bytes_are_several_batches(monkeypatch: pytest.MonkeyPa
     assert len(batches) > 1
     for at, array in enumerate(together[:5]):
         assert pa.concat_arrays([batch[at] for batch in batches]).equals(array)
+
+
+def test_rows_of_which_little_was_sent_take_no_more_memory_than_a_batch_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row of 20 bytes names the 399 columns that it lacks, and each row lacks others."""
+    names = [f"column_{at:03}" for at in range(400)]
+    create = f"CREATE TABLE t (id INT PRIMARY KEY, {', '.join(f'{name} BIGINT' for name in names)})"
+    history = SchemaHistory().with_ddls([DdlEvent(0, 1, "shop", "t", create, 3)])
+    shapes = [Shape((ID, WireColumn(name, ColumnType("bigint"), False, list))) for name in names]
+    rows = [row(before=Image(shapes[at % 400], (at, at)))._replace(partial=True) for at in range(4_000)]
+    resolved = SchemaResolver(history).resolve(rows[0])
+    monkeypatch.setattr("ticdc_replay.changelog.convert.BATCH_MAX_BYTES", 2_000_000)
+    written = 0
+    tracemalloc.start()
+    try:
+        for converted in rows_to_batches(rows, resolved, "UTC"):
+            written += len(converted.before)
+            assert sum(array.nbytes for array in converted[:5]) < 2_500_000
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert written == 4_000
+    assert peak < 16_000_000
 
 
 def test_one_row_is_a_batch_however_large(monkeypatch: pytest.MonkeyPatch) -> None:

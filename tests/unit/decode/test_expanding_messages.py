@@ -1,6 +1,7 @@
 """A message that is small on the wire and large when it is decompressed costs its split a bounded number of bytes at a time."""
 
 import base64
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 import lz4.frame
+import pyarrow.parquet as pq
 import pytest
 
 from tests.decoded_splits import LIMITS, decode, quarantine, versions
@@ -17,6 +19,8 @@ from tests.open_protocol import columns, message, row
 from ticdc_replay.changelog.writer import ChangelogWriter
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.decode import split
+from ticdc_replay.domain.events import DdlEvent
+from ticdc_replay.extension import native_extension
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.storage import ObjectStore, open_store
 
@@ -98,6 +102,68 @@ def test_rows_that_are_too_many_bytes_for_one_batch_are_all_written(
     monkeypatch.setattr("ticdc_replay.changelog.convert.BATCH_MAX_BYTES", 1_000)
     assert outcome(tmp_path / "apart") == together
     assert {reason for _, _, reason in together[1]} == {"cell_type_mismatch"}
+
+
+LONG = [f"column_{at:02}_{'x' * 53}" for at in range(40)]
+WIDE = SchemaHistory().with_ddls(
+    [
+        DdlEvent(
+            0, 1, "s", "t", f"CREATE TABLE t (id BIGINT PRIMARY KEY, {', '.join(f'{name} INT' for name in LONG)})", 3
+        )
+    ]
+)
+
+
+@pytest.mark.parametrize("natively", [False, True], ids=["in Python", "natively"])
+def test_rows_that_lack_many_columns_of_long_names_are_written_in_bounded_pieces(
+    write: Callable[..., Written], monkeypatch: pytest.MonkeyPatch, natively: bool
+) -> None:
+    """A delete of 100 bytes names 40 columns that were not sent: 3 KB of changelog."""
+    monkeypatch.setattr("ticdc_replay.changelog.data_file.ROW_GROUP_BYTES", 100_000)
+    if natively:
+        pytest.importorskip("ticdc_replay_native", reason="the native extension is not built here (no cargo)")
+    deletes = [row(150 + at, old={"id": columns(at)["id"]}) for at in range(1_000)]
+    sent = [message(deletes[at : at + 100], at) for at in range(0, 1_000, 100)]
+    changefeed = Changefeed(
+        protocol="open-protocol", topic="topic", timezone="UTC", delete_only_output_handle_key_columns=True
+    )
+
+    def decoded(on: bool) -> tuple[Written, list[dict[str, Any]], list[int]]:
+        """What was written, its rows, and the bytes of its row groups."""
+        written = write(sent, changefeed, WIDE, on=on)
+        (content,) = (content for name, content in written.files.items() if "/data/" in name)
+        file = pq.ParquetFile(io.BytesIO(content))
+        rows = sorted(file.read().to_pylist(), key=lambda line: (line["_offset"], line["_index"]))
+        groups = [file.metadata.row_group(at).total_byte_size for at in range(file.num_row_groups)]
+        return written, rows, groups
+
+    together, rows, groups = decoded(on=natively)
+    assert len(groups) == 1
+    assert groups[0] > 2_500_000
+    assert rows[7]["_absent"] == [f"before.{name}" for name in sorted(LONG)]
+    monkeypatch.setattr("ticdc_replay.changelog.convert.BATCH_MAX_BYTES", 700_000)
+    apart, same, groups = decoded(on=natively)
+    assert same == rows == decoded(on=False)[1]
+    assert max(groups) < 2 * 700_000
+    assert apart.result.events == together.result.events
+    assert (together.taken, 0 < apart.taken < 10) == ((10, True) if natively else (0, False))
+
+
+@pytest.mark.skipif(native_extension() is None, reason="the native extension is not built here (no cargo)")
+def test_forms_of_too_many_absent_names_are_left_to_python(
+    write: Callable[..., Written], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ticdc_replay.decode.native.NAMES_MAX_BYTES", 7_000)
+    tables = [f"t{at}" for at in range(4)]
+    create = f"(id BIGINT PRIMARY KEY, {', '.join(f'{name} INT' for name in LONG)})"
+    history = SchemaHistory().with_ddls(
+        [DdlEvent(0, 1, "s", table, f"CREATE TABLE {table} {create}", 3) for table in tables]
+    )
+    sent = [message([row(150, old={"id": columns(1)["id"]}, table=table)], at) for at, table in enumerate(tables)]
+    changefeed = Changefeed(
+        protocol="open-protocol", topic="topic", timezone="UTC", delete_only_output_handle_key_columns=True
+    )
+    assert both(write, sent, changefeed, history).taken == 2
 
 
 @pytest.mark.parametrize("beyond", [-1, 0, 1])

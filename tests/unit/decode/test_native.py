@@ -219,6 +219,36 @@ def test_limits_fall_on_the_same_rows_where_python_reads_some_of_them(
     assert 80 <= both(write, messages, changefeed, SchemaHistory(), file_rows=file_rows).taken < 200
 
 
+@pytest.mark.parametrize("protocol", ["canal-json", "open-protocol"])
+def test_messages_for_whose_rows_there_is_no_room_are_read_by_python(
+    write: Callable[..., Written], monkeypatch: pytest.MonkeyPatch, protocol: Any
+) -> None:
+    """Each of the 40 deletes becomes 20 * 4 + 2 * (4 + 20 * 4) + 20 * len("before.c00") bytes beside its text: 448."""
+    create = f"CREATE TABLE t (id INT PRIMARY KEY, {', '.join(f'c{at:02} INT' for at in range(20))})"
+    history = SchemaHistory().with_ddls([DdlEvent(0, 1, "s", "t", create, "CREATE")])
+    changefeed = Changefeed(
+        protocol=protocol,
+        topic="topic",
+        timezone="UTC",
+        enable_tidb_extension=True,
+        delete_only_output_handle_key_columns=True,
+    )
+    if protocol == "canal-json":
+        rows = [canal_json.row("DELETE", ts=TS + at, data={"id": str(at)}) for at in range(40)]
+        messages = [canal_json.message(row, at) for at, row in enumerate(rows)]
+    else:
+        keys = [{"id": {"t": 3, "h": True, "f": 11, "v": at}} for at in range(40)]
+        messages = [open_protocol.message([open_protocol.row(TS + at, old=key)], at) for at, key in enumerate(keys)]
+    assert both(write, messages, changefeed, history).taken == 40
+    for room, taken in ((447, 0), (448, 1), (448 * 7 + 447, 7)):
+        monkeypatch.setattr("ticdc_replay.changelog.convert.BATCH_MAX_BYTES", room)
+        assert both(write, messages, changefeed, history).taken == taken
+    # What was written leaves room.
+    monkeypatch.setattr(split, "CHECKED_MESSAGES", 4)
+    monkeypatch.setattr(split, "BATCH_ROWS", 20)
+    assert both(write, messages, changefeed, history).taken == 7 + 7
+
+
 def test_rows_of_unreadable_keys_come_to_quarantine_in_the_same_order(write: Callable[..., Written]) -> None:
     images = ({"id": "1", "v": "x"}, {"v": "x", "id": "bad"}, {"id": "bad", "v": "x"})
     rows = [canal_json.row(ts=TS + at, data=image) for at, image in enumerate(images)]
