@@ -89,12 +89,14 @@ def _float(value: float) -> _Parts:
         raise ValueError(f"{value} is no 32-bit number") from None
 
 
-def _numbered(type_: ColumnType, value: int | str) -> _Parts:
-    """An enum or set counts by its number; protocols that carry names have the list of names too."""
+def _numbered(type_: ColumnType, value: int | str | bytes) -> _Parts:
+    """An enum or set counts by its number; protocols that carry names have the list of names too. Bytes are no names."""
     if isinstance(value, int):
         return _number(value)
     elements = type_.elements or ()
     try:
+        if isinstance(value, bytes):
+            raise ValueError("not UTF-8")
         if type_.base == "enum":
             return _number(elements.index(value) + 1 if value else 0)
         return _number(sum(1 << elements.index(name) for name in value.split(",") if name))

@@ -85,7 +85,15 @@ def test_a_local_time_that_clocks_showed_twice_agrees_with_either_moment() -> No
     assert not _agrees([(type_, twice), (type_, twice)], crc32(_with_length(first) + _with_length(other)))
 
 
-@pytest.mark.parametrize(("type_", "value"), [(ColumnType("enum", elements=("a",)), "b"), (ColumnType("float"), 1e300)])
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        (ColumnType("enum", elements=("a",)), "b"),
+        (ColumnType("enum", elements=("a",)), b"\xff"),
+        (ColumnType("set", elements=("a",)), b"a,\xff"),
+        (ColumnType("float"), 1e300),
+    ],
+)
 def test_a_value_that_is_not_of_its_type_is_told(type_: ColumnType, value: object) -> None:
     with pytest.raises(ValueError):
         _agrees([(type_, value)], 0)
