@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from ticdc_replay.changelog.version_order import OFFSET_BITS, VersionOrder, versions_of
+from ticdc_replay.changelog.version_order import OFFSET_BITS, VersionOrder, offset_of, versions_of
 from ticdc_replay.domain.errors import PermanentError
 
 Indices = npt.NDArray[np.int64]
@@ -173,16 +173,20 @@ def refuse_moved(narrowed: pa.Table, what: str) -> None:
 
     *narrowed* is what ``narrow`` made of rows that are ordered by place; *what* names the table.
     """
-    partitions = pc.shift_right(narrowed["version"], OFFSET_BITS)
-    seen = pa.table({"hash": narrowed["hash"], "partition": partitions}).group_by("hash")
-    extremes = seen.aggregate([("partition", "min"), ("partition", "max")])
+    places = narrowed["version"]
+    seen = pa.table({"hash": narrowed["hash"], "place": places, "partition": pc.shift_right(places, OFFSET_BITS)})
+    extremes = seen.group_by("hash").aggregate(
+        [(column, function) for column in ("partition", "place") for function in ("min", "max")]
+    )
     moved = extremes.filter(pc.not_equal(extremes["partition_min"], extremes["partition_max"]))
     if moved.num_rows:
         first = moved.slice(0, 1).to_pylist()[0]
         raise PermanentError(
-            f"{what}: {moved.num_rows} rows have changes in several partitions, one of them in {first['partition_min']} and "
-            f"{first['partition_max']}; without commitTs nothing tells which came last. Were partitions added or the dispatcher "
-            "changed? End the window before that, bring the table up to date from the upstream, and start the next one after it"
+            f"{what}: {moved.num_rows} rows have changes in several partitions, one of them at [{first['partition_min']}]@"
+            f"{offset_of(first['place_min'])} and [{first['partition_max']}]@{offset_of(first['place_max'])}; without commitTs "
+            "nothing tells which came last. Were partitions added or the dispatcher changed? End the window before that, bring "
+            "the table up to date from the upstream, and start the next one after it. Where one of the messages is another "
+            "program's, name it in set_aside of the pipeline file, and decode the window anew"
         )
 
 

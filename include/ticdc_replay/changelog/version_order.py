@@ -32,6 +32,11 @@ def place(partition: int, offset: int) -> int:
     return (partition << OFFSET_BITS) + offset + 1
 
 
+def offset_of(place: int) -> int:
+    """The offset of what ``place`` gave."""
+    return (place & ((1 << OFFSET_BITS) - 1)) - 1
+
+
 def versions_of(rows: pa.Table | pa.RecordBatch, order: VersionOrder) -> Any:
     """Per row of the changelog, the number (int64) that orders it among the versions of its row; null where it has none."""
     if order == "commit_ts":
