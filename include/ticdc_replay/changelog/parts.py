@@ -13,7 +13,17 @@ import pyarrow.parquet as pq
 from ticdc_replay.changelog.index import DataFile
 from ticdc_replay.domain.window import Window
 
+BATCH_BYTES = 64 * 1024 * 1024
+"""Rows that are held at a time: uncompressed size in Parquet, about."""
+BATCH_ROWS = 100_000
 _COMMIT_TS = "_commit_ts"
+
+
+def batch_rows(metadata: Any) -> int:
+    """How many rows of the Parquet file with *metadata* make a batch of about ``BATCH_BYTES``."""
+    size: int = sum(metadata.row_group(at).total_byte_size for at in range(metadata.num_row_groups))
+    per_row: int = max(1, size // max(1, metadata.num_rows))
+    return max(1, min(BATCH_ROWS, BATCH_BYTES // per_row))
 
 
 def batches_of(

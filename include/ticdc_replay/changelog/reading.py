@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 from ticdc_replay.changelog import index as changelog_index
 from ticdc_replay.changelog.index import ChangelogIndex, DataFile, TableVersion
 from ticdc_replay.changelog.layout import INDEX, changelog_root
-from ticdc_replay.changelog.parts import rows_of
+from ticdc_replay.changelog.parts import batch_rows, rows_of
 from ticdc_replay.domain.errors import ArtifactNotFoundError
 from ticdc_replay.storage.base import ObjectStore
 
@@ -34,7 +34,7 @@ def read_index(store: ObjectStore, run_hash: str) -> ChangelogIndex:
 
 
 def read_rows(store: ObjectStore, index: ChangelogIndex, tables: Sequence[str] | None = None) -> Iterator[TableRows]:
-    """The rows of the changelog of *index*, in batches; *store* holds the pipeline's artefacts.
+    """The rows of the changelog of *index*, in batches of about 64 MiB at most; *store* holds the pipeline's artefacts.
 
     *tables* are full names, ``schema.table``; without them all tables are read. Each row version comes once, in no order that
     counts. This is how to read a changelog whose rows lie in files of others (``ChangelogIndex.derived``), of which not every row
@@ -48,7 +48,7 @@ def read_rows(store: ObjectStore, index: ChangelogIndex, tables: Sequence[str] |
             path = f"{base}/{file_name(index, file)}"
             try:
                 with pq.ParquetFile(path, filesystem=filesystem) as opened:
-                    for rows in rows_of(opened, file.only):
+                    for rows in rows_of(opened, file.only, rows=batch_rows(opened.metadata)):
                         yield TableRows(version, rows)
             except FileNotFoundError:
                 raise ArtifactNotFoundError(

@@ -14,10 +14,6 @@ from pyarrow.fs import LocalFileSystem, copy_files
 from ticdc_replay.domain.errors import ArtifactCorruptError, ArtifactNotFoundError, TransientError
 from ticdc_replay.storage.file import TEMPORARY_PREFIX
 
-BATCH_BYTES = 64 * 1024 * 1024
-"""Rows that are held at a time: uncompressed size in Parquet, about."""
-BATCH_ROWS = 100_000
-
 
 @contextmanager
 def file_errors(doing: str) -> Iterator[None]:
@@ -30,13 +26,6 @@ def file_errors(doing: str) -> Iterator[None]:
         raise TransientError(f"cannot {doing}: {error}") from error
     except ArrowInvalid as error:
         raise ArtifactCorruptError(f"cannot {doing}: {error}; decode the window again") from error
-
-
-def batch_rows(metadata: Any) -> int:
-    """How many rows of the Parquet file with *metadata* make a batch of about ``BATCH_BYTES``."""
-    size: int = sum(metadata.row_group(at).total_byte_size for at in range(metadata.num_row_groups))
-    per_row: int = max(1, size // max(1, metadata.num_rows))
-    return max(1, min(BATCH_ROWS, BATCH_BYTES // per_row))
 
 
 def make_parent(filesystem: Any, path: str) -> None:

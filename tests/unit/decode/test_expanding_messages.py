@@ -16,6 +16,7 @@ from tests.decoded_splits import LIMITS, decode, quarantine, versions
 from tests.native_decoding import LIMITS as NATIVE_LIMITS
 from tests.native_decoding import Written, both
 from tests.open_protocol import columns, message, row
+from ticdc_replay.changelog.reading import read_rows
 from ticdc_replay.changelog.writer import ChangelogWriter
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.decode import split
@@ -147,6 +148,18 @@ def test_rows_that_lack_many_columns_of_long_names_are_written_in_bounded_pieces
     assert max(groups) < 2 * 700_000
     assert apart.result.events == together.result.events
     assert (together.taken, 0 < apart.taken < 10) == ((10, True) if natively else (0, False))
+
+
+def test_who_reads_a_changelog_gets_rows_that_lack_many_columns_in_bounded_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deletes = [row(150, old={"id": columns(at)["id"]}) for at in range(1_000)]
+    sent = [[message(deletes, 0)]]
+    index, rows = decode(tmp_path, sent, history=WIDE, delete_only_output_handle_key_columns=True)
+    monkeypatch.setattr("ticdc_replay.changelog.parts.BATCH_BYTES", 300_000)
+    batches = [batch for _, batch in read_rows(open_store(tmp_path.as_uri()), index)]
+    assert max(batch.nbytes for batch in batches) < 500_000
+    assert sum(batch.num_rows for batch in batches) == len(rows) == 1_000
 
 
 @pytest.mark.skipif(native_extension() is None, reason="the native extension is not built here (no cargo)")

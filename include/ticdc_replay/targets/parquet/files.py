@@ -7,11 +7,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow.fs import LocalFileSystem, copy_files
 
-from ticdc_replay.changelog.parts import rows_of
+from ticdc_replay.changelog.parts import batch_rows, rows_of
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
 from ticdc_replay.targets.base import StoreAddress
-from ticdc_replay.targets.files import batch_rows, file_errors, whole_file
+from ticdc_replay.targets.files import file_errors, whole_file
 from ticdc_replay.targets.last_versions import Fold, LastVersions, winning_rows
 from ticdc_replay.targets.parquet.entries import WrittenFile
 

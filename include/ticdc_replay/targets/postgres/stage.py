@@ -10,12 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from adbc_driver_postgresql import dbapi
 
+from ticdc_replay.changelog.parts import batch_rows
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import PermanentError, UnrepresentableValueError
 from ticdc_replay.domain.progress import report_done
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.targets.base import StoreAddress
-from ticdc_replay.targets.files import batch_rows, file_errors
+from ticdc_replay.targets.files import file_errors
 from ticdc_replay.targets.last_versions import LastVersions, winning_rows
 from ticdc_replay.targets.postgres.errors import translate
 from ticdc_replay.targets.postgres.identifiers import LEDGER_SCHEMA
