@@ -18,6 +18,7 @@ from ticdc_replay.targets.load import in_process, load
 pytestmark = pytest.mark.integration
 
 ORDERS = table("shop.orders", {"id": ColumnType("int"), "v": ColumnType("int")})
+LINES = table("shop.lines", {"id": ColumnType("int"), "v": ColumnType("int")})
 ALL = "SELECT id, v FROM shop.orders ORDER BY id"
 DROPS = {
     "database": ("DROP DATABASE shop", "shop"),
@@ -121,12 +122,159 @@ def test_a_database_that_is_dropped_while_the_first_rows_are_staged_is_not_misse
     assert mirror.load_table(before(artifacts)).below_floor == 2
 
 
+def anew(artifacts: Path, **how: Any) -> Changelog:
+    """The window of the DROP, decoded anew: there was none, but a row."""
+    return Changelog(artifacts, 100, 200, run="anew", **how).rows(ORDERS, [put(120, id=2, v=2)])
+
+
+@pytest.mark.parametrize("drop", DROPS)
+def test_another_mirror_of_the_pipeline_is_left_alone(mirror: Mirror, artifacts: Path, drop: str) -> None:
+    for window in (before(artifacts), dropped(artifacts, drop)):
+        mirror.load(window, drop="apply")
+    state_of_100: dict[str, object] = {"name": "march", "schema": "march"}
+    mirror.load(before(artifacts), state_of_100)
+    assert mirror.rows("SELECT id FROM march.orders ORDER BY id") == [(1,), (2,)]
+    mirror.load(dropped(artifacts, drop), state_of_100, drop="apply")
+    assert mirror.rows("SELECT to_regclass('march.orders')") == [(None,)]
+
+
+@pytest.mark.parametrize("drop", ["database", "schema"])
+@pytest.mark.parametrize("same", [{"name": "renamed"}, {"name": "other", "schema": "shop"}])
+def test_it_counts_whatever_the_target_is_called_that_loads_the_same_mirrors(
+    mirror: Mirror, artifacts: Path, drop: str, same: dict[str, object]
+) -> None:
+    mirror.load(dropped(artifacts, drop), same)
+    assert mirror.load_table(before(artifacts)).below_floor == 2
+
+
+@pytest.mark.parametrize("tables", [("*.*",), ("shop.orders",)])
+def test_a_newer_run_of_its_window_takes_it_back(mirror: Mirror, artifacts: Path, tables: tuple[str, ...]) -> None:
+    mirror.load(dropped(artifacts), generation=1)
+    mirror.load(Changelog(artifacts, 100, 200, run="anew"), generation=2, tables=tables)
+    mirror.load(dropped(artifacts), generation=1, tables=("shop.lines",))
+    assert mirror.load_table(before(artifacts), generation=3).upserted == 2
+
+
+def test_a_run_for_other_tables_and_an_older_one_take_nothing_back(mirror: Mirror, artifacts: Path) -> None:
+    nothing = Changelog(artifacts, 100, 200, run="anew")
+    mirror.load(dropped(artifacts), generation=2)
+    mirror.load(nothing, generation=3, tables=("shop.lines",))
+    mirror.load(nothing, generation=1)
+    mirror.load(nothing, {"schema": "elsewhere"}, generation=4)
+    assert mirror.load_table(before(artifacts)).below_floor == 2
+
+
+def test_it_counts_for_the_tables_that_its_load_was_for(mirror: Mirror, artifacts: Path) -> None:
+    mirror.load(dropped(artifacts), tables=("shop.lines",))
+    assert mirror.load_table(before(artifacts)).upserted == 2
+    mirror.load(dropped(artifacts), drop="apply", tables=("shop.orders",))
+    assert mirror.rows("SELECT to_regclass('shop.orders')") == [(None,)]
+
+
+def test_what_comes_out_of_the_quarantine_adds_to_it(mirror: Mirror, artifacts: Path) -> None:
+    run = dropped(artifacts)
+    redrive = Changelog(artifacts, 100, 200, run="redrive").ddl(160, "DROP DATABASE shop", table="shop")
+    redrive.redrives = run.run_hash
+    redrive.rows(LINES, [put(120, id=1, v=1)])
+    for each in (run, redrive, run, redrive):
+        mirror.load(each, generation=5)
+    mirror.load(run, generation=6, reload=True)
+    mirror.load(before(artifacts))
+    floors = "SELECT source_table, floor_ts FROM _ticdc_replay.tables ORDER BY 1"
+    assert mirror.rows(floors) == [("lines", 161), ("orders", 161)]
+    mirror.forget("shop.orders")
+    mirror.load(anew(artifacts), generation=7)
+    mirror.load(before(artifacts), reload=True)
+    assert mirror.rows(ALL) == [(1, 1), (2, 2)]
+
+
+def test_rows_out_of_the_quarantine_from_before_it_are_left_out(mirror: Mirror, artifacts: Path) -> None:
+    run = dropped(artifacts)
+    redrive = Changelog(artifacts, 100, 200, run="redrive").rows(ORDERS, [put(120, id=1, v=1), put(170, id=2, v=2)])
+    redrive.redrives = run.run_hash
+    for each in (run, redrive):
+        mirror.load(each)
+    assert mirror.rows(ALL) == [(2, 2)]
+
+
+@pytest.mark.parametrize("drop", DROPS)
+@pytest.mark.parametrize("order", ORDERS_OF_THREE, ids=str)
+def test_a_mirror_that_is_built_anew_does_not_know_what_was_taken_back(
+    mirror: Mirror, artifacts: Path, drop: str, order: tuple[int, ...]
+) -> None:
+    windows = [before(artifacts), dropped(artifacts, drop), after(artifacts)]
+    for number in order:
+        mirror.load(windows[number], drop="apply")
+    mirror.execute("DROP TABLE shop.orders")
+    mirror.forget("shop.orders")
+    windows[1] = anew(artifacts)
+    for number in order:
+        mirror.load(windows[number], drop="apply", reload=True)
+    assert mirror.rows(ALL) == [(1, 1), (2, 2)]
+
+
+@pytest.mark.parametrize("drop", DROPS)
+@pytest.mark.parametrize("order", ORDERS_OF_THREE, ids=str)
+def test_a_mirror_that_is_built_anew_is_told_of_it_again(
+    mirror: Mirror, artifacts: Path, drop: str, order: tuple[int, ...]
+) -> None:
+    windows = [before(artifacts), dropped(artifacts, drop), after(artifacts)]
+    for number in order:
+        mirror.load(windows[number], drop="apply")
+    mirror.execute("DROP TABLE shop.orders")
+    mirror.forget("shop.orders")
+    mirror.load(Changelog(artifacts, 0, 100, run="lines").rows(LINES, [put(10, id=1, v=1)]), tables=("shop.lines",))
+    for number in order:
+        mirror.load(windows[number], drop="apply", reload=True)
+    assert mirror.rows(ALL) == [(2, 2)]
+    lines = mirror.rows("SELECT floor_ts FROM _ticdc_replay.tables WHERE source_table = 'lines'")
+    assert lines == ([(151,)] if drop != "table" else [(0,)])
+
+
+@pytest.mark.parametrize("drop", DROPS)
+def test_a_floor_that_is_raised_by_hand_is_not_below_it(mirror: Mirror, artifacts: Path, drop: str) -> None:
+    mirror.load(dropped(artifacts, drop))
+    raised = mirror.raise_floor("shop.orders", 5)
+    assert (raised.before, raised.now) == (151, 151)
+    assert mirror.raise_floor("shop.orders", 170).now == 170
+    assert mirror.load_table(before(artifacts)).below_floor == 2
+
+
+def test_a_window_that_takes_it_back_while_the_first_rows_are_staged_is_not_missed(
+    mirror: Mirror, artifacts: Path
+) -> None:
+    mirror.load(dropped(artifacts), generation=1)
+    before(artifacts)
+
+    def staged(work: Callable[[Any], Any], tasks: Sequence[Any], name: str) -> list[Any]:
+        results = in_process(work, tasks, name)
+        if name.startswith("stage"):
+            mirror.load(Changelog(artifacts, 100, 200, run="anew"), generation=2)
+        return results
+
+    with pytest.raises(TransientError, match=r"database of .* was dropped"):
+        load(before(artifacts).job(TARGET), mirror.connections, staged)
+    assert mirror.load_table(before(artifacts)).upserted == 2
+
+
 def test_a_ledger_of_an_older_version_learns_to_remember(mirror: Mirror, artifacts: Path) -> None:
     mirror.load(Changelog(artifacts, 300, 400).rows(ORDERS, [put(310, id=3, v=3)]))
     mirror.execute("DROP TABLE _ticdc_replay.dropped_databases")
     mirror.load(dropped(artifacts), drop="apply")
     mirror.load(before(artifacts))
     assert mirror.rows(ALL) == [(3, 3)]
+
+
+def test_what_an_older_version_remembered_counts_until_the_mirror_is_forgotten(mirror: Mirror, artifacts: Path) -> None:
+    mirror.load(Changelog(artifacts, 300, 400).rows(LINES, [put(310, id=3, v=3)]))
+    mirror.execute(
+        "DROP TABLE _ticdc_replay.dropped_databases; CREATE TABLE _ticdc_replay.dropped_databases (pipeline text NOT NULL, "
+        "schema_name text NOT NULL, floor_ts bigint NOT NULL, PRIMARY KEY (pipeline, schema_name)); "
+        "INSERT INTO _ticdc_replay.dropped_databases VALUES ('pipeline', 'shop', 151)"
+    )
+    assert mirror.load_table(before(artifacts)).below_floor == 2
+    mirror.forget("shop.orders")
+    assert mirror.load_table(before(artifacts)).upserted == 2
 
 
 class Lake:

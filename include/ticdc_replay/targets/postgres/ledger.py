@@ -11,8 +11,8 @@
 * ``ledger``: one row per table, window and run that was applied, in the same transaction as its rows;
 * ``generations``: which loads have begun, so that none commits after a newer one of its window (``marks``); by the schema of the
   mirrors (``mirror_schema``, empty where each has that of the upstream's table), whatever the target is called;
-* ``dropped_databases``: per pipeline and database, as the upstream compares names, below which commitTs a DROP DATABASE left no
-  row (``dropped_databases``);
+* ``dropped_databases``: per load of a window that drops a database, by its name as the upstream compares names, below which
+  commitTs no row was left, and the mirrors that were forgotten since (``dropped_databases``);
 * ``staging``: the staging tables that exist, and the lock that their attempt holds for as long as it lives.
 """
 
@@ -88,6 +88,17 @@ CREATE INDEX ON {schema}.generations (pipeline, generation);
 """As ``_ADD_FORM``. What an older version has left there is known by the target's name alone."""
 
 
+_ADD_DROPPING_LOADS = """
+ALTER TABLE {schema}.dropped_databases DROP CONSTRAINT IF EXISTS dropped_databases_pkey,
+    ADD COLUMN mirror_schema text, ADD COLUMN from_ts bigint, ADD COLUMN to_ts bigint, ADD COLUMN selection text[],
+    ADD COLUMN generation bigint, ADD COLUMN run_hash text, ADD COLUMN window_run text,
+    ADD COLUMN forgotten text[] NOT NULL DEFAULT '{{}}';
+CREATE INDEX ON {schema}.dropped_databases (pipeline, schema_name);
+CREATE INDEX ON {schema}.dropped_databases (pipeline, from_ts, to_ts)
+"""
+"""As ``_ADD_FORM``. What an older version has left there is of no known window, and counts for every mirror."""
+
+
 _ADD_WINDOWS = "CREATE INDEX ledger_windows ON {schema}.ledger (from_ts, to_ts)"
 """For ``other_runs``. As ``_ADD_FORM``."""
 
@@ -138,6 +149,7 @@ def create(connection: Connection) -> None:
     for table, column, addition in (
         ("tables", "whole_ts", _ADD_FORM),
         ("generations", "mirror_schema", _ADD_MIRROR_SCHEMA),
+        ("dropped_databases", "mirror_schema", _ADD_DROPPING_LOADS),
     ):
         found = connection.execute(
             "SELECT FROM information_schema.columns WHERE (table_schema, table_name, column_name) = (%s, %s, %s)",

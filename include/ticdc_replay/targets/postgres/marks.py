@@ -65,11 +65,16 @@ def leave(connection: Connection, load: Load, config: PostgresTarget, plans: Seq
     connection.execute(
         _sql(_PUT),
         [
-            *(load.index.pipeline, load.target, _place(config)),
+            *(load.index.pipeline, load.target, place_of(config)),
             *(own.window.from_ts, own.window.to_ts, *named, own.generation, own.run_hash),
         ],
     )
     return newer
+
+
+def place_of(config: PostgresTarget) -> str:
+    """The schema of the mirrors that a load with *config* writes to; empty for that of each upstream's table."""
+    return "" if config.db_schema is None else fit(config.db_schema)
 
 
 def look_again(connection: Connection, load: Load, config: PostgresTarget, plan: TablePlan, seen: Marks) -> None:
@@ -103,14 +108,10 @@ def _newer(connection: Connection, load: Load, config: PostgresTarget) -> Marks:
     ).fetchall()
     return frozenset(
         _Placed(
-            Mark(Window(row[0], row[1]), tuple(row[2]), row[3], row[4]), _place(config) if row[5] is None else row[5]
+            Mark(Window(row[0], row[1]), tuple(row[2]), row[3], row[4]), place_of(config) if row[5] is None else row[5]
         )
         for row in rows
     )
-
-
-def _place(config: PostgresTarget) -> str:
-    return "" if config.db_schema is None else fit(config.db_schema)
 
 
 def _sql(text: LiteralString) -> sql.Composed:

@@ -58,7 +58,7 @@ class PostgresMirror(Mirror[PostgresTarget]):
         settings = self._settings
         with _attempt(settings, load) as connection:
             with translated("look at the target", settings.conn_id):
-                dropped_databases.note(connection, load)
+                dropped_databases.note(connection, load, self.config)
                 mirrored = _own_mirrors(connection, load, self.config)
                 load = told_of_creations(told_of(load, mirrored), mirrored)
                 reserved = [table for table in load.tables if is_reserved_schema(target_of(self.config, table).schema)]
@@ -128,10 +128,9 @@ class PostgresMirror(Mirror[PostgresTarget]):
             first = first_floor(load, table)
             ended_ts = self._ended_ts(connection, load, spellings)
             floor = Floor(max(floor.rows, first.rows, ended_ts), max(floor.form, first.form, ended_ts))
-        if state is None:
-            dropped_ts = dropped_databases.floor_of(connection, load, self.config, table)
-            floor = Floor(max(floor.rows, dropped_ts), max(floor.form, dropped_ts))
-        return plan_table(load, self.config, table, floor)
+        dropped_ts = dropped_databases.floor_of(connection, load, self.config, table) if state is None else 0
+        floor = Floor(max(floor.rows, dropped_ts), max(floor.form, dropped_ts))
+        return msgspec.structs.replace(plan_table(load, self.config, table, floor), dropped_ts=dropped_ts)
 
     def _ended_ts(self, connection: Connection, load: Load, spellings: Iterable[TableName]) -> int:
         """Below which commitTs (TSO) rows are of a table that is no more; 0 where nothing tells.

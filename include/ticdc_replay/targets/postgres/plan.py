@@ -86,6 +86,8 @@ class TablePlan(msgspec.Struct, frozen=True, kw_only=True):
     pieces: tuple[PlannedPiece, ...]
     below_floor: int
     """Row versions that are not looked at, because their schema had ended before the floor."""
+    dropped_ts: int = 0
+    """What of the floor the target remembers of databases that were dropped, where the mirror does not exist yet."""
 
     @property
     def next_floor_ts(self) -> int:

@@ -10,7 +10,7 @@ from ticdc_replay.domain.errors import ConfigError, PermanentError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.targets.base import FloorRaised
 from ticdc_replay.targets.config import PostgresTarget, is_reserved_schema
-from ticdc_replay.targets.postgres import emptying, ledger, mirror_table
+from ticdc_replay.targets.postgres import dropped_databases, emptying, ledger, mirror_table
 from ticdc_replay.targets.postgres.catalog import FoundTable, find_table
 from ticdc_replay.targets.postgres.errors import translated
 from ticdc_replay.targets.postgres.identifiers import LEDGER_SCHEMA, Relation, fit, tombstone_table
@@ -35,14 +35,17 @@ def raise_floor(
 ) -> FloorRaised:
     """Apply nothing below *floor_ts* (TSO) to the mirror of *table* any more, whether or not the mirror exists already.
 
-    A floor is never lowered. Raises TransientError when the database is away, TargetMismatchError for another pipeline's mirror.
+    A floor is never lowered; one of a new mirror is not below a DROP of its database that loads have met. Raises TransientError
+    when the database is away, TargetMismatchError for another pipeline's mirror.
     """
     target = _target(config, table)
     with translated(f"raise the floor of {target}", settings.conn_id), closing(settings.connect()) as connection:
         ledger.create(connection)
         ledger.lock_table(connection, target)
         state = ledger.state_of(connection, target)
+        dropped_ts = 0
         if state is None:
+            dropped_ts = dropped_databases.floor_of_new(connection, pipeline, config, table)
             ledger.add_table(
                 connection,
                 target,
@@ -50,8 +53,8 @@ def raise_floor(
                 pipeline=pipeline,
                 tombstones=_tombstones(target),
                 newest_ts=_newest_ts(connection, target, config),
-                floor_ts=floor_ts,
-                form_floor_ts=floor_ts,
+                floor_ts=max(floor_ts, dropped_ts),
+                form_floor_ts=max(floor_ts, dropped_ts),
             )
         else:
             mirror_table.refuse_others(target, state, pipeline, config.same_upstream_as)
@@ -59,7 +62,7 @@ def raise_floor(
             emptying.clear_tombstones(connection, state.tombstones, fit(config.commit_ts_column), floor_ts)
         connection.commit()
     if state is None:
-        return FloorRaised(str(target), 0, floor_ts)
+        return FloorRaised(str(target), dropped_ts, max(floor_ts, dropped_ts))
     return FloorRaised(str(target), state.floor_ts, max(state.floor_ts, floor_ts), state.newest_ts)
 
 
@@ -83,6 +86,7 @@ def forget(settings: PostgresSettings, config: PostgresTarget, pipeline: str, ta
         ledger.lock_table(connection, target)
         _require_gone(connection, config, pipeline, target)
         ledger.forget(connection, target, _tombstones(target))
+        dropped_databases.forget(connection, config, table)
         connection.commit()
     return str(target)
 
