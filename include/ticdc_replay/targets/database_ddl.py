@@ -106,20 +106,10 @@ def dropped_databases(index: ChangelogIndex) -> dict[str, int]:
     return _DatabaseDdl(index.ddl, index.changes).dropped
 
 
-def told_of_dropped(load: Load, dropped: Mapping[str, int]) -> Load:
-    """*load* with its tables told of the databases that were *dropped* at or after its window's start (TSO), by whatever window.
-
-    The target may have met the DDL before it had anything of the table.
-    """
-    told = {(entry.commit_ts, entry.table) for entry in load.index.changes}
-    more = [
-        TableChanges(table, dropped[schema], _DROPPED)
-        for table in load.tables
-        for schema in dict.fromkeys((folded(table.schema), ""))
-        if dropped.get(schema, -1) >= load.index.window.from_ts and (dropped[schema], table) not in told
-    ]
-    changes = tuple(sorted((*load.index.changes, *more), key=attrgetter("commit_ts")))
-    return msgspec.structs.replace(load, index=msgspec.structs.replace(load.index, changes=changes))
+def drops_of(table: TableName, dropped: Mapping[str, int], from_ts: int) -> tuple[TableChanges, ...]:
+    """What *table* is told of databases *dropped* at *from_ts* (TSO) or later; they go by name as the upstream compares names."""
+    times = {dropped.get(schema, -1) for schema in (folded(table.schema), "")}
+    return tuple(TableChanges(table, commit_ts, _DROPPED) for commit_ts in sorted(times) if commit_ts >= from_ts)
 
 
 class _DatabaseDdl:

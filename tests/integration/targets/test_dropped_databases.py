@@ -12,7 +12,8 @@ from tests.changelogs import Changelog, put, table
 from tests.integration.targets.conftest import TARGET, Mirror
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connections
-from ticdc_replay.domain.errors import PolicyStopError, TransientError
+from ticdc_replay.domain.errors import PolicyStopError, SupersededError, TransientError
+from ticdc_replay.storage.file import FileStore
 from ticdc_replay.targets.load import in_process, load
 
 pytestmark = pytest.mark.integration
@@ -283,7 +284,7 @@ class Lake:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def load(self, changelog: Changelog, *, reload: bool = False, while_copying: Changelog | None = None) -> None:
+    def load(self, changelog: Changelog, *, while_copying: Changelog | None = None, **job: Any) -> None:
         def execute(work: Callable[[Any], Any], tasks: Sequence[Any], name: str) -> list[Any]:
             results = in_process(work, tasks, name)
             if while_copying is not None and name.startswith("copy"):
@@ -291,12 +292,17 @@ class Lake:
             return results
 
         target: dict[str, object] = {"type": "parquet", "name": "lake", "uri": self.folder.as_uri()}
-        load(changelog.job(target, reload=reload), Connections({}), execute)
+        load(changelog.job(target, **job), Connections({}), execute)
 
     @property
     def entries(self) -> list[dict[str, Any]]:
         found = self.folder.glob("pipeline/current/schema=shop/table=orders/window=*.json")
         return [json.loads(path.read_bytes()) for path in found]
+
+    def emptied_in(self, from_ts: int) -> int | None:
+        """What the entry of the window that begins at *from_ts* tells; None where there is none."""
+        found = [entry["emptied_ts"] for entry in self.entries if entry["window"]["from_ts"] == from_ts]
+        return found[0] if found else None
 
     @property
     def emptied_ts(self) -> int:
@@ -331,7 +337,114 @@ def test_files_of_other_databases_are_left_alone(lake: Lake, artifacts: Path) ->
 def test_a_database_that_is_dropped_while_the_first_files_are_written_is_not_missed(
     lake: Lake, artifacts: Path
 ) -> None:
-    with pytest.raises(TransientError, match=r"database of .* was dropped"):
-        lake.load(before(artifacts), while_copying=dropped(artifacts))
+    lake.load(before(artifacts), while_copying=dropped(artifacts))
+    assert lake.emptied_ts == 150
+
+
+@pytest.mark.parametrize("generations", [(0, 0), (1, 2)], ids=str)
+@pytest.mark.parametrize("drop", DROPS)
+@pytest.mark.parametrize("order", ORDERS_OF_THREE, ids=str)
+def test_files_do_not_tell_of_it_once_a_newer_run_of_its_window_has_none(
+    lake: Lake, artifacts: Path, drop: str, order: tuple[int, ...], generations: tuple[int, int]
+) -> None:
+    windows = [before(artifacts), dropped(artifacts, drop), after(artifacts)]
+    for number in order:
+        lake.load(windows[number], generation=generations[0])
+    lake.load(anew(artifacts), generation=generations[1])
+    assert lake.emptied_ts == 0
+    lake.load(before(artifacts), generation=generations[1], reload=True)
+    assert lake.emptied_ts == 0
+
+
+def test_the_window_of_the_drop_tells_of_it_as_if_it_had_known_the_table(lake: Lake, tmp_path: Path) -> None:
+    known, late = Lake(tmp_path / "known"), lake
+    for number in (0, 1):
+        known.load((before, dropped)[number](tmp_path / "artifacts"), generation=5)
+        late.load((dropped, before)[number](tmp_path / "artifacts"), generation=5)
+    assert late.emptied_in(0) == 0
+    assert [each for each in late.entries if each["window"]["from_ts"] == 100] == [
+        each for each in known.entries if each["window"]["from_ts"] == 100
+    ]
+
+
+def test_files_do_not_tell_a_table_of_it_that_its_load_was_not_for(lake: Lake, artifacts: Path) -> None:
+    lake.load(dropped(artifacts), generation=2, tables=("shop.lines",))
+    lake.load(before(artifacts), generation=3)
+    assert lake.emptied_in(100) is None
+    lake.load(anew(artifacts), generation=1, tables=("shop.orders",))
+    assert lake.emptied_in(100) == 0
+
+
+def test_a_run_for_other_tables_and_an_older_one_take_nothing_from_files(lake: Lake, artifacts: Path) -> None:
+    nothing = Changelog(artifacts, 100, 200, run="anew")
+    lake.load(dropped(artifacts), generation=2)
+    lake.load(nothing, generation=3, tables=("shop.lines",))
+    with pytest.raises(SupersededError):
+        lake.load(anew(artifacts), generation=1)
+    lake.load(before(artifacts), generation=4)
+    assert lake.emptied_in(100) == 150
+
+
+def test_files_know_what_a_run_for_fewer_tables_took_back(lake: Lake, artifacts: Path) -> None:
+    lake.load(dropped(artifacts), generation=2)
+    lake.load(Changelog(artifacts, 100, 200, run="anew"), generation=3, tables=("shop.orders",))
+    lake.load(before(artifacts), generation=4)
+    assert lake.emptied_ts == 0
+
+
+def test_what_comes_out_of_the_quarantine_adds_to_what_files_tell(lake: Lake, artifacts: Path) -> None:
+    run = dropped(artifacts)
+    nothing = Changelog(artifacts, 100, 200, run="nothing")
+    again = Changelog(artifacts, 100, 200, run="again").ddl(160, "DROP DATABASE shop", table="shop")
+    rows = Changelog(artifacts, 100, 200, run="rows").rows(ORDERS, [put(120, id=1, v=1)])
+    for each in (nothing, again, rows):
+        each.redrives = run.run_hash
+    for each in (run, nothing, again, run):
+        lake.load(each, generation=5)
     lake.load(before(artifacts))
+    assert lake.emptied_in(100) == 160
+    lake.load(rows, generation=5)
+    assert (lake.emptied_in(100), sum(len(entry["fold"]) for entry in lake.entries)) == (160, 2)
+    lake.load(anew(artifacts), generation=6)
+    assert lake.emptied_ts == 0
+
+
+def interrupted_at(monkeypatch: pytest.MonkeyPatch, part: str, happens: Callable[[], None]) -> None:
+    """Have something happen once just before a file is replaced whose name has *part*."""
+    came: list[str] = []
+    update = FileStore.update
+
+    def watched(self: FileStore, name: str, change: Callable[[bytes | None], bytes]) -> None:
+        if part in name and not came:
+            came.append(name)
+            happens()
+        update(self, name, change)
+
+    monkeypatch.setattr(FileStore, "update", watched)
+
+
+@pytest.mark.parametrize("part", ["generations/window=100-200", "orders/window=100-200", "orders/window=0-100"])
+def test_a_run_that_takes_it_back_while_files_are_about_to_tell_of_it_counts(
+    lake: Lake, artifacts: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    lake.load(dropped(artifacts), generation=1)
+    interrupted_at(monkeypatch, part, lambda: lake.load(Changelog(artifacts, 100, 200, run="anew"), generation=2))
+    lake.load(before(artifacts), generation=1)
+    assert lake.emptied_ts == 0
+
+
+@pytest.mark.parametrize("part", ["generations/window=100-200", "orders/window=100-200", "orders/window=0-100"])
+def test_a_load_that_broke_while_files_were_about_to_tell_of_it_can_be_repeated(
+    lake: Lake, artifacts: Path, part: str
+) -> None:
+    def breaks() -> None:
+        raise TransientError("executor lost")
+
+    lake.load(dropped(artifacts), generation=1)
+    with pytest.MonkeyPatch.context() as patch:
+        interrupted_at(patch, part, breaks)
+        with pytest.raises(TransientError, match="executor lost"):
+            lake.load(before(artifacts), generation=1)
+    lake.load(dropped(artifacts), generation=1, reload=True)
+    lake.load(before(artifacts), generation=1)
     assert lake.emptied_ts == 150

@@ -1,66 +1,183 @@
 """Databases that the upstream dropped, remembered for tables that the target gets later: one file for the pipeline.
 
 A DROP DATABASE names no table: the tables are told of it that have entries when its window is loaded. A table whose first rows
-come with an older window that is loaded after it finds it here.
+come with an older window that is loaded after it finds it here, and gets the entry of the DROP's window that it would have, had
+it been known. So a newer run of that window replaces the entry as any other, also by one that tells of no DROP.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from operator import attrgetter
 
 import msgspec
 
+from ticdc_replay.changelog.index import Ddl
+from ticdc_replay.decode.filter import TableFilter
 from ticdc_replay.domain import canonical
-from ticdc_replay.domain.errors import ArtifactNotFoundError, TransientError
+from ticdc_replay.domain.errors import ArtifactNotFoundError
+from ticdc_replay.domain.tables import TableName
+from ticdc_replay.domain.window import Window
+from ticdc_replay.schemas.changes import TableChanges
 from ticdc_replay.storage import ObjectStore
 from ticdc_replay.targets.base import Load
-from ticdc_replay.targets.database_ddl import dropped_databases, told_of_dropped
+from ticdc_replay.targets.database_ddl import dropped_databases, drops_of
+from ticdc_replay.targets.generations import Mark, wants_any, with_mark
+from ticdc_replay.targets.parquet.entries import DdlByTable, TableEntry, marks_name, table_entry_name
+from ticdc_replay.targets.parquet.lists import READERS, content_of, entry_in, marks_in
 
 
-class DroppedDatabase(msgspec.Struct, frozen=True):
-    """A database by its name as the upstream compares names, ``""`` for all, and when (TSO) it was dropped last."""
+class Note(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run of a window, and re-drives of its quarantine, dropped: the last DROP of each database."""
 
-    name: str
-    commit_ts: int
+    window: Window
+    selection: tuple[str, ...]
+    """Sorted."""
+    generation: int
+    run_hash: str
+    input_hash: str
+    ddl: tuple[Ddl, ...]
+    dropped: dict[str, int]
+    """When (TSO) by the name as the upstream compares names, ``""`` for all."""
+
+    @classmethod
+    def of(cls, load: Load) -> "Note":
+        """That of *load*, maybe of nothing."""
+        index, dropped = load.index, dropped_databases(load.index)
+        return cls(
+            window=index.window,
+            selection=tuple(sorted(load.selection)),
+            generation=load.generation,
+            run_hash=index.redrives or index.run_hash,
+            input_hash=index.input_hash,
+            ddl=tuple(each for each in index.ddl if not each.table and each.commit_ts in dropped.values()),
+            dropped=dropped,
+        )
+
+    @property
+    def mark(self) -> Mark:
+        """The mark of its load."""
+        return Mark(self.window, self.selection, self.generation, self.run_hash)
+
+    def entry(self, table: TableName, changes: tuple[TableChanges, ...], there: TableEntry | None) -> TableEntry:
+        """The entry of *table*, with *changes* told beside what is *there*."""
+        ddl = DdlByTable(self.ddl).of(table, changes)
+        emptied_ts = max(change.commit_ts for change in changes)
+        if there is None:
+            return TableEntry(
+                run_hash=self.run_hash,
+                input_hash=self.input_hash,
+                window=self.window,
+                table=table,
+                changelog=(),
+                fold=(),
+                ddl=ddl,
+                changes=changes,
+                emptied_ts=emptied_ts,
+                generation=self.generation,
+            )
+        return msgspec.structs.replace(
+            there,
+            ddl=tuple(sorted({*there.ddl, *ddl})),
+            changes=tuple(sorted((*there.changes, *changes), key=attrgetter("commit_ts"))),
+            emptied_ts=max(emptied_ts, there.emptied_ts),
+        )
 
 
 class DroppedDatabases:
     """What the loads of a pipeline, up to *load*, met of DROP DATABASE."""
 
     def __init__(self, store: ObjectStore, load: Load) -> None:
-        """Notes what the window of *load* drops, before the tables are looked up that are told of it."""
+        """Notes what the window of *load* drops, before the tables are looked up that are told of it, in place of what an older
+        run of it has noted."""
         self._store = store
-        self._name = f"{load.index.pipeline}/dropped_databases.json"
-        own = dropped_databases(load.index)
-        if own:
-
-            def noted(found: bytes | None) -> bytes:
-                before = _decoded(found)
-                latest = {name: max(own.get(name, 0), before.get(name, 0)) for name in {*own, *before}}
-                return canonical.encode(tuple(DroppedDatabase(*each) for each in sorted(latest.items())))
-
-            store.update(self._name, noted)
-        self._known = self._read()
-
-    def told(self, load: Load) -> Load:
-        """*load* with its tables told of what was dropped at or after its window's start."""
-        return told_of_dropped(load, self._known)
-
-    def look_again(self, load: Load) -> None:
-        """Raise TransientError where a database was dropped that *load*, as ``told`` gave it, does not know of; once its tables
-        have their entries, by which another load finds them."""
-        if told_of_dropped(load, self._read()) != load:
-            raise TransientError(
-                f"target {load.target}: the database of a table was dropped by a window that was loaded while this load wrote "
-                "its files; try again"
+        self._name = f"{load.index.pipeline}/database_drops.json"
+        own = Note.of(load)
+        if own.dropped or self._notes():
+            self._store.update(
+                self._name, lambda found: canonical.encode(_with(_decoded(found), own, adds=bool(load.index.redrives)))
             )
 
-    def _read(self) -> Mapping[str, int]:
+    def tell(self, load: Load, *, own: bool) -> None:
+        """Have the entries of windows that dropped the database of a table of *load*, at or after the start of its window, tell
+        so; of its *own* window once its entries are there.
+
+        What is told before they are there is whole for readers; a DROP that another load has met since is found after it, or
+        else that load finds the entries.
+        """
+        for note in self._notes():
+            if own or note.window != load.index.window:
+                self._tell(load, note)
+
+    def _tell(self, load: Load, note: Note) -> None:
+        wanted = TableFilter(note.selection)
+        drops = {
+            table: drops_of(table, note.dropped, load.index.window.from_ts)
+            for table in load.tables
+            if wanted.wants(table.schema, table.table)
+        }
+        drops = {table: changes for table, changes in drops.items() if changes}
+        names = {table: table_entry_name(load, table, note.window) for table in drops}
+        with ThreadPoolExecutor(READERS, thread_name_prefix="entries") as pool:
+            found = dict(zip(names, pool.map(lambda name: content_of(self._store, name), names.values()), strict=True))
+        lacking = [table for table in drops if _lacking(note, entry_in(found[table]), drops[table])]
+        for table in self._announced(load, note, lacking):
+            self._store.update(names[table], partial(_told, note, table, drops[table]))
+
+    def _announced(self, load: Load, note: Note, tables: list[TableName]) -> list[TableName]:
+        """Those of *tables* that no newer run of the window of *note* is for, once its mark tells of them: a newer run that
+        begins from then on replaces their entries."""
+        told: list[TableName] = []
+
+        def marked(found: bytes | None) -> bytes:
+            nonlocal told
+            marks = marks_in(found)
+            newer = [mark for mark in marks if mark.generation > note.generation]
+            told = [table for table in tables if not any(wants_any(mark, [table]) for mark in newer)]
+            if not told and found is not None:
+                return found
+            return canonical.encode(with_mark(marks, msgspec.structs.replace(note.mark, tables=tuple(sorted(told)))))
+
+        if tables:
+            self._store.update(marks_name(load, note.window), marked)
+        return told
+
+    def _notes(self) -> tuple[Note, ...]:
         try:
             return _decoded(self._store.get(self._name))
         except ArtifactNotFoundError:
-            return {}
+            return ()
 
 
-def _decoded(content: bytes | None) -> dict[str, int]:
-    if content is None:
-        return {}
-    return {each.name: each.commit_ts for each in msgspec.json.decode(content, type=tuple[DroppedDatabase, ...])}
+def _with(notes: Iterable[Note], own: Note, *, adds: bool) -> tuple[Note, ...]:
+    """*notes* with *own* in place of that of an older run of the window; what a re-drive *adds* to its run stays with it."""
+    before = next((note for note in notes if (note.window, note.selection) == (own.window, own.selection)), None)
+    if before is not None and (before.generation > own.generation or (adds and not own.dropped)):
+        return tuple(notes)
+    if before is not None and (before.run_hash, before.generation) == (own.run_hash, own.generation):
+        names = {*before.dropped, *own.dropped}
+        latest = {name: max(before.dropped.get(name, 0), own.dropped.get(name, 0)) for name in sorted(names)}
+        ddl = sorted(each for each in {*before.ddl, *own.ddl} if each.commit_ts in latest.values())
+        own = msgspec.structs.replace(before, ddl=tuple(ddl), dropped=latest)
+    others = (note for note in notes if note is not before)
+    return tuple(sorted((*others, own) if own.dropped else others, key=attrgetter("mark")))
+
+
+def _lacking(note: Note, there: TableEntry | None, drops: tuple[TableChanges, ...]) -> tuple[TableChanges, ...]:
+    """What of *drops* the entry that is *there* lacks: one of another run tells what that one knows."""
+    if there is not None and there.generation != note.generation:
+        return ()
+    known = {entry.commit_ts for entry in there.changes} if there is not None else set()
+    return tuple(entry for entry in drops if entry.commit_ts not in known)
+
+
+def _told(note: Note, table: TableName, drops: tuple[TableChanges, ...], found: bytes | None) -> bytes:
+    there = entry_in(found)
+    changes = _lacking(note, there, drops)
+    if found is not None and not changes:
+        return found
+    return canonical.encode(note.entry(table, changes, there))
+
+
+def _decoded(content: bytes | None) -> tuple[Note, ...]:
+    return () if content is None else msgspec.json.decode(content, type=tuple[Note, ...])

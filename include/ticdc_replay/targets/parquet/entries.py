@@ -134,9 +134,9 @@ def marks_name(load: Load, window: Window) -> str:
     return f"{load.index.pipeline}/generations/{_part(window)}.json"
 
 
-def table_entry_name(load: Load, table: TableName) -> str:
-    """The name of the entry of *table*, whatever run loads it."""
-    return f"{table_folder(load.index.pipeline, 'current', table)}/{_window(load)}.json"
+def table_entry_name(load: Load, table: TableName, window: Window | None = None) -> str:
+    """The name of the entry of *table* in *window*, that of *load* where none is given, whatever run loads it."""
+    return f"{table_folder(load.index.pipeline, 'current', table)}/{_part(window or load.index.window)}.json"
 
 
 def table_folder(pipeline: str, kind: Kind | Literal["current"], table: TableName) -> str:

@@ -16,7 +16,8 @@ from ticdc_replay.targets.generations import Mark, refuse_superseded, superseded
 from ticdc_replay.targets.parquet.entries import TableEntry, known_tables, marks_name, table_entry_name
 from ticdc_replay.targets.parquet.redriven import runs_in
 
-_READERS = 16
+READERS = 16
+"""How many entries are asked for at once."""
 _Answer = TypeVar("_Answer")
 
 
@@ -28,7 +29,7 @@ class Lists:
         self._load = load
         self._announced: set[TableName] = set()
         others = [] if load.index.redrives else self._known_others()
-        found = self._ask(lambda name: _content(store, name), [*load.tables, *others])
+        found = self._ask(lambda name: content_of(store, name), [*load.tables, *others])
         own = set(load.tables)
         self._before = {table: content for table, content in found.items() if content is not None or table in own}
 
@@ -50,7 +51,7 @@ class Lists:
 
     def before(self, table: TableName) -> TableEntry | None:
         """The entry of *table* when this was made; None where there was none."""
-        return _decoded(self._before.get(table))
+        return entry_in(self._before.get(table))
 
     def begin(self) -> None:
         """Leave the load's mark.
@@ -61,7 +62,7 @@ class Lists:
         own = msgspec.structs.replace(Mark.of(self._load), tables=self._load.tables)
 
         def marked(found: bytes | None) -> bytes:
-            marks = _marks(found)
+            marks = marks_in(found)
             refuse_superseded(self._load, marks, self._before)
             self._announced = {table for mark in marks for table in mark.tables}
             return canonical.encode(with_mark(marks, own))
@@ -72,7 +73,7 @@ class Lists:
     def look_again(self) -> None:
         """Raise SupersededError where a newer run of the window, or of a source's, has begun with one of the tables."""
         for window in {self._load.index.window, *(source.window for source in self._load.sources)}:
-            marks = _marks(_content(self._store, marks_name(self._load, window)))
+            marks = marks_in(content_of(self._store, marks_name(self._load, window)))
             refuse_superseded(self._load, marks, self._before)
 
     def replaced(self) -> list[TableName]:
@@ -95,7 +96,7 @@ class Lists:
         wanted = canonical.encode(entry)
 
         def replaced(found: bytes | None) -> bytes:
-            there = _decoded(found)
+            there = entry_in(found)
             if found == wanted:
                 return wanted
             if there is not None and there.generation > entry.generation:
@@ -118,20 +119,23 @@ class Lists:
     def _ask(self, question: Callable[[str], _Answer], tables: Sequence[TableName]) -> dict[TableName, _Answer]:
         """What *question* says of the entry of each of *tables*; asks for many at once."""
         names = [table_entry_name(self._load, table) for table in tables]
-        with ThreadPoolExecutor(_READERS, thread_name_prefix="entries") as pool:
+        with ThreadPoolExecutor(READERS, thread_name_prefix="entries") as pool:
             return dict(zip(tables, pool.map(question, names), strict=True))
 
 
-def _content(store: ObjectStore, name: str) -> bytes | None:
+def content_of(store: ObjectStore, name: str) -> bytes | None:
+    """What *name* holds; None where nothing is there."""
     try:
         return store.get(name)
     except ArtifactNotFoundError:
         return None
 
 
-def _decoded(content: bytes | None) -> TableEntry | None:
+def entry_in(content: bytes | None) -> TableEntry | None:
+    """The entry in *content*; None for none."""
     return None if content is None else msgspec.json.decode(content, type=TableEntry)
 
 
-def _marks(content: bytes | None) -> tuple[Mark, ...]:
+def marks_in(content: bytes | None) -> tuple[Mark, ...]:
+    """The marks in *content*."""
     return () if content is None else msgspec.json.decode(content, type=tuple[Mark, ...])

@@ -63,7 +63,7 @@ class ParquetFiles(Target[ParquetTarget]):
         lists.begin()
         if runs:
             load = told_of(with_rows_before(load, runs), ())
-        load = dropped.told(load)
+        dropped.tell(load, own=False)
         copied: list[WrittenFile] = []
         if self.config.changelog:
             copied = execute(copy_file, _copies(load, target), f"copy to {self.config.name}")
@@ -93,7 +93,7 @@ class ParquetFiles(Target[ParquetTarget]):
         parts = EntryParts(entry)
         for table in (*load.tables, *lists.replaced()):
             lists.replace(table, parts.of(table, runs.get(table, ()), load.generation))
-        dropped.look_again(load)
+        dropped.tell(load, own=True)
         store.put(run_entry_name(load), canonical.encode(entry))
         return Loaded(entry.tables)
 
