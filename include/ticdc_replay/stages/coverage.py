@@ -122,6 +122,16 @@ def not_held(records: Iterable[Coverage], table: TableName, from_ts: int, to_ts:
     return tuple(lacking)
 
 
+def is_replaced(record: Coverage, others: Iterable[Coverage]) -> bool:
+    """Whether a newer run of the window, at least of the same tables, is among *others*, those of the target."""
+    return any(
+        other.window == record.window
+        and other.generation > record.generation
+        and all(map(_filter(other.selection).covers, record.selection))
+        for other in others
+    )
+
+
 def _merged(windows: Iterable[Window]) -> tuple[Window, ...]:
     merged: list[Window] = []
     for window in sorted(windows):

@@ -19,11 +19,12 @@ from ticdc_replay.domain.window import Window
 from ticdc_replay.registry import UsedSchemas
 from ticdc_replay.schemas.lookup import SchemaLookup
 from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.coverage import is_replaced
 from ticdc_replay.stages.derive import is_shared
 from ticdc_replay.stages.publish import settle
 from ticdc_replay.stages.schemas import recorded_schemas
 from ticdc_replay.stages.set_aside import SetAside, Status, set_aside, sets_aside
-from ticdc_replay.state.records import AcceptedLoss, Run
+from ticdc_replay.state.records import AcceptedLoss, Coverage, Run
 
 _COORDINATES = re.compile(r"(?P<topic>[^\[\]]+)\[(?P<partition>\d+)\]@(?P<offset>\d+)(?:#(?P<ordinal>\d+))?")
 
@@ -99,27 +100,24 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 def active_runs(context: ReplayContext, selection: Selection) -> list[Run]:
-    """The run that counts of each window: of those of what the window is pinned to, the one that was started last.
+    """The runs that count: of those of what their window is pinned to, the one that was started last, and each that a target
+    holds in whose place no newer one of its tables was loaded there.
 
-    Of the windows and runs of *selection*; a run that is named counts whether or not it is active. Latest window first.
+    Of the windows and runs of *selection*; a run that is named counts whether or not it is active. Latest window first, of each
+    the run that was started last.
     """
     pipeline = context.pipeline.name
-    found: dict[Window, Run] = {}
-    for run in context.state.runs(pipeline):
-        if selection.window is not None and run.window != selection.window:
-            continue
-        if selection.run is not None:
-            if run.run_hash.startswith(selection.run) and not _is_redrive(context, run):
-                found[run.window] = run
-            continue
-        pinned = context.state.manifest_of(pipeline, run.window)
-        if pinned is not None and pinned.input_hash == run.input_hash:
-            before = found.get(run.window)
-            if before is None or before.started_at_ms < run.started_at_ms:
-                found[run.window] = run
-    if selection.run is not None and not found:
-        raise ConfigError(f"pipeline {pipeline} has no run that begins with {selection.run}")
-    return sorted(found.values(), key=lambda run: run.window, reverse=True)
+    runs = [run for run in context.state.runs(pipeline) if selection.window in (None, run.window)]
+    runs.sort(key=lambda run: run.window, reverse=True)  # of one window they stay as they are
+    if selection.run is not None:
+        found = [run for run in runs if run.run_hash.startswith(selection.run) and not _is_redrive(context, run)]
+        if not found:
+            raise ConfigError(f"pipeline {pipeline} has no run that begins with {selection.run}")
+        return found
+    current = [run for run in runs if _is_current(context, run)]
+    last = {run.window: run.run_hash for run in reversed(current)}
+    held = _held_runs(context, current)
+    return [run for run in current if run.run_hash in held or run.run_hash == last[run.window]]
 
 
 def list_quarantine(context: ReplayContext, selection: Selection) -> tuple[RunQuarantine, ...]:
@@ -234,6 +232,22 @@ def holding(context: ReplayContext, run_hash: str) -> tuple[str, ...]:
     return tuple(
         sorted({record.target for record in records if record.run_hash == run_hash and record.target in known})
     )
+
+
+def _held_runs(context: ReplayContext, runs: Sequence[Run]) -> set[str]:
+    """Those of *runs* that a target of the pipeline holds, and none of *runs* in their place."""
+    known = {target.name for target in context.pipeline.targets}
+    hashes = {run.run_hash for run in runs}
+    places: dict[tuple[str, Window], list[Coverage]] = {}
+    for record in context.state.coverage(context.pipeline.name):
+        if record.target in known and record.run_hash in hashes:
+            places.setdefault((record.target, record.window), []).append(record)
+    return {record.run_hash for place in places.values() for record in place if not is_replaced(record, place)}
+
+
+def _is_current(context: ReplayContext, run: Run) -> bool:
+    pinned = context.state.manifest_of(context.pipeline.name, run.window)
+    return pinned is not None and pinned.input_hash == run.input_hash
 
 
 def _listed(held: SetAside, entry: Entry, targets: Sequence[str]) -> Listed:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from ticdc_replay.stages.coverage import (
     Held,
     Span,
     TargetCoverage,
+    is_replaced,
     not_held,
     side_by_side,
     target_coverage,
@@ -86,6 +88,20 @@ def test_what_is_not_held_of_a_table_counts_from_its_first_window_on():
     assert not_held(records, ORDERS, 25, 30) == (Window(25, 30),)
     assert not_held(records, ORDERS, 12, 18) == not_held(records, ORDERS, 0, 10) == not_held([], ORDERS, 0, 10) == ()
     assert not_held(records, ITEMS, 0, 55) == (Window(20, 30), Window(40, 50))
+
+
+def test_a_run_is_replaced_by_a_newer_one_of_at_least_its_tables():
+    old = record(0, 10, selection=("shop.orders",), generation=1)
+    newer = record(0, 10, run_hash="b", generation=2)
+    assert is_replaced(old, [old, newer])
+    assert not is_replaced(newer, [old, newer])
+    assert not is_replaced(msgspec.structs.replace(newer, generation=0), [old])
+    for other in (
+        record(0, 20, run_hash="b", generation=2),
+        record(0, 10, run_hash="b", generation=1),
+        record(0, 10, run_hash="b", generation=2, selection=("shop.items",)),
+    ):
+        assert not is_replaced(old, [old, other])
 
 
 def test_a_target_is_covered_where_runs_for_some_tables_add_up_to_all_of_the_pipeline():
