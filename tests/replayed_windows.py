@@ -49,16 +49,19 @@ def pipeline_for(folder: Path, bootstrap: str, topic: str, config: str | None = 
 
 
 def decode(
-    context: ReplayContext, pinned: PinnedManifest, then: Callable[[ReplayContext, str], object] = check
+    context: ReplayContext,
+    pinned: PinnedManifest,
+    then: Callable[[ReplayContext, str], object] = check,
+    tables: tuple[str, ...] | None = None,
 ) -> ChangelogIndex:
-    """Decode what was *pinned* as a run does, and record what was found."""
+    """Decode what was *pinned* as a run does, for all tables or for *tables*, and record what was found."""
 
     def run_here(
         _spark: SparkSession, work: Callable[[Task], Result], tasks: Sequence[Task], *_: object
     ) -> list[Result]:
         return [work(task) for task in tasks]
 
-    written = write_decode_job(context, pinned)
+    written = write_decode_job(context, pinned, tables)
     job = jobspec.decode(context.artifacts.get(written.uri.removeprefix(f"{context.artifacts_uri}/")))
     assert isinstance(job, jobspec.DecodeJob)
     spark = cast(SparkSession, SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2)))

@@ -107,19 +107,10 @@ def target_coverage(name: str, selection: Sequence[str], loads: "Sequence[Loads]
     )
 
 
-def not_held(records: Iterable[Coverage], table: TableName, from_ts: int, to_ts: int) -> tuple[Window, ...]:
-    """What of ``[from_ts, to_ts)`` (TSO) *records*, those of one mirror, do not hold of *table*; nothing from before the first
-    moment that they hold of it."""
-    spans = _covered(str(table), tuple(_stretches(side_by_side(tuple(records)))), partial(_table, table)).spans
-    lacking = []
-    reached = max(from_ts, spans[0].window.from_ts) if spans else to_ts
-    for span in spans:
-        if reached < min(span.window.from_ts, to_ts):
-            lacking.append(Window(reached, min(span.window.from_ts, to_ts)))
-        reached = max(reached, span.window.to_ts)
-    if reached < to_ts:
-        lacking.append(Window(reached, to_ts))
-    return tuple(lacking)
+def holds(record: Coverage, table: TableName) -> bool:
+    """Whether *record* is of a run that brought all of its window that there was of *table*, but for what was set aside."""
+    run = _Run(record)
+    return run.wants(table) and run.table(table) is not None
 
 
 def is_replaced(record: Coverage, others: Iterable[Coverage]) -> bool:

@@ -2,16 +2,13 @@
 
 from typing import Any
 
-from ticdc_replay.changelog.reading import read_index
-from ticdc_replay.changelog.set_aside import Entry
 from ticdc_replay.domain.errors import ConfigError, PolicyStopError
-from ticdc_replay.domain.tables import TableName, folded
+from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.tso import describe
+from ticdc_replay.domain.window import Window
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.coverage import not_held
+from ticdc_replay.stages.floor_guards import still_to_come
 from ticdc_replay.stages.publish import brought, last_load
-from ticdc_replay.stages.quarantine import Selection, active_runs
-from ticdc_replay.stages.set_aside import set_aside, sets_aside
 from ticdc_replay.targets.base import FloorRaised, Mirror
 from ticdc_replay.targets.registry import open_target
 
@@ -22,14 +19,16 @@ def raise_floor(
     """Have nothing below *floor_ts* (TSO) applied to the mirror of *table* in *target* any more.
 
     *holds_all_rows* says that the mirror has the rows of all windows up to there, from a dump of the upstream. Otherwise they
-    have to be loaded first: but for the last TSO, that of a DDL, and for windows from before the first that was loaded.
+    have to be loaded first, but for windows from before the first that was loaded.
 
-    Raises ConfigError where *target* is no mirror, PolicyStopError where a window below the floor is not loaded or has open
-    entries in its quarantine that may be of *table*, and what ``Mirror.raise_floor`` raises.
+    Raises ConfigError where *target* is no mirror, PolicyStopError where a row from below the floor may be still to come
+    (``still_to_come``), and what ``Mirror.raise_floor`` raises.
     """
     mirror = _mirror(context, target)
-    if not holds_all_rows:
-        lacking = _still_to_come(context, target, table, mirror.floor_of(table), floor_ts)
+    from_ts = mirror.floor_of(table)
+    if not holds_all_rows and from_ts < floor_ts:
+        stopped = mirror.stopped_loads(context.pipeline.name, table)
+        lacking = still_to_come(context, target, table, Window(from_ts, floor_ts), stopped)
         if lacking:
             raise PolicyStopError(
                 f"rows of {table} from below {describe(floor_ts)} may be still to come, and no load applies them once the floor "
@@ -39,35 +38,6 @@ def raise_floor(
                 "from a dump of the upstream and holds all rows up to this floor, say so: --holds-all-rows"
             )
     return mirror.raise_floor(context.pipeline.name, table, floor_ts)
-
-
-def _still_to_come(context: ReplayContext, target: str, table: TableName, from_ts: int, floor_ts: int) -> list[str]:
-    """What of ``[from_ts, floor_ts)`` *target* may still get of *table*, one line each, with what to do."""
-    records = [record for record in context.state.coverage(context.pipeline.name) if record.target == target]
-    lines = [f"{window} is not loaded: load it" for window in not_held(records, table, from_ts, floor_ts - 1)]
-    held = {record.run_hash for record in records}
-    for run in sorted(active_runs(context, Selection()), key=lambda run: run.window):
-        is_below = run.window.from_ts < floor_ts and from_ts < run.window.to_ts
-        if run.run_hash not in held or not is_below or not sets_aside(run):
-            continue
-        entries = [
-            entry
-            for entry in set_aside(context, read_index(context.artifacts, run.run_hash)).open([target])
-            if _may_be_of(entry, table) and (entry.commit_ts is None or from_ts <= entry.commit_ts < floor_ts)
-        ]
-        if entries:
-            lines.append(
-                f"{len(entries)} {'entry' if len(entries) == 1 else 'entries'} in the quarantine of window {run.window} "
-                f"({entries[0].coordinates}: {entries[0].reason}): `ticdc-replay quarantine redrive <pipeline> "
-                f"--run {run.run_hash[:12]}`, or accept as lost what can't come back"
-            )
-    return lines
-
-
-def _may_be_of(entry: Entry, table: TableName) -> bool:
-    """Whether a row of *table* may come out of *entry*, of which not all could be read."""
-    read = ((entry.schema, table.schema), (entry.table, table.table))
-    return all(name is None or folded(name) == folded(own) for name, own in read)
 
 
 def forget(context: ReplayContext, target: str, table: TableName) -> str:

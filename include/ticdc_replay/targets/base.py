@@ -20,9 +20,9 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 Config = TypeVar("Config", bound=TargetSection)
 
-Outcome = Literal["loaded", "done_before", "without_key", "reserved_name"]
-"""``done_before``: the ledger knows this run and window; ``without_key``: history only, a mirror can't hold it; 
-``reserved_name``: the same, as the target needs the name for itself."""
+Outcome = Literal["loaded", "done_before", "without_key", "reserved_name", "stopped"]
+"""``done_before``: the ledger knows this run and window; ``without_key``: history only, a mirror can't hold it;
+``reserved_name``: the same, as the target needs the name for itself; ``stopped``: never in a load report, see ``StoppedLoad``."""
 
 LEFT_OUT: frozenset[Outcome] = frozenset({"without_key", "reserved_name"})
 """Of tables that the target does not hold."""
@@ -127,6 +127,8 @@ class TableReport(msgspec.Struct, frozen=True, kw_only=True):
     """Keys left alone because the target has a newer version, or because they lie below its floor."""
     quarantined: int = 0
     """Row versions with a value that the target can't hold: set aside, an older version of the row may stay visible."""
+    quarantine_files: tuple[str, ...] = ()
+    """Parquet below the artefacts that these are in; each may have rows of other tables, too. Not of Parquet targets."""
     below_floor: int = 0
     """Row versions of schemas that had ended before the table's floor: not looked at."""
     ddl: tuple[str, ...] = ()
@@ -155,7 +157,8 @@ class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
     tables: tuple[TableReport, ...]
     """Those of them with rows or DDL in the window."""
     quarantine_files: tuple[str, ...] = ()
-    """Parquet below the artefacts: the rows that were set aside, with column and reason."""
+    """Parquet below the artefacts: the rows that were set aside, with column and reason. Those of a load before, too, whose
+    counts the tables have."""
     other_runs: tuple[HeldTable, ...] = ()
     """What the target holds from other runs of the window once the load has ended, such as re-drives of its quarantine."""
     generation: int = 0
@@ -214,12 +217,27 @@ class FloorRaised(msgspec.Struct, frozen=True):
     """No version is newer that a load has applied (TSO); 0 where none has applied any."""
 
 
+class StoppedLoad(msgspec.Struct, frozen=True):
+    """A load that applied all rows of its window to one mirror table, and then was stopped by DDL at the window's end.
+
+    It is not done: the next one of the run looks at the window again, and tells what this one had set aside as its own.
+    """
+
+    run_hash: str
+    window: Window
+    report: TableReport
+
+
 class Mirror(Target[Config]):
     """A target that holds the last version of each row."""
 
     @abstractmethod
     def floor_of(self, table: TableName) -> int:
         """The commitTs (TSO) below which nothing is applied to the mirror of *table*; 0 where nobody raised it."""
+
+    @abstractmethod
+    def stopped_loads(self, pipeline: str, table: TableName) -> tuple[StoppedLoad, ...]:
+        """The loads of *pipeline* into the mirror of *table* that DDL at their window's end stopped, oldest first."""
 
     @abstractmethod
     def raise_floor(self, pipeline: str, table: TableName, floor_ts: int) -> FloorRaised:

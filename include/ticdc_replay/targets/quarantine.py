@@ -1,14 +1,16 @@
 """Row versions that a target can't hold: named for people when they stop a load, or listed in a file when they are set aside."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from ticdc_replay.changelog.fold import place_of
 from ticdc_replay.changelog.side_files import SideFile
 from ticdc_replay.domain.tables import TableName
+from ticdc_replay.storage.base import ObjectStore
 
 VALUE_QUARANTINE = pa.schema(
     [
@@ -30,6 +32,7 @@ VALUE_QUARANTINE = pa.schema(
 whole row; all columns but these name where TiCDC sent it."""
 
 _SHOWN = 10
+_PLACE = ("topic", "partition", "offset", "ordinal")
 
 
 class Refused(NamedTuple):
@@ -63,6 +66,21 @@ class ValueQuarantine:
     def close(self) -> str | None:
         """Finish the file; its name, or None where nothing was refused."""
         return self._file.close()
+
+
+def read_refused(store: ObjectStore, names: Iterable[str], table: TableName) -> list[int | None]:
+    """The commitTs (TSO; None without one) of each row of *table* in the files *names*; those that are gone are left out."""
+    filesystem, base = store.arrow_filesystem()
+    rows: dict[tuple[Any, ...], int | None] = {}
+    for name in names:
+        try:
+            found = pq.read_table(f"{base}/{name}", filesystem=filesystem, partitioning=None)
+        except FileNotFoundError:
+            continue
+        for cell in found.select(["schema", "table", *_PLACE, "commit_ts"]).to_pylist():
+            if TableName(cell["schema"], cell["table"]) == table:
+                rows[tuple(cell[name] for name in _PLACE)] = cell["commit_ts"]
+    return list(rows.values())
 
 
 def describe(table: TableName, handle_key: Sequence[str], batch: pa.RecordBatch, refused: Sequence[Refused]) -> str:

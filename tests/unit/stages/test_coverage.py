@@ -16,7 +16,6 @@ from ticdc_replay.stages.coverage import (
     Span,
     TargetCoverage,
     is_replaced,
-    not_held,
     side_by_side,
     target_coverage,
 )
@@ -79,15 +78,6 @@ def test_a_run_for_some_tables_covers_these_and_not_the_target():
     assert found.target.gaps == (Gap(Window(10, 20), partial=True), Gap(Window(20, 30)))
     assert of(ORDERS, found).gaps == (Gap(Window(20, 30)),)
     assert of(ITEMS, found).gaps == (Gap(Window(10, 30)),)
-
-
-def test_what_is_not_held_of_a_table_counts_from_its_first_window_on():
-    records = [record(10, 20, (ORDERS, "quarantine")), record(30, 40, selection=("shop.it*",)), record(50, 60)]
-    assert not_held(records, ORDERS, 0, 70) == (Window(20, 50), Window(60, 70))
-    assert not_held(records, ORDERS, 25, 55) == (Window(25, 50),)
-    assert not_held(records, ORDERS, 25, 30) == (Window(25, 30),)
-    assert not_held(records, ORDERS, 12, 18) == not_held(records, ORDERS, 0, 10) == not_held([], ORDERS, 0, 10) == ()
-    assert not_held(records, ITEMS, 0, 55) == (Window(20, 30), Window(40, 50))
 
 
 def test_a_run_is_replaced_by_a_newer_one_of_at_least_its_tables():

@@ -47,6 +47,7 @@ class Staged(msgspec.Struct, frozen=True):
     events: int
     keys: int
     quarantined: int
+    quarantine_files: tuple[str, ...]
     first_ts: int
     last_ts: int
 
@@ -68,7 +69,8 @@ def commit_table(
 ) -> TableReport:
     """Apply *staged* to the table of *plan*, with the DDL of the window before it, and write the ledger.
 
-    Where DDL at the end of the window stops the load the rows before it are applied, and the window is not done.
+    Where DDL at the end of the window stops the load the rows before it are applied, and the window is not done. What such a load
+    had set aside of rows that are below the floor by now is told again.
 
     Does nothing where the ledger has this window and run already. *newer* are the loads that were newer when this one began.
 
@@ -168,7 +170,7 @@ def _apply(
         counts = merge.newer(empty=observed.empty) if in_order else merge.any_age()
     report = TableReport(
         table=plan.source,
-        outcome="loaded",
+        outcome="stopped" if plan.last_stops else "loaded",
         destination=str(plan.target),
         fields=tuple(Field(column.name, column.type) for column in found.columns) if found is not None else (),
         events=staged.events,
@@ -179,13 +181,30 @@ def _apply(
         tombstones=counts.tombstones,
         superseded=staged.keys - counts.upserted - counts.tombstones,
         quarantined=staged.quarantined,
+        quarantine_files=staged.quarantine_files,
         below_floor=plan.below_floor,
         ddl=(*emptied, *(step.text for step in steps if step.text)),
     )
-    if not plan.last_stops:
-        ledger.note_done(connection, load, plan.target, report)
+    if not load.reload:
+        stopped = ledger.find_stopped(connection, plan.target, load.index.window, load.index.run_hash)
+        if stopped is not None:
+            report = _with_set_aside(report, stopped)
+    ledger.note_done(connection, load, plan.target, report)
     _drop_staging(connection, staged)
     return report
+
+
+def _with_set_aside(report: TableReport, stopped: TableReport) -> TableReport:
+    """*report* with what the load of the same changelog that was *stopped* had set aside, and this one did not look at."""
+    carried = min(stopped.quarantined - report.quarantined, report.below_floor - stopped.below_floor)
+    if carried <= 0:
+        return report
+    return msgspec.structs.replace(
+        report,
+        quarantined=report.quarantined + carried,
+        quarantine_files=tuple(sorted({*stopped.quarantine_files, *report.quarantine_files})),
+        below_floor=report.below_floor - carried,
+    )
 
 
 def _drop_staging(connection: Connection, staged: Staged) -> None:

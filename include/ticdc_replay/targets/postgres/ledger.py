@@ -8,7 +8,8 @@
   definition held. In ``tables``, ``whole_ts`` is when the newest definition held that is known in full. Below ``form_floor_ts``
   no DDL changes columns, as long as ``floor_ts`` is the one that a load has set (``truncated_to``), else none below ``floor_ts``;
 * ``added_columns``: each column that a DDL added, and what rows from before it show: a literal, or NULL;
-* ``ledger``: one row per table, window and run that was applied, in the same transaction as its rows;
+* ``ledger``: one row per table, window and run that was applied, in the same transaction as its rows; the outcome in its report
+  is ``stopped`` where DDL at the window's end stopped the load after them: such a window is not done;
 * ``generations``: which loads have begun, so that none commits after a newer one of its window (``marks``); by the schema of the
   mirrors (``mirror_schema``, empty where each has that of the upstream's table), whatever the target is called;
 * ``dropped_databases``: per load of a window that drops a database, by its name as the upstream compares names, below which
@@ -25,7 +26,7 @@ from psycopg import sql
 
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
-from ticdc_replay.targets.base import HeldTable, Load, TableReport
+from ticdc_replay.targets.base import HeldTable, Load, StoppedLoad, TableReport
 from ticdc_replay.targets.postgres.identifiers import LEDGER_SCHEMA, Relation
 
 log = logging.getLogger(__name__)
@@ -393,7 +394,37 @@ def note_added_column(connection: Connection, target: Relation, column: str, com
 
 
 def find_done(connection: Connection, target: Relation, window: Window, run_hash: str) -> TableReport | None:
-    """The report of the load that applied this run and window to *target*; None where none did."""
+    """The report of the load that applied this run and window to *target*; None where none did, or not to its end."""
+    report = _find(connection, target, window, run_hash)
+    if report is None or report.outcome == "stopped":
+        return None
+    return msgspec.structs.replace(report, outcome="done_before")
+
+
+def find_stopped(connection: Connection, target: Relation, window: Window, run_hash: str) -> TableReport | None:
+    """The report of the load of this run and window that DDL at the window's end stopped; None where there is none, or where
+    one has ended since."""
+    report = _find(connection, target, window, run_hash)
+    return report if report is not None and report.outcome == "stopped" else None
+
+
+def stopped_loads(connection: Connection, target: Relation, pipeline: str) -> tuple[StoppedLoad, ...]:
+    """The loads of *pipeline* into *target* that ``find_stopped`` tells of, oldest first."""
+    rows = connection.execute(
+        _sql(
+            "SELECT run_hash, from_ts, to_ts, report::text FROM {schema}.ledger "
+            "WHERE (target_schema, target_table, pipeline) = (%s, %s, %s) AND report->>'outcome' = 'stopped' "
+            "ORDER BY applied_at, run_hash"
+        ),
+        [target.schema, target.table, pipeline],
+    ).fetchall()
+    return tuple(
+        StoppedLoad(run, Window(from_ts, to_ts), msgspec.json.decode(report, type=TableReport))
+        for run, from_ts, to_ts, report in rows
+    )
+
+
+def _find(connection: Connection, target: Relation, window: Window, run_hash: str) -> TableReport | None:
     row = connection.execute(
         _sql(
             "SELECT report::text FROM {schema}.ledger "
@@ -401,10 +432,7 @@ def find_done(connection: Connection, target: Relation, window: Window, run_hash
         ),
         [target.schema, target.table, window.from_ts, window.to_ts, run_hash],
     ).fetchone()
-    if row is None:
-        return None
-    report = msgspec.json.decode(row[0], type=TableReport)
-    return msgspec.structs.replace(report, outcome="done_before")
+    return msgspec.json.decode(row[0], type=TableReport) if row is not None else None
 
 
 def other_runs(connection: Connection, load: Load) -> tuple[HeldTable, ...]:
@@ -413,7 +441,7 @@ def other_runs(connection: Connection, load: Load) -> tuple[HeldTable, ...]:
     rows = connection.execute(
         _sql(
             "SELECT run_hash, report::text FROM {schema}.ledger "
-            "WHERE (from_ts, to_ts, pipeline) = (%s, %s, %s) AND run_hash <> %s"
+            "WHERE (from_ts, to_ts, pipeline) = (%s, %s, %s) AND run_hash <> %s AND report->>'outcome' <> 'stopped'"
         ),
         [index.window.from_ts, index.window.to_ts, index.pipeline, index.run_hash],
     ).fetchall()
@@ -421,14 +449,15 @@ def other_runs(connection: Connection, load: Load) -> tuple[HeldTable, ...]:
 
 
 def note_done(connection: Connection, load: Load, target: Relation, report: TableReport) -> None:
-    """Write the ledger's row, in the transaction that applies the rows."""
+    """Write the ledger's row, in the transaction that applies the rows. One of a load that was ``stopped`` replaces no other."""
     index = load.index
     connection.execute(
         _sql(
             "INSERT INTO {schema}.ledger (target_schema, target_table, from_ts, to_ts, run_hash, pipeline, attempt, report) "
             "VALUES (%s, %s, %s, %s, %s, %s, %s, %s) "
             "ON CONFLICT (target_schema, target_table, from_ts, to_ts, run_hash) DO UPDATE SET "
-            "pipeline = excluded.pipeline, attempt = excluded.attempt, report = excluded.report, applied_at = now()"
+            "pipeline = excluded.pipeline, attempt = excluded.attempt, report = excluded.report, applied_at = now() "
+            "WHERE excluded.report->>'outcome' <> 'stopped' OR ledger.report->>'outcome' = 'stopped'"
         ),
         [
             *(target.schema, target.table, index.window.from_ts, index.window.to_ts, index.run_hash, index.pipeline),

@@ -6,7 +6,7 @@ committed in one transaction with its ledger row. Whatever an attempt that broke
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
@@ -20,7 +20,7 @@ from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.tso import describe
 from ticdc_replay.schemas.changes import TableChanges
 from ticdc_replay.schemas.ddl import TableKey, key_of
-from ticdc_replay.targets.base import Execute, FloorRaised, Load, Loaded, Mirror, TableReport
+from ticdc_replay.targets.base import Execute, FloorRaised, Load, Loaded, Mirror, StoppedLoad, TableReport
 from ticdc_replay.targets.config import PostgresTarget, is_reserved_schema
 from ticdc_replay.targets.database_ddl import told_of, told_of_creations
 from ticdc_replay.targets.ddl import changes_by_table
@@ -98,14 +98,18 @@ class PostgresMirror(Mirror[PostgresTarget]):
                 reports[entry.plan.source] = commit_table(
                     connection, load, entry.plan, staged, newer, self.config, settings.conn_id
                 )
-            _stop_at_the_end(load, [line for entry in pending for line in entry.plan.last_stops])
+            _stop_at_the_end(load, [entry.plan for entry in pending], reports)
             with translated("read the ledger", settings.conn_id):
                 others = ledger.other_runs(connection, load)
-        files = tuple(result.quarantine for result in results if result.quarantine is not None)
-        return Loaded(tuple(reports[table] for table in load.tables), files, others)
+        tables = tuple(reports[table] for table in load.tables)
+        files = sorted({file for report in tables for file in report.quarantine_files})
+        return Loaded(tables, tuple(files), others)
 
     def floor_of(self, table: TableName) -> int:
         return upkeep.floor_of(self._settings, self.config, table)
+
+    def stopped_loads(self, pipeline: str, table: TableName) -> tuple[StoppedLoad, ...]:
+        return upkeep.stopped_loads(self._settings, self.config, pipeline, table)
 
     def raise_floor(self, pipeline: str, table: TableName, floor_ts: int) -> FloorRaised:
         return upkeep.raise_floor(self._settings, self.config, pipeline, table, floor_ts)
@@ -291,13 +295,23 @@ def _what_to_do(load: Load) -> str:
 _RAISE_FLOOR = "ticdc-replay mirror floor <pipeline> <table> --at <TSO>"
 
 
-def _stop_at_the_end(load: Load, stops: Sequence[str]) -> None:
+def _stop_at_the_end(load: Load, plans: Sequence[TablePlan], reports: Mapping[TableName, TableReport]) -> None:
     """Raise PolicyStopError where the window ends with DDL that a mirror does not follow; its rows are all older, and loaded."""
+    stops = [line for plan in plans for line in plan.last_stops]
     if stops:
+        stopped = [reports[plan.source] for plan in plans if plan.last_stops]
+        aside = [
+            f"\n{report.quarantined} {'row' if report.quarantined == 1 else 'rows'} of {report.table} set aside "
+            f"({', '.join(report.quarantine_files)}): no load applies them once the floor is there"
+            for report in stopped
+            if report.quarantined
+        ]
         raise PolicyStopError(
             "schema changes that a mirror does not follow by itself end the window; all rows before them are loaded:\n- "
             + "\n- ".join(stops)
-            + f"\nDo to each mirror table what its line says, raise its floor to {load.index.window.to_ts}, the window's end "
+            + "".join(aside)
+            + "\nLoad all that is not loaded before the window, and what is in quarantine. "
+            f"Then do to each mirror table what its line says, raise its floor to {load.index.window.to_ts}, the window's end "
             f"({_RAISE_FLOOR}), and run this load again"
         )
 
@@ -339,6 +353,7 @@ def _make_staging(connection: Connection, load: Load, entry: _Pending, stages: S
 
 def _staged(load: Load, plan: TablePlan, tasks: Sequence[StageTask], results: Sequence[StageResult]) -> Staged:
     pieces = [piece for result in results for piece in result.pieces if piece.table == plan.source]
+    aside = [result for result in results if any(p.quarantined for p in result.pieces if p.table == plan.source)]
     files = [file for version in plan.versions for file in version.files]
     extents = [load.index.extent_of(version) for version in plan.versions]
     return Staged(
@@ -346,6 +361,7 @@ def _staged(load: Load, plan: TablePlan, tasks: Sequence[StageTask], results: Se
         events=sum(file.rows for file in files) + plan.below_floor,
         keys=sum(piece.staged for piece in pieces),
         quarantined=sum(piece.quarantined for piece in pieces),
+        quarantine_files=tuple(result.quarantine for result in aside if result.quarantine is not None),
         first_ts=min((first for first, _ in extents), default=0),
         last_ts=max((last for _, last in extents), default=0),
     )

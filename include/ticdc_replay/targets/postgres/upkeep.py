@@ -8,7 +8,7 @@ from psycopg import sql
 
 from ticdc_replay.domain.errors import ConfigError, PermanentError
 from ticdc_replay.domain.tables import TableName
-from ticdc_replay.targets.base import FloorRaised
+from ticdc_replay.targets.base import FloorRaised, StoppedLoad
 from ticdc_replay.targets.config import PostgresTarget, is_reserved_schema
 from ticdc_replay.targets.postgres import dropped_databases, emptying, ledger, mirror_table
 from ticdc_replay.targets.postgres.catalog import FoundTable, find_table
@@ -28,6 +28,18 @@ def floor_of(settings: PostgresSettings, config: PostgresTarget, table: TableNam
         state = ledger.state_of(connection, target)
         connection.commit()
     return state.floor_ts if state is not None else 0
+
+
+def stopped_loads(
+    settings: PostgresSettings, config: PostgresTarget, pipeline: str, table: TableName
+) -> tuple[StoppedLoad, ...]:
+    """The loads of *pipeline* into the mirror of *table* that DDL at their window's end stopped, oldest first."""
+    target = _target(config, table)
+    with translated(f"look up the loads of {target}", settings.conn_id), closing(settings.connect()) as connection:
+        ledger.create(connection)
+        found = ledger.stopped_loads(connection, target, pipeline)
+        connection.commit()
+    return found
 
 
 def raise_floor(
