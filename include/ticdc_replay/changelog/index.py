@@ -9,6 +9,7 @@ import msgspec
 
 from ticdc_replay.changelog.version_order import VersionOrder
 from ticdc_replay.domain.definition import TableDefinition
+from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.messages import EventPlace, OffsetRange
 from ticdc_replay.domain.tables import TableName, TableSchema
 from ticdc_replay.domain.topics import TopicIdentity
@@ -61,6 +62,11 @@ class Ddl(msgspec.Struct, frozen=True, order=True):
     partition: int
     offset: int
     rounded: bool = False
+
+    @property
+    def event(self) -> DdlEvent:
+        """It as the message had it, which its definitions have been taken from."""
+        return DdlEvent(0, self.commit_ts, self.schema, self.table, self.query, self.type, rounded=self.rounded)
 
 
 class Elsewhere(msgspec.Struct, frozen=True, order=True):

@@ -19,6 +19,10 @@ DECODER_FAILED = "decoder_failed"
 MAX_BAD_EVENTS = 1_000
 """Of one message: each has an entry of its own. With more of them the whole message is set aside, its good events included."""
 
+MAX_DDL_EVENTS = 100
+"""Of one message: TiCDC sends each in one of its own, and each can change thousands of columns. With more of them the message is
+set aside as a whole."""
+
 
 class Carried(NamedTuple):
     """What the messages of a changefeed carry besides rows: which grade a window can have, and where to look for DDL."""
@@ -64,8 +68,9 @@ class Codec(ABC):
 
         A claim-check event comes back as the small message has it: ``partial`` and with its ``reference``. Never raises for a
         message: what the protocol's reader raises becomes an ``Undecodable`` of the whole, with the reason ``decoder_failed``. So
-        does one of more than ``decompressed_max_bytes`` before anything is read of it (``too_large``), and one with more than
-        ``MAX_BAD_EVENTS`` that can't be understood (``too_many_bad_events``). DDL and bootstraps of what no table can be are set
+        does one of more than ``decompressed_max_bytes`` before anything is read of it (``too_large``), one with more than
+        ``MAX_BAD_EVENTS`` that can't be understood (``too_many_bad_events``), and one with more than ``MAX_DDL_EVENTS``
+        (``too_many_ddl_events``). DDL and bootstraps of what no table can be are set
         aside, too (``domain.limits``); of rows the shape is refused where it is made, the table where they are written. So is a
         row without commitTs where ``carries`` says that rows have one: nothing orders it (``empty_message`` for a delete that is
         a message without value, else ``bad_value``), and whatever is of a commitTs years after its record was made.
@@ -82,7 +87,7 @@ class Codec(ABC):
                 if event.__class__ is not RowEvent or (
                     self._ordered if event.commit_ts is None else event.commit_ts > latest
                 ):
-                    return [self._usable(event, bool(value), latest) for event in events]
+                    return _too_much_ddl(events) or [self._usable(event, bool(value), latest) for event in events]
             return events
         except BaseException as error:
             return [Undecodable(None, DECODER_FAILED, failure(error))]
@@ -221,6 +226,15 @@ def _of_tables(event: Event) -> Event:
             commit_ts = event.commit_ts if isinstance(event, DdlEvent) else None
             return Undecodable(event.ordinal, *refusal, commit_ts, event.schema or None, event.table or None)
     return event
+
+
+def _too_much_ddl(events: Sequence[Event]) -> list[Event]:
+    """What stands for a message with more than ``MAX_DDL_EVENTS``; empty where it has no more."""
+    found = sum(event.__class__ is DdlEvent for event in events)
+    if found <= MAX_DDL_EVENTS:
+        return []
+    detail = f"{found} DDL, and {MAX_DDL_EVENTS} are read of a message: TiCDC sends each in one of its own"
+    return [Undecodable(None, "too_many_ddl_events", detail)]
 
 
 def too_many_bad(first: Undecodable) -> list[Event]:

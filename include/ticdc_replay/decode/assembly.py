@@ -15,7 +15,6 @@ from ticdc_replay.decode.deduplicate import Rewritten
 from ticdc_replay.decode.tasks import SplitResult, VersionFile, add_events, add_messages
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.errors import ArtifactCorruptError
-from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.messages import EventPlace
 from ticdc_replay.domain.window import ALL_TIME
 from ticdc_replay.jobspec import DecodeJob
@@ -81,7 +80,7 @@ def assemble(
         other_ddl=tuple(entry for entry in found_ddl if entry.commit_ts not in window),
         unread_ddl=tuple(sorted(unread_ddl)),
         other_unread=tuple(sorted({gap for result in results for gap in result.other_unread})),
-        changes=tuple(changes_of(map(_event, ddl), history)),
+        changes=tuple(changes_of((each.event for each in ddl), history)),
         quarantine_files=tuple(quarantine_files),
         reference_files=tuple(result.references_file for result in results if result.references_file is not None),
         sparse_index_files=tuple(
@@ -165,10 +164,6 @@ def _writer_schemas(results: Sequence[SplitResult]) -> dict[str, str]:
                     "an id must keep its meaning: restore the registry's content and run again"
                 )
     return dict(sorted(used.items()))
-
-
-def _event(ddl: Ddl) -> DdlEvent:
-    return DdlEvent(0, ddl.commit_ts, ddl.schema, ddl.table, ddl.query, ddl.type, rounded=ddl.rounded)
 
 
 def _watermark(manifest: Manifest) -> int | None:

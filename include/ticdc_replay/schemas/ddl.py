@@ -105,6 +105,18 @@ class ParsedDdl:
         self.renames = self.copies if isinstance(self.statement, RenameTables) else []
         """``copies`` of a RENAME TABLE that can be applied; of no other statement."""
 
+    @property
+    def names(self) -> set[TableKey]:
+        """The tables that the text names and the DDL changes; none where the text could not be understood."""
+        match self.statement:
+            case None | DropDatabase():
+                return set()
+            case DropTables(names):
+                return {key_of(_full(name, self.event)) for name in names}
+            case CreateTableLike():
+                return {target for _, target in self.copies}
+        return {key_of(TableName(self.event.schema, self.event.table))} | {key for pair in self.copies for key in pair}
+
     def _find_copies(self) -> list[tuple[TableKey, TableKey]]:
         pairs: list[tuple[QualifiedName, QualifiedName]] = []
         match self.statement:

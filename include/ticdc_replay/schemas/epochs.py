@@ -55,7 +55,7 @@ def replay(base: Mapping[tuple[TableKey, int], Epoch], ddls: Iterable[DdlEvent])
                 unread[key] = epoch.unread
             else:
                 unread.pop(key, None)
-        seen |= changed.keys()
+        seen.update(changed)  # ``|=`` with the keys of a dict copies the set
         epochs += [changed[key] for key in sorted(changed)]
     return tuple(epochs)
 
@@ -82,7 +82,7 @@ class _Rename:
 
 
 class _Moment:
-    """The DDLs of one commitTs, as they are run on *tables*, which is changed; *unread* tells why nothing is known of others.
+    """The DDLs of one commitTs, as they are run on *tables*; *unread* tells why nothing is known of others. Both are changed.
 
     One RENAME TABLE a TO c, b TO a comes as two DDLs of one commitTs, in an order the wire does not keep. A rename can
     only have been run when its source existed and its target did not, which gives the order back: the first in the order of
@@ -90,9 +90,9 @@ class _Moment:
     only where a table that it names comes or goes, so that many take no longer.
     """
 
-    def __init__(self, tables: Tables, unread: Mapping[TableKey, str]) -> None:
+    def __init__(self, tables: Tables, unread: dict[TableKey, str]) -> None:
         self._tables = tables
-        self._unread = dict(unread)
+        self._unread = unread
         self._changed: dict[TableKey, Epoch] = {}
         self._waiting: dict[int, _Rename] = {}
         self._by_source: defaultdict[TableKey, list[tuple[_Rename, TableKey]]] = defaultdict(list)

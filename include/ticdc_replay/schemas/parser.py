@@ -1,6 +1,7 @@
 """Reads a DDL text into a statement. Strict: what it does not know raises DdlSyntaxError, it never guesses."""
 
 from collections.abc import Callable
+from typing import Any
 
 from ticdc_replay.domain.definition import PRIMARY, Index
 from ticdc_replay.schemas.alter_parser import read_alter_table
@@ -28,6 +29,9 @@ from ticdc_replay.schemas.statements import (
     TruncateTable,
 )
 from ticdc_replay.schemas.tokens import Cursor, DdlSyntaxError, Token
+
+MAX_TABLES = 1_000
+"""Of one DROP TABLE or RENAME TABLE."""
 
 
 def parse(tokens: list[Token]) -> Statement:
@@ -130,6 +134,7 @@ def _drop_statement(cursor: Cursor) -> Statement:
     names = [cursor.dotted_name()]
     while cursor.take(","):
         names.append(cursor.dotted_name())
+    _refuse_many(names)
     return DropTables(tuple(names))
 
 
@@ -140,7 +145,16 @@ def _rename_tables(cursor: Cursor) -> Statement:
         cursor.expect("TO")
         pairs.append((old, cursor.dotted_name()))
         if not cursor.take(","):
-            return RenameTables(tuple(pairs))
+            break
+    _refuse_many(pairs)
+    if len({old for old, _ in pairs}) < len(pairs):
+        raise DdlSyntaxError("one table is renamed twice")
+    return RenameTables(tuple(pairs))
+
+
+def _refuse_many(tables: list[Any]) -> None:
+    if len(tables) > MAX_TABLES:
+        raise DdlSyntaxError(f"{len(tables)} tables in one statement, of which {MAX_TABLES} are read")
 
 
 def _truncate(cursor: Cursor) -> Statement:

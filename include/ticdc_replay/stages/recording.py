@@ -6,14 +6,13 @@ from collections.abc import Iterator
 import msgspec
 import pyarrow.parquet as pq
 
-from ticdc_replay.changelog.index import ChangelogIndex, Ddl
+from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.changelog.layout import INDEX, changelog_root
 from ticdc_replay.changelog.reading import read_index
 from ticdc_replay.changelog.set_aside import messages_of
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.decode.schema_pass import FoundSchemas, Unread, schemas_in
 from ticdc_replay.domain import tso
-from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.registry import UsedSchemas
 from ticdc_replay.schemas.lookup import SchemaLookup
 from ticdc_replay.schemas.unread import UnreadDdl
@@ -98,7 +97,7 @@ def _record_ddl(context: ReplayContext, index: ChangelogIndex, manifest: Manifes
     """Keep the DDL of all that was read, and note where it was searched: a re-drive reads messages, not ranges."""
     name = context.pipeline.name
     topics = manifest.identities
-    found = (KnownDdl(topics[each.topic], _event(each)) for each in (*index.ddl, *index.other_ddl))
+    found = (KnownDdl(topics[each.topic], each.event) for each in (*index.ddl, *index.other_ddl))
     context.state.record_ddl(name, found)
     if manifest.reads_kafka:
         for scan in _scans(context, manifest):
@@ -141,10 +140,6 @@ def _scans(context: ReplayContext, manifest: Manifest) -> Iterator[DdlScan]:
                 known_from=known_from,
                 resolved_ts=pin.resolved_ts or 0,
             )
-
-
-def _event(ddl: Ddl) -> DdlEvent:
-    return DdlEvent(0, ddl.commit_ts, ddl.schema, ddl.table, ddl.query, ddl.type, rounded=ddl.rounded)
 
 
 def _counts(index: ChangelogIndex, manifest: Manifest) -> dict[str, int]:

@@ -8,7 +8,6 @@ from operator import attrgetter, itemgetter
 import msgspec
 
 from ticdc_replay.changelog.index import ChangelogIndex, Ddl
-from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import TableName, folded
 from ticdc_replay.domain.tso import MAX_TSO, describe
 from ticdc_replay.schemas.changes import (
@@ -154,7 +153,7 @@ class _DatabaseDdl:
 
 def _dropped_by(ddl: Ddl) -> str | None:
     """The database that *ddl* drops by its text, as the upstream compares names."""
-    statement = ParsedDdl(DdlEvent(0, ddl.commit_ts, ddl.schema, ddl.table, ddl.query, ddl.type)).statement
+    statement = ParsedDdl(ddl.event).statement
     return folded(statement.name) if isinstance(statement, DropDatabase) else None
 
 

@@ -5,10 +5,10 @@ import tracemalloc
 import msgspec
 import pytest
 
-from tests import open_protocol
+from tests import canal_json, open_protocol
 from tests.fuzz.poison import GROWING, codec
 from tests.growth import assert_linear
-from ticdc_replay.codecs.base import DECODER_FAILED, MAX_BAD_EVENTS, Codec
+from ticdc_replay.codecs.base import DECODER_FAILED, MAX_BAD_EVENTS, MAX_DDL_EVENTS, Codec
 from ticdc_replay.codecs.registry import PROTOCOLS, codec_for
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.errors import PermanentError, TransientError
@@ -161,3 +161,19 @@ def test_a_message_with_too_many_bad_events_is_bad_as_a_whole() -> None:
     assert (whole.ordinal, whole.reason) == (None, "too_many_bad_events")
     assert "more than 1000 events" in whole.detail
     assert msgspec.msgpack.encode(whole)
+
+
+@pytest.mark.parametrize("protocol", ["open-protocol", "canal-json"])
+def test_a_message_with_many_ddl_is_set_aside_as_a_whole(protocol: str) -> None:
+    def sent(count: int) -> RawMessage:
+        if protocol == "canal-json":
+            return canal_json.message(canal_json.row() + b"".join([canal_json.ddl("DROP TABLE t")] * count))
+        row = open_protocol.row(1, new=open_protocol.columns(1))
+        return open_protocol.message([row, *[open_protocol.ddl(1, "DROP TABLE t")] * count], 0)
+
+    events = codec_of(protocol).decode(sent(MAX_DDL_EVENTS))
+    assert [type(event) for event in events] == [RowEvent, *[DdlEvent] * MAX_DDL_EVENTS]
+    (whole,) = codec_of(protocol).decode(sent(MAX_DDL_EVENTS + 1))
+    assert isinstance(whole, Undecodable)
+    assert (whole.ordinal, whole.reason) == (None, "too_many_ddl_events")
+    assert codec_of(protocol).is_schema_change(sent(MAX_DDL_EVENTS + 1)), "rows after it can't be typed"

@@ -8,6 +8,7 @@ from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.schemas.ddl import AppliedDdl, UnparsedDdl, apply_ddl, key_of
 from ticdc_replay.schemas.ddl import Tables as KnownTables
+from ticdc_replay.schemas.parser import MAX_TABLES
 
 
 class Tables:
@@ -195,6 +196,25 @@ def test_dropped_tables_and_databases_are_gone():
     assert sorted(tables.known) == [("shop", "u"), ("x", "y")]
     tables.run("DROP DATABASE `SHOP`", table="")
     assert list(tables.known) == [("x", "y")]
+
+
+@pytest.mark.parametrize("pair", ["{0}", "{0} TO x{0}"], ids=["DROP", "RENAME"])
+def test_a_statement_names_a_bounded_number_of_tables(pair):
+    verb = "RENAME" if "TO" in pair else "DROP"
+
+    def outcome(count):
+        return Tables().run(f"{verb} TABLE " + ", ".join(pair.format(f"t{number}") for number in range(count)))
+
+    assert not isinstance(outcome(MAX_TABLES), UnparsedDdl)
+    assert "1001 tables in one statement" in outcome(MAX_TABLES + 1).reason
+
+
+def test_one_table_is_not_renamed_twice_by_a_statement():
+    tables = Tables(BASE)
+    assert "renamed twice" in tables.run("RENAME TABLE t TO u, t TO v").reason
+    tables = Tables(BASE, "CREATE TABLE u (a INT)")
+    tables.run("RENAME TABLE t TO x, u TO t, x TO u")
+    assert tables.columns("t") == ["a int"]
 
 
 def test_names_of_any_kind_are_read():

@@ -12,7 +12,7 @@ from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.storage import open_store
 from ticdc_replay.targets.load import in_process, load
-from ticdc_replay.targets.parquet.entries import known_tables, table_folder
+from ticdc_replay.targets.parquet.entries import TEXT_OF_OTHERS, known_tables, table_folder
 
 TABLES = 20
 ID = ColumnType("bigint", declared=True)
@@ -38,6 +38,29 @@ def test_each_table_lists_few_of_the_ddls_of_its_database(tmp_path: Path, apart:
         assert entry.count("DROP DATABASE shop") == 1
         assert f'"emptied_ts":{200 + apart * 499}' in entry.replace(" ", "")
         assert len(entry) < 2_000
+
+
+def test_a_ddl_of_many_tables_is_listed_with_a_part_of_its_text(tmp_path: Path) -> None:
+    drop = "DROP TABLE " + ", ".join(f"shop.t{number}" for number in range(1_000))
+    run(Changelog(tmp_path / "artifacts", 0, 100).ddl(50, drop, table="shop.t0"), tmp_path / "lake")
+    entries = [path.read_text() for path in (tmp_path / "lake").glob("pipeline/current/*/*/*.json")]
+    assert len(entries) == 1_000
+    assert [drop in entry for entry in entries].count(True) == 1
+    assert all(drop[:TEXT_OF_OTHERS] in entry and '"emptied_ts":50' in entry for entry in entries)
+    assert sum(map(len, entries)) < 1_000 * 3_000
+
+
+def test_of_many_renames_at_once_each_table_lists_those_that_name_it(tmp_path: Path) -> None:
+    renames = Changelog(tmp_path / "artifacts", 0, 100)
+    for number in range(TABLES):
+        renames.ddl(10, f"CREATE TABLE a{number} (id BIGINT PRIMARY KEY)", table=f"shop.a{number}")
+        renames.ddl(50, f"RENAME TABLE a{number} TO b{number}", table=f"shop.b{number}")
+    run(renames, tmp_path / "lake")
+    for letter in "ab":
+        for number in range(TABLES):
+            folder = tmp_path / f"lake/pipeline/current/schema=shop/table={letter}{number}"
+            (entry,) = (path.read_text() for path in folder.glob("*.json"))
+            assert (entry.count("RENAME TABLE"), entry.count(f"a{number} TO b{number}")) == (1, 1)
 
 
 @pytest.mark.parametrize("windows", [1, 10])

@@ -12,9 +12,13 @@ from ticdc_replay.decode.filter import TableFilter
 from ticdc_replay.domain.tables import TableName, folded
 from ticdc_replay.domain.window import Window
 from ticdc_replay.schemas.changes import TableChanges
+from ticdc_replay.schemas.ddl import ParsedDdl, TableKey, key_of
 from ticdc_replay.storage import ObjectStore
 from ticdc_replay.targets.base import Load, TableReport
 from ticdc_replay.targets.ddl import changes_by_table
+
+TEXT_OF_OTHERS = 2_000
+"""Characters of a DDL in the entry of a table that its event does not name; the run's entry has all of it."""
 
 Kind = Literal["changelog", "fold"]
 
@@ -37,7 +41,7 @@ class TableEntry(msgspec.Struct, frozen=True, kw_only=True):
     changelog: tuple[WrittenFile, ...]
     fold: tuple[WrittenFile, ...]
     ddl: tuple[Ddl, ...]
-    """The window's DDL of the table; one that renames it stands under the new name."""
+    """The window's DDL of the table; one that renames it stands under the new name. Texts as ``TEXT_OF_OTHERS`` says."""
     changes: tuple[TableChanges, ...] = ()
     """What it did to the table, which rows do not tell."""
     emptied_ts: int = 0
@@ -86,12 +90,19 @@ class EntryParts:
             table=table,
             changelog=tuple(self._files.get(table_folder(run.pipeline, "changelog", table), ())),
             fold=tuple(self._files.get(table_folder(run.pipeline, "fold", table), ())),
-            ddl=self._ddl.of(table, changes),
+            ddl=tuple(_as_told_of(table, ddl) for ddl in self._ddl.of(table, changes)),
             changes=changes,
             emptied_ts=max((entry.commit_ts for entry in changes if entry.empties), default=0),
             runs=runs,
             generation=generation,
         )
+
+
+def _as_told_of(table: TableName, ddl: Ddl) -> Ddl:
+    """*ddl*, its text cut where it is of another table's event: one DDL may name a thousand tables."""
+    if len(ddl.query) <= TEXT_OF_OTHERS or (ddl.schema, ddl.table) == (table.schema, table.table):
+        return ddl
+    return msgspec.structs.replace(ddl, query=f"{ddl.query[:TEXT_OF_OTHERS]} … ({len(ddl.query)} characters)")
 
 
 class DdlByTable:
@@ -101,6 +112,8 @@ class DdlByTable:
         self._ddl = tuple(ddl)
         self._own: dict[TableName, list[int]] = defaultdict(list)
         self._at: dict[int, list[int]] = defaultdict(list)
+        self._naming: dict[int, dict[TableKey, list[int]]] = {}
+        """Of moments that were asked for: the DDL that names a table in its text."""
         self._of_databases: dict[int, dict[str, int]] = defaultdict(dict)
         for number, entry in enumerate(self._ddl):
             if entry.table:
@@ -112,16 +125,25 @@ class DdlByTable:
     def of(self, table: TableName, changes: Iterable[TableChanges]) -> tuple[Ddl, ...]:
         """The DDL of *table*.
 
-        Of a moment of its *changes* that has none of this name, as a RENAME to another one, all that it may be: the DDL of
-        tables, and the last of the database.
+        Of a moment of its *changes* that has none of this name, as a RENAME to another one, all that it may be: the DDL that
+        names it in its text, and the last of the database.
         """
         own = self._own.get(table, [])
         found = set(own)
         for commit_ts in {entry.commit_ts for entry in changes} - {self._ddl[number].commit_ts for number in own}:
             of_databases = self._of_databases.get(commit_ts, {})
             here = {of_databases[schema] for schema in (folded(table.schema), "") if schema in of_databases}
-            found |= {*self._at.get(commit_ts, ()), *(here or of_databases.values())}
+            found |= {*self._names_at(commit_ts).get(key_of(table), ()), *(here or of_databases.values())}
         return tuple(self._ddl[number] for number in sorted(found))
+
+    def _names_at(self, commit_ts: int) -> dict[TableKey, list[int]]:
+        if commit_ts not in self._naming:
+            naming: dict[TableKey, list[int]] = defaultdict(list)
+            for number in self._at.get(commit_ts, ()):
+                for key in ParsedDdl(self._ddl[number].event).names:
+                    naming[key].append(number)
+            self._naming[commit_ts] = naming
+        return self._naming[commit_ts]
 
 
 def run_entry_name(load: Load) -> str:
