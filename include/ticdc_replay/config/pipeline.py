@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ticdc_replay.config.types import ConnectionId, Cron, FolderUri, Moment, Place, TablePattern, Tso, Zone
 from ticdc_replay.domain.window import PinPolicy
+from ticdc_replay.storage.names import may_be_same_folder, may_be_within
 from ticdc_replay.targets.config import ParquetTarget, PostgresTarget, TargetConfig, is_reserved_schema
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
@@ -254,7 +255,25 @@ class Pipeline(Section):
                 self._refuse_reserved(at)
             if isinstance(target, ParquetTarget):
                 check_place(f"targets[{at}].uri", target.uri, f"targets[{at}].connection", target.connection)
+            for other in self.targets[:at]:
+                self._refuse_one_place(at, other)
         return self
+
+    def _refuse_one_place(self, at: int, other: TargetConfig) -> None:
+        """No two targets may have one place: each would take the other's content for its own."""
+        target = self.targets[at]
+        if isinstance(target, ParquetTarget) and isinstance(other, ParquetTarget):
+            pairs = ((target.uri, other.uri), (other.uri, target.uri))
+            if may_be_same_folder(*pairs[0]) or any(may_be_within(one, f"{two}/{self.name}") for one, two in pairs):
+                raise ValueError(
+                    f"targets[{at}].uri: {target.uri} may share files with {other.uri} of target {other.name}, and each of them "
+                    "would replace the lists of the other; give each target a folder of its own"
+                )
+        elif target.place == other.place:
+            raise ValueError(
+                f"targets[{at}]: its mirrors would be those of target {other.name} ({target.place}); name another connection or "
+                "another `schema`"
+            )
 
     def _refuse_reserved(self, at: int) -> None:
         for pattern in self.tables:

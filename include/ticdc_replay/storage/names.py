@@ -34,6 +34,13 @@ def may_be_same_folder(one: str, other: str) -> bool:
     return _place(one) == _place(other)
 
 
+def may_be_within(inner: str, outer: str) -> bool:
+    """Whether the folder *inner* may be *outer* or lie in it, with what ``may_be_same_folder`` takes for the same."""
+    *store, path = _place(outer)
+    *inner_store, inner_path = _place(inner)
+    return store == inner_store and f"{inner_path.rstrip('/')}/".startswith(f"{path.rstrip('/')}/")
+
+
 def _place(uri: str) -> tuple[str, str, str]:
     parts = urlsplit(uri)
     path = posixpath.normpath(f"/{unquote(parts.path).strip('/')}")

@@ -1,10 +1,12 @@
 """The configuration of every kind of target, told apart by ``type``."""
 
+from abc import abstractmethod
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ticdc_replay.config.types import ConnectionId, FolderUri
+from ticdc_replay.storage.names import tidy_folder
 
 TargetName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,40}$")]
 Identifier = Annotated[str, Field(min_length=1, max_length=63)]
@@ -31,6 +33,14 @@ class TargetSection(BaseModel):
 
     name: TargetName = Field(description="Name of the target: its task is called load_<name>")
 
+    @property
+    @abstractmethod
+    def place(self) -> str:
+        """Where its content lies, whatever the target is called: what was loaded into another place is not in this one.
+
+        For records, and for people. An address that only a connection knows is not part of it.
+        """
+
 
 class PostgresTarget(TargetSection):
     """A mirror of each table in PostgreSQL: the row's last version, guarded by its commitTs, or by its place in Kafka where
@@ -51,6 +61,11 @@ class PostgresTarget(TargetSection):
         (), description="Other pipelines of the same upstream cluster, whose mirror tables this one may load, too"
     )
     writers: int = Field(4, ge=1, le=64, description="Connections that load at the same time")
+
+    @property
+    def place(self) -> str:
+        schema = "" if self.db_schema is None else f", schema {self.db_schema}"
+        return f"{self.type} {self.connection}{schema}"
 
     @model_validator(mode="after")
     def _names_are_free(self) -> Self:
@@ -82,6 +97,10 @@ class ParquetTarget(TargetSection):
     connection: ConnectionId | None = Field(None, description="Airflow connection id (type aws); none for file:")
     fold: bool = Field(True, description="Write the last version per key of the window")
     changelog: bool = Field(True, description="Write every change of the window")
+
+    @property
+    def place(self) -> str:
+        return f"{self.type} {tidy_folder(self.uri)}"
 
 
 TargetConfig = Annotated[PostgresTarget | ParquetTarget, Field(discriminator="type")]
