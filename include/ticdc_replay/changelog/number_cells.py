@@ -21,10 +21,9 @@ from ticdc_replay.changelog.judging import (
 )
 from ticdc_replay.changelog.text_cells import text_cells
 from ticdc_replay.changelog.types import arrow_type
-from ticdc_replay.domain.column_types import ColumnType
+from ticdc_replay.domain.column_types import INTEGER_TYPES, ColumnType, integer_range
 
 _INTEGER_OR_NULL: set[type] = {int, type(None)}
-_MEDIUMINT = {False: (-(1 << 23), (1 << 23) - 1), True: (0, (1 << 24) - 1)}
 _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
@@ -54,8 +53,8 @@ def integer_cells(values: Sequence[Any], column_type: ColumnType) -> Converted:
 
 
 def _integer_range(column_type: ColumnType, arrow: pa.DataType) -> tuple[int, int]:
-    if column_type.base == "mediumint":
-        return _MEDIUMINT[column_type.unsigned]
+    if column_type.base in INTEGER_TYPES:
+        return integer_range(column_type)
     bits = arrow.bit_width
     if column_type.base == "bit" and column_type.length is not None:
         bits = column_type.length

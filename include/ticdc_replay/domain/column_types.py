@@ -50,3 +50,12 @@ class ColumnType(msgspec.Struct, frozen=True, omit_defaults=True):
         elif self.length is not None:
             text += f"({self.length})"
         return text + (" unsigned" if self.unsigned else "")
+
+
+_INTEGER_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
+
+
+def integer_range(column_type: ColumnType) -> tuple[int, int]:
+    """The smallest and the largest number of *column_type*, one of ``INTEGER_TYPES``."""
+    bits = _INTEGER_BITS[column_type.base]
+    return (0, (1 << bits) - 1) if column_type.unsigned else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)

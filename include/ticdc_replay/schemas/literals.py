@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ticdc_replay.domain.column_types import BINARY_TYPES, INTEGER_TYPES, ColumnType
+from ticdc_replay.domain.column_types import BINARY_TYPES, INTEGER_TYPES, ColumnType, integer_range
 from ticdc_replay.domain.definition import DefinedColumn
 from ticdc_replay.schemas.tokens import Cursor, DdlSyntaxError, Kind
 
@@ -28,15 +28,20 @@ NULL = Literal("word", "NULL")
 _DECIMALS = Context(prec=65, rounding=ROUND_HALF_UP)
 """As many digits as a DECIMAL has, rounded as MySQL does."""
 
+_DATE = r"\d{4}-(0\d|1[0-2])-([0-2]\d|3[01])"
 _CANONICAL = {
-    "date": re.compile(r"\d{4}-\d\d-\d\d"),
-    "datetime": re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?"),
-    "time": re.compile(r"-?\d{2,3}:\d\d:\d\d(\.\d{1,6})?"),
-    "year": re.compile(r"\d{4}"),
-    "number": re.compile(r"-?\d+(\.\d*)?([eE][+-]?\d+)?"),
-    "integer": re.compile(r"-?\d+"),
+    form: re.compile(pattern, re.ASCII)
+    for form, pattern in (
+        ("date", _DATE),
+        ("datetime", _DATE + r" ([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?"),
+        ("time", r"(?!-?838:59:59\.0*[1-9])-?([0-7]?\d\d|8[0-2]\d|83[0-8]):[0-5]\d:[0-5]\d(\.\d{1,6})?"),
+        ("year", r"0000|19(0[1-9]|[1-9]\d)|20\d\d|21[0-4]\d|215[0-5]"),
+        ("number", r"-?\d+(\.\d*)?([eE][+-]?\d+)?"),
+        ("integer", r"-?\d+"),
+    )
 }
-_AS_PRINTED = re.compile(r"(?!-0(\.0+)?$)-?(0|[1-9]\d{0,34})(\.\d{1,30})?")
+"""What a column of the type may show. With some ``sql_mode`` that is also the date 0000-00-00, the day 0 and February 31."""
+_AS_PRINTED = re.compile(r"(?!-0(\.0+)?$)-?(0|[1-9]\d{0,34})(\.\d{1,30})?", re.ASCII)
 """Numbers that the server prints as they are written: no more digits than a DECIMAL has, no exponent, all zeros needed."""
 
 _DIGITS = {"bits": re.compile(r"[01]*"), "hex": re.compile(r"[0-9a-fA-F]*")}
@@ -77,12 +82,13 @@ def with_default(column: DefinedColumn, literal: Literal | None, computed: bool)
     """*column* with the default *literal*.
 
     A literal whose stored value can't be told for certain counts as computed: TIMESTAMP literals are in the time zone
-    of the session that ran the DDL, and MySQL reads dates and numbers in forms that are not repeated here.
+    of the session that ran the DDL, MySQL reads dates and numbers in forms that are not repeated here, and without strict
+    mode it makes a value that the type does not have fit.
     """
     if literal is None or literal == NULL:
         return msgspec.structs.replace(column, default=None, computed_default=computed)
     text = default_text(literal, column.type)
-    if text is not None and column.digits is not None and _has_more_digits(text, column.digits[1]):
+    if text is not None and column.digits is not None and _has_more_digits(text, *column.digits):
         text = None
     return msgspec.structs.replace(column, default=text, computed_default=text is None)
 
@@ -97,7 +103,7 @@ def default_text(literal: Literal, column_type: ColumnType) -> str | None:
     if base in BINARY_TYPES:
         return _bytes_text(literal, column_type)
     if base == "bit":
-        return _bits_text(literal)
+        return _bits_text(literal, column_type.length or _MOST_BITS)
     if literal.kind in ("bits", "hex"):
         return None
     if base == "datetime" and _CANONICAL["date"].fullmatch(text):
@@ -107,9 +113,10 @@ def default_text(literal: Literal, column_type: ColumnType) -> str | None:
     elif base in ("decimal", "float", "double"):
         form = "number"
     elif base in ("char", "varchar"):
-        if literal.kind != "string":
-            return text if _AS_PRINTED.fullmatch(text) else None
-        return text.rstrip(" ") if base == "char" else text
+        if literal.kind != "string" and not _AS_PRINTED.fullmatch(text):
+            return None
+        text = text.rstrip(" ") if base == "char" else text
+        return text if column_type.length is None or len(text) <= column_type.length else None
     elif base in ("enum", "set"):
         return _members_text(literal, column_type)
     else:
@@ -117,27 +124,41 @@ def default_text(literal: Literal, column_type: ColumnType) -> str | None:
     pattern = _CANONICAL.get(form)
     if pattern is None or not pattern.fullmatch(text):
         return None
+    if base in INTEGER_TYPES:
+        return text if _is_integer_of(text, column_type) else None
     if base == "decimal":
-        return _rounded(text, column_type.scale or 0)
+        return _rounded(text, column_type)
     if base in ("float", "double"):
-        return text if _is_within(text, base) else None
+        return text if _is_within(text, column_type) else None
     is_cut = base in ("datetime", "time") and len(text.partition(".")[2]) > (column_type.scale or 0)
     return None if is_cut else text
 
 
-def _has_more_digits(number: str, scale: int) -> bool:
-    """Whether *number* has more digits after the point than *scale*, or is one that no column holds."""
+def _has_more_digits(number: str, length: int, scale: int) -> bool:
+    """Whether *number* has more digits than (*length*, *scale*), before the point or after it, or is one that no column holds."""
     try:
-        exponent = _DECIMALS.normalize(Decimal(number)).as_tuple().exponent
+        value = _DECIMALS.normalize(Decimal(number))
     except DecimalException:
         return True
-    return isinstance(exponent, int) and -exponent > scale
+    exponent = value.as_tuple().exponent
+    return (isinstance(exponent, int) and -exponent > scale) or (value != 0 and value.adjusted() >= length - scale)
 
 
-def _is_within(number: str, base: str) -> bool:
-    """Whether *number* is neither too large for the type *base*, float or double, nor so small that it would be 0 there."""
+_MOST_DIGITS = 100
+"""Of an integer that is worth a look: any type has fewer, and zeros before it are rare."""
+
+
+def _is_integer_of(number: str, column_type: ColumnType) -> bool:
+    low, high = integer_range(column_type)
+    return len(number) <= _MOST_DIGITS and low <= int(number) <= high
+
+
+def _is_within(number: str, column_type: ColumnType) -> bool:
+    """Whether *number* is neither too large for a FLOAT or DOUBLE, nor so small that it would be 0 there."""
     value = float(number)
-    if base == "float":
+    if column_type.unsigned and value < 0:
+        return False
+    if column_type.base == "float":
         try:
             (value,) = struct.unpack("<f", struct.pack("<f", value))
         except OverflowError:
@@ -146,11 +167,15 @@ def _is_within(number: str, base: str) -> bool:
     return math.isfinite(value) and (value != 0 or is_zero)
 
 
-def _rounded(text: str, scale: int) -> str | None:
+def _rounded(text: str, column_type: ColumnType) -> str | None:
+    scale = column_type.scale or 0
     try:
-        return f"{_DECIMALS.plus(_DECIMALS.quantize(Decimal(text), Decimal(1).scaleb(-scale))):f}"
+        value = _DECIMALS.plus(_DECIMALS.quantize(Decimal(text), Decimal(1).scaleb(-scale)))
     except InvalidOperation:  # more digits than any column has
         return None
+    rounded = f"{value:f}"
+    is_beyond = column_type.length is not None and _has_more_digits(rounded, column_type.length, scale)
+    return None if is_beyond or (column_type.unsigned and value < 0) else rounded
 
 
 def _members_text(literal: Literal, column_type: ColumnType) -> str | None:
@@ -174,6 +199,8 @@ def _bytes_text(literal: Literal, column_type: ColumnType) -> str | None:
         content = literal.text.encode()
     else:
         return None
+    if column_type.length is not None and len(content) > column_type.length:
+        return None
     if column_type.base == "binary" and column_type.length is not None:
         if column_type.length > _LONGEST_BINARY:
             return None
@@ -181,10 +208,13 @@ def _bytes_text(literal: Literal, column_type: ColumnType) -> str | None:
     return content.decode("latin-1")
 
 
-def _bits_text(literal: Literal) -> str | None:
+def _bits_text(literal: Literal, width: int) -> str | None:
+    if len(literal.text) > _MOST_DIGITS:
+        return None
     if literal.kind in ("bits", "hex"):
         number = int(literal.text or "0", 2 if literal.kind == "bits" else 16)
-        return str(number) if number.bit_length() <= _MOST_BITS else None
-    if literal.kind == "number" and literal.text.isdecimal():
-        return literal.text
-    return None
+    elif literal.kind == "number" and literal.text.isdecimal():
+        number = int(literal.text)
+    else:
+        return None
+    return str(number) if number.bit_length() <= width else None

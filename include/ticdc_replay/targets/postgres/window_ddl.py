@@ -1,13 +1,13 @@
 """What the DDL of a window asks of one mirror table: which columns it adds and widens, and what stops the load."""
 
 import msgspec
-from psycopg import sql
 
 from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.domain.tables import Column, TableName, folded
 from ticdc_replay.schemas.changes import BreakingChange, Change, ColumnAdded, ColumnWidened, TableChanges, kind_of
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.ddl import RULES, another_table_ts, stop_text, stops_without_rows, words_of
+from ticdc_replay.targets.postgres.fills import fill_of
 from ticdc_replay.targets.postgres.identifiers import fit_column
 from ticdc_replay.targets.postgres.types import pg_type
 
@@ -94,17 +94,23 @@ def stops_by(load: Load, changes: list[TableChanges], floor_ts: int) -> tuple[tu
         for change in entry.changes:
             if is_below and not stops_without_rows(change):
                 continue
-            line = _stop(load, entry, change)
+            unknown = None
+            if isinstance(change, ColumnAdded):
+                unknown = fill_of(change, pg_type(change.column.type))[1]
+            line = _stop(load, entry, change, unknown)
             if line is not None and (is_last or isinstance(change, BreakingChange)):
                 stops[is_last].append(line)
     return tuple(stops[0]), tuple(stops[1])
 
 
-def _stop(load: Load, entry: TableChanges, change: Change) -> str | None:
-    """The line that stops the load for *change*; None where a mirror can follow it, and may."""
+def _stop(load: Load, entry: TableChanges, change: Change, unknown: str | None = None) -> str | None:
+    """The line that stops the load for *change*; None where a mirror can follow it, and may.
+
+    *unknown* says why a mirror can't have what older rows show in a column that was added.
+    """
     rule = _RULES[kind_of(change)]
     what = words_of(change)
-    if isinstance(change, ColumnAdded) and (unknown := _fill(change, pg_type(change.column.type))[1]) is not None:
+    if unknown is not None:
         what, rule = unknown, _RULES["column_computed"]
     elif rule.policy in load.stopping:
         what += f", and policies.{rule.policy} is stop"
@@ -148,8 +154,8 @@ def added_by(load: Load, changes: list[TableChanges], columns: tuple[PlannedColu
         for change in entry.changes:
             if isinstance(change, ColumnAdded):
                 column = _planned(change.column, columns)
-                fill, unknown = _fill(change, column.type)
-                stop = _stop(load, entry, change)
+                fill, unknown = fill_of(change, column.type)
+                stop = _stop(load, entry, change, unknown)
                 added[column.target] = AddedColumn(
                     column.target, column.type, entry.commit_ts, fill, unknown is not None, stop
                 )
@@ -188,21 +194,3 @@ def _planned(column: Column, columns: tuple[PlannedColumn, ...]) -> PlannedColum
         if folded(planned.source) == folded(column.name):
             return planned
     return PlannedColumn(column.name, fit_column(column.name), "", pg_type(column.type))
-
-
-def _fill(change: ColumnAdded, type_name: str) -> tuple[str | None, str | None]:
-    name, text = change.column.name, change.fill
-    if not change.fill_known:
-        return None, f"what rows from before the DDL show in {name} was decided by the server when it ran"
-    if text is None:
-        return None, None
-    base = change.column.type.base
-    if base in ("date", "datetime", "timestamp") and text.startswith("0000-"):
-        return None, f"rows from before the DDL show {text} in {name}, which PostgreSQL can't hold"
-    if "\0" in text and type_name != "bytea":
-        return None, f"rows from before the DDL show the character NUL in {name}, which PostgreSQL's text can't hold"
-    if base in ("enum", "set") and type_name != "text":
-        return None, f"{name} is mirrored by number, and the DDL tells the default by name"
-    if type_name == "bytea":
-        text = "\\x" + text.encode("latin-1").hex()
-    return f"{sql.Literal(text).as_string()}::{type_name}", None
