@@ -1,7 +1,8 @@
 """Random histories of an upstream's tables, rows and DDL mixed, with a model of the tables that shares nothing with the library.
 
-The DDL is of the kinds that a mirror follows, at every place: before and after rows, without any row, at a row's own commitTs,
-upon columns that other DDL has added. ``changelogs`` cuts a history into windows, as decode would write them.
+The DDL is of the kinds that a mirror follows, and RENAME where it is asked for, at every place: before and after rows, without
+any row, at a row's own commitTs, upon columns that other DDL has added. ``changelogs`` cuts a history into windows, as decode
+would write them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -103,24 +104,31 @@ class Step(NamedTuple):
     after: int
 
 
-STEPS = st.lists(
-    st.builds(
-        Step,
-        st.sampled_from(
-            [
-                *("put", "put", "put", "delete", "add", "add", "add", "modify", "modify", "modify"),
-                *("default", "comment", "truncate", "recreate", "drop", "create"),
-            ]
+def _steps(*more: str) -> st.SearchStrategy[list[Step]]:
+    return st.lists(
+        st.builds(
+            Step,
+            st.sampled_from(
+                [
+                    *("put", "put", "put", "delete", "add", "add", "add", "modify", "modify", "modify"),
+                    *("default", "comment", "truncate", "recreate", "drop", "create"),
+                    *more,
+                ]
+            ),
+            st.sampled_from(TABLES),
+            st.integers(1, 3),
+            st.integers(0, 2),
+            st.integers(0, 30),
+            st.integers(0, 2),
         ),
-        st.sampled_from(TABLES),
-        st.integers(1, 3),
-        st.integers(0, 2),
-        st.integers(0, 30),
-        st.integers(0, 2),
-    ),
-    min_size=1,
-    max_size=14,
-)
+        min_size=1,
+        max_size=14,
+    )
+
+
+STEPS = _steps()
+STEPS_WITH_RENAMES = _steps("rename", "rename", "rename")
+"""A mirror does not follow a RENAME."""
 
 
 class Event(NamedTuple):
@@ -187,6 +195,8 @@ class _Upstream:
             self._create(step)
         elif step.kind == "drop":
             self._drop(step, there)
+        elif step.kind == "rename":
+            self._rename(step, there)
         elif step.kind == "truncate":
             there.rows.clear()
             self._ddl(step, f"TRUNCATE TABLE `{step.table}`")
@@ -240,6 +250,13 @@ class _Upstream:
         self.past[step.table] = there
         self._ddl(step, f"DROP TABLE `{step.table}`")
         self._is_now(step.table, None)
+
+    def _rename(self, step: Step, there: Table) -> None:
+        new = next(name for name in TABLES if name != step.table)
+        if new not in self.tables:
+            self._ddl(step._replace(table=new), f"RENAME TABLE `{step.table}` TO `{new}`")
+            self._is_now(step.table, None)
+            self._is_now(new, there)
 
     def _create(self, step: Step) -> None:
         columns = {"id": Column(0, 1, not_null=True), "v": Column(1, 0)}

@@ -133,6 +133,20 @@ class TableChanges(msgspec.Struct, frozen=True):
         """Whether nothing of the table's rows is left after it."""
         return any(isinstance(change, BreakingChange) and change.empties for change in self.changes)
 
+    @property
+    def ends_rows(self) -> bool:
+        """Whether no row from before it is left under the table's name: the name may be another table's now, or nobody's."""
+        return any(kind_of(change) in _ENDS_ROWS for change in self.changes)
+
+    @property
+    def moves_rows(self) -> bool:
+        """Whether rows came to the table, or went, that no row event tells of; or nobody knows whether they did."""
+        return any(kind_of(change) in _MOVES_ROWS for change in self.changes)
+
+
+_ENDS_ROWS = frozenset[ChangeKind](("table_created", "truncated", "dropped", "renamed_away"))
+_MOVES_ROWS = frozenset[ChangeKind](("renamed_here", "recovered", "partition_emptied", "exchanged", "not_understood"))
+
 
 def changes_of(ddls: Iterable[DdlEvent], history: SchemaHistory) -> list[TableChanges]:
     """What *ddls* do to the tables they touch, by commitTs; *history* tells their definitions just before each. Never raises.

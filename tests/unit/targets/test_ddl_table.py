@@ -79,7 +79,10 @@ def test_a_file_target_tells_each_ddl_of_a_table_beside_its_rows(tmp_path: Path,
     if told and (statement.kind != "no_row_change" or "DATABASE" not in statement.query):
         assert [ddl["query"] for ddl in entry["ddl"]] == [query]
         assert sum(len(change["changes"]) for change in entry["changes"]) == len(told)
-    assert entry["emptied_ts"] == (150 if statement.kind in ("truncated", "dropped") else 0)
+    ends = ("truncated", "dropped", "renamed_away", "table_created")
+    assert entry["emptied_ts"] == (150 if statement.kind in ends else 0)
+    moves = ("renamed_here", "recovered", "partition_emptied", "exchanged", "not_understood")
+    assert entry["untold_ts"] == (150 if statement.kind in moves else 0)
 
 
 def test_files_of_tables_that_decode_did_not_know_tell_that_their_database_was_dropped(tmp_path: Path) -> None:

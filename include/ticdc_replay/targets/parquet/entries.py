@@ -45,7 +45,11 @@ class TableEntry(msgspec.Struct, frozen=True, kw_only=True):
     changes: tuple[TableChanges, ...] = ()
     """What it did to the table, which rows do not tell."""
     emptied_ts: int = 0
-    """The last TRUNCATE or DROP of the window (TSO): no row up to it is left upstream. 0 where there is none."""
+    """The last TRUNCATE, DROP, CREATE or RENAME to another name of the window (TSO): no row up to it is left under this name
+    upstream. 0 where there is none."""
+    untold_ts: int = 0
+    """The last DDL of the window (TSO) by which rows came or went, or may have, that no file of this name tells of. 0 where
+    there is none."""
     runs: tuple[str, ...] = ()
     """The runs whose rows are in the files, where these are several: a run, and re-drives of its quarantine."""
     generation: int = 0
@@ -92,7 +96,8 @@ class EntryParts:
             fold=tuple(self._files.get(table_folder(run.pipeline, "fold", table), ())),
             ddl=tuple(_as_told_of(table, ddl) for ddl in self._ddl.of(table, changes)),
             changes=changes,
-            emptied_ts=max((entry.commit_ts for entry in changes if entry.empties), default=0),
+            emptied_ts=max((entry.commit_ts for entry in changes if entry.ends_rows), default=0),
+            untold_ts=max((entry.commit_ts for entry in changes if entry.moves_rows), default=0),
             runs=runs,
             generation=generation,
         )

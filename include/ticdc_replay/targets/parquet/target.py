@@ -14,7 +14,7 @@ from ticdc_replay.domain.tables import TableName
 from ticdc_replay.storage import ObjectStore
 from ticdc_replay.targets.base import Execute, Field, HeldTable, Load, Loaded, StoreAddress, TableReport, Target
 from ticdc_replay.targets.config import ParquetTarget
-from ticdc_replay.targets.database_ddl import told_of
+from ticdc_replay.targets.database_ddl import told_of, told_of_creations
 from ticdc_replay.targets.ddl import changes_by_table
 from ticdc_replay.targets.last_versions import FoldFile, FoldGroup, fold_groups, found_last_versions
 from ticdc_replay.targets.parquet.dropped_databases import DroppedDatabases
@@ -45,7 +45,8 @@ class ParquetFiles(Target[ParquetTarget]):
         kinds: tuple[Kind, ...] = (*self._kind("changelog"), *self._kind("fold"))
         dropped = DroppedDatabases(store, load)
         if load.index.ddl and not load.index.redrives:
-            load = told_of(load, known_tables(store, load))
+            known = known_tables(store, load)
+            load = told_of_creations(told_of(load, known), known)
         lists = Lists(store, load)
         runs = {table: runs_of(load, table, lists.before(table)) for table in load.tables if load.index.redrives}
         if not load.reload:
@@ -62,7 +63,7 @@ class ParquetFiles(Target[ParquetTarget]):
                 )
         lists.begin()
         if runs:
-            load = told_of(with_rows_before(load, runs), ())
+            load = told_of_creations(told_of(with_rows_before(load, runs), ()), ())
         dropped.tell(load, own=False)
         copied: list[WrittenFile] = []
         if self.config.changelog:
