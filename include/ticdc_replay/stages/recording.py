@@ -1,5 +1,6 @@
 """Brings what a decode found into the state store, where later windows use it."""
 
+import logging
 import time
 from collections.abc import Iterator
 
@@ -13,6 +14,7 @@ from ticdc_replay.changelog.set_aside import messages_of
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.decode.schema_pass import FoundSchemas, Unread, schemas_in
 from ticdc_replay.domain import tso
+from ticdc_replay.domain.errors import ArtifactNotFoundError
 from ticdc_replay.registry import UsedSchemas
 from ticdc_replay.schemas.lookup import SchemaLookup
 from ticdc_replay.schemas.unread import UnreadDdl
@@ -23,6 +25,8 @@ from ticdc_replay.stages.searched_ddl import without
 from ticdc_replay.stages.versions import record_versions
 from ticdc_replay.state.records import DdlScan, KnownDdl, ReferenceFile, Run, Stretch
 
+log = logging.getLogger(__name__)
+
 DERIVED = "derived_from"
 """The count of a run whose window was pinned to other changelogs, not to Kafka: to how many parts of them."""
 
@@ -30,25 +34,39 @@ DERIVED = "derived_from"
 def record_decode(context: ReplayContext, index: ChangelogIndex) -> None:
     """Keep the run, its DDL as schema history, its sparse index and the names of its reference files. Safe to repeat.
 
-    The runs that it is derived from are kept first: of an input that windows share nobody else tells.
+    The runs that it is derived from are kept first, each time: of an input that windows share nobody else tells, and since it was
+    kept it may have been decoded anew, with something else in quarantine. One that is kept and of which files are gone now stays
+    as it is; ArtifactNotFoundError or FileNotFoundError is raised of one that is not.
     """
+    _record(context, index)
+
+
+def _record(context: ReplayContext, index: ChangelogIndex, *, taken: bool = False) -> None:
+    """As ``record_decode``. A run that another one is *taken* from keeps how far it has come with its own targets."""
     state, pipeline = context.state, context.pipeline.name
     for run_hash in dict.fromkeys(source.run_hash for source in index.derived):
-        if state.run(pipeline, run_hash) is None:
-            record_decode(context, read_index(context.artifacts, run_hash))
+        is_known = state.run(pipeline, run_hash) is not None
+        try:
+            _record(context, read_index(context.artifacts, run_hash), taken=True)
+        except (ArtifactNotFoundError, FileNotFoundError) as error:
+            if not is_known:
+                raise
+            log.warning("what is known of run %s, which %s is taken from, stays: %s", run_hash, index.window, error)
     manifest = manifests.decode(context.artifacts.get(f"manifests/{index.input_hash}.json"))
     now = int(time.time() * 1000)
     before = state.run(pipeline, index.run_hash)
+    ended = before if taken else None
     state.record_run(
         Run(
             pipeline=pipeline,
             run_hash=index.run_hash,
             window=index.window,
             input_hash=index.input_hash,
-            status="running",
+            status=ended.status if ended is not None else "running",
             started_at_ms=before.started_at_ms if before is not None else now,
+            finished_at_ms=ended.finished_at_ms if ended is not None else None,
             index=f"{changelog_root(index.run_hash)}/{INDEX}",
-            counts=_counts(index, manifest),
+            counts={**(ended.counts if ended is not None else {}), **_counts(index, manifest)},
         )
     )
     if not index.derived:  # else it was recorded with the runs that it is derived from

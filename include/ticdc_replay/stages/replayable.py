@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
@@ -20,10 +21,11 @@ from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.derive import is_of
 from ticdc_replay.stages.leases import Replayed, replayed
 from ticdc_replay.stages.set_aside import SetAside, redriven_places, set_aside, sets_aside
-from ticdc_replay.state.records import Lease, Run, WindowManifest
+from ticdc_replay.state.records import Lease
 
 log = logging.getLogger(__name__)
 
+_READERS = 16
 DRIVER_OUTLIVES_MS = 24 * 3_600_000
 """A decode whose lease ended without being released may still run, as its driver outlived the process that watched it: not longer
 than this."""
@@ -49,33 +51,37 @@ class Replayable(msgspec.Struct, frozen=True):
 def find_replayable(context: ReplayContext) -> Replayable:
     """What of the changefeed of *context* may be read again though Kafka has expired it.
 
-    To be asked after Kafka's low watermarks: a decode that has read a message before it expired holds its lease by then, or is
-    recorded with what it set aside. Of quarantines all entries count that nobody accepted as lost, also those that came out
-    again: a target that is added later gets them from there.
+    To be asked after Kafka's low watermarks: a decode that has read a message before it expired holds its lease by then, or its
+    changelog is complete. Of quarantines all entries count that nobody accepted as lost, also those that came out again: a target
+    that is added later gets them from there.
 
-    Runs that the state store does not know count, too: it may be older than they are, restored from a backup.
+    Every changelog is looked at as it is now, whatever the state store has of its run: that may be older than the changelog,
+    which was decoded anew, or restored from a backup.
 
     Raises ArtifactNotFoundError where the manifest of a decode that runs is gone, and what the stores raise.
+    """
+    # In this order: the changelog of a decode that ends meanwhile is complete before its lease is released.
+    running, _ = _replays(context)
+    decoding = [part for replay in running for part in _pinned(context, replay.manifest)]
+    return _replayable(context, decoding, _with_quarantine(context))
+
+
+def replayable_ranges(context: ReplayContext) -> tuple[ReplayableRange, ...]:
+    """The offsets of ``find_replayable``, merged and in order, by what decodes have recorded: cheap enough to be asked all the
+    way of a deletion.
+
+    None is lacking that a decode has brought since ``find_replayable`` was asked: it holds a lease, or its lease ended without
+    being released, and then its changelog is looked at, or it has recorded what it set aside.
     """
     # In this order: a decode that ends meanwhile is recorded before its lease is released.
     running, ended = _replays(context)
     decoding = [part for replay in running for part in _pinned(context, replay.manifest)]
-    indexes = (*_recorded(context), *_unrecorded(context, ended), *_forgotten(context))
-    return _replayable(context, decoding, indexes)
+    recorded = (run.run_hash for run in context.state.runs(context.pipeline.name) if sets_aside(run))
+    return _replayable(context, decoding, (*recorded, *(replay.run_hash for replay in ended))).ranges
 
 
-def replayable_ranges(context: ReplayContext) -> tuple[ReplayableRange, ...]:
-    """The offsets of ``find_replayable``, merged and in order, but for runs that the state store has forgotten: cheap enough to
-    be asked all the way of a deletion."""
-    running, ended = _replays(context)
-    decoding = [part for replay in running for part in _pinned(context, replay.manifest)]
-    return _replayable(context, decoding, (*_recorded(context), *_unrecorded(context, ended))).ranges
-
-
-def _replayable(
-    context: ReplayContext, decoding: Iterable[ReplayableRange], indexes: Iterable[ChangelogIndex]
-) -> Replayable:
-    found = [_quarantined(context, index) for index in indexes]
+def _replayable(context: ReplayContext, decoding: Iterable[ReplayableRange], runs: Iterable[str]) -> Replayable:
+    found = [_quarantined(context, index) for index in _indexes(context, runs)]
     return Replayable(
         decoding=tuple(merged(tuple(decoding))),
         quarantined=tuple(merged(tuple(part for entries, _ in found for part in entries))),
@@ -112,52 +118,53 @@ def _pinned(context: ReplayContext, name: str) -> Iterator[ReplayableRange]:
             yield _of_range(manifest.identities[topic.topic], pin.range)
 
 
-def _recorded(context: ReplayContext) -> Iterator[ChangelogIndex]:
-    """The changelogs of the pipeline with a quarantine that can be re-driven."""
+def _with_quarantine(context: ReplayContext) -> list[str]:
+    """The runs of the complete changelogs that have a quarantine now."""
+    runs = sorted(complete_changelogs(context.artifacts))
+    with ThreadPoolExecutor(_READERS) as readers:
+        found = readers.map(lambda run_hash: _has_quarantine(context, run_hash), runs)
+        return [run_hash for run_hash, has_some in zip(runs, found, strict=True) if has_some]
+
+
+def _has_quarantine(context: ReplayContext, run_hash: str) -> bool:
+    index = _index(context, run_hash)
+    return index is not None and bool(index.quarantine_files)
+
+
+def _indexes(context: ReplayContext, runs: Iterable[str]) -> list[ChangelogIndex]:
+    """The changelogs of *runs* whose quarantine can be re-driven. What a re-drive left belongs to the run that it is of."""
+    found: dict[str, ChangelogIndex] = {}
+    for run_hash in sorted(set(runs)):
+        index = _index(context, run_hash)
+        if index is not None and index.redrives is not None:
+            index = _index(context, index.redrives)
+        if index is not None:
+            found[index.run_hash] = index
+    return [index for index in found.values() if _counts(context, index)]
+
+
+def _counts(context: ReplayContext, index: ChangelogIndex) -> bool:
+    """Whether the run with *index* is of what its window is pinned to, or what that takes rows from: until it is decoded, and for
+    tables that it is not decoded for, nobody else has what the run set aside. Else it was pinned anew, when Kafka still held it.
+
+    A run that the state store does not know counts: what that has of the window may be older.
+    """
     name = context.pipeline.name
-    for run in context.state.runs(name):
-        if not sets_aside(run):
-            continue
-        pinned = context.state.manifest_of(name, run.window)
-        if pinned is not None and not _counts(context, run, pinned):
-            continue  # pinned anew, when Kafka still held it; or a re-drive: what it left counts with the run it belongs to
-        yield from _index(context, run.run_hash)
-
-
-def _counts(context: ReplayContext, run: Run, pinned: WindowManifest) -> bool:
-    """Whether *run* is of what its window is *pinned* to, or what that takes rows from: until it is decoded, and for tables that
-    it is not decoded for, nobody else has what the run set aside."""
-    if run.input_hash == pinned.input_hash:
+    pinned = context.state.manifest_of(name, index.window)
+    if pinned is None or index.input_hash == pinned.input_hash or context.state.run(name, index.run_hash) is None:
         return True
     try:
         manifest = manifests.decode(context.artifacts.get(pinned.name))
     except (ArtifactNotFoundError, msgspec.DecodeError):
         return True  # nothing tells what it takes rows from
-    return is_of(run, pinned, manifest)
+    return is_of(index, pinned, manifest)
 
 
-def _unrecorded(context: ReplayContext, ended: Iterable[Replayed]) -> Iterator[ChangelogIndex]:
-    """The changelogs of decodes that were complete when whoever watched them died: a repeat of their task will find them."""
-    for replay in ended:
-        run = context.state.run(replay.pipeline, replay.run_hash)
-        if run is None or run.index is None:
-            yield from _index(context, replay.run_hash)
-
-
-def _forgotten(context: ReplayContext) -> Iterator[ChangelogIndex]:
-    """The changelogs of the pipeline with a quarantine, of runs that the state store does not know."""
-    known = {run.run_hash for run in context.state.runs(context.pipeline.name)}
-    for run_hash in sorted(complete_changelogs(context.artifacts) - known):
-        yield from (index for index in _index(context, run_hash) if index.quarantine_files)
-
-
-def _index(context: ReplayContext, run_hash: str) -> Iterator[ChangelogIndex]:
+def _index(context: ReplayContext, run_hash: str) -> ChangelogIndex | None:
     try:
-        index = read_index(context.artifacts, run_hash)
+        return read_index(context.artifacts, run_hash)
     except ArtifactNotFoundError:
-        return  # removed, or never written: nothing of it can be re-driven
-    if index.redrives is None:
-        yield index
+        return None  # removed, or never written: nothing of it can be re-driven
 
 
 def _quarantined(context: ReplayContext, index: ChangelogIndex) -> tuple[list[ReplayableRange], list[ReplayableRange]]:

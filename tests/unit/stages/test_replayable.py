@@ -144,6 +144,27 @@ def test_what_a_decode_set_aside_is_needed_though_its_watcher_died_before_it_was
     assert replayable_ranges(context) == (part(5, 6),)
 
 
+def test_what_a_run_sets_aside_that_is_decoded_anew_is_needed_whatever_is_recorded_of_it(
+    context: ReplayContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files went and Kafka has the range still. This time an object is missing, and the watcher dies."""
+    monkeypatch.setattr(replayable, "DRIVER_OUTLIVES_MS", 0)
+    recorded(context, "run", quarantine_files=())
+    decoded(context, "run", 4)
+    assert find_replayable(context).ranges == (part(4, 5),)
+    lapse(context, pin(context, OffsetRange("topic", 0, 3, 9)), "run")
+    assert find_replayable(context).ranges == replayable_ranges(context) == (part(4, 5),)
+
+
+def test_what_a_re_drive_left_is_needed_though_the_run_is_decoded_anew_without_a_quarantine(
+    context: ReplayContext,
+) -> None:
+    recorded(context, "run", 4, 7)
+    redriven(context, "again", 4, 7, left=(7,))
+    decoded(context, "run", quarantine_files=())
+    assert find_replayable(context).ranges == replayable_ranges(context) == (part(7, 8),)
+
+
 def test_quarantined_messages_are_needed_until_somebody_accepts_their_loss(context: ReplayContext) -> None:
     recorded(context, "run", 4, 7)
     assert find_replayable(context).quarantined == replayable_ranges(context) == (part(4, 5), part(7, 8))
@@ -152,7 +173,7 @@ def test_quarantined_messages_are_needed_until_somebody_accepts_their_loss(conte
     assert replayable_ranges(context) == (part(7, 8),)
 
 
-def test_a_run_that_set_nothing_aside_is_not_opened(context: ReplayContext) -> None:
+def test_all_the_way_of_a_deletion_a_run_that_set_nothing_aside_is_not_opened(context: ReplayContext) -> None:
     recorded(context, "run")
     context.artifacts.put("runs/run/index.json", b"not JSON")
     assert replayable_ranges(context) == ()
