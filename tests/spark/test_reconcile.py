@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +18,14 @@ from ticdc_replay.domain import tso
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import ArtifactCorruptError, ArtifactNotFoundError
 from ticdc_replay.reconcile import records
-from ticdc_replay.reconcile.rules import Evidence, ObjectClass, PartitionBounds, ReferenceClass
+from ticdc_replay.reconcile.rules import (
+    REPLACED,
+    UNREADABLE,
+    Evidence,
+    ObjectClass,
+    PartitionBounds,
+    ReferenceClass,
+)
 from ticdc_replay.reconcile.summary import ObjectsOfDay, ObjectsOfTable, ReferencesOfTable
 from ticdc_replay.spark.parquet_files import DecodedBy, Part, Place, Sources, WrittenFile, plan_reading, read_parts
 from ticdc_replay.spark.reconcile import Classified, ClassifiedObjects, classify, classify_objects
@@ -205,6 +213,40 @@ def test_the_objects_of_a_plan_are_judged_again_without_judging_references(spark
         (ObjectClass.REFERENCED, 1, 0),
     ]
     assert [path.name for path in (out / "rechecks/1").iterdir()] == ["objects"]
+
+
+def test_a_plan_is_judged_again_as_the_reconciliation_judges_whatever_became_of_a_reference(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Each object with two references of different statuses, as of a decode and a later re-drive, to it as it is or was."""
+    statuses = [
+        "used",
+        "not_needed",
+        records.SEEN,
+        UNREADABLE,
+        REPLACED,
+        "claim_check_missing",
+        "claim_check_too_large",
+    ]
+    pairs = [*itertools.product(statuses, statuses, ("e", "f", None), (11, 1))]
+    names = [f"{uuid.UUID(int=number)}.json" for number in range(len(pairs))]
+    objects = [{"name": name, "size": 1, "etag": "e", "last_modified_ms": NOW - 3 * DAY} for name in names]
+    rows = [
+        reference(name, offset, b"a", status=status, etag=etag, size=None if etag is None else 1)
+        for name, (first, last, etag, offset) in zip(names, pairs, strict=True)
+        for status in (first, last)
+    ]
+    place, out = Place(tmp_path.as_uri(), None), tmp_path / "out"
+    inventory = Sources(place, (write(tmp_path, "objects.parquet", records.OBJECTS, objects),))
+    sources = [Sources(place, (write(tmp_path, "scan.parquet", records.REFERENCES, rows),))]
+
+    full = classify(spark, inventory, sources, EVIDENCE, Place(out.as_uri(), None), "reconciliations/1")
+    again = classify_objects(spark, inventory, sources, EVIDENCE, Place(out.as_uri(), None), "rechecks/1")
+
+    judged = {row["name"]: row for row in rows_of(out, full, "objects")}
+    assert {row["name"]: row for row in rows_of(out, again, "objects")} == judged
+    assert {row["class"] for row in judged.values()} == {"malformed", "referenced", "expired"}
+    assert again.by_day == full.summary.by_day
 
 
 @pytest.mark.integration

@@ -28,15 +28,18 @@ from ticdc_replay.reconcile.rules import (
 
 _CLAIM_CHECK_NAME = r"\A[0-9a-f-]{36}\.json\z"
 """``large_messages.locations.object_name``, for RE2."""
-_PLACE = ("topic", "topic_id", "partition", "offset")
+PLACE = ("topic", "topic_id", "partition", "offset")
+FOR_OBJECTS = ("object_name", "schema", "table", "status", "etag", "size")
+"""The columns of ``records.REFERENCES`` that ``Bucket.objects`` asks for."""
 _DELETABLE = (ObjectClass.ORPHANED, ObjectClass.EXPIRED)
 
 _Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 class Bucket:
-    """All objects and all references of the same names. *objects*: ``records.OBJECTS``; *references*: columns of
-    ``records.REFERENCES``, ``protecting`` (``Protection.protects``) and, for all but ``objects``, ``row_versions.VERSION``."""
+    """All objects and all references of the same names. *objects*: ``records.OBJECTS``; *references*: ``protecting``
+    (``Protection.protects``) and, for ``objects``, ``FOR_OBJECTS``, for all else ``records.REFERENCES`` and
+    ``row_versions.VERSION``."""
 
     def __init__(self, objects: pa.Table, references: pa.Table) -> None:
         self._objects, self._references = objects, references
@@ -159,7 +162,7 @@ class Bucket:
         if evidence.surveyed_before_listing and young.any():
             rows = np.flatnonzero(young)
             surveyed = Surveyed(evidence)
-            columns = (self._references[name].take(rows).to_pylist() for name in _PLACE)
+            columns = (self._references[name].take(rows).to_pylist() for name in PLACE)
             young[rows] = [not surveyed.has(*place) for place in zip(*columns, strict=True)]
         return young
 
@@ -198,7 +201,7 @@ class Bucket:
 
     def _messages(self, rows: np.ndarray[Any, Any]) -> Iterator[tuple[Any, ...]]:
         """The object and the message of the references *rows*."""
-        columns = (self._references[name].take(rows).to_pylist() for name in ("object_name", *_PLACE))
+        columns = (self._references[name].take(rows).to_pylist() for name in ("object_name", *PLACE))
         return zip(*columns, strict=True)
 
     def _differs(self, at: pa.Array) -> _Bools:

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from ticdc_replay.reconcile import records
 from ticdc_replay.reconcile.buckets import buckets_of, buckets_of_references, buckets_of_versions
 from ticdc_replay.reconcile.counting import Counted, added, count_objects, count_references, summary_of
-from ticdc_replay.reconcile.judgement import Bucket
+from ticdc_replay.reconcile.judgement import FOR_OBJECTS, PLACE, Bucket
 from ticdc_replay.reconcile.protection import Protections
 from ticdc_replay.reconcile.row_versions import COPIES, HOLDERS, VERSION, several, versions_of
 from ticdc_replay.reconcile.rules import Evidence
@@ -33,12 +33,8 @@ _BUCKET_ROWS, _BUCKET_BYTES = 300_000, 64 * 1024 * 1024
 """Of a task that judges; it takes about ten times these bytes."""
 _PROTECTING = pa.field("protecting", pa.bool_())
 _REFERENCES = pa.schema([*records.REFERENCES, _PROTECTING, VERSION])
-_OF_OBJECTS = pa.schema(
-    [*(records.REFERENCES.field(name) for name in ("object_name", "schema", "table", "status")), _PROTECTING]
-)
-_FOR_OBJECTS = pa.schema(
-    [records.REFERENCES.field(name) for name in (*_OF_OBJECTS.names[:-1], "topic", "topic_id", "partition", "offset")]
-)
+_OF_OBJECTS = pa.schema([*(records.REFERENCES.field(name) for name in FOR_OBJECTS), _PROTECTING])
+_READ_FOR_OBJECTS = pa.schema([records.REFERENCES.field(name) for name in (*FOR_OBJECTS, *PLACE)])
 
 
 class Classified(msgspec.Struct, frozen=True):
@@ -111,7 +107,7 @@ def classify_objects(
 ) -> ClassifiedObjects:
     """As ``classify``, but says nothing of *references*: to look at some objects again. Of *objects* only the columns of
     ``records.OBJECTS`` are read, so that files with more columns, such as a plan's, will do."""
-    _, arrived = _arrived(spark, objects, references, evidence, _FOR_OBJECTS)
+    _, arrived = _arrived(spark, objects, references, evidence, _READ_FOR_OBJECTS)
     write = partial(_write_objects, evidence=evidence, out=out, folder=folder)
     object_files, _, summary = _results(arrived.mapPartitionsWithIndex(write), f"classify {folder}")
     return ClassifiedObjects(object_files, summary.by_day)

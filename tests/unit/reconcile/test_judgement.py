@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ticdc_replay.domain import tso
 from ticdc_replay.reconcile import records
 from ticdc_replay.reconcile.buckets import buckets_of, buckets_of_references, buckets_of_versions
-from ticdc_replay.reconcile.judgement import Bucket
+from ticdc_replay.reconcile.judgement import FOR_OBJECTS, Bucket
 from ticdc_replay.reconcile.protection import Protections
 from ticdc_replay.reconcile.row_versions import COPIES, VERSION, several, versions_of
 from ticdc_replay.reconcile.rules import (
@@ -246,6 +246,10 @@ def judged(
                 copies[number].append(some)
     known = [pa.concat_tables([COPIES.empty_table(), *parts]) for parts in copies]
     judged_objects = [bucket.objects(evidence) for bucket in buckets]
+    # A recheck of a plan reads only this much of references.
+    needed = [part.select([*FOR_OBJECTS, "protecting"]) for part in of_references]
+    again = [Bucket(*tables).objects(evidence) for tables in zip(of_objects, needed, strict=True)]
+    assert again == judged_objects
     judged_references = [bucket.references(evidence, part) for bucket, part in zip(buckets, known, strict=True)]
     assert {part.schema for part in judged_objects} == {records.CLASSIFIED_OBJECTS}
     assert {part.schema for part in judged_references} == {records.CLASSIFIED_REFERENCES}
