@@ -95,9 +95,6 @@ class AvroCodec(Codec):
     def _is_watermark(self, message: RawMessage) -> bool:
         return self._test_mode and not message.key and (message.value or b"")[:1] == _WATERMARK
 
-    def _may_refer(self, message: RawMessage) -> bool:
-        return False
-
     def _row(self, key: bytes | None, value: bytes) -> RowEvent:
         """The row in *value*. Hot: 7 µs for 208 bytes with 13 fields, 4 µs of it reading the fields."""
         schema_id, body = self._unframed("value", value)

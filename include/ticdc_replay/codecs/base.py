@@ -45,6 +45,8 @@ class Codec(ABC):
 
     protocol: ClassVar[str]
     """The name in ``protocol=`` of the sink-uri."""
+    has_claim_checks: ClassVar[bool] = False
+    """Whether TiCDC writes claim-check objects with it."""
 
     def __init__(self, changefeed: Changefeed, decompressed_max_bytes: int, schemas: SchemaLookup) -> None:
         """A codec for the messages of *changefeed*, which refuses what is over *decompressed_max_bytes* when decompressed:
@@ -137,7 +139,8 @@ class Codec(ABC):
     def may_refer(self, message: RawMessage) -> bool:
         """Whether *message* may hold a claim-check reference; cheap, may say yes too often, never no wrongly.
 
-        Also yes for what can't be decompressed or does not look like the protocol: what is in it only ``decode`` can tell.
+        Also yes for what can't be decompressed or is not of the protocol's syntax from end to end: what is in it only ``decode``
+        can tell.
         """
         try:  # asked of every message of a scan: not by way of another call
             return self._may_refer(message)
@@ -194,9 +197,9 @@ class Codec(ABC):
     def _is_watermark(self, message: RawMessage) -> bool:
         """As ``is_watermark``."""
 
-    @abstractmethod
     def _may_refer(self, message: RawMessage) -> bool:
-        """As ``may_refer``."""
+        """As ``may_refer``. By itself for protocols of which TiCDC writes no claim-check objects."""
+        return False
 
 
 def _too_late(event: RowEvent | DdlEvent | WatermarkEvent) -> Undecodable:

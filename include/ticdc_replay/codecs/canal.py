@@ -44,6 +44,7 @@ class CanalCodec(Codec):
     """
 
     protocol = "canal-json"
+    has_claim_checks = True
 
     def __init__(self, changefeed: Changefeed, decompressed_max_bytes: int, schemas: SchemaLookup) -> None:
         super().__init__(changefeed, decompressed_max_bytes, schemas)

@@ -67,9 +67,6 @@ class DebeziumCodec(Codec):
     def _is_watermark(self, message: RawMessage) -> bool:
         return self._may_be(message, _MAY_BE_WATERMARK, _MAY_BE_WATERMARK_VALUE)
 
-    def _may_refer(self, message: RawMessage) -> bool:
-        return False
-
     def _may_be(self, message: RawMessage, in_key: re.Pattern[bytes], in_value: re.Pattern[bytes]) -> bool:
         """Whether the key allows it, which is short, and the value too."""
         key, value = message.key or b"", message.value or b""

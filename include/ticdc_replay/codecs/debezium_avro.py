@@ -63,9 +63,6 @@ class DebeziumAvroCodec(Codec):
     def _is_watermark(self, message: RawMessage) -> bool:
         return _is_test_mode(self.changefeed)
 
-    def _may_refer(self, message: RawMessage) -> bool:
-        return False
-
     def _read(self, key: bytes | None, value: bytes) -> Event:
         schema_id, body = self._unframed("value", value)
         form = self._forms.value(schema_id)

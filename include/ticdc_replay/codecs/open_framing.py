@@ -62,15 +62,6 @@ def split(key: bytes | None, value: bytes | None) -> list[Parts]:
     return events
 
 
-def fits(key: bytes | None, value: bytes | None) -> bool:
-    """Whether ``split`` can read the message."""
-    try:
-        split(key, value)
-    except FramingError:
-        return False
-    return True
-
-
 def places(events: Sequence[Parts]) -> list[str]:
     """Where each event lies in the key and value that were split, for people."""
     found = []

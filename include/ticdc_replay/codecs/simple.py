@@ -86,6 +86,7 @@ class SimpleCodec(Codec):
     """
 
     protocol = "simple"
+    has_claim_checks = True
 
     def __init__(self, changefeed: Changefeed, decompressed_max_bytes: int, schemas: SchemaLookup) -> None:
         super().__init__(changefeed, decompressed_max_bytes, schemas)

@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 from ticdc_replay.codecs.avro_reader import AvroError, varint
+from ticdc_replay.codecs.claim_checks import may_name_object
 from ticdc_replay.codecs.simple_avro_compiled import compile_rows, route_of
 from ticdc_replay.codecs.simple_avro_schema import Branch, read_message
 from ticdc_replay.codecs.simple_forms import RowForm
@@ -51,7 +52,7 @@ class AvroEncoding:
                 at += size
         except (IndexError, AvroError):
             return True
-        return _NO_LOCATION(content, at) is None
+        return _NO_LOCATION(content, at) is None or may_name_object(content)
 
     def read(self, content: bytes) -> Message:
         """The message in *content*. Raises MessageError."""

@@ -60,7 +60,7 @@ class References:
 
     def search(self, message: RawMessage, decoded: Sequence[Event], unread: Undecodable) -> None:
         """Keep the references in what could not be read of *message*, such as *unread*."""
-        if not self._codec.may_refer(message):
+        if not self._codec.has_claim_checks:
             return
         found = unread_references(message, decoded, self._max_bytes)
         for reference in found.references:

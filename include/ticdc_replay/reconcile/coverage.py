@@ -157,7 +157,7 @@ def bounds_of(topics: Iterable[Topic], offsets: Offsets) -> tuple[PartitionBound
 
 
 def still_retained(surveyed: Iterable[PartitionBounds], offsets: Offsets) -> tuple[PartitionBounds, ...]:
-    """What of the bounds *surveyed* Kafka still holds: they begin where Kafka has expired messages up to since, and are empty
+    """What of the bounds *surveyed* Kafka still holds: they begin where it begins now, be that earlier or later, and are empty
     where it has expired all of them. Topics that were recreated are left out. One that Kafka does not tell of counts as it was
     surveyed: the next survey finds whether it is gone."""
     wanted = tuple(surveyed)
@@ -169,8 +169,8 @@ def still_retained(surveyed: Iterable[PartitionBounds], offsets: Offsets) -> tup
         if now is None:
             left.append(bounds)
         elif now.identity.may_be(bounds.identity):
-            expired = now.low > bounds.low
-            changed = {"low": min(now.low, bounds.high), "first_ms": now.first_ms} if expired else {}
+            moved = now.low != bounds.low
+            changed = {"low": min(now.low, bounds.high), "first_ms": now.first_ms} if moved else {}
             left.append(msgspec.structs.replace(bounds, **changed))
     return tuple(left)
 

@@ -192,7 +192,10 @@ class FileStore(ObjectStore):
         return temporary
 
     def _walk(self, folder: Path, folder_name: str, prefix: str, after: str) -> Iterator[ObjectInfo]:
-        """Files below *folder* in the byte order of their whole names: a folder sorts as its name with a slash."""
+        """Files below *folder* in the byte order of their whole names: a folder sorts as its name with a slash.
+
+        A link to a file is none: who takes it for an object of its own lets go of the file that it needs.
+        """
         try:
             entries = [(entry.name + "/" if entry.is_dir() else entry.name, entry) for entry in os.scandir(folder)]
         except FileNotFoundError:
@@ -205,6 +208,8 @@ class FileStore(ObjectStore):
                 if name.startswith(prefix) or prefix.startswith(name):
                     yield from self._walk(Path(entry.path), name, prefix, after)
             elif name.startswith(prefix) and name > after and not entry_name.startswith(TEMPORARY_PREFIX):
+                if entry.is_symlink():
+                    continue
                 try:
                     yield _info(name, entry.stat())
                 except FileNotFoundError:

@@ -31,6 +31,15 @@ def test_what_was_put_is_read_back_and_replaced(store: ObjectStore) -> None:
     assert store.uri("runs/a/index.json") == f"{store.root}/runs/a/index.json"
 
 
+def test_a_link_is_no_object_and_is_read(store: ObjectStore, tmp_path: Path) -> None:
+    store.put("copy.json", b"whole")
+    (copy,) = store.list()
+    (folder,) = (path.parent for path in tmp_path.rglob("copy.json"))
+    (folder / "missing.json").symlink_to(folder / "copy.json")
+    assert list(store.list()) == [copy]
+    assert store.get("missing.json") == b"whole"
+
+
 def test_put_once_keeps_the_first_content(store: ObjectStore) -> None:
     assert store.put_once("manifests/x.json", b"first")
     assert not store.put_once("manifests/x.json", b"first")
