@@ -17,7 +17,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ticdc_replay.changelog.fold import by_value, is_put, last_versions, narrow, narrow_columns, refuse_moved
+from ticdc_replay.changelog.fold import (
+    by_value,
+    is_put,
+    last_versions,
+    narrow,
+    narrow_columns,
+    refuse_moved,
+    zeros_alike,
+)
 from ticdc_replay.changelog.index import DataFile, TableVersion
 from ticdc_replay.changelog.parts import batches_of, counted, groups_with
 from ticdc_replay.changelog.version_order import VersionOrder
@@ -48,6 +56,8 @@ class Fold(msgspec.Struct, frozen=True):
     """Which rows of each file count, as ``DataFile.only`` has it; none where all rows of all files do."""
     decimals: tuple[str, ...] | None = None
     """Set where one key may have been written in several ways, so that keys are compared by value: the decimals of the key."""
+    signed: tuple[str, ...] = ()
+    """The columns of the key that may hold -0, which is 0."""
 
     def window_of(self, number: int) -> Window | None:
         """Which rows of file *number* count, by their commitTs."""
@@ -106,6 +116,7 @@ def fold_groups(load: Load, tables: Mapping[TableName, Sequence[TableVersion]], 
                 load.index.order,
                 only if any(only) else (),
                 _decimals(handle_key, versions),
+                _signed(handle_key, versions),
             )
             groups.append(FoldGroup(fold, numbered))
             outputs += buckets
@@ -120,6 +131,14 @@ def _decimals(handle_key: Sequence[str], versions: Sequence[TableVersion]) -> tu
     if not unknown and all(len(found) == 1 for found in types.values()):
         return None
     return tuple(name for name, found in types.items() if any(each.base == "decimal" for each in found))
+
+
+def _signed(handle_key: Sequence[str], versions: Sequence[TableVersion]) -> tuple[str, ...]:
+    columns = ((name, version.schema.column(name)) for name in handle_key for version in versions)
+    found = (
+        name for name, column in columns if column is not None and column.type.base in ("float", "double", "decimal")
+    )
+    return tuple(dict.fromkeys(found))
 
 
 @contextmanager
@@ -207,6 +226,8 @@ def _winners(filesystem: Any, root: str, fold: Fold, bucket: int) -> pa.Table:
                 part = narrow(batch, fold.handle_key, is_put(batch), fold.order)
                 if fold.decimals is not None:
                     part = by_value(part, fold.decimals)
+                elif fold.signed:
+                    part = zeros_alike(part, fold.signed)
                 end = start + batch.num_rows
                 part = part.append_column("file", pa.array(np.full(batch.num_rows, number, dtype=np.int32)))
                 part = part.append_column("position", pa.array(np.arange(start, end, dtype=np.int64)))
