@@ -58,7 +58,7 @@ def decode(
         claim_check_connection=None,
         manifest="manifests/m.json",
         input_hash=canonical.digest(str(window).encode()),
-        changefeed=Changefeed(protocol="open-protocol", topic="topic", timezone="UTC", **changefeed),
+        changefeed=Changefeed(**{"protocol": "open-protocol", "topic": "topic", "timezone": "UTC", **changefeed}),
         tables=("s.*",),
         limits=LIMITS,
         **(options or {}),

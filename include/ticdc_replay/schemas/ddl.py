@@ -117,6 +117,18 @@ class ParsedDdl:
                 return {target for _, target in self.copies}
         return {key_of(TableName(self.event.schema, self.event.table))} | {key for pair in self.copies for key in pair}
 
+    def drops(self, name: TableName) -> bool:
+        """Whether it drops the table *name* itself, or its database.
+
+        Not where the event is of another table that the text names, too: each has a DROP of its own, at a commitTs of its own.
+        """
+        match self.statement:
+            case DropTables():
+                return key_of(name) == key_of(TableName(self.event.schema, self.event.table))
+            case DropDatabase():
+                return True
+        return False
+
     def _find_copies(self) -> list[tuple[TableKey, TableKey]]:
         pairs: list[tuple[QualifiedName, QualifiedName]] = []
         match self.statement:

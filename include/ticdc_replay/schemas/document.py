@@ -36,6 +36,7 @@ class _Epoch(msgspec.Struct, frozen=True, omit_defaults=True):
     """Its number; in documents of earlier versions the definition itself."""
     unparsed: str | None = None
     unread: str | None = None
+    dropped: bool = False
 
 
 class _Document(msgspec.Struct, frozen=True):
@@ -55,6 +56,7 @@ def encode(epochs: Iterable[Epoch], versions: Iterable[TableDefinition]) -> byte
                 None if epoch.definition is None else definitions.number(epoch.definition),
                 epoch.unparsed,
                 epoch.unread,
+                epoch.dropped,
             )
             for epoch in epochs
         ),
@@ -84,6 +86,7 @@ def decode(content: bytes) -> tuple[list[Epoch], list[TableDefinition]]:
                 definitions[each.definition] if isinstance(each.definition, int) else each.definition,
                 each.unparsed,
                 each.unread,
+                each.dropped,
             )
             for each in document.epochs
         ]

@@ -25,6 +25,8 @@ class Epoch(msgspec.Struct, frozen=True, omit_defaults=True):
     definition: TableDefinition | None = None
     unparsed: str | None = None
     unread: str | None = None
+    dropped: bool = False
+    """Whether the last DDL of the table, as far as it is known, dropped it: then it has no rows."""
 
 
 def replay(base: Mapping[tuple[TableKey, int], Epoch], ddls: Iterable[DdlEvent]) -> tuple[Epoch, ...]:
@@ -40,10 +42,11 @@ def replay(base: Mapping[tuple[TableKey, int], Epoch], ddls: Iterable[DdlEvent])
         executed.setdefault(ddl.commit_ts, []).append(ddl)
     tables = Tables()
     unread: dict[TableKey, str] = {}
+    dropped: dict[TableKey, TableName] = {}
     seen: set[TableKey] = set()
     epochs: list[Epoch] = []
     for moment in sorted({*given, *executed}):
-        changed = _Moment(tables, unread).run(executed.get(moment, []))
+        changed = _Moment(tables, unread, dropped).run(executed.get(moment, []))
         changed = {key: epoch for key, epoch in changed.items() if key in seen or _says_anything(epoch)}
         changed |= {key_of(epoch.name): epoch for epoch in given.get(moment, [])}
         for key, epoch in changed.items():
@@ -55,13 +58,17 @@ def replay(base: Mapping[tuple[TableKey, int], Epoch], ddls: Iterable[DdlEvent])
                 unread[key] = epoch.unread
             else:
                 unread.pop(key, None)
+            if epoch.dropped:
+                dropped[key] = epoch.name
+            else:
+                dropped.pop(key, None)
         seen.update(changed)  # ``|=`` with the keys of a dict copies the set
         epochs += [changed[key] for key in sorted(changed)]
     return tuple(epochs)
 
 
 def _says_anything(epoch: Epoch) -> bool:
-    return epoch.definition is not None or epoch.unparsed is not None or epoch.unread is not None
+    return epoch.definition is not None or epoch.unparsed is not None or epoch.unread is not None or epoch.dropped
 
 
 class _Rename:
@@ -84,15 +91,19 @@ class _Rename:
 class _Moment:
     """The DDLs of one commitTs, as they are run on *tables*; *unread* tells why nothing is known of others. Both are changed.
 
+    *dropped* are the tables whose last DDL was a DROP. Any other DDL that names one shows that it is there again, though nobody
+    said how: of a table without key TiCDC sends no CREATE TABLE.
+
     One RENAME TABLE a TO c, b TO a comes as two DDLs of one commitTs, in an order the wire does not keep. A rename can
     only have been run when its source existed and its target did not, which gives the order back: the first in the order of
     *ddls* that can run is next, and where none can, the first of all. Each text is read once, and what waits is looked at
     only where a table that it names comes or goes, so that many take no longer.
     """
 
-    def __init__(self, tables: Tables, unread: dict[TableKey, str]) -> None:
+    def __init__(self, tables: Tables, unread: dict[TableKey, str], dropped: Mapping[TableKey, TableName]) -> None:
         self._tables = tables
         self._unread = unread
+        self._dropped = dropped
         self._changed: dict[TableKey, Epoch] = {}
         self._waiting: dict[int, _Rename] = {}
         self._by_source: defaultdict[TableKey, list[tuple[_Rename, TableKey]]] = defaultdict(list)
@@ -153,7 +164,11 @@ class _Moment:
             return [Epoch(outcome.table, commit_ts, unparsed=f"{ddl.event.query[:500]}: {outcome.reason}")]
         # What comes of a table that is unknown is unknown for the same reason.
         reasons = {target: self._unread.get(source) for source, target in ddl.copies}
-        epochs = [Epoch(name, commit_ts, unread=reasons.get(key_of(name))) for name in outcome.gone]
+        back = [self._dropped[key] for key in ddl.names if key in self._dropped] if self._dropped else []
+        epochs = [Epoch(name, commit_ts) for name in sorted(back)]
+        epochs += [
+            Epoch(name, commit_ts, unread=reasons.get(key_of(name)), dropped=ddl.drops(name)) for name in outcome.gone
+        ]
         return epochs + [Epoch(definition.name, commit_ts, definition) for definition in outcome.defined]
 
     def _count(self, key: TableKey, more: int) -> None:

@@ -56,6 +56,7 @@ class SchemaHistory:
             self._definitions.setdefault(key_of(epoch.name), []).append(epoch)
         self.has_unread = any(epoch.unread is not None for epoch in self.epochs)
         """Whether ``unread_at`` names anything for any row."""
+        self._has_dropped = any(epoch.dropped for epoch in self.epochs)
         self._spelled: dict[tuple[str, str], list[tuple[int, Known | None]]] = {}
         self._spelled_definitions: dict[tuple[str, str], list[Epoch]] = {}
 
@@ -141,6 +142,14 @@ class SchemaHistory:
         epochs = self._definitions.get((folded(schema), folded(table)), [])
         at = bisect_left(epochs, commit_ts, key=_after)
         return epochs[at - 1].unread if at else None
+
+    def dropped_at(self, schema: str, table: str, commit_ts: int) -> int | None:
+        """When (TSO) a table was dropped that is not there for a row of *commit_ts* (TSO), as its DDL tells; mostly None."""
+        if not self._has_dropped:
+            return None
+        epochs = self._definitions.get((folded(schema), folded(table)), [])
+        at = bisect_left(epochs, commit_ts, key=_after)
+        return epochs[at - 1].after if at and epochs[at - 1].dropped else None
 
     def encode(self) -> bytes:
         """Epochs and versions as canonical JSON: equal histories give equal bytes."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.column_types import BINARY_TYPES, CHARACTER_TYPES, INTEGER_TYPES, ColumnType
 from ticdc_replay.domain.events import Shape, WireColumn
-from ticdc_replay.domain.tables import folded
+from ticdc_replay.domain.tables import TableName, folded
 from ticdc_replay.domain.tso import describe
 from ticdc_replay.schemas.history import Known
 
@@ -65,6 +65,14 @@ class LayoutCheck(NamedTuple):
         shown = found[:_SHOWN] + ([f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else [])
         since = describe(known.schema.valid_from)
         return f"{known.schema.name}, as its DDL up to {since} defines it, has no such row: {'; '.join(shown)}"
+
+
+def gone(table: TableName, dropped_ts: int) -> str:
+    """Why *table*, which a DDL of *dropped_ts* (TSO) dropped, has no rows."""
+    return (
+        f"{table} was dropped at {describe(dropped_ts)}, and has no rows since: no DDL tells that it was made again, or came "
+        "back by RECOVER or FLASHBACK TABLE"
+    )
 
 
 def _may_be(declared: ColumnType, wire: ColumnType) -> bool:

@@ -14,7 +14,7 @@ from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.events import RowEvent, Shape, WireColumn
 from ticdc_replay.domain.tables import Column, TableName, TableSchema, folded
 from ticdc_replay.schemas.history import Known, SchemaHistory
-from ticdc_replay.schemas.layout_check import LayoutCheck
+from ticdc_replay.schemas.layout_check import LayoutCheck, gone
 
 _FAMILIES = {
     **dict.fromkeys(("char", "varchar"), "characters"),
@@ -61,7 +61,7 @@ class SchemaResolver:
         """*check* judges each layout of rows by each definition that it meets; without it none is."""
         self._history = history
         self._check = check
-        self._answers: dict[tuple[str, str, Shape | None, Shape | None, bool, int], ResolvedSchema] = {}
+        self._answers: dict[tuple[str, str, Shape | None, Shape | None, bool, int, int | None], ResolvedSchema] = {}
         self._interned: dict[tuple[str, int, frozenset[str], str], ResolvedSchema] = {}
 
     def resolve(self, row: RowEvent) -> ResolvedSchema:
@@ -74,15 +74,17 @@ class SchemaResolver:
         and is typed by the wire alone. A definition that came with the row stands in the place of the history's, which then
         only tells what columns are virtual.
         """
-        known = None
+        known, dropped_ts = None, None
         if row.commit_ts is not None:
             known = self._history.known_at(row.schema, row.table, row.commit_ts)
+            if known is None and self._check is not None:
+                dropped_ts = self._history.dropped_at(row.schema, row.table, row.commit_ts)
         after = row.after.shape if row.after is not None else None
         before = row.before.shape if row.before is not None else None
-        key = (row.schema, row.table, after, before, row.partial, id(known))
+        key = (row.schema, row.table, after, before, row.partial, id(known), dropped_ts)
         answer = self._answers.get(key)
         if answer is None:
-            answer = self._intern(self._resolve(row, after, before, known))
+            answer = self._intern(self._resolve(row, after, before, known, dropped_ts))
             self._answers[key] = answer
         return answer
 
@@ -90,7 +92,9 @@ class SchemaResolver:
         identity = (resolved.version, resolved.schema.valid_from, resolved.virtual, resolved.unlike)
         return self._interned.setdefault(identity, resolved)
 
-    def _resolve(self, row: RowEvent, after: Shape | None, before: Shape | None, known: Known | None) -> ResolvedSchema:
+    def _resolve(
+        self, row: RowEvent, after: Shape | None, before: Shape | None, known: Known | None, dropped_ts: int | None
+    ) -> ResolvedSchema:
         virtual = frozenset(known.virtual) if known is not None else frozenset()
         image = after or before
         if image is not None and image.definition is not None:
@@ -106,6 +110,8 @@ class SchemaResolver:
             columns = tuple(_from_wire(wire[column]) for column in sorted(wire))
             unique_keys: tuple[tuple[str, ...], ...] = ()
             valid_from = 0
+            if dropped_ts is not None:
+                unlike = gone(TableName(row.schema, row.table), dropped_ts)
         else:
             columns = _reconciled(known.schema, wire, row.partial)
             unique_keys = known.schema.unique_keys

@@ -112,13 +112,15 @@ class _GapsOf:
 def _forgotten(epochs: list[Epoch], gaps: _Gaps, *, accepted: bool) -> Iterator[Epoch]:
     """From when on nothing is known of the table with *epochs*, because of *gaps*."""
     for epoch, end in zip(epochs, [*(epoch.after for epoch in epochs[1:]), None], strict=True):
-        if epoch.definition is None:
+        if epoch.definition is None and not epoch.dropped:
             continue
         gap, since = gaps.around(epoch.after), epoch.after
         if gap is None:
             gap = gaps.first(epoch.after, end)
             since = gap.after if gap is not None else since
-        if gap is not None:
+        if gap is not None and epoch.definition is None:
+            yield Epoch(epoch.name, since)  # it may be there again
+        elif gap is not None:
             why = f"{gap.coordinates} may hold DDL of it, and can't be read"
             yield Epoch(epoch.name, since, None, why if accepted else None, None if accepted else why)
 

@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
+from tests import debezium_messages as debezium
 from tests.decoded_splits import WINDOW, decode, insert, quarantine
 from tests.open_protocol import columns, ddl, message, resolved, row
 from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.decode import native
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.messages import EventPlace, RawMessage
+from ticdc_replay.domain.window import Window
 from ticdc_replay.schemas.history import SchemaHistory
 
 CREATE = "CREATE TABLE `t` (`id` BIGINT PRIMARY KEY, `v` VARCHAR(100))"
@@ -48,6 +50,35 @@ def test_every_row_of_that_layout_is_set_aside_but_one_after_ddl_that_makes_it_p
     index, rows = decode(tmp_path, [[message([each], at) for at, each in enumerate(wide)]], history=history)
     assert set_aside(tmp_path, index) == [(at, 0, "row_unlike_definition") for at in range(3)]
     assert [line["after"]["id"] for line in rows] == [151, 160]
+
+
+@pytest.mark.usefixtures("decoder")
+def test_rows_of_a_table_that_was_dropped_and_came_back_untold_are_set_aside(tmp_path: Path) -> None:
+    """As after RECOVER DATABASE, of which TiCDC sends nothing."""
+    history = HISTORY.with_ddls([DdlEvent(0, 150, "s", "", "DROP DATABASE `s`", 2)])
+    messages = [message([insert(ts, ts)], at) for at, ts in enumerate((110, 150, 151, 160))]
+    index, rows = decode(tmp_path, [messages], history=history)
+    assert set_aside(tmp_path, index) == [(2, 0, "row_unlike_definition"), (3, 0, "row_unlike_definition")]
+    assert sorted(line["after"]["id"] for line in rows) == [110, 150]
+
+
+def test_debezium_tells_nothing_of_recover_table_so_rows_after_it_are_set_aside(tmp_path: Path) -> None:
+    fields = [debezium.ID, debezium.field("v", "string", tidb_type="varchar")]
+    history = debezium.history("CREATE TABLE `t` (`id` INT PRIMARY KEY, `v` VARCHAR(20))")
+    history = history.with_ddls([DdlEvent(0, debezium.TS + 10, "s", "t", "DROP TABLE `s`.`t`", "")])
+    first = {"id": 1, "v": "a"}
+    messages = [
+        debezium.row("c", after=first, fields=fields),
+        debezium.ddl("DROP TABLE `s`.`t`", changes=("DROP",), ts=debezium.TS + 10),
+        debezium.row("u", before=first, after={"id": 1, "v": "c"}, fields=fields, ts=debezium.TS + 20),
+    ]
+    window = Window(debezium.TS - 100, debezium.TS + 100)
+    numbered = [each._replace(offset=offset) for offset, each in enumerate(messages)]
+    index, rows = decode(
+        tmp_path, [numbered], window=window, history=history, protocol="debezium", enable_tidb_extension=True
+    )
+    assert set_aside(tmp_path, index) == [(2, 0, "row_unlike_definition")]
+    assert [line["after"] for line in rows] == [first]
 
 
 def test_a_copy_of_the_row_that_can_be_used_clears_it(tmp_path: Path) -> None:

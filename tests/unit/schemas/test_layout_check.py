@@ -166,6 +166,57 @@ def test_ddl_behind_which_some_may_not_have_been_sent_ends_the_judgement(queries
     assert difference(history(CREATE, *queries, "DROP TABLE `t`", CREATE), *odd), "it is known anew"
 
 
+DROP = "DROP TABLE `T`"
+DROPPED = f"shop.t was dropped at {describe(11)}, and has no rows since: "
+
+
+@pytest.mark.parametrize("create", [CREATE, "ALTER TABLE `t` ADD COLUMN `x` INT"], ids=["known", "unknown"])
+@pytest.mark.parametrize("drop", [DROP, "DROP DATABASE `shop`"])
+def test_a_table_that_was_dropped_and_not_made_again_has_no_rows(create: str, drop: str) -> None:
+    known = history(create, drop)
+    if create == CREATE or drop == DROP:
+        assert difference(known, ID, S, D, commit_ts=12).startswith(DROPPED)
+        assert difference(SchemaHistory.decode(known.since(40).encode()), ID, S, D).startswith(DROPPED)
+        assert difference(known.since(40).with_ddls([]), ID, partial=True).startswith(DROPPED)
+    assert difference(known, ID, S, D, commit_ts=11) == "", "rows of the DROP's commitTs are from before it"
+    assert difference(known, ID, S, D, check=None) == ""
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        CREATE,
+        "CREATE TABLE `T` LIKE `x`",
+        "RENAME TABLE `x` TO `T`",
+        "ALTER TABLE `x` RENAME TO `t`",
+        "RECOVER TABLE `t`",
+        "FLASHBACK TABLE `x` TO `t`",
+        "CREATE TABLE `t` SOMETHING NEW",
+        "ALTER TABLE `t` ADD PRIMARY KEY (`id`)",
+        "ALTER TABLE `t` COMMENT = 'c'",
+        "TRUNCATE TABLE `t`",
+        "CREATE UNIQUE INDEX `u` ON `t` (`id`)",
+    ],
+)
+def test_any_other_ddl_shows_that_it_is_there_again(back: str) -> None:
+    """Also where its CREATE TABLE was not sent, because it had no key."""
+    known = history(CREATE, DROP, back)
+    assert difference(known, ID, S, D, commit_ts=12), "not before it"
+    assert difference(known, ID, S, D, commit_ts=13) == ""
+    assert difference(SchemaHistory(known.epochs), ID, S, D, commit_ts=13) == ""
+    later = SchemaHistory.decode(history(CREATE, DROP).since(40).encode())
+    later = later.with_ddls([DdlEvent(0, 60, "shop", "t", back, 0)])
+    assert difference(later, ID, S, D, commit_ts=60)
+    assert difference(later, ID, S, D, commit_ts=61) == ""
+
+
+def test_a_table_is_dropped_by_the_ddl_of_its_own_event() -> None:
+    other = DdlEvent(0, 11, "shop", "u", "DROP TABLE `u`, `t`", 0)
+    assert difference(history(CREATE).with_ddls([other]), ID, S, D) == ""
+    own = DdlEvent(0, 12, "shop", "t", "DROP TABLE `u`, `t`", 0)
+    assert difference(history(CREATE).with_ddls([other, own]), ID, S, D)
+
+
 def test_a_history_that_was_written_and_read_judges_alike() -> None:
     known = history(CREATE, "ALTER TABLE `t` ADD COLUMN `x` INT")
     read = SchemaHistory.decode(known.since(40).encode())

@@ -90,6 +90,13 @@ def test_a_table_of_which_nothing_was_known_stays_so() -> None:
     )
 
 
+def test_a_table_that_was_dropped_may_be_there_again_after_a_message_that_was_not_read() -> None:
+    dropped = SchemaHistory().with_ddls([create(10), ddl(15, "DROP TABLE `t`")])
+    found = forgetting(dropped, [GAP], topic_of)
+    assert [dropped.dropped_at("shop", "t", ts) for ts in (15, 16, 40)] == [None, 15, 15]
+    assert [found.dropped_at("shop", "t", ts) for ts in (16, 20, 21, 40)] == [15, 15, None, None]
+
+
 def test_what_was_accepted_as_lost_leaves_tables_unknown_or_as_they_are_declared() -> None:
     history, declared = SchemaHistory().with_ddls([create(10), create(10, "u")]), SchemaHistory().with_ddls([create(0)])
     history = forgetting(history, [GAP], topic_of, accepted_as=declared)
