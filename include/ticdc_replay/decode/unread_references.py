@@ -106,7 +106,7 @@ def _has_names(text: bytes, marker: bytes) -> bool:
 def _are_frames(key: bytes, value: bytes) -> bool:
     try:
         for event, _ in split(key, value):
-            msgspec.json.decode(event)
+            msgspec.json.decode(event.decode(errors="replace"))  # texts may be no UTF-8
     except (FramingError, msgspec.DecodeError, RecursionError):
         return False
     return True

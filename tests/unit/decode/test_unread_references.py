@@ -93,6 +93,14 @@ def test_what_is_cut_off_may_refer_to_any_object(document: bytes) -> None:
     assert not any(search(batch.value[:end], batch.key).complete for end in range(len(batch.value)))
 
 
+@pytest.mark.parametrize("name", [b"t", b"\xb5"], ids=["UTF-8", "other bytes"])
+def test_names_in_a_batch_may_be_of_any_bytes(name: bytes) -> None:
+    batch = open_protocol.message([open_protocol.row(1, new=open_protocol.columns(1), ccl=f"s3://b/{NAME}")], 0)
+    assert batch.key is not None
+    key = batch.key.replace(b'"tbl":"t"', b'"tbl":"' + name + b'"')
+    assert search(batch.value, key) == FOUND
+
+
 @given(st.binary(max_size=60))
 def test_bytes_that_say_nothing_may_refer_to_any_object(value: bytes) -> None:
     assert search(b"\x16" + value) == UNKNOWN
