@@ -2,13 +2,16 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ticdc_replay.changelog.fold import place_of
-from ticdc_replay.changelog.side_files import SideFile
+from ticdc_replay.changelog.side_files import SideFile, read_groups
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.storage.base import ObjectStore
 
@@ -28,10 +31,14 @@ VALUE_QUARANTINE = pa.schema(
         pa.field("file", pa.string(), nullable=False),
     ]
 )
-"""One row per cell that the target can't hold. ``key`` is the row key as JSON, ``file`` the changelog's file that has the
-whole row; all columns but these name where TiCDC sent it."""
+"""One row per cell that the target can't hold. ``key`` is the row key as JSON, of a longer one the first
+``KEY_CHARACTERS`` and an ellipsis; ``file`` the changelog's file that has the whole row; all columns but these name where TiCDC
+sent it."""
 
+KEY_CHARACTERS = 2_000
+"""Of a row key are listed: it stands in each entry of its row, and coordinates and file name the row."""
 _SHOWN = 10
+_KEY_SHOWN = 200
 _PLACE = ("topic", "partition", "offset", "ordinal")
 
 
@@ -52,16 +59,15 @@ class ValueQuarantine:
     def add(
         self, table: TableName, handle_key: Sequence[str], file: str, batch: pa.RecordBatch, refused: Sequence[Refused]
     ) -> None:
-        """List *refused*, cells of *batch*, which was read from the changelog's *file*."""
-        for entry in refused:
-            row = batch.slice(entry.position, 1).to_pylist()[0]
-            self._file.add(
-                (
-                    *(table.schema, table.table, key_text(row, handle_key), row["_op"], row["_commit_ts"]),
-                    *(row["_topic"], row["_partition"], row["_offset"], row["_index"]),
-                    *(entry.column, entry.reason, file),
+        """List *refused*, cells of *batch*, which was read from the changelog's *file*: by row, each read once."""
+        named = batch.select(["_op", "_commit_ts", "_topic", "_partition", "_offset", "_index"])
+        for position, entries in groupby(sorted(refused, key=attrgetter("position")), attrgetter("position")):
+            operation, commit_ts, *place = (column[position].as_py() for column in named.columns)
+            key = _key_text(batch, position, handle_key, KEY_CHARACTERS)
+            for entry in entries:
+                self._file.add(
+                    (table.schema, table.table, key, operation, commit_ts, *place, entry.column, entry.reason, file)
                 )
-            )
 
     def close(self) -> str | None:
         """Finish the file; its name, or None where nothing was refused."""
@@ -74,33 +80,43 @@ def read_refused(store: ObjectStore, names: Iterable[str], table: TableName) -> 
     rows: dict[tuple[Any, ...], int | None] = {}
     for name in names:
         try:
-            found = pq.read_table(f"{base}/{name}", filesystem=filesystem, partitioning=None)
+            file = pq.ParquetFile(f"{base}/{name}", filesystem=filesystem)
         except FileNotFoundError:
             continue
-        for cell in found.select(["schema", "table", *_PLACE, "commit_ts"]).to_pylist():
-            if TableName(cell["schema"], cell["table"]) == table:
-                rows[tuple(cell[name] for name in _PLACE)] = cell["commit_ts"]
+        with file:
+            for batch in read_groups(file, ["schema", "table", *_PLACE, "commit_ts"]):
+                of_table = pc.and_(pc.equal(batch["schema"], table.schema), pc.equal(batch["table"], table.table))
+                cells = batch.filter(of_table).select([*_PLACE, "commit_ts"])
+                rows.update(
+                    (tuple(place), ts)
+                    for *place, ts in zip(*(column.to_pylist() for column in cells.columns), strict=True)
+                )
     return list(rows.values())
 
 
 def describe(table: TableName, handle_key: Sequence[str], batch: pa.RecordBatch, refused: Sequence[Refused]) -> str:
     """The first of *refused*, cells of *batch*, one per line: table, key, column, coordinates, reason."""
+    keys: dict[int, str] = {}
     lines = []
-    for entry in refused[:_SHOWN]:
-        row = batch.slice(entry.position, 1).to_pylist()[0]
-        place = place_of(batch, entry.position)
-        lines.append(f"{table} {key_text(row, handle_key)}, column {entry.column} ({place}): {entry.reason}")
+    for position, column, reason in refused[:_SHOWN]:
+        if position not in keys:
+            keys[position] = _key_text(batch, position, handle_key, _KEY_SHOWN)
+        lines.append(f"{table} {keys[position]}, column {column} ({place_of(batch, position)}): {reason}")
     if len(refused) > _SHOWN:
         lines.append(f"… and {len(refused) - _SHOWN} more in the same batch")
     return "\n".join(lines)
 
 
-def key_text(row: dict[str, Any], handle_key: Sequence[str]) -> str:
-    """The row key of a changelog *row* as JSON; cells that the typed column can't hold as their exact text."""
-    side = "before" if row["_op"] == "delete" else "after"
-    exact = dict(row["_exact"] or ())
+def _key_text(batch: pa.RecordBatch, position: int, handle_key: Sequence[str], most: int) -> str:
+    """The row key of the changelog row at *position* as JSON, its first *most* characters; cells that the typed column can't
+    hold as their exact text."""
+    side = "before" if batch["_op"][position].as_py() == "delete" else "after"
+    image, exact = batch[side][position], dict(batch["_exact"][position].as_py() or ())
     key = {}
     for name in handle_key:
         text = exact.get(f"{side}.{name}")
-        key[name] = row[side][name] if text is None else text.decode(errors="backslashreplace")
-    return json.dumps(key, ensure_ascii=False, default=str)
+        cell = image[name].as_py() if text is None else text[: 4 * most + 4].decode(errors="backslashreplace")
+        # cut before it is written: what is written of it is no shorter
+        key[name] = cell[: most + 1] if isinstance(cell, str | bytes) else cell
+    written = json.dumps(key, ensure_ascii=False, default=str)
+    return written if len(written) <= most else f"{written[:most]}…"
