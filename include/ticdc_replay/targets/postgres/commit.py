@@ -11,6 +11,7 @@ one row to another.
 
 import logging
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, LiteralString
 
 import msgspec
@@ -21,7 +22,7 @@ from ticdc_replay.changelog.version_order import OFFSET_BITS
 from ticdc_replay.domain.errors import CommitStateUnknownError, PolicyStopError, TargetMismatchError, TransientError
 from ticdc_replay.targets.base import Field, Load, TableReport
 from ticdc_replay.targets.config import PostgresTarget
-from ticdc_replay.targets.postgres import dropped_databases, emptying, form, ledger, marks, mirror_table
+from ticdc_replay.targets.postgres import dropped_databases, emptying, form, indexes, ledger, marks, mirror_table
 from ticdc_replay.targets.postgres.catalog import FoundTable, find_table
 from ticdc_replay.targets.postgres.errors import translate
 from ticdc_replay.targets.postgres.identifiers import LEDGER_SCHEMA
@@ -150,8 +151,9 @@ def _apply(
         newest_ts = state.newest_ts
     if plan.columns:
         ledger.create_schema(connection, plan.target.schema)
+    dropped: list[str] = []
     for step in steps:
-        connection.execute(step.statement)
+        indexes.making_room(connection, dropped, partial(connection.execute, step.statement))
     mirror_table.note_columns(connection, plan, state)
     ledger.note_form(connection, plan.target, form.to_note(plan, state))
     ledger.raise_marks(
@@ -167,7 +169,8 @@ def _apply(
         in_order = plan.order == "commit_ts" and staged.first_ts > newest_ts and not load.reload
         if plan.order == "place":
             merge.refuse_moved()
-        counts = merge.newer(empty=observed.empty) if in_order else merge.any_age()
+        apply = partial(merge.newer, empty=observed.empty) if in_order else merge.any_age
+        counts = indexes.making_room(connection, dropped, apply)
     report = TableReport(
         table=plan.source,
         outcome="stopped" if plan.last_stops else "loaded",
@@ -183,7 +186,7 @@ def _apply(
         quarantined=staged.quarantined,
         quarantine_files=staged.quarantine_files,
         below_floor=plan.below_floor,
-        ddl=(*emptied, *(step.text for step in steps if step.text)),
+        ddl=(*emptied, *dropped, *(step.text for step in steps if step.text)),
     )
     if not load.reload:
         stopped = ledger.find_stopped(connection, plan.target, load.index.window, load.index.run_hash)

@@ -33,7 +33,7 @@ MAX_COLUMNS = 1598
 
 MAX_INDEX_BYTES = 2600
 """PostgreSQL refuses larger index entries (2,704 bytes with their header). An index that stands for a secondary unique key is
-a convenience: it is left out where it could make a row impossible to store."""
+a convenience: it is left out where longer values are to be expected. Where one comes nevertheless, see ``indexes``."""
 
 
 class PlannedPiece(msgspec.Struct, frozen=True):
