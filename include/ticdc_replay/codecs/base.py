@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, Literal, NamedTuple
 
-from ticdc_replay.codecs.claim_checks import in_place_of
+from ticdc_replay.codecs.claim_checks import in_place_of, shared
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.events import BootstrapEvent, DdlEvent, Event, RowEvent, Undecodable, WatermarkEvent
 from ticdc_replay.domain.failure import failure
@@ -108,7 +108,7 @@ class Codec(ABC):
         Takes time as the object is large, and ``made_whole`` as the row is: several rows may refer to one object.
         """
         try:
-            return self._read_object(content)
+            return shared(self._read_object(content))
         except BaseException as error:
             return Undecodable(None, DECODER_FAILED, failure(error))
 

@@ -9,6 +9,7 @@ commit, so what it says of that is told here, and nobody later can.
 from ticdc_replay.codecs.canal_compiled import Columns, RowForm
 from ticdc_replay.codecs.canal_members import DocumentError
 from ticdc_replay.codecs.canal_types import are_full, cell_kind
+from ticdc_replay.codecs.claim_checks import SharedImage
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.events import Image, RowEvent, Shape, WireColumn
 from ticdc_replay.domain.limits import refused_columns
@@ -102,6 +103,9 @@ def with_handle_key_of(small: RowEvent, whole: RowEvent) -> RowEvent:
     names = reduced.shape.handle_key if reduced is not None else ()
     if not names or image is None or image.shape.handle_key:
         return whole
-    shape = Shape(tuple(column._replace(is_handle_key=column.name in names) for column in image.shape.columns))
-    after, before = (each and Image(shape, each.values) for each in (whole.after, whole.before))
+    after, before = (each and _with_handle_key(each, names) for each in (whole.after, whole.before))
     return whole._replace(after=after, before=before)
+
+
+def _with_handle_key(image: Image, names: tuple[str, ...]) -> Image:
+    return (image if isinstance(image, SharedImage) else SharedImage(*image)).with_handle_key(names)

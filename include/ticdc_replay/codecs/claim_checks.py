@@ -2,10 +2,11 @@
 
 import json
 import re
+from typing import Any
 
 import msgspec
 
-from ticdc_replay.domain.events import Event, LargeMessage, Operation, RowEvent, Undecodable
+from ticdc_replay.domain.events import Event, Image, LargeMessage, Operation, RowEvent, Shape, Undecodable
 
 
 class Wrapped(msgspec.Struct):
@@ -15,6 +16,34 @@ class Wrapped(msgspec.Struct):
     value: bytes
 
 
+class SharedImage(Image):
+    """An image of an object that many rows may refer to: what each of them is compared with is worked out once."""
+
+    _key: tuple[Any, ...] | str | None = None
+    _by_handle_key: dict[tuple[str, ...], "SharedImage"] | None = None
+
+    def key(self) -> tuple[Any, ...]:
+        """As ``Image.key``; the same one each time. Raises ValueError, with a part of its text."""
+        if self._key is None:
+            try:
+                self._key = super().key()
+            except ValueError as error:
+                self._key = str(error)[:_MOST_DETAIL]
+        if isinstance(self._key, str):
+            raise ValueError(self._key)
+        return self._key
+
+    def with_handle_key(self, names: tuple[str, ...]) -> "SharedImage":
+        """This image with the handle key *names*; the same one each time, but for rows with many others."""
+        known = self._by_handle_key
+        if known is None or (len(known) >= _MOST_HANDLE_KEYS and names not in known):
+            known = self._by_handle_key = {}
+        if names not in known:
+            columns = tuple(column._replace(is_handle_key=column.name in names) for column in self.shape.columns)
+            known[names] = SharedImage(Shape(columns), self.values)
+        return known[names]
+
+
 class _Object(msgspec.Struct):
     pass
 
@@ -22,6 +51,9 @@ class _Object(msgspec.Struct):
 _OBJECT = msgspec.json.Decoder(_Object)
 _WRAPPER = msgspec.json.Decoder(Wrapped)
 _PAIRS = json.JSONDecoder(object_pairs_hook=tuple)
+_SHOWN_CHARACTERS, _SHOWN_CELLS = 200, 8
+_MOST_DETAIL = 2_000
+_MOST_HANDLE_KEYS = 16
 _ESCAPED_LETTER = re.compile(rb"\\u00[4-7]")
 
 
@@ -68,6 +100,14 @@ def unwrap(content: bytes) -> Wrapped:
         raise ValueError(str(error)) from None
 
 
+def shared(found: Event) -> Event:
+    """*found*, read from an object, for many rows: each costs what is in the row, not what is in the object."""
+    if not isinstance(found, RowEvent):
+        return found
+    after, before = (image and SharedImage(*image) for image in (found.after, found.before))
+    return found._replace(after=after, before=before)
+
+
 def in_place_of(small: RowEvent, found: Event) -> Event:
     """What stands in the place of *small*, now that *found* was read from the object it refers to.
 
@@ -101,7 +141,7 @@ def difference(small: RowEvent, whole: RowEvent) -> str | None:
         ("commitTs", small.commit_ts, whole.commit_ts),
     ):
         if mine != its:
-            return f"{name} {its!r} instead of {mine!r}"
+            return f"{name} {_shown(its)} instead of {_shown(mine)}"
     if small.operation is not whole.operation and (small.operation, whole.operation) != (
         Operation.UPSERT,
         Operation.UPDATE,
@@ -111,13 +151,25 @@ def difference(small: RowEvent, whole: RowEvent) -> str | None:
         if reduced is None or image is None:
             continue
         if reduced.shape.handle_key != image.shape.handle_key:
-            return f"handle key {image.shape.handle_key} instead of {reduced.shape.handle_key}"
+            return f"handle key {_shown(image.shape.handle_key)} instead of {_shown(reduced.shape.handle_key)}"
         if reduced.key() != image.key():
-            return f"{name} handle key {image.key()!r} instead of {reduced.key()!r}"
+            return f"{name} handle key {_shown(image.key())} instead of {_shown(reduced.key())}"
     return None
+
+
+def _shown(value: Any) -> str:
+    """*value* as Python writes it, of long texts and many cells the first: they may be as large as an object."""
+    if isinstance(value, tuple) and len(value) > 1:
+        shown = ", ".join(map(_shown, value[:_SHOWN_CELLS]))
+        return f"({shown}{', …' if len(value) > _SHOWN_CELLS else ''})"
+    if isinstance(value, tuple):
+        return f"({_shown(value[0])},)" if value else "()"
+    if isinstance(value, str | bytes) and len(value) > _SHOWN_CHARACTERS:
+        return f"{value[:_SHOWN_CHARACTERS]!r}…"
+    return repr(value)
 
 
 def _refused(small: RowEvent, reason: str, detail: str) -> Undecodable:
     name = small.reference.object_name if small.reference else ""
-    detail = f"claim-check object {name!r} of event {small.ordinal}: {detail}"
+    detail = f"claim-check object {name!r} of event {small.ordinal}: {detail[:_MOST_DETAIL]}"
     return Undecodable(small.ordinal, reason, detail, small.commit_ts, small.schema, small.table)

@@ -8,6 +8,7 @@ import lz4.frame
 import pytest
 
 from tests.canal_json import LOCATION, TS, ddl, message, row, watermark
+from tests.growth import assert_linear
 from ticdc_replay.codecs.canal import CanalCodec
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.events import DdlEvent, LargeMessage, Operation, RowEvent, Undecodable
@@ -155,3 +156,26 @@ def test_an_object_that_is_no_whole_row_is_refused(content: bytes, reason: str) 
     answer = reader.decode_claim_check(small_row(reader, row(data=KEY, claimCheckLocation=LOCATION)), content)
     assert isinstance(answer, Undecodable)
     assert answer.reason == reason, answer.detail
+
+
+@pytest.mark.parametrize("columns", [0, 2_000], ids=["long", "wide"])
+def test_rows_of_other_keys_than_the_object_s_cost_what_they_are_themselves(columns: int) -> None:
+    """Also where no primary key is known, and each row shows by itself what the object's key would be."""
+    changefeed = Changefeed(protocol="canal-json", topic="t", timezone="UTC", enable_tidb_extension=True)
+    reader = CanalCodec(changefeed, 1 << 26, SchemaLookup(NO_HISTORY))
+    small = small_row(reader, row(data={"b": "x"}, pk=[], claimCheckLocation=LOCATION))
+
+    def work(size: int) -> None:
+        found = reader.read_object(objects[size])
+        for _ in range(size):
+            answer = reader.made_whole(small, found)
+            assert isinstance(answer, Undecodable)
+            assert len(answer.detail) < 2_200
+
+    objects = {}
+    for size in (50, 100):
+        whole: dict[str, str | None] = {"b": "y" * 40_000 * size}
+        if columns:
+            whole = {"b": "y", **{f"c{number}": "1" for number in range(columns * size // 100)}}
+        objects[size] = wrapped(row(data=whole, pk=[]))
+    assert_linear(work, 50)

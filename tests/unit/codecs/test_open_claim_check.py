@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.growth import assert_linear
 from tests.open_protocol import columns, message, row
 from ticdc_replay.codecs.open import OpenCodec
 from ticdc_replay.config.changefeed import Changefeed
@@ -153,3 +154,48 @@ def test_a_key_that_can_not_be_read_is_bad_and_no_crash() -> None:
     answer = reader.decode_claim_check(small, file_of(row(TS, new=image)))
     assert isinstance(answer, Undecodable)
     assert answer.reason == "bad_cell"
+
+
+def key_of(value: Any, **type: int) -> Any:
+    return {"id": {"t": 15, "h": True, "f": 64, **type, "v": value}}
+
+
+def wide(columns: int) -> Any:
+    """An image whose columns are all of the handle key."""
+    return {f"{'x' * 50}{number}": key_of("a")["id"] for number in range(columns)}
+
+
+@pytest.mark.parametrize(
+    ("key", "large"),
+    [
+        ("a", lambda text: row(TS, new=key_of(text))),
+        ("a", lambda text: row(TS, new=key_of("\\x00" + text, f=1))),
+        ("a", lambda text: row(TS, new=key_of(text, t=246))),
+        ("a", lambda text: row(TS, new=key_of("a"), schema=text)),
+        ("a", lambda text: row(TS, new=key_of("a"), table=text)),
+        ("a", lambda text: row(TS, new=wide(len(text) // 2_000))),
+        ("a", lambda text: row(TS, new={"id": {"t": 15, "f": 64, "v": text, "h": text}})),
+    ],
+    ids=["text", "bytes", "no decimal", "schema", "table", "columns", "no row"],
+)  # fmt: skip
+def test_rows_of_other_keys_than_the_object_s_cost_what_they_are_themselves(key: str, large: Any) -> None:
+    changefeed = Changefeed(protocol="open-protocol", topic="t", timezone="UTC")
+    reader = OpenCodec(changefeed, 1 << 26, SchemaLookup())
+    small = small_row(reader, new=key_of(key))
+
+    def work(size: int) -> None:
+        found = reader.read_object(objects[size])
+        for _ in range(size):
+            answer = reader.made_whole(small, found)
+            assert isinstance(answer, Undecodable)
+            assert len(answer.detail) < 2_200
+
+    objects = {size: file_of(large("x" * 40_000 * size)) for size in (50, 100)}
+    assert_linear(work, 50)
+
+
+def test_a_long_key_of_an_object_is_told_in_part() -> None:
+    reader = codec()
+    answer = reader.decode_claim_check(small_row(reader, new=key_of("a")), file_of(row(TS, new=key_of("b" * 9_000))))
+    assert isinstance(answer, Undecodable)
+    assert answer.detail.endswith(f"new handle key ('{'b' * 200}'…,) instead of ('a',)")
