@@ -124,20 +124,25 @@ def first_floor(load: Load, table: TableName) -> Floor:
 
     That is TRUNCATE, DROP, and RENAME to another name. 0 where the window has none, or has rows by offset, of which nothing
     tells whether they are older. What stops a load for an existing mirror also ends the form of one that does not exist.
+
+    One does not count where a DDL of its very commitTs brings rows to the name that no row event tells of, as the other half of
+    ``RENAME a TO a_old, a_new TO a`` does, whichever of the two comes first: it stops as for an existing mirror. In a window by
+    offset, of which all or nothing lies below a floor, neither does one before such a DDL.
     """
     index = load.index
+    changes = changes_since(index, table, 0)
+    moved = {entry.commit_ts for entry in changes if entry.moves_rows}
     emptied = [
         entry.commit_ts
-        for entry in index.changes
-        if entry.table == table
+        for entry in changes
+        if entry.commit_ts not in moved
         and any(kind_of(change) in ("truncated", "dropped", "renamed_away") for change in entry.changes)
     ]
     if not emptied:
         return Floor(0, 0)
     if index.order == "place":
-        floor_ts = 0 if load.versions(table) else index.window.to_ts
+        floor_ts = 0 if load.versions(table) or any(ts > max(emptied) for ts in moved) else index.window.to_ts
         return Floor(floor_ts, floor_ts)
-    changes = changes_since(index, table, 0)
     other = [another_table_ts(changes, max(emptied))]
     other += [
         entry.commit_ts
