@@ -29,7 +29,7 @@ from ticdc_replay.stages.coverage import coverage
 from ticdc_replay.stages.jobs import write_load_job
 from ticdc_replay.stages.mirrors import raise_floor
 from ticdc_replay.stages.pin import pin
-from ticdc_replay.stages.publish import last_load, publish
+from ticdc_replay.stages.publish import load_of, publish
 from ticdc_replay.stages.quarantine import Selection
 from ticdc_replay.stages.redrive import open_runs, pin_redrive, publish_redrive, write_redrive_loads
 from ticdc_replay.storage import open_store
@@ -80,8 +80,7 @@ class Rig:
             },
             "targets": [{"name": "warehouse", "type": "postgres", "connection": "warehouse"}],
         }
-        file = folder / "shop.yaml"
-        file.write_text(yaml.safe_dump(declared))
+        self._declared = declared
         parts = urlsplit(dsn)
         warehouse = Connection(
             "warehouse",
@@ -94,7 +93,20 @@ class Rig:
         )
         broker = Connection("kafka", "kafka", extra={"bootstrap.servers": kafka.bootstrap})
         self.connections = Connections({"kafka": broker, "warehouse": warehouse})
-        self.context = ReplayContext(load_pipeline(file), self.connections)
+        self.target = "warehouse"
+        self.context = self._context()
+
+    def move(self, name: str = "warehouse", **options: str) -> None:
+        """The pipeline file gives the mirror another name, or another place by *options*."""
+        self.target = name
+        self._declared["targets"] = [{"name": name, "type": "postgres", "connection": "warehouse", **options}]
+        self.context.__exit__()
+        self.context = self._context()
+
+    def _context(self) -> ReplayContext:
+        file = self.folder / "shop.yaml"
+        file.write_text(yaml.safe_dump(self._declared))
+        return ReplayContext(load_pipeline(file), self.connections)
 
     def send(self, second: float, event: tuple[bytes, bytes]) -> None:
         sent = message([event], 0)
@@ -114,8 +126,8 @@ class Rig:
 
     def load(self, run_hash: str, tables: tuple[str, ...] | None = None, *, reload: bool = False) -> None:
         check(self.context, run_hash, tables)
-        self._load(write_load_job(self.context, run_hash, "warehouse", tables, reload=reload).uri)
-        publish(self.context, run_hash, ["warehouse"])
+        self._load(write_load_job(self.context, run_hash, self.target, tables, reload=reload).uri)
+        publish(self.context, run_hash, [self.target])
 
     def replay(self, from_ts: int, to_ts: int) -> None:
         self.load(self.decode(from_ts, to_ts))
@@ -126,10 +138,10 @@ class Rig:
         for loads in write_redrive_loads(self.context, run_hash):
             assert loads.window_job is None
             self._load(loads.redrive_job)
-        publish_redrive(self.context, run_hash, ["warehouse"])
+        publish_redrive(self.context, run_hash, [self.target])
 
     def raise_floor(self, floor_ts: int, **how: bool) -> int:
-        return raise_floor(self.context, "warehouse", TABLE, floor_ts, **how).now
+        return raise_floor(self.context, self.target, TABLE, floor_ts, **how).now
 
     def bring_back(self) -> None:
         """Put the object of the row at second 12 into the claim-check store."""
@@ -151,7 +163,7 @@ class Rig:
         return [(run.window, len(run.entries)) for run in open_runs(self.context, Selection())]
 
     def report(self, run_hash: str) -> LoadReport:
-        return last_load(self.context, run_hash, "warehouse")
+        return load_of(self.context, run_hash, self.target)
 
     @property
     def ids(self) -> list[int]:

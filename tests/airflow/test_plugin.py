@@ -8,6 +8,7 @@ from ticdc_replay.domain.window import Window
 pytestmark = pytest.mark.airflow
 
 HOUR = 3_600_000 << 18
+PLACES = {"warehouse": "postgres warehouse", "lake": "parquet file:///dev/null/lake"}
 START = 1_772_323_200_000 << 18  # 2026-03-01T00:00:00Z
 
 
@@ -26,10 +27,11 @@ def record(tmp_path):
     (tmp_path / "artifacts").mkdir()
     state = open_state(f"sqlite:///{tmp_path}/artifacts/state.db")
 
-    def record(target, hour, quality="complete", table="orders", selection="*.*", grade="proven"):
+    def record(target, hour, quality="complete", table="orders", selection="*.*", grade="proven", place=None):
         loaded = Coverage(
             pipeline="live",
             target=target,
+            place=place or PLACES[target],
             window=Window(START + hour * HOUR, START + (hour + 1) * HOUR),
             run_hash=f"{hour} {selection}",
             selection=(selection,),
@@ -54,6 +56,15 @@ def test_the_page_shows_what_is_loaded_and_the_gaps(signed_in, record):
     assert page.text.count('class="quarantine proven" style="left:40.0000%;width:20.0000%"') == 2
     assert "shop.&lt;b&gt;items" in page.text
     assert "Nothing is loaded in this target yet" in page.text, "the lake"
+
+
+def test_the_page_tells_what_is_loaded_only_where_a_target_was_before(signed_in, record):
+    record("lake", 0, place="parquet file:///dev/null/pond")
+    record("lake", 1)
+    page = signed_in.get("/ticdc-replay/coverage/ticdc_replay_live")
+    gap = "2026-03-01 00:00:00 to 2026-03-01 01:00:00: loaded elsewhere, where the target was before"
+    assert f"{gap} (parquet file:///dev/null/pond)" in page.text
+    assert page.text.count('class="complete proven" style="left:50.0000%;width:50.0000%"') == 2
 
 
 def test_the_page_shows_what_was_taken_from_changelogs(signed_in, record, tmp_path):

@@ -324,11 +324,11 @@ def _ends_before(request: PinRequest, artifacts: ObjectStore, state: StateStore,
 
 def _held_inputs(state: StateStore, pipeline: str, ts: int) -> set[str]:
     """What the runs were made of that targets hold of the windows that end at *ts*: of equal tables, the newest run counts."""
-    newest: dict[tuple[Window, str, tuple[str, ...]], Coverage] = {}
+    newest: dict[tuple[Window, str, str, tuple[str, ...]], Coverage] = {}
     for record in state.coverage(pipeline):
         if record.window.to_ts == ts:
-            place = (record.window, record.target, record.selection)
-            newest[place] = max(newest.get(place, record), record, key=lambda each: each.generation)
+            of = (record.window, record.target, record.place, record.selection)
+            newest[of] = max(newest.get(of, record), record, key=lambda each: each.generation)
     runs = (state.run(pipeline, record.run_hash) for record in newest.values())
     return {run.input_hash for run in runs if run is not None}
 

@@ -6,14 +6,15 @@ from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.named import require_set_aside
 from ticdc_replay.state.records import BegunLoad
+from ticdc_replay.targets.registry import read_section
 
 
 def begin_load(context: ReplayContext, uri: str) -> None:
     """Note that the load of the job spec at *uri* begins. Called before each attempt, whoever runs it.
 
     A mirror needs no note, since a load takes nothing away from it, and a re-drive only adds to what its window has. Raises
-    ArtifactNotFoundError where the spec or the changelog is gone, ConfigError where the pipeline has no such target any more, and
-    what ``require_set_aside`` raises.
+    ArtifactNotFoundError where the spec or the changelog is gone, ConfigError where the pipeline has no such target any more or
+    the target has another place since, and what ``require_set_aside`` raises.
     """
     job = jobspec.decode(context.artifacts.get(uri.removeprefix(f"{context.artifacts_uri}/")))
     if not isinstance(job, jobspec.LoadJob):
@@ -22,6 +23,12 @@ def begin_load(context: ReplayContext, uri: str) -> None:
     section = next((target for target in context.pipeline.targets if target.name == name), None)
     if section is None:
         raise ConfigError(f"pipeline {job.pipeline} has no target {name!r} any more")
+    place = read_section(job.target).place
+    if section.place != place:
+        raise ConfigError(
+            f"this load of target {name} was prepared for another place ({place}) than the target has in the pipeline file now "
+            f"({section.place}): start the run again; in Airflow clear it from check on"
+        )
     index = read_index(context.artifacts, job.run_hash)
     require_set_aside(context, index, job.tables)  # the spec may be older than the line in the pipeline file
     if section.is_mirror or index.redrives is not None:
@@ -30,6 +37,7 @@ def begin_load(context: ReplayContext, uri: str) -> None:
         BegunLoad(
             pipeline=job.pipeline,
             target=name,
+            place=place,
             window=job.window,
             run_hash=job.run_hash,
             selection=job.tables,

@@ -126,7 +126,7 @@ class _Pruning:
                 yield f"re-drive {other.run_hash[:12]} of its quarantine is not old enough"
         if index.report.quarantine_reasons:
             try:
-                entries = set_aside(self._context, index).open(holding(self._context, index.run_hash))
+                entries = set_aside(self._context, index).open(holding(self._context, index.run_hash).values())
             except ArtifactNotFoundError as error:
                 yield f"its quarantine can't be read: {error}"
                 return

@@ -70,7 +70,20 @@ class ReplayContext:
     @cached_property
     def state(self) -> StateStore:
         """The state store, brought to the newest schema. Raises ConfigError where none is configured."""
-        return open_state(state_url(self.pipeline, self.connections))
+        state = open_state(state_url(self.pipeline, self.connections))
+        state.settle_places(self.pipeline.name, self.places)
+        return state
+
+    @cached_property
+    def places(self) -> dict[str, str]:
+        """Where the content of each target lies now, by the target's name (``TargetSection.place``)."""
+        return {target.name: target.place for target in self.pipeline.targets}
+
+    def place_of(self, target: str) -> str:
+        """The place of the target called *target*. Raises ConfigError where the pipeline has none of this name any more."""
+        if target not in self.places:
+            raise ConfigError(f"pipeline {self.pipeline.name} has no target {target!r} any more")
+        return self.places[target]
 
 
 def connection_ids(pipeline: Pipeline) -> tuple[str, ...]:

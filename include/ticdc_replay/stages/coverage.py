@@ -12,6 +12,7 @@ from ticdc_replay.domain.window import GRADES, Grade, Window
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.recording import DERIVED
 from ticdc_replay.state.records import BegunLoad, Coverage, Quality
+from ticdc_replay.targets.config import TargetConfig
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -29,12 +30,15 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """A stretch that is not held, between the first and the last moment that the target holds anything of."""
+    """A stretch that is not held, between the first and the last moment that the target holds anything of, or held where it
+    was before."""
 
     window: Window
     partial: bool = False
     """Whether runs were here, but for some of the tables only, or with a load that has begun and whose end is not recorded: a gap
     of the target, not always of each table."""
+    elsewhere: tuple[str, ...] = ()
+    """Where windows of it are loaded: places that the target had before (``TargetSection.place``)."""
 
 
 class Covered(msgspec.Struct, frozen=True):
@@ -56,20 +60,30 @@ class TargetCoverage(msgspec.Struct, frozen=True):
 
 
 def coverage(context: ReplayContext) -> tuple[TargetCoverage, ...]:
-    """What the targets of the pipeline hold, in the order of its file; targets without any load included."""
+    """What the targets of the pipeline hold, in the order of its file; targets without any load included.
+
+    That is what was loaded into the place that a target has now, whatever the target was called.
+    """
     pipeline = context.pipeline
     begun = context.state.begun_loads(pipeline.name)  # before what is recorded at the end of loads
     records = context.state.coverage(pipeline.name)
     derived = {run.run_hash for run in context.state.runs(pipeline.name) if run.counts.get(DERIVED)}
     found = []
     for target in pipeline.targets:
-        mine = [record for record in records if record.target == target.name]
+        mine = [record for record in records if record.place == target.place]
         windows = _merged(record.window for record in mine if record.run_hash in derived)
-        loads = in_place(mine, [load for load in begun if load.target == target.name])
+        loads = in_place(mine, [load for load in begun if load.place == target.place])
         if target.is_mirror:
             loads = side_by_side(mine)
+        loads += elsewhere(records, target)
         found.append(msgspec.structs.replace(target_coverage(target.name, pipeline.tables, loads), derived=windows))
     return tuple(found)
+
+
+def elsewhere(records: Sequence[Coverage], target: TargetConfig) -> "tuple[Loads, ...]":
+    """The loads into places that *target* had before, each by itself: none of them counts for the target."""
+    away = [record for record in records if record.target == target.name and record.place != target.place]
+    return tuple(Loads(record.window, (_Run(record),), record.place) for record in away)
 
 
 def side_by_side(records: Sequence[Coverage]) -> "tuple[Loads, ...]":
@@ -179,6 +193,8 @@ class Loads(msgspec.Struct, frozen=True):
 
     window: Window
     runs: "tuple[_Run, ...]"
+    elsewhere: str = ""
+    """The place that they were loaded into, where that is not the target's."""
 
     def table(self, table: TableName) -> Held | None:
         """What the target holds of *table*; None where that is nothing."""
@@ -202,8 +218,16 @@ def _newest(runs: Sequence[_Run]) -> list[_Run]:
 
 
 _Stretch = tuple[Window, tuple[Loads, ...]]
-_State = Held | bool
-"""``False`` for a gap, ``True`` for one where some tables are held."""
+
+
+class _Lack(msgspec.Struct, frozen=True):
+    """The state of a gap; the members are those of ``Gap``."""
+
+    partial: bool
+    elsewhere: tuple[str, ...]
+
+
+_State = Held | _Lack
 
 
 def _stretches(loads: Sequence[Loads]) -> Iterator[_Stretch]:
@@ -229,27 +253,39 @@ def _covered(name: str, stretches: Sequence[_Stretch], state_of: Callable[[tuple
     return Covered(
         name,
         tuple(Span(window, state) for window, state in joined if isinstance(state, Held)),
-        tuple(Gap(window, state) for window, state in joined if isinstance(state, bool)),
+        tuple(Gap(window, state.partial, state.elsewhere) for window, state in joined if isinstance(state, _Lack)),
     )
 
 
 def _table(table: TableName, loads: tuple[Loads, ...]) -> _State:
-    return _best(load.table(table) for load in loads) or False
+    here, away = _apart(loads)
+    found = _best(load.table(table) for load in here)
+    return found or _Lack(False, _places(load for load in away if load.table(table)))
 
 
 def _whole(selection: Sequence[str], seen: Sequence[TableName], loads: tuple[Loads, ...]) -> _State:
+    here, away = _apart(loads)
     wanted = _filter(tuple(selection))
-    narrower = {pattern for load in loads for run in load.runs for pattern in run.patterns if wanted.covers(pattern)}
-    patterns = [_best(load.pattern(pattern) for load in loads) for pattern in sorted({*selection, *narrower})]
-    tables = {table: _best(load.table(table) for load in loads) for table in seen}
-    lost = any(held is None and any(load.lacks(table) for load in loads) for table, held in tables.items())
+    narrower = {pattern for load in here for run in load.runs for pattern in run.patterns if wanted.covers(pattern)}
+    patterns = [_best(load.pattern(pattern) for load in here) for pattern in sorted({*selection, *narrower})]
+    tables = {table: _best(load.table(table) for load in here) for table in seen}
+    lost = any(held is None and any(load.lacks(table) for load in here) for table, held in tables.items())
     if lost or not all(patterns):
-        return bool(loads)
+        return _Lack(bool(here), _places(away))
     parts = [part for part in (*patterns, *tables.values()) if part]
     return Held(
         "quarantine" if any(part.quality == "quarantine" for part in parts) else "complete",
         max((part.grade for part in parts), key=GRADES.index),
     )
+
+
+def _apart(loads: tuple[Loads, ...]) -> tuple[list[Loads], list[Loads]]:
+    """Those of *loads* into the target's place, and those into others."""
+    return [load for load in loads if not load.elsewhere], [load for load in loads if load.elsewhere]
+
+
+def _places(loads: Iterable[Loads]) -> tuple[str, ...]:
+    return tuple(sorted({load.elsewhere for load in loads}))
 
 
 def _best(candidates: Iterator[Held | None]) -> Held | None:

@@ -38,15 +38,14 @@ def still_to_come(
     """What of *span* the mirror of *table* in *target* may still get, one line each, with what to do; *stopped* are its loads
     that DDL at their window's end stopped after all rows.
 
-    Nothing is where all of it, from the first moment that is held, was brought by runs of what their windows are pinned to now,
-    and neither a decode nor a load has set anything of it aside that is not settled.
+    Nothing is where all of it, from the first moment that is held here or where the target was before, was brought here by runs
+    of what their windows are pinned to now, and neither a decode nor a load has set anything of it aside that is not settled.
     """
-    runs = _Runs(context, target, table, span)
-    ever = [
-        record
-        for record in context.state.coverage(context.pipeline.name)
-        if record.target == target and holds(record, table)
-    ]
+    place = context.place_of(target)
+    runs = _Runs(context, place, table, span)
+    held = [record for record in context.state.coverage(context.pipeline.name) if holds(record, table)]
+    ever = [record for record in held if record.place == place]
+    away = [record for record in held if record.target == target and record.place != place]
     records = [record for record in ever if _meet(record.window, span)]
     current = [record for record in records if runs.is_current(record.run_hash, record.window)]
     halted = [
@@ -60,11 +59,16 @@ def still_to_come(
         for window in sorted(loaded - ended)
     ]
     known = {*loaded, *(load.window for load in halted)}
-    first = min((window.from_ts for window in (*known, *(record.window for record in ever))), default=span.to_ts)
+    first = min(
+        (window.from_ts for window in (*known, *(record.window for record in (*ever, *away)))), default=span.to_ts
+    )
     if first >= span.to_ts:
         return []
     span = Window(max(span.from_ts, first), span.to_ts)
-    lines += [f"{window} is not loaded: load it" for window in _outside(known, span)]
+    for window in _outside(known, span):
+        places = sorted({record.place for record in away if _meet(record.window, window)})
+        where = f" here, but elsewhere, where the target was before ({'; '.join(places)})" if places else ""
+        lines.append(f"{window} is not loaded{where}: load it")
     for record in sorted(_newest(current), key=lambda record: (record.window, record.run_hash)):
         load = _Load(record.window, record.run_hash, _reports(context, record, table), True)
         lines += runs.lacking(load, span)
@@ -80,8 +84,8 @@ def still_to_come(
 class _Runs:
     """What is known of the runs that brought rows of a table in *span*, and of what their windows are pinned to."""
 
-    def __init__(self, context: ReplayContext, target: str, table: TableName, span: Window) -> None:
-        self._context, self._target, self._table = context, target, table
+    def __init__(self, context: ReplayContext, place: str, table: TableName, span: Window) -> None:
+        self._context, self._place, self._table = context, place, table
         self._runs = {run.run_hash: run for run in context.state.runs_within(context.pipeline.name, span)}
         pinned = context.state.manifests_within(context.pipeline.name, span)
         self._pinned = {manifest.window: manifest.input_hash for manifest in pinned}
@@ -119,7 +123,7 @@ class _Runs:
             return  # removed only where nothing was open
         entries = [
             entry
-            for entry in set_aside(self._context, index).open([self._target])
+            for entry in set_aside(self._context, index).open([self._place])
             if _may_be_of(entry, self._table) and _is_in(entry.commit_ts, span)
         ]
         if entries:
@@ -138,7 +142,7 @@ class _Runs:
             times += [None] * (report.quarantined - len(times))
             count = sum(_is_in(commit_ts, span) for commit_ts in times)
             if count:
-                where = ", ".join(report.quarantine_files) or f"below loads/{load.run_hash}/{self._target}"
+                where = ", ".join(report.quarantine_files) or f"below loads/{load.run_hash}"
                 again = "run it with reload" if load.has_ended else "run its load again"
                 yield (
                     f"{count} {'row' if count == 1 else 'rows'} of window {load.window} that its load set aside "
@@ -158,8 +162,8 @@ def _reports(context: ReplayContext, record: Coverage, table: TableName) -> tupl
     if CoveredTable(table, "quarantine") not in record.tables:
         return ()
     redrives = context.state.redrives(context.pipeline.name, record.run_hash)
-    runs = [record.run_hash, *(each.redrive_hash for each in redrives if each.target == record.target)]
-    loads = [last_load(context, run, record.target) for run in runs]
+    runs = [record.run_hash, *(each.redrive_hash for each in redrives if each.place == record.place)]
+    loads = [last_load(context, run, record.place) for run in runs]
     return tuple(report for load in loads for report in load.tables if report.table == table)
 
 

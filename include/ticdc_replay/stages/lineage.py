@@ -8,7 +8,7 @@ from ticdc_replay.lineage.datasets import Lineage
 from ticdc_replay.lineage.stages import Source
 from ticdc_replay.snapshot import manifest
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.publish import last_load
+from ticdc_replay.stages.publish import load_of
 
 
 def decoded(context: ReplayContext, run_hash: str) -> Lineage:
@@ -18,13 +18,13 @@ def decoded(context: ReplayContext, run_hash: str) -> Lineage:
 
 def loaded(context: ReplayContext, run_hash: str, target: str) -> Lineage:
     """What the newest load of *run_hash* wrote into *target*."""
-    return _source(context, run_hash).loaded(last_load(context, run_hash, target), _target_connection(context, target))
+    return _source(context, run_hash).loaded(load_of(context, run_hash, target), _target_connection(context, target))
 
 
 def published(context: ReplayContext, run_hash: str, targets: Sequence[str]) -> Lineage:
     """The whole run, from Kafka to *targets*."""
     return _source(context, run_hash).published(
-        [(last_load(context, run_hash, target), _target_connection(context, target)) for target in targets]
+        [(load_of(context, run_hash, target), _target_connection(context, target)) for target in targets]
     )
 
 

@@ -66,17 +66,18 @@ def publish(context: ReplayContext, run_hash: str, targets: Sequence[str]) -> Ru
 
     A load report that was published before says nothing new of its target: what happened there since stays recorded.
 
-    Raises ArtifactNotFoundError where a target has no load report: publishing says what happened, never what was planned.
+    Raises ArtifactNotFoundError where no load report is of the place that a target has now: publishing says what happened, never
+    what was planned. Raises ConfigError for a target that the pipeline does not have.
     """
     index = read_index(context.artifacts, run_hash)
     manifest = manifests.decode(context.artifacts.get(f"manifests/{index.input_hash}.json"))
-    loads = [last_load(context, run_hash, target) for target in targets]
+    loads = [load_of(context, run_hash, target) for target in targets]
     state, pipeline = context.state, context.pipeline.name
-    known = {(record.target, record.attempt) for record in state.coverage(pipeline) if record.run_hash == run_hash}
-    new = [load for load in loads if (load.target, load.attempt) not in known]
+    known = {(record.place, record.attempt) for record in state.coverage(pipeline) if record.run_hash == run_hash}
+    new = [load for load in loads if (load.place, load.attempt) not in known]
     for load in new:
         _forget_lost(context, load)
-    lacking = {load.target: is_set_aside(context, index, load.target) for load in loads}
+    lacking = {load.target: is_set_aside(context, index, load.place) for load in loads}
     covered = [coverage_of(load, manifest.grade, set_aside=lacking[load.target]) for load in new]
     state.record_coverage([_with_redrives(context, record) for record in covered], ended=True)
     accepted = 0
@@ -106,16 +107,52 @@ def publish(context: ReplayContext, run_hash: str, targets: Sequence[str]) -> Ru
     return report
 
 
-def last_load(context: ReplayContext, run_hash: str, target: str) -> LoadReport:
-    """The newest report of a load of *run_hash* into *target*. Raises ArtifactNotFoundError without one."""
-    folder = f"loads/{run_hash}/{target}/"
+def load_of(context: ReplayContext, run_hash: str, target: str) -> LoadReport:
+    """The newest report of a load of *run_hash* into the place that *target* has now, as of a target of this name.
+
+    Raises what ``last_load`` and ``ReplayContext.place_of`` raise.
+    """
+    try:
+        return msgspec.structs.replace(last_load(context, run_hash, context.place_of(target)), target=target)
+    except ArtifactNotFoundError as error:
+        raise ArtifactNotFoundError(f"target {target}: {error}") from None
+
+
+def last_load(context: ReplayContext, run_hash: str, place: str) -> LoadReport:
+    """The newest report of a load of *run_hash* into *place*, whatever the target was called.
+
+    Raises ArtifactNotFoundError without one.
+    """
+    folder = f"loads/{run_hash}/"
     found = [entry for entry in context.artifacts.list(folder) if entry.name.count("/") == 3]
-    if not found:
-        raise ArtifactNotFoundError(
-            f"{context.artifacts.uri(folder)} has no load report: target {target} was not loaded from run {run_hash}"
+    others = set()
+    for entry in sorted(found, key=lambda entry: (entry.last_modified, entry.name), reverse=True):
+        report = _with_place(context, msgspec.json.decode(context.artifacts.get(entry.name), type=LoadReport))
+        if report.place == place:
+            return report
+        others.add(report.place)
+    elsewhere = ""
+    if others:
+        elsewhere = (
+            f", but elsewhere ({'; '.join(sorted(others))}). Where the target was there before, start the run again, which loads "
+            "it into the new place; in Airflow clear it from check on"
         )
-    newest = max(found, key=lambda entry: (entry.last_modified, entry.name))
-    return msgspec.json.decode(context.artifacts.get(newest.name), type=LoadReport)
+    raise ArtifactNotFoundError(
+        f"{context.artifacts.uri(folder)} has no load report: run {run_hash} was not loaded into {place}{elsewhere}"
+    )
+
+
+def _with_place(context: ReplayContext, load: LoadReport) -> LoadReport:
+    """*load* with its place, also of an earlier version: the one that coverage by it has got, else that of the target now."""
+    if load.place:
+        return load
+    recorded = [
+        (record.attempt != load.attempt, record.loaded_at_ms, record.place)
+        for record in context.state.coverage(context.pipeline.name)
+        if (record.run_hash, record.target) == (load.run_hash, load.target)
+    ]
+    place = min(recorded)[-1] if recorded else context.places.get(load.target, "")
+    return msgspec.structs.replace(load, place=place)
 
 
 def coverage_of(load: LoadReport, grade: Grade, *, set_aside: bool) -> Coverage:
@@ -126,6 +163,7 @@ def coverage_of(load: LoadReport, grade: Grade, *, set_aside: bool) -> Coverage:
     return Coverage(
         pipeline=load.pipeline,
         target=load.target,
+        place=load.place,
         window=load.window,
         run_hash=load.run_hash,
         selection=load.selection,
@@ -154,8 +192,8 @@ def settle(context: ReplayContext, run_hash: str) -> None:
     for record in state.coverage(pipeline):
         if record.run_hash != run_hash:
             continue
-        lacking = is_set_aside(context, index, record.target)
-        first = coverage_of(last_load(context, run_hash, record.target), record.grade, set_aside=lacking)
+        lacking = is_set_aside(context, index, record.place)
+        first = coverage_of(last_load(context, run_hash, record.place), record.grade, set_aside=lacking)
         whole = _with_redrives(context, first)
         tables = {covered.table: covered for covered in whole.tables}
         tables |= {covered.table: covered for covered in record.tables if covered.quality == "forgotten"}
@@ -164,10 +202,10 @@ def settle(context: ReplayContext, run_hash: str) -> None:
 
 
 def _with_redrives(context: ReplayContext, record: Coverage) -> Coverage:
-    """*record*, of the load of a run, with the tables that re-drives of the run have brought into its target."""
+    """*record*, of the load of a run, with the tables that re-drives of the run have brought into its place."""
     tables = {covered.table: covered for covered in record.tables}
-    for redrive in _redrives_in(context, record.run_hash, record.target):
-        load = last_load(context, redrive, record.target)
+    for redrive in _redrives_in(context, record.run_hash, record.place):
+        load = last_load(context, redrive, record.place)
         for covered in coverage_of(load, record.grade, set_aside=record.quality == "quarantine").tables:
             tables[covered.table] = max(covered, tables.get(covered.table, covered), key=_weight)
     return msgspec.structs.replace(record, tables=tuple(sorted(tables.values())))
@@ -185,21 +223,21 @@ def brought(load: LoadReport) -> set[TableName]:
 
 def holds_redrive(context: ReplayContext, load: LoadReport, redrive: str) -> bool:
     """Whether the target held all that the run *redrive* had brought into it when *load*, of the window's run, had ended."""
-    tables = brought(last_load(context, redrive, load.target))
+    tables = brought(last_load(context, redrive, load.place))
     return tables <= {held.table for held in load.other_runs if held.run_hash == redrive}
 
 
 def _forget_lost(context: ReplayContext, load: LoadReport) -> None:
     """Take back that *load*'s target has those re-drives of its run which it did not hold any more when *load* had ended."""
-    redrives = _redrives_in(context, load.run_hash, load.target)
+    redrives = _redrives_in(context, load.run_hash, load.place)
     lost = [redrive for redrive in redrives if not holds_redrive(context, load, redrive)]
-    context.state.forget_redrives(load.pipeline, load.target, lost)
+    context.state.forget_redrives(load.pipeline, load.place, lost)
 
 
-def _redrives_in(context: ReplayContext, run_hash: str, target: str) -> list[str]:
-    """The re-drives of the run that *target* is known to hold, oldest first."""
+def _redrives_in(context: ReplayContext, run_hash: str, place: str) -> list[str]:
+    """The re-drives of the run that *place* is known to hold, oldest first."""
     found = context.state.redrives(context.pipeline.name, run_hash)
-    return [redrive.redrive_hash for redrive in found if redrive.target == target]
+    return list(dict.fromkeys(redrive.redrive_hash for redrive in found if redrive.place == place))
 
 
 def target_run(load: LoadReport, set_aside: bool) -> TargetRun:

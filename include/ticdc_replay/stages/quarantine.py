@@ -138,9 +138,10 @@ def list_quarantine(context: ReplayContext, selection: Selection) -> tuple[RunQu
         if selection.run is None and not targets and is_shared(context, run):
             continue
         held = set_aside(context, index)
-        entries = tuple(_listed(held, entry, targets) for entry in held.entries if selection.picks(entry))
+        places = tuple(targets.values())
+        entries = tuple(_listed(held, entry, places) for entry in held.entries if selection.picks(entry))
         if entries:
-            found.append(RunQuarantine(run.run_hash, run.window, targets, entries))
+            found.append(RunQuarantine(run.run_hash, run.window, tuple(targets), entries))
     return tuple(found)
 
 
@@ -225,24 +226,22 @@ def accept(context: ReplayContext, selection: Selection, person: str, why: str) 
     return tuple(made)
 
 
-def holding(context: ReplayContext, run_hash: str) -> tuple[str, ...]:
-    """The targets of the pipeline that hold the run *run_hash*."""
-    known = {target.name for target in context.pipeline.targets}
+def holding(context: ReplayContext, run_hash: str) -> dict[str, str]:
+    """The targets of the pipeline that hold the run *run_hash*: their places by their names, sorted."""
     records = context.state.coverage(context.pipeline.name)
-    return tuple(
-        sorted({record.target for record in records if record.run_hash == run_hash and record.target in known})
-    )
+    held = {record.place for record in records if record.run_hash == run_hash}
+    return {name: place for name, place in sorted(context.places.items()) if place in held}
 
 
 def _held_runs(context: ReplayContext, runs: Sequence[Run]) -> set[str]:
     """Those of *runs* that a target of the pipeline holds, and none of *runs* in their place."""
-    known = {target.name for target in context.pipeline.targets}
+    known = set(context.places.values())
     hashes = {run.run_hash for run in runs}
-    places: dict[tuple[str, Window], list[Coverage]] = {}
+    loads: dict[tuple[str, Window], list[Coverage]] = {}
     for record in context.state.coverage(context.pipeline.name):
-        if record.target in known and record.run_hash in hashes:
-            places.setdefault((record.target, record.window), []).append(record)
-    return {record.run_hash for place in places.values() for record in place if not is_replaced(record, place)}
+        if record.place in known and record.run_hash in hashes:
+            loads.setdefault((record.place, record.window), []).append(record)
+    return {record.run_hash for found in loads.values() for record in found if not is_replaced(record, found)}
 
 
 def _is_current(context: ReplayContext, run: Run) -> bool:
@@ -250,8 +249,8 @@ def _is_current(context: ReplayContext, run: Run) -> bool:
     return pinned is not None and pinned.input_hash == run.input_hash
 
 
-def _listed(held: SetAside, entry: Entry, targets: Sequence[str]) -> Listed:
-    return Listed(entry, held.status(entry, targets), held.loss_of(entry))
+def _listed(held: SetAside, entry: Entry, places: Sequence[str]) -> Listed:
+    return Listed(entry, held.status(entry, places), held.loss_of(entry))
 
 
 def _losses(record: Acceptance, name: str) -> list[AcceptedLoss]:

@@ -18,7 +18,7 @@ from ticdc_replay.snapshot.pin import PinnedManifest
 from ticdc_replay.stages.check import check
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.jobs import require_current, write_load_job
-from ticdc_replay.stages.publish import TargetRun, holds_redrive, last_load, publish, settle, target_run
+from ticdc_replay.stages.publish import TargetRun, holds_redrive, last_load, load_of, publish, settle, target_run
 from ticdc_replay.stages.quarantine import RunQuarantine, Selection, holding, list_quarantine
 from ticdc_replay.stages.recording import finish_run, read_ddl_again, record_decode
 from ticdc_replay.stages.schemas import recorded_schemas
@@ -125,7 +125,7 @@ def check_redrive(context: ReplayContext, run_hash: str) -> RedriveCheck:
     index = read_index(context.artifacts, run_hash)
     first = _first(index.redrives, run_hash)
     record_decode(context, index)
-    _record(context, first, run_hash, "")
+    _record(context, first, run_hash)
     report = index.report
     return RedriveCheck(run_hash, first, report.messages.consumed, report.events.written, report.quarantine_reasons)
 
@@ -140,7 +140,7 @@ def write_redrive_loads(
     """
     first = _first(read_index(context.artifacts, run_hash).redrives, run_hash)
     selections = {
-        record.target: record.selection
+        record.place: record.selection
         for record in context.state.coverage(context.pipeline.name)
         if record.run_hash == first
     }
@@ -152,7 +152,7 @@ def write_redrive_loads(
         RedriveLoads(
             target,
             None if target in held else write_load_job(context, first, target).uri,
-            write_load_job(context, run_hash, target, selections.get(target)).uri,
+            write_load_job(context, run_hash, target, selections.get(context.place_of(target))).uri,
         )
         for target in wanted
     )
@@ -161,20 +161,20 @@ def write_redrive_loads(
 def publish_redrive(context: ReplayContext, run_hash: str, targets: Sequence[str]) -> RedriveReport:
     """Record that *targets* have the re-drive *run_hash*, and with it what the window's coverage is now.
 
-    Raises ArtifactNotFoundError where a target has no load report.
+    Raises what ``publish`` raises.
     """
     index = read_index(context.artifacts, run_hash)
     first = _first(index.redrives, run_hash)
-    loads = [last_load(context, run_hash, target) for target in targets]
+    loads = [load_of(context, run_hash, target) for target in targets]
     held = _holding(context, first)
     if not set(targets) <= set(held):
         publish(context, first, sorted({*held, *targets}))
     for load in loads:
         if _is_there(context, first, load):
-            _record(context, first, run_hash, load.target)
+            _record(context, first, run_hash, load)
     settle(context, first)
     aside = set_aside(context, read_index(context.artifacts, first))
-    remaining = {target: by_reason(aside.open([target])) for target in targets}
+    remaining = {load.target: by_reason(aside.open([load.place])) for load in loads}
     report = RedriveReport(
         pipeline=context.pipeline.name,
         window=index.window,
@@ -194,13 +194,13 @@ def publish_redrive(context: ReplayContext, run_hash: str, targets: Sequence[str
 
 def _holding(context: ReplayContext, first: str) -> tuple[str, ...]:
     """The targets that hold the run *first*, and into which no load of it has begun since that was recorded."""
-    begun = {load.target for load in context.state.begun_loads(context.pipeline.name) if load.run_hash == first}
-    return tuple(target for target in holding(context, first) if target not in begun)
+    begun = {load.place for load in context.state.begun_loads(context.pipeline.name) if load.run_hash == first}
+    return tuple(target for target, place in holding(context, first).items() if place not in begun)
 
 
 def _is_there(context: ReplayContext, first: str, redriven: LoadReport) -> bool:
     """Whether the target still has what *redriven*, a load of a re-drive, brought: the run *first* may have been loaded since."""
-    last = last_load(context, first, redriven.target)
+    last, redriven = (last_load(context, run, redriven.place) for run in (first, redriven.run_hash))
     infos = [context.artifacts.info(load.name) for load in (last, redriven)]
     before, after = (info.last_modified for info in infos if info is not None)
     return before <= after or holds_redrive(context, last, redriven.run_hash)
@@ -225,8 +225,12 @@ def _keep(context: ReplayContext, folder: str, suffix: str, content: bytes, coun
     return PinnedFile(context.artifacts.uri(name), digest, count)
 
 
-def _record(context: ReplayContext, first: str, run_hash: str, target: str) -> None:
-    context.state.record_redrive(Redrive(context.pipeline.name, first, run_hash, target, int(time.time() * 1000)))
+def _record(context: ReplayContext, first: str, run_hash: str, load: LoadReport | None = None) -> None:
+    """Record the re-drive *run_hash* of the run *first*, or that *load* brought it into a target."""
+    target, place = ("", "") if load is None else (load.target, load.place)
+    context.state.record_redrive(
+        Redrive(context.pipeline.name, first, run_hash, target, int(time.time() * 1000), place)
+    )
 
 
 def _first(redrives: str | None, run_hash: str) -> str:

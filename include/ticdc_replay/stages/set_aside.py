@@ -23,12 +23,12 @@ _SET_ASIDE = ("messages_quarantined", "events_undecodable", "events_quarantined"
 
 
 class Redriven(msgspec.Struct, frozen=True):
-    """One re-drive: what it was for, what it left, and in which targets it is."""
+    """One re-drive: what it was for, what it left, and in which places of targets (``TargetSection.place``) it is."""
 
     index: ChangelogIndex
     selected: frozenset[EntryPlace]
     left: frozenset[EntryPlace]
-    targets: frozenset[str]
+    places: frozenset[str]
 
     def settles(self, place: EntryPlace) -> bool:
         """Whether what stood at *place* came out of it."""
@@ -54,29 +54,29 @@ class SetAside(msgspec.Struct, frozen=True):
         """Who accepted *entry* as lost, if anybody did."""
         return self.accepted.get((entry.place, entry.reason))
 
-    def status(self, entry: Entry, targets: Iterable[str]) -> Status:
-        """Of *entry* in those *targets* that are least far; without any, in the changelogs."""
+    def status(self, entry: Entry, places: Iterable[str]) -> Status:
+        """Of *entry* in those *places* of targets that are least far; without any, in the changelogs."""
         if self.loss_of(entry) is not None:
             return "accepted"
-        settling = [each.targets for each in self.redrives if each.settles(entry.place)]
+        settling = [each.places for each in self.redrives if each.settles(entry.place)]
         there = frozenset[str]().union(*settling)
-        return "redriven" if settling and there.issuperset(targets) else "open"
+        return "redriven" if settling and there.issuperset(places) else "open"
 
-    def open(self, targets: Iterable[str] = ()) -> list[Entry]:
-        """The entries that are still to be dealt with in one of *targets*."""
-        wanted = tuple(targets)
+    def open(self, places: Iterable[str] = ()) -> list[Entry]:
+        """The entries that are still to be dealt with in one of *places*, of targets."""
+        wanted = tuple(places)
         return [entry for entry in self.entries if self.status(entry, wanted) == "open"]
 
 
 def set_aside(context: ReplayContext, index: ChangelogIndex) -> SetAside:
     """What was set aside of the run with *index*, which is no re-drive. Raises ArtifactNotFoundError where files are gone."""
     pipeline = context.pipeline.name
-    targets: dict[str, set[str]] = {}
+    places: dict[str, set[str]] = {}
     for record in context.state.redrives(pipeline, index.run_hash):
-        targets.setdefault(record.redrive_hash, set()).add(record.target)
+        places.setdefault(record.redrive_hash, set()).add(record.place)
     redrives = []
     entries = {(entry.place, entry.reason): entry for entry in read_entries(context.artifacts, index)}
-    for run_hash, loaded in targets.items():
+    for run_hash, loaded in places.items():
         try:
             redrive = read_index(context.artifacts, run_hash)
         except ArtifactNotFoundError:
@@ -119,11 +119,11 @@ def has_way_back(context: ReplayContext, index: ChangelogIndex) -> bool:
     return bool(context.state.redrives(pipeline, index.run_hash)) or bool(context.state.accepted_losses(pipeline))
 
 
-def is_set_aside(context: ReplayContext, index: ChangelogIndex, target: str) -> bool:
-    """Whether *target* lacks anything of the run with *index* that was set aside by the decode and is not settled."""
+def is_set_aside(context: ReplayContext, index: ChangelogIndex, place: str) -> bool:
+    """Whether the *place* of a target lacks anything of the run with *index* that its decode set aside and is not settled."""
     if not index.report.quarantine_reasons:
         return False
-    return not has_way_back(context, index) or bool(set_aside(context, index).open([target]))
+    return not has_way_back(context, index) or bool(set_aside(context, index).open([place]))
 
 
 def redriven_places(context: ReplayContext, manifest: Manifest) -> frozenset[EntryPlace]:

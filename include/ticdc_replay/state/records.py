@@ -52,10 +52,13 @@ class CoveredTable(msgspec.Struct, frozen=True, order=True):
 
 
 class Coverage(msgspec.Struct, frozen=True, kw_only=True):
-    """A window that a target holds, for all tables that match ``selection``: also those that had nothing in it."""
+    """A window that the place of a target holds, for all tables that match ``selection``: also those that had nothing in it."""
 
     pipeline: str
     target: str
+    """What the target was called when the run was loaded."""
+    place: str
+    """Where the target's content lay (``TargetSection.place``): what holds the window."""
     window: Window
     run_hash: str
     selection: tuple[str, ...]
@@ -80,6 +83,8 @@ class BegunLoad(msgspec.Struct, frozen=True, kw_only=True):
 
     pipeline: str
     target: str
+    place: str
+    """As in ``Coverage``."""
     window: Window
     run_hash: str
     selection: tuple[str, ...]
@@ -166,6 +171,8 @@ class Redrive(msgspec.Struct, frozen=True, order=True):
     redrive_hash: str
     target: str
     recorded_at_ms: int
+    place: str = ""
+    """Of the target, as in ``Coverage``; "" for the run itself."""
 
 
 class AcceptedLoss(msgspec.Struct, frozen=True, order=True):

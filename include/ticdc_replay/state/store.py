@@ -11,8 +11,10 @@ from sqlalchemy import (
     Integer,
     Row,
     Select,
+    Table,
     column,
     delete,
+    exists,
     func,
     or_,
     select,
@@ -43,6 +45,8 @@ from ticdc_replay.state.records import (
 )
 from ticdc_replay.state.rows import columns_of
 
+_PLACED = (tables.coverage, tables.covered_table, tables.begun_load, tables.redrive)
+"""What is recorded of the places of targets."""
 _PARTITIONS_AT_A_TIME = 1_000
 """SQLite takes at most 32,766 parameters in a query."""
 
@@ -173,30 +177,19 @@ class StateStore(Definitions, Reconciliations, Leases, Generations):
         ]
 
     def record_coverage(self, records: Sequence[Coverage], *, ended: bool = False) -> None:
-        """Note what targets hold; what a target was known to hold of the same run is replaced.
+        """Note what places of targets hold; what a place was known to hold of the same run is replaced.
 
         With *ended* it is what loads have left: those of the run with this or a smaller generation are begun no more.
         """
-        columns = tables.covered_table.c
         with self._database.writing() as connection:
             for record in records if ended else ():
-                begun = tables.begun_load.c
+                begun = tables.begun_load
                 connection.execute(
-                    delete(tables.begun_load).where(
-                        begun.pipeline == record.pipeline,
-                        begun.target == record.target,
-                        begun.run_hash == record.run_hash,
-                        begun.generation <= record.generation,
-                    )
+                    delete(begun).where(*_is_held(begun.c, record), begun.c.generation <= record.generation)
                 )
             for record in records:
-                connection.execute(
-                    delete(tables.covered_table).where(
-                        columns.pipeline == record.pipeline,
-                        columns.target == record.target,
-                        columns.run_hash == record.run_hash,
-                    )
-                )
+                for table in (tables.coverage, tables.covered_table):
+                    connection.execute(delete(table).where(*_is_held(table.c, record)))
             self._upsert(connection, tables.coverage, [_coverage_row(record) for record in records])
             self._upsert(
                 connection,
@@ -205,6 +198,7 @@ class StateStore(Definitions, Reconciliations, Leases, Generations):
                     {
                         "pipeline": record.pipeline,
                         "target": record.target,
+                        "place": record.place,
                         "run_hash": record.run_hash,
                         "schema": covered.table.schema,
                         "table": covered.table.table,
@@ -215,12 +209,30 @@ class StateStore(Definitions, Reconciliations, Leases, Generations):
                 ],
             )
 
-    def forget_coverage(self, pipeline: str, target: str, table: TableName, redrives: Sequence[str]) -> None:
-        """Note that *target* holds nothing of *table* any more, whatever runs have loaded, and lacks what *redrives* brought."""
+    def settle_places(self, pipeline: str, places: Mapping[str, str]) -> None:
+        """Give what earlier versions recorded of targets the place that each has now, by its name in *places*.
+
+        Does nothing where everything of these targets has its place.
+        """
+        with self._database.reading() as connection:
+            placeless = [exists().where(*_is_placeless(table, pipeline, places)) for table in _PLACED]
+            if not connection.execute(select(or_(*placeless))).scalar_one():
+                return
+        with self._database.writing() as connection:
+            for table in _PLACED:
+                for target, place in places.items():
+                    connection.execute(
+                        update(table).where(*_is_placeless(table, pipeline, [target])).values(place=place)
+                    )
+
+    def forget_coverage(self, pipeline: str, place: str, table: TableName, redrives: Sequence[str]) -> None:
+        """Note that *place* holds nothing of *table* any more, whatever runs have loaded, and lacks what *redrives* brought."""
         columns = tables.coverage.c
         with self._database.writing() as connection:
-            _delete_redrives(connection, pipeline, target, redrives)
-            wanted = select(columns.run_hash).where(columns.pipeline == pipeline, columns.target == target)
+            _delete_redrives(connection, pipeline, place, redrives)
+            wanted = select(columns.target, columns.run_hash).where(
+                columns.pipeline == pipeline, columns.place == place
+            )
             self._upsert(
                 connection,
                 tables.covered_table,
@@ -228,26 +240,27 @@ class StateStore(Definitions, Reconciliations, Leases, Generations):
                     {
                         "pipeline": pipeline,
                         "target": target,
+                        "place": place,
                         "run_hash": run_hash,
                         "schema": table.schema,
                         "table": table.table,
                         "quality": "forgotten",
                     }
-                    for (run_hash,) in connection.execute(wanted)
+                    for target, run_hash in connection.execute(wanted)
                 ],
             )
 
     def coverage(self, pipeline: str) -> list[Coverage]:
-        """What the targets of *pipeline* hold, by target, window and run."""
-        covered: dict[tuple[str, str], list[CoveredTable]] = {}
+        """What the places of targets of *pipeline* hold, by target, window, run and place."""
+        covered: dict[tuple[str, str, str], list[CoveredTable]] = {}
         with self._database.reading() as connection:
             rows = connection.execute(select(tables.coverage).where(tables.coverage.c.pipeline == pipeline)).all()
             wanted = select(tables.covered_table).where(tables.covered_table.c.pipeline == pipeline)
             for row in connection.execute(wanted):
                 table = CoveredTable(TableName(row.schema, row.table), row.quality)
-                covered.setdefault((row.target, row.run_hash), []).append(table)
-        found = [_coverage(row, covered.get((row.target, row.run_hash), ())) for row in rows]
-        return sorted(found, key=lambda record: (record.target, record.window, record.run_hash))
+                covered.setdefault((row.target, row.place, row.run_hash), []).append(table)
+        found = [_coverage(row, covered.get((row.target, row.place, row.run_hash), ())) for row in rows]
+        return sorted(found, key=lambda record: (record.target, record.window, record.run_hash, record.place))
 
     def record_scanned_ranges(self, scanned: Iterable[ScannedRange]) -> None:
         """Note offsets that were scanned for references; put their files first."""
@@ -331,10 +344,10 @@ class StateStore(Definitions, Reconciliations, Leases, Generations):
         """Note a re-drive, or that it is in a target."""
         self._replace(tables.redrive, [msgspec.structs.asdict(redrive)])
 
-    def forget_redrives(self, pipeline: str, target: str, redrives: Sequence[str]) -> None:
-        """Note that *target* does not hold the *redrives* any more."""
+    def forget_redrives(self, pipeline: str, place: str, redrives: Sequence[str]) -> None:
+        """Note that *place* does not hold the *redrives* any more."""
         with self._database.writing() as connection:
-            _delete_redrives(connection, pipeline, target, redrives)
+            _delete_redrives(connection, pipeline, place, redrives)
 
     def redrives(self, pipeline: str, run_hash: str) -> list[Redrive]:
         """The re-drives of the quarantine of *run_hash*, and where they were loaded, oldest first."""
@@ -424,14 +437,28 @@ def _run(row: Row[Any]) -> Run:
     return Run(window=Window(values.pop("from_ts"), values.pop("to_ts")), **values)
 
 
-def _delete_redrives(connection: Connection, pipeline: str, target: str, redrives: Sequence[str]) -> None:
+def _delete_redrives(connection: Connection, pipeline: str, place: str, redrives: Sequence[str]) -> None:
     columns = tables.redrive.c
     for redrive_hash in redrives:
         connection.execute(
             delete(tables.redrive).where(
-                columns.pipeline == pipeline, columns.target == target, columns.redrive_hash == redrive_hash
+                columns.pipeline == pipeline, columns.place == place, columns.redrive_hash == redrive_hash
             )
         )
+
+
+def _is_held(columns: Any, record: Coverage) -> tuple[Any, ...]:
+    """Whether a row is of what the place of *record* holds of its run."""
+    return (
+        columns.pipeline == record.pipeline,
+        columns.place == record.place,
+        columns.run_hash == record.run_hash,
+    )
+
+
+def _is_placeless(table: Table, pipeline: str, targets: Iterable[str]) -> tuple[Any, ...]:
+    """Whether a row is of what an earlier version recorded of *targets*."""
+    return table.c.pipeline == pipeline, table.c.target.in_(list(targets)), table.c.place == ""
 
 
 def _with_window(record: Coverage | BegunLoad) -> dict[str, Any]:

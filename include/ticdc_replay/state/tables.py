@@ -68,6 +68,7 @@ coverage = Table(
     metadata,
     Column("pipeline", AnyText, primary_key=True),
     Column("target", AnyText, primary_key=True),
+    Column("place", AnyText, primary_key=True, server_default=""),
     Column("run_hash", AnyText, primary_key=True),
     Column("from_ts", BigInteger, nullable=False),
     Column("to_ts", BigInteger, nullable=False),
@@ -84,6 +85,7 @@ begun_load = Table(
     metadata,
     Column("pipeline", AnyText, primary_key=True),
     Column("target", AnyText, primary_key=True),
+    Column("place", AnyText, primary_key=True, server_default=""),
     Column("run_hash", AnyText, primary_key=True),
     Column("from_ts", BigInteger, nullable=False),
     Column("to_ts", BigInteger, nullable=False),
@@ -96,6 +98,7 @@ covered_table = Table(
     metadata,
     Column("pipeline", AnyText, primary_key=True),
     Column("target", AnyText, primary_key=True),
+    Column("place", AnyText, primary_key=True, server_default=""),
     Column("run_hash", AnyText, primary_key=True),
     Column("schema", AnyText, primary_key=True),
     Column("table", AnyText, primary_key=True),
@@ -212,6 +215,7 @@ redrive = Table(
     Column("run_hash", AnyText, primary_key=True),
     Column("redrive_hash", AnyText, primary_key=True),
     Column("target", AnyText, primary_key=True),
+    Column("place", AnyText, primary_key=True, server_default=""),
     Column("recorded_at_ms", BigInteger, nullable=False),
 )
 

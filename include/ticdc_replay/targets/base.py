@@ -161,6 +161,8 @@ class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
     counts the tables have."""
     other_runs: tuple[HeldTable, ...] = ()
     """What the target holds from other runs of the window once the load has ended, such as re-drives of its quarantine."""
+    place: str = ""
+    """Where it was loaded into (``TargetSection.place``); empty in reports of earlier versions."""
     generation: int = 0
     """Of the run, as the load carried it."""
     took_ms: int = 0

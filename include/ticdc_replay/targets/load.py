@@ -57,6 +57,7 @@ def load(job: LoadJob, connections: Connections, execute: Execute, parallelism: 
         window=job.window,
         target=plan.target,
         type=target.type,
+        place=target.config.place,
         attempt=plan.attempt,
         selection=job.tables,
         tables=loaded.tables,

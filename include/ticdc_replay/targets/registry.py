@@ -33,9 +33,14 @@ def open_target(section: dict[str, object], connections: Connections) -> AnyTarg
 
     Raises ConfigError where the section is not one of a known target.
     """
+    config = read_section(section)
+    return _TARGETS[config.type](config, connections)
+
+
+def read_section(section: dict[str, object]) -> TargetConfig:
+    """The section of a job spec. Raises ConfigError where it is not one of a known target."""
     adapter: TypeAdapter[TargetConfig] = TypeAdapter(TargetConfig)
     try:
-        config = adapter.validate_json(msgspec.json.encode(section))
+        return adapter.validate_json(msgspec.json.encode(section))
     except ValidationError as error:
         raise ConfigError(f"target {section.get('name')!r} of the job spec: {error}") from None
-    return _TARGETS[config.type](config, connections)

@@ -456,6 +456,7 @@ def test_what_came_out_of_a_quarantine_stays_until_each_target_that_holds_the_ru
     held = Coverage(
         pipeline="pipeline",
         target="mirror",
+        place=setting.context.places["mirror"],
         window=base.window,
         run_hash=base.run_hash,
         selection=("*.*",),
@@ -469,7 +470,8 @@ def test_what_came_out_of_a_quarantine_stays_until_each_target_that_holds_the_ru
         base.run_hash: ("1 entries of its quarantine are open",),
         again.run_hash: (f"came out of the quarantine of run {base.run_hash[:12]}, which is kept",),
     }
-    state.record_redrive(Redrive("pipeline", base.run_hash, again.run_hash, "mirror", 1))
+    place = setting.context.places["mirror"]
+    state.record_redrive(Redrive("pipeline", base.run_hash, again.run_hash, "mirror", 1, place))
     assert setting.kept() == {base.run_hash: (), again.run_hash: ()}
 
 

@@ -103,6 +103,7 @@ def test_what_is_forgotten_covers_nothing_any_more(command: Command, tmp_path: P
     record = Coverage(
         pipeline="shop",
         target="mirror",
+        place="postgres target",
         window=window,
         run_hash="a",
         selection=("shop.*",),

@@ -129,6 +129,7 @@ def loaded(state: StateStore, manifest: Manifest, target: str, generation: int) 
             Coverage(
                 **of,
                 target=target,
+                place=f"place of {target}",
                 selection=("*.*",),
                 grade="offset",
                 quality="complete",

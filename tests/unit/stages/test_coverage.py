@@ -35,6 +35,7 @@ def record(
     return Coverage(
         pipeline="shop",
         target="warehouse",
+        place="postgres warehouse",
         window=Window(start, end),
         selection=selection,
         tables=tuple(CoveredTable(table, quality) for table, quality in tables),

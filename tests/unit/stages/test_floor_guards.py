@@ -42,6 +42,7 @@ def loaded(
     """A run of a window is held by the mirrors, for all tables or as *members* of its coverage say."""
     window, run_hash = Window(start, end), f"{run} {start} {end}"
     told: dict[str, Any] = {"selection": ("shop.*",), "quality": "complete", "tables": (), **members}
+    told = {"target": "warehouse", "place": context.places["warehouse"], **told}
     context.state.record_run(
         Run(
             pipeline="shop",
@@ -56,7 +57,6 @@ def loaded(
         [
             Coverage(
                 pipeline="shop",
-                target="warehouse",
                 window=window,
                 run_hash=run_hash,
                 grade="proven",
@@ -113,3 +113,21 @@ def test_a_window_that_was_pinned_anew_counts_once_a_run_of_that_is_loaded(conte
     loaded(context, 10, 20, run="c", input_hash="j")
     assert coming(context, ORDERS, 0, 20) == []
     assert coming(context, ORDERS, 20, 30) == not_loaded(Window(20, 30))
+
+
+def test_windows_that_a_target_has_where_it_was_before_are_not_loaded(context: ReplayContext) -> None:
+    loaded(context, 10, 20, place="postgres w, schema old")
+    loaded(context, 20, 30)
+    (line,) = coming(context, ORDERS, 0, 25)
+    assert line.startswith(f"{Window(10, 20)} is not loaded here, but elsewhere")
+    assert "(postgres w, schema old)" in line
+    loaded(context, 10, 20)
+    assert coming(context, ORDERS, 0, 25) == []
+
+
+def test_windows_count_that_the_mirror_got_while_its_target_had_another_name(context: ReplayContext) -> None:
+    loaded(context, 10, 20, target="mirror")
+    loaded(context, 30, 40)
+    assert coming(context, ORDERS, 0, 40) == not_loaded(Window(20, 30))
+    loaded(context, 10, 20, target="mirror", run="b", place="postgres other", tables=())
+    assert coming(context, ORDERS, 0, 40) == not_loaded(Window(20, 30))

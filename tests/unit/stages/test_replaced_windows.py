@@ -80,7 +80,9 @@ class Lake:
         redrive_hash = f"{run_hash[:-8]}{len(self.redrives(run_hash)):08}"
         self._write(redrive_hash, "0" * 64, *rows, redrives=run_hash)
         self.load(self.job(redrive_hash))
-        self.context.state.record_redrive(Redrive("pipeline", run_hash, redrive_hash, "lake", 1))
+        self.context.state.record_redrive(
+            Redrive("pipeline", run_hash, redrive_hash, "lake", 1, self.context.places["lake"])
+        )
         return redrive_hash
 
     def redrives(self, run_hash: str) -> list[str]:
@@ -93,8 +95,10 @@ class Lake:
             changelog.rows(ORDERS, [put(10 + row, id=row) for row in rows])
         changelog.write()
 
-    def job(self, run_hash: str, *, reload: bool = False, tables: tuple[str, ...] | None = None) -> str:
-        return write_load_job(self.context, run_hash, "lake", tables, reload=reload).uri
+    def job(
+        self, run_hash: str, *, target: str = "lake", reload: bool = False, tables: tuple[str, ...] | None = None
+    ) -> str:
+        return write_load_job(self.context, run_hash, target, tables, reload=reload).uri
 
     def load(self, uri: str) -> None:
         job = jobspec.decode(self.context.artifacts.get(uri.removeprefix(self.context.artifacts_uri + "/")))

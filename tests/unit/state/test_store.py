@@ -139,7 +139,7 @@ def test_a_run_is_recorded_again_as_it_goes_on(state: StateStore) -> None:
 
 def covered(run_hash: str, *tables: CoveredTable, target: str = "pg", **values: Any) -> Coverage:
     known: dict[str, Any] = {"window": NOON, "selection": ("s.*", "x.y"), "grade": "proven", "quality": "complete"}
-    known |= {"loaded_at_ms": 2**42, **values}
+    known |= {"loaded_at_ms": 2**42, "place": f"place of {target}", **values}
     return Coverage(pipeline="shop", target=target, run_hash=run_hash, tables=tables, **known)
 
 
@@ -161,6 +161,32 @@ def test_coverage_of_a_run_that_was_loaded_again_replaces_what_was_known(state: 
     again = covered("r1", CoveredTable(T, "complete"), loaded_at_ms=2**43)
     state.record_coverage([again])
     assert state.coverage("shop") == [again]
+
+
+def test_coverage_is_that_of_a_place_whatever_its_target_is_called(state: StateStore) -> None:
+    here = covered("r1", CoveredTable(T, "quarantine"), place="here")
+    there = covered("r1", CoveredTable(T, "complete"), place="there")
+    state.record_coverage([here, there])
+    assert state.coverage("shop") == [here, there]
+    renamed = covered("r1", CoveredTable(T, "complete"), target="lake", place="here")
+    state.record_coverage([renamed])
+    assert state.coverage("shop") == [renamed, there]
+    state.forget_coverage("shop", "there", T, [])
+    forgotten = covered("r1", CoveredTable(T, "forgotten"), place="there")
+    assert state.coverage("shop") == [renamed, forgotten]
+
+
+def test_what_has_no_place_gets_that_of_its_target(state: StateStore) -> None:
+    old = covered("r1", CoveredTable(T, "complete"), place="")
+    gone = covered("r2", CoveredTable(T, "complete"), target="gone", place="")
+    state.record_coverage([old, gone])
+    state.record_redrive(Redrive("shop", "r1", "b", "", 1))
+    state.record_redrive(Redrive("shop", "r1", "b", "pg", 2))
+    for _ in range(2):
+        state.settle_places("shop", {"pg": "here", "lake": "there"})
+        state.settle_places("other", {"gone": "there"})
+        assert state.coverage("shop") == [gone, msgspec.structs.replace(old, place="here")]
+        assert [redrive.place for redrive in state.redrives("shop", "r1")] == ["", "here"]
 
 
 def test_ddl_is_kept_once_in_order_of_commit_ts(state: StateStore) -> None:
@@ -307,17 +333,18 @@ def test_table_versions_come_back_by_table_and_version(state: StateStore) -> Non
     assert state.table_versions("p") == [found[2], found[1], found[0]]
 
 
-def test_re_drives_are_told_in_order_and_forgotten_by_target(state: StateStore) -> None:
+def test_re_drives_are_told_in_order_and_forgotten_by_place(state: StateStore) -> None:
     made = [
         Redrive("shop", "run", "b", "", 1),
-        Redrive("shop", "run", "b", "lake", 2),
+        Redrive("shop", "run", "b", "lake", 2, "here"),
         Redrive("shop", "run", "a", "", 3),
+        Redrive("shop", "run", "b", "lake", 4, "there"),
     ]
-    for redrive in (*reversed(made), Redrive("shop", "other", "c", "lake", 1)):
+    for redrive in (*reversed(made), Redrive("shop", "other", "c", "lake", 1, "here")):
         state.record_redrive(redrive)
     assert state.redrives("shop", "run") == made
-    state.forget_redrives("shop", "lake", [made[1].redrive_hash])
-    assert state.redrives("shop", "run") == [made[0], made[2]]
+    state.forget_redrives("shop", "here", [made[1].redrive_hash])
+    assert state.redrives("shop", "run") == [made[0], *made[2:]]
     assert len(state.redrives("shop", "other")) == 1
 
 

@@ -226,11 +226,11 @@ class LoadOperator(ReplayJobOperator):
 
     def _summarise(self, replay: "ReplayContext", task_instance: Any) -> dict[str, Any]:
         from ticdc_replay.stages import lineage
-        from ticdc_replay.stages.publish import last_load
+        from ticdc_replay.stages.publish import load_of
 
         run_hash = task_instance.xcom_pull(task_ids=CHECK)[self.run]
         self.lineage = lineage.loaded(replay, run_hash, self.target)
-        report = last_load(replay, run_hash, self.target)
+        report = load_of(replay, run_hash, self.target)
         return {
             str(table.table): {
                 "outcome": table.outcome,
