@@ -31,9 +31,9 @@ VALUE_QUARANTINE = pa.schema(
         pa.field("file", pa.string(), nullable=False),
     ]
 )
-"""One row per cell that the target can't hold. ``key`` is the row key as JSON, of a longer one the first
-``KEY_CHARACTERS`` and an ellipsis; ``file`` the changelog's file that has the whole row; all columns but these name where TiCDC
-sent it."""
+"""One row per cell that the target can't hold; ``column`` is empty where it is the row as a whole. ``key`` is
+the row key as JSON, of a longer one the first ``KEY_CHARACTERS`` and an ellipsis; ``file`` the changelog's file that has the
+whole row; all columns but these name where TiCDC sent it."""
 
 KEY_CHARACTERS = 2_000
 """Of a row key are listed: it stands in each entry of its row, and coordinates and file name the row."""
@@ -43,7 +43,7 @@ _PLACE = ("topic", "partition", "offset", "ordinal")
 
 
 class Refused(NamedTuple):
-    """A cell that the target can't hold: the position of its row in the batch, the column, and why."""
+    """A cell that the target can't hold: the position of its row in the batch, the column, "" for the row as a whole, and why."""
 
     position: int
     column: str
@@ -101,7 +101,8 @@ def describe(table: TableName, handle_key: Sequence[str], batch: pa.RecordBatch,
     for position, column, reason in refused[:_SHOWN]:
         if position not in keys:
             keys[position] = _key_text(batch, position, handle_key, _KEY_SHOWN)
-        lines.append(f"{table} {keys[position]}, column {column} ({place_of(batch, position)}): {reason}")
+        where = f", column {column}" if column else ""
+        lines.append(f"{table} {keys[position]}{where} ({place_of(batch, position)}): {reason}")
     if len(refused) > _SHOWN:
         lines.append(f"… and {len(refused) - _SHOWN} more in the same batch")
     return "\n".join(lines)

@@ -22,7 +22,16 @@ from ticdc_replay.changelog.version_order import OFFSET_BITS
 from ticdc_replay.domain.errors import CommitStateUnknownError, PolicyStopError, TargetMismatchError, TransientError
 from ticdc_replay.targets.base import Field, Load, TableReport
 from ticdc_replay.targets.config import PostgresTarget
-from ticdc_replay.targets.postgres import dropped_databases, emptying, form, indexes, ledger, marks, mirror_table
+from ticdc_replay.targets.postgres import (
+    dropped_databases,
+    emptying,
+    form,
+    indexes,
+    ledger,
+    marks,
+    mirror_table,
+    wide_rows,
+)
 from ticdc_replay.targets.postgres.catalog import FoundTable, find_table
 from ticdc_replay.targets.postgres.errors import translate
 from ticdc_replay.targets.postgres.identifiers import LEDGER_SCHEMA
@@ -153,7 +162,13 @@ def _apply(
         ledger.create_schema(connection, plan.target.schema)
     dropped: list[str] = []
     for step in steps:
-        indexes.making_room(connection, dropped, partial(connection.execute, step.statement))
+        try:
+            indexes.making_room(connection, dropped, partial(connection.execute, step.statement))
+        except psycopg.errors.ProgramLimitExceeded as error:
+            raise TargetMismatchError(
+                f"{plan.target} has no room for {step.text or 'what the window needs'}: {error}. Leave columns out by a column "
+                "selector of the changefeed; or load the table into a parquet target, and take it out of `tables` for this one"
+            ) from error
     mirror_table.note_columns(connection, plan, state)
     ledger.note_form(connection, plan.target, form.to_note(plan, state))
     ledger.raise_marks(
@@ -170,7 +185,13 @@ def _apply(
         if plan.order == "place":
             merge.refuse_moved()
         apply = partial(merge.newer, empty=observed.empty) if in_order else merge.any_age
-        counts = indexes.making_room(connection, dropped, apply)
+        try:
+            counts = indexes.making_room(connection, dropped, apply)
+        except psycopg.errors.ProgramLimitExceeded as error:
+            if error.diag.constraint_name is not None:
+                raise
+            staged = merge.without_wide_rows(load, error)
+            counts = indexes.making_room(connection, dropped, apply)
     report = TableReport(
         table=plan.source,
         outcome="stopped" if plan.last_stops else "loaded",
@@ -256,13 +277,15 @@ class _Merge:
 
     def __init__(self, connection: Connection, plan: TablePlan, staged: Staged, found: FoundTable) -> None:
         self._connection = connection
+        self._plan = plan
+        self._staged = staged
         self._target = plan.target
         self._tombstones = mirror_table.tombstones(plan)
         self._version = plan.version_column
         types = {column.name: column.type for column in found.columns}
         cells = {column.staged: _cast(column, types[column.target]) for column in plan.columns}
         # Of windows by place the plan has left out what is below the floor.
-        floor = plan.next_floor_ts if plan.order == "commit_ts" else 0
+        self._floor = floor = plan.next_floor_ts if plan.order == "commit_ts" else 0
         above_floor = sql.SQL("SELECT * FROM {} WHERE {} >= {}")
         stages = [
             above_floor.format(sql.Identifier(LEDGER_SCHEMA, stage), sql.Identifier(VERSION), sql.Literal(floor))
@@ -310,6 +333,32 @@ class _Merge:
         self._run(_DIG_UP + _REVIVED)
         upserted = self._run(_INSERT + _UNLESS_NEWER)
         return _Counts(upserted, deleted, self._run(_BURY + _UNLESS_ALIVE + _OR_LATER))
+
+    def without_wide_rows(self, load: Load, error: psycopg.Error) -> Staged:
+        """What is left where rows that the mirror has no page for are set aside. Raises *error* where there are none, and what
+        ``wide_rows.set_aside`` raises."""
+        with self._connection.transaction(force_rollback=True):
+            self._run(_REPLACE)
+            self._run(_DELETE)
+            self._run(_DIG_UP + _REVIVED)
+            found = wide_rows.wide_rows(self._connection, self._plan, self._staged.stages, self._insert_some)
+        if not found:
+            raise error
+        name = wide_rows.set_aside(self._connection, load, self._plan, found)
+        return msgspec.structs.replace(
+            self._staged,
+            keys=self._staged.keys - len(found),
+            quarantined=self._staged.quarantined + len(found),
+            quarantine_files=(*self._staged.quarantine_files, name),
+        )
+
+    def _insert_some(self, stage: str, condition: sql.Composable) -> None:
+        some = sql.SQL("(SELECT * FROM {} WHERE {} >= {} AND {})").format(
+            sql.Identifier(LEDGER_SCHEMA, stage), sql.Identifier(VERSION), sql.Literal(self._floor), condition
+        )
+        parts = {**self._parts, "folded": some}
+        insert = partial(self._connection.execute, sql.SQL(_INSERT + _UNLESS_NEWER).format(**parts))
+        indexes.making_room(self._connection, [], insert)
 
     def refuse_moved(self) -> None:
         """Raise TargetMismatchError where a row was in another partition before, so that its places don't order it."""

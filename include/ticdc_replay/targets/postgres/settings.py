@@ -53,8 +53,11 @@ class PostgresSettings:
         return psycopg.connect(self._conninfo)
 
     def connect_bulk(self) -> dbapi.Connection:
-        """A connection that takes Arrow data by binary COPY. Raises the errors of ADBC."""
-        return dbapi.connect(self._conninfo)
+        """A connection that takes Arrow data by binary COPY, and leaves BEGIN and COMMIT to the caller.
+
+        The driver's own transactions can't go back to a savepoint after an error. Raises the errors of ADBC.
+        """
+        return dbapi.connect(self._conninfo, autocommit=True)
 
     def __repr__(self) -> str:
         return f"PostgresSettings({self.conn_id!r})"

@@ -21,7 +21,7 @@ from ticdc_replay.targets.last_versions import LastVersions, winning_rows
 from ticdc_replay.targets.postgres.errors import translate
 from ticdc_replay.targets.postgres.identifiers import LEDGER_SCHEMA
 from ticdc_replay.targets.postgres.settings import PostgresSettings
-from ticdc_replay.targets.postgres.staged_rows import StagePiece, columns_to_read, stage_rows, stage_schema
+from ticdc_replay.targets.postgres.staged_rows import StagedBatch, StagePiece, columns_to_read, stage_rows, stage_schema
 from ticdc_replay.targets.quarantine import Refused, ValueQuarantine, describe
 
 log = logging.getLogger(__name__)
@@ -30,6 +30,14 @@ _SMALL_SAMPLE = "SET LOCAL default_statistics_target = 10"
 """The merge needs to know how many rows are staged, and no more."""
 _INVALID_DATA = "22"
 """SQLSTATE class of values that the server refuses."""
+_TOO_WIDE = "54000"
+"""SQLSTATE of a row that is too big for a page."""
+
+WAY_ON = (
+    "PostgreSQL can't hold these values unaltered. Correct the rows upstream and replay from there, leave the table out, or set "
+    "policies.target_value to quarantine"
+)
+TOO_WIDE = "a row that takes more than the 8,160 bytes of a page, even with its long values stored apart"
 
 
 class StageTask(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +74,7 @@ class StageResult(msgspec.Struct, frozen=True):
 
 
 class _ServerRefusesValuesError(Exception):
-    """PostgreSQL refused a value that passed the checks."""
+    """PostgreSQL refused a value, or a row, that passed the checks."""
 
 
 def stage(task: StageTask) -> StageResult:
@@ -76,12 +84,13 @@ def stage(task: StageTask) -> StageResult:
     UnrepresentableValueError for a value the target can't hold (where policy stops), TransientError when the target is away.
     """
     try:
-        return _Stager(task, check_json=False).run()
+        return _Stager(task, look_closely=False).run()
     except _ServerRefusesValuesError as error:
-        # Parsing every JSON cell would cost more than the COPY itself, so it is done when the server has found a bad one.
+        # Parsing every JSON cell would cost more than the COPY itself, so it is done when the server has found a bad one. Only
+        # the server knows whether it finds room for a row: it is asked for ever smaller parts of a batch.
         log.warning("task %d: %s; looking for the row", task.number, error)
     try:
-        return _Stager(task, check_json=True).run()
+        return _Stager(task, look_closely=True).run()
     except _ServerRefusesValuesError as error:
         raise PermanentError(str(error)) from error
 
@@ -89,9 +98,9 @@ def stage(task: StageTask) -> StageResult:
 class _Stager:
     """One run of a task."""
 
-    def __init__(self, task: StageTask, *, check_json: bool) -> None:
+    def __init__(self, task: StageTask, *, look_closely: bool) -> None:
         self._task = task
-        self._check_json = check_json
+        self._look_closely = look_closely
         self._settings = PostgresSettings(task.connection)
         self._filesystem, self._root = task.artifacts.open().arrow_filesystem()
         self._last_versions = LastVersions(self._filesystem, self._root)
@@ -106,6 +115,7 @@ class _Stager:
     def run(self) -> StageResult:
         try:
             with self._settings.connect_bulk() as connection, connection.cursor() as cursor:
+                cursor.execute("BEGIN")
                 stages = {piece.stage: piece for piece in self._task.pieces}
                 for stage in stages:
                     cursor.execute(f'TRUNCATE "{LEDGER_SCHEMA}"."{stage}"')
@@ -114,28 +124,33 @@ class _Stager:
                 for stage, piece in stages.items():
                     keys = ", ".join(column.staged for column in piece.columns if column.is_key)
                     cursor.execute(f'ANALYZE "{LEDGER_SCHEMA}"."{stage}" ({keys})')
-                connection.commit()
+                cursor.execute("COMMIT")
         except adbc_driver_manager.Error as error:
             if self._failure is not None:
                 raise self._failure from None
             translated = translate(error, f"stage rows (task {self._task.number})", self._settings.conn_id)
-            if (error.sqlstate or "").startswith(_INVALID_DATA):
+            if (error.sqlstate or "").startswith((_INVALID_DATA, _TOO_WIDE)):
                 raise _ServerRefusesValuesError(str(translated)) from error
             raise translated from error
         return StageResult(tuple(pieces), self._quarantine.close() if self._quarantine is not None else None)
 
     def _stage_piece(self, cursor: dbapi.Cursor, piece: StagePiece) -> StagedPiece:
         self._staged, self._quarantined = 0, 0
-        reader = pa.RecordBatchReader.from_batches(stage_schema(piece), self._batches(piece))
-        cursor.adbc_ingest(piece.stage, reader, mode="append", db_schema_name=LEDGER_SCHEMA)
+        if self._look_closely:
+            for _ in self._batches(piece, cursor):
+                pass
+        else:
+            reader = pa.RecordBatchReader.from_batches(stage_schema(piece), self._batches(piece))
+            cursor.adbc_ingest(piece.stage, reader, mode="append", db_schema_name=LEDGER_SCHEMA)
         return StagedPiece(table=piece.fold.table, staged=self._staged, quarantined=self._quarantined)
 
-    def _batches(self, piece: StagePiece) -> Iterator[pa.RecordBatch]:
+    def _batches(self, piece: StagePiece, cursor: dbapi.Cursor | None = None) -> Iterator[pa.RecordBatch]:
+        """What is to be copied; where it is looked at closely *cursor* has copied it, but for rows without room."""
         try:
             for number in piece.numbers:
                 name = piece.fold.files[number]
                 with file_errors(f"read {name}"):
-                    yield from self._file_batches(piece, number, name)
+                    yield from self._file_batches(piece, number, name, cursor)
                 self._files += 1
                 report_done(self._files)
         except Exception as error:
@@ -143,24 +158,56 @@ class _Stager:
             self._failure = error
             raise
 
-    def _file_batches(self, piece: StagePiece, number: int, name: str) -> Iterator[pa.RecordBatch]:
+    def _file_batches(
+        self, piece: StagePiece, number: int, name: str, cursor: dbapi.Cursor | None
+    ) -> Iterator[pa.RecordBatch]:
         positions = self._last_versions.positions(piece.fold, number)
         if len(positions) == 0:
             return
         with pq.ParquetFile(f"{self._root}/{name}", filesystem=self._filesystem) as file:
             for batch in winning_rows(file, positions, batch_rows(file.metadata), columns_to_read(piece)):
-                staged = stage_rows(batch, piece, self._check_json)
-                if staged.refused:
-                    self._set_aside(piece, name, batch, staged.refused)
-                self._staged += staged.rows.num_rows
+                staged = stage_rows(batch, piece, self._look_closely)
+                wide: list[int] = []
+                if cursor is not None:
+                    wide = _copy_what_fits(cursor, piece.stage, staged.rows)
+                if staged.refused or wide:
+                    self._set_aside(piece, name, batch, [*staged.refused, *_too_wide(batch, staged, wide)])
+                self._staged += staged.rows.num_rows - len(wide)
                 yield staged.rows
 
     def _set_aside(self, piece: StagePiece, file: str, batch: pa.RecordBatch, refused: list[Refused]) -> None:
         if self._quarantine is None:
             raise UnrepresentableValueError(
-                f"{describe(piece.fold.table, piece.fold.handle_key, batch, refused)}\n"
-                "PostgreSQL can't hold these values unaltered. Correct the rows upstream and replay from there, leave the "
-                "table out, or set policies.target_value to quarantine"
+                f"{describe(piece.fold.table, piece.fold.handle_key, batch, refused)}\n{WAY_ON}"
             )
         self._quarantined += len({entry.position for entry in refused})
         self._quarantine.add(piece.fold.table, piece.fold.handle_key, file, batch, refused)
+
+
+def _copy_what_fits(cursor: dbapi.Cursor, stage: str, rows: pa.RecordBatch, first: int = 0) -> list[int]:
+    """Copy *rows*, but those that PostgreSQL has no room for: their positions, counted from *first*."""
+    if rows.num_rows == 0:
+        return []
+    cursor.execute("SAVEPOINT part")
+    try:
+        cursor.adbc_ingest(stage, rows, mode="append", db_schema_name=LEDGER_SCHEMA)
+    except adbc_driver_manager.Error as error:
+        if error.sqlstate != _TOO_WIDE:
+            raise
+    else:
+        cursor.execute("RELEASE SAVEPOINT part")
+        return []
+    cursor.execute("ROLLBACK TO SAVEPOINT part")
+    cursor.execute("RELEASE SAVEPOINT part")
+    if rows.num_rows == 1:
+        return [first]
+    half = rows.num_rows // 2
+    found = _copy_what_fits(cursor, stage, rows.slice(0, half), first)
+    return found + _copy_what_fits(cursor, stage, rows.slice(half), first + half)
+
+
+def _too_wide(batch: pa.RecordBatch, staged: StagedBatch, wide: list[int]) -> list[Refused]:
+    """The rows of *batch* that stand at *wide* among those of *staged*."""
+    out = {entry.position for entry in staged.refused}
+    kept = [at for at in range(batch.num_rows) if at not in out] if wide else []
+    return [Refused(kept[at], "", TOO_WIDE) for at in wide]

@@ -1,0 +1,122 @@
+"""Staged rows that the mirror has no page for: its columns may be more, or wider, than those of staging.
+
+Only PostgreSQL knows whether it finds room for a row: it is asked for ever smaller parts of what is staged.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import psycopg
+import pyarrow.parquet as pq
+from psycopg import sql
+
+from ticdc_replay.changelog.fold import is_put, key_cells, narrow, narrow_columns
+from ticdc_replay.changelog.parts import batch_rows
+from ticdc_replay.domain.errors import UnrepresentableValueError
+from ticdc_replay.targets.base import Load
+from ticdc_replay.targets.files import file_errors
+from ticdc_replay.targets.postgres.identifiers import LEDGER_SCHEMA
+from ticdc_replay.targets.postgres.plan import TablePlan
+from ticdc_replay.targets.postgres.stage import TOO_WIDE, WAY_ON
+from ticdc_replay.targets.postgres.staged_rows import VERSION
+from ticdc_replay.targets.postgres.types import staged_cells
+from ticdc_replay.targets.quarantine import Refused, ValueQuarantine, describe
+
+Connection = psycopg.Connection[Any]
+Insert = Callable[[str, sql.Composable], object]
+"""Inserts the rows of a staging table that meet a condition. Raises ProgramLimitExceeded where one has no room."""
+
+_BLOCKS = "SELECT pg_catalog.pg_relation_size({}::regclass) / current_setting('block_size')::bigint"
+
+
+class WideRow(NamedTuple):
+    """A staged row: its table, its place there, and what tells it from others: version and key, in the types of staging."""
+
+    stage: str
+    place: str
+    identity: tuple[Any, ...]
+
+
+def wide_rows(connection: Connection, plan: TablePlan, stages: tuple[str, ...], insert: Insert) -> list[WideRow]:
+    """The rows of *stages* for which *insert* finds no room. What it inserts is left to the caller to undo."""
+    columns = [VERSION, *(column.staged for column in plan.key)]
+    found = []
+    for stage in stages:
+        table = sql.Identifier(LEDGER_SCHEMA, stage)
+        row = connection.execute(sql.SQL(_BLOCKS).format(sql.Literal(table.as_string(connection)))).fetchone()
+        assert row is not None
+        for place in _places(connection, stage, insert, 0, row[0]):
+            query = sql.SQL("SELECT {} FROM {} WHERE ctid = {}").format(
+                sql.SQL(", ").join(map(sql.Identifier, columns)), table, sql.Literal(place)
+            )
+            found += [WideRow(stage, place, identity) for identity in connection.execute(query)]
+    return found
+
+
+def _places(connection: Connection, stage: str, insert: Insert, low: int, high: int) -> Iterator[str]:
+    """Where rows without room stand in the blocks from *low* to *high* (exclusive) of *stage*."""
+    within = sql.SQL("ctid >= {}::tid AND ctid < {}::tid").format(sql.Literal(f"({low},0)"), sql.Literal(f"({high},0)"))
+    if low >= high or _fits(connection, stage, insert, within):
+        return
+    if high - low > 1:
+        middle = (low + high) // 2
+        yield from _places(connection, stage, insert, low, middle)
+        yield from _places(connection, stage, insert, middle, high)
+        return
+    query = sql.SQL("SELECT ctid::text FROM {} WHERE {} ORDER BY ctid").format(
+        sql.Identifier(LEDGER_SCHEMA, stage), within
+    )
+    for (place,) in connection.execute(query).fetchall():
+        alone = sql.SQL("ctid = {}::tid").format(sql.Literal(place))
+        if not _fits(connection, stage, insert, alone):
+            yield place
+
+
+def _fits(connection: Connection, stage: str, insert: Insert, condition: sql.Composable) -> bool:
+    try:
+        with connection.transaction():
+            insert(stage, condition)
+    except psycopg.errors.ProgramLimitExceeded as error:
+        if error.diag.constraint_name is not None:
+            raise
+        return False
+    return True
+
+
+def set_aside(connection: Connection, load: Load, plan: TablePlan, rows: list[WideRow]) -> str:
+    """Take *rows* out of staging and list them in a file of the quarantine: its name.
+
+    Raises UnrepresentableValueError that names them where policy stops.
+    """
+    filesystem, root = load.artifacts.open().arrow_filesystem()
+    name = f"{load.folder}/quarantine/wide_{load.tables.index(plan.source):05d}.parquet"
+    quarantine = ValueQuarantine(filesystem, root, name)
+    sought = {row.identity for row in rows}
+    for piece in plan.pieces:
+        types = {column.source: column.type for column in piece.columns}
+        key = [column.source for column in plan.key]
+        for file in piece.version.files:
+            path = load.file_name(file)
+            with file_errors(f"read {path}"), pq.ParquetFile(f"{root}/{path}", filesystem=filesystem) as opened:
+                for batch in opened.iter_batches(batch_rows(opened.metadata), columns=narrow_columns(plan.handle_key)):
+                    put = is_put(batch)
+                    keys = narrow(batch, plan.handle_key, put, plan.order)
+                    cells = [staged_cells(key_cells(keys, each), types[each]).to_pylist() for each in key]
+                    identities = zip(keys["version"].to_pylist(), *cells, strict=True)
+                    refused = [
+                        Refused(at, "", TOO_WIDE)
+                        for at, (identity, stays) in enumerate(zip(identities, put.to_pylist(), strict=True))
+                        if stays and identity in sought
+                    ]
+                    if refused and not load.quarantine_values:
+                        raise UnrepresentableValueError(
+                            f"{describe(plan.source, plan.handle_key, batch, refused)}\n{WAY_ON}"
+                        )
+                    quarantine.add(plan.source, plan.handle_key, path, batch, refused)
+    for row in rows:
+        statement = sql.SQL("DELETE FROM {} WHERE ctid = {}::tid")
+        connection.execute(statement.format(sql.Identifier(LEDGER_SCHEMA, row.stage), sql.Literal(row.place)))
+    listed = quarantine.close()
+    if listed is None or not load.quarantine_values:
+        raise UnrepresentableValueError(f"{plan.source}, version and key {rows[0].identity}: {TOO_WIDE}\n{WAY_ON}")
+    return listed
