@@ -10,6 +10,7 @@ from ticdc_replay.changelog.writer import Located
 from ticdc_replay.decode.source_record import ReadPlace, SourceRecord
 from ticdc_replay.dispatch.rules import SourceTable
 from ticdc_replay.domain.connections import Connections
+from ticdc_replay.domain.errors import AuthenticationError, ConfigError, PermanentError
 from ticdc_replay.domain.events import Image, Operation, RowEvent
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
@@ -70,9 +71,10 @@ class SourceRows:
         reads = [read for each in planned if not isinstance(each, RowUnreadable) for read in each]
         found: dict[ReadPlace, SourceRow | RowUnreadable] = {**self._record.among([read.place for read in reads])}
         unknown = [read for read in reads if read.place not in found]
-        for read, answer in zip(unknown, self._asked([read.request for read in unknown]), strict=True):
+        for read, answer in zip(unknown, self._answered(unknown), strict=True):
             found[read.place] = answer
-            self._record.add(read.place, read.request.snapshot, answer)
+            if not isinstance(answer, RowUnreadable) or answer.is_lasting:
+                self._record.add(read.place, read.request.snapshot, answer)
         for located, each in zip(rows, planned, strict=True):
             if isinstance(each, RowUnreadable):
                 outcome: RowEvent | RowUnreadable = each
@@ -81,6 +83,21 @@ class SourceRows:
             if isinstance(outcome, RowUnreadable) and located.row.operation is Operation.DELETE:
                 outcome = located.row
             yield outcome
+
+    def _answered(self, reads: Sequence[_Read]) -> list[SourceRow | RowUnreadable]:
+        """What the source answers to each of *reads*; an error that is of one of them names its message."""
+        try:
+            return self._asked([read.request for read in reads])
+        except (AuthenticationError, ConfigError):
+            raise
+        except PermanentError:
+            for read in reads:
+                try:
+                    self._reader.rows([read.request])
+                except PermanentError as error:
+                    topic, partition, offset, ordinal, _ = read.place
+                    raise PermanentError(f"{topic}[{partition}]@{offset}, event {ordinal}: {error}") from error
+            raise
 
     def _asked(self, requests: Sequence[RowRequest]) -> list[SourceRow | RowUnreadable]:
         """What the source answers to each of *requests*; equal ones, also of the requests before, are asked for once."""

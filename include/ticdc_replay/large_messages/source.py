@@ -30,13 +30,15 @@ _ROWS_PER_STATEMENT = 32
 _TIMEOUT_S = 60
 _TLS_FIELDS = ("ssl_ca", "ssl_cert", "ssl_key")
 
-_REFUSED = frozenset({1044, 1045, 1142, 1143, 1227, 1698})
+_REFUSED = frozenset({1044, 1045, 1227, 1698})
+_NO_RIGHT = frozenset({1142, 1143})
+"""None on the table or one of its columns."""
 _GONE = frozenset({8055, 9006})
 """The snapshot is older than the GC safe point."""
 _NO_TABLE = frozenset({1049, 1059, 1102, 1103, 1146, 1300})
 """There is none, or none can have this name."""
-_BAD_VALUE = frozenset({1267, 1292, 1366, 1367, 1411, 1525})
-"""A value in the statement is none of the column's type, or of its character set."""
+_BAD_VALUE = frozenset({1267, 1270, 1271, 1292, 1366, 1367, 1411, 1525, 3854})
+"""A value in the statement is none of the column's type, or of its character set (1270, 1271: several are)."""
 _MAY_PASS = frozenset(
     {1040, 1053, 1158, 1159, 1160, 1161, 1205, 1213, 2002, 2003, 2006, 2013, 2055, *range(9001, 9006), 9010, 9012}
 )
@@ -57,6 +59,8 @@ class RowUnreadable(NamedTuple):
 
     reason: str
     detail: str
+    is_lasting: bool = True
+    """Whether the source will always say so: of its state at the TSO, and not of a right that may be granted."""
 
 
 class SourceReader:
@@ -82,8 +86,9 @@ class SourceReader:
         Messages are not trusted: tables of system schemas are not read, the columns of a key must be a unique key of the table's
         definition at that TSO, and its cells of their types, so that no statement reads more rows than there are keys.
 
-        Raises TransientError when the source is away, also after further tries, AuthenticationError when it refuses the
-        credentials, PermanentError for any other error of the source, also where it gives a key two rows.
+        A table that the login has no right to read is said of its rows. Raises TransientError when the source is away, also
+        after further tries, AuthenticationError when it refuses the credentials, PermanentError for any other error of the
+        source, also where it gives a key two rows.
         """
         groups: dict[tuple[TableName, int, tuple[str, ...]], list[int]] = {}
         for at, request in enumerate(requests):
@@ -146,6 +151,8 @@ class SourceReader:
             why = RowUnreadable("source_snapshot_gone", f"{table} at {tso.describe(snapshot)}: {error}")
         except _NoTableError as error:
             why = RowUnreadable("source_row_missing", f"{table} at {tso.describe(snapshot)}: {error}")
+        except _NoRightError as error:
+            why = RowUnreadable("source_refused", f"{table}: {error}", is_lasting=False)
         return [why] * len(keys)
 
     def _definition(self, table: TableName) -> TableDefinition | RowUnreadable:
@@ -252,8 +259,8 @@ class SourceReader:
             return _NoTableError(f"there is no such table (error {code})")
         if code in _BAD_VALUE:
             return _BadValueError(f"{text} (error {code})")
-        if code in _REFUSED:
-            return AuthenticationError(
+        if code in _REFUSED or code in _NO_RIGHT:
+            return (_NoRightError if code in _NO_RIGHT else AuthenticationError)(
                 f"{self._place}: refused (error {code}): {text}; check login and password of the connection, and SELECT on "
                 "the tables and on mysql.tidb"
             )
@@ -313,6 +320,10 @@ class _SnapshotGoneError(PermanentError):
 
 class _NoTableError(PermanentError):
     """Ends a read of a table that the snapshot does not have."""
+
+
+class _NoRightError(AuthenticationError):
+    """Ends a read of a table that the login may not read."""
 
 
 class _BadValueError(PermanentError):

@@ -209,6 +209,59 @@ def test_a_value_that_the_server_refuses_concerns_its_own_row_alone(
     assert (cells(first), bad.reason, cells(last)) == ({"k": "a"}, "source_row_missing", {"k": "b"})
 
 
+@pytest.mark.parametrize("charset", ["latin1", "ascii", "gbk"])
+def test_keys_that_their_column_s_character_set_lacks_stop_no_other_row(
+    source: Connection, reader: SourceReader, database: str, charset: str
+) -> None:
+    table = create(source, database, "t", f"k varchar(9) CHARACTER SET {charset} PRIMARY KEY", "'a'")
+    for wrong in ("😀🎉", "😀🎉🚀"):
+        *missing, found = read(reader, table, ("k",), *wrong, ("a",))
+        assert [row.reason for row in missing] == ["source_row_missing"] * len(wrong)
+        assert cells(found) == {"k": "a"}
+
+
+@pytest.mark.parametrize("code", [1270, 1271, 3854])
+def test_an_error_of_several_values_stops_no_other_row(
+    source: Connection, reader: SourceReader, database: str, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """As TiDB and MySQL refuse them, and MariaDB does not."""
+    table = create(source, database, "t", "k varchar(9) PRIMARY KEY", "'a'")
+    select = source_statements.select_rows
+
+    def refusing(definition: Any, key: Any, values: Any) -> Statement:
+        if ("bad",) in values:
+            return Statement(f"SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = {code}, MESSAGE_TEXT = 'refused'")
+        return select(definition, key, values)
+
+    monkeypatch.setattr(source_statements, "select_rows", refusing)
+    first, bad = read(reader, table, ("k",), ("a",), ("bad",))
+    assert (cells(first), bad.reason) == ({"k": "a"}, "source_row_missing")
+
+
+def test_a_table_that_the_login_may_not_read_is_said_of_its_rows(source: Connection) -> None:
+    name = f"rights_{uuid4().hex[:8]}"
+    mariadb.execute(
+        source,
+        f"CREATE DATABASE {name}",
+        *(f"CREATE TABLE {name}.{each} (k int PRIMARY KEY, v int)" for each in ("open", "secret", "part")),
+        f"INSERT INTO {name}.open VALUES (1, 7)",
+        f"CREATE USER {name}@'127.0.0.1' IDENTIFIED BY 'x'",
+        f"GRANT SELECT ON {name}.open TO {name}@'127.0.0.1'",
+        f"GRANT SELECT (k) ON {name}.part TO {name}@'127.0.0.1'",
+    )
+    reader = SourceReader(Connection("up", "mysql", source.host, source.port, name, "x"), "UTC")
+    tables = [TableName(name, each) for each in ("secret", "open", "part")]
+    secret, found, part = reader.rows([RowRequest(table, TSO, ("k",), (1,)) for table in tables])
+    assert cells(found) == {"k": 1, "v": 7}
+    for refused in (secret, part):
+        assert isinstance(refused, RowUnreadable)
+        assert (refused.reason, refused.is_lasting) == ("source_refused", False)
+        assert "SELECT on" in refused.detail
+    with pytest.raises(AuthenticationError, match="SELECT on"):
+        reader.check_safe_point(TSO)
+    reader.close()
+
+
 @pytest.mark.parametrize("name", ["a\0b", "a ", " ", "x" * 65, "😀"])
 def test_a_name_that_no_table_has_is_said_of_the_row(reader: SourceReader, database: str, name: str) -> None:
     reasons = {

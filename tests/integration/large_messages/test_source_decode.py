@@ -18,6 +18,7 @@ from ticdc_replay.decode.changelog_store import ChangelogStore
 from ticdc_replay.decode.split import SplitDecoder
 from ticdc_replay.decode.tasks import Attempt, Split, SplitResult
 from ticdc_replay.domain.connections import Connection, Connections
+from ticdc_replay.domain.errors import PermanentError
 from ticdc_replay.domain.messages import OffsetRange, RawMessage
 from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import DecodeJob
@@ -123,6 +124,32 @@ def test_a_replay_reads_the_record_even_where_the_source_is_gone_or_has_other_ro
     assert again.quarantine_reasons == first.quarantine_reasons
     files = list(Path(job.artifacts.removeprefix("file://")).glob("used_rows/*/*.parquet"))
     assert len(files) == 1  # the replay had nothing to add
+
+
+def test_a_right_that_was_granted_since_counts(job: DecodeJob, source: Connection, database: str) -> None:
+    mariadb.execute(source, f"CREATE USER {database}@'127.0.0.1' IDENTIFIED BY 'x'")
+    login = Connection("source", "mysql", source.host, source.port, database, "x")
+    refused = decode(job, login, database)
+    assert refused.quarantine_reasons == {"source_refused": 3}
+    mariadb.execute(source, f"GRANT SELECT ON {database}.* TO {database}@'127.0.0.1'")
+    later = msgspec.structs.replace(job, library_version="2")
+    assert changes(later, decode(later, login, database)) == WHOLE
+
+
+def test_an_error_of_one_row_names_its_message(
+    job: DecodeJob, source: Connection, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    select = source_statements.select_rows
+
+    def failing(definition: Any, key: Any, values: Any) -> Statement:
+        if (2,) in values:
+            return Statement("SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1105, MESSAGE_TEXT = 'no one knows'")
+        return select(definition, key, values)
+
+    monkeypatch.setattr(source_statements, "select_rows", failing)
+    sent = [message([row(150, new={"id": columns(at)["id"]}, schema=database, ohk=True)], at) for at in (1, 2, 3)]
+    with pytest.raises(PermanentError, match=r"topic\[0\]@2, event 0: .*error 1105: no one knows"):
+        decode(job, source, database, sent)
 
 
 def test_new_images_are_read_at_the_commit_and_old_ones_before_it(
