@@ -190,8 +190,8 @@ def settle(context: ReplayContext, run_hash: str) -> None:
     index = read_index(context.artifacts, run_hash)
     settled = []
     for record in state.coverage(pipeline):
-        if record.run_hash != run_hash:
-            continue
+        if record.run_hash != run_hash or not record.place:
+            continue  # without place: by an earlier version, of a target that the pipeline does not have any more
         lacking = is_set_aside(context, index, record.place)
         first = coverage_of(last_load(context, run_hash, record.place), record.grade, set_aside=lacking)
         whole = _with_redrives(context, first)

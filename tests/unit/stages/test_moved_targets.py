@@ -14,7 +14,7 @@ from ticdc_replay.domain.window import Window
 from ticdc_replay.stages.begin_load import begin_load
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.coverage import Gap, TargetCoverage, coverage
-from ticdc_replay.stages.publish import last_load, publish
+from ticdc_replay.stages.publish import last_load, publish, settle
 from ticdc_replay.stages.quarantine import holding
 from ticdc_replay.state.records import Redrive
 from ticdc_replay.storage import open_store
@@ -163,3 +163,19 @@ def test_the_last_load_is_that_of_the_place(folder: Path) -> None:
     moved.replay(run_hash)
     for name in ("a", "b"):
         assert last_load(moved.context, run_hash, place(folder, name)).place == place(folder, name)
+
+
+def test_of_a_target_that_the_file_had_before_the_upgrade_nothing_is_settled(folder: Path) -> None:
+    lake = lake_at(folder, "a")
+    run_hash = lake.run("proven", 1)
+    lake.replay(run_hash)
+    lake.context.state.record_redrive(
+        Redrive("pipeline", run_hash, "d" * 64, "", 1)
+    )  # and was not loaded into the lake
+    forget_places(lake)
+    other = lake_at(folder, "b", "files")
+    other.load(other.job(run_hash, target="files"))
+    publish(other.context, run_hash, ["files"])
+    settle(other.context, run_hash)
+    assert other.held() == ("complete", "proven")
+    assert lake_at(folder, "a").held() == ("complete", "proven")
