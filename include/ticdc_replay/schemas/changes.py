@@ -283,7 +283,7 @@ def _change(
                 return [NoRowChange(f"drop virtual column {name}")]
             return [BreakingChange(f"the column {name} was dropped", "column_dropped")]
         case ModifyColumn(name, spec):
-            return [_modified(name, known.get(folded(name)), now.get(folded(spec.column.name), spec.column))]
+            return _modified(name, known.get(folded(name)), now.get(folded(spec.column.name), spec.column))
         case RenameColumn(name, to):
             return [BreakingChange(f"the column {name} was renamed to {to}", "column_renamed")]
         case SetCharset() if before is not None:
@@ -343,12 +343,19 @@ def _fill(column: DefinedColumn) -> tuple[str | None, bool]:
     return None, False
 
 
-def _modified(name: str, before: DefinedColumn | None, after: DefinedColumn) -> Change:
+def _modified(name: str, before: DefinedColumn | None, after: DefinedColumn) -> list[Change]:
+    """What a MODIFY or CHANGE COLUMN did: the new name first, where it gave one, then what became of that."""
     if before is None:
         what = f"the column {name}, of unknown type before, became {after.name} {after.type_text()}"
-        return BreakingChange(what, "column_changed")
-    if before.name != after.name:
-        return BreakingChange(f"the column {before.name} was renamed to {after.name}", "column_renamed")
+        return [BreakingChange(what, "column_changed")]
+    if before.name == after.name:
+        return [_redefined(name, before, after)]
+    renamed = BreakingChange(f"the column {before.name} was renamed to {after.name}", "column_renamed")
+    redefined = _redefined(after.name, before, after)
+    return [renamed] if isinstance(redefined, NoRowChange) else [renamed, redefined]
+
+
+def _redefined(name: str, before: DefinedColumn, after: DefinedColumn) -> Change:
     if before.generated != after.generated:
         return BreakingChange(f"the column {name} is generated in another way", "column_changed")
     is_same = before.type == after.type and before.digits == after.digits

@@ -15,7 +15,7 @@ from ticdc_replay.targets.postgres.identifiers import LEDGER_SCHEMA, Relation, t
 from ticdc_replay.targets.postgres.ledger import TableState
 from ticdc_replay.targets.postgres.plan import PlannedPiece, TablePlan
 from ticdc_replay.targets.postgres.types import holds
-from ticdc_replay.targets.postgres.window_ddl import AddedColumn, FormColumn, PlannedColumn, WidenedColumn
+from ticdc_replay.targets.postgres.window_ddl import AddedColumn, FormColumn, PlannedColumn, WidenedColumn, type_words
 
 Connection = psycopg.Connection[Any]
 
@@ -70,15 +70,13 @@ def unfollowed_changes(plan: TablePlan, observed: Observed) -> list[str]:
     lines = [*plan.stops]
     for column in _new_columns(plan, observed.state):
         older_rows = plan.created_ts is None or any(column.target not in _targets(plan, piece) for piece in plan.pieces)
-        if column.stop is not None and (older_rows if column.computed else observed.found is not None):
-            lines.append(column.stop)
+        if older_rows if column.computed else observed.found is not None:
+            lines += column.stops
     if observed.found is not None:
-        lines += [
-            widened.stop
-            for widened in plan.widened
-            if widened.stop is not None and not _has_followed(widened, observed.found, observed.state)
-        ]
-    return lines
+        for widened in plan.widened:
+            if not _has_followed(widened, observed.found, observed.state):
+                lines += widened.stops
+    return list(dict.fromkeys(lines))
 
 
 def _has_followed(widened: WidenedColumn, found: FoundTable, state: TableState | None) -> bool:
@@ -314,8 +312,8 @@ def _definition(name: str, type_name: str, default: str | None) -> sql.Composed:
 
 
 def type_sql(type_name: str) -> sql.SQL:
-    """The type in a column definition: texts compare by their bytes, as keys of a changefeed do."""
-    return trusted('text COLLATE "C"' if type_name == "text" else type_name)
+    """The type in a column definition."""
+    return trusted(type_words(type_name))
 
 
 def trusted(text: str) -> sql.SQL:

@@ -144,7 +144,7 @@ def plan_table(load: Load, config: PostgresTarget, table: TableName, floor: Floo
     version_option = "commit_ts_column" if index.order == "commit_ts" else "place_column"
     version_column = fit(getattr(config, version_option))
     columns = _columns(versions, version_column, version_option, conflicts) if handle_key else ()
-    stops, last_stops = stops_by(load, form_changes, floor_ts)
+    stops, last_stops = stops_by(load, form_changes, floor_ts, columns)
     last_ts = index.window.to_ts - 1
     if index.order == "commit_ts" and last_stops:
         changes = [entry for entry in changes if entry.commit_ts < last_ts]

@@ -4,6 +4,7 @@ import msgspec
 
 from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.domain.tables import Column, TableName, folded
+from ticdc_replay.domain.visible import visible
 from ticdc_replay.schemas.changes import BreakingChange, Change, ColumnAdded, ColumnWidened, TableChanges, kind_of
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.ddl import RULES, another_table_ts, stop_text, stops_without_rows, words_of
@@ -12,6 +13,8 @@ from ticdc_replay.targets.postgres.identifiers import fit_column
 from ticdc_replay.targets.postgres.types import pg_type
 
 _RULES = RULES["postgres"]
+_SHOWN = 200
+"""Characters of a fill that a message shows."""
 
 
 class PlannedColumn(msgspec.Struct, frozen=True):
@@ -50,8 +53,9 @@ class Floor(msgspec.Struct, frozen=True):
 class AddedColumn(msgspec.Struct, frozen=True):
     """An ADD COLUMN of the window: rows with a commitTs up to ``commit_ts`` (TSO) show ``fill``.
 
-    ``fill`` is a literal as SQL has it, None for NULL, and where the server ``computed`` it. ``stop`` is the line that stops the
-    load where there are such rows: for a column that is computed, or that a policy forbids to add; else None.
+    ``fill`` is a literal as SQL has it, None for NULL, and where the server ``computed`` it. ``stops`` are the lines of its
+    statement that stop the load where there are such rows: for a column that is computed, or that a policy forbids to add; else
+    none.
     """
 
     target: str
@@ -59,19 +63,19 @@ class AddedColumn(msgspec.Struct, frozen=True):
     commit_ts: int
     fill: str | None
     computed: bool
-    stop: str | None
+    stops: tuple[str, ...]
 
 
 class WidenedColumn(msgspec.Struct, frozen=True):
     """A MODIFY COLUMN of the window after which the column holds more values.
 
-    ``stop`` is the line that stops the load where a policy forbids to follow it, else None.
+    ``stops`` are the lines of its statement that stop the load where a policy forbids to follow it, else none.
     """
 
     target: str
     type: str
     commit_ts: int
-    stop: str | None
+    stops: tuple[str, ...]
 
 
 def changes_since(index: ChangelogIndex, table: TableName, floor_ts: int) -> list[TableChanges]:
@@ -79,44 +83,72 @@ def changes_since(index: ChangelogIndex, table: TableName, floor_ts: int) -> lis
     return [entry for entry in index.changes if entry.table == table and not index.is_before(entry.commit_ts, floor_ts)]
 
 
-def stops_by(load: Load, changes: list[TableChanges], floor_ts: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def stops_by(
+    load: Load, changes: list[TableChanges], floor_ts: int, columns: tuple[PlannedColumn, ...]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What of *changes* stops the load, and what of that comes after all rows of the window, one line each.
 
-    Of what lies below *floor_ts* (TSO) only changes of columns and keys do: no rows from before it are left.
+    Of what lies below *floor_ts* (TSO) only changes of columns and keys do: no rows from before it are left. Where one change of
+    a statement stops, all that it did is told: a floor above it leaves all of it to a person. *columns* are those of the rows.
 
-    Columns that are added or widened before the window's end are told by ``added_by`` and ``widened_by``: they may be followed.
+    Statements that only add or widen columns before the window's end are told by ``added_by`` and ``widened_by``: they may be
+    followed.
     """
     index = load.index
     stops: tuple[list[str], list[str]] = ([], [])
     for entry in changes:
         is_last = index.order == "commit_ts" and entry.commit_ts == index.window.to_ts - 1
         is_below = index.is_before(entry.commit_ts, floor_ts)
-        for change in entry.changes:
-            if is_below and not stops_without_rows(change):
-                continue
-            unknown = None
-            if isinstance(change, ColumnAdded):
-                unknown = fill_of(change, pg_type(change.column.type))[1]
-            line = _stop(load, entry, change, unknown)
-            if line is not None and (is_last or isinstance(change, BreakingChange)):
-                stops[is_last].append(line)
+        if any(
+            (is_last or isinstance(change, BreakingChange))
+            and not (is_below and not stops_without_rows(change))
+            and _stops(load, change, columns)
+            for change in entry.changes
+        ):
+            stops[is_last].extend(_lines(load, entry, columns))
     return tuple(stops[0]), tuple(stops[1])
 
 
-def _stop(load: Load, entry: TableChanges, change: Change, unknown: str | None = None) -> str | None:
-    """The line that stops the load for *change*; None where a mirror can follow it, and may.
-
-    *unknown* says why a mirror can't have what older rows show in a column that was added.
-    """
+def _stops(load: Load, change: Change, columns: tuple[PlannedColumn, ...]) -> bool:
+    """Whether *change* stops the load wherever a mirror has rows that it concerns; *columns* are those of the rows."""
     rule = _RULES[kind_of(change)]
-    what = words_of(change)
-    if unknown is not None:
-        what, rule = unknown, _RULES["column_computed"]
-    elif rule.policy in load.stopping:
-        what += f", and policies.{rule.policy} is stop"
-    elif not isinstance(change, BreakingChange):
-        return None
-    return stop_text(entry.table, entry.commit_ts, what, rule)
+    if isinstance(change, BreakingChange) or rule.policy in load.stopping:
+        return True
+    return isinstance(change, ColumnAdded) and fill_of(change, _planned(change.column, columns).type)[1] is not None
+
+
+def _lines(load: Load, entry: TableChanges, columns: tuple[PlannedColumn, ...]) -> tuple[str, ...]:
+    """All that the statement of *entry* did to its table, with what a person does about it, one line each."""
+    lines = []
+    for change in entry.changes:
+        rule, what, form = _RULES[kind_of(change)], words_of(change), ""
+        if isinstance(change, ColumnAdded):
+            column = _planned(change.column, columns)
+            fill, unknown = fill_of(change, column.type)
+            form = f": {column.target} {type_words(column.type)}"
+            if unknown is not None:
+                rule, what = _RULES["column_computed"], unknown
+            else:
+                form += f", with {_shown(fill)} in all rows"
+        elif isinstance(change, ColumnWidened):
+            form = f": {_planned(change.after, columns).target} {type_words(pg_type(change.after.type))}"
+        if rule.policy in load.stopping:
+            what += f", and policies.{rule.policy} is stop"
+        if rule.remedy:
+            lines.append(stop_text(entry.table, entry.commit_ts, what, rule) + form)
+    return tuple(lines)
+
+
+def type_words(type_name: str) -> str:
+    """The type in a column definition: texts compare by their bytes, as keys of a changefeed do."""
+    return 'text COLLATE "C"' if type_name == "text" else type_name
+
+
+def _shown(fill: str | None) -> str:
+    """*fill*, a literal, for people; it can be copied where it is shown."""
+    if fill is None:
+        return "NULL"
+    return fill if len(fill) <= _SHOWN and visible(fill) == fill else "the default that the DDL has"
 
 
 def first_floor(load: Load, table: TableName) -> Floor:
@@ -160,9 +192,9 @@ def added_by(load: Load, changes: list[TableChanges], columns: tuple[PlannedColu
             if isinstance(change, ColumnAdded):
                 column = _planned(change.column, columns)
                 fill, unknown = fill_of(change, column.type)
-                stop = _stop(load, entry, change, unknown)
+                stops = _lines(load, entry, columns) if _stops(load, change, columns) else ()
                 added[column.target] = AddedColumn(
-                    column.target, column.type, entry.commit_ts, fill, unknown is not None, stop
+                    column.target, column.type, entry.commit_ts, fill, unknown is not None, stops
                 )
     return tuple(added.values())
 
@@ -176,8 +208,8 @@ def widened_by(
         for change in entry.changes:
             if isinstance(change, ColumnWidened):
                 target = _planned(change.after, columns).target
-                stop = _stop(load, entry, change)
-                widened[target] = WidenedColumn(target, pg_type(change.after.type), entry.commit_ts, stop)
+                stops = _lines(load, entry, columns) if _stops(load, change, columns) else ()
+                widened[target] = WidenedColumn(target, pg_type(change.after.type), entry.commit_ts, stops)
     return tuple(widened.values())
 
 
