@@ -59,9 +59,8 @@ def decode(
         manifest="manifests/m.json",
         input_hash=canonical.digest(str(window).encode()),
         changefeed=Changefeed(**{"protocol": "open-protocol", "topic": "topic", "timezone": "UTC", **changefeed}),
-        tables=("s.*",),
         limits=LIMITS,
-        **(options or {}),
+        **{"tables": ("s.*",), **(options or {})},
     )
     results = []
     for number, messages in enumerate(splits):

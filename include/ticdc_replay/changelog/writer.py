@@ -14,7 +14,7 @@ from ticdc_replay.changelog.columnar import ColumnarRows, Places, hashes, number
 from ticdc_replay.changelog.convert import ConvertedRows, rows_to_batches
 from ticdc_replay.changelog.data_file import ROW_GROUP_BYTES, DataFileWriter
 from ticdc_replay.changelog.duplicates import TABLE_METADATA
-from ticdc_replay.changelog.identity import Identities, changes_key, identities, key_columns
+from ticdc_replay.changelog.identity import Identities, ambiguous_keys, changes_key, identities, key_columns
 from ticdc_replay.changelog.index import DataFile
 from ticdc_replay.changelog.keys import Copy, Keys, KeysFile
 from ticdc_replay.changelog.layout import data_folder, refused
@@ -34,6 +34,8 @@ CELL_MISMATCH = "cell_type_mismatch"
 """Reason of a row whose cells are not of their columns' types."""
 ROW_DAMAGED = "row_damaged"
 """Reason of a row that can't be what the upstream has: ``RowEvent.damage`` says why, or its handle key has a NULL."""
+KEY_LOSSY = "key_lossy"
+"""Reason of a row whose handle key may be that of several rows: ``ambiguous_key`` says why."""
 ROW_UNLIKE = "row_unlike_definition"
 """Reason of a row that no row of its table can look like: ``ResolvedSchema.unlike`` says why."""
 WAITING_BYTES = 2 * ROW_GROUP_BYTES
@@ -165,7 +167,7 @@ class ChangelogWriter:
         """Note that a row that can't be used stands at *position* of the quarantine *file*.
 
         A copy of the same row version that can be used, wherever it was sent, makes it surplus, and so does a copy before it in
-        quarantine. A row whose key can't be read has no copies.
+        quarantine. A row whose key can't be read, or may be that of several rows, has no copies.
         """
         try:
             _, ids, unreadable = _identify([located], self._order)
@@ -367,7 +369,8 @@ def _is_int64(value: object) -> bool:
 
 
 def _identify(rows: Sequence[Located], order: VersionOrder) -> tuple[list[Located], Identities | None, list[Rejected]]:
-    """*rows*, which are in the order of their places, with their identities, and those whose key can't be read or has a NULL.
+    """*rows*, which are in the order of their places, with their identities, and those whose key can't be read, has a NULL or
+    may be that of several rows.
 
     The rows are of one resolved schema, so all have a handle key or none has; then there are no identities.
     """
@@ -389,10 +392,13 @@ def _identify(rows: Sequence[Located], order: VersionOrder) -> tuple[list[Locate
     rejected: list[Rejected] = []
     for shape, (members, images) in shapes.items():
         keys, unreadable, null = key_columns(shape, images)
-        if unreadable or null:
+        ambiguous = ambiguous_keys(shape, [located.row for located in members])
+        if unreadable or null or ambiguous:
             rejected += [Rejected(members[at], CELL_MISMATCH, why) for at, why in sorted(unreadable.items())]
             rejected += [Rejected(members[at], ROW_DAMAGED, why) for at, why in sorted(null.items())]
             bad = unreadable.keys() | null.keys()
+            rejected += [Rejected(members[at], KEY_LOSSY, ambiguous[at]) for at in sorted(ambiguous.keys() - bad)]
+            bad |= ambiguous.keys()
             members = [located for at, located in enumerate(members) if at not in bad]
             keys = [key for at, key in enumerate(keys) if at not in bad]
         ordered += members

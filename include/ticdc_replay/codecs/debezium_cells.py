@@ -52,6 +52,8 @@ class Cells(NamedTuple):
     doubts: tuple[Doubt, ...]
     text: bool
     """Whether a cell may be text that is not UTF-8, and then is bytes (TiCDC copies such text as it is)."""
+    ambiguous: bool | Callable[[Any], bool] = False
+    """As ``WireColumn`` has it."""
 
 
 def cells_of(field: Field | None, defined: DefinedColumn | None, is_handle_key: bool, zone: str) -> Cells:
@@ -61,7 +63,8 @@ def cells_of(field: Field | None, defined: DefinedColumn | None, is_handle_key: 
     """
     type_ = column_type(field, defined.type if defined is not None else None)
     if type_ is None:
-        return Cells(UNKNOWN, None, values.as_they_are, (ALWAYS,), True)
+        ambiguous = values.may_be_decimals_as_text if field is None else False
+        return Cells(UNKNOWN, None, values.as_they_are, (ALWAYS,), True, ambiguous)
     unit = _unit(type_, field)
     cells = _in_avro(type_, field, unit) if field is not None and field.avro else _in_json(type_, field, unit)
     doubts = _doubts(type_, field, unit)
@@ -70,7 +73,20 @@ def cells_of(field: Field | None, defined: DefinedColumn | None, is_handle_key: 
         raw = raw_defaults(field, defined) if type_.base in BINARY_TYPES and cells.annotation is bytes else None
         if raw is not None and not (field is not None and field.avro):
             cells = cells._replace(annotation=str, neutral=values.base64_or(*raw), text=True)
-    return cells._replace(doubts=doubts)
+    return cells._replace(doubts=doubts, ambiguous=_ambiguous(type_))
+
+
+def _ambiguous(type_: ColumnType) -> bool | Callable[[Any], bool]:
+    """Which of the doubtful cells of a column may be several values that keys have in practice.
+
+    Only decimals: numbers whose sign, and times whose digits, are not known differ on the wire where they differ at all. Years
+    below 100 and zero dates would make every key with a time ambiguous.
+    """
+    if type_.base == "decimal" and type_.scale is not None:
+        return True
+    if type_.base == "decimal" or (type_.base == "double" and not type_.declared):
+        return values.may_be_decimals
+    return False
 
 
 def _may_be_null(field: Field | None, defined: DefinedColumn | None) -> bool:

@@ -47,7 +47,7 @@ def plan_of(
         cells.append(cells_of(None if fields is None else fields[name], defined, name in handle_key, zone))
     shape = Shape(
         tuple(
-            WireColumn(name, column.type, name in handle_key, column.neutral)
+            WireColumn(name, column.type, name in handle_key, column.neutral, ambiguous=column.ambiguous)
             for name, column in zip(names, cells, strict=True)
         )
     )

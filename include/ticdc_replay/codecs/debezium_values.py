@@ -5,6 +5,7 @@ NULL is None and stays None. What a converter refuses with ValueError can't be o
 
 import decimal
 import math
+import re
 from binascii import a2b_base64
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -25,6 +26,11 @@ _LONGEST_TIME = (838 * 3600 + 59 * 60 + 59) * 1_000_000
 """Microseconds of 838:59:59."""
 _DOUBLE_DIGITS = 15
 """So many decimal digits survive in a double, whatever they are."""
+_MOST_DOUBLE_DIGITS = 17
+"""So many tell a double from all others; Go writes no more."""
+_DOUBLE_AS_TEXT = re.compile(r"-?[0-9]{1,21}(?:\.[0-9]{1,30})?(?:e[+-][0-9]{2,3})?")
+"""As Go writes it: from 1e21 on with an exponent."""
+_LARGEST_DECIMAL = 1e65
 _EXACT = decimal.Context(prec=120)
 """Enough for 65 digits and the digits of a double."""
 _UTC = TextForm("date and time in UTC", r"0000-00-00T00:00:00(?:\.0{1,6})?Z")
@@ -105,6 +111,27 @@ def _nearest(value: float, scale: int) -> decimal.Decimal:
     if float(nearest) != value:
         raise ValueError(f"{value!r} has more than {scale} digits after the point")
     return nearest
+
+
+def may_be_decimals(value: float | None) -> bool:
+    """Whether *value* may stand for several decimals, where their scale is not known: that of the shortest of them is taken."""
+    if value is None or not abs(value) < _LARGEST_DECIMAL:
+        return False
+    digits, exponent = decimal.Decimal(repr(value)).normalize().as_tuple()[1:]
+    assert isinstance(exponent, int), "it is finite"
+    return len(digits) > _DOUBLE_DIGITS if exponent < 0 else not is_one_decimal(value, 0)
+
+
+def may_be_decimals_as_text(value: str | bytes | None) -> bool:
+    """As ``may_be_decimals``, of what stands on the wire where nothing tells the type: what BIGINT can hold is no decimal."""
+    if not isinstance(value, str) or _DOUBLE_AS_TEXT.fullmatch(value) is None:
+        return False
+    number = decimal.Decimal(value)
+    if len(number.normalize(_EXACT).as_tuple().digits) > _MOST_DOUBLE_DIGITS:
+        return False
+    if "e" not in value and "." not in value and -(1 << 63) <= number <= _MAX_UINT64:
+        return False
+    return may_be_decimals(float(number))
 
 
 def plain_numbers(values: Sequence[float | None]) -> list[str | None]:

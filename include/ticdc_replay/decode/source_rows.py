@@ -6,7 +6,8 @@ Protocols: large messages, section 5. New images are read at commitTs, old ones 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from ticdc_replay.changelog.writer import Located
+from ticdc_replay.changelog.identity import ambiguous_key
+from ticdc_replay.changelog.writer import KEY_LOSSY, Located
 from ticdc_replay.decode.source_record import ReadPlace, SourceRecord
 from ticdc_replay.dispatch.rules import SourceTable
 from ticdc_replay.domain.connections import Connections
@@ -114,6 +115,9 @@ class SourceRows:
             return RowUnreadable(
                 "handle_key_only", "TiCDC sent only the handle key of this row, and no commitTs to read it at"
             )
+        ambiguous = ambiguous_key(row)
+        if ambiguous is not None:
+            return RowUnreadable(KEY_LOSSY, ambiguous)
         source = self._dispatch.source_of(row.schema, row.table)
         if source is None:
             return RowUnreadable(

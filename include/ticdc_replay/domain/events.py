@@ -37,6 +37,9 @@ class WireColumn(NamedTuple):
 
     It raises ``ValueError`` when a value can't be of the column's type; the caller then finds the row by halving.
 
+    ``ambiguous`` tells which wire values that are doubtful (``RowEvent.lossy``) several values of the upstream may have become,
+    so that they name no row: all, none, or those that it is true of.
+
     ``arrow``, where a column has it, turns the same wire values into an Arrow array of their neutral forms, text or bytes,
     without an object for each; None where a value needs a closer look, which is then ``neutral``'s to take.
     """
@@ -46,6 +49,7 @@ class WireColumn(NamedTuple):
     is_handle_key: bool
     neutral: Callable[[Sequence[Any]], Sequence[Any]]
     arrow: Callable[[Sequence[Any]], Any] | None = None
+    ambiguous: bool | Callable[[Any], bool] = True
 
 
 class Shape:
