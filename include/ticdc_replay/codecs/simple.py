@@ -82,7 +82,8 @@ class SimpleCodec(Codec):
 
     Reasons of an ``Undecodable``: ``empty_message``, ``bad_compression``, ``too_large``, ``bad_message`` (not this encoding),
     ``unknown_version``, ``unknown_event_type``, ``schema_unknown`` (nobody sent the version that the row names),
-    ``schema_mismatch`` (cells of other columns), ``bad_cell``; of an object ``claim_check_unreadable``, ``claim_check_mismatch``.
+    ``schema_ambiguous`` (two tables have it), ``schema_mismatch`` (cells of other columns), ``bad_cell``; of an object
+    ``claim_check_unreadable``, ``claim_check_mismatch``.
     """
 
     protocol = "simple"
@@ -213,6 +214,11 @@ class SimpleCodec(Codec):
             self.missing_versions.add(MissingVersion(TableName(row.schema, row.table), row.version))
             detail = f"no bootstrap or DDL with version {row.version} of {row.schema}.{row.table} is known"
             raise MessageError("schema_unknown", detail)
+        why = self.schemas.versions.why_ambiguous(row.schema, row.table, row.version)
+        if why is not None:
+            raise MessageError(
+                "schema_ambiguous", f"version {row.version} of {row.schema}.{row.table} is of two tables: {why}"
+            )
         large = LargeMessage.CLAIM_CHECK if reference else LargeMessage.HANDLE_KEY_ONLY if row.handle_key_only else None
         data, old = images_of(row, reduced=large is not None)
         form = self._forms.form(definition, image_names((data, old)), large is not None, row.location)

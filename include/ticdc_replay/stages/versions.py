@@ -8,12 +8,10 @@ from ticdc_replay.stages.context import ReplayContext
 
 
 def record_versions(context: ReplayContext, definitions: Iterable[TableDefinition]) -> None:
-    """Add *definitions* that came over the wire to what is known of the pipeline's tables; the first of a version stays."""
+    """Add *definitions* that came over the wire to what is known of the pipeline's tables, as ``TableVersions`` does."""
     name = context.pipeline.name
-    known = TableVersions(context.state.table_versions(name))
-    fresh = TableVersions(
-        definition
-        for definition in definitions
-        if known.find(definition.name.schema, definition.name.table, definition.valid_from) is None
-    )
-    context.state.record_table_versions(name, fresh)
+    known = context.state.table_versions(name)
+    everything = list(TableVersions(known).with_definitions(definitions))
+    before = set(known)
+    fresh = {(each.name, each.valid_from) for each in everything if each not in before}
+    context.state.record_table_versions(name, (each for each in everything if (each.name, each.valid_from) in fresh))

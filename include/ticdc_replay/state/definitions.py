@@ -15,6 +15,8 @@ from ticdc_replay.state import tables
 from ticdc_replay.state.records import DdlScan, KnownDdl, SchemaScan
 from ticdc_replay.state.rows import Rows, columns_of
 
+_DEFINITIONS = msgspec.json.Decoder(TableDefinition | list[TableDefinition])
+
 
 class Definitions(Rows):
     """The part of the state store that tells which definition a table has at a commitTs.
@@ -104,28 +106,37 @@ class Definitions(Rows):
         return sorted(SchemaScan(_topic(row), row.partition, row.start_offset, row.end_offset) for row in rows)
 
     def record_table_versions(self, pipeline: str, definitions: Iterable[TableDefinition]) -> None:
-        """Keep definitions that came over the wire with a version; one that is known already is replaced."""
+        """Keep definitions that came over the wire with a version; those of it that are known already are replaced."""
+        by_version: dict[tuple[str, str, int], list[TableDefinition]] = {}
+        for definition in definitions:
+            name = definition.name
+            by_version.setdefault((name.schema, name.table, definition.valid_from), []).append(definition)
         self._replace(
             tables.table_version,
             [
                 {
                     "pipeline": pipeline,
-                    "schema": definition.name.schema,
-                    "table": definition.name.table,
-                    "version": definition.valid_from,
-                    "definition": msgspec.json.encode(definition).decode(),
+                    "schema": schema,
+                    "table": table,
+                    "version": version,
+                    # A list only where there are several: hardly ever.
+                    "definition": msgspec.json.encode(found if len(found) > 1 else found[0]).decode(),
                 }
-                for definition in definitions
+                for (schema, table, version), found in by_version.items()
             ],
         )
 
     def table_versions(self, pipeline: str) -> list[TableDefinition]:
-        """The definitions that came over the wire with a version, by table and version."""
+        """The definitions that came over the wire with a version, by table and version; those of one version as recorded."""
         columns = tables.table_version.c
         wanted = select(columns.definition).where(columns.pipeline == pipeline)
         with self._database.reading() as connection:
             rows = connection.execute(wanted.order_by(columns.schema, columns.table, columns.version)).all()
-        return [msgspec.json.decode(row.definition, type=TableDefinition) for row in rows]
+        found: list[TableDefinition] = []
+        for row in rows:
+            kept = _DEFINITIONS.decode(row.definition)
+            found += kept if isinstance(kept, list) else [kept]
+        return found
 
 
 def _topic(row: Row[Any]) -> TopicIdentity:

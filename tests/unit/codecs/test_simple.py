@@ -99,6 +99,21 @@ def test_a_row_of_a_version_that_nobody_defined_is_named_with_all_that_is_known_
     }
 
 
+def test_rows_of_a_version_that_two_tables_share_are_refused(encoding: Encoding) -> None:
+    other = column("name", "enum", elements=["new", "paid"])
+    reader = codec(encoding, TABLE, table_schema(ID, other), table_schema(ID, NAME, version=VERSION + 1))
+    for _ in range(3):
+        refused = one(reader, row(encoding, data=cells(encoding, 1), claimCheckLocation=f"s3://bucket/{OBJECT}"))
+        assert isinstance(refused, Undecodable)
+        assert (refused.ordinal, refused.reason, refused.commit_ts) == (0, "schema_ambiguous", COMMIT_TS)
+        assert (refused.schema, refused.table, refused.reference and refused.reference.object_name) == (
+            "shop", "t", OBJECT,
+        )  # fmt: skip
+        assert "`name` is varchar(20) in one, enum('new','paid') in another" in refused.detail
+        decoded(reader, row(encoding, data=cells(encoding, 1), version=VERSION + 1))
+    assert not reader.missing_versions
+
+
 def test_columns_without_a_cell_are_left_out_and_cells_without_a_column_refuse_the_row(encoding: Encoding) -> None:
     virtual, hidden = column("v", "int", length=11), column("_V$_expr_0", "bigint", length=20)
     reader = codec(encoding, table_schema(ID, virtual, NAME, hidden))

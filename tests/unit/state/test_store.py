@@ -333,6 +333,16 @@ def test_table_versions_come_back_by_table_and_version(state: StateStore) -> Non
     assert state.table_versions("p") == [found[2], found[1], found[0]]
 
 
+def test_several_table_versions_of_one_number_are_kept_in_their_order(state: StateStore) -> None:
+    plain, other = (
+        TableDefinition(TableName("shop", "t"), (), binary=binary, valid_from=5) for binary in (False, True)
+    )
+    later = TableDefinition(TableName("shop", "t"), (), valid_from=6)
+    state.record_table_versions("p", [plain])
+    state.record_table_versions("p", [later, plain, other])
+    assert state.table_versions("p") == [plain, other, later]
+
+
 def test_re_drives_are_told_in_order_and_forgotten_by_place(state: StateStore) -> None:
     made = [
         Redrive("shop", "run", "b", "", 1),
