@@ -10,6 +10,9 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
+from ticdc_replay.domain.column_types import ColumnType
+from ticdc_replay.domain.limits import refused_type
+
 Primitive = Literal["null", "boolean", "int", "long", "float", "double", "bytes", "string"]
 _PRIMITIVES = frozenset(get_args(Primitive))
 
@@ -95,10 +98,18 @@ def _primitive(written: Any, name: str) -> Any:
     return written
 
 
+def decimal_of(precision: object, scale: object) -> tuple[int, int] | None:
+    """*precision* and *scale* where a DECIMAL may have them, else None."""
+    if type(precision) is not int or type(scale) is not int:
+        return None
+    return (precision, scale) if refused_type(ColumnType("decimal", length=precision, scale=scale)) is None else None
+
+
 def _decimal(written: dict[str, Any], name: str) -> tuple[int, int] | None:
     if written.get("logicalType") != "decimal":
         return None
     precision, scale = written.get("precision"), written.get("scale", 0)
-    if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision or not 0 < precision <= 65:
+    found = decimal_of(precision, scale)
+    if found is None:
         raise SchemaError(f"field {name!r}: precision {precision!r:.20} and scale {scale!r:.20} are no decimal's")
-    return precision, scale
+    return found

@@ -141,7 +141,7 @@ def _column(document: dict[str, Any]) -> Field:
     elif shape.get("logicalType") == "decimal":
         semantic = semantic or DECIMAL
         length, scale = shape.get("precision"), shape.get("scale", 0)
-        if type(length) is not int or type(scale) is not int or not 0 <= scale <= length <= 65:
+        if avro_schema.decimal_of(length, scale) is None:
             raise SchemaError(f"field {document['name']!r:.80}: {length!r:.20} and {scale!r:.20} are no decimal's")
     # Where all columns are unions, being one says nothing of NULL.
     nullable = None if len(branches) == 2 else False

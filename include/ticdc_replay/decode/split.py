@@ -273,15 +273,16 @@ class SplitDecoder:
         return self._add_events(message, decoded)
 
     def _decoded(self, message: RawMessage) -> Sequence[Event]:
-        """The events of *message*. Raises what the lookup of a writer schema does, unless the pipeline file names the message.
+        """The events of *message*. Raises what the codec does, unless the pipeline file names the message.
 
         Anybody can write a message with the id of a schema that the registry does not let us read.
         """
         try:
             return self._decode(message)
-        except TicdcReplayError as error:
+        except (TicdcReplayError, MemoryError) as error:
             if {-1, 0} & self._named.get(message[:3], set()):
-                return [Undecodable(None, SET_ASIDE, f"{_NAMED}, and it can't be read: {error}")]
+                why = str(error) or "there is not the memory for it"
+                return [Undecodable(None, SET_ASIDE, f"{_NAMED}, and it can't be read: {why}")]
             raise type(error)(
                 f"{message.place}: {error}. Where only this message meets that, and it is another program's, name it in "
                 "set_aside of the pipeline file"

@@ -4,6 +4,7 @@ import operator
 
 from ticdc_replay.domain.column_types import BaseType, ColumnType
 from ticdc_replay.domain.definition import PRIMARY, DefinedColumn, Index
+from ticdc_replay.domain.limits import refused_type
 from ticdc_replay.schemas import literals
 from ticdc_replay.schemas.statements import ColumnSpec
 from ticdc_replay.schemas.tokens import Cursor, DdlSyntaxError
@@ -46,7 +47,10 @@ def as_bytes(column_type: ColumnType) -> ColumnType:
 
 
 def read_column(cursor: Cursor) -> ColumnSpec:
-    """Reads ``name type [options]``, up to a comma, a closing parenthesis, FIRST, AFTER or the end."""
+    """Reads ``name type [options]``, up to a comma, a closing parenthesis, FIRST, AFTER or the end.
+
+    Raises DdlSyntaxError, also for a type that TiDB makes no column of.
+    """
     name = cursor.name()
     serial = cursor.take("SERIAL")
     column_type = ColumnType("bigint", unsigned=True, declared=True) if serial else read_type(cursor)
@@ -71,6 +75,9 @@ def read_column(cursor: Cursor) -> ColumnSpec:
     column_type = ColumnType(column_type.base, unsigned, length, scale, column_type.elements, declared=True)
     if charset.binary:
         column_type = as_bytes(column_type)
+    refusal = refused_type(column_type)
+    if refusal is not None:
+        raise DdlSyntaxError(f"column {name}: {refusal}")
     column = DefinedColumn(name, column_type, options.nullable, generated=options.generated, digits=digits)
     column = literals.with_default(column, options.default, options.computed)
     return ColumnSpec(column, charset.given, tuple(options.indexes))
@@ -89,9 +96,11 @@ def read_type(cursor: Cursor) -> ColumnType:
         return ColumnType("tinyint", declared=True)
     if word in ("FLOAT", "FLOAT4", "DOUBLE", "FLOAT8", "REAL"):
         cursor.take("PRECISION")
-        lengths = _lengths(cursor)
+        lengths = _lengths(cursor, 255, 30)
         wide = word in ("DOUBLE", "FLOAT8", "REAL") or (len(lengths) == 1 and lengths[0] > 24)
         length, scale = lengths if len(lengths) == 2 else (None, None)
+        if length is not None and scale is not None and scale > length:
+            raise DdlSyntaxError(f"{word}({length},{scale}) has more digits after the point than digits")
         return ColumnType("double" if wide else "float", length=length, scale=scale, declared=True)
     if word in ("DECIMAL", "DEC", "NUMERIC", "FIXED"):
         lengths = [*_lengths(cursor, 65, 30)] or [10]

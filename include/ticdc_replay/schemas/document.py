@@ -11,8 +11,9 @@ import msgspec
 
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.definition import DefinedColumn, Index, TableDefinition
+from ticdc_replay.domain.limits import refused_types
 from ticdc_replay.domain.tables import TableName
-from ticdc_replay.schemas.epochs import Epoch
+from ticdc_replay.schemas.epochs import Epoch, believable
 
 Part = TypeVar("Part", DefinedColumn, Index)
 
@@ -67,11 +68,15 @@ def encode(epochs: Iterable[Epoch], versions: Iterable[TableDefinition]) -> byte
 
 
 def decode(content: bytes) -> tuple[list[Epoch], list[TableDefinition]]:
-    """What ``encode`` was given. Raises msgspec.ValidationError, with the path inside the document where that is told."""
+    """What ``encode`` was given, without definitions that have types of no table (``epochs.believable``).
+
+    Raises msgspec.ValidationError, with the path inside the document where that is told.
+    """
     document = msgspec.json.decode(content, type=_Document)
     definitions: list[TableDefinition] = []
     columns: list[tuple[DefinedColumn, ...]] = []
     indexes: list[tuple[Index, ...]] = []
+    doubtful = False
     try:
         for each in document.definitions:
             columns.append(_whole(each.columns, columns))
@@ -79,6 +84,8 @@ def decode(content: bytes) -> tuple[list[Epoch], list[TableDefinition]]:
             definitions.append(
                 TableDefinition(each.name, columns[-1], indexes[-1], each.binary, each.valid_from, each.from_ddl)
             )
+            own = (column for column in each.columns if isinstance(column, DefinedColumn))
+            doubtful = doubtful or refused_types(own) is not None
         epochs = [
             Epoch(
                 each.name,
@@ -93,6 +100,8 @@ def decode(content: bytes) -> tuple[list[Epoch], list[TableDefinition]]:
         versions = [definitions[each] if isinstance(each, int) else each for each in document.versions]
     except IndexError:
         raise msgspec.ValidationError("a definition is named that is not in the document") from None
+    if doubtful or not document.definitions:
+        return list(map(believable, epochs)), [each for each in versions if refused_types(each.columns) is None]
     return epochs, versions
 
 

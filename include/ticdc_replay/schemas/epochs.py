@@ -8,6 +8,7 @@ import msgspec
 
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.events import DdlEvent
+from ticdc_replay.domain.limits import refused_types
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.schemas.ddl import ParsedDdl, TableKey, Tables, UnparsedDdl, key_of
 
@@ -27,6 +28,14 @@ class Epoch(msgspec.Struct, frozen=True, omit_defaults=True):
     unread: str | None = None
     dropped: bool = False
     """Whether the last DDL of the table, as far as it is known, dropped it: then it has no rows."""
+
+
+def believable(epoch: Epoch) -> Epoch:
+    """*epoch*, without its definition where that has types of no table: earlier versions of the library took any."""
+    refusal = None if epoch.definition is None else refused_types(epoch.definition.columns)
+    if refusal is None:
+        return epoch
+    return Epoch(epoch.name, epoch.after, unparsed=f"a definition that an earlier version took: {refusal[1]}")
 
 
 def replay(base: Mapping[tuple[TableKey, int], Epoch], ddls: Iterable[DdlEvent]) -> tuple[Epoch, ...]:

@@ -9,8 +9,9 @@ from sqlalchemy import Row, select
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.events import DdlEvent
+from ticdc_replay.domain.limits import refused_types
 from ticdc_replay.domain.topics import TopicIdentity
-from ticdc_replay.schemas.epochs import Epoch
+from ticdc_replay.schemas.epochs import Epoch, believable
 from ticdc_replay.state import tables
 from ticdc_replay.state.records import DdlScan, KnownDdl, SchemaScan
 from ticdc_replay.state.rows import Rows, columns_of
@@ -91,12 +92,12 @@ class Definitions(Rows):
         )
 
     def earlier_epochs(self, pipeline: str) -> list[Epoch]:
-        """The definitions that an earlier version of the library worked out of DDL, oldest first."""
+        """The definitions that an earlier version of the library worked out of DDL, oldest first (``epochs.believable``)."""
         columns = tables.schema_history.c
         wanted = select(columns.epoch).where(columns.pipeline == pipeline)
         with self._database.reading() as connection:
             rows = connection.execute(wanted.order_by(columns.after, columns.schema, columns.table)).all()
-        return [msgspec.json.decode(row.epoch, type=Epoch) for row in rows]
+        return [believable(msgspec.json.decode(row.epoch, type=Epoch)) for row in rows]
 
     def earlier_scans(self, pipeline: str) -> list[SchemaScan]:
         """The offsets whose DDL an earlier version of the library searched, by topic, partition and offset."""
@@ -127,7 +128,10 @@ class Definitions(Rows):
         )
 
     def table_versions(self, pipeline: str) -> list[TableDefinition]:
-        """The definitions that came over the wire with a version, by table and version; those of one version as recorded."""
+        """The definitions that came over the wire with a version, by table and version; those of one version as recorded.
+
+        None with types of no table, which earlier versions of the library took.
+        """
         columns = tables.table_version.c
         wanted = select(columns.definition).where(columns.pipeline == pipeline)
         with self._database.reading() as connection:
@@ -136,7 +140,7 @@ class Definitions(Rows):
         for row in rows:
             kept = _DEFINITIONS.decode(row.definition)
             found += kept if isinstance(kept, list) else [kept]
-        return found
+        return [definition for definition in found if refused_types(definition.columns) is None]
 
 
 def _topic(row: Row[Any]) -> TopicIdentity:

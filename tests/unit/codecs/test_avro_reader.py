@@ -141,6 +141,12 @@ def test_bits_of_floats_are_kept():
             json.dumps(record({"name": "a", "type": {"type": "bytes", "logicalType": "decimal", "precision": 0}})),
             "no decimal",
         ),
+        (
+            json.dumps(
+                record({"name": "a", "type": {"type": "bytes", "logicalType": "decimal", "precision": 65, "scale": 31}})
+            ),
+            "no decimal",
+        ),
         (json.dumps(record({"name": "a", "type": record({"name": "b", "type": record()})})), "a record in a record"),
     ],
 )

@@ -279,6 +279,8 @@ def test_what_is_not_understood_says_why(raw, reason):
         ),
         value_schema((ID, column("c", "bytes", name="io.debezium.data.Bits"))),
         value_schema((ID, column("c", "bytes", logicalType="decimal", precision=3, scale=4))),
+        value_schema((ID, column("c", "bytes", logicalType="decimal", precision=0, scale=0))),
+        value_schema((ID, column("c", "bytes", logicalType="decimal", precision=65, scale=31))),
         value_schema((ID, column("id", "int", spelled="other"))),
     ],
 )

@@ -229,3 +229,54 @@ def test_a_message_that_is_compressed_otherwise_than_configured_is_refused(encod
         assert event.reason in ("bad_compression", "too_large")
         assert reader.is_schema_change(value)
         assert reader.is_watermark(value)
+
+
+@pytest.mark.parametrize("encoding", ["json", "avro"])
+@pytest.mark.parametrize(
+    ("type_", "described"),
+    [
+        ("decimal", {"length": 10, "decimal": 20}),
+        ("decimal", {"length": 5000, "decimal": 30}),
+        ("decimal", {"length": 66, "decimal": 0}),
+        ("decimal", {"length": 60, "decimal": 31}),
+        ("bit", {"length": 65}),
+        ("bit", {"length": 1 << 40}),
+        ("datetime", {"length": 26, "decimal": 7}),
+        ("timestamp", {"length": 26, "decimal": 12}),
+        ("time", {"length": 10 + 1 + 7}),
+        ("binary", {"length": 256}),
+        ("varchar", {"length": 1 << 32}),
+        ("set", {"elements": [str(number) for number in range(65)]}),
+    ],
+    ids=str,
+)
+def test_a_table_schema_with_a_type_that_no_column_has_is_refused(
+    encoding: Encoding, type_: str, described: Json
+) -> None:
+    schema = table_schema(ID, column("v", type_, default="1", **described))
+    reader = codec(encoding)
+    for value in (bootstrap(encoding, schema), ddl(encoding, "ALTER", "ALTER TABLE t ADD v INT", schema)):
+        (event,) = reader.decode(message(value))
+        assert isinstance(event, Undecodable)
+        assert event.reason == "bad_type"
+        assert "the column v" in event.detail
+
+
+@pytest.mark.parametrize("encoding", ["json", "avro"])
+@pytest.mark.parametrize(
+    ("type_", "described", "text"),
+    [
+        ("decimal", {"length": 65, "decimal": 30}, "decimal(65,30)"),
+        ("decimal", {"length": 30, "decimal": 30}, "decimal(30,30)"),
+        ("bit", {"length": 64}, "bit(64)"),
+        ("time", {"length": 10 + 1 + 6}, "time(6)"),
+        ("varchar", {"length": 65_535}, "varchar(65535)"),
+        ("char", {"length": 0}, "char"),
+    ],
+    ids=str,
+)
+def test_the_largest_types_are_read(encoding: Encoding, type_: str, described: Json, text: str) -> None:
+    (event,) = codec(encoding).decode(message(bootstrap(encoding, table_schema(ID, column("v", type_, **described)))))
+    assert isinstance(event, BootstrapEvent)
+    assert event.definition is not None
+    assert str(event.definition.columns[1].type) == text

@@ -10,12 +10,14 @@ from tests.decoded_splits import decode, insert, quarantine
 from tests.native_decoding import Written, both
 from tests.open_protocol import Columns, columns, ddl, message, row
 from ticdc_replay.changelog.writer import ChangelogWriter
+from ticdc_replay.codecs.open import OpenCodec
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.decode.schema_pass import schemas_in
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.definition import DefinedColumn, Index, TableDefinition
-from ticdc_replay.domain.events import DdlEvent, Shape
+from ticdc_replay.domain.events import DdlEvent, Event, Shape
+from ticdc_replay.domain.messages import EventPlace, RawMessage
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.schemas.history import Epoch, SchemaHistory
 
@@ -166,3 +168,54 @@ def test_ddl_about_what_no_table_is_is_set_aside_and_a_gap_in_what_is_known_of_t
     assert [event.commit_ts for event in found.ddl] == [140]
     about = {"schema": "s", "table": "t"} | names
     assert [(unread.offset, unread.schema, unread.table) for unread in found.unread] == [(7, *about.values())]
+
+
+DECIMAL = {"t": 246, "f": 65, "v": "1.50"}
+
+
+@pytest.mark.parametrize("text", ["DECIMAL(10,20)", "DECIMAL(1,2)"])
+def test_a_ddl_with_a_type_that_no_column_has_leaves_its_table_s_rows_to_the_wire(
+    write: Callable[..., Written], text: str
+) -> None:
+    create = "CREATE TABLE t (id BIGINT PRIMARY KEY, v VARCHAR(20), d DECIMAL(10,2))"
+    queries = {100: create, 120: f"ALTER TABLE t MODIFY d {text}"}
+    history = SchemaHistory().with_ddls([DdlEvent(0, at, "s", "t", query, 3) for at, query in queries.items()])
+    sent = [message([row(at, new=columns(at, d=DECIMAL))], at) for at in (110, 130, 131, 132)]
+    assert both(write, sent, OPEN, history).result.events.written == 4
+
+
+def test_a_stored_definition_with_a_type_that_no_column_has_tells_nothing(tmp_path: Path) -> None:
+    name = TableName("s", "t")
+    id_ = DefinedColumn("id", ColumnType("bigint", declared=True), nullable=False)
+    wrong = DefinedColumn("d", ColumnType("decimal", length=10, scale=20, declared=True))
+    bad = TableDefinition(name, (id_, wrong), (Index("PRIMARY", ("id",), unique=True),), valid_from=9)
+    good = TableDefinition(name, (id_,), bad.indexes, valid_from=20)
+    stored = SchemaHistory([Epoch(name, 9, bad), Epoch(name, 10, bad), Epoch(name, 20, good)]).with_versions(
+        [bad, good]
+    )
+    history = SchemaHistory.decode(stored.encode())
+    assert [history.schema_at(name, at) is None for at in (10, 11, 21)] == [True, True, False]
+    assert ["decimal(10,20)" in (epoch.unparsed or "") for epoch in history.epochs] == [True, True, False]
+    assert list(history.versions) == [good]
+    unjudged = SchemaHistory([Epoch(name, 9, bad)])  # a second line: no such file can be written
+    index, rows = decode(tmp_path, [[message([row(150, new=columns(1, d=DECIMAL))], 0)]], history=unjudged)
+    assert (rows, index.report.quarantine_reasons) == ([], {"bad_type": 1})
+
+
+def test_a_message_that_takes_more_memory_than_there_is_can_be_set_aside_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = OpenCodec._decode
+
+    def short_of_memory(codec: OpenCodec, sent: RawMessage) -> list[Event]:
+        if sent.offset == 1:
+            raise MemoryError
+        return read(codec, sent)
+
+    monkeypatch.setattr(OpenCodec, "_decode", short_of_memory)
+    sent = [message([row(150, new=columns(at, unheard=INT))], at) for at in range(3)]
+    with pytest.raises(MemoryError):
+        decode(tmp_path, [sent])
+    index, rows = decode(tmp_path, [sent], options={"set_aside": (EventPlace("topic", 0, 1),)})
+    assert [line["after"]["id"] for line in rows] == [0, 2]
+    assert index.report.quarantine_reasons == {"set_aside": 1}

@@ -13,7 +13,8 @@ from sqlalchemy import text
 
 from tests.processes import at_once
 from tests.topics import identity
-from ticdc_replay.domain.definition import TableDefinition
+from ticdc_replay.domain.column_types import ColumnType
+from ticdc_replay.domain.definition import DefinedColumn, TableDefinition
 from ticdc_replay.domain.errors import AuthenticationError, ConfigError, PermanentError, TransientError
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import TableName
@@ -331,6 +332,12 @@ def test_table_versions_come_back_by_table_and_version(state: StateStore) -> Non
     state.record_table_versions("p", found)
     state.record_table_versions("other", found[:1])
     assert state.table_versions("p") == [found[2], found[1], found[0]]
+
+
+def test_table_versions_with_types_of_no_table_do_not_come_back(state: StateStore) -> None:
+    wrong = DefinedColumn("d", ColumnType("decimal", length=10, scale=20, declared=True))
+    state.record_table_versions("p", [TableDefinition(TableName("shop", "t"), (wrong,), valid_from=5)])
+    assert state.table_versions("p") == []
 
 
 def test_several_table_versions_of_one_number_are_kept_in_their_order(state: StateStore) -> None:
