@@ -91,15 +91,19 @@ def canal_messages() -> Iterator[RawMessage]:
             yield canal_json.message(dump(changed))
 
 
-SCHEMA = simple_protocol.table_schema(simple_protocol.ID, simple_protocol.column("v", "varchar", length=10))
+COLUMNS = simple_protocol.ID, simple_protocol.column("v", "varchar", length=10)
+SCHEMA = simple_protocol.table_schema(*COLUMNS)
+OTHER_SCHEMA = simple_protocol.table_schema(*COLUMNS, version=simple_protocol.VERSION + 1)
+"""Not of the row: a version with several definitions types no row."""
 
 
 def simple_messages() -> Iterator[RawMessage]:
     checksum = {"version": 1, "corrupted": False, "current": 1, "previous": 2}
+    yield simple_protocol.message(simple_protocol.bootstrap("json", SCHEMA))
     for document in (
         simple_protocol.row("json", "UPDATE", data={"id": "1", "v": "x"}, old={"id": "1", "v": "y"}, checksum=checksum),
-        simple_protocol.bootstrap("json", SCHEMA),
-        simple_protocol.ddl("json", "ALTER", "ALTER TABLE t ADD COLUMN v VARCHAR(10)", SCHEMA, SCHEMA),
+        simple_protocol.bootstrap("json", OTHER_SCHEMA),
+        simple_protocol.ddl("json", "ALTER", "ALTER TABLE t ADD COLUMN v VARCHAR(10)", OTHER_SCHEMA, OTHER_SCHEMA),
         simple_protocol.watermark("json"),
     ):
         yield simple_protocol.message(document)
