@@ -15,14 +15,19 @@ MAX_COLUMNS = 4096
 """What TiDB's table-column-count-limit allows at most."""
 _MAX_AHEAD_MS = 10 * 365 * 86_400_000
 _CLOCKS_ARE_SET_MS = 1_420_070_400_000
+MAX_KEY_COLUMNS = 16
+"""Of any index, and so of a handle key."""
+KEYLESS_TYPES = frozenset({"json", "vector"})
+"""Base types of columns that no unique index has."""
 MAX_FRACTION_DIGITS = 6
 """Of a TIME, DATETIME or TIMESTAMP."""
 _MOST_DIGITS, _MOST_SCALE = 65, 30
 _LONGEST = {"bit": 64, "char": 255, "binary": 255}
 _LONGEST_OF_ALL = (1 << 32) - 1
 _MOST_MEMBERS = 64
-BAD_NAME, NAME_TOO_LONG, TOO_MANY_COLUMNS, BAD_TYPE = "bad_name", "name_too_long", "too_many_columns", "bad_type"
-"""Reasons of what is called otherwise, has more columns, or columns of other types."""
+BAD_NAME, NAME_TOO_LONG, TOO_MANY_COLUMNS = "bad_name", "name_too_long", "too_many_columns"
+BAD_TYPE, BAD_KEY = "bad_type", "bad_key"
+"""Reasons of what is called otherwise, has more columns, columns of other types, or another key."""
 
 Refusal = tuple[str, str]
 """Why something can't be of a table: the reason, and what is wrong."""
@@ -103,7 +108,18 @@ def refused_schema(schema: TableSchema) -> Refusal | None:
         refused_table(schema.name.schema, schema.name.table)
         or refused_columns([column.name for column in schema.columns])
         or refused_types(schema.columns)
+        or _refused_key(schema)
     )
+
+
+def _refused_key(schema: TableSchema) -> Refusal | None:
+    key = schema.handle_key
+    if len(key) > MAX_KEY_COLUMNS:
+        return BAD_KEY, f"a handle key of {len(key)} columns; none has more than {MAX_KEY_COLUMNS}"
+    for column in schema.columns:
+        if column.type.base in KEYLESS_TYPES and column.name in key:
+            return BAD_KEY, f"the column {column.name} of the handle key is {column.type}, of which TiDB makes no key"
+    return None
 
 
 def refused_definition(definition: TableDefinition) -> Refusal | None:

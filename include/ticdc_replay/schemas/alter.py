@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from ticdc_replay.domain.definition import PRIMARY, DefinedColumn, Index, TableDefinition
+from ticdc_replay.domain.limits import KEYLESS_TYPES
 from ticdc_replay.domain.tables import TableName, folded
 from ticdc_replay.schemas import literals
 from ticdc_replay.schemas.column_parser import as_bytes
@@ -116,13 +117,20 @@ class _Table:
         """Keys of columns that came or changed since all were converted to bytes."""
 
     def definition(self, commit_ts: int) -> TableDefinition:
-        """The definition as it is now. Primary key columns are NOT NULL, whatever their own option says."""
+        """The definition as it is now. Primary key columns are NOT NULL, whatever their own option says.
+
+        Raises InconsistentDdlError where a column that TiDB makes no key of is in one.
+        """
         primary = {column for index in self._indexes.values() if index.name == PRIMARY for column in index.columns}
         columns = tuple(
             msgspec.structs.replace(column, nullable=False) if column.name in primary else column
             for column in map(self._columns.__getitem__, self._order)
         )
         indexes = tuple(self._indexes.values())
+        keyless = {column.name for column in columns if column.type.base in KEYLESS_TYPES}
+        for index in indexes if keyless else ():
+            if index.unique and index.plain and not keyless.isdisjoint(index.columns):
+                raise InconsistentDdlError(f"{self._name} has a key of a column of a type that TiDB makes no key of")
         return TableDefinition(self._name, columns, indexes, self._binary, commit_ts, self._from_ddl)
 
     def append(self, spec: ColumnSpec) -> None:
@@ -209,6 +217,8 @@ class _Table:
             if column is None:
                 raise InconsistentDdlError(f"{self._name} has no column {name!r} to index")
             columns.append(column.name)
+        if len(set(columns)) < len(columns):
+            raise InconsistentDdlError(f"{self._name} has no index with a column twice: {', '.join(columns)}")
         name = index.name or self._free_index_name(columns[0] if index.plain and columns else "expression_index")
         self._indexes[folded(name)] = Index(name, tuple(columns), index.unique, index.plain)
 

@@ -1,12 +1,11 @@
 """Reads the indexes and constraints of a table: a part of CREATE TABLE, of ALTER TABLE and of CREATE INDEX."""
 
 from ticdc_replay.domain.definition import PRIMARY, Index
+from ticdc_replay.domain.limits import MAX_KEY_COLUMNS
 from ticdc_replay.schemas.tokens import Cursor, DdlSyntaxError
 
 INDEX_KINDS = ("FULLTEXT", "SPATIAL", "VECTOR", "HYBRID", "COLUMNAR")
 """The words before INDEX that make one of another kind than the ordinary or the unique."""
-MAX_PARTS = 16
-"""Of an index, in MySQL and TiDB."""
 NO_INDEX = Index("", ())
 """Stands for what makes no index of rows, such as a foreign key."""
 
@@ -72,8 +71,8 @@ def read_index_columns(cursor: Cursor, name: str, unique: bool) -> Index:
                 cursor.number()
                 cursor.expect(")")
         cursor.take_any("ASC", "DESC")
-        if len(columns) > MAX_PARTS:
-            raise DdlSyntaxError(f"an index of more than {MAX_PARTS} columns")
+        if len(columns) > MAX_KEY_COLUMNS:
+            raise DdlSyntaxError(f"an index of more than {MAX_KEY_COLUMNS} columns")
         if cursor.take(")"):
             break
         cursor.expect(",")

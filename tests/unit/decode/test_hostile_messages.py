@@ -219,3 +219,30 @@ def test_a_message_that_takes_more_memory_than_there_is_can_be_set_aside_by_name
     index, rows = decode(tmp_path, [sent], options={"set_aside": (EventPlace("topic", 0, 1),)})
     assert [line["after"]["id"] for line in rows] == [0, 2]
     assert index.report.quarantine_reasons == {"set_aside": 1}
+
+
+KEY = {"t": 8, "h": True, "f": 11, "v": 1}
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        {"k": {"t": 245, "h": True, "f": 11, "v": "{}"}},
+        {"k": KEY, "l": {"t": 245, "h": True, "f": 11, "v": "{}"}},
+        {f"k{at}": KEY for at in range(17)},
+        {f"k{at}": KEY for at in range(1500)},
+    ],
+    ids=["json", "with json", "17", "1500"],
+)
+def test_a_row_with_a_handle_key_that_no_table_has_is_quarantined(
+    tmp_path: Path, write: Callable[..., Written], key: Columns
+) -> None:
+    sent = row(150, new={**key, "v": INT}, table="w")
+    assert outcome(tmp_path, sent) == {"bad_key"}
+    many = [message([sent], at) for at in range(3)]
+    assert both(write, many, OPEN, SchemaHistory()).result.events.written == 0
+
+
+def test_a_row_with_the_widest_handle_key_is_written(write: Callable[..., Written]) -> None:
+    sent = [message([row(150, new={f"k{at}": KEY for at in range(16)}, table="w")], 0)]
+    assert both(write, sent, OPEN, SchemaHistory()).result.events.written == 1

@@ -39,6 +39,10 @@ def history(query):
         f"c VARCHAR({'9' * 30})",
         f"e BINARY({1 << 63})",
         f"d DECIMAL({'9' * 5000}, 2)",
+        "j JSON UNIQUE NOT NULL",
+        "j JSON, UNIQUE KEY (`id`, `J`)",
+        "c INT, UNIQUE KEY (c, `id`, C)",
+        "c INT, KEY (c, c)",
         "d DECIMAL(10,20)",
         "d DECIMAL(1,2)",
         "d DECIMAL(66)",
@@ -168,3 +172,23 @@ def test_what_is_read_of_a_text_is_no_longer_than_the_text(build):
 
 def test_a_table_with_a_column_twice_is_not_understood():
     assert isinstance(applied("CREATE TABLE t (a INT, A INT)"), UnparsedDdl)
+
+
+@pytest.mark.parametrize(
+    ("known", "query"),
+    [
+        ("CREATE TABLE `t` (`id` INT PRIMARY KEY)", "ALTER TABLE t MODIFY id JSON"),
+        ("CREATE TABLE `t` (`id` INT, j JSON)", "ALTER TABLE t ADD PRIMARY KEY (j)"),
+        ("CREATE TABLE `t` (`id` INT, j JSON)", "ALTER TABLE t ADD PRIMARY KEY (id, id)"),
+        ("CREATE TABLE `t` (`id` INT, j JSON)", "CREATE TABLE t (id JSON, PRIMARY KEY (id))"),
+    ],
+)
+def test_a_key_that_no_table_has_is_not_understood(known, query):
+    outcome = applied(query, known)
+    assert isinstance(outcome, UnparsedDdl)
+    assert "defect" not in outcome.reason
+
+
+def test_an_index_of_an_expression_over_json_is_one_of_tidb():
+    query = "CREATE TABLE t (id INT PRIMARY KEY, j JSON, UNIQUE KEY m (id, (CAST(j->'$.a' AS UNSIGNED ARRAY))))"
+    assert isinstance(applied(query), AppliedDdl)
