@@ -109,6 +109,10 @@ _STORED_TYPES = st.sampled_from(
 
 
 @settings(max_examples=examples(10), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example(ColumnType("decimal", length=65, scale=2, declared=True), "")
+@example(ColumnType("decimal", length=65, scale=2, declared=True), "-")
+@example(ColumnType("float", declared=True), "1E-100")
+@example(ColumnType("double", declared=True), "1E-400")
 @given(_STORED_TYPES, st.one_of(_TEXTS, st.sampled_from(["a", "b", "a,b", "\u0663", "2026-0\u0663-01", "\ud800"])))
 def test_so_is_any_that_an_index_of_an_earlier_version_has(
     connection: psycopg.Connection, column_type: ColumnType, fill: str

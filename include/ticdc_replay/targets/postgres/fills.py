@@ -4,6 +4,7 @@ A default is judged as a row's value is: what the changelog has no typed cell fo
 column of the mirror.
 """
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg import sql
 
@@ -29,18 +30,20 @@ def fill_of(change: ColumnAdded, type_name: str) -> tuple[str | None, str | None
         return None, f"{name} is mirrored by number, and the DDL tells the default by name"
     if not holds(type_name, declared):
         return None, f"{name} is {declared} by the DDL and {type_name} in rows of the window"
-    misfit = _misfit(name, text, column_type)
+    cells, misfit = _judged(name, text, column_type)
     if misfit is not None:
         return None, misfit
     if declared == "bytea":
         text = "\\x" + text.encode("latin-1").hex()
+    elif column_type.base in ("float", "double"):  # PostgreSQL reads no number that is nearer to 0 than its type holds
+        text = cells.cast(pa.string())[0].as_py()
     literal = f"{sql.Literal(text).as_string()}::{declared}"
     # A number of 32 bits is another one if it is read with 64 at once.
     return literal if declared == type_name else f"{literal}::{type_name}", None
 
 
-def _misfit(name: str, text: str, column_type: ColumnType) -> str | None:
-    """Why *column_type* or its type in a mirror lacks the default *text* of the column *name*; None where both have it."""
+def _judged(name: str, text: str, column_type: ColumnType) -> tuple[pa.Array, str | None]:
+    """The default *text* of the column *name* as a cell; and why *column_type* or a mirror lacks it, None where they have it."""
     shown = visible(text[:_SHOWN])
     no_value = (
         f"{shown} is no {column_type.base} that {name} holds, so the server decided what rows from before the DDL show"
@@ -48,16 +51,16 @@ def _misfit(name: str, text: str, column_type: ColumnType) -> str | None:
     try:
         value = _neutral(text, column_type)
     except ValueError:
-        return no_value
+        return None, no_value
     converted = typed_array([value], column_type, "UTC")
     if converted.exact and column_type.base in ("date", "datetime"):
-        return f"rows from before the DDL show {shown} in {name}, which PostgreSQL can't hold"
+        return None, f"rows from before the DDL show {shown} in {name}, which PostgreSQL can't hold"
     if converted.exact or converted.bad:
-        return no_value
+        return None, no_value
     for check, reason in checks_of(pg_type(column_type), converted.array.type):
         if pc.any(check(converted.array)).as_py():
-            return f"rows from before the DDL show in {name} {reason}"
-    return None
+            return None, f"rows from before the DDL show in {name} {reason}"
+    return converted.array, None
 
 
 def _neutral(text: str, column_type: ColumnType) -> int | float | str | bytes:

@@ -173,7 +173,8 @@ def checks_of(type_name: str, cells: pa.DataType) -> list[tuple[Check, str]]:
         if numeric[1] is not None:
             whole, scale = int(numeric[1]) - int(numeric[2]), int(numeric[2])
             fraction = rf"(\.\d{{1,{scale}}})?" if scale else ""
-            pattern = rf"^-?0*\d{{0,{whole}}}{fraction}$"
+            digits = rf"0*\d{{1,{whole}}}" if whole else "0+"
+            pattern = rf"^-?{digits}{fraction}$"
         checks.append(
             (
                 lambda array: pc.invert(pc.match_substring_regex(array, pattern)),
