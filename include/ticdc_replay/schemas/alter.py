@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from ticdc_replay.domain.definition import PRIMARY, DefinedColumn, Index, TableDefinition
-from ticdc_replay.domain.limits import KEYLESS_TYPES
+from ticdc_replay.domain.limits import KEYLESS_TYPES, MAX_COLUMNS, MAX_INDEXES
 from ticdc_replay.domain.tables import TableName, folded
 from ticdc_replay.schemas import literals
 from ticdc_replay.schemas.column_parser import as_bytes
@@ -29,9 +29,6 @@ from ticdc_replay.schemas.statements import (
     SetDefault,
 )
 
-MAX_COLUMNS = 4096
-MAX_INDEXES = 512
-"""Of a table: as many as TiDB can be configured to allow."""
 MAX_ACTIONS = 10_000
 """Of one ALTER TABLE: more than would add and drop all columns and indexes that a table can have."""
 

@@ -19,8 +19,9 @@ SYSTEM_COLUMNS = frozenset({"cmax", "cmin", "ctid", "tableoid", "xmax", "xmin"})
 
 
 def is_reserved_schema(name: str) -> bool:
-    """Whether no mirror may lie in the schema *name* of PostgreSQL: the ledger's, and those of the server's own."""
-    return name in (LEDGER_SCHEMA, "information_schema") or name.startswith("pg_")
+    """Whether no mirror may lie in the schema *name* of PostgreSQL: the ledger's, those of the server's own, and the one without
+    a name, which PostgreSQL can't have."""
+    return name in ("", LEDGER_SCHEMA, "information_schema") or name.startswith("pg_")
 
 
 class TargetSection(BaseModel):

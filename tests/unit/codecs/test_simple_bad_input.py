@@ -19,6 +19,7 @@ from tests.simple_protocol import (
     codec,
     column,
     ddl,
+    index,
     message,
     number,
     row,
@@ -280,3 +281,32 @@ def test_the_largest_types_are_read(encoding: Encoding, type_: str, described: J
     assert isinstance(event, BootstrapEvent)
     assert event.definition is not None
     assert str(event.definition.columns[1].type) == text
+
+
+INT = column("c", "int", length=11)
+PRIMARY = index("primary", "id", primary=True)
+NO_TABLES = {
+    "a column twice": (table_schema(ID, INT, INT), "bad_name"),
+    "a column in two spellings": (table_schema(ID, INT, column("C", "int", length=11)), "bad_name"),
+    "an index of 17 columns": (table_schema(ID, INT, indexes=(PRIMARY, index("u", *["c"] * 17))), "bad_key"),
+    "an index with a column twice": (table_schema(ID, INT, indexes=(PRIMARY, index("u", "c", "c"))), "bad_key"),
+    "513 indexes": (table_schema(ID, INT, indexes=(PRIMARY, *[index(f"u{i}", "c") for i in range(512)])), "bad_key"),
+}
+
+
+@pytest.mark.parametrize("encoding", ["json", "avro"])
+@pytest.mark.parametrize(("schema", "reason"), NO_TABLES.values(), ids=NO_TABLES)
+def test_a_table_schema_that_no_table_has_is_refused(encoding: Encoding, schema: Json, reason: str) -> None:
+    """The first definition of a version counts: rows would get this one, though a good one follows."""
+    for value in (bootstrap(encoding, schema), ddl(encoding, "CREATE", "CREATE TABLE t (id BIGINT)", schema)):
+        (event,) = codec(encoding).decode(message(value))
+        assert isinstance(event, Undecodable)
+        assert event.reason == reason
+
+
+@pytest.mark.parametrize("encoding", ["json", "avro"])
+def test_a_table_schema_with_as_many_indexes_as_a_table_can_have_is_read(encoding: Encoding) -> None:
+    schema = table_schema(ID, INT, indexes=(PRIMARY, *[index(f"u{i}", "c") for i in range(511)]))
+    (event,) = codec(encoding).decode(message(bootstrap(encoding, schema)))
+    assert isinstance(event, BootstrapEvent)
+    assert len(event.definition.indexes) == 512

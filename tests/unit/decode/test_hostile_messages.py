@@ -109,6 +109,8 @@ INT = {"t": 3, "f": 0, "v": 1}
         ({"a\0b": INT}, {}, "bad_name"),
         ({f"c{at}": INT for at in range(4095)}, {}, "too_many_columns"),
         ({f"c{at}": INT for at in range(20_000)}, {}, "too_many_columns"),
+        ({"a": INT, "A": INT}, {}, "bad_name"),
+        ({"ID": INT}, {}, "bad_name"),
         ({}, {"table": LONG}, "name_too_long"),
         ({}, {"table": "表" * 65}, "name_too_long"),
         ({}, {"table": "\U0001f600" * 64}, "name_too_long"),
@@ -120,6 +122,16 @@ def test_a_row_of_what_no_table_is_is_quarantined(
     tmp_path: Path, more: Columns, names: dict[str, str], reason: str
 ) -> None:
     assert outcome(tmp_path, row(150, new=columns(9, **more), **names)) == {reason}
+
+
+def test_two_columns_that_letter_case_alone_tells_apart_stop_no_row_of_a_known_table(tmp_path: Path) -> None:
+    """Of a definition that somebody declared rows may have columns more; they are found in it in any letter case."""
+    known = [DefinedColumn("id", ColumnType("bigint"), nullable=False), DefinedColumn("v", ColumnType("int"))]
+    declared = TableDefinition(TableName("s", "t"), tuple(known), (Index("PRIMARY", ("id",), unique=True),))
+    sent = [message([row(150, new=columns(1, v=INT)), row(150, new=columns(2, v=INT, V=INT))], 0)]
+    index, rows = decode(tmp_path, [sent], history=SchemaHistory.from_definitions([declared]))
+    assert [line["after"]["id"] for line in rows] == [1]
+    assert [entry["reason"] for entry in quarantine(tmp_path, index)] == ["bad_name"]
 
 
 @pytest.mark.parametrize("count", [0, 4094])
