@@ -101,7 +101,8 @@ class Changelog:
         self.history = SchemaHistory()
         self._files: dict[str, tuple[TableSchema, list[DataFile]]] = {}
         self._ddl: list[Ddl] = []
-        self._offset = 0
+        self.offset = 0
+        """Of the row that was added last."""
 
     def rows(self, schema: TableSchema, rows: Iterable[Row], *, files: int = 1) -> "Changelog":
         """Add rows of *schema*, dealt out to *files* files."""
@@ -186,11 +187,11 @@ class Changelog:
         )
 
     def _write(self, schema: TableSchema, version: str, rows: list[Row], number: int) -> DataFile:
-        name = f"{data_folder(schema.name, version)}/{number:03d}.parquet"
+        name = f"{data_folder(schema.name, version)}/{self.run_hash[:8]}-{number:03d}.parquet"
         path = self.folder / changelog_root(self.run_hash) / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(rows_of(schema, rows, self._offset + 1, self.order), path, row_group_size=4)
-        self._offset += len(rows)
+        pq.write_table(rows_of(schema, rows, self.offset + 1, self.order), path, row_group_size=4)
+        self.offset += len(rows)
         times = [row.commit_ts for row in rows] if self.order == "commit_ts" else [0]
         return DataFile(name, len(rows), path.stat().st_size, min(times), max(times), "topic")
 

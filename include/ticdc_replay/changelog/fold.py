@@ -196,6 +196,11 @@ def last_versions(narrowed: pa.Table) -> pa.Int64Array:
     return pa.array(np.sort(winners), pa.int64())
 
 
+def version_keys(narrowed: pa.Table) -> list[Any]:
+    """Per row of what ``narrow`` made, what is equal for copies of one row version and no others. Slow: meant for few rows."""
+    return list(zip(narrowed["version"].to_pylist(), narrowed["put"].to_pylist(), _keys(narrowed), strict=True))
+
+
 def refuse_moved(narrowed: pa.Table, what: str) -> None:
     """Raise PermanentError where a row has versions in several partitions, so that their places don't order them.
 
@@ -240,14 +245,19 @@ def _last_by_cells(narrowed: pa.Table, version: npt.NDArray[np.uint64], several:
     Slow, and rarely needed: for collisions of the hash, and for key cells that the typed column can't hold.
     """
     ordered = several[np.lexsort((several, version[several]))]
+    last = dict(zip(_keys(narrowed.take(pa.array(ordered, pa.int64()))), ordered.tolist(), strict=True))
+    return np.fromiter(last.values(), dtype=np.int64)
+
+
+def _keys(narrowed: pa.Table) -> list[Any]:
+    """The key of each row by its cells and exact texts."""
     names = [name for name in narrowed.column_names if name.startswith(_CELL)]
-    taken = narrowed.take(pa.array(ordered, pa.int64())).select([*names, "put", "exact"]).to_pylist()
-    last: dict[Any, int] = {}
-    for position, row in zip(ordered.tolist(), taken, strict=True):
+    keys = []
+    for row in narrowed.select([*names, "put", "exact"]).to_pylist():
         side = "after." if row["put"] else "before."
         exact = dict(row["exact"] or ())
-        last[tuple((row[name], exact.get(side + name.removeprefix(_CELL))) for name in names)] = position
-    return np.fromiter(last.values(), dtype=np.int64)
+        keys.append(tuple((row[name], exact.get(side + name.removeprefix(_CELL))) for name in names))
+    return keys
 
 
 def _hash_halves(hashes: pa.ChunkedArray) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:

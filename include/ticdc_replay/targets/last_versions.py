@@ -215,24 +215,29 @@ def winning_rows(
         start += batch.num_rows
 
 
+def narrow_rows(file: pq.ParquetFile, fold: Fold, number: int) -> Iterator[pa.Table]:
+    """What a fold compares of the rows that count in *file*, number *number* of *fold*, with file and position of each."""
+    only = fold.window_of(number)
+    for start, batch in batches_of(file, only, narrow_columns(fold.handle_key)):
+        part = narrow(batch, fold.handle_key, is_put(batch), fold.order)
+        if fold.decimals is not None:
+            part = by_value(part, fold.decimals)
+        elif fold.signed:
+            part = zeros_alike(part, fold.signed)
+        end = start + batch.num_rows
+        part = part.append_column("file", pa.array(np.full(batch.num_rows, number, dtype=np.int32)))
+        part = part.append_column("position", pa.array(np.arange(start, end, dtype=np.int64)))
+        inside = counted(batch, only)
+        yield part if inside is None else part.filter(inside)
+
+
 def _winners(filesystem: Any, root: str, fold: Fold, bucket: int) -> pa.Table:
     """File and position of the last versions of one bucket, ascending."""
     buckets = max(1, len(fold.winners))
     parts = []
     for number, name in enumerate(fold.files):
         with file_errors(f"read {name}"), pq.ParquetFile(f"{root}/{name}", filesystem=filesystem) as file:
-            only = fold.window_of(number)
-            for start, batch in batches_of(file, only, narrow_columns(fold.handle_key)):
-                part = narrow(batch, fold.handle_key, is_put(batch), fold.order)
-                if fold.decimals is not None:
-                    part = by_value(part, fold.decimals)
-                elif fold.signed:
-                    part = zeros_alike(part, fold.signed)
-                end = start + batch.num_rows
-                part = part.append_column("file", pa.array(np.full(batch.num_rows, number, dtype=np.int32)))
-                part = part.append_column("position", pa.array(np.arange(start, end, dtype=np.int64)))
-                inside = counted(batch, only)
-                part = part if inside is None else part.filter(inside)
+            for part in narrow_rows(file, fold, number):
                 parts.append(part.filter(_in_bucket(part["hash"], bucket, buckets)) if buckets > 1 else part)
     try:
         versions = pa.concat_tables(parts, promote_options="permissive")

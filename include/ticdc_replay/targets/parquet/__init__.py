@@ -18,5 +18,6 @@ An older run's load may still be under way when a newer run's has ended. So a lo
 replaces an entry of ``current`` only under the condition that nobody else has done so meanwhile, and that the entry has no newer
 generation. The mark names the tables that the load has: a newer run that has nothing of one leaves an entry without files.
 
-``target`` is the target, ``files`` its tasks, ``entries`` the lists and all names, ``lists`` their replacement.
+``target`` is the target, ``files`` its tasks, ``entries`` the lists and all names, ``lists`` their replacement;
+``redriven`` and ``repeats`` add what comes out of a window's quarantine.
 """

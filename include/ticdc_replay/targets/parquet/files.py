@@ -3,17 +3,19 @@
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow.fs import LocalFileSystem, copy_files
 
-from ticdc_replay.changelog.parts import batch_rows, rows_of
+from ticdc_replay.changelog.parts import batch_rows, batches_of, counted
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
 from ticdc_replay.targets.base import StoreAddress
 from ticdc_replay.targets.files import file_errors, whole_file
 from ticdc_replay.targets.last_versions import Fold, LastVersions, winning_rows
 from ticdc_replay.targets.parquet.entries import WrittenFile
+from ticdc_replay.targets.parquet.repeats import staying
 
 
 class CopyTask(msgspec.Struct, frozen=True):
@@ -26,6 +28,8 @@ class CopyTask(msgspec.Struct, frozen=True):
     rows: int
     only: Window | None = None
     """Which rows of it are copied, by their commitTs; all where it is None."""
+    left_out: bytes = b""
+    """The positions (int64, ascending) of rows that are not copied: they stand in another file, too."""
 
 
 class TakeTask(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,12 +60,12 @@ def copy_file(task: CopyTask) -> WrittenFile:
         file_errors(f"copy {task.source} to {task.target.uri}/{task.name}"),
         whole_file(target, f"{target_root}/{task.name}") as path,
     ):
-        if task.only is None:
+        if task.only is None and not task.left_out:
             copy_files(
                 f"{root}/{task.source}", path, source_filesystem=source, destination_filesystem=LocalFileSystem()
             )
         else:
-            _copy_rows(source, f"{root}/{task.source}", task.only, path)
+            _copy_rows(source, f"{root}/{task.source}", task, path)
     return WrittenFile(task.name, task.rows)
 
 
@@ -86,10 +90,14 @@ def take_last_versions(task: TakeTask) -> Taken:
     return Taken(table, task.name, len(positions), deletes)
 
 
-def _copy_rows(filesystem: Any, source: str, only: Window, path: str) -> None:
+def _copy_rows(filesystem: Any, source: str, task: CopyTask, path: str) -> None:
+    left_out = np.frombuffer(task.left_out, np.int64)
     with (
         pq.ParquetFile(source, filesystem=filesystem) as file,
         pq.ParquetWriter(path, file.schema_arrow, compression="zstd", compression_level=1) as writer,
     ):
-        for rows in rows_of(file, only, rows=batch_rows(file.metadata)):
-            writer.write_batch(rows)
+        for start, batch in batches_of(file, task.only, rows=batch_rows(file.metadata)):
+            inside, stays = counted(batch, task.only), staying(batch, start, left_out)
+            rows = batch.filter(stays if inside is None else pc.and_(inside, stays))
+            if rows.num_rows:
+                writer.write_batch(rows)

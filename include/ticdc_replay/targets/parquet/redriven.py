@@ -1,7 +1,8 @@
 """What came out of a window's quarantine, added to the files of that window.
 
 ``fold/`` has the last version of each row of a window, so files can't only be added: the tables that a re-drive has rows of are
-written anew, out of the changelogs of the window's run, of the re-drives before it, and its own.
+written anew, out of the changelogs of the window's run, of the re-drives before it, and its own. What several of them have is
+told by ``repeats``.
 """
 
 from collections.abc import Sequence

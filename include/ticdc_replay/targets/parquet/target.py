@@ -32,6 +32,7 @@ from ticdc_replay.targets.parquet.entries import (
 from ticdc_replay.targets.parquet.files import CopyTask, Taken, TakeTask, copy_file, take_last_versions
 from ticdc_replay.targets.parquet.lists import Lists
 from ticdc_replay.targets.parquet.redriven import runs_in, runs_of, with_rows_before
+from ticdc_replay.targets.parquet.repeats import Repeats, without_repeats
 
 
 class ParquetFiles(Target[ParquetTarget]):
@@ -62,12 +63,14 @@ class ParquetFiles(Target[ParquetTarget]):
                     other_runs=_other_runs(load, lists),
                 )
         lists.begin()
+        left_out: Repeats = {}
         if runs:
             load = told_of_creations(told_of(with_rows_before(load, runs), ()), ())
+            load, left_out = without_repeats(load, {run for table in runs.values() for run in table[1:]}, execute)
         dropped.tell(load, own=False)
         copied: list[WrittenFile] = []
         if self.config.changelog:
-            copied = execute(copy_file, _copies(load, target), f"copy to {self.config.name}")
+            copied = execute(copy_file, _copies(load, target, left_out), f"copy to {self.config.name}")
         taken = _fold(load, target, execute) if self.config.fold else []
         taken_of: defaultdict[TableName, list[Taken]] = defaultdict(list)
         for file in taken:
@@ -134,7 +137,7 @@ def _other_runs(load: Load, lists: Lists) -> tuple[HeldTable, ...]:
     return tuple(sorted(each for each in held if each.run_hash != load.index.run_hash))
 
 
-def _copies(load: Load, target: StoreAddress) -> list[CopyTask]:
+def _copies(load: Load, target: StoreAddress, left_out: Repeats) -> list[CopyTask]:
     return [
         CopyTask(
             load.artifacts,
@@ -143,6 +146,7 @@ def _copies(load: Load, target: StoreAddress) -> list[CopyTask]:
             file_name(load, "changelog", version, file),
             file.rows,
             file.only,
+            left_out.get(file, b""),
         )
         for table in load.tables
         for version in load.versions(table)
