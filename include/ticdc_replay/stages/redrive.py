@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from ticdc_replay.changelog.index import EventCounts, MessageCounts
+from ticdc_replay.changelog.index import ChangelogIndex, EventCounts, MessageCounts
 from ticdc_replay.changelog.reading import read_index
 from ticdc_replay.changelog.set_aside import Entry, EntryPlace, pack_messages
 from ticdc_replay.domain import canonical
@@ -133,19 +133,22 @@ def check_redrive(context: ReplayContext, run_hash: str) -> RedriveCheck:
 def write_redrive_loads(
     context: ReplayContext, run_hash: str, targets: Sequence[str] | None = None
 ) -> tuple[RedriveLoads, ...]:
-    """The specs that load the re-drive *run_hash* into *targets*; without them, into those that hold its window's run.
+    """The specs that load the re-drive *run_hash* into *targets*; without them, into those that hold its window's run and in
+    which an entry is open that it was for, or into all that hold the run where there is none of these.
 
     Where none holds it, because its check stopped it, or a target of *targets* does not, the window's run is loaded first. Raises
     PolicyStopError where its check still stops it.
     """
-    first = _first(read_index(context.artifacts, run_hash).redrives, run_hash)
+    index = read_index(context.artifacts, run_hash)
+    first = _first(index.redrives, run_hash)
     selections = {
         record.place: record.selection
         for record in context.state.coverage(context.pipeline.name)
         if record.run_hash == first
     }
     held = _holding(context, first)
-    wanted = tuple(targets) if targets else held or tuple(target.name for target in context.pipeline.targets)
+    wanted = tuple(targets) if targets else _lacking(context, index, first, held) or held
+    wanted = wanted or tuple(target.name for target in context.pipeline.targets)
     if not set(wanted) <= set(held):
         check(context, first)
     return tuple(
@@ -196,6 +199,17 @@ def _holding(context: ReplayContext, first: str) -> tuple[str, ...]:
     """The targets that hold the run *first*, and into which no load of it has begun since that was recorded."""
     begun = {load.place for load in context.state.begun_loads(context.pipeline.name) if load.run_hash == first}
     return tuple(target for target, place in holding(context, first).items() if place not in begun)
+
+
+def _lacking(context: ReplayContext, redrive: ChangelogIndex, first: str, targets: Sequence[str]) -> tuple[str, ...]:
+    """Those of *targets* in which an entry of the run *first* is open that *redrive* was for."""
+    aside = set_aside(context, read_index(context.artifacts, first))
+    own = next(each for each in aside.redrives if each.index.run_hash == redrive.run_hash)
+    return tuple(
+        target
+        for target in targets
+        if any(own.was_for(entry.place) for entry in aside.open([context.place_of(target)]))
+    )
 
 
 def _is_there(context: ReplayContext, first: str, redriven: LoadReport) -> bool:

@@ -30,9 +30,13 @@ class Redriven(msgspec.Struct, frozen=True):
     left: frozenset[EntryPlace]
     places: frozenset[str]
 
+    def was_for(self, place: EntryPlace) -> bool:
+        """Whether it decoded what stood at *place* again."""
+        return place in self.selected or place.message in self.selected
+
     def settles(self, place: EntryPlace) -> bool:
         """Whether what stood at *place* came out of it."""
-        return (place in self.selected or place.message in self.selected) and place not in self.left
+        return self.was_for(place) and place not in self.left
 
 
 class SetAside(msgspec.Struct, frozen=True):
