@@ -9,6 +9,7 @@ import msgspec
 from ticdc_replay.changelog.layout import changelog_root
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain import canonical
+from ticdc_replay.domain.events import SEARCH
 from ticdc_replay.domain.messages import EventPlace, OffsetRange
 from ticdc_replay.domain.window import Window
 from ticdc_replay.snapshot.manifest import SharedInput
@@ -193,7 +194,7 @@ class ScanJob(msgspec.Struct, frozen=True, kw_only=True, tag="scan"):
             }
             for feed in self.feeds
         ]
-        return canonical.hash_of({"feeds": feeds, "library": self.library_version})
+        return canonical.hash_of({"feeds": feeds, "library": self.library_version, "search": SEARCH})
 
     @property
     def report(self) -> str:

@@ -180,6 +180,8 @@ class ChangelogIndex(msgspec.Struct, frozen=True, kw_only=True):
     unsearched: tuple[OffsetRange, ...] | None = None
     """Messages that may hold a claim-check reference which is in no reference file, as they can't be read. None where the decode
     was by a version that did not search what it could not read."""
+    search: int = 0
+    """Which search ``unsearched`` is of (``domain.events.SEARCH``); of what is taken from other changelogs, the least of them."""
     definitions: tuple[TableDefinition, ...] = ()
     """Versions of tables that were found in the range, or sought behind it (Simple)."""
     writer_schemas: dict[str, str] = {}

@@ -7,7 +7,7 @@ import xxhash
 from msgspec import Meta
 
 from ticdc_replay.codecs.avro_forms import Form, Forms, MessageError
-from ticdc_replay.codecs.avro_framing import Framed, FramingError, unframe
+from ticdc_replay.codecs.avro_framing import Framed, FramingError, is_framed, unframe
 from ticdc_replay.codecs.avro_reader import AvroError, Read
 from ticdc_replay.codecs.base import Carried, Codec
 from ticdc_replay.codecs.checksum import RowChecksum
@@ -78,8 +78,7 @@ class AvroCodec(Codec):
                 if self._test_mode:
                     if not key and value[:1] in (_DDL, _WATERMARK):
                         return [_control(value)]
-                    # What begins so by Glue's hand is longer.
-                    if value[:1] == _DELETE and len(value) == 1 + _TSO_BYTES:
+                    if _is_delete(value):
                         return [self._delete(key, int.from_bytes(value[1:], "big"))]
                 return [self._row(key, value)]
             return [self._delete(key, None)]
@@ -94,6 +93,12 @@ class AvroCodec(Codec):
 
     def _is_watermark(self, message: RawMessage) -> bool:
         return self._test_mode and not message.key and (message.value or b"")[:1] == _WATERMARK
+
+    def has_no_location(self, message: RawMessage) -> bool:
+        key, value = message.key, message.value
+        if self._test_mode and value and _is_delete(value):
+            return not key or is_framed(key)
+        return is_framed(key, value)
 
     def _row(self, key: bytes | None, value: bytes) -> RowEvent:
         """The row in *value*. Hot: 7 µs for 208 bytes with 13 fields, 4 µs of it reading the fields."""
@@ -206,6 +211,11 @@ def _read(part: str, form: Form, read: Read, body: bytes) -> tuple[tuple[Any, ..
 def _is_test_mode(changefeed: Changefeed) -> bool:
     """Whether TiCDC sends DDL and watermarks too (protocols: avro, section 7)."""
     return changefeed.enable_tidb_extension and changefeed.avro_enable_watermark
+
+
+def _is_delete(value: bytes) -> bool:
+    """Whether *value* is that of a delete in the test mode; what begins so by Glue's hand is longer."""
+    return value[:1] == _DELETE and len(value) == 1 + _TSO_BYTES
 
 
 def _control(value: bytes) -> Event:

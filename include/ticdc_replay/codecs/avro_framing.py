@@ -81,6 +81,19 @@ def _too_large(what: str, max_bytes: int) -> FramingError:
     return FramingError("too_large", f"{what}; {max_bytes} allowed")
 
 
+def is_framed(*parts: bytes | None) -> bool:
+    """Whether each of *parts* that has any bytes begins as Avro does, and one of them has some. No registry gives the id 0, which
+    keys and values of Open Protocol seem to have."""
+    given = [part for part in parts if part]
+    return bool(given) and all(map(_begins_framed, given))
+
+
+def _begins_framed(data: bytes) -> bool:
+    if data[0] == CONFLUENT:
+        return len(data) >= CONFLUENT_HEADER_BYTES and any(data[1:CONFLUENT_HEADER_BYTES])
+    return data[0] == GLUE and len(data) >= GLUE_HEADER_BYTES and data[1] in (_UNCOMPRESSED, _ZLIB)
+
+
 @lru_cache(maxsize=4096)
 def _confluent_id(header: bytes) -> str:
     return str(int.from_bytes(header[1:], "big"))

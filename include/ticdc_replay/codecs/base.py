@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, Literal, NamedTuple
 
-from ticdc_replay.codecs.claim_checks import in_place_of, shared
+from ticdc_replay.codecs.claim_checks import in_place_of, may_name_object, shared
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.events import BootstrapEvent, DdlEvent, Event, RowEvent, Undecodable, WatermarkEvent
 from ticdc_replay.domain.failure import failure
@@ -46,7 +46,8 @@ class Codec(ABC):
     protocol: ClassVar[str]
     """The name in ``protocol=`` of the sink-uri."""
     has_claim_checks: ClassVar[bool] = False
-    """Whether TiCDC writes claim-check objects with it."""
+    """Whether TiCDC writes claim-check objects with it. What an earlier protocol of the changefeed sent to the topic may refer to
+    some all the same."""
 
     def __init__(self, changefeed: Changefeed, decompressed_max_bytes: int, schemas: SchemaLookup) -> None:
         """A codec for the messages of *changefeed*, which refuses what is over *decompressed_max_bytes* when decompressed:
@@ -148,6 +149,11 @@ class Codec(ABC):
             failure(error)
             return True
 
+    def has_no_location(self, message: RawMessage) -> bool:
+        """Whether *message*, which could not be decoded, is plainly of the protocol, and that has no locations of objects:
+        then the names in its bytes are all that it may refer to."""
+        return False
+
     def _usable(self, event: Event, has_value: bool, latest: int) -> Event:
         """*event*, or an ``Undecodable`` in its place where it is about what no table can be, or what nothing orders.
 
@@ -198,8 +204,9 @@ class Codec(ABC):
         """As ``is_watermark``."""
 
     def _may_refer(self, message: RawMessage) -> bool:
-        """As ``may_refer``. By itself for protocols of which TiCDC writes no claim-check objects."""
-        return False
+        """As ``may_refer``. By itself yes for what names an object, and for all that may be of a protocol with locations."""
+        key, value = message.key or b"", message.value or b""
+        return may_name_object(key) or may_name_object(value) or not self.has_no_location(message)
 
 
 def _too_late(event: RowEvent | DdlEvent | WatermarkEvent) -> Undecodable:

@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 from ticdc_replay.codecs.base import Carried, Codec
+from ticdc_replay.codecs.claim_checks import may_refer
 from ticdc_replay.codecs.debezium_json import Document, MessageError, Number, Source, is_unicode, read_source
 from ticdc_replay.codecs.debezium_rows import RowReader
 from ticdc_replay.config.changefeed import Changefeed
@@ -66,6 +67,13 @@ class DebeziumCodec(Codec):
 
     def _is_watermark(self, message: RawMessage) -> bool:
         return self._may_be(message, _MAY_BE_WATERMARK, _MAY_BE_WATERMARK_VALUE)
+
+    def _may_refer(self, message: RawMessage) -> bool:
+        value = message.value or b""
+        try:
+            return may_refer(self._decompressed("value", value) if self._compressed else value)
+        except MessageError:
+            return True
 
     def _may_be(self, message: RawMessage, in_key: re.Pattern[bytes], in_value: re.Pattern[bytes]) -> bool:
         """Whether the key allows it, which is short, and the value too."""

@@ -4,7 +4,7 @@ from typing import Any
 
 import xxhash
 
-from ticdc_replay.codecs.avro_framing import Framed, FramingError, unframe
+from ticdc_replay.codecs.avro_framing import Framed, FramingError, is_framed, unframe
 from ticdc_replay.codecs.avro_reader import AvroError, varint
 from ticdc_replay.codecs.base import Carried, Codec
 from ticdc_replay.codecs.debezium_avro_forms import Forms, KeyForm, ValueForm
@@ -62,6 +62,9 @@ class DebeziumAvroCodec(Codec):
 
     def _is_watermark(self, message: RawMessage) -> bool:
         return _is_test_mode(self.changefeed)
+
+    def has_no_location(self, message: RawMessage) -> bool:
+        return is_framed(message.key, message.value)
 
     def _read(self, key: bytes | None, value: bytes) -> Event:
         schema_id, body = self._unframed("value", value)

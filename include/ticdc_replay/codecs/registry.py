@@ -38,6 +38,11 @@ def carried_by(changefeed: Changefeed) -> Carried:
     return _class_for(changefeed).carries(changefeed)
 
 
+def has_claim_checks(changefeed: Changefeed) -> bool:
+    """Whether TiCDC writes claim-check objects for *changefeed*, where they are configured. Raises as ``carried_by``."""
+    return _class_for(changefeed).has_claim_checks
+
+
 def _class_for(changefeed: Changefeed) -> type[Codec]:
     try:
         return _CODECS[changefeed.protocol]

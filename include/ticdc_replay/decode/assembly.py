@@ -15,6 +15,7 @@ from ticdc_replay.decode.deduplicate import Rewritten
 from ticdc_replay.decode.tasks import SplitResult, VersionFile, add_events, add_messages
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.errors import ArtifactCorruptError
+from ticdc_replay.domain.events import SEARCH
 from ticdc_replay.domain.messages import EventPlace
 from ticdc_replay.domain.window import ALL_TIME
 from ticdc_replay.jobspec import DecodeJob
@@ -87,6 +88,7 @@ def assemble(
             result.sparse_index_file for result in results if result.sparse_index_file is not None
         ),
         unsearched=tuple(part for result in results for part in result.unsearched),
+        search=SEARCH,
         definitions=tuple(TableVersions(definitions)),
         writer_schemas=_writer_schemas(results),
         selection=job.tables,

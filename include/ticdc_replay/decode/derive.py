@@ -25,6 +25,7 @@ from ticdc_replay.changelog.parts import lies_in, part_of
 from ticdc_replay.decode.filter import TableFilter
 from ticdc_replay.decode.tasks import Attempt
 from ticdc_replay.domain.errors import ArtifactNotFoundError, PermanentError
+from ticdc_replay.domain.events import SEARCH
 from ticdc_replay.domain.messages import EventPlace
 from ticdc_replay.domain.tables import TableSchema
 from ticdc_replay.domain.window import Window
@@ -182,6 +183,7 @@ def _assemble(
         reference_files=(),
         sparse_index_files=(),
         unsearched=_unsearched(taken),
+        search=min((each.index.search for each in taken), default=SEARCH),
         definitions=tuple(TableVersions(each for source in taken for each in source.index.definitions)),
         selection=job.tables,
         variant=job.variant,

@@ -12,12 +12,11 @@ from ticdc_replay.large_messages.claim_check import Fetched
 
 
 class References:
-    """The references of one split. What *codec* could not read is searched up to *max_bytes*."""
+    """The references of one split, also in what *codec* could not read."""
 
-    def __init__(self, file: SideFile, codec: Codec, max_bytes: int) -> None:
+    def __init__(self, file: SideFile, codec: Codec) -> None:
         self._file = file
         self._codec = codec
-        self._max_bytes = max_bytes
         self._unsearched = Unsearched()
 
     @property
@@ -60,9 +59,7 @@ class References:
 
     def search(self, message: RawMessage, decoded: Sequence[Event], unread: Undecodable) -> None:
         """Keep the references in what could not be read of *message*, such as *unread*."""
-        if not self._codec.has_claim_checks:
-            return
-        found = unread_references(message, decoded, self._max_bytes)
+        found = unread_references(message, decoded, self._codec)
         for reference in found.references:
             self.add(message, unread, reference, unread.reason)
         if not found.complete:

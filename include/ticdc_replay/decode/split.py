@@ -134,9 +134,7 @@ class SplitDecoder:
         self._pending_large = False
         self._quarantine = Quarantine(SideFile(filesystem, root, quarantine_file(stem), side_files.QUARANTINE, 64))
         self._references = References(
-            SideFile(filesystem, root, f"references/{stem}.parquet", side_files.REFERENCES),
-            self._codec,
-            job.limits.decompressed_max_bytes,
+            SideFile(filesystem, root, f"references/{stem}.parquet", side_files.REFERENCES), self._codec
         )
         self._sparse_index = SparseIndex(
             SideFile(filesystem, root, f"sparse_index/{stem}.parquet", side_files.SPARSE_INDEX)

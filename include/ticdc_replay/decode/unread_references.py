@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from ticdc_replay.codecs.base import Codec
 from ticdc_replay.codecs.canal_members import DocumentError, documents
 from ticdc_replay.codecs.open_framing import VERSION, FramingError, split
 from ticdc_replay.domain.events import Event, Reference, RowEvent, Undecodable
@@ -34,7 +35,7 @@ class UnreadReferences(NamedTuple):
     """References that stand in the bytes of a message and in none of its events.
 
     ``complete`` is False where it may hold others, too: it is no JSON from end to end, compressed or not, and no frames of JSON,
-    or has a location without a name of an object.
+    or has a location without a name of an object; and it is not plainly of a declared protocol that has none.
     """
 
     references: tuple[Reference, ...]
@@ -67,12 +68,13 @@ class Unsearched:
         return tuple(self._ranges)
 
 
-def unread_references(message: RawMessage, events: Sequence[Event], max_bytes: int) -> UnreadReferences:
-    """The references that *message* holds beside those of *events*, which is what could be decoded of it.
+def unread_references(message: RawMessage, events: Sequence[Event], codec: Codec) -> UnreadReferences:
+    """The references that *message* holds beside those of *events*, which is what *codec* could decode of it.
 
-    Its bytes are read as every protocol writes them, compressed or not, up to *max_bytes*: what a codec can't read is often of
-    another configuration of the changefeed. Too many are found rather than too few: each protects an object.
+    Its bytes are read as every protocol writes them, compressed or not, up to what the codec may decompress: what it can't read
+    is often of another configuration of the changefeed. Too many are found rather than too few: each protects an object.
     """
+    max_bytes = codec.decompressed_max_bytes
     if not any(isinstance(event, Undecodable) and event.reference is None for event in events):
         return _NONE
     raw_key, raw_value = message.key or b"", message.value or b""
@@ -92,7 +94,7 @@ def unread_references(message: RawMessage, events: Sequence[Event], max_bytes: i
     }
     return UnreadReferences(
         tuple(Reference(name, name) for name in names if name not in known),
-        complete=every_marker_has_its_name and whole,
+        complete=(every_marker_has_its_name and whole) or codec.has_no_location(message),
     )
 
 

@@ -101,6 +101,11 @@ class Reference(msgspec.Struct, frozen=True):
     """The base name of the location; empty when it does not match ``<uuid>.json``."""
 
 
+SEARCH = 1
+"""Which search for references this version makes, noted with all that was searched. 0, of earlier versions: what an earlier
+protocol of the changefeed had sent was not looked into where the declared one has no claim checks."""
+
+
 class RowEvent(NamedTuple):
     """One change of one row.
 

@@ -12,6 +12,7 @@ from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.dispatch.rules import Dispatch
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.errors import ArtifactNotFoundError
+from ticdc_replay.domain.events import SEARCH
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.kafka.offsets import Offsets, Topic
@@ -179,7 +180,7 @@ def searched_by_runs(state: StateStore, artifacts: ObjectStore, pipeline: str) -
     """What the runs of *pipeline* have searched, as far as all their reference files still exist in *artifacts*, the pipeline's.
 
     Also runs that the state store does not know: they were not recorded yet, or it was restored from a backup.
-    A run of which a file is gone, or by a version that did not search what it could not read, or did not know the cluster,
+    A run of which a file is gone, or by a version that searched less (``domain.events.SEARCH``) or did not know the cluster,
     counts for nothing.
     """
     runs = {run.run_hash for run in state.runs(pipeline) if run.index is not None} | complete_changelogs(artifacts)
@@ -222,11 +223,11 @@ def standing_scans(scans: Iterable[ScannedRange], artifacts: ObjectStore) -> lis
 
 
 def searched_by_scans(scans: Iterable[ScannedRange]) -> list[Searched]:
-    """What *scans*, whose files exist, have searched. Those of earlier versions know no cluster and count for nothing."""
+    """What *scans*, whose files exist, have searched. Those of versions that knew no cluster, or searched less, don't count."""
     return sorted(
         Searched(scan.identity, OffsetRange(scan.topic, scan.partition, scan.start, scan.end))
         for scan in scans
-        if scan.identity.complete
+        if scan.identity.complete and scan.search >= SEARCH
     )
 
 
@@ -264,7 +265,11 @@ def _index_of(artifacts: ObjectStore, run_hash: str) -> ChangelogIndex | None:
         index = read_index(artifacts, run_hash)
     except ArtifactNotFoundError:
         return None
-    if index.unsearched is None or not {part.topic for part in index.ranges} <= set(index.topic_ids):
+    if (
+        index.unsearched is None
+        or index.search < SEARCH
+        or not {part.topic for part in index.ranges} <= set(index.topic_ids)
+    ):
         return None
     if index.reference_files:
         root = changelog_root(run_hash)

@@ -102,7 +102,7 @@ class ReferenceScan:
                 unread = event
         if unread is None:
             return
-        found = unread_references(message, events, self._codec.decompressed_max_bytes)
+        found = unread_references(message, events, self._codec)
         for reference in found.references:
             self._add(message, unread, reference)
         if not found.complete:

@@ -12,6 +12,7 @@ from ticdc_replay.decode.sampling import sized
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import ArtifactExistsError, ArtifactNotFoundError, TopicChangedError
+from ticdc_replay.domain.events import SEARCH
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.jobspec import ScanFeed, ScanJob
 from ticdc_replay.kafka.offsets import Offsets
@@ -102,6 +103,7 @@ def _scan(
                 start=part.start,
                 end=part.end,
                 file=result.file,
+                search=SEARCH,
             )
             for result in results
             for part in result.scanned

@@ -11,7 +11,9 @@ from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.changelog.layout import changelog_root
 from ticdc_replay.changelog.reading import complete_changelogs, read_index
 from ticdc_replay.changelog.set_aside import Entry
+from ticdc_replay.codecs.registry import has_claim_checks
 from ticdc_replay.domain.errors import ArtifactNotFoundError
+from ticdc_replay.domain.events import SEARCH
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.large_messages.claim_check import BAD_NAME
@@ -176,9 +178,17 @@ def _quarantined(context: ReplayContext, index: ChangelogIndex) -> tuple[list[Re
         log.warning("run %s protects all that it read: %s", index.run_hash, error)
         return _of_run(index, index.ranges), _of_run(index, index.unsearched or index.ranges)
     entries = [entry for entry in held.entries if held.loss_of(entry) is None]
-    known_to = [index for index in held.indexes.values() if _has_reference_files(context, index)]
+    known_to = [
+        each for each in held.indexes.values() if _looked(context, each) and _has_reference_files(context, each)
+    ]
     unknown = [entry for entry in entries if not any(_is_searched(held, entry, index) for index in known_to)]
     return [_entry(entry) for entry in entries], [_entry(entry) for entry in unknown]
+
+
+def _looked(context: ReplayContext, index: ChangelogIndex) -> bool:
+    """Whether the decode of *index* searched what it could not read. Earlier versions did not with protocols that have no claim
+    checks; of which protocol it was nothing tells but its schemas of a registry and what is declared now."""
+    return index.search >= SEARCH or (has_claim_checks(context.changefeed) and not index.writer_schemas)
 
 
 def _has_reference_files(context: ReplayContext, index: ChangelogIndex) -> bool:

@@ -128,6 +128,7 @@ class ScannedRange(msgspec.Struct, frozen=True, order=True, kw_only=True):
 
     ``file`` is the name of the Parquet file with the references in the artefacts of the claim-check store that was reconciled;
     None where there was none. ``topic_id`` and ``cluster_id`` are Kafka's; the latter is empty in scans by earlier versions.
+    ``search`` is which search it was (``domain.events.SEARCH``).
     """
 
     pipeline: str
@@ -138,6 +139,7 @@ class ScannedRange(msgspec.Struct, frozen=True, order=True, kw_only=True):
     end: int
     file: str | None
     cluster_id: str = ""
+    search: int = 0
 
     @property
     def identity(self) -> TopicIdentity:

@@ -184,6 +184,7 @@ scanned_range = Table(
     Column("start_offset", BigInteger, primary_key=True),
     Column("end_offset", BigInteger, primary_key=True),
     Column("file", AnyText),
+    Column("search", Integer, nullable=False, server_default="0"),
 )
 
 sparse_index = Table(

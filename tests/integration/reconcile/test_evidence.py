@@ -19,6 +19,7 @@ from ticdc_replay.config.load_store import load_store
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.errors import ConfigError, PermanentError
+from ticdc_replay.domain.events import SEARCH
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.window import Window
 from ticdc_replay.reconcile.owners import put_owner, read_owners
@@ -161,6 +162,7 @@ def scan(context: StoreContext, of: Survey) -> None:
                 start=part.start,
                 end=part.end,
                 file=None,
+                search=SEARCH,
             )
             for part in feed.unsearched
         )

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import msgspec
 import pyarrow.parquet as pq
 import pytest
 
@@ -196,6 +197,18 @@ def test_a_message_that_may_refer_to_an_object_that_can_not_be_told_is_told(job:
     result = decode(job, [sound._replace(key=sound.key[:-10])])
     assert result.references_file is None
     assert result.unsearched == (OffsetRange("topic", 0, 5, 6),)
+
+
+@pytest.mark.parametrize("protocol", ["avro", "debezium", "debezium-avro"])
+def test_what_an_earlier_protocol_sent_is_searched_though_the_declared_one_has_no_claim_checks(
+    job: DecodeJob, protocol: str
+) -> None:
+    now = msgspec.structs.replace(
+        job, changefeed=msgspec.structs.replace(job.changefeed, protocol=protocol, large_message="none")
+    )
+    result = decode(now, [message([small(0)], 5), message([small(1)], 6)._replace(key=b"cut")])
+    assert [each["object_name"] for each in references(now, result)] == [NAMES[0]]
+    assert result.unsearched == (OffsetRange("topic", 0, 6, 7),)
 
 
 @pytest.mark.parametrize(

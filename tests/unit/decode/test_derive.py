@@ -27,6 +27,7 @@ from ticdc_replay.domain import canonical
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import ArtifactCorruptError, ArtifactNotFoundError, PermanentError
+from ticdc_replay.domain.events import SEARCH
 from ticdc_replay.domain.messages import EventPlace, OffsetRange
 from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import DecodeJob
@@ -168,6 +169,15 @@ def test_ddl_that_a_source_could_not_read_is_told_where_it_may_concern_the_windo
     by_an_earlier_version = changelog(tmp_path, 40, 60, "c").write()
     parts.append((by_an_earlier_version, Window(40, 60)))
     assert Derivation(tmp_path, Window(0, 60)).of(parts).unread_ddl is None
+
+
+def test_what_is_derived_is_searched_no_better_than_any_of_its_sources(tmp_path: Path) -> None:
+    first, earlier = (changelog(tmp_path, start, start + 20, run).write() for start, run in ((0, "a"), (20, "b")))
+    now = msgspec.structs.replace(first, search=SEARCH)
+    open_store(tmp_path.as_uri()).put(f"{changelog_root(now.run_hash)}/index.json", canonical.encode(now))
+    assert Derivation(tmp_path, Window(0, 20)).of([(now, Window(0, 20))]).search == SEARCH
+    both = [(now, Window(0, 20)), (earlier, Window(20, 40))]
+    assert Derivation(tmp_path, Window(0, 40)).of(both).search == 0
 
 
 def test_a_place_counts_as_set_aside_where_every_source_that_read_it_did_so(tmp_path: Path) -> None:

@@ -7,11 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import canal_json, open_protocol
+from ticdc_replay.codecs.registry import codec_for
+from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.decode.unread_references import UnreadReferences, unread_references
 from ticdc_replay.domain.events import Reference, Undecodable
 from ticdc_replay.domain.messages import RawMessage
 
 NAME = "04504b9f-7ddc-41ea-bd96-c0e4d82b1770.json"
+CODEC = codec_for(Changefeed(protocol="canal-json", topic="t", timezone="UTC"), 1 << 20)
 OTHER = "14504b9f-7ddc-41ea-bd96-c0e4d82b1770.json"
 BAD = Undecodable(None, "bad", "bad")
 FOUND = UnreadReferences((Reference(NAME, NAME),), complete=True)
@@ -21,7 +24,7 @@ UNKNOWN = UnreadReferences((), complete=False)
 
 
 def search(value: bytes | None, key: bytes | None = None, *known: Undecodable) -> UnreadReferences:
-    return unread_references(RawMessage("t", 0, 0, 0, key, value), [BAD, *known], 1 << 20)
+    return unread_references(RawMessage("t", 0, 0, 0, key, value), [BAD, *known], CODEC)
 
 
 def snappy(content: bytes) -> bytes:
@@ -108,4 +111,4 @@ def test_bytes_that_say_nothing_may_refer_to_any_object(value: bytes) -> None:
 
 def test_messages_that_were_read_completely_are_not_searched() -> None:
     read = Undecodable(0, "claim_check_unreadable", "bad", reference=Reference(f"s3://b/{NAME}", NAME))
-    assert unread_references(RawMessage("t", 0, 0, 0, None, CANAL), [read], 1 << 20) == NOTHING
+    assert unread_references(RawMessage("t", 0, 0, 0, None, CANAL), [read], CODEC) == NOTHING

@@ -13,6 +13,7 @@ from tests.topics import identity
 from ticdc_replay.changelog.index import ChangelogIndex, DecodeReport, EventCounts, MessageCounts
 from ticdc_replay.changelog.layout import INDEX, changelog_root
 from ticdc_replay.domain import canonical
+from ticdc_replay.domain.events import SEARCH
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.domain.window import Window
@@ -49,6 +50,7 @@ INDEXED = ChangelogIndex(
     reference_files=("references/a.parquet", "references/b.parquet"),
     sparse_index_files=(),
     unsearched=(),
+    search=SEARCH,
     report=DecodeReport(
         messages=MessageCounts(), events=EventCounts(), quarantine_reasons={}, watermark=None, undeclared_tables=()
     ),
@@ -62,6 +64,7 @@ SCANNED = ScannedRange(
     end=9,
     file="scans/a.parquet",
     cluster_id=TOPIC.cluster_id,
+    search=SEARCH,
 )
 
 
@@ -148,6 +151,14 @@ def test_a_run_by_a_version_that_did_not_search_what_it_could_not_read_covers_no
 ) -> None:
     keep(state, artifacts, msgspec.structs.replace(INDEXED, unsearched=None))
     assert ranges_of(state, artifacts) == []
+
+
+def test_what_versions_searched_that_knew_the_declared_protocol_alone_covers_nothing(
+    state: StateStore, artifacts: ObjectStore
+) -> None:
+    keep(state, artifacts, msgspec.structs.replace(INDEXED, search=0))
+    assert ranges_of(state, artifacts) == []
+    assert searched_by_scans([msgspec.structs.replace(SCANNED, search=0)]) == []
 
 
 def test_a_run_of_another_pipeline_covers_nothing(state: StateStore, artifacts: ObjectStore) -> None:

@@ -139,6 +139,47 @@ def test_references_are_found_although_the_configuration_names_another_compressi
     assert {row["object_name"] for row in found} >= names
 
 
+@pytest.mark.parametrize("name", CLAIM_CHECKED, ids=str)
+@pytest.mark.parametrize("protocol", ["avro", "debezium", "debezium-avro"])
+@pytest.mark.parametrize("compression", ["none", "lz4"])
+def test_references_are_found_although_the_changefeed_has_a_protocol_without_claim_checks_now(
+    captures: CaptureSets, name: Committed, protocol: str, compression: Any
+) -> None:
+    capture = Capture(captures.of(name))
+    other = Changefeed(protocol=protocol, topic="t", timezone="UTC", compression=compression)
+    messages = list(capture.messages())
+    found = found_by(codec_for(other, MAX_BYTES), messages)
+    assert {row["object_name"] for row in found} >= {path.name for path in (capture.folder / "objects").iterdir()}
+
+
+@pytest.mark.parametrize("value", [b"\0\0\0\0\1", b"\3\0" + bytes(16)], ids=["confluent", "glue"])
+@pytest.mark.parametrize("protocol", ["avro", "debezium-avro"])
+def test_of_a_row_in_avro_the_names_count_and_no_registry_is_asked(protocol: str, value: bytes) -> None:
+    codec = codec_for(Changefeed(protocol=protocol, topic="t", timezone="UTC"), MAX_BYTES)
+    names = f"claimCheckLocation a.json s3://b/{NAMES[0]}".encode()
+    scan = scan_of(codec, [RawMessage("t", 0, 7, 0, value, value + names)])
+    assert scan.unsearched == ()
+    assert [row["object_name"] for row in scan.table().to_pylist()] == [NAMES[0]]
+
+
+@pytest.mark.parametrize("protocol", ["avro", "debezium", "debezium-avro"])
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (None, b'{"_tidb":{"claimCheckLocation":"s3:/'),
+        (b'\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\x40{"ccl":"', bytes(8)),
+        (b"\0\0\0\0\1", b"cut"),
+        (None, b"\x16\6\6\2\2s\2t"),
+    ],
+    ids=["json", "open", "a key alone", "simple"],
+)
+def test_what_is_not_plainly_of_a_protocol_without_claim_checks_counts_as_unsearched(
+    protocol: str, key: bytes | None, value: bytes
+) -> None:
+    codec = codec_for(Changefeed(protocol=protocol, topic="t", timezone="UTC"), MAX_BYTES)
+    assert scan_of(codec, [RawMessage("t", 0, 7, 0, key, value)]).unsearched == (OffsetRange("t", 0, 7, 8),)
+
+
 @cache
 def _small(
     archive: str, architecture: str, variant: str, folder: Path

@@ -13,6 +13,7 @@ from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.changelog.set_aside import MESSAGES
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.errors import ArtifactNotFoundError
+from ticdc_replay.domain.events import SEARCH
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.window import Window
 from ticdc_replay.reconcile.rules import ReplayableRange
@@ -53,7 +54,7 @@ def decoded(context: ReplayContext, run: str, *offsets: int, **changed: object) 
     """A complete changelog which set the messages at *offsets* aside, and searched the bytes of all."""
     rows = [quarantine(offset, None, "bad_value") for offset in offsets]
     made = index_with(context.artifacts, run, *rows)
-    index = msgspec.structs.replace(made, **{"unsearched": (), **changed})
+    index = msgspec.structs.replace(made, **{"unsearched": (), "search": SEARCH, **changed})
     context.artifacts.put(f"runs/{run}/index.json", canonical.encode(index))
     return index
 
@@ -235,6 +236,20 @@ def test_quarantined_messages_whose_references_nobody_knows_are_told(context: Re
 def test_a_version_that_searched_nothing_knows_nothing(context: ReplayContext) -> None:
     recorded(context, "run", 4, unsearched=None)
     assert find_replayable(context).unsearchable == (part(4, 5),)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "schemas", "known"),
+    [("canal-json", {}, True), ("canal-json", {"1": "sha"}, False), ("debezium", {}, False), ("avro", {}, False)],
+)
+def test_a_version_that_searched_with_protocols_that_have_claim_checks_knows_what_such_a_decode_found(
+    context: ReplayContext, monkeypatch: pytest.MonkeyPatch, protocol: str, schemas: dict[str, str], known: bool
+) -> None:
+    recorded(context, "run", 4, search=0, writer_schemas=schemas)
+    monkeypatch.setattr(ReplayContext, "changefeed", msgspec.structs.replace(context.changefeed, protocol=protocol))
+    assert find_replayable(context).unsearchable == (() if known else (part(4, 5),))
+    recorded(context, "run", 4, writer_schemas=schemas)
+    assert find_replayable(context).unsearchable == ()
 
 
 def test_references_in_files_that_are_gone_are_known_to_nobody(context: ReplayContext) -> None:
