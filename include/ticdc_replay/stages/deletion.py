@@ -20,7 +20,7 @@ from ticdc_replay.reconcile.contents import PlannedGroup, PlannedObject, plan_co
 from ticdc_replay.reconcile.decisions import put_decision
 from ticdc_replay.reconcile.execution import Execution, Guards
 from ticdc_replay.reconcile.release import PLANNING_MAX_AGE_MS, due_ms, objections
-from ticdc_replay.reconcile.results import Outcome, all_results
+from ticdc_replay.reconcile.results import Outcome, all_results, progress_of
 from ticdc_replay.reconcile.rules import Evidence
 from ticdc_replay.reconcile.undo import Markers, Undone, put_undone
 from ticdc_replay.reconcile.verdicts import Verdicts
@@ -260,7 +260,8 @@ def execute(
 def undo(context: StoreContext, plan_hash: str, person: str, why: str, names: frozenset[str] | None = None) -> Undone:
     """Bring back what the plan's execution deleted, or those objects of it that are called *names*; the record of it.
 
-    Allowed under every policy. Raises ConfigError where the store has no connection for it, without a name or a reason, and where
+    Allowed under every policy. A plan that was not executed to its end is rejected first: its next execution would delete again
+    what came back. Raises ConfigError where the store has no connection for it, without a name or a reason, and where
     nothing was deleted that is asked for.
     """
     if not person.strip() or not why.strip():
@@ -273,6 +274,10 @@ def undo(context: StoreContext, plan_hash: str, person: str, why: str, names: fr
     plan = plans.read_plan(context.artifacts, plan_hash)
     if plan.uri != store.uri:
         raise ConfigError(f"plan {plan_hash} is of {plan.uri}, not of {store.uri}")
+    if progress_of(context.artifacts, plan_hash) and any(
+        record.plan_hash == plan_hash and record.status in ("open", "approved") for record in known_plans(context)
+    ):
+        decide(context, plan_hash, False, person, f"undone: {why}")
     skew_ms = store.rules.clock_skew_seconds * 1000
     markers = Markers(open_store(store.uri, context.connections[conn_id]), _THREADS, skew_ms)
     markers.remove(context.artifacts, plan, names)

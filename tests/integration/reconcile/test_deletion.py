@@ -19,10 +19,10 @@ from tests.deletions import LOW, Scene, name, with_clock
 from tests.s3_proxy import Refusal
 from tests.waiting import PATIENCE_S
 from ticdc_replay.domain.connections import Connection
-from ticdc_replay.domain.errors import LeaseHeldError, TicdcReplayError, TransientError
+from ticdc_replay.domain.errors import ConfigError, LeaseHeldError, PolicyStopError, TicdcReplayError, TransientError
 from ticdc_replay.reconcile.results import all_results, files_of
 from ticdc_replay.reconcile.undo import undos_of
-from ticdc_replay.stages.deletion import decide, execute, make_plan, undo
+from ticdc_replay.stages.deletion import choose_plan, decide, execute, make_plan, undo
 
 pytestmark = pytest.mark.integration
 
@@ -122,9 +122,26 @@ def test_what_a_killed_deletion_had_no_time_to_tell_is_undone_too(
     assert versioned.names() == names
 
 
-@pytest.mark.parametrize("server", ["s3"], indirect=True)  # the other one does not tell when a marker was set
-def test_the_markers_of_others_stay_though_a_deletion_was_killed(
+def test_a_plan_whose_deletion_was_killed_is_not_executed_again_after_an_undo(
     versioned: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = set(versioned.put(1, 2, 3))
+    plan = versioned.plan().plan_hash
+    with pytest.raises(ConfigError, match="has deleted nothing"):
+        undo(versioned.context, plan, "Ada", "too early")
+    killed(versioned, plan, monkeypatch)
+    undo(versioned.context, plan, "Ada", "wrong")
+    assert versioned.names() == names
+    with pytest.raises(PolicyStopError, match="it was rejected"):
+        versioned.execute(plan)
+    assert choose_plan(versioned.context) is None
+    assert versioned.names() == names
+
+
+@pytest.mark.parametrize("server", ["s3"], indirect=True)  # the other one does not tell when a marker was set
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_the_markers_of_others_stay_though_a_deletion_was_killed(
+    versioned: Scene, monkeypatch: pytest.MonkeyPatch, goes_on: bool
 ) -> None:
     versioned.write(rules={"clock_skew_seconds": 1})
     versioned.put(1, 2, 3)
@@ -134,14 +151,13 @@ def test_the_markers_of_others_stay_though_a_deletion_was_killed(
     versioned.store.delete(name(3))
     time.sleep(3)
     killed(versioned, plan, monkeypatch)
-    assert undo(versioned.context, plan, "Ada", "wrong").restored == 1
-    audit = versioned.execute(plan)
-    assert audit.counts == {"deleted": 1, "gone": 2}
-    results = versioned.results(plan)
-    assert results[name(1)].tried_before
-    assert results[name(1)].marker is not None
+    if goes_on:
+        assert versioned.execute(plan).counts == {"gone": 3}
+        results = versioned.results(plan)
+        assert results[name(1)].tried_before
+        assert results[name(1)].marker is not None
     undone = undo(versioned.context, plan, "Ada", "wrong")
-    assert (undone.restored, undone.not_undoable) == (1, 2)
+    assert (undone.restored, undone.not_undoable) == (1, 2 if goes_on else 0)
     assert versioned.names() == {name(2)}
 
 
