@@ -23,7 +23,7 @@ from ticdc_replay.changelog.version_order import VersionOrder
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.definition import TableDefinition
-from ticdc_replay.domain.events import DdlEvent
+from ticdc_replay.domain.events import SEARCH, DdlEvent
 from ticdc_replay.domain.tables import Column, TableName, TableSchema
 from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import LoadJob
@@ -151,6 +151,7 @@ class Changelog:
             sparse_index_files=(),
             redrives=self.redrives,
             derived=self.derived,
+            search=SEARCH,
             report=DecodeReport(
                 messages=MessageCounts(),
                 events=EventCounts(),

@@ -31,7 +31,7 @@ from ticdc_replay.stages.mirrors import raise_floor
 from ticdc_replay.stages.pin import pin
 from ticdc_replay.stages.publish import load_of, publish
 from ticdc_replay.stages.quarantine import Selection
-from ticdc_replay.stages.redrive import open_runs, pin_redrive, publish_redrive, write_redrive_loads
+from ticdc_replay.stages.redrive import check_redrive, open_runs, pin_redrive, publish_redrive, write_redrive_loads
 from ticdc_replay.storage import open_store
 from ticdc_replay.targets.base import LoadReport
 from ticdc_replay.targets.load import in_process, load
@@ -135,6 +135,7 @@ class Rig:
     def redrive(self, window: Window | None = None) -> None:
         (run,) = open_runs(self.context, Selection(window=window))
         run_hash = decode(self.context, pin_redrive(self.context, run), lambda *_: None).run_hash
+        check_redrive(self.context, run_hash)
         for loads in write_redrive_loads(self.context, run_hash):
             assert loads.window_job is None
             self._load(loads.redrive_job)

@@ -204,7 +204,7 @@ def _holding(context: ReplayContext, first: str) -> tuple[str, ...]:
 def _lacking(context: ReplayContext, redrive: ChangelogIndex, first: str, targets: Sequence[str]) -> tuple[str, ...]:
     """Those of *targets* in which an entry of the run *first* is open that *redrive* was for."""
     aside = set_aside(context, read_index(context.artifacts, first))
-    own = next(each for each in aside.redrives if each.index.run_hash == redrive.run_hash)
+    (own,) = (each for each in aside.redrives if each.index.run_hash == redrive.run_hash)
     return tuple(
         target
         for target in targets
