@@ -26,13 +26,17 @@ from ticdc_replay.schemas.tokens import Cursor, DdlSyntaxError
 
 _OPTIONS = {
     "ALGORITHM", "LOCK", "FORCE", "WITH", "WITHOUT", "ENABLE", "DISABLE", "COMMENT", "ENGINE", "AUTO_INCREMENT",
-    "AUTO_ID_CACHE", "AUTO_RANDOM_BASE", "AVG_ROW_LENGTH", "CHECKSUM", "COMPRESSION", "CONNECTION", "DELAY_KEY_WRITE",
-    "ENCRYPTION", "INSERT_METHOD", "KEY_BLOCK_SIZE", "MAX_ROWS", "MIN_ROWS", "PACK_KEYS", "ROW_FORMAT",
-    "STATS_AUTO_RECALC", "STATS_PERSISTENT", "STATS_SAMPLE_PAGES", "STATS_BUCKETS", "STATS_TOPN", "SHARD_ROW_ID_BITS",
-    "PRE_SPLIT_REGIONS", "TTL", "TTL_ENABLE", "TTL_JOB_INTERVAL", "PLACEMENT", "ATTRIBUTES", "CACHE", "NOCACHE",
-    "COMPACT", "SECONDARY_ENGINE", "SECONDARY_ENGINE_ATTRIBUTE", "ENGINE_ATTRIBUTE", "SECONDARY_LOAD",
-    "SECONDARY_UNLOAD", "TABLESPACE", "UNION", "REMOVE",
+    "AUTO_ID_CACHE", "AUTO_RANDOM_BASE", "AUTOEXTEND_SIZE", "AVG_ROW_LENGTH", "CHECKSUM", "COMPRESSION", "CONNECTION",
+    "DELAY_KEY_WRITE", "ENCRYPTION", "INSERT_METHOD", "KEY_BLOCK_SIZE", "MAX_ROWS", "MIN_ROWS", "NODEGROUP",
+    "PACK_KEYS", "PASSWORD", "ROW_FORMAT", "STORAGE", "TABLE_CHECKSUM", "DATA", "INDEX",
+    "STATS_AUTO_RECALC", "STATS_PERSISTENT", "STATS_SAMPLE_PAGES", "STATS_SAMPLE_RATE", "STATS_BUCKETS", "STATS_TOPN",
+    "STATS_COL_CHOICE", "STATS_COL_LIST", "STATS_OPTIONS", "SHARD_ROW_ID_BITS",
+    "PRE_SPLIT_REGIONS", "TTL", "TTL_ENABLE", "TTL_JOB_INTERVAL", "PLACEMENT", "ATTRIBUTES", "AFFINITY", "CACHE",
+    "NOCACHE", "READ", "COMPACT", "SECONDARY_ENGINE", "SECONDARY_ENGINE_ATTRIBUTE", "ENGINE_ATTRIBUTE",
+    "SECONDARY_LOAD", "SECONDARY_UNLOAD", "TABLESPACE", "UNION", "REMOVE",
 }  # fmt: skip
+"""Options that leave rows alone, by their first word. A list, as not all do: SOFTDELETE adds a column."""
+_CHARSET = (("CHARACTER", "SET"), ("CHARSET",), ("COLLATE",))
 _PARTITION_WORDS = {
     "PARTITION", "COALESCE", "REORGANIZE", "ANALYZE", "CHECK", "OPTIMIZE", "REBUILD",
     "REPAIR", "SPLIT", "MERGE", "LAST",
@@ -69,11 +73,16 @@ def _alter_action(cursor: Cursor) -> list[Action]:
         return [_alter_column(cursor)]
     if cursor.take("CONVERT", "TO"):
         return [_charset(cursor, convert=True)]
-    if cursor.sees("DEFAULT") or cursor.sees("CHARACTER", "SET") or cursor.sees("CHARSET") or cursor.sees("COLLATE"):
+    if cursor.sees("DEFAULT") or any(cursor.sees(*words) for words in _CHARSET):
         return [_charset(cursor, convert=False)]
     if cursor.take("SET", "TIFLASH", "REPLICA") or cursor.take("SET", "HYPO", "TIFLASH", "REPLICA"):
         cursor.skip_item()
+        while cursor.sees(",") and cursor.peek(1).kind == "string":  # LOCATION LABELS 'a', 'b'
+            cursor.take(",")
+            cursor.skip_item()
         return [NoEffect("tiflash replica")]
+    if cursor.take("ORDER", "BY"):
+        return [_order(cursor)]
     token = cursor.peek()
     word = token.text.upper() if token.kind == "word" else ""
     # FIRST PARTITION LESS THAN drops all below; MERGE FIRST PARTITION keeps their rows.
@@ -89,8 +98,20 @@ def _alter_action(cursor: Cursor) -> list[Action]:
         return [NoEffect(_rest(cursor))]
     if word not in _OPTIONS:
         raise DdlSyntaxError(f"unknown ALTER TABLE action {token.text!r}")
-    cursor.skip_item()
+    cursor.skip_item(*_CHARSET)  # options need no comma between them, and a charset matters
     return [NoEffect(word.lower())]
+
+
+def _order(cursor: Cursor) -> NoEffect:
+    """Reads columns: no action begins with a quoted name."""
+    while True:
+        cursor.name()
+        while cursor.take("."):
+            cursor.name()
+        cursor.take_any("ASC", "DESC")
+        if not (cursor.sees(",") and cursor.peek(1).kind == "name"):
+            return NoEffect("order by")
+        cursor.take(",")
 
 
 def _rest(cursor: Cursor) -> str:
@@ -103,8 +124,11 @@ def _rest(cursor: Cursor) -> str:
 
 
 def _add(cursor: Cursor) -> list[Action]:
-    if cursor.sees("PARTITION") or cursor.sees("STATS_EXTENDED"):
+    if cursor.sees("PARTITION"):
         return [NoEffect(f"add {_rest(cursor)}")]
+    if cursor.take("STATS_EXTENDED"):
+        cursor.skip_item()
+        return [NoEffect("add stats_extended")]
     index = read_table_constraint(cursor)
     if index is NO_INDEX:
         return [NoEffect("add constraint")]
@@ -134,6 +158,10 @@ def _drop(cursor: Cursor) -> Action:
         return DropIndex(cursor.name())
     if cursor.sees("PARTITION"):
         return RemovePartitions(f"drop {_rest(cursor)}")
+    if cursor.take("STATS_EXTENDED"):
+        cursor.take("IF", "EXISTS")
+        cursor.name()
+        return NoEffect("drop stats_extended")
     if cursor.take("FOREIGN", "KEY") or cursor.take("CHECK"):
         cursor.take("IF", "EXISTS")
         cursor.name()
@@ -178,7 +206,7 @@ def _charset(cursor: Cursor, convert: bool) -> SetCharset:
     binary = False
     cursor.take("DEFAULT")
     while True:
-        if cursor.take("CHARACTER", "SET") or cursor.take("CHARSET") or cursor.take("COLLATE"):
+        if any(cursor.take(*words) for words in _CHARSET):
             binary = read_charset_name(cursor) == "binary" or binary
         elif not cursor.take("DEFAULT"):
             return SetCharset(binary, convert)

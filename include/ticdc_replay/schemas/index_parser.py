@@ -20,7 +20,7 @@ def read_table_constraint(cursor: Cursor) -> Index | None:
     if cursor.take("CONSTRAINT") and not any(cursor.sees(word) for word in constraints):
         symbol = cursor.name()
     if cursor.take("PRIMARY", "KEY"):
-        skip_index_type(cursor)
+        _index_name(cursor)  # TiDB keeps one, and calls the key PRIMARY all the same
         return read_index_columns(cursor, PRIMARY, unique=True)
     if cursor.take("UNIQUE"):
         cursor.take_any("KEY", "INDEX")
@@ -42,12 +42,16 @@ def read_table_constraint(cursor: Cursor) -> Index | None:
 
 
 def _named_index(cursor: Cursor, unique: bool, symbol: str) -> Index:
+    name = _index_name(cursor)
+    return read_index_columns(cursor, symbol if name is None else name, unique)
+
+
+def _index_name(cursor: Cursor) -> str | None:
+    """Reads what may stand before the columns of an index; its name, None where there is none."""
     cursor.take("IF", "NOT", "EXISTS")
-    name = symbol
-    if not any(cursor.sees(word) for word in ("(", "USING", "TYPE")):
-        name = cursor.name()
+    name = None if any(cursor.sees(word) for word in ("(", "USING", "TYPE")) else cursor.name()
     skip_index_type(cursor)
-    return read_index_columns(cursor, name, unique)
+    return name
 
 
 def skip_index_type(cursor: Cursor) -> None:

@@ -204,9 +204,10 @@ class Cursor:
             if token.kind == "symbol":
                 depth += {"(": 1, ")": -1}.get(token.text, 0)
 
-    def skip_item(self) -> None:
-        """Reads up to the next comma or closing parenthesis of this level."""
-        while not self.at_end and not self.sees(",") and not self.sees(")"):
+    def skip_item(self, *until: tuple[str, ...]) -> None:
+        """Reads up to the next comma or closing parenthesis of this level, or to the words of one of *until*."""
+        ends = ((",",), (")",), *until)
+        while not self.at_end and not any(self.sees(*words) for words in ends):
             if self.sees("("):
                 self.skip_parentheses()
             else:

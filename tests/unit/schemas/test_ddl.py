@@ -86,6 +86,15 @@ def test_alter_table_changes_columns_and_their_order(actions, columns):
         "ALTER TABLE `t` /*T![ttl] TTL=`a` + INTERVAL 1 DAY TTL_ENABLE='OFF' */",
         "ALTER TABLE `t` /*T! SHARD_ROW_ID_BITS = 4 */",
         "ALTER TABLE `t` SET TIFLASH REPLICA 1",
+        "ALTER TABLE `t` SET TIFLASH REPLICA 2 LOCATION LABELS 'zone', 'host', 'drop column a'",
+        "ALTER TABLE `t` ADD STATS_EXTENDED IF NOT EXISTS `s` CORRELATION(`id`, `a`)",
+        "ALTER TABLE `t` DROP STATS_EXTENDED IF EXISTS `s`",
+        "ALTER TABLE `t` AFFINITY = 'table'",
+        "ALTER TABLE `t` STATS_OPTIONS = '{\"sample_rate\": 1}'",
+        "ALTER TABLE `t` STATS_SAMPLE_RATE = 0.5 STATS_COL_CHOICE = 'list' STATS_COL_LIST = 'id,a'",
+        "ALTER TABLE `t` AUTOEXTEND_SIZE = 4M, DATA DIRECTORY = '/x', INDEX DIRECTORY = '/y', TABLE_CHECKSUM = 1",
+        "ALTER TABLE `t` ORDER BY `a` DESC,`shop`.`t`.`b`",
+        "ALTER TABLE `t` READ ONLY",
         "ALTER TABLE `t` PARTITION BY RANGE (`id`) (PARTITION `p0` VALUES LESS THAN (10), PARTITION `p1` VALUES LESS THAN (20))",
         "ALTER TABLE `t` ADD PARTITION (PARTITION `p2` VALUES LESS THAN (30))",
         "ALTER TABLE `t` REORGANIZE PARTITION `p0`,`p1` INTO (PARTITION `p` VALUES LESS THAN (20))",
@@ -110,6 +119,81 @@ def test_what_does_not_concern_rows_leaves_the_columns_alone(query):
     assert isinstance(outcome, AppliedDdl), outcome
     assert not outcome.gone
     assert tables.columns() == before
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        "SET TIFLASH REPLICA 2 LOCATION LABELS 'zone', 'host'",
+        "ADD STATS_EXTENDED `s` CORRELATION(`id`, `a`)",
+        "DROP STATS_EXTENDED `s`",
+        "ADD CONSTRAINT `fk` FOREIGN KEY IF NOT EXISTS (`a`, `id`) REFERENCES `u`(`b`, `id`) ON DELETE SET NULL",
+        "ORDER BY `id` DESC",
+    ],
+)
+def test_what_follows_an_action_that_does_not_concern_rows_is_read(action):
+    assert (
+        Tables(BASE, f"ALTER TABLE `t` {action}, DROP COLUMN `a`").columns()
+        == Tables(BASE, "ALTER TABLE `t` DROP COLUMN `a`").columns()
+    )
+
+
+def test_a_charset_among_other_options_of_the_table_counts():
+    """TiDB writes options that stood without commas without them."""
+    options = "COMMENT = 'x' DEFAULT CHARACTER SET = BINARY DEFAULT COLLATE = BINARY AUTO_INCREMENT = 5"
+    tables = Tables(BASE, f"ALTER TABLE `t` {options}", "ALTER TABLE `t` ADD COLUMN `c` CHAR(2)")
+    assert tables.columns()[-1] == "c binary(2)"
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "PRIMARY KEY `pk_t`(`a`)",
+        "PRIMARY KEY `PRIMARY`(`a`)",
+        "PRIMARY KEY pk_t (a)",
+        "PRIMARY KEY `using`(`a`) /*T![clustered_index] NONCLUSTERED */ USING BTREE COMMENT 'x' /*T![global_index] GLOBAL */",
+        "PRIMARY KEY pk_t USING BTREE (a)",
+        "CONSTRAINT `c` PRIMARY KEY `pk_t`(`a`)",
+        "CONSTRAINT PRIMARY KEY (`a`)",
+        "PRIMARY KEY TYPE HASH (a)",
+    ],
+)
+def test_the_primary_key_may_have_a_name(key):
+    """TiDB writes the name of ``CONSTRAINT pk_t PRIMARY KEY (a)`` behind the words PRIMARY KEY."""
+    for tables in (
+        Tables(f"CREATE TABLE `t` (`id` INT,`a` INT,{key})"),
+        Tables("CREATE TABLE `t` (`id` INT,`a` INT)", f"ALTER TABLE `t` ADD {key}"),
+    ):
+        assert tables["t"].handle_key() == ("a",)
+        tables.run("ALTER TABLE `t` DROP PRIMARY KEY")
+        assert tables["t"].handle_key() == ()
+
+
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        "UNIQUE `u`(`a`) /*T![global_index] GLOBAL */",
+        "UNIQUE KEY `u`(`a`(10) DESC) KEY_BLOCK_SIZE=4 USING HASH COMMENT 'x, y)' INVISIBLE",
+        "UNIQUE INDEX `u`(`a`) /*T![pre_split] PRE_SPLIT_REGIONS = (BETWEEN (1) AND (9) REGIONS 4) */ VISIBLE",
+        "UNIQUE KEY u USING BTREE (a)",
+        "CONSTRAINT `u` UNIQUE (`a`)",
+        "UNIQUE KEY `u`(`a`),KEY IF NOT EXISTS `k`(`id`),INDEX `i`((`a` + 1) DESC, `id`) USING BTREE LOCAL",
+        "UNIQUE KEY `u`(`a`),FULLTEXT `f`(`id`) WITH PARSER `ngram`,FULLTEXT INDEX `g`(`id`)",
+        "UNIQUE KEY `u`(`a`),VECTOR INDEX IF NOT EXISTS `v`((VEC_COSINE_DISTANCE(`id`))) USING HNSW",
+        "UNIQUE KEY `u`(`a`),COLUMNAR INDEX `v`(`id`) USING INVERTED,HYBRID INDEX `h`(`id`) PARAMETER 'x'",
+        "UNIQUE KEY `u`(`a`),CONSTRAINT `f` FOREIGN KEY (`id`) REFERENCES `x`.`y`(`id`) ON DELETE SET NULL ON UPDATE CASCADE",
+        "UNIQUE KEY `u`(`a`),CONSTRAINT FOREIGN KEY IF NOT EXISTS (`id`) REFERENCES `y`(`id`) MATCH FULL",
+        "UNIQUE KEY `u`(`a`),CONSTRAINT `c` CHECK(`a`>0 AND `id` IN (1, 2)) NOT ENFORCED,CHECK(`a`<9) ENFORCED",
+    ],
+)
+def test_every_constraint_that_tidb_writes_is_read(constraint):
+    for tables in (
+        Tables(f"CREATE TABLE `t` (`id` INT,`a` INT NOT NULL,{constraint})"),
+        Tables("CREATE TABLE `t` (`id` INT,`a` INT NOT NULL)", f"ALTER TABLE `t` ADD COLUMN ({constraint})"),
+    ):
+        assert tables["t"].handle_key() == ("a",)
+        tables.run("ALTER TABLE `t` DROP INDEX `u`")
+        assert tables["t"].handle_key() == ()
 
 
 @pytest.mark.parametrize(
