@@ -4,7 +4,9 @@ TiCDC sends no row events for what a DDL does to rows: a new column's default in
 dropped tables (delivery semantics, section 6). So each DDL is told apart by what it does to rows that exist already.
 """
 
-from collections.abc import Iterable, Mapping
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from operator import attrgetter
 from typing import Literal
@@ -15,8 +17,10 @@ from ticdc_replay.domain.column_types import BINARY_TYPES, INTEGER_TYPES, Column
 from ticdc_replay.domain.definition import PRIMARY, DefinedColumn, TableDefinition
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import Column, TableName, TableSchema, folded
+from ticdc_replay.domain.tso import MAX_TSO
 from ticdc_replay.schemas.alter import is_skipped
-from ticdc_replay.schemas.ddl import ParsedDdl, Tables, UnparsedDdl, key_of
+from ticdc_replay.schemas.ddl import ParsedDdl, TableKey, Tables, UnparsedDdl, key_of
+from ticdc_replay.schemas.epochs import Epoch
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.schemas.statements import (
     Action,
@@ -151,9 +155,11 @@ _MOVES_ROWS = frozenset[ChangeKind](("renamed_here", "recovered", "partition_emp
 def changes_of(ddls: Iterable[DdlEvent], history: SchemaHistory) -> list[TableChanges]:
     """What *ddls* do to the tables they touch, by commitTs; *history* tells their definitions just before each. Never raises.
 
-    Of a database that is dropped, the tables that it had are told, once, however many DDLs drop it.
+    Of a database that is dropped, the tables that it had are told, once, however many DDLs drop it. A RENAME whose text does not
+    tell the schema of the old name is told of each table that it may be, the last of several for one definition of it.
     """
     told: list[TableChanges] = []
+    renames: defaultdict[str, list[ParsedDdl]] = defaultdict(list)
     tables = Tables()
     epochs = iter(history.epochs)
     epoch = next(epochs, None)
@@ -172,9 +178,44 @@ def changes_of(ddls: Iterable[DdlEvent], history: SchemaHistory) -> list[TableCh
                     continue
                 dropped.add(schema)
             told += [TableChanges(table, commit_ts, tuple(found)) for table, found in _told(ddl, tables).items()]
+            for name in ddl.taken:
+                renames[name].append(ddl)
         for schema in dropped:
             tables.drop_schema(schema)
-    return told
+    told += _told_of_any_schema(renames, history)
+    return sorted(told, key=_commit_ts)
+
+
+def perhaps_renamed(query: str) -> BreakingChange:
+    """What the DDL *query* does to a table that it may have renamed, or not: the text leaves the schema out."""
+    return BreakingChange(
+        f"a DDL may have renamed it, or a table of this name in another schema, which its text does not tell: {query[:500]}"
+    )
+
+
+def _told_of_any_schema(renames: Mapping[str, list[ParsedDdl]], history: SchemaHistory) -> Iterator[TableChanges]:
+    """*renames*, by the name that they take a table from, of each table of the name, in whatever schema."""
+    current: dict[TableKey, Epoch] = {}
+    for epoch in history.epochs if renames else ():
+        key = key_of(epoch.name)
+        if key[1] in renames:
+            if key in current:
+                yield from _last_told(renames[key[1]], current[key], epoch.after)
+            current[key] = epoch
+    for key, epoch in current.items():
+        yield from _last_told(renames[key[1]], epoch, MAX_TSO)
+
+
+def _last_told(renames: list[ParsedDdl], epoch: Epoch, until: int) -> Iterator[TableChanges]:
+    """The last of *renames* up to *until* (TSO), of the table of *epoch*, where that was known by then."""
+    last = renames[max(0, bisect_right(renames, until, key=_ddl_ts) - 1)]
+    own = key_of(TableName(last.event.schema, last.event.table))
+    if epoch.definition is not None and epoch.after < _ddl_ts(last) <= until and own != key_of(epoch.name):
+        yield TableChanges(epoch.name, _ddl_ts(last), (perhaps_renamed(last.event.query),))
+
+
+def _ddl_ts(ddl: ParsedDdl) -> int:
+    return ddl.event.commit_ts
 
 
 _commit_ts = attrgetter("commit_ts")

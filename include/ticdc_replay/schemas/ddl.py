@@ -89,7 +89,7 @@ class Tables(MutableMapping[TableKey, TableDefinition]):
 class ParsedDdl:
     """A DDL whose text was read, once. It can be applied to definitions as often as one likes."""
 
-    __slots__ = ("_refused", "copies", "event", "renames", "statement")
+    __slots__ = ("_refused", "copies", "event", "new_names", "renames", "statement", "taken")
 
     def __init__(self, event: DdlEvent) -> None:
         self.event = event
@@ -100,8 +100,14 @@ class ParsedDdl:
             self.statement = parser.parse(wire_tokens(event.query))
         except Exception as error:
             self._refused = _reason(error)
-        self.copies = self._find_copies()
-        """Of CREATE TABLE LIKE and of renames: a table, and the one that gets its definition."""
+        pairs = _pairs(self.statement)
+        self.new_names = {key_of(_full(new, event)) for _, new in pairs}
+        """The names that CREATE TABLE LIKE and renames give a table."""
+        half = [old[1] for old, new in pairs if _is_half_qualified(old, new)]
+        self.taken = frozenset[str]() if isinstance(self.statement, CreateTableLike) else frozenset(map(folded, half))
+        """Names of tables, without schema and folded, of which a rename took one from a schema that can't be told."""
+        self.copies = [] if half else [(key_of(_full(old, event)), key_of(_full(new, event))) for old, new in pairs]
+        """Of CREATE TABLE LIKE and of renames: a table, and the one that gets its definition, where both can be told."""
         self.renames = self.copies if isinstance(self.statement, RenameTables) else []
         """``copies`` of a RENAME TABLE that can be applied; of no other statement."""
 
@@ -114,7 +120,7 @@ class ParsedDdl:
             case DropTables(names):
                 return {key_of(_full(name, self.event)) for name in names}
             case CreateTableLike():
-                return {target for _, target in self.copies}
+                return self.new_names
         return {key_of(TableName(self.event.schema, self.event.table))} | {key for pair in self.copies for key in pair}
 
     def drops(self, name: TableName) -> bool:
@@ -129,23 +135,12 @@ class ParsedDdl:
                 return True
         return False
 
-    def _find_copies(self) -> list[tuple[TableKey, TableKey]]:
-        pairs: list[tuple[QualifiedName, QualifiedName]] = []
-        match self.statement:
-            case RenameTables():
-                pairs = list(self.statement.pairs)
-            case CreateTableLike(name, source):
-                pairs = [(source, name)]
-            case AlterTable(name, actions):
-                pairs = [(name, action.to) for action in actions if isinstance(action, RenameTo)]
-        if any(_is_half_qualified(*pair) for pair in pairs):
-            return []
-        return [(key_of(_full(old, self.event)), key_of(_full(new, self.event))) for old, new in pairs]
-
     def apply(self, tables: Tables) -> AppliedDdl | UnparsedDdl:
         """What the DDL does to *tables*, as ``apply_ddl`` has it."""
         if self.statement is None:
             return self._unparsed(self._refused)
+        if self.taken:
+            return self._unparsed(f"the schema of {', '.join(sorted(self.taken))} can't be told")
         try:
             defined, gone = _effect(self.statement, tables, self.event)
         except Exception as error:
@@ -154,6 +149,18 @@ class ParsedDdl:
 
     def _unparsed(self, reason: str) -> UnparsedDdl:
         return UnparsedDdl(TableName(self.event.schema, self.event.table), reason)
+
+
+def _pairs(statement: Statement | None) -> list[tuple[QualifiedName, QualifiedName]]:
+    """The tables of which another gets the definition, and that other."""
+    match statement:
+        case RenameTables(pairs):
+            return list(pairs)
+        case CreateTableLike(name, source):
+            return [(source, name)]
+        case AlterTable(name, actions):
+            return [(name, action.to) for action in actions if isinstance(action, RenameTo)]
+    return []
 
 
 def apply_ddl(tables: Tables, ddl: DdlEvent) -> AppliedDdl | UnparsedDdl:
@@ -196,15 +203,14 @@ def _effect(statement: Statement, tables: Tables, ddl: DdlEvent) -> tuple[list[T
             created = alter.create(statement, _full(statement.name, ddl), ddl.commit_ts)
             return [msgspec.structs.replace(created, from_ddl=True)], []
         case CreateTableLike(name, source):
-            _refuse_half_qualified(source, name)
-            return _moved(tables.get(key_of(_full(source, ddl))), _full(name, ddl), ddl)
+            known = None if _is_half_qualified(source, name) else tables.get(key_of(_full(source, ddl)))
+            return _moved(known, _full(name, ddl), ddl)
         case AlterTable():
             return _altered(statement, tables, ddl)
         case RenameTables(pairs):
             defined: list[TableDefinition] = []
             gone: list[TableName] = []
             for old, new in pairs:
-                _refuse_half_qualified(old, new)
                 before = _full(old, ddl)
                 moved, unknown = _moved(tables.get(key_of(before)), _full(new, ddl), ddl)
                 defined += moved
@@ -225,7 +231,6 @@ def _altered(statement: AlterTable, tables: Tables, ddl: DdlEvent) -> tuple[list
     before = tables.get(key_of(name))
     after = alter.alter(before, statement.actions, ddl.commit_ts) if before is not None else None
     if target is not None:
-        _refuse_half_qualified(statement.name, target)
         defined, gone = _moved(after, _full(target, ddl), ddl)
         return defined, [name, *gone]
     return ([after], []) if after is not None and not _same(before, after) else ([], [])
@@ -254,11 +259,6 @@ def _full(name: QualifiedName, ddl: DdlEvent) -> TableName:
 
 
 def _is_half_qualified(source: QualifiedName, target: QualifiedName) -> bool:
-    return source[0] is None and target[0] is not None
-
-
-def _refuse_half_qualified(source: QualifiedName, target: QualifiedName) -> None:
     # The wire names the schema of the result; where only the result is qualified in the text, the source's schema was
     # the session's, which nobody tells.
-    if _is_half_qualified(source, target):
-        raise DdlSyntaxError(f"the schema of {source[1]!r} can't be told")
+    return source[0] is None and target[0] is not None

@@ -103,7 +103,7 @@ def _came_back(
                 return True
             if isinstance(event, DdlEvent) and event.commit_ts > ended_ts:
                 ddl = ParsedDdl(event)
-                if ddl.statement is None or any(new in keys for _, new in ddl.copies):
+                if ddl.statement is None or not keys.isdisjoint(ddl.new_names):
                     return True
     return False
 

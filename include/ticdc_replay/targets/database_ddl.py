@@ -18,6 +18,7 @@ from ticdc_replay.schemas.changes import (
     TableChanges,
     TableCreated,
     kind_of,
+    perhaps_renamed,
 )
 from ticdc_replay.schemas.ddl import ParsedDdl, key_of
 from ticdc_replay.schemas.statements import DropDatabase
@@ -37,7 +38,8 @@ def told_of(load: Load, tables: Iterable[TableName]) -> Load:
 
     Of DDL of a whole database decode tells the tables whose definitions it knows; of others the changelog has the DDL alone,
     with what it does to the database where it is no DROP. Of many between two DDLs of a table it is told the last DROP, and the
-    last of each kind after it: what came before a DROP is gone, and each of them would be told of each table.
+    last of each kind after it: what came before a DROP is gone, and each of them would be told of each table. So is the last
+    RENAME that does not tell in which schema its old name is, of each table that it may be.
     """
     index = load.index
     if not index.ddl:
@@ -64,11 +66,29 @@ def told_of(load: Load, tables: Iterable[TableName]) -> Load:
         own_times[name].append(commit_ts)
     of_databases = _DatabaseDdl(index.ddl, changes)
     more = [entry for table in sorted(known) for entry in of_databases.of(table, own_times[table])]
+    more += [entry for entry in _perhaps_renamed(index, known) if (entry.commit_ts, entry.table) not in told]
     changes = sorted((*changes, *more), key=attrgetter("commit_ts"))
     own = in_events.intersection(load.tables) | known.intersection(entry.table for entry in changes)
     return msgspec.structs.replace(
         load, index=msgspec.structs.replace(index, changes=tuple(changes)), tables=tuple(sorted(own))
     )
+
+
+def _perhaps_renamed(index: ChangelogIndex, known: Iterable[TableName]) -> Iterator[TableChanges]:
+    """Of the RENAMEs of *index* that do not tell in which schema the old name is, the last that may be of each of *known*."""
+    unclear = {
+        (entry.commit_ts, entry.table)
+        for entry in index.changes
+        if any(kind_of(change) == "not_understood" for change in entry.changes)
+    }
+    last: dict[str, Ddl] = {}
+    for ddl in sorted(index.ddl) if unclear else ():
+        if (ddl.commit_ts, TableName(ddl.schema, ddl.table)) in unclear:
+            last |= dict.fromkeys(ParsedDdl(ddl.event).taken, ddl)
+    for table in sorted(known) if last else ():
+        rename = last.get(folded(table.table))
+        if rename is not None and key_of(TableName(rename.schema, rename.table)) != key_of(table):
+            yield TableChanges(table, rename.commit_ts, (perhaps_renamed(rename.query),))
 
 
 def told_of_creations(load: Load, tables: Iterable[TableName]) -> Load:

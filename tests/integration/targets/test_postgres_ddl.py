@@ -261,6 +261,45 @@ def test_a_ddl_of_a_database_that_is_not_understood_stops_for_its_mirrors(
         mirror.load(window)
 
 
+@pytest.mark.parametrize("query", ["RENAME TABLE `t` TO `archive`.`t`", "ALTER TABLE `t` RENAME AS `archive`.`t`"])
+def test_a_rename_that_does_not_tell_the_schema_stops_for_each_mirror_that_it_may_be_of(
+    mirror: Mirror, artifacts: Path, query: str
+) -> None:
+    """The upstream has renamed s1.t; s2.t goes on."""
+    columns, tables = {"id": INT, "v": TEXT}, ("s1.t", "s2.t", "s2.u")
+
+    def window(from_ts: int, to_ts: int) -> Changelog:
+        found = Changelog(artifacts, from_ts, to_ts)
+        for name in tables:
+            rows = [put(20, id=1, v="a"), put(120, id=2, v="b"), put(160, id=3, v="b")]
+            rows = [row for row in rows if from_ts <= row.commit_ts < (150 if name == "s1.t" else to_ts)]
+            found.rows(table(name, columns, valid_from=0), rows)
+        return found.ddl(150, query, table="archive.t") if from_ts <= 150 < to_ts else found
+
+    mirror.load(window(0, 100), tables=("s1.*", "s2.*"))
+    renamed = window(100, 200)
+    with pytest.raises(PolicyStopError) as stopped:
+        mirror.load(renamed, tables=("s1.*", "s2.*"))
+    lines = [line for line in str(stopped.value).splitlines() if query in line]
+    assert [line.split()[1] for line in lines] == ["s1.t", "s2.t"]
+    mirror.load(window(100, 150), tables=("s1.*", "s2.*"))
+    with pytest.raises(PolicyStopError):
+        mirror.load(window(150, 151), tables=("s1.*", "s2.*"))
+    mirror.execute("DROP TABLE s1.t")
+    for name in ("s1.t", "s2.t"):
+        mirror.raise_floor(name, 151)
+    mirror.load(renamed, tables=("s1.*", "s2.*"))
+    assert mirror.rows("SELECT id, v FROM s2.t ORDER BY id") == [(1, "a"), (2, "b"), (3, "b")]
+    assert mirror.rows("SELECT id FROM s2.u ORDER BY id") == [(1,), (2,), (3,)]
+
+
+@pytest.mark.parametrize("source", ["`other`.`orders`", "`orders`"])
+def test_a_table_like_one_that_is_not_known_is_mirrored(mirror: Mirror, artifacts: Path, source: str) -> None:
+    window = Changelog(artifacts, 100, 200).ddl(150, f"CREATE TABLE `shop`.`orders` LIKE {source}", table="shop.orders")
+    mirror.load(window.rows(V1, [put(160, id=1, v="a")]))
+    assert mirror.rows("SELECT id, v FROM shop.orders") == [(1, "a")]
+
+
 def test_a_table_that_was_dropped_and_made_in_another_form_is_mirrored_in_that(mirror: Mirror, artifacts: Path) -> None:
     mirror.load(first(artifacts))
     mirror.load(Changelog(artifacts, 100, 110).rows(V1, [delete(105, id=3)]))

@@ -291,6 +291,31 @@ def test_a_rename_and_an_exchange_concern_both_tables():
     assert all(isinstance(change, BreakingChange) for found in renamed + exchanged for change in found.changes)
 
 
+@pytest.mark.parametrize("query", ["RENAME TABLE `T` TO `archive`.`t`", "ALTER TABLE `t` RENAME AS `archive`.`t`"])
+def test_a_rename_that_does_not_tell_the_schema_of_the_old_name_may_be_of_any_table_of_that_name(query):
+    created = [
+        ddl(BASE, 10),
+        ddl(BASE, 10, schema="other"),
+        ddl(BASE, 10, schema="gone"),
+        ddl("DROP TABLE `t`", 15, schema="gone"),
+        ddl("CREATE TABLE `u` (`id` INT)", 10, table="u"),
+        ddl(BASE, 30, schema="later"),
+    ]
+    renames = [ddl(query, ts, schema="archive") for ts in (20, 21)]
+    history = SchemaHistory().with_ddls([*created, *renames])
+    found = changes_of(renames, history)
+    assert [(str(each.table), each.commit_ts, *map(kind_of, each.changes)) for each in found] == [
+        ("archive.t", 20, "not_understood"),
+        ("archive.t", 21, "not_understood"),
+        ("other.t", 21, "not_understood"),
+        ("shop.t", 21, "not_understood"),
+    ]
+    assert query in found[2].changes[0].what
+    # A table that was not the one goes on as it was.
+    assert history.schema_at(T, 40) is not None
+    assert history.schema_at(TableName("archive", "t"), 40) is None
+
+
 def test_changes_travel():
     found = changes_of(
         [ddl("ALTER TABLE `t` ADD COLUMN `n` INT, MODIFY `a` BIGINT, DROP COLUMN `f`, COMMENT 'x'")], HISTORY
@@ -344,6 +369,14 @@ def drops(database, commit_ts):
     ]
 
 
+def renames_of_any_schema(count):
+    """Renames of a table ``t``, twice as many as there are, whose texts do not tell which one."""
+    return [
+        *(ddl("CREATE TABLE `t` (`id` INT)", 1, schema=f"s{n}") for n in range(count // 2)),
+        *(ddl("RENAME TABLE `t` TO `x`.`t`", 2 + n, schema="x") for n in range(count)),
+    ]
+
+
 @pytest.mark.parametrize(
     "story",
     [
@@ -352,8 +385,9 @@ def drops(database, commit_ts):
         drops("shop", lambda n: n),
         drops("empty", lambda n: 0),
         drops("empty", lambda n: n),
+        renames_of_any_schema,
     ],
-    ids=["tables", "drops-at-once", "drops", "empty-drops-at-once", "empty-drops"],
+    ids=["tables", "drops-at-once", "drops", "empty-drops-at-once", "empty-drops", "renames"],
 )
 def test_what_many_ddls_did_takes_time_and_room_as_they_are_many(story):
     def told(count):

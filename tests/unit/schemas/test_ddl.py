@@ -250,6 +250,14 @@ def test_a_table_like_an_unknown_one_is_unknown():
     assert tables.run("CREATE TABLE `u` LIKE `t`", table="u").gone == (TableName("shop", "u"),)
 
 
+def test_a_table_like_one_whose_schema_is_not_told_is_unknown():
+    """TiCDC sends the text of ``USE shop; CREATE TABLE other.u LIKE t`` so."""
+    tables = Tables(BASE)
+    outcome = tables.run("CREATE TABLE `other`.`u` LIKE `t`", schema="other", table="u")
+    assert isinstance(outcome, AppliedDdl)
+    assert (outcome.defined, outcome.gone) == ((), (TableName("other", "u"),))
+
+
 @pytest.mark.parametrize(
     "query",
     [

@@ -51,6 +51,37 @@ def test_the_ddls_of_a_database_are_told_of_each_table_as_long_as_they_count(tmp
     assert found.tables == (TableName("Shop", "u"), TableName("shop", "t"))
 
 
+@pytest.mark.parametrize("query", ["RENAME TABLE `t` TO `archive`.`t`", "ALTER TABLE `t` RENAME AS `archive`.`t`"])
+def test_a_rename_that_does_not_tell_the_schema_is_told_of_each_table_of_that_name(tmp_path: Path, query: str) -> None:
+    """Classic TiCDC sends the text as it was typed, and the event has the new name."""
+    changelog = Changelog(tmp_path, 100, 200).ddl(120, "CREATE TABLE t (id INT PRIMARY KEY)", table="known.t")
+    changelog.ddl(150, query, table="archive.t").ddl(160, query, table="archive.t")
+    changelog.ddl(170, "FROBNICATE TABLE `u`", table="archive.u")
+    mirrored = [TableName("shop", "t"), TableName("Shop", "T"), TableName("shop", "u"), TableName("archive", "t")]
+    found = told_of(load_of(changelog), mirrored)
+    assert told(found) == [
+        (120, "known.t", "table_created"),
+        (150, "archive.t", "not_understood"),
+        (160, "archive.t", "not_understood"),
+        (160, "known.t", "not_understood"),
+        (160, "Shop.T", "not_understood"),
+        (160, "shop.t", "not_understood"),
+        (170, "archive.u", "not_understood"),
+    ]
+    assert {TableName("shop", "t"), TableName("Shop", "T")} <= set(found.tables)
+
+
+def test_many_renames_that_do_not_tell_the_schema_are_told_in_time_as_they_are_many(tmp_path: Path) -> None:
+    def load(count: int) -> Load:
+        changelog = Changelog(tmp_path / str(count), 0, 10_000)
+        for number in range(count):
+            changelog.ddl(10 + number, "RENAME TABLE `t` TO `archive`.`t`", table="archive.t")
+        return load_of(changelog)
+
+    loads = {count: load(count) for count in (500, 1_000)}
+    assert_linear(lambda count: told_of(loads[count], [TableName(f"s{number}", "t") for number in range(count)]), 500)
+
+
 @pytest.mark.parametrize("database", ["shop", ""])
 @pytest.mark.parametrize(
     "query",

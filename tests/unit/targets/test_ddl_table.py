@@ -103,6 +103,24 @@ def test_files_of_tables_that_decode_did_not_know_tell_that_their_database_was_d
     assert {each.outcome for each in again.tables} == {"done_before"}
 
 
+def test_files_of_each_table_that_a_rename_may_be_of_tell_it(tmp_path: Path) -> None:
+    query = "RENAME TABLE `t` TO `archive`.`t`"
+    target = {"type": "parquet", "name": "lake", "uri": (tmp_path / "lake").as_uri()}
+    rows = Changelog(tmp_path, 0, 100)
+    for name in ("shop.t", "shop.u"):
+        rows.rows(table(name, COLUMNS), [put(10, id=1, v="a", u=1)])
+    load(rows.job(target), Connections(), in_process)
+    load(Changelog(tmp_path, 100, 200).ddl(150, query, table="archive.t").job(target), Connections(), in_process)
+    found = {
+        path.parts[-3:-1]: json.loads(path.read_bytes())
+        for path in (tmp_path / "lake/pipeline/current").glob("*/*/window=100-200.json")
+    }
+    assert set(found) == {("schema=shop", "table=t"), ("schema=archive", "table=t")}
+    for entry in found.values():
+        assert (entry["untold_ts"], entry["emptied_ts"]) == (150, 0)
+        assert [ddl["query"] for ddl in entry["ddl"]] == [query]
+
+
 def test_files_keep_telling_what_ddl_did_once_a_quarantine_of_the_window_was_decoded_again(tmp_path: Path) -> None:
     target = {"type": "parquet", "name": "lake", "uri": (tmp_path / "lake").as_uri()}
     rows = [put(110, id=1, v="a", u=1)]

@@ -118,7 +118,7 @@ class DdlByTable:
         self._own: dict[TableName, list[int]] = defaultdict(list)
         self._at: dict[int, list[int]] = defaultdict(list)
         self._naming: dict[int, dict[TableKey, list[int]]] = {}
-        """Of moments that were asked for: the DDL that names a table in its text."""
+        """Of moments that were asked for: the DDL that names a table in its text; without schema, where it may be any."""
         self._of_databases: dict[int, dict[str, int]] = defaultdict(dict)
         for number, entry in enumerate(self._ddl):
             if entry.table:
@@ -138,14 +138,16 @@ class DdlByTable:
         for commit_ts in {entry.commit_ts for entry in changes} - {self._ddl[number].commit_ts for number in own}:
             of_databases = self._of_databases.get(commit_ts, {})
             here = {of_databases[schema] for schema in (folded(table.schema), "") if schema in of_databases}
-            found |= {*self._names_at(commit_ts).get(key_of(table), ()), *(here or of_databases.values())}
+            naming, key = self._names_at(commit_ts), key_of(table)
+            found |= {*naming.get(key, ()), *naming.get(("", key[1]), ()), *(here or of_databases.values())}
         return tuple(self._ddl[number] for number in sorted(found))
 
     def _names_at(self, commit_ts: int) -> dict[TableKey, list[int]]:
         if commit_ts not in self._naming:
             naming: dict[TableKey, list[int]] = defaultdict(list)
             for number in self._at.get(commit_ts, ()):
-                for key in ParsedDdl(self._ddl[number].event).names:
+                ddl = ParsedDdl(self._ddl[number].event)
+                for key in (*ddl.names, *(("", name) for name in ddl.taken)):
                     naming[key].append(number)
             self._naming[commit_ts] = naming
         return self._naming[commit_ts]
