@@ -104,6 +104,8 @@ def _parsed(
     _check_zone(timezone, where)
 
     protocol = _protocol(options)
+    # Up to TiCDC 7.1. Canal-JSON forces it, Avro forbids it, and the protocols that came later never had the option.
+    old_value = options.flag(True, key="enable-old-value") or protocol != "open-protocol"
     changefeed = Changefeed(
         protocol=protocol,
         topic=topic,
@@ -120,9 +122,10 @@ def _parsed(
             _MAX_BATCH_SIZE, parameter="max-batch-size", key="sink.kafka-config.codec-config.max-batch-size"
         ),
         required_acks=_required_acks(options),
-        output_old_value=options.flag(True, key="sink.open.output-old-value"),
+        output_old_value=options.flag(True, key="sink.open.output-old-value") and old_value,
         output_raw_change_event=options.flag(False, key="sink.kafka-config.output-raw-change-event"),
-        delete_only_output_handle_key_columns=options.flag(False, key="sink.delete-only-output-handle-key-columns"),
+        delete_only_output_handle_key_columns=options.flag(False, key="sink.delete-only-output-handle-key-columns")
+        or not old_value,
         force_replicate=options.flag(False, key="force-replicate"),
         dispatch=dispatch_of(options, protocol),
         table_across_nodes=options.flag(False, key="scheduler.enable-table-across-nodes"),
@@ -265,7 +268,8 @@ def _check_combinations(changefeed: Changefeed, options: Options) -> None:
         raise ConfigError(f"{options.place(f'{_LARGE}.claim-check-raw-value')}: TiCDC refuses it with open-protocol")
     if changefeed.force_replicate and changefeed.delete_only_output_handle_key_columns:
         raise ConfigError(
-            f"{options.place('force-replicate')}: TiCDC refuses it with delete-only-output-handle-key-columns"
+            f"{options.place('force-replicate')}: TiCDC refuses it with delete-only-output-handle-key-columns, and with "
+            "enable-old-value = false"
         )
     if (
         changefeed.large_message != "none"

@@ -98,6 +98,12 @@ def test_the_protocol_may_stand_in_the_toml_alone_and_default_means_open():
         (URI + "&max-message-bytes=10MB", "", "parameter max-message-bytes: '10MB' is not allowed"),
         (URI + "&required-acks=2", "", "required-acks: 2 is not allowed; allowed: -1, 0, 1"),
         (URI + "&only-output-updated-columns=yes", "", "'yes' is not a boolean; allowed: true, false"),
+        (URI, "enable-old-value = 'no'", "enable-old-value: 'no' is not a boolean"),
+        (
+            URI,
+            "enable-old-value = false\nforce-replicate = true",
+            "and with enable-old-value = false",
+        ),
         (URI, "[sink.open]\noutput-old-value = 'false'", "sink.open.output-old-value: 'false' is not a boolean"),
         ("kafka://b/t", "[sink]\nprotocol = 5", "sink.protocol: must be a text"),
         (URI, "sink = 5", "below something that is not a TOML table"),
@@ -253,6 +259,23 @@ def test_raw_changes_without_old_values_are_a_warning():
     (warning,) = parse(toml=toml).warnings
     assert "the old row stays in mirrors" in warning
     assert parse(toml="[sink.kafka-config]\noutput-raw-change-event = true").warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("protocol", "toml", "old_values", "keys_only"),
+    [
+        ("open-protocol", "enable-old-value = false", False, True),
+        ("open-protocol", "enable-old-value = true", True, False),
+        ("open-protocol", "enable-old-value = true\n[sink.open]\noutput-old-value = false", False, False),
+        ("canal-json", "enable-old-value = false", True, False),
+        ("simple", "enable-old-value = false", True, False),
+    ],
+)
+def test_without_old_values_updates_have_no_old_image_and_deletes_only_the_key(protocol, toml, old_values, keys_only):
+    """TiCDC up to 7.1; Canal-JSON has old values whatever it says, and no other protocol had any then."""
+    changefeed = parse(URI.replace("open-protocol", protocol), toml).changefeed
+    assert changefeed.output_old_value is old_values
+    assert changefeed.delete_only_output_handle_key_columns is keys_only
 
 
 def test_column_selectors_exclude_the_integrity_check():
