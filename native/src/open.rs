@@ -13,6 +13,8 @@ use std::collections::HashMap;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 const VERSION: [u8; 8] = [0, 0, 0, 0, 0, 0, 0, 1];
+/// Of a column's flags.
+const NULLABLE: u64 = 0x40;
 
 /// What rows of one form look like on the wire.
 pub struct OpenForm {
@@ -167,7 +169,14 @@ fn images<'a>(open: &OpenForm, about: &About, value: &'a [u8]) -> Option<(Vec<Ce
     (at.at == value.len()).then_some((old, cells))
 }
 
-/// An image: its columns in order. Where *partial*, some may be missing, which are None.
+/// Whether the column that *member* stands before may be NULL.
+fn is_nullable(member: &[u8]) -> bool {
+    let flags = member.strip_suffix(b",\"v\":").and_then(|head| head.rsplit(|&byte| byte == b':').next());
+    let flags = flags.and_then(|digits| std::str::from_utf8(digits).ok()).and_then(|digits| digits.parse::<u64>().ok());
+    flags.is_some_and(|flags| flags & NULLABLE != 0)
+}
+
+/// An image: its columns in order. Where *partial*, some may be missing, which are None; a NULL that can be none is for Python.
 fn image<'a>(open: &OpenForm, at: &mut Scanner<'a>, partial: bool) -> Option<Vec<Cell<'a>>> {
     let mut cells = Vec::with_capacity(open.members.len());
     at.eat(b"{")?;
@@ -182,6 +191,7 @@ fn image<'a>(open: &OpenForm, at: &mut Scanner<'a>, partial: bool) -> Option<Vec
         }
         first = false;
         cells.push(Some(if at.try_eat(b"null") {
+            (!partial || is_nullable(member)).then_some(())?;
             None
         } else if column.kind.is_number() {
             Some(Raw { bytes: at.number()?, escaped: false })

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ticdc_replay.codecs.open_values import CellKind, cell_kind
+from ticdc_replay.codecs.open_values import FLAG_NULLABLE, CellKind, cell_kind
 from ticdc_replay.codecs.replaced_text import REPLACED, TEXTS, holds_replaced
 from ticdc_replay.domain.events import Shape
 
@@ -45,7 +45,8 @@ class CompiledForm(NamedTuple):
 def compile_form(columns: Sequence[ColumnForm], shape: Shape, only_updated_columns: bool) -> CompiledForm | None:
     """The reader of rows with *columns*; None where msgspec can't express a column's name or flags beyond 63 bits.
 
-    With *only_updated_columns*, ``p`` may lack columns. Everything generated is made of column positions alone.
+    With *only_updated_columns*, ``p`` may lack columns, and a NULL there that can be none is another form. Everything generated
+    is made of column positions alone.
     """
     names = {f"c{at}": column.name for at, column in enumerate(columns)}
     types = [_column_struct(column.code, column.flags, column.is_handle_key) for column in columns]
@@ -53,7 +54,11 @@ def compile_form(columns: Sequence[ColumnForm], shape: Shape, only_updated_colum
         image = _struct("Image", list(zip(names, types, strict=True)), rename=names, forbid_unknown_fields=True)
         old = image
         if only_updated_columns:
-            optional = [(name, type_ | UnsetType, UNSET) for name, type_ in zip(names, types, strict=True)]
+            changed = [
+                type_ if column.flags & FLAG_NULLABLE else _column_struct(*column[1:], nullable=False)
+                for type_, column in zip(types, columns, strict=True)
+            ]
+            optional = [(name, type_ | UnsetType, UNSET) for name, type_ in zip(names, changed, strict=True)]
             old = _struct("OldImage", optional, rename=names, forbid_unknown_fields=True)
         row = _struct(
             "Row", [("u", image | UnsetType, UNSET), ("p", old | UnsetType, UNSET), ("d", image | UnsetType, UNSET)]
@@ -83,10 +88,11 @@ def _doubtful(columns: Sequence[ColumnForm]) -> Callable[[tuple[Any, ...], bytes
 
 
 @lru_cache(maxsize=4096)
-def _column_struct(code: int, flags: int, is_handle_key: bool) -> Any:
+def _column_struct(code: int, flags: int, is_handle_key: bool, nullable: bool = True) -> Any:
     """A struct for one column object. ``h`` is there when true and only then; msgspec looks for the next member first."""
     mark: list[Any] = [("h", bool)] if is_handle_key else []
-    fields = [("t", Literal[code]), *mark, ("f", Literal[flags]), ("v", _kind(code, flags).annotation | None)]
+    annotation = _kind(code, flags).annotation
+    fields = [("t", Literal[code]), *mark, ("f", Literal[flags]), ("v", annotation | None if nullable else annotation)]
     return _struct("Column", fields, forbid_unknown_fields=True)
 
 

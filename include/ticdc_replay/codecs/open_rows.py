@@ -6,7 +6,7 @@ from msgspec import UNSET
 
 from ticdc_replay.codecs.open_compiled import ColumnForm, CompiledForm, compile_form
 from ticdc_replay.codecs.open_members import Cell, EventError, Members, read
-from ticdc_replay.codecs.open_values import FLAG_BINARY, FLAG_UNSIGNED
+from ticdc_replay.codecs.open_values import FLAG_BINARY, FLAG_NULLABLE, FLAG_UNSIGNED
 from ticdc_replay.codecs.replaced_text import REPLACED, lossy_cells
 from ticdc_replay.domain.events import Image, Operation, Shape, WireColumn
 from ticdc_replay.domain.limits import refused_columns
@@ -98,7 +98,9 @@ class RowReader:
         """The complete old image, without those columns whose old value can't be told.
 
         Of a column that turned from a value to NULL, new TiCDC writes the members straight into ``p``. Which column they
-        belong to can only be narrowed down to those that are NULL now, not in ``p``, and of the same type and flags.
+        belong to can only be narrowed down to those that are NULL now, not in ``p``, and of the same type and flags. New TiCDC
+        8.5.4 and 8.5.5 write NULL into ``p`` for an old value that is empty, zero or without members (pingcap/ticdc#3973): in a
+        column that can't be NULL that is seen. A row whose old key is lost so has none.
         """
         added = old.keys() - new.keys()
         if added:
@@ -116,6 +118,12 @@ class RowReader:
         )
         if members.loose and not unknown:
             raise EventError("bad_value", "members in p that can be of no column")
+        if self._only_updated_columns:
+            unknown += tuple(
+                name
+                for name, cell in old.items()
+                if cell.value is None and not cell.flags & FLAG_NULLABLE and not cell.is_handle_key
+            )
         left_out = set(unknown)
         whole = {name: old.get(name, cell) for name, cell in new.items() if name not in left_out}
         return self._image(whole), unknown

@@ -16,6 +16,7 @@ from ticdc_replay.codecs.text_forms import ARROWS, Arrow, utf8_array
 from ticdc_replay.domain.column_types import BaseType, ColumnType
 
 FLAG_BINARY = 0x01
+FLAG_NULLABLE = 0x40
 FLAG_UNSIGNED = 0x80
 
 _MAX_UINT64 = (1 << 64) - 1

@@ -176,6 +176,19 @@ class TestOldImageOfUpdatedColumns:
         assert event.before_unknown == ("v",)
         assert neutral(event.before) == {"id": 1, "t": 4}
 
+    @pytest.mark.parametrize("flags", [0, 1, 64])
+    @pytest.mark.parametrize("before", [0, 3])
+    def test_a_null_of_a_column_that_is_not_null_is_an_old_value_that_got_lost(self, flags: int, before: int) -> None:
+        """Also once the form of the rows is known."""
+        new, old = (f'"s":{{"t":15,"f":{flags},"v":{value}}}' for value in ('"x"', "null"))
+        reader = codec(only_output_updated_columns=True)
+        for _ in range(before):
+            reader.decode(message([(KEY, f'{{"u":{{{ID},{new}}},"p":{{{new}}}}}'.encode())], 0))
+        (event,) = reader.decode(message([(KEY, f'{{"u":{{{ID},{new}}},"p":{{{old}}}}}'.encode())], 0))
+        assert isinstance(event, RowEvent)
+        assert event.before_unknown == (() if flags & 64 else ("s",))
+        assert neutral(event.before) == ({"id": 1, "s": None} if flags & 64 else {"id": 1})
+
     def test_an_incomplete_p_is_not_filled_when_the_changefeed_sends_whole_ones(self) -> None:
         event = bad(f'{{"u":{{{ID},{self.A}}},"p":{{{self.OLD_A}}}}}')
         assert event.reason == "incomplete_old_image"

@@ -284,6 +284,18 @@ def test_a_row_whose_handle_key_is_null_is_set_aside_as_damaged(
     assert written.result.quarantine_reasons == {"row_damaged": 1}
 
 
+def test_an_old_null_of_a_column_that_is_not_null_is_left_to_python(write: Callable[..., Written]) -> None:
+    """TiCDC 8.5.4 writes it for an old value that is empty or zero."""
+    messages = []
+    for at, (flags, before) in enumerate(((0, "y"), (0, None), (0, "y"), (64, "y"), (64, None))):
+        key = {"t": 8, "h": True, "f": 11, "v": at}
+        new = {"id": key, "a": {"t": 15, "f": flags, "v": "x"}}
+        old = {"a": {"t": 15, "f": flags, "v": before}}
+        messages.append(open_protocol.message([open_protocol.row(TS + at, new=new, old=old)], at))
+    changefeed = Changefeed(protocol="open-protocol", topic="topic", timezone="UTC", only_output_updated_columns=True)
+    assert both(write, messages, changefeed, SchemaHistory()).taken == 4
+
+
 @pytest.mark.parametrize("again", ['"table":"u"', '"database":"z"', '"type":"DELETE"', '"pkNames":["v"]'])
 def test_a_message_that_says_something_twice_teaches_nothing_of_others(
     write: Callable[..., Written], again: str
