@@ -53,8 +53,17 @@ def may_resolve(resolved_ts: int, recorded_ms: int, skew_ms: int) -> bool:
 
 
 def refused_table(schema: str, table: str) -> Refusal | None:
-    """Why no table is called *schema*.*table*; None where one may be. Empty names are those of no table, and no database."""
-    return _refused_name("schema name", schema, MAX_NAME) or _refused_name("table name", table, MAX_NAME)
+    """Why no table is called *schema*.*table*; None where one may be. Empty names are those of no table, and no database.
+
+    Avro writes ``_`` before a name that begins with a digit (protocols: avro, section 3): such a name may have one more.
+    """
+    return _refused_name("schema name", _without_prefix(schema), MAX_NAME) or _refused_name(
+        "table name", _without_prefix(table), MAX_NAME
+    )
+
+
+def _without_prefix(name: str) -> str:
+    return name[1:] if name[:1] == "_" and name[1:2].isdecimal() else name
 
 
 def refused_columns(names: Collection[str]) -> Refusal | None:

@@ -113,6 +113,8 @@ INT = {"t": 3, "f": 0, "v": 1}
         ({"ID": INT}, {}, "bad_name"),
         ({}, {"table": LONG}, "name_too_long"),
         ({}, {"table": "表" * 65}, "name_too_long"),
+        ({}, {"table": "_1" + "n" * 64}, "name_too_long"),
+        ({}, {"table": "_" + "n" * 64}, "name_too_long"),
         ({}, {"table": "\U0001f600" * 64}, "name_too_long"),
         ({}, {"table": "a\0b"}, "bad_name"),
     ],
@@ -132,6 +134,12 @@ def test_two_columns_that_letter_case_alone_tells_apart_stop_no_row_of_a_known_t
     index, rows = decode(tmp_path, [sent], history=SchemaHistory.from_definitions([declared]))
     assert [line["after"]["id"] for line in rows] == [1]
     assert [entry["reason"] for entry in quarantine(tmp_path, index)] == ["bad_name"]
+
+
+def test_a_row_of_a_table_whose_name_avro_has_made_longer_is_written(tmp_path: Path) -> None:
+    sent = [message([row(150, new=columns(1), table="_1" + "n" * 63)], 0)]
+    index, rows = decode(tmp_path, [sent])
+    assert (len(rows), quarantine(tmp_path, index)) == (1, [])
 
 
 @pytest.mark.parametrize("count", [0, 4094])
