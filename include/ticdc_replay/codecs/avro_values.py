@@ -68,10 +68,16 @@ def _named_kind(base: Literal["enum", "set"], allowed: str) -> CellKind:
     return CellKind(ColumnType(base, elements=elements(base, allowed), declared=True), texts)
 
 
+def allowed(names: Sequence[str]) -> str:
+    r"""What TiCDC tells of an enum with *names*: it escapes a comma, and of ``\'`` and ``''`` it leaves ``'``."""
+    return ",".join(name.replace(",", "\\,").replace("\\'", "'").replace("''", "'") for name in names)
+
+
 def elements(base: Literal["enum", "set"], allowed: str) -> tuple[str, ...]:
     r"""The names in ``allowed``, where a comma inside a name is ``\,``. A name of a set holds no comma.
 
-    A name of an enum that ends in a backslash can't be told from that; TiCDC escapes no backslash.
+    A name of an enum that ends in a backslash can't be told from that; TiCDC escapes no backslash. Nor can a name with two quotes
+    from one with one: see ``allowed``.
     """
     if base == "set":
         return tuple(allowed.split(","))

@@ -4,7 +4,7 @@ Without schema block the wire tells nothing, with it not all: int16 may be TINYI
 double may be DECIMAL. The TiDB extension says more. A definition fills the rest where it does not contradict the wire.
 """
 
-from ticdc_replay.codecs.avro_values import elements
+from ticdc_replay.codecs.avro_values import allowed, elements
 from ticdc_replay.codecs.debezium_schema import (
     BITS,
     DATE,
@@ -81,7 +81,9 @@ def _fits(declared: ColumnType, field: Field) -> bool:
             return ((declared.scale or 0) <= _LONGEST_MILLISECONDS) == (field.semantic == MILLISECONDS)
         if base == "bit":
             return declared.length == field.length
-        if base in ("enum", "set"):
+        if base == "enum":
+            return field.allowed == allowed(declared.elements or ())
+        if base == "set":
             return declared.elements == _elements(field)
         if base == "decimal":
             return (declared.length, declared.scale) == (field.length, field.scale)
