@@ -36,7 +36,8 @@ class DefinedColumn(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Index(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One index. Parts that are expressions are left out of ``columns`` and make ``plain`` false.
+    """One index. Parts that are expressions are left out of ``columns`` and make ``plain`` false; so does a condition (WHERE), for
+    rows that do not meet it may share a key.
 
     The primary key is called PRIMARY. ``columns`` are in the spelling of the column definitions.
     """
@@ -101,6 +102,11 @@ class TableDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
         row has given values in them, and an index finds it."""
         wanted = {folded(name) for name in names}
         return any({folded(name) for name in index.columns} == wanted for index in self._identifying())
+
+    def partial_keys(self) -> frozenset[tuple[str, ...]]:
+        """The columns, sorted, of unique indexes that do not tell rows apart, and of no other unique index."""
+        keys = [(index.plain, tuple(sorted(index.columns))) for index in self.indexes if index.unique]
+        return frozenset(key for plain, key in keys if not plain) - {key for plain, key in keys if plain}
 
     def _identifying(self) -> list[Index]:
         """The unique indexes whose columns are all NOT NULL and not virtual."""

@@ -28,6 +28,8 @@ class Known(msgspec.Struct, frozen=True):
     from_ddl: bool = False
     """As ``TableDefinition`` has it."""
     has_primary_key: bool = False
+    partial_keys: frozenset[tuple[str, ...]] = frozenset()
+    """As ``TableDefinition.partial_keys`` has them."""
 
 
 class SchemaHistory:
@@ -173,7 +175,9 @@ def _known(definition: TableDefinition | None, before: Known | None) -> Known | 
     if definition is None:
         return None
     has_primary_key = any(index.name == PRIMARY for index in definition.indexes)
-    known = Known(definition.schema(), definition.virtual(), definition.from_ddl, has_primary_key)
+    known = Known(
+        definition.schema(), definition.virtual(), definition.from_ddl, has_primary_key, definition.partial_keys()
+    )
     if before is None:
         return known
     schema = msgspec.structs.replace(known.schema, valid_from=before.schema.valid_from)

@@ -80,5 +80,8 @@ def read_index_columns(cursor: Cursor, name: str, unique: bool) -> Index:
         if cursor.take(")"):
             break
         cursor.expect(",")
-    cursor.skip_item()
+    cursor.skip_item(("WHERE",))
+    if cursor.take("WHERE"):  # TiDB drops the condition of a primary key
+        plain = plain and name == PRIMARY
+        cursor.skip_item()
     return Index(name, tuple(columns), unique, plain)

@@ -2,7 +2,7 @@
 
 Only a definition that DDL tells from the CREATE TABLE on can say so, and only what it says for certain is held against rows. Not
 judged is what settings outside the DDL decide: whether text is bytes (the charset of the database), whether REAL is FLOAT and a
-long VARCHAR a TEXT (the SQL mode); nor which key identifies rows of a table without primary key.
+long VARCHAR a TEXT (the SQL mode); nor which key identifies rows of a table without primary key, unless it can't.
 """
 
 from collections.abc import Iterable
@@ -60,6 +60,10 @@ class LayoutCheck(NamedTuple):
         own = known.schema.handle_key
         if self.complete and known.has_primary_key and handle_key != own:
             found.append(f"its rows are identified by {', '.join(own)}, not by {', '.join(handle_key) or 'nothing'}")
+        if handle_key in known.partial_keys:  # which TiCDC takes for a key of all rows (8.5.7)
+            found.append(
+                f"its unique index over {', '.join(handle_key)} has a condition, so that several rows may share a key"
+            )
         if not found:
             return ""
         shown = found[:_SHOWN] + ([f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else [])

@@ -53,6 +53,24 @@ def test_every_row_of_that_layout_is_set_aside_but_one_after_ddl_that_makes_it_p
 
 
 @pytest.mark.usefixtures("decoder")
+@pytest.mark.parametrize(
+    "index", ["UNIQUE KEY `u` (`id`) WHERE `v`='open'", "UNIQUE KEY `u` (`id`) WHERE `v`='open', UNIQUE KEY (`id`)"]
+)
+def test_rows_that_a_unique_index_with_a_condition_identifies_are_set_aside(tmp_path: Path, index: str) -> None:
+    """Several rows may share such a key; TiCDC takes it for one of all rows (pkg/common/table_info_helper.go, 8.5.7)."""
+    create = f"CREATE TABLE `t` (`id` BIGINT NOT NULL, `v` VARCHAR(100), {index})"
+    history = SchemaHistory().with_ddls([DdlEvent(0, 50, "s", "t", create, 3)])
+    sent = [message([insert(110, 1, "done"), insert(110, 2, "void")], 0), message([insert(120, 1, "void")], 1)]
+    found, rows = decode(tmp_path, [sent], history=history)
+    if index.count("UNIQUE") == 2:
+        assert len(rows) == 3
+        return
+    assert rows == []
+    assert {entry["reason"] for entry in quarantine(tmp_path, found)} == {"row_unlike_definition"}
+    assert "has a condition" in quarantine(tmp_path, found)[0]["detail"]
+
+
+@pytest.mark.usefixtures("decoder")
 def test_rows_of_a_table_that_was_dropped_and_came_back_untold_are_set_aside(tmp_path: Path) -> None:
     """As after RECOVER DATABASE, of which TiCDC sends nothing."""
     history = HISTORY.with_ddls([DdlEvent(0, 150, "s", "", "DROP DATABASE `s`", 2)])
