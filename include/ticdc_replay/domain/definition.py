@@ -36,7 +36,7 @@ class DefinedColumn(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Index(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One index. Parts that are expressions are left out of ``columns`` and make ``plain`` false; so does a condition (WHERE), for
+    """One index. Parts that are expressions are left out of ``columns`` and make ``plain`` false; so does a condition (WHERE):
     rows that do not meet it may share a key.
 
     The primary key is called PRIMARY. ``columns`` are in the spelling of the column definitions.

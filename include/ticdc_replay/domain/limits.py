@@ -17,8 +17,8 @@ _MAX_AHEAD_MS = 10 * 365 * 86_400_000
 _CLOCKS_ARE_SET_MS = 1_420_070_400_000
 MAX_KEY_COLUMNS = 16
 """Of any index, and so of a handle key."""
-MAX_INDEXES = 512
-"""Of a table: what TiDB's index-limit allows at most."""
+MAX_INDEXES = 513
+"""Of a table: what TiDB's index-limit allows at most, and a clustered integer key, which it does not count."""
 KEYLESS_TYPES = frozenset({"json", "vector"})
 """Base types of columns that no unique index has."""
 MAX_FRACTION_DIGITS = 6
