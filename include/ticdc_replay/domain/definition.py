@@ -104,8 +104,11 @@ class TableDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
         return any({folded(name) for name in index.columns} == wanted for index in self._identifying())
 
     def partial_keys(self) -> frozenset[tuple[str, ...]]:
-        """The columns, sorted, of unique indexes that do not tell rows apart, and of no other unique index."""
-        keys = [(index.plain, tuple(sorted(index.columns))) for index in self.indexes if index.unique]
+        """The columns, sorted, of unique indexes that do not tell rows apart, and of no other unique index.
+
+        Not of those that have expressions alone: no columns are the key of a row without key.
+        """
+        keys = [(index.plain, tuple(sorted(index.columns))) for index in self.indexes if index.unique and index.columns]
         return frozenset(key for plain, key in keys if not plain) - {key for plain, key in keys if plain}
 
     def _identifying(self) -> list[Index]:

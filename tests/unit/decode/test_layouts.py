@@ -71,6 +71,17 @@ def test_rows_that_a_unique_index_with_a_condition_identifies_are_set_aside(tmp_
 
 
 @pytest.mark.usefixtures("decoder")
+@pytest.mark.parametrize("index", ["(lower(`v`))", "(cast(`v` as signed array))", "`id`"])
+def test_rows_of_a_table_without_key_are_written_whatever_its_unique_index_is_over(tmp_path: Path, index: str) -> None:
+    create = f"CREATE TABLE `t` (`id` BIGINT, `v` VARCHAR(100), UNIQUE KEY `u` ({index}))"
+    history = SchemaHistory().with_ddls([DdlEvent(0, 50, "s", "t", create, 3)])
+    image = {"id": {"t": 8, "f": 64, "v": 1}, "v": {"t": 15, "f": 64, "v": "x"}}
+    sent = [message([row(110 + at, new=image)], at) for at in range(5)]
+    _, rows = decode(tmp_path, [sent], history=history, force_replicate=True)
+    assert len(rows) == 5
+
+
+@pytest.mark.usefixtures("decoder")
 def test_rows_of_a_table_that_was_dropped_and_came_back_untold_are_set_aside(tmp_path: Path) -> None:
     """As after RECOVER DATABASE, of which TiCDC sends nothing."""
     history = HISTORY.with_ddls([DdlEvent(0, 150, "s", "", "DROP DATABASE `s`", 2)])
