@@ -172,9 +172,9 @@ def test_ddl_that_a_source_could_not_read_is_told_where_it_may_concern_the_windo
 
 
 def test_what_is_derived_is_searched_no_better_than_any_of_its_sources(tmp_path: Path) -> None:
-    first, earlier = (changelog(tmp_path, start, start + 20, run).write() for start, run in ((0, "a"), (20, "b")))
-    now = msgspec.structs.replace(first, search=SEARCH)
-    open_store(tmp_path.as_uri()).put(f"{changelog_root(now.run_hash)}/index.json", canonical.encode(now))
+    now, second = (changelog(tmp_path, start, start + 20, run).write() for start, run in ((0, "a"), (20, "b")))
+    earlier = msgspec.structs.replace(second, search=0)
+    open_store(tmp_path.as_uri()).put(f"{changelog_root(earlier.run_hash)}/index.json", canonical.encode(earlier))
     assert Derivation(tmp_path, Window(0, 20)).of([(now, Window(0, 20))]).search == SEARCH
     both = [(now, Window(0, 20)), (earlier, Window(20, 40))]
     assert Derivation(tmp_path, Window(0, 40)).of(both).search == 0
