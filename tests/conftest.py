@@ -49,6 +49,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Schedul
     return DearFirst(config, log) if config.getoption("dist") == "loadfile" else None
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Whatever measures growth is slow: it does the same many times."""
+    code = getattr(getattr(item, "function", None), "__code__", None)
+    if code is not None and "assert_linear" in code.co_names:
+        item.add_marker(pytest.mark.slow)
+
+
 class MakeTopic(Protocol):
     def __call__(
         self, partitions: int = 1, config: Mapping[str, str] | None = None, name: str | None = None

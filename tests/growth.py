@@ -4,7 +4,7 @@ import gc
 import time
 from collections.abc import Callable
 
-_RUNS = 5
+_RUNS = 3
 _MOST = 3.0
 """What twice the input may cost of the work on the input: 2 where it is linear, 4 where it is quadratic."""
 

@@ -97,6 +97,7 @@ def test_without_a_python_that_fits_it_says_which_are_supported(tmp_path, monkey
         function("use_supported_python", sys=old)()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("version", "kept"), [(sys.version_info[:2], True), (OTHER, False)])
 def test_an_environment_is_made_again_for_another_python(tmp_path, version, kept):
     environment = tmp_path / ".venv"

@@ -46,6 +46,7 @@ def installed(tmp_path: Path) -> Path:
     return tmp_path / "packages"
 
 
+@pytest.mark.slow
 @CARGO
 def test_every_locked_package_and_crate_has_a_licence_that_is_allowed():
     done = run("licences")

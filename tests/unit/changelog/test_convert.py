@@ -168,6 +168,7 @@ def test_rows_of_too_many_bytes_are_several_batches(monkeypatch: pytest.MonkeyPa
         assert pa.concat_arrays([batch[at] for batch in batches]).equals(array)
 
 
+@pytest.mark.slow
 def test_rows_of_which_little_was_sent_take_no_more_memory_than_a_batch_may(monkeypatch: pytest.MonkeyPatch) -> None:
     """A row of 20 bytes names the 399 columns that it lacks, and each row lacks others."""
     names = [f"column_{at:03}" for at in range(400)]

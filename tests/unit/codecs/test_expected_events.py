@@ -116,6 +116,7 @@ def test_right_lines_have_no_difference(judged: Judged) -> None:
     assert judged.complaints(judged.lines) == []
 
 
+@pytest.mark.slow
 @every_variant
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_found_in_whatever_row(judged: Judged, mistake: str) -> None:

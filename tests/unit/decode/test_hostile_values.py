@@ -140,6 +140,7 @@ PROTOCOLS: dict[str, Callable[[], Iterator[RawMessage]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("natively", [True, False], ids=["native", "python"])
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("database", ["sqlite", pytest.param("postgresql", marks=pytest.mark.integration)])

@@ -194,6 +194,7 @@ def _small(
     raise AssertionError(f"{variant} of {archive} has no reference")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CLAIM_CHECKED, ids=str)
 def test_a_damaged_message_gives_its_references_or_is_told(captures: CaptureSets, name: Committed) -> None:
     """However it is cut, and whatever byte of it is lost or changed, unless a row can be read in it still."""

@@ -223,6 +223,7 @@ def test_a_history_that_was_written_and_read_judges_alike() -> None:
     assert difference(read, ID, wire("w", "int")) == difference(known, ID, wire("w", "int")) != ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("capture", COMMITTED, ids=str)
 def test_no_row_that_ticdc_sends_is_called_impossible(capture: Committed, captures: CaptureSets) -> None:
     read = Capture(captures(capture.archive) / capture.architecture / capture.variant)

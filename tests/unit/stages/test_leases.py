@@ -83,6 +83,7 @@ def test_a_replay_says_that_it_lost_its_lease(context: ReplayContext) -> None:
         replay()
 
 
+@pytest.mark.slow
 def test_a_state_store_that_is_away_for_a_moment_costs_nothing(
     context: ReplayContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:

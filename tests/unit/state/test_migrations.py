@@ -85,6 +85,7 @@ def test_there_are_earlier_versions() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("revision", earlier_revisions())
 def test_what_an_earlier_version_kept_is_kept(url: str, revision: str) -> None:
     before, known = leave_at(url, revision)
