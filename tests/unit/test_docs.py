@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 from pydantic import BaseModel
-from typer.main import get_command
 
 from ticdc_replay.changelog.writer import CELL_MISMATCH
-from ticdc_replay.cli.main import app
+from ticdc_replay.cli.main import VERBS
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.config.load_store import load_store
 from ticdc_replay.config.pipeline import Pipeline
@@ -142,8 +141,7 @@ def test_every_quarantine_reason_of_the_code_is_explained():
 
 
 def test_every_verb_of_the_command_is_in_the_user_guide():
-    verbs = get_command(app).commands  # type: ignore[attr-defined]
-    assert {verb for verb in verbs if f"ticdc-replay {verb}" not in USER_GUIDE} == set()
+    assert {verb for verb in VERBS if f"ticdc-replay {verb}" not in USER_GUIDE} == set()
 
 
 def test_make_targets_that_documents_name_exist():

@@ -160,7 +160,15 @@ def test_importing_all_of_the_core_and_the_command_loads_no_engine():
 
 def test_the_command_starts_without_pandas():
     """PyArrow loads pandas, which takes a second, with the first array that a module makes and with its datasets."""
-    assert python_prints("import sys, ticdc_replay.cli.main\nprint('pandas' in sys.modules)").strip() == "False"
+    code = "import sys\nfrom ticdc_replay.cli.main import VERBS, load\nprint([*map(load, VERBS)] == [], 'pandas' in sys.modules)"
+    assert python_prints(code).strip() == "False False"
+
+
+def test_the_list_of_verbs_needs_the_module_of_none():
+    code = "import sys\nfrom typer.testing import CliRunner\nfrom ticdc_replay.cli.main import app\n"
+    code += "assert CliRunner().invoke(app, ['--help']).exit_code == 0\n"
+    code += "print([name for name in sys.modules if name.startswith('ticdc_replay.stages')])"
+    assert python_prints(code).strip() == "[]"
 
 
 def test_importing_all_that_a_dag_file_may_import_loads_no_pyspark(tmp_path):

@@ -1,22 +1,16 @@
-"""The ``ticdc-replay`` command. Each verb lives in a file of its own and is only registered here."""
+"""The ``ticdc-replay`` command. Each verb lives in a file of its own and is only listed here.
 
-from typing import Any
+A verb's file is imported when the verb is used: all of them together take two seconds, and ``--help`` needs none.
+"""
+
+from importlib import import_module
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.text import Text
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
-from ticdc_replay.cli.changefeed import changefeed
-from ticdc_replay.cli.changelog import changelog
-from ticdc_replay.cli.decode import decode
-from ticdc_replay.cli.deletion import deletion
-from ticdc_replay.cli.inspect import inspect
-from ticdc_replay.cli.mirror import mirror
-from ticdc_replay.cli.plan import plan_command
-from ticdc_replay.cli.prove import prove_command
-from ticdc_replay.cli.quarantine import quarantine
-from ticdc_replay.cli.reconcile import reconcile
-from ticdc_replay.cli.replay import run, snapshot
+from ticdc_replay import __version__
 from ticdc_replay.cli.terminal import terminal
 from ticdc_replay.domain.errors import TicdcReplayError
 
@@ -24,8 +18,49 @@ EXIT_ERROR = 2
 """The command could not do its work; 1 is for a command that did, and found something wrong."""
 
 
+class Verb(NamedTuple):
+    """A verb: what ``--help`` says of it, under which heading, and the function or group of verbs that it is."""
+
+    panel: str
+    place: str
+    """Module of ``ticdc_replay.cli`` and name in it."""
+    summary: str
+
+
+_REPLAY, _CLOSER, _STORES, _MESSAGES = "Replay windows", "Look closer", "Claim-check stores", "Messages and changefeeds"
+VERBS = {
+    "plan": Verb(_REPLAY, "plan:plan_command", "What replaying windows would read and take. Nothing is kept"),
+    "run": Verb(_REPLAY, "replay:run", "Replay a window into the pipeline's targets"),
+    "coverage": Verb(_REPLAY, "coverage:coverage_command", "Which windows each target holds, and the gaps"),
+    "quarantine": Verb(_REPLAY, "quarantine:quarantine", "What was set aside: list, decode again, accept as lost"),
+    "snapshot": Verb(_CLOSER, "replay:snapshot", "Pin a window: find its offsets and write its manifest"),
+    "prove": Verb(_CLOSER, "prove:prove_command", "Compare a pinned window with Kafka and the object stores"),
+    "changelog": Verb(_CLOSER, "changelog:changelog", "List changelogs, or remove those that nothing needs"),
+    "mirror": Verb(_CLOSER, "mirror:mirror", "Set from when on a mirror counts rows, or forget it"),
+    "reconcile": Verb(
+        _STORES, "reconcile:reconcile", "Compare a store's objects with the messages. Nothing is deleted"
+    ),
+    "deletion": Verb(_STORES, "deletion:deletion", "Show, decide, execute and undo plans to delete objects"),
+    "changefeed": Verb(_MESSAGES, "changefeed:changefeed", "What was understood of a changefeed's configuration"),
+    "decode": Verb(_MESSAGES, "decode:decode", "Write the events of a capture as JSON lines"),
+    "inspect": Verb(_MESSAGES, "inspect:inspect", "Show messages of a capture or a Kafka partition, with their events"),
+}
+
+
 class _Group(TyperGroup):
-    """Shows errors of the library as their message."""
+    """Imports the verb that is used, and no other; shows errors of the library as their message."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """What ``--help`` lists; ``resolve_command`` returns the verb itself."""
+        verb = VERBS.get(cmd_name)
+        return verb and TyperCommand(cmd_name, help=verb.summary, rich_help_panel=verb.panel)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        name, listed, rest = super().resolve_command(ctx, args)
+        return name, load(name) if listed and name else None, rest
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -35,22 +70,30 @@ class _Group(TyperGroup):
             raise typer.Exit(EXIT_ERROR) from None
 
 
-app = typer.Typer(
-    cls=_Group,
-    no_args_is_help=True,
-    add_completion=False,
-    help="Exact batch replay of TiCDC changefeeds.",
-    pretty_exceptions_show_locals=False,
-)
-app.command()(changefeed)
-app.command()(decode)
-app.command()(inspect)
-app.command("plan")(plan_command)
-app.command()(snapshot)
-app.command()(run)
-app.command("prove")(prove_command)
-app.command()(reconcile)
-app.add_typer(changelog, name="changelog")
-app.add_typer(mirror, name="mirror")
-app.add_typer(quarantine, name="quarantine")
-app.add_typer(deletion, name="deletion")
+def load(name: str) -> Any:
+    """The verb *name* of ``VERBS`` as a command, its module imported."""
+    module, attribute = VERBS[name].place.split(":")
+    found = getattr(import_module(f"ticdc_replay.cli.{module}"), attribute)
+    if isinstance(found, typer.Typer):
+        return typer.main.get_group(found)
+    alone = typer.Typer(add_completion=False)
+    alone.command(name)(found)
+    return typer.main.get_command(alone)
+
+
+app = typer.Typer(cls=_Group, no_args_is_help=True, add_completion=False, pretty_exceptions_show_locals=False)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        terminal().print(f"ticdc-replay {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _all_verbs(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Exact batch replay of TiCDC changefeeds."""

@@ -97,12 +97,16 @@ def run(
 
 
 @contextmanager
-def opened(pipeline: Path, file: Path | None) -> Iterator[ReplayContext]:
-    """The context of *pipeline*, with connections out of *file* or the environment; its warnings are shown."""
+def opened(pipeline: Path, file: Path | None, *, state_only: bool = False) -> Iterator[ReplayContext]:
+    """The context of *pipeline*, with connections out of *file* or the environment; its warnings are shown.
+
+    With *state_only* no connection is asked for but that of the state store.
+    """
     loaded = load_pipeline(pipeline)
     for warning in loaded.warnings:
         terminal(stderr=True).print(f"warning: {warning}")
-    ids = connection_ids(loaded.pipeline)
+    state = loaded.pipeline.connections.state
+    ids = connection_ids(loaded.pipeline) if not state_only else [state] if state else []
     connections = load_connections(file, ids, loaded.pipeline.connections.artifacts)
     with ReplayContext(loaded, connections) as context:
         yield context

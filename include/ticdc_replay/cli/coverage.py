@@ -1,0 +1,71 @@
+"""``ticdc-replay coverage``: which windows the targets hold, and the gaps."""
+
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.table import Table
+
+from ticdc_replay.cli.replay import ConnectionsFile, PipelineFile, opened, target_names
+from ticdc_replay.cli.terminal import terminal
+from ticdc_replay.domain import tso
+from ticdc_replay.domain.window import Window
+from ticdc_replay.stages.coverage import Covered, Gap, TargetCoverage, coverage
+
+EXIT_GAP = 1
+"""A target that was asked about has a gap."""
+
+
+def coverage_command(
+    pipeline: PipelineFile,
+    targets: Annotated[list[str] | None, typer.Option("--target", help="Only this target; repeatable")] = None,
+    tables: Annotated[
+        bool, typer.Option("--tables", help="Show each table too, not only the target as a whole")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print as JSON: windows as pairs of TSO")] = False,
+    connections: ConnectionsFile = None,
+) -> None:
+    """Show which windows each target holds, how well they are proven, and the gaps between them.
+
+    Reads the state store alone. Exit code 1 where a target has a gap.
+    """
+    with opened(pipeline, connections, state_only=True) as context:
+        names = target_names(context, targets)
+        found = [each for each in coverage(context) if each.target.name in names]
+    if json:
+        typer.echo(msgspec.json.encode(found).decode())
+    else:
+        for each in found:
+            _show(each, with_tables=tables)
+    if any(each.target.gaps for each in found):
+        raise typer.Exit(EXIT_GAP)
+
+
+def _show(found: TargetCoverage, *, with_tables: bool) -> None:
+    console = terminal(soft_wrap=True)
+    shown = [found.target, *(found.tables if with_tables else ())]
+    if not any(each.spans or each.gaps for each in shown):
+        console.print(f"{found.target.name}: nothing is loaded yet")
+        return
+    table = Table(title=found.target.name, title_justify="left")
+    for heading in (*(["table"] if with_tables else []), "from", "to", "state", "proof"):
+        table.add_column(heading)
+    for each in shown:
+        name = [] if not with_tables else ["(all)" if each is found.target else each.name]
+        for window, state, grade in _stretches(each):
+            table.add_row(*name, tso.describe(window.from_ts), tso.describe(window.to_ts), state, grade)
+    console.print(table)
+    for window in found.derived:
+        console.print(f"taken from changelogs, not from Kafka: {window}")
+
+
+def _stretches(covered: Covered) -> list[tuple[Window, str, str]]:
+    """Windows in order, each with what is held of it and how well it is proven."""
+    held = [(span.window, span.held.quality, span.held.grade) for span in covered.spans]
+    return sorted([*held, *((gap.window, _missing(gap), "") for gap in covered.gaps)])
+
+
+def _missing(gap: Gap) -> str:
+    if gap.elsewhere:
+        return f"gap: loaded elsewhere ({'; '.join(gap.elsewhere)})"
+    return "gap: some tables only, or a load that did not end" if gap.partial else "gap"
