@@ -51,6 +51,7 @@ WORKDIR /opt/ticdc-replay
 COPY scripts/third-party scripts/
 RUN python3 scripts/third-party sbom --debian --name ticdc-replay-image-debian --out /opt/sbom-debian.cdx.json
 COPY docker/*.py docker/spark-defaults.conf docker/
+COPY dags/*.py dags/
 COPY plugins plugins
 COPY spark_jobs spark_jobs
 COPY demo/__init__.py demo/

@@ -28,9 +28,12 @@ BACKFILL = Watched(
     "window (UTC)",
     ("await_watermark", "snapshot", "decode", "check", "load_warehouse", "load_lake", "publish"),
 )
-STORE_DAG_ID = f"ticdc_replay_store_{pipeline.STORE}"
+STORE_DAG_ID = f"ticdc_replay_store_{pipeline.STORE_NAME}"
 RECONCILIATION = Watched(
-    "Reconciliation", "for the day from (UTC)", ("survey", "scan", "list_objects", "reconcile", "report", "alert")
+    "Reconciliation",
+    "for the day from (UTC)",
+    ("survey", "scan", "list_objects", "reconcile", "report", "alert"),
+    raises="alert",
 )
 RUNS_AT_A_TIME = 2
 DAG_SECONDS = 120.0
@@ -146,6 +149,9 @@ def reconcile(console: Console, system: System, api: AirflowApi, patience: float
     """Do to the store what months do, reconcile it, compare. True when every object has its class."""
     console.print()
     await_dag(api, STORE_DAG_ID, patience)
+    console.print(
+        "Now the demo damages its claim checks on purpose. The reconciliation must find the damage and raise an alert."
+    )
     with step(console, "Expire messages in Kafka, remove an object, replace another"):
         aged = system.age_store()
     api.unpause(STORE_DAG_ID)  # the last run that was due begins at once
@@ -155,8 +161,8 @@ def reconcile(console: Console, system: System, api: AirflowApi, patience: float
         console.print("The reconciliation failed: its task logs in the Airflow UI say why.", style="bold red")
         return False
     told = api.xcom(STORE_DAG_ID, run.run_id, "report")
-    folder = system.artifacts / "stores" / pipeline.STORE / "reconciliations" / told["reconciliation"]
-    reconciled = reconciliation.read(folder, aged, told["first_alerts"])
+    folder = f"{pipeline.REPLAY_BUCKET}/stores/{pipeline.STORE_NAME}/reconciliations/{told['reconciliation']}"
+    reconciled = reconciliation.read(system.arrow_filesystem(), folder, aged, told["first_alerts"])
     reconciliation.show(console, reconciled)
     return reconciled.right
 
@@ -172,9 +178,9 @@ def await_dag(api: AirflowApi, dag_id: str, patience: float) -> None:
 
 def read_reports(system: System, api: AirflowApi, runs: list[RunState]) -> list[report.RunReport]:
     """The report that each run left among the artefacts."""
-    folder = system.artifacts / pipeline.NAME / "reports"
     hashes = [api.xcom(DAG_ID, run.run_id, "check")["run_hash"] for run in runs]
-    return [read_report((folder / f"{run_hash}.json").read_bytes()) for run_hash in hashes]
+    names = [f"artifacts/{pipeline.NAME}/reports/{run_hash}.json" for run_hash in hashes]
+    return [read_report(system.stored(name)) for name in names]
 
 
 def show_addresses(console: Console, system: System) -> None:
@@ -184,10 +190,10 @@ def show_addresses(console: Console, system: System) -> None:
         "Airflow": f"{system.airflow.url}/dags/{DAG_ID}",
         "Store": f"{system.airflow.url}/dags/{STORE_DAG_ID}",
         "PostgreSQL": system.warehouse,
-        "Parquet": str(system.lake),
+        "S3": f"{system.data.s3.endpoint}/{pipeline.REPLAY_BUCKET}",
         "Lineage": str(system.airflow.lineage_file),
-        "Pipeline": str(system.pipeline_file),
-        "Store file": str(system.store_file),
+        "Pipeline": str(pipeline.PIPELINE),
+        "Store file": str(pipeline.STORE),
         "CLI": str(system.connections_file),
     }
     console.print()
@@ -201,8 +207,8 @@ def show_addresses(console: Console, system: System) -> None:
 def example(system: System) -> list[str]:
     """A command that reads what the demo has made."""
     program = Path(sys.executable).with_name("ticdc-replay")
-    files = ["--pipelines", system.pipeline_file.parent, "--connections", system.connections_file]
-    return [str(word) for word in (program, "reconcile", system.store_file, *files, "--master", "local[2]")]
+    files = ["--pipelines", pipeline.PIPELINE.parent, "--connections", system.connections_file]
+    return [str(word) for word in (program, "reconcile", pipeline.STORE, *files, "--master", "local[2]")]
 
 
 if __name__ == "__main__":

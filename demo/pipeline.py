@@ -1,97 +1,18 @@
-"""The sample changefeed as a pipeline and its claim checks as a store, with the connections of the embedded stack."""
+"""The example pipeline and store, which the demo runs, and their connections in the embedded stack."""
 
-import json
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
+from demo.embedded_stack.cache import CHECKOUT
 from demo.embedded_stack.stack import DataServers
-from demo.sample import contents
 
-NAME = "shop"
+PIPELINE = CHECKOUT / "include" / "pipelines" / "shop.yaml"
+STORE = CHECKOUT / "include" / "stores" / "shop_claims.yaml"
+NAME, STORE_NAME = PIPELINE.stem, STORE.stem
 BUCKET = "shop-changefeed"
 PREFIX = "claim-check/"
 TOPIC = "shop-changes"
-STORE = "shop_claims"
-
-PIPELINE = """\
-# yaml-language-server: $schema={schema}
-name: {name}
-description: Orders and large documents of the shop, hour by hour
-changefeed:
-  sink_uri: kafka://broker:9092/{topic}?protocol=open-protocol&partition-num=3&max-message-bytes=4000&max-batch-size=16
-  timezone: Asia/Shanghai
-  config: |
-    [sink.kafka-config.large-message-handle]
-    large-message-handle-option = "claim-check"
-    claim-check-storage-uri = "s3://{bucket}/{prefix}"
-connections:
-  kafka: shop_kafka
-  claim_check: shop_claim_check
-  state: replay_state
-artifacts: file://{artifacts}
-tables: ["shop.*", "devlarge.*"]
-schedule:
-  cron: "0 * * * *"
-  start: {start}
-  end: {end}
-  max_active_runs: 2
-targets:
-  - name: warehouse
-    type: postgres
-    connection: warehouse
-  - name: lake
-    type: parquet
-    uri: file://{lake}
-"""
-
-STORE_YAML = """\
-# yaml-language-server: $schema={schema}
-name: {store}
-description: Large messages of the shop
-uri: s3://{bucket}/{prefix}
-pipelines: [{name}]
-owners_complete: true
-connections:
-  store: shop_claim_check
-  state: replay_state
-artifacts: file://{artifacts}/stores
-schedule:
-  cron: "0 3 * * *"
-  start: {start}
-rules:
-  young_hours: 0.02  # the demo has no time to wait; a day, the default, is right elsewhere
-  clock_skew_seconds: 5
-"""
-
-
-def pipeline_yaml(artifacts: Path, lake: Path, schema: Path) -> str:
-    """The pipeline file; artefacts and the lake are folders of this machine. *schema* is the JSON Schema for editors."""
-    windows = contents.summary()["windows"]
-    return PIPELINE.format(
-        name=NAME,
-        topic=TOPIC,
-        bucket=BUCKET,
-        prefix=PREFIX.rstrip("/"),
-        artifacts=artifacts,
-        lake=lake,
-        start=windows[0]["from"],
-        end=windows[-1]["from"],
-        schema=schema,
-    )
-
-
-def store_yaml(artifacts: Path, schema: Path) -> str:
-    """The file of the claim-check store; it knows the pipeline by its name."""
-    return STORE_YAML.format(
-        store=STORE,
-        name=NAME,
-        bucket=BUCKET,
-        prefix=PREFIX.rstrip("/"),
-        artifacts=artifacts,
-        start=contents.summary()["windows"][0]["from"],
-        schema=schema,
-    )
+REPLAY_BUCKET = "ticdc-replay"
+"""Of artefacts and lake."""
 
 
 def connections(servers: DataServers, warehouse: str, state: str) -> dict[str, dict[str, Any]]:
@@ -104,19 +25,16 @@ def connections(servers: DataServers, warehouse: str, state: str) -> dict[str, d
         "login": postgres.user,
         "password": postgres.password,
     }
+    s3 = {
+        "conn_type": "aws",
+        "login": servers.s3.access_key,
+        "password": servers.s3.secret_key,
+        "extra": {"endpoint_url": servers.s3.endpoint, "region_name": servers.s3.region},
+    }
     return {
         "shop_kafka": {"conn_type": "kafka", "extra": {"bootstrap.servers": servers.kafka.bootstrap}},
-        "shop_claim_check": {
-            "conn_type": "aws",
-            "login": servers.s3.access_key,
-            "password": servers.s3.secret_key,
-            "extra": {"endpoint_url": servers.s3.endpoint, "region_name": servers.s3.region},
-        },
+        "shop_s3": s3,
+        "replay_s3": s3,
         "warehouse": {**database, "schema": warehouse},
         "replay_state": {**database, "schema": state},
     }
-
-
-def airflow_variables(by_id: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """The connections as the environment variables that Airflow reads."""
-    return {f"AIRFLOW_CONN_{conn_id.upper()}": json.dumps(fields) for conn_id, fields in by_id.items()}

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple
 
 from rich.console import Console
@@ -39,6 +40,8 @@ class Watched(NamedTuple):
     title: str
     moment: str
     tasks: Sequence[str]
+    raises: str = ""
+    """The task that fails where the run found what it is there to find."""
 
 
 def follow(
@@ -55,7 +58,7 @@ def follow(
             if console.is_terminal:
                 live.update(_table(watched, runs), refresh=True)
             else:
-                _tell(console, runs, told)
+                _tell(console, watched, runs, told)
             if len(runs) == expected_runs and all(run.state in FINAL for run in runs):
                 break
             if time.monotonic() > deadline:
@@ -65,6 +68,12 @@ def follow(
     return runs
 
 
+def _sign(watched: Watched, task: str, state: str) -> str:
+    if task == watched.raises and state == "failed":
+        return "[yellow]raised[/yellow]"
+    return SIGNS.get(state, f"[dim]{state}[/dim]")
+
+
 def _table(watched: Watched, runs: Sequence[RunState]) -> Table:
     table = Table(title=watched.title, title_justify="left")
     table.add_column(watched.moment)
@@ -72,14 +81,14 @@ def _table(watched: Watched, runs: Sequence[RunState]) -> Table:
         table.add_column(task.removeprefix("await_").replace("load_", "→ "))
     for run in runs:
         states = [run.tasks[task].state if task in run.tasks else "" for task in watched.tasks]
-        table.add_row(f"{run.start:%H:%M}", *(SIGNS.get(state, f"[dim]{state}[/dim]") for state in states))
+        table.add_row(f"{run.start:%H:%M}", *map(partial(_sign, watched), watched.tasks, states))
     return table
 
 
-def _tell(console: Console, runs: Sequence[RunState], told: set[tuple[str, str, str]]) -> None:
+def _tell(console: Console, watched: Watched, runs: Sequence[RunState], told: set[tuple[str, str, str]]) -> None:
     for run in runs:
         for task in run.tasks.values():
             news = (run.run_id, task.task_id, task.state)
             if task.state in SIGNS and news not in told:
                 told.add(news)
-                console.print(f"  {run.start:%H:%M} {task.task_id}: {SIGNS[task.state]}")
+                console.print(f"  {run.start:%H:%M} {task.task_id}: {_sign(watched, task.task_id, task.state)}")

@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow.parquet as pq
+from pyarrow.fs import FileSystem
 from rich.console import Console
 from rich.table import Table
 
@@ -45,10 +45,10 @@ class Reconciled(NamedTuple):
         return not self.differences
 
 
-def read(folder: Path, aged: Aged, alerts: Sequence[str]) -> Reconciled:
-    """What the reconciliation whose files are in *folder* says of the store to which *aged* was done."""
-    objects = pq.read_table(folder / "objects", columns=["name", "class", "size"])
-    references = pq.read_table(folder / "references", columns=["class"])
+def read(filesystem: FileSystem, folder: str, aged: Aged, alerts: Sequence[str]) -> Reconciled:
+    """What the reconciliation whose files are in *folder* of *filesystem* says of the store to which *aged* was done."""
+    objects = pq.read_table(f"{folder}/objects", columns=["name", "class", "size"], filesystem=filesystem)
+    references = pq.read_table(f"{folder}/references", columns=["class"], filesystem=filesystem)
     kinds = zip(objects["class"].to_pylist(), objects["size"].to_pylist(), strict=True)
     return Reconciled(
         dict(zip(objects["name"].to_pylist(), kinds, strict=True)),
@@ -71,11 +71,11 @@ def show(console: Console, reconciled: Reconciled) -> None:
     counted = ", ".join(f"{count:,} {kind}" for kind, count in sorted(reconciled.references.items()))
     console.print(f"References: {counted}")
     for alert in reconciled.alerts:
-        console.print(f"Alert: {alert}", style="yellow", markup=False)
+        console.print(f"Alert raised, as it must be: {alert}", style="yellow", markup=False)
     for difference in reconciled.differences[:SHOWN]:
         console.print(f"  {difference}", style="red", markup=False)
     if reconciled.right:
-        console.print("Every object has the class that it must have.", style="bold green")
+        console.print("Every object has the class that it must have, and the damage was found.", style="bold green")
     else:
         console.print("The reconciliation differs from what was done to the store.", style="bold red")
 

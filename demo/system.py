@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 import boto3
 import yaml
 from botocore.config import Config
+from pyarrow import fs
 
 from demo import pipeline
 from demo.airflow_api import AirflowApi
@@ -23,12 +24,6 @@ from demo.sample.publish import Published, publish
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-BUNDLES = '[{"name": "ticdc_replay", "classpath": "ticdc_replay.airflow.bundle.PipelineBundle", "kwargs": {}}]'
-
-
-PIPELINE_SCHEMA = CHECKOUT / "include" / "pipelines" / "pipeline.schema.json"
-STORE_SCHEMA = CHECKOUT / "include" / "stores" / "store.schema.json"
-
 
 class System:
     """Start with ``start_data`` and ``start_airflow``; leaving it as a context manager stops everything."""
@@ -37,10 +32,6 @@ class System:
         self._folder = folder
         self._exit = ExitStack()
         self.data = DataServers(folder / "data")
-        self.artifacts = folder / "artifacts"
-        self.lake = folder / "lake"
-        self.pipeline_file = folder / "pipelines" / f"{pipeline.NAME}.yaml"
-        self.store_file = folder / "stores" / f"{pipeline.STORE}.yaml"
         self.connections_file = folder / "connections.yaml"
         """The connections for the command line; nobody else may read it."""
         self.warehouse = ""
@@ -49,27 +40,19 @@ class System:
 
     def start_data(self) -> None:
         """Kafka, S3, PostgreSQL; empty."""
-        for old in ("data", "airflow", "artifacts", "lake", "pipelines", "stores"):
+        for old in ("data", "airflow"):
             shutil.rmtree(self._folder / old, ignore_errors=True)
         self._exit.enter_context(self.data)
         self.warehouse = self.data.postgres.create_database("warehouse")
 
     def begin_airflow(self) -> "Future[Airflow]":
-        """Start Airflow in the background, with the files of pipeline and store to find."""
-        self.pipeline_file.parent.mkdir()
-        self.store_file.parent.mkdir()
-        self.pipeline_file.write_text(pipeline.pipeline_yaml(self.artifacts, self.lake, PIPELINE_SCHEMA))
-        self.store_file.write_text(pipeline.store_yaml(self.artifacts, STORE_SCHEMA))
+        """Start Airflow in the background, with the DAGs of this checkout."""
         airflow = Airflow(
             self._folder / "airflow",
             dags_folder=CHECKOUT / "dags",
             plugins_folder=CHECKOUT / "plugins",
             database_dsn=self.data.postgres.create_database("airflow"),
-            environment={
-                "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": BUNDLES,
-                "TICDC_REPLAY_PIPELINES": str(self.pipeline_file.parent),
-                "TICDC_REPLAY_STORES": str(self.store_file.parent),
-            },
+            environment={},
         )
         self.airflow = airflow
         pool = ThreadPoolExecutor(1)
@@ -82,6 +65,7 @@ class System:
         """Bring the sample changefeed into Kafka and S3."""
         client = self.s3_client()
         client.create_bucket(Bucket=pipeline.BUCKET)
+        client.create_bucket(Bucket=pipeline.REPLAY_BUCKET)
         leave_foreign_objects(client, pipeline.BUCKET, pipeline.PREFIX)
         return publish(self.data.kafka.bootstrap, pipeline.TOPIC, client, pipeline.BUCKET, pipeline.PREFIX)
 
@@ -97,6 +81,20 @@ class System:
         for conn_id, fields in connections.items():
             api.add_connection(conn_id, **fields)
         api.add_connection("spark_default", "spark", {"spark-binary": "spark-submit"}, host="local[2]")
+
+    def stored(self, name: str) -> bytes:
+        """The object *name* of what the pipeline and the store leave behind."""
+        return self.s3_client().get_object(Bucket=pipeline.REPLAY_BUCKET, Key=name)["Body"].read()
+
+    def arrow_filesystem(self) -> fs.S3FileSystem:
+        """The S3 server, for pyarrow."""
+        server = self.data.s3
+        return fs.S3FileSystem(
+            access_key=server.access_key,
+            secret_key=server.secret_key,
+            endpoint_override=server.endpoint,
+            region=server.region,
+        )
 
     def s3_client(self) -> "S3Client":
         """A client of the S3 server."""

@@ -1,7 +1,4 @@
-"""One-shot set-up of the composed system: Airflow's database and connections, and the buckets. Safe to repeat.
-
-Pools need no set-up: the pipeline bundle makes those of the targets it finds.
-"""
+"""One-shot set-up of the composed system: Airflow's database and connections, and the buckets. Safe to repeat."""
 
 import json
 import subprocess
@@ -25,11 +22,11 @@ def connections() -> dict[str, dict[str, object]]:
         "extra": {"endpoint_url": S3_ENDPOINT, "region_name": S3_REGION},
     }
     return {
-        "kafka_sample": {"conn_type": "kafka", "extra": {"bootstrap.servers": KAFKA}},
-        "s3_sample": store,
-        "s3_artifacts": store,
+        "shop_kafka": {"conn_type": "kafka", "extra": {"bootstrap.servers": KAFKA}},
+        "shop_s3": store,
+        "replay_s3": store,
         "replay_state": database("metadata-db", "replay_state", "state_db_password"),
-        "target_postgres": database("target-db", "replay", "target_db_password"),
+        "warehouse": database("target-db", "replay", "target_db_password"),
         "spark_default": {"conn_type": "spark", "host": "spark://spark-master", "port": 7077},
     }
 

@@ -1,28 +1,10 @@
-"""Registers with Airflow what the library adds to it. The one file that Airflow runs here; what it names lives in the library."""
+"""Registers the library's plugin with an Airflow that has the library on its path, but not as an installed package.
 
-from airflow.plugins_manager import AirflowPlugin
+Where the wheel is installed, its entry point ``airflow.plugins`` has done so, and this file does nothing: a plugin that comes
+twice is an error of Airflow.
+"""
 
-from ticdc_replay.airflow.pages import URL_PREFIX, app
-from ticdc_replay.airflow.timetable import WindowTimetable
+from importlib.metadata import entry_points
 
-
-class TicdcReplayPlugin(AirflowPlugin):
-    """The pages of pipelines and stores, tabs of each DAG; and the timetable of the DAGs, which Airflow wants to be told of."""
-
-    name = "ticdc_replay"
-    timetables = [WindowTimetable]
-    fastapi_apps = [{"name": "ticdc-replay", "app": app, "url_prefix": URL_PREFIX}]
-    external_views = [
-        {
-            "name": "Coverage",
-            "href": f"{URL_PREFIX.lstrip('/')}/coverage/{{DAG_ID}}",
-            "destination": "dag",
-            "url_route": "ticdc-replay-coverage",
-        },
-        {
-            "name": "Store",
-            "href": f"{URL_PREFIX.lstrip('/')}/store/{{DAG_ID}}",
-            "destination": "dag",
-            "url_route": "ticdc-replay-store",
-        },
-    ]
+if not entry_points(group="airflow.plugins", name="ticdc_replay"):
+    from ticdc_replay.airflow.plugin import TicdcReplayPlugin as TicdcReplayPlugin

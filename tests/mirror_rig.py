@@ -173,7 +173,7 @@ class Rig:
 
     @property
     def held(self) -> list[str]:
-        (found,) = coverage(self.context)
+        (found,) = coverage(self.context.pipeline, self.context.state)
         return [span.held.quality for span in found.target.spans]
 
     def _load(self, uri: str) -> None:

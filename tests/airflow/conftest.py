@@ -1,7 +1,6 @@
 """An Airflow home of its own for these tests: set before anything imports airflow."""
 
 import atexit
-import json
 import os
 import shutil
 import sys
@@ -116,22 +115,54 @@ def airflow_database():
 
 
 @pytest.fixture
-def client(pipelines, stores, airflow_database, monkeypatch):
-    """Airflow's API server with the pipelines and stores of the test's folders."""
+def parse(pipelines, monkeypatch):
+    """Parses the DAG file as the DAG processor does: the pipelines, and the stores where the test has some."""
+    monkeypatch.setenv("TICDC_REPLAY_PIPELINES", str(pipelines.path))
+    monkeypatch.setenv("TICDC_REPLAY_STORES", str(pipelines.path.parent / "stores"))
+
+    def parse():
+        from airflow.dag_processing.dagbag import DagBag
+
+        bag = DagBag(PROJECT / "dags", bundle_path=PROJECT / "dags", bundle_name="dags-folder")
+        assert bag.import_errors == {}
+        return bag
+
+    return parse
+
+
+@pytest.fixture
+def process(parse, airflow_database):
+    """Brings the DAGs of the test's folders into Airflow's database, as the DAG processor does. It begins without any."""
+    from airflow.api.common.delete_dag import delete_dag
+    from airflow.dag_processing.bundles.manager import DagBundlesManager
+    from airflow.dag_processing.dagbag import sync_bag_to_db
+    from airflow.models.dag import DagModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    DagBundlesManager().sync_bundles_to_db()
+    with create_session() as session:
+        for dag_id in session.scalars(select(DagModel.dag_id)).all():
+            delete_dag(dag_id, session=session)
+    return lambda: sync_bag_to_db(parse(), "dags-folder", None)
+
+
+@pytest.fixture
+def client(stores, process, monkeypatch):
+    """Airflow's API server. The DAG processor has always just run: each request sees the pipelines and stores of now."""
     from airflow.api_fastapi.app import create_app, purge_cached_app
     from fastapi.testclient import TestClient
 
-    bundle = {
-        "name": "pipelines",
-        "classpath": "ticdc_replay.airflow.bundle.PipelineBundle",
-        "kwargs": {"pipelines": str(pipelines.path), "stores": str(stores.path)},
-    }
-    monkeypatch.setenv("AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST", json.dumps([bundle]))
+    class Client(TestClient):
+        def request(self, *arguments, **named):
+            process()
+            return super().request(*arguments, **named)
+
     monkeypatch.setenv(
         "AIRFLOW__API_AUTH__JWT_SECRET", "a secret of these tests, long enough for SHA-512 to be content with"
     )
     purge_cached_app()
-    with TestClient(create_app(apps="core")) as client:
+    with Client(create_app(apps="core")) as client:
         yield client
     purge_cached_app()
 

@@ -72,11 +72,6 @@ class Stage:
 
     @property
     def environment(self):
-        bundle = {
-            "name": "pipelines",
-            "classpath": "ticdc_replay.airflow.bundle.PipelineBundle",
-            "kwargs": {"pipelines": str(self.pipeline_file.parent)},
-        }
         transport = {"type": "file", "log_file_path": str(self.lineage), "append": True}
         return {
             **os.environ,
@@ -84,8 +79,8 @@ class Stage:
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
-            "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps([bundle]),
-            "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_STORAGE_PATH": str(self.folder / "bundles"),
+            "TICDC_REPLAY_PIPELINES": str(self.pipeline_file.parent),
+            "TICDC_REPLAY_STORES": str(self.folder / "stores"),
             "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(transport),
         }
 

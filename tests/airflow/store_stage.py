@@ -31,15 +31,6 @@ class StoreStage(Stage):
         self.store_file = folder / "stores" / "claims.yaml"
         self.store_file.write_text(yaml.safe_dump(self._store()))
 
-    @property
-    def environment(self):
-        bundle = {
-            "name": "stores",
-            "classpath": "ticdc_replay.airflow.bundle.PipelineBundle",
-            "kwargs": {"pipelines": str(self.pipeline_file.parent), "stores": str(self.store_file.parent)},
-        }
-        return super().environment | {"AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps([bundle])}
-
     def context(self):
         """The engine's context, as a task has it."""
         found = {

@@ -1,6 +1,7 @@
 """From pipeline files to DAGs: which there are, what is in them, and what a broken file does."""
 
 import json
+import re
 import subprocess
 import sys
 from datetime import timedelta
@@ -10,26 +11,9 @@ import pytest
 pytestmark = pytest.mark.airflow
 
 
-@pytest.fixture
-def parse(pipelines):
-    """Parses the folder as the DAG processor does: through the bundle, file by file."""
-
-    def parse():
-        from airflow.dag_processing.dagbag import DagBag
-
-        from ticdc_replay.airflow.bundle import PipelineBundle
-
-        bundle = PipelineBundle(name=f"pipelines-{pipelines.path.parent.name}", pipelines=str(pipelines.path))
-        bundle.initialize()
-        return DagBag(bundle.path, bundle_path=bundle.path, bundle_name=bundle.name)
-
-    return parse
-
-
 def test_each_pipeline_is_a_dag_and_one_for_its_quarantine(parse, pipelines):
     pipelines.add("billing", {})
     bag = parse()
-    assert bag.import_errors == {}
     names = ["ticdc_replay_billing", "ticdc_replay_shop"]
     assert sorted(bag.dags) == sorted([*names, *(f"{name}_quarantine" for name in names)])
 
@@ -42,37 +26,135 @@ def test_each_pipeline_is_a_dag_and_one_for_its_quarantine(parse, pipelines):
         ({"artifacts": "s3://key:hunter2@lake"}, "broken.yaml: artifacts: the URI holds a password"),
     ],
 )
-def test_a_broken_pipeline_is_an_import_error_of_its_own_dag_alone(parse, pipelines, content, message):
+def test_a_broken_pipeline_is_a_dag_that_says_why_and_takes_no_other_down(parse, pipelines, content, message):
+    from ticdc_replay.domain.errors import ConfigError
+
     pipelines.add("broken", content)
-    bag = parse()
-    assert list(bag.import_errors) == ["broken_yaml.py"]
-    assert message in bag.import_errors["broken_yaml.py"]
-    assert "hunter2" not in bag.import_errors["broken_yaml.py"]
-    assert sorted(bag.dags) == ["ticdc_replay_shop", "ticdc_replay_shop_quarantine"]
+    dags = parse().dags
+    dag = dags.pop("ticdc_replay_unusable_pipeline_broken.yaml")
+    assert sorted(dags) == ["ticdc_replay_shop", "ticdc_replay_shop_quarantine"]
+    assert (dag.dag_display_name, dag.schedule) == ("broken.yaml can't be used", None)
+    for shown in (dag.description, dag.doc_md):
+        assert message in shown
+        assert "hunter2" not in shown
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        dag.get_task("unusable").execute({})
 
 
-def test_two_pipelines_of_one_name_are_an_import_error(parse, pipelines):
+def test_of_two_pipelines_of_one_name_the_second_says_so(parse, pipelines):
     pipelines.add("shop2", {"name": "shop"})
-    bag = parse()
-    assert sorted(bag.dags) == ["ticdc_replay_shop", "ticdc_replay_shop_quarantine"]
-    assert "ticdc_replay_shop" in bag.import_errors["shop2_yaml.py"]
+    dags = parse().dags
+    assert (
+        "another file has the DAG ticdc_replay_shop already" in dags["ticdc_replay_unusable_pipeline_shop2.yaml"].doc_md
+    )
+    assert len(dags) == 3
 
 
-def test_a_removed_pipeline_goes_and_a_new_one_comes_with_its_pools(pipelines, airflow_database):
-    from airflow.models.pool import Pool
+def test_a_file_that_can_not_be_used_stands_in_airflow_by_its_name(signed_in, pipelines):
+    pipelines.add("broken", "name: [")
+    (dag,) = signed_in.get("/api/v2/dags", params={"dag_display_name_pattern": "broken"}).json()["dags"]
+    assert (dag["dag_display_name"], dag["is_stale"]) == ("broken.yaml can't be used", False)
+    assert "broken.yaml, line 1" in dag["description"]
 
-    from ticdc_replay.airflow.bundle import PipelineBundle
 
-    bundle = PipelineBundle(name=f"pipelines-{pipelines.path.parent.name}", pipelines=str(pipelines.path))
-    bundle.initialize()
-    pipelines.add("billing", {})
-    (pipelines.path / "shop.yaml").unlink()
-    Pool.create_or_update_pool("ticdc_replay_billing_lake", slots=4, description="ours", include_deferred=False)
-    bundle.refresh()
-    assert [file.name for file in bundle.path.iterdir()] == ["billing_yaml.py"]
-    pools = {pool.pool: pool.slots for pool in Pool.get_pools()}
-    assert pools["ticdc_replay_billing_warehouse"] == 1
-    assert pools["ticdc_replay_billing_lake"] == 4, "a pool that exists is left alone"
+@pytest.mark.parametrize("of", ["ticdc_replay_shop", "ticdc_replay_shop_quarantine"])
+def test_a_task_s_process_makes_no_dag_but_its_own(parse, pipelines, monkeypatch, of):
+    for name in ("billing", "taxes", "zoo"):
+        pipelines.add(name, {})
+    pipelines.add("broken", "name: [")
+    monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", of)
+    assert list(parse().dags) == [of]
+
+
+def test_a_task_whose_file_was_broken_meanwhile_is_told_of_it(pipelines, monkeypatch):
+    from ticdc_replay.airflow.dags import build_dags
+    from ticdc_replay.domain.errors import ConfigError
+
+    pipelines.add("shop", {"targets": []})
+    monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", "ticdc_replay_shop")
+    with pytest.raises(ConfigError, match=r"shop\.yaml: targets: empty"):
+        build_dags(pipelines.path)
+
+
+def test_a_folder_that_is_missing_is_an_error_that_names_it(tmp_path):
+    from ticdc_replay.airflow.dags import build_dags
+    from ticdc_replay.domain.errors import ConfigError
+
+    with pytest.raises(ConfigError, match=r"nowhere is no folder: put the pipeline files there"):
+        build_dags(tmp_path / "nowhere")
+
+
+def test_the_dags_are_as_the_airflow_section_says(parse, pipelines):
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    pipelines.add(
+        "shop",
+        {
+            "airflow": {
+                "owner": "data",
+                "tags": ["finance"],
+                "queue": "spark",
+                "pool": "replay",
+                "priority": 7,
+                "executor_config": {"cpu": 2},
+                "access_control": {"Analyst": ["can_read"]},
+                "callbacks": {
+                    "task_failed": "json.dumps",
+                    "task_retried": "json.loads",
+                    "run_failed": "json.dump",
+                    "run_succeeded": "json.load",
+                },
+            }
+        },
+    )
+    dags = parse().dags
+    for dag in (dags["ticdc_replay_shop"], dags["ticdc_replay_shop_quarantine"]):
+        assert {"ticdc-replay", "finance"} < dag.tags
+        assert dag.access_control == {"Analyst": {"DAGs": {"can_read"}}}
+        assert (dag.on_failure_callback, dag.on_success_callback) == (json.dump, json.load)
+        for task in dag.tasks:
+            assert (task.owner, task.queue, task.pool, task.priority_weight) == ("data", "spark", "replay", 7)
+            assert task.executor_config == {"cpu": 2}
+            assert (task.on_failure_callback, task.on_retry_callback) == ([json.dumps], [json.loads])
+        DagSerialization.to_dict(dag)
+
+
+def test_a_callback_that_can_not_be_imported_is_named(parse, pipelines):
+    pipelines.add("shop", {"airflow": {"callbacks": {"run_failed": "my_company.alerts.page"}}})
+    dag = parse().dags["ticdc_replay_unusable_pipeline_shop.yaml"]
+    assert "shop.yaml: airflow.callbacks.run_failed: my_company.alerts.page can't be imported" in dag.description
+
+
+def test_an_executor_s_configuration_may_be_named(parse, pipelines, monkeypatch):
+    monkeypatch.setattr("json.small_pod", {"pod_override": "small"}, raising=False)
+    pipelines.add("shop", {"airflow": {"executor_config": "json.small_pod"}})
+    assert parse().dags["ticdc_replay_shop"].get_task("decode").executor_config == {"pod_override": "small"}
+
+
+@pytest.mark.parametrize("name", ["ticdc_replay_shop", "ticdc_replay_shop_quarantine"])
+def test_airflow_s_database_holds_what_a_dag_was_made_from(process, pipelines, name):
+    from ticdc_replay.airflow.declared import declared_in
+    from ticdc_replay.config.load import load_pipeline
+    from ticdc_replay.config.pipeline import Pipeline
+    from ticdc_replay.config.store import Store
+
+    process()
+    assert declared_in(name, Pipeline) == load_pipeline(pipelines.path / "shop.yaml").pipeline
+    assert declared_in(name, Store) is None
+    assert declared_in("no_such_dag", Pipeline) is None
+
+
+def test_a_dag_that_another_version_made_is_told_of(process, monkeypatch):
+    from ticdc_replay.airflow import declared
+    from ticdc_replay.config.pipeline import Pipeline
+    from ticdc_replay.domain.errors import ConfigError
+
+    monkeypatch.setattr(declared, "__version__", "99.0")
+    monkeypatch.setattr(Pipeline, "model_dump", lambda self, **_: {"name": self.name, "of_the_future": 1})
+    process()
+    monkeypatch.undo()
+    with pytest.raises(ConfigError, match=r"made by version 99\.0 of ticdc-replay"):
+        declared.declared_in("ticdc_replay_shop", Pipeline)
 
 
 def test_the_dag_has_the_tasks_of_a_replay_in_their_order(parse):
@@ -87,7 +169,7 @@ def test_the_dag_has_the_tasks_of_a_replay_in_their_order(parse):
         "load_lake": ["publish"],
         "publish": [],
     }
-    assert dag.get_task("load_lake").pool == "ticdc_replay_shop_lake"
+    assert dag.get_task("load_lake").max_active_tis_per_dag == 1
     assert all(task.doc_md for task in dag.tasks)
     assert "mistyped is unknown to TiCDC" in dag.doc_md
 
@@ -105,7 +187,7 @@ def test_the_quarantine_s_dag_is_started_by_hand_only_and_lists_unless_it_is_tol
         "load_lake": ["publish"],
         "publish": [],
     }
-    assert {dag.get_task(f"{task}_lake").pool for task in ("load_window", "load")} == {"ticdc_replay_shop_lake"}
+    assert {dag.get_task(f"{task}_lake").max_active_tis_per_dag for task in ("load_window", "load")} == {1}
     assert all(task.doc_md for task in dag.tasks)
     assert (dag.schedule, dag.max_active_runs, dag.params["action"]) == (None, 1, "list")
 
@@ -144,8 +226,8 @@ def test_parsing_imports_no_pyspark_and_opens_nothing(pipelines):
 import json, socket, sys
 def refuse(*_): raise AssertionError("parsing opened a connection")
 socket.socket.connect = refuse
-from ticdc_replay.airflow.factory import build_dag
-build_dag({str(pipelines.path / "shop.yaml")!r})
+from ticdc_replay.airflow.dags import build_dags
+assert len(build_dags({str(pipelines.path)!r})) == 2
 heavy = ["pyspark", "confluent_kafka", "boto3", "pyarrow", "sqlglot"]
 print(json.dumps([name for name in heavy if name in sys.modules]))
 """

@@ -1,5 +1,9 @@
 """What the plugin adds to Airflow, and the coverage page in Airflow's own API server and behind its own log-in."""
 
+import json
+import sys
+from pathlib import Path
+
 import pytest
 
 from ticdc_replay.domain.tables import TableName
@@ -7,6 +11,7 @@ from ticdc_replay.domain.window import Window
 
 pytestmark = pytest.mark.airflow
 
+PROJECT = Path(__file__).parents[2]
 HOUR = 3_600_000 << 18
 PLACES = {"warehouse": "postgres warehouse", "lake": "parquet file:///dev/null/lake"}
 START = 1_772_323_200_000 << 18  # 2026-03-01T00:00:00Z
@@ -137,3 +142,44 @@ def test_airflow_registers_the_plugin_and_no_other_file_of_the_folder(client):
     ours = [view["name"] for view in views if view.get("href", "").startswith("ticdc-replay/")]
     assert ours == ["Coverage", "Store"]
     assert plugins_manager.get_import_errors() == {}
+
+
+def test_the_installed_package_registers_the_plugin_once_and_the_plugins_folder_not_again():
+    from airflow.plugins_manager import _get_plugins
+
+    plugins, errors = _get_plugins()
+    assert errors == {}
+    (ours,) = [plugin for plugin in plugins if plugin.name == "ticdc_replay"]
+    assert "ticdc_replay.airflow.plugin:TicdcReplayPlugin" in str(ours.source)
+
+
+def test_a_library_that_is_on_the_path_only_is_registered_by_the_plugins_folder(monkeypatch):
+    import importlib.metadata
+    import runpy
+
+    from ticdc_replay.airflow.plugin import TicdcReplayPlugin
+
+    file = PROJECT / "plugins" / "ticdc_replay_plugin.py"
+    assert TicdcReplayPlugin not in runpy.run_path(str(file)).values()
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **_: ())
+    assert TicdcReplayPlugin in runpy.run_path(str(file)).values()
+
+
+def test_airflow_knows_the_provider_and_the_form_of_its_connections(sign_in):
+    import jsonschema
+    from airflow.providers_manager import ProvidersManager
+
+    from ticdc_replay import __version__
+
+    provider = ProvidersManager().providers["ticdc-replay"]
+    assert provider.version == __version__
+    schema = Path(sys.modules["airflow"].__file__).with_name("provider_info.schema.json")
+    jsonschema.validate(provider.data, json.loads(schema.read_text()))
+    (form,) = [
+        hook
+        for hook in sign_in("somebody", "admin").get("/ui/connections/hook_meta").json()
+        if hook["connection_type"] == "tidb"
+    ]
+    assert form["hook_name"] == "TiDB"
+    assert set(form["extra_fields"]) == {"ssl_ca", "ssl_cert", "ssl_key"}
+    assert form["standard_fields"]["url_schema"]["hidden"]

@@ -94,7 +94,6 @@ def test_no_secret_is_in_anything_that_a_run_leaves_or_shows(stage, replayed, s3
         "Airflow's database: XComs, rendered templates, serialized DAGs": database,
         "Spark's event log": _files(stage.event_log),
         "lineage": stage.lineage.read_text(),
-        "the DAG's file": _files(stage.folder / "bundles"),
         "an artefact: job specs, manifest, changelog, reports": "\n".join(
             objects_of(s3_client_of(s3), stage.bucket, "replay/").values()
         ),

@@ -12,25 +12,9 @@ PIPELINE_DAGS = {f"ticdc_replay_{name}{kind}" for name in ("large", "shop") for 
 RECONCILIATION, DELETION = "ticdc_replay_store_claims", "ticdc_replay_store_claims_deletion"
 
 
-@pytest.fixture
-def bundle(pipelines, stores):
-    from ticdc_replay.airflow.bundle import PipelineBundle
-
-    name = f"pipelines-{pipelines.path.parent.name}"
-    return PipelineBundle(name=name, pipelines=str(pipelines.path), stores=str(stores.path))
-
-
-@pytest.fixture
-def parse(bundle):
-    """Parses the folders as the DAG processor does: through the bundle, file by file."""
-
-    def parse():
-        from airflow.dag_processing.dagbag import DagBag
-
-        bundle.initialize()
-        return DagBag(bundle.path, bundle_path=bundle.path, bundle_name=bundle.name)
-
-    return parse
+@pytest.fixture(autouse=True)
+def some_store(stores):
+    """Every test here has the store ``claims``."""
 
 
 def edges(dag):
@@ -39,7 +23,6 @@ def edges(dag):
 
 def test_a_store_is_a_dag_that_reconciles_and_one_that_deletes(parse):
     bag = parse()
-    assert bag.import_errors == {}
     assert set(bag.dags) == PIPELINE_DAGS | {RECONCILIATION, DELETION}
 
 
@@ -54,7 +37,7 @@ def test_the_reconciliation_scans_what_is_left_lists_joins_and_reports(parse):
         "alert": [],
         "plan_deletion": [],
     }
-    assert {dag.get_task(task).pool for task in ("scan", "reconcile")} == {"ticdc_replay_store_claims"}
+    assert {dag.get_task(task).max_active_tis_per_dag for task in ("scan", "reconcile")} == {1}
     assert all(task.doc_md for task in dag.tasks)
     assert (dag.max_active_runs, dag.is_paused_upon_creation) == (1, True)
     assert dag.timetable.summary == "0 3 * * *"
@@ -108,47 +91,34 @@ def test_a_store_that_never_deletes_has_no_dag_and_no_task_that_could(parse, sto
         ({"pipelines": ["nobody"]}, "is of the pipeline nobody"),
     ],
 )
-def test_a_broken_store_is_an_import_error_of_its_own_dags_alone(parse, stores, content, message):
+def test_a_broken_store_is_a_dag_that_says_why_and_takes_no_other_down(parse, stores, content, message):
     stores.add("broken", content)
-    bag = parse()
-    assert list(bag.import_errors) == ["stores/broken_yaml.py"]
-    assert message in bag.import_errors["stores/broken_yaml.py"]
-    assert set(bag.dags) == PIPELINE_DAGS | {RECONCILIATION, DELETION}
+    dags = parse().dags
+    assert message in dags.pop("ticdc_replay_unusable_store_broken.yaml").doc_md
+    assert set(dags) == PIPELINE_DAGS | {RECONCILIATION, DELETION}
 
 
 def test_a_pipeline_that_is_not_listed_stops_the_dags_of_its_store(parse, stores):
     stores.pipeline("forgotten")
-    errors = parse().import_errors
-    assert list(errors) == ["stores/claims_yaml.py"]
-    assert "forgotten.yaml writes to file:///dev/null/claims and is not listed" in errors["stores/claims_yaml.py"]
+    dags = parse().dags
+    told = dags["ticdc_replay_unusable_store_claims.yaml"].doc_md
+    assert "forgotten.yaml writes to file:///dev/null/claims and is not listed" in told
+    assert not {RECONCILIATION, DELETION} & set(dags)
 
 
-def test_a_removed_store_goes_and_a_new_one_comes_with_its_pool(bundle, stores, airflow_database):
-    from airflow.models.pool import Pool
-
-    bundle.initialize()
-    stores.add("more", {"uri": "file:///dev/null/more", "pipelines": ["most"]})
-    stores.pipeline("most", "file:///dev/null/more")
-    (stores.path / "claims.yaml").unlink()
-    bundle.refresh()
-    assert [file.name for file in (bundle.path / "stores").iterdir()] == ["more_yaml.py"]
-    assert {pool.pool: pool.slots for pool in Pool.get_pools()}["ticdc_replay_store_more"] == 1
+def test_without_a_folder_of_stores_there_are_pipelines_only(parse, monkeypatch, tmp_path):
+    monkeypatch.setenv("TICDC_REPLAY_STORES", str(tmp_path / "nowhere"))
+    assert set(parse().dags) == PIPELINE_DAGS
 
 
-def test_the_folder_of_stores_is_what_the_environment_says_else_beside_the_dags(monkeypatch, tmp_path):
-    from ticdc_replay.airflow.settings import stores_folder
+@pytest.mark.parametrize("name", [RECONCILIATION, DELETION])
+def test_airflow_s_database_holds_what_a_dag_was_made_from(process, pipelines, stores, name):
+    from ticdc_replay.airflow.declared import declared_in
+    from ticdc_replay.config.load_store import load_store
+    from ticdc_replay.config.store import Store
 
-    assert stores_folder().parts[-2:] == ("include", "stores")
-    monkeypatch.setenv("TICDC_REPLAY_STORES", str(tmp_path))
-    assert stores_folder() == tmp_path
-
-
-def test_without_a_folder_of_stores_there_are_pipelines_only(pipelines, tmp_path):
-    from ticdc_replay.airflow.bundle import PipelineBundle
-
-    bundle = PipelineBundle(name="no-stores", pipelines=str(pipelines.path), stores=str(tmp_path / "nowhere"))
-    bundle.initialize()
-    assert [file.name for file in bundle.path.iterdir()] == ["shop_yaml.py"]
+    process()
+    assert declared_in(name, Store) == load_store(stores.path / "claims.yaml", pipelines.path).store
 
 
 def test_both_dags_survive_airflow_s_serialization_and_hold_nothing_big(parse):

@@ -1,6 +1,5 @@
 """Which windows are scheduled, and that a run by hand is free of that."""
 
-import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -9,36 +8,27 @@ pytestmark = pytest.mark.airflow
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 END = datetime(2026, 3, 1, 2, tzinfo=UTC)
-BUNDLE = "timetables"
 
 
 @pytest.fixture
-def parse(pipelines):
-    """The DAG files of a pipeline with *schedule*, parsed."""
+def scheduling(pipelines):
+    """Gives the pipeline a schedule."""
 
-    def parse(**schedule):
-        from airflow.dag_processing.dagbag import DagBag
-
-        from ticdc_replay.airflow.bundle import PipelineBundle
-
+    def scheduling(**schedule):
         pipelines.add("shop", {"schedule": {"cron": "0 * * * *"} | schedule})
-        bundle = PipelineBundle(name=BUNDLE, pipelines=str(pipelines.path))
-        bundle.initialize()
-        bag = DagBag(bundle.path, bundle_path=bundle.path, bundle_name=BUNDLE)
-        assert bag.import_errors == {}
-        return bag
 
-    return parse
+    return scheduling
 
 
 @pytest.fixture
-def as_scheduler_sees(parse):
+def as_scheduler_sees(parse, scheduling):
     """The DAG of a pipeline with a schedule, through Airflow's serialization."""
 
     def as_scheduler_sees(**schedule):
         from airflow.serialization.serialized_objects import DagSerialization
 
-        return DagSerialization.from_dict(DagSerialization.to_dict(parse(**schedule).dags["ticdc_replay_shop"]))
+        scheduling(**schedule)
+        return DagSerialization.from_dict(DagSerialization.to_dict(parse().dags["ticdc_replay_shop"]))
 
     return as_scheduler_sees
 
@@ -78,21 +68,13 @@ def test_a_backfill_may_reach_outside(as_scheduler_sees):
     assert [window.data_interval.start - START for window in windows] == [timedelta(hours=hour) for hour in (-1, 0, 1)]
 
 
-def test_a_run_by_hand_has_all_its_tasks_whatever_its_logical_date(parse, pipelines, airflow_database, monkeypatch):
-    from airflow.dag_processing.bundles.manager import DagBundlesManager
-    from airflow.dag_processing.dagbag import sync_bag_to_db
+def test_a_run_by_hand_has_all_its_tasks_whatever_its_logical_date(process, scheduling):
     from airflow.models.serialized_dag import SerializedDagModel
     from airflow.utils.state import DagRunState
     from airflow.utils.types import DagRunTriggeredByType, DagRunType
 
-    bundle = {
-        "name": BUNDLE,
-        "classpath": "ticdc_replay.airflow.bundle.PipelineBundle",
-        "kwargs": {"pipelines": str(pipelines.path)},
-    }
-    monkeypatch.setenv("AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST", json.dumps([bundle]))
-    DagBundlesManager().sync_bundles_to_db()
-    sync_bag_to_db(parse(start=START.isoformat(), end=END.isoformat()), BUNDLE, None)
+    scheduling(start=START.isoformat(), end=END.isoformat())
+    process()
     dag = SerializedDagModel.get_dag("ticdc_replay_shop")
     for name, logical_date in {
         "early": START - timedelta(days=9),

@@ -147,7 +147,7 @@ def test_windows_by_offset_in_any_order_end_as_the_upstream_had_it(
         assert all(index.report.events.outside_window == index.report.events.duplicates == 0 for index in indexes)
         for index in reversed(indexes):
             replay.load(context, index)
-        (covered,) = coverage(context)
+        (covered,) = coverage(context.pipeline, context.state)
         assert [(span.window, span.held.grade) for span in covered.target.spans] == [
             (Window(replay.windows[0].from_ts, replay.windows[1].to_ts), "offset")
         ]

@@ -202,7 +202,7 @@ def test_a_capture_ends_in_the_mirror_as_the_upstream_had_it(
             assert isinstance(load, jobspec.LoadJob)
             loaded = run_load(spark, load, context.connections)
             report = publish_run(context, index.run_hash, ["mirror"])
-            (covered,) = coverage(context)
+            (covered,) = coverage(context.pipeline, context.state)
     assert index.report.quarantine_reasons == {}
     assert (index.report.events.claim_checks_resolved > 0) == (capture.changefeed().large_message == "claim-check")
     assert pinned.manifest.grade == report.grade == covered.target.spans[0].held.grade == case.grade

@@ -145,7 +145,10 @@ class Setting:
         return [(each["after"]["id"], each["after"]["v"][:5]) for each in found]
 
     def quality(self) -> dict[str, str]:
-        return {covered.target.name: covered.target.spans[0].held.quality for covered in coverage(self.context)}
+        return {
+            covered.target.name: covered.target.spans[0].held.quality
+            for covered in coverage(self.context.pipeline, self.context.state)
+        }
 
     def statuses(self) -> dict[tuple[str, str], int]:
         (run,) = list_quarantine(self.context, Selection())

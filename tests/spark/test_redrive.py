@@ -98,7 +98,7 @@ class Replay:
         return run_load(self.spark, job, self.context.connections)
 
     def quality(self) -> dict[Window, str]:
-        (covered,) = coverage(self.context)
+        (covered,) = coverage(self.context.pipeline, self.context.state)
         assert {span.held.grade for span in covered.target.spans} == {"offset"}
         return {span.window: span.held.quality for span in covered.target.spans}
 

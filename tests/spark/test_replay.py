@@ -243,7 +243,7 @@ def test_the_windows_one_after_the_other_give_the_expected_tables(
         assert report.quarantine_reasons == {}
     assert_equal_to_expected(context)
     loaded = Span(Window(WINDOWS[0].from_ts, WINDOWS[-1].to_ts), Held("complete", "proven"))
-    for target in coverage(context):
+    for target in coverage(context.pipeline, context.state):
         names = [target.target.name, *(str(table) for table in contents.summary()["rows"])]
         assert {table.name: table.spans for table in (target.target, *target.tables)} == dict.fromkeys(names, (loaded,))
 

@@ -221,7 +221,7 @@ def test_rows_in_quarantine_come_back_once_the_source_may_be_asked(
         check(context, index.run_hash)
         loaded(spark, context, write_load_job(context, index.run_hash, "first").uri)
         publish(context, index.run_hash, ["first"])
-        assert coverage(context)[0].target.spans[0].held.quality == "quarantine"
+        assert coverage(context.pipeline, context.state)[0].target.spans[0].held.quality == "quarantine"
 
     upstream = Upstream(definitions(feed.events), feed.events)
     upstream.happen(server)
@@ -234,7 +234,7 @@ def test_rows_in_quarantine_come_back_once_the_source_may_be_asked(
         (load,) = write_redrive_loads(context, again.run_hash)
         loaded(spark, context, load.redrive_job)
         publish_redrive(context, again.run_hash, ["first"])
-        assert coverage(context)[0].target.spans[0].held.quality == "complete"
+        assert coverage(context.pipeline, context.state)[0].target.spans[0].held.quality == "complete"
     mariadb.execute(server, "DROP DATABASE devlarge", "DROP TABLE mysql.tidb")
     for table, wanted in last_rows(feed.events).items():
         assert_same_rows(mirror, table, list(wanted.values()))

@@ -251,7 +251,7 @@ def test_a_window_that_kafka_has_expired_is_taken_from_changelogs_that_hold_it(
     middle = [line for line in expected if any(f"'_commit_ts': {at}," in line for at in _times(hours(1, 3)))]
     assert content(context, across) == sorted(middle) != []
     assert feed.load(context, across).derived == across.derived
-    (lake,) = coverage(context)
+    (lake,) = coverage(context.pipeline, context.state)
     assert lake.derived == (hours(1, 3),)
     with pytest.raises(NotCoveredError, match=r"no changelog that can be used holds \["):
         pin(context, hours(3, 5), from_changelog=True)

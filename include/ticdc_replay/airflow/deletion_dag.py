@@ -6,7 +6,8 @@ from typing import Any
 from airflow.sdk import DAG, Asset
 
 from ticdc_replay.airflow import naming, store_docs
-from ticdc_replay.airflow.factory import default_args
+from ticdc_replay.airflow.arguments import dag_arguments
+from ticdc_replay.airflow.declared import declaration
 from ticdc_replay.airflow.operators.deletion import (
     ApprovePlanOperator,
     ChoosePlanOperator,
@@ -37,14 +38,14 @@ def build_deletion_dag(path: str | Path, pipelines: str | Path) -> DAG | None:
         description=f"Deletes objects of {store.uri} that a plan names",
         doc_md=store_docs.deletion(loaded),
         schedule=[Asset(name=naming.store_asset_name(store.name))] if automatic else None,
-        catchup=False,
         max_active_runs=1,
         is_paused_upon_creation=automatic and store.schedule.paused,
         params=deletion_params(),
-        tags={"ticdc-replay", "store", "deletion"},
-        default_args=default_args(store),
+        **dag_arguments(store, loaded.path, {"store", "deletion"}),
     ) as dag:
-        choose = ChoosePlanOperator(task_id=naming.CHOOSE_PLAN, doc_md=store_docs.CHOOSE_PLAN, **files)
+        choose = ChoosePlanOperator(
+            task_id=naming.CHOOSE_PLAN, doc_md=store_docs.CHOOSE_PLAN, doc_json=declaration(store), **files
+        )
         survey = SurveyOperator(task_id=naming.SURVEY, doc_md=store_docs.SURVEY, **files)
         if automatic:
             choose >> survey

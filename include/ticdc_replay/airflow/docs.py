@@ -1,7 +1,7 @@
 """The texts that Airflow shows beside a DAG and its tasks: what a person on call wants to know."""
 
 from ticdc_replay.airflow.markdown import cell, plain
-from ticdc_replay.airflow.naming import asset_name, pool_name
+from ticdc_replay.airflow.naming import asset_name
 from ticdc_replay.config.load import LoadedPipeline
 from ticdc_replay.targets.config import PostgresTarget, TargetConfig
 
@@ -75,7 +75,7 @@ _LOAD = """
 A Spark job: loads the changelog into target **{target}** ({kind}). Repeating it is harmless: a ledger knows what is loaded,
 and no row is replaced by an older version of itself.
 
-Loads of this target run one at a time, in the pool `{pool}`. Each updates the asset `{asset}`.
+The loads of this DAG into it run one at a time. Each updates the asset `{asset}`.
 """
 
 _DAG = """
@@ -124,7 +124,6 @@ def load(pipeline: str, target: TargetConfig) -> str:
     return _LOAD.format(
         target=target.name,
         kind=_kind(target),
-        pool=pool_name(pipeline, target.name),
         asset=asset_name(pipeline, target.name),
     )
 

@@ -1,23 +1,20 @@
 """Makes the DAG of a pipeline."""
 
-from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 from airflow.sdk import DAG, Asset
 
 from ticdc_replay.airflow import docs, naming
+from ticdc_replay.airflow.arguments import dag_arguments
+from ticdc_replay.airflow.declared import declaration
 from ticdc_replay.airflow.form import params
 from ticdc_replay.airflow.operators.await_watermark import AwaitWatermarkOperator
 from ticdc_replay.airflow.operators.check import CheckOperator
 from ticdc_replay.airflow.operators.publish import PublishOperator
 from ticdc_replay.airflow.operators.snapshot import SnapshotOperator
 from ticdc_replay.airflow.operators.spark_job import DecodeOperator, LoadOperator
-from ticdc_replay.airflow.retries import retry_policy
 from ticdc_replay.airflow.timetable import WindowTimetable
 from ticdc_replay.config.load import load_pipeline
-from ticdc_replay.config.pipeline import Pipeline
-from ticdc_replay.config.store import Store
 
 
 def build_dag(path: str | Path) -> DAG:
@@ -35,12 +32,10 @@ def build_dag(path: str | Path) -> DAG:
         schedule=WindowTimetable(
             schedule.cron, schedule.timezone, start=schedule.start, end=schedule.end, catchup=schedule.catchup
         ),
-        catchup=False,
         max_active_runs=schedule.max_active_runs,
         is_paused_upon_creation=schedule.paused,
         params=params(pipeline),
-        tags={"ticdc-replay", *(target.type for target in pipeline.targets)},
-        default_args=default_args(pipeline),
+        **dag_arguments(pipeline, loaded.path, {target.type for target in pipeline.targets}),
     ) as dag:
         await_watermark = AwaitWatermarkOperator(
             task_id=naming.AWAIT_WATERMARK,
@@ -48,6 +43,7 @@ def build_dag(path: str | Path) -> DAG:
             # A task that defers can be failed by Airflow itself (apache/airflow issues 71580, 72716): always try again.
             retries=max(1, pipeline.retries.attempts),
             doc_md=docs.AWAIT_WATERMARK,
+            doc_json=declaration(pipeline),
         )
         snapshot = SnapshotOperator(task_id=naming.SNAPSHOT, pipeline_file=file, doc_md=docs.SNAPSHOT)
         decode = DecodeOperator(pipeline_file=file, pipeline=pipeline, doc_md=docs.DECODE)
@@ -57,7 +53,6 @@ def build_dag(path: str | Path) -> DAG:
                 target=target.name,
                 pipeline_file=file,
                 pipeline=pipeline,
-                pool=naming.pool_name(pipeline.name, target.name),
                 outlets=[Asset(name=naming.asset_name(pipeline.name, target.name))],
                 doc_md=docs.load(pipeline.name, target),
             )
@@ -71,15 +66,3 @@ def build_dag(path: str | Path) -> DAG:
         )
         await_watermark >> snapshot >> decode >> check >> loads >> publish
     return dag
-
-
-def default_args(declared: Pipeline | Store) -> dict[str, Any]:
-    """How tasks of a pipeline or a store are tried again."""
-    return {
-        "owner": "ticdc-replay",
-        "retries": declared.retries.attempts,
-        "retry_delay": timedelta(seconds=declared.retries.delay_seconds),
-        "retry_exponential_backoff": True,
-        "max_retry_delay": timedelta(minutes=30),
-        "retry_policy": retry_policy(),
-    }

@@ -40,11 +40,6 @@ def load_task_id(target: str) -> str:
     return f"load_{target}"
 
 
-def pool_name(pipeline: str, target: str) -> str:
-    """The pool in which *target* of *pipeline* is loaded: one slot, so that loads of two runs don't collide."""
-    return f"ticdc_replay_{pipeline}_{target}"
-
-
 def asset_name(pipeline: str, target: str) -> str:
     """The asset that each load of *target* updates, for DAGs that want to run after it."""
     return f"ticdc_replay/{pipeline}/{target}"
@@ -60,9 +55,9 @@ def deletion_dag_id(store: str) -> str:
     return f"{store_dag_id(store)}_deletion"
 
 
-def store_pool_name(store: str) -> str:
-    """The pool of the Spark jobs of *store*: one slot, so that a deletion does not scan what a reconciliation scans already."""
-    return store_dag_id(store)
+def unusable_dag_id(kind: str, file: str) -> str:
+    """The DAG that says why the pipeline or store *file*, as *kind* says, has none."""
+    return f"ticdc_replay_unusable_{kind}_{file}"
 
 
 def store_asset_name(store: str) -> str:

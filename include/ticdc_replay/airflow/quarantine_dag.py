@@ -5,7 +5,8 @@ from pathlib import Path
 from airflow.sdk import DAG, Asset
 
 from ticdc_replay.airflow import docs, naming
-from ticdc_replay.airflow.factory import default_args
+from ticdc_replay.airflow.arguments import dag_arguments
+from ticdc_replay.airflow.declared import declaration
 from ticdc_replay.airflow.operators.quarantine import CheckRedriveOperator, PublishRedriveOperator, SelectOperator
 from ticdc_replay.airflow.operators.spark_job import RedriveDecodeOperator, RedriveLoadOperator, WindowLoadOperator
 from ticdc_replay.airflow.quarantine_form import quarantine_params
@@ -24,14 +25,14 @@ def build_quarantine_dag(path: str | Path) -> DAG:
         description=f"What was set aside of pipeline {pipeline.name}, and the ways back",
         doc_md=docs.quarantine(pipeline.name),
         schedule=None,
-        catchup=False,
         max_active_runs=1,
         is_paused_upon_creation=False,
         params=quarantine_params(pipeline),
-        tags={"ticdc-replay", "quarantine"},
-        default_args=default_args(pipeline),
+        **dag_arguments(pipeline, loaded.path, {"quarantine"}),
     ) as dag:
-        select = SelectOperator(task_id=naming.SELECT, pipeline_file=file, doc_md=docs.SELECT)
+        select = SelectOperator(
+            task_id=naming.SELECT, pipeline_file=file, doc_md=docs.SELECT, doc_json=declaration(pipeline)
+        )
         decode = RedriveDecodeOperator(pipeline_file=file, pipeline=pipeline, doc_md=docs.DECODE_AGAIN)
         check = CheckRedriveOperator(task_id=naming.CHECK, pipeline_file=file, doc_md=docs.CHECK_REDRIVE)
         publish = PublishRedriveOperator(
@@ -42,15 +43,13 @@ def build_quarantine_dag(path: str | Path) -> DAG:
         )
         select >> decode >> check
         for target in pipeline.targets:
-            pool = naming.pool_name(pipeline.name, target.name)
             window = WindowLoadOperator(
-                target=target.name, pipeline_file=file, pipeline=pipeline, pool=pool, doc_md=docs.LOAD_WINDOW
+                target=target.name, pipeline_file=file, pipeline=pipeline, doc_md=docs.LOAD_WINDOW
             )
             load = RedriveLoadOperator(
                 target=target.name,
                 pipeline_file=file,
                 pipeline=pipeline,
-                pool=pool,
                 trigger_rule="none_failed",  # the window's run is loaded before it only where it is missing
                 outlets=[Asset(name=naming.asset_name(pipeline.name, target.name))],
                 doc_md=docs.load(pipeline.name, target),

@@ -5,19 +5,7 @@ from pathlib import Path
 
 from airflow.sdk import conf
 
-PIPELINES_VARIABLE = "TICDC_REPLAY_PIPELINES"
-STORES_VARIABLE = "TICDC_REPLAY_STORES"
 SPARK_JOBS_VARIABLE = "TICDC_REPLAY_SPARK_JOBS"
-
-
-def pipelines_folder() -> Path:
-    """The folder of the pipeline files: ``TICDC_REPLAY_PIPELINES``, else ``include/pipelines`` beside the dags folder."""
-    return _folder(PIPELINES_VARIABLE, "include/pipelines")
-
-
-def stores_folder() -> Path:
-    """The folder of the store files: ``TICDC_REPLAY_STORES``, else ``include/stores`` beside the dags folder."""
-    return _folder(STORES_VARIABLE, "include/stores")
 
 
 def spark_jobs_folder() -> Path:

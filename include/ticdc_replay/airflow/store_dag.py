@@ -6,7 +6,8 @@ from typing import Any
 from airflow.sdk import DAG, Asset
 
 from ticdc_replay.airflow import naming, store_docs
-from ticdc_replay.airflow.factory import default_args
+from ticdc_replay.airflow.arguments import dag_arguments
+from ticdc_replay.airflow.declared import declaration
 from ticdc_replay.airflow.operators.store import (
     AlertOperator,
     ListObjectsOperator,
@@ -36,14 +37,12 @@ def build_store_dag(path: str | Path, pipelines: str | Path) -> DAG:
         description=store.description or f"Reconciles the claim-check objects of {store.uri}",
         doc_md=store_docs.store(loaded),
         schedule=WindowTimetable(schedule.cron, schedule.timezone, start=schedule.start, end=None, catchup=False),
-        catchup=False,
         max_active_runs=1,
         is_paused_upon_creation=schedule.paused,
         params=store_params(store),
-        tags={"ticdc-replay", "store"},
-        default_args=default_args(store),
+        **dag_arguments(store, loaded.path, {"store"}),
     ) as dag:
-        survey = SurveyOperator(task_id=naming.SURVEY, doc_md=store_docs.SURVEY, **files)
+        survey = SurveyOperator(task_id=naming.SURVEY, doc_md=store_docs.SURVEY, doc_json=declaration(store), **files)
         scan = ScanOperator(store=store, doc_md=store_docs.SCAN, **files)
         listing = ListObjectsOperator(
             task_id=naming.LIST_OBJECTS, trigger_rule=AFTER_SCAN, doc_md=store_docs.LIST_OBJECTS, **files

@@ -1,15 +1,19 @@
 """``ticdc-replay coverage``: which windows the targets hold, and the gaps."""
 
+from contextlib import closing
 from typing import Annotated
 
 import msgspec
 import typer
 from rich.table import Table
 
-from ticdc_replay.cli.replay import ConnectionsFile, PipelineFile, opened, target_names
+from ticdc_replay.cli.connections import load_connections
+from ticdc_replay.cli.replay import ConnectionsFile, PipelineFile, target_names
 from ticdc_replay.cli.terminal import terminal
+from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.window import Window
+from ticdc_replay.stages.context import open_pipeline_state
 from ticdc_replay.stages.coverage import Covered, Gap, TargetCoverage, coverage
 
 EXIT_GAP = 1
@@ -29,15 +33,17 @@ def coverage_command(
 
     Reads the state store alone. Exit code 1 where a target has a gap.
     """
-    with opened(pipeline, connections, state_only=True) as context:
-        names = target_names(context, targets)
-        found = [each for each in coverage(context) if each.target.name in names]
+    declared = load_pipeline(pipeline).pipeline
+    names, named = target_names(declared, targets), declared.connections
+    found = load_connections(connections, [named.state] if named.state else [], named.artifacts)
+    with closing(open_pipeline_state(declared, found)) as state:
+        covered = [each for each in coverage(declared, state) if each.target.name in names]
     if json:
-        typer.echo(msgspec.json.encode(found).decode())
+        typer.echo(msgspec.json.encode(covered).decode())
     else:
-        for each in found:
+        for each in covered:
             _show(each, with_tables=tables)
-    if any(each.target.gaps for each in found):
+    if any(each.target.gaps for each in covered):
         raise typer.Exit(EXIT_GAP)
 
 

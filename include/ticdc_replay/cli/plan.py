@@ -43,7 +43,7 @@ def plan_command(
     """
     windows = _windows(window_of(from_, to), every)
     with opened(pipeline, connections) as context:
-        names = target_names(context, targets)
+        names = target_names(context.pipeline, targets)
         made = plan(context, windows, tables, targets=names, policy=policy, repin=repin, cores=cores)
     if json:
         typer.echo(msgspec.json.encode({**msgspec.to_builtins(made), "is_refused": made.is_refused}).decode())

@@ -12,6 +12,7 @@ from ticdc_replay.cli.connections import load_connections
 from ticdc_replay.cli.submit import submit
 from ticdc_replay.cli.terminal import terminal
 from ticdc_replay.config.load import load_pipeline
+from ticdc_replay.config.pipeline import Pipeline
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.domain.window import PinPolicy, Window
@@ -80,7 +81,7 @@ def run(
     """Replay a window into the pipeline's targets: pin, decode, check, load, publish."""
     window = window_of(from_, to)
     with opened(pipeline, connections) as context:
-        names = target_names(context, targets)
+        names = target_names(context.pipeline, targets)
         wanted = selected_tables(context.pipeline, tables)
         require_input(context, window, repin=repin, from_changelog=from_changelog)
         pinned = pin(context, window, repin=repin, from_changelog=from_changelog, policy=policy)
@@ -97,17 +98,12 @@ def run(
 
 
 @contextmanager
-def opened(pipeline: Path, file: Path | None, *, state_only: bool = False) -> Iterator[ReplayContext]:
-    """The context of *pipeline*, with connections out of *file* or the environment; its warnings are shown.
-
-    With *state_only* no connection is asked for but that of the state store.
-    """
+def opened(pipeline: Path, file: Path | None) -> Iterator[ReplayContext]:
+    """The context of *pipeline*, with connections out of *file* or the environment; its warnings are shown."""
     loaded = load_pipeline(pipeline)
     for warning in loaded.warnings:
         terminal(stderr=True).print(f"warning: {warning}")
-    state = loaded.pipeline.connections.state
-    ids = connection_ids(loaded.pipeline) if not state_only else [state] if state else []
-    connections = load_connections(file, ids, loaded.pipeline.connections.artifacts)
+    connections = load_connections(file, connection_ids(loaded.pipeline), loaded.pipeline.connections.artifacts)
     with ReplayContext(loaded, connections) as context:
         yield context
 
@@ -120,9 +116,9 @@ def window_of(from_: str, to: str) -> Window:
         raise ConfigError(f"--from and --to: {error}") from None
 
 
-def target_names(context: ReplayContext, wanted: list[str] | None) -> list[str]:
+def target_names(pipeline: Pipeline, wanted: list[str] | None) -> list[str]:
     """The targets that ``--target`` names, without it all. Raises ConfigError for one that the pipeline does not have."""
-    known = [target.name for target in context.pipeline.targets]
+    known = [target.name for target in pipeline.targets]
     unknown = sorted(set(wanted or ()) - set(known))
     if unknown:
         raise ConfigError(f"--target: {', '.join(unknown)} is not in the pipeline; its targets: {', '.join(known)}")

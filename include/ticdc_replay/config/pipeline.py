@@ -1,7 +1,7 @@
 """A pipeline: what a user writes in one YAML file."""
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -215,6 +215,39 @@ class SparkSection(Section):
     conf: dict[str, str] = Field({}, description="Spark properties, such as spark.executor.memory: 4g; never a secret")
 
 
+_Dotted = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")]
+
+
+class CallbacksSection(Section):
+    """What Airflow calls when something ends: functions by dotted name, which get Airflow's context."""
+
+    task_failed: _Dotted | None = Field(None, description="When a task has failed for good, on the worker")
+    task_retried: _Dotted | None = Field(
+        None, description="When a task has failed and will be tried again, on the worker"
+    )
+    run_failed: _Dotted | None = Field(None, description="When a run has failed, in the DAG processor")
+    run_succeeded: _Dotted | None = Field(None, description="When a run has succeeded, in the DAG processor")
+
+
+class AirflowSection(Section):
+    """What Airflow is told about the DAGs and their tasks."""
+
+    owner: str = Field(
+        "ticdc-replay", min_length=1, description="Who is responsible; shown and searched for in Airflow"
+    )
+    tags: tuple[str, ...] = Field((), description="Further tags of the DAGs")
+    queue: str | None = Field(None, description="Queue of the tasks, for executors that have queues")
+    pool: str | None = Field(None, description="Pool of the tasks; it must exist. Airflow's default pool if absent")
+    priority: int = Field(1, description="Weight of the tasks: where slots are short, larger ones come first")
+    executor_config: dict[str, Any] | _Dotted = Field(
+        {}, description="For the executor, such as Kubernetes: a mapping, or the dotted name of one"
+    )
+    access_control: dict[str, list[str] | dict[str, list[str]]] = Field(
+        {}, description="What roles may do with the DAGs, as Airflow's FAB auth manager takes it: {Analyst: [can_read]}"
+    )
+    callbacks: CallbacksSection = CallbacksSection()
+
+
 class Pipeline(Section):
     """One pipeline: a changefeed, the tables of it that are wanted, and where they go."""
 
@@ -238,6 +271,7 @@ class Pipeline(Section):
     limits: LimitsSection = LimitsSection()
     changelog: ChangelogSection = ChangelogSection()
     spark: SparkSection = SparkSection()
+    airflow: AirflowSection = AirflowSection()
     targets: tuple[TargetConfig, ...] = Field(min_length=1)
 
     @model_validator(mode="after")

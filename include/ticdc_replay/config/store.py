@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from ticdc_replay.config.pipeline import Name, RetriesSection, Section, SparkSection, check_place
+from ticdc_replay.config.pipeline import AirflowSection, Name, RetriesSection, Section, SparkSection, check_place
 from ticdc_replay.config.types import ConnectionId, Cron, FolderUri, Moment, Zone
 
 _HOUR_MS = 3_600_000
@@ -129,6 +129,7 @@ class Store(Section):
     deletion: DeletionSection = DeletionSection()
     retries: RetriesSection = RetriesSection()
     spark: SparkSection = SparkSection()
+    airflow: AirflowSection = AirflowSection()
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -70,9 +70,7 @@ class ReplayContext:
     @cached_property
     def state(self) -> StateStore:
         """The state store, brought to the newest schema. Raises ConfigError where none is configured."""
-        state = open_state(state_url(self.pipeline, self.connections))
-        state.settle_places(self.pipeline.name, self.places)
-        return state
+        return open_pipeline_state(self.pipeline, self.connections)
 
     @cached_property
     def places(self) -> dict[str, str]:
@@ -92,6 +90,13 @@ def connection_ids(pipeline: Pipeline) -> tuple[str, ...]:
     ids = [named.kafka, named.claim_check, named.schema_registry, named.source, named.artifacts, named.state]
     ids += [getattr(target, "connection", None) for target in pipeline.targets]
     return tuple(sorted({conn_id for conn_id in ids if conn_id is not None}))
+
+
+def open_pipeline_state(pipeline: Pipeline, connections: Connections) -> StateStore:
+    """The state store of *pipeline*, brought to the newest schema. Raises ConfigError where none is configured."""
+    state = open_state(state_url(pipeline, connections))
+    state.settle_places(pipeline.name, {target.name: target.place for target in pipeline.targets})
+    return state
 
 
 def state_url(declared: Pipeline | Store, connections: Connections) -> str:

@@ -6,11 +6,12 @@ from itertools import pairwise
 
 import msgspec
 
+from ticdc_replay.config.pipeline import Pipeline
 from ticdc_replay.decode.filter import TableFilter
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import GRADES, Grade, Window
-from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.recording import DERIVED
+from ticdc_replay.state import StateStore
 from ticdc_replay.state.records import BegunLoad, Coverage, Quality
 from ticdc_replay.targets.config import TargetConfig
 
@@ -59,15 +60,14 @@ class TargetCoverage(msgspec.Struct, frozen=True):
     """What runs brought that were taken from other changelogs instead of Kafka; merged, in order."""
 
 
-def coverage(context: ReplayContext) -> tuple[TargetCoverage, ...]:
-    """What the targets of the pipeline hold, in the order of its file; targets without any load included.
+def coverage(pipeline: Pipeline, state: StateStore) -> tuple[TargetCoverage, ...]:
+    """What the targets of *pipeline* hold, in the order of its file; targets without any load included.
 
     That is what was loaded into the place that a target has now, whatever the target was called.
     """
-    pipeline = context.pipeline
-    begun = context.state.begun_loads(pipeline.name)  # before what is recorded at the end of loads
-    records = context.state.coverage(pipeline.name)
-    derived = {run.run_hash for run in context.state.runs(pipeline.name) if run.counts.get(DERIVED)}
+    begun = state.begun_loads(pipeline.name)  # before what is recorded at the end of loads
+    records = state.coverage(pipeline.name)
+    derived = {run.run_hash for run in state.runs(pipeline.name) if run.counts.get(DERIVED)}
     found = []
     for target in pipeline.targets:
         mine = [record for record in records if record.place == target.place]

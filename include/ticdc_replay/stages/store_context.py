@@ -35,12 +35,12 @@ class StoreContext:
     @property
     def artifacts_uri(self) -> str:
         """The root of the store's artefacts."""
-        return f"{self.store.artifacts.rstrip('/')}/{self.store.name}"
+        return _artifacts_uri(self.store)
 
     @cached_property
     def artifacts(self) -> ObjectStore:
         """The store of the artefacts."""
-        return open_store(self.artifacts_uri, self.connections.get(self.store.connections.artifacts))
+        return artifacts_of(self.store, self.connections)
 
     @cached_property
     def objects(self) -> ObjectStore:
@@ -73,6 +73,15 @@ class StoreContext:
         if self.store.deletion.policy == "never":
             raise ConfigError(f"{self.store.name}: nothing may be deleted: deletion.policy is never")
         return open_store(self.store.uri, self.connections.get(self.store.connections.deletion))
+
+
+def artifacts_of(store: Store, connections: Connections) -> ObjectStore:
+    """Where the artefacts of *store* are."""
+    return open_store(_artifacts_uri(store), connections.get(store.connections.artifacts))
+
+
+def _artifacts_uri(store: Store) -> str:
+    return f"{store.artifacts.rstrip('/')}/{store.name}"
 
 
 def store_connection_ids(loaded: LoadedStore) -> tuple[str, ...]:

@@ -5,8 +5,9 @@ import msgspec
 from ticdc_replay.reconcile import report as reports
 from ticdc_replay.reconcile.report import ReconciliationReport
 from ticdc_replay.reconcile.undo import Undone, undos_of
-from ticdc_replay.stages.store_context import StoreContext
+from ticdc_replay.state import StateStore
 from ticdc_replay.state.records import DeletionExecution, DeletionPlanRecord, Reconciliation
+from ticdc_replay.storage import ObjectStore
 
 _TREND, _PLANS = 180, 30
 
@@ -32,26 +33,25 @@ class StoreOverview(msgspec.Struct, frozen=True, kw_only=True):
     """The last plans, newest first."""
 
 
-def store_overview(context: StoreContext) -> StoreOverview:
-    """What is known of the store of *context*. Reads the state store, one report, and the records of undos; raises what the
+def store_overview(name: str, state: StateStore, artifacts: ObjectStore) -> StoreOverview:
+    """What is known of the store called *name*. Reads the state store, one report, and the records of undos; raises what the
     stores raise."""
-    name = context.store.name
-    trend = context.state.reconciliations(name)[-_TREND:]
-    newest = reports.decode(context.artifacts.get(trend[-1].report)) if trend else None
+    trend = state.reconciliations(name)[-_TREND:]
+    newest = reports.decode(artifacts.get(trend[-1].report)) if trend else None
     executions: dict[str, list[DeletionExecution]] = {}
-    for execution in context.state.deletion_executions(name):
+    for execution in state.deletion_executions(name):
         executions.setdefault(execution.plan_hash, []).append(execution)
-    plans = context.state.deletion_plans(name)[: -_PLANS - 1 : -1]
+    plans = state.deletion_plans(name)[: -_PLANS - 1 : -1]
     return StoreOverview(
         newest=newest,
-        folder=context.artifacts.uri(trend[-1].report.rpartition("/")[0]) if trend else None,
+        folder=artifacts.uri(trend[-1].report.rpartition("/")[0]) if trend else None,
         trend=tuple(trend),
-        plans=tuple(_with_history(context, plan, executions.get(plan.plan_hash, [])) for plan in plans),
+        plans=tuple(_with_history(artifacts, plan, executions.get(plan.plan_hash, [])) for plan in plans),
     )
 
 
 def _with_history(
-    context: StoreContext, plan: DeletionPlanRecord, executions: list[DeletionExecution]
+    artifacts: ObjectStore, plan: DeletionPlanRecord, executions: list[DeletionExecution]
 ) -> PlanAndExecutions:
-    undos = undos_of(context.artifacts, plan.plan_hash) if executions else []
+    undos = undos_of(artifacts, plan.plan_hash) if executions else []
     return PlanAndExecutions(plan, tuple(executions), tuple(undos))

@@ -162,7 +162,7 @@ class Replay:
     def held(self, table: str | None = None) -> dict[str, list[tuple[str, str] | str]]:
         """By target, of the whole or of *table*: quality and grade of each stretch, then a word for each gap."""
         found = {}
-        for target in coverage(self.context):
+        for target in coverage(self.context.pipeline, self.context.state):
             covered = {each.name: each for each in target.tables}[table] if table else target.target
             held = [(span.held.quality, span.held.grade) for span in covered.spans]
             found[target.target.name] = [*held, *("gap" for _ in covered.gaps)]

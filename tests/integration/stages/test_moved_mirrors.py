@@ -21,14 +21,14 @@ def test_in_another_schema_windows_are_a_gap_and_hold_a_floor_up_until_they_are_
     accept(rig.context, Selection(), "Ada Berg", "not ours")
     rig.move(schema="moved")
     rig.replay(at(15), DROPPED)
-    (found,) = coverage(rig.context)
+    (found,) = coverage(rig.context.pipeline, rig.context.state)
     assert [(gap.window, gap.elsewhere) for gap in found.target.gaps] == [(FIRST, (OLD_PLACE,))]
     with pytest.raises(PolicyStopError) as stop:
         rig.raise_floor(at(17))
     assert f"{FIRST} is not loaded here, but elsewhere" in str(stop.value)
     assert OLD_PLACE in str(stop.value)
     rig.load(first)
-    assert coverage(rig.context)[0].target.gaps == ()
+    assert coverage(rig.context.pipeline, rig.context.state)[0].target.gaps == ()
     assert rig.raise_floor(at(17)) == at(17)
 
 

@@ -6,6 +6,7 @@ import yaml
 
 from demo import pipeline
 from demo.__main__ import example
+from demo.embedded_stack.cache import CHECKOUT
 from demo.system import System, write_secret
 from ticdc_replay.cli.connections import load_connections
 
@@ -22,13 +23,13 @@ def test_the_command_line_takes_the_file_that_the_demo_writes(tmp_path):
     file.chmod(0o644)
     write_secret(file, yaml.safe_dump(pipeline.connections(SERVERS, "warehouse", "replay_state")))
     assert file.stat().st_mode & 0o777 == 0o600
-    found = load_connections(file, ["shop_kafka", "shop_claim_check", "warehouse", "replay_state"])
+    found = load_connections(file, ["shop_kafka", "shop_s3", "replay_s3", "warehouse", "replay_state"])
     assert found.get("replay_state").port == 5432
 
 
-def test_the_example_names_the_files_of_the_demo(tmp_path):
+def test_the_example_names_the_files_that_the_demo_runs(tmp_path):
     system = System(tmp_path)
     words = example(system)
-    assert words[1:3] == ["reconcile", str(tmp_path / "stores" / "shop_claims.yaml")]
+    assert words[1:3] == ["reconcile", str(CHECKOUT / "include/stores/shop_claims.yaml")]
     assert words[words.index("--connections") + 1] == str(tmp_path / "connections.yaml")
-    assert words[words.index("--pipelines") + 1] == str(tmp_path / "pipelines")
+    assert words[words.index("--pipelines") + 1] == str(CHECKOUT / "include/pipelines")

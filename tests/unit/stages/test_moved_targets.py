@@ -42,7 +42,7 @@ def place(folder: Path, name: str) -> str:
 
 
 def shown(lake: Lake) -> TargetCoverage:
-    (target,) = coverage(lake.context)
+    (target,) = coverage(lake.context.pipeline, lake.context.state)
     return target
 
 
@@ -77,7 +77,7 @@ def test_a_run_is_not_published_for_a_place_that_it_was_not_loaded_into(folder: 
     with pytest.raises(PermanentError, match="lake") as refused_too:
         publish(moved.context, run_hash, ["lake"])
     assert all(place(folder, name) in str(refused_too.value) for name in ("a", "b"))
-    assert coverage(moved.context)[0].target.spans == ()
+    assert coverage(moved.context.pipeline, moved.context.state)[0].target.spans == ()
     publish(lake.context, run_hash, ["lake"])
     assert lake.held() == ("complete", "proven")
 

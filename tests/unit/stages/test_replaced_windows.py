@@ -113,7 +113,7 @@ class Lake:
 
     def held(self) -> Any:
         """What the coverage says of the target and the window."""
-        (target,) = coverage(self.context)
+        (target,) = coverage(self.context.pipeline, self.context.state)
         if target.target.gaps:
             return GAP
         (span,) = target.target.spans
@@ -182,7 +182,7 @@ def test_a_run_for_some_tables_tells_of_these_alone(lake: Lake) -> None:
     narrow = lake.run("unproven", 1, tables=("shop.orders",))
     uri = lake.job(narrow, tables=("shop.orders",))
     begin_load(lake.context, uri)
-    (target,) = coverage(lake.context)
+    (target,) = coverage(lake.context.pipeline, lake.context.state)
     assert [gap.partial for gap in target.target.gaps] == [True]
     lake.load(uri)
     publish(lake.context, narrow, ["lake"])

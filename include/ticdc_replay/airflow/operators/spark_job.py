@@ -194,7 +194,9 @@ class LoadOperator(ReplayJobOperator):
 
     def __init__(self, *, target: str, task_id: str | None = None, **kwargs: Any) -> None:
         job = f"{{{{ ((ti.xcom_pull(task_ids='{CHECK}') or {{}}).get('{self.jobs}') or {{}}).get('{target}', '') }}}}"
-        super().__init__(task_id=task_id or load_task_id(target), script="load.py", job=job, **kwargs)
+        super().__init__(
+            task_id=task_id or load_task_id(target), script="load.py", job=job, max_active_tis_per_dag=1, **kwargs
+        )
         self.target = target
 
     def _skip_unless_wanted(self, context: Mapping[str, Any]) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowSkipException
 
-from ticdc_replay.airflow.naming import CHOOSE_PLAN, LIST_OBJECTS, RECHECK, RECONCILE, SCAN, SURVEY, store_pool_name
+from ticdc_replay.airflow.naming import CHOOSE_PLAN, LIST_OBJECTS, RECHECK, RECONCILE, SCAN, SURVEY
 from ticdc_replay.airflow.operators.base import OnStore
 from ticdc_replay.airflow.operators.spark_job import SparkJobOperator
 from ticdc_replay.config.load_store import LoadedStore, load_store
@@ -20,7 +20,7 @@ class StoreJobOperator(OnStore, SparkJobOperator):
     """A job of the store in *store_file*; *store* is what the file said when the DAG was made."""
 
     def __init__(self, *, store_file: str, pipelines: str, store: Store, **kwargs: Any) -> None:
-        super().__init__(declared=store, pool=store_pool_name(store.name), **kwargs)
+        super().__init__(declared=store, max_active_tis_per_dag=1, **kwargs)
         self.store_file = store_file
         self.pipelines = pipelines
 

@@ -1,5 +1,6 @@
 """The coverage page of a pipeline: which windows each target holds, and the gaps."""
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +10,13 @@ from fastapi import APIRouter, Depends, HTTPException
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader
 
-from ticdc_replay.airflow.bundle import pipeline_files
 from ticdc_replay.airflow.connections import resolve
-from ticdc_replay.airflow.naming import dag_id as dag_id_of
-from ticdc_replay.airflow.naming import quarantine_dag_id
-from ticdc_replay.config.load import LoadedPipeline, load_pipeline
+from ticdc_replay.airflow.declared import declared_in
+from ticdc_replay.config.pipeline import Pipeline
 from ticdc_replay.domain import tso
-from ticdc_replay.domain.errors import ConfigError, TicdcReplayError
+from ticdc_replay.domain.errors import TicdcReplayError
 from ticdc_replay.domain.window import Window
-from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.context import open_pipeline_state
 from ticdc_replay.stages.coverage import Covered, TargetCoverage, coverage
 
 router = APIRouter()
@@ -43,28 +42,16 @@ _TEMPLATES = Environment(loader=FileSystemLoader(Path(__file__).parent), autoesc
 )
 def coverage_page(dag_id: str) -> str:
     """The page of the pipeline whose DAG is *dag_id*; seen by whoever may see the DAG's runs."""
-    loaded = _pipeline_of(dag_id)
-    state = loaded.pipeline.connections.state
     try:
-        connections = resolve([state] if state else [], loaded.pipeline)
-        with ReplayContext(loaded, connections) as context:
-            targets = coverage(context)
+        pipeline = declared_in(dag_id, Pipeline)
+        if pipeline is None:
+            raise HTTPException(404, f"{dag_id} is not the DAG of a pipeline")
+        conn_id = pipeline.connections.state
+        with closing(open_pipeline_state(pipeline, resolve([conn_id] if conn_id else [], pipeline))) as state:
+            targets = coverage(pipeline, state)
     except TicdcReplayError as error:
         raise HTTPException(503, f"The state store can't be read: {error}") from error
-    return _TEMPLATES.get_template("coverage.html").render(
-        pipeline=loaded.pipeline.name, **_shown(targets), moment=_moment
-    )
-
-
-def _pipeline_of(dag_id: str) -> LoadedPipeline:
-    for file in pipeline_files():
-        try:
-            loaded = load_pipeline(file)
-        except ConfigError:
-            continue  # it shows as an import error
-        if dag_id in (dag_id_of(loaded.pipeline.name), quarantine_dag_id(loaded.pipeline.name)):
-            return loaded
-    raise HTTPException(404, f"{dag_id} is not the DAG of a pipeline")
+    return _TEMPLATES.get_template("coverage.html").render(pipeline=pipeline.name, **_shown(targets), moment=_moment)
 
 
 def _shown(targets: tuple[TargetCoverage, ...]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The page of a store: what its newest reconciliation found, how that changed, and what is planned and was deleted."""
 
-import contextlib
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,17 +12,17 @@ from fastapi import APIRouter, Depends, HTTPException
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader
 
-from ticdc_replay.airflow.bundle import store_files
 from ticdc_replay.airflow.connections import resolve
-from ticdc_replay.airflow.naming import deletion_dag_id, store_dag_id
+from ticdc_replay.airflow.declared import declared_in
 from ticdc_replay.airflow.pages.charts import HEIGHT, WIDTH, stacked_areas, stacked_columns
-from ticdc_replay.config.load_store import LoadedStore, load_store
-from ticdc_replay.config.yaml_file import read_yaml
-from ticdc_replay.domain.errors import ConfigError, TicdcReplayError
+from ticdc_replay.config.store import Store
+from ticdc_replay.domain.errors import TicdcReplayError
 from ticdc_replay.reconcile.rules import ObjectClass, ReferenceClass
 from ticdc_replay.reconcile.summary import Summary
-from ticdc_replay.stages.store_context import StoreContext
+from ticdc_replay.stages.context import state_url
+from ticdc_replay.stages.store_context import artifacts_of
 from ticdc_replay.stages.store_overview import StoreOverview, store_overview
+from ticdc_replay.state import open_state
 from ticdc_replay.state.records import Reconciliation
 
 router = APIRouter()
@@ -57,47 +57,23 @@ _TEMPLATES = Environment(loader=FileSystemLoader(Path(__file__).parent), autoesc
 )
 def store_page(dag_id: str) -> str:
     """The page of the store whose DAG is *dag_id*; seen by whoever may see the DAG's runs."""
-    loaded = _store_of(dag_id)
-    named = loaded.store.connections
     try:
-        connections = resolve([conn_id for conn_id in (named.state, named.artifacts) if conn_id], loaded.store)
-        with StoreContext(loaded, connections) as context:
-            overview = store_overview(context)
+        store = declared_in(dag_id, Store)
+        if store is None:
+            raise HTTPException(404, f"{dag_id} is not the DAG of a store")
+        named = store.connections
+        connections = resolve([conn_id for conn_id in (named.state, named.artifacts) if conn_id], store)
+        with closing(open_state(state_url(store, connections))) as state:
+            overview = store_overview(store.name, state, artifacts_of(store, connections))
     except TicdcReplayError as error:
         raise HTTPException(503, f"What is known of the store can't be read: {error}") from error
-    return _TEMPLATES.get_template("stores.html").render(**_shown(loaded, overview))
+    return _TEMPLATES.get_template("stores.html").render(**_shown(store, overview))
 
 
-def _store_of(dag_id: str) -> LoadedStore:
-    for file, pipelines in store_files():
-        try:
-            loaded = load_store(file, pipelines)
-        except ConfigError as error:
-            if _is_of(dag_id, _intended_name(file)):
-                raise HTTPException(503, f"The file of the store has an error: {error}") from error
-            continue  # it shows as an import error
-        if _is_of(dag_id, loaded.store.name):
-            return loaded
-    raise HTTPException(404, f"{dag_id} is not the DAG of a store")
-
-
-def _is_of(dag_id: str, store: str) -> bool:
-    return dag_id in (store_dag_id(store), deletion_dag_id(store))
-
-
-def _intended_name(file: Path) -> str:
-    """What a file that can't be loaded calls its store; the file's own name where even that can't be read."""
-    with contextlib.suppress(ConfigError):
-        named = read_yaml(file).get("name")
-        if isinstance(named, str):
-            return named
-    return file.stem
-
-
-def _shown(loaded: LoadedStore, overview: StoreOverview) -> dict[str, Any]:
+def _shown(store: Store, overview: StoreOverview) -> dict[str, Any]:
     """The values of the template."""
     return {
-        "store": loaded.store,
+        "store": store,
         "overview": overview,
         "trend": _trend(overview.trend),
         "days": _days(overview.newest.summary) if overview.newest else None,
