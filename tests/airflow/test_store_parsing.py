@@ -98,6 +98,13 @@ def test_a_broken_store_is_a_dag_that_says_why_and_takes_no_other_down(parse, st
     assert set(dags) == PIPELINE_DAGS | {RECONCILIATION, DELETION}
 
 
+def test_a_broken_pipeline_leaves_the_dags_of_other_pipelines_stores(parse, pipelines):
+    pipelines.add("broken", "name: [")
+    dags = parse().dags
+    assert {RECONCILIATION, DELETION} < set(dags)
+    assert "no: nothing may be deleted" in dags[RECONCILIATION].doc_md
+
+
 def test_a_pipeline_that_is_not_listed_stops_the_dags_of_its_store(parse, stores):
     stores.pipeline("forgotten")
     dags = parse().dags

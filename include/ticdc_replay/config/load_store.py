@@ -38,7 +38,8 @@ def load_store(path: str | Path, pipelines_folder: str | Path) -> LoadedStore:
 
     Raises SecretInConfigError for a secret, and ConfigError for anything else that is wrong in it or in the file of a pipeline
     that it lists: one that is not there, whose changefeed uses no claim-check store or another one; and where the store says that
-    its owners are complete although a pipeline that is not listed writes to it, or can't be loaded.
+    its owners are complete although a pipeline that is not listed writes to it. A file in the folder that can't be loaded leaves
+    the store as it is, with ``owners_complete`` false.
     """
     path, folder = Path(path), Path(pipelines_folder)
     document = read_yaml(path)
@@ -47,17 +48,17 @@ def load_store(path: str | Path, pipelines_folder: str | Path) -> LoadedStore:
         store = Store.model_validate(document)
     except ValidationError as error:
         raise explained(error, document, path, Store) from None
-    listed, unlisted = _pipelines(store, path, folder)
+    listed, unlisted, broken = _pipelines(store, path, folder)
     if store.owners_complete and unlisted:
         raise ConfigError(
-            f"{path}: owners_complete: is true, but: {'; '.join(unlisted)}. List what writes to {store.uri} in pipelines, "
-            f"mend what can't be loaded, or set owners_complete: false"
+            f"{path}: owners_complete: is true, but: {'; '.join(unlisted)}. List what writes to {store.uri} in pipelines, or set "
+            "owners_complete: false"
         )
-    return LoadedStore(store, path, listed, unlisted)
+    return LoadedStore(store, path, listed, (*unlisted, *broken))
 
 
-def _pipelines(store: Store, path: Path, folder: Path) -> tuple[tuple[LoadedPipeline, ...], tuple[str, ...]]:
-    """The pipelines that *store* lists, and what is to be said of other files in *folder*."""
+def _pipelines(store: Store, path: Path, folder: Path) -> tuple[tuple[LoadedPipeline, ...], list[str], list[str]]:
+    """The pipelines that *store* lists, and what is to be said of other files in *folder* that write to it or can't be loaded."""
     if not folder.is_dir():
         raise ConfigError(f"{path}: pipelines: {folder}, where their files are looked for, is not a folder")
     listed: dict[str, LoadedPipeline] = {}
@@ -79,7 +80,7 @@ def _pipelines(store: Store, path: Path, folder: Path) -> tuple[tuple[LoadedPipe
     if missing:
         known = f"; {'; '.join(broken)}" if broken else ""
         raise ConfigError(f"{path}: pipelines: no file in {folder} is of the pipeline {missing[0]}{known}")
-    return tuple(listed[name] for name in store.pipelines), tuple(unlisted + broken)
+    return tuple(listed[name] for name in store.pipelines), unlisted, broken
 
 
 def _belonging(loaded: LoadedPipeline, store: Store, path: Path) -> LoadedPipeline:

@@ -72,7 +72,9 @@ def make_plan(context: StoreContext, reconciliation_id: str) -> DeletionPlanReco
     evidence = evidence_of(context, found)
     obstacles = [*evidence.obstacles(), *_outdated(context, reconciliation_id, evidence)]
     if not context.loaded.owners_complete:
-        obstacles.append("owners_complete of the store is not true, or a pipeline that is not listed writes to it")
+        obstacles.append(
+            "owners_complete of the store is not true, or a pipeline file can't be loaded, whose changefeed may write to it"
+        )
     if (found.store, found.plan_hash) != (store.name, None):
         obstacles.append(f"it is not a reconciliation of store {store.name}")
     if obstacles:
