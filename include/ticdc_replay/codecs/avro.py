@@ -6,9 +6,9 @@ import msgspec
 import xxhash
 from msgspec import Meta
 
+from ticdc_replay.codecs.avro_binary import AvroError, encode, read
 from ticdc_replay.codecs.avro_forms import Form, Forms, MessageError
 from ticdc_replay.codecs.avro_framing import Framed, FramingError, is_framed, unframe
-from ticdc_replay.codecs.avro_reader import AvroError, Read
 from ticdc_replay.codecs.base import Carried, Codec
 from ticdc_replay.codecs.checksum import RowChecksum
 from ticdc_replay.config.changefeed import Changefeed
@@ -105,13 +105,13 @@ class AvroCodec(Codec):
         schema_id, body = self._unframed("value", value)
         key_id, key_body = self._unframed("key", key) if key else _NO_KEY
         form = self._forms.form(schema_id)
-        shape, old_shape, read, key_comes_first, repeated = self._forms.row(schema_id, key_id)
-        cells, appended, key_end = _read("value", form, read, body)
-        if key_id is not None and not (key_comes_first and key_end == len(key_body) and body.startswith(key_body)):
-            key_form = self._forms.key(key_id)
-            if _read("key", key_form, key_form.read, key_body)[0] != repeated(cells):
-                raise MessageError("key_mismatch", "the key has other cells than the value", form)
-        operation, commit_ts, physical, checksum, corrupted, before = appended
+        shape, old_shape = self._forms.row(schema_id, key_id)
+        record = _read("value", form, body)
+        if key_id is not None:
+            self._check_key(key_id, key_body, record, form)
+        cells = form.cells(record)
+        operation, commit_ts, physical, checksum, corrupted, old_record = map(record.get, form.appended)
+        before = None if old_record is None else tuple(old_record[1].values())
         if commit_ts is not None and (
             not 0 < commit_ts <= MAX_TSO or (physical is not None and physical != physical_ms(commit_ts))
         ):
@@ -143,6 +143,17 @@ class AvroCodec(Codec):
             ),
         )  # fmt: skip
 
+    def _check_key(self, key_id: str, body: bytes, record: dict[str, Any], form: Form) -> None:
+        """Check that a key with *body* has the cells of *record*, the value. Raises MessageError."""
+        key_form = self._forms.key(key_id)
+        try:
+            if encode(key_form.avro, record) == body:
+                return
+        except (ValueError, TypeError):  # a cell is not of the key's type
+            pass
+        _read("key", key_form, body)
+        raise MessageError("key_mismatch", "the key has other cells than the value", form)
+
     def _delete(self, key: bytes | None, commit_ts: int | None) -> RowEvent:
         """A delete of which the key alone is known."""
         if not key:
@@ -150,7 +161,7 @@ class AvroCodec(Codec):
             raise MessageError("empty_message", f"{what}; which row it was can't be known", None)
         schema_id, body = self._unframed("key", key)
         form = self._forms.key(schema_id)
-        cells, _, _ = _read("key", form, form.read, body)
+        cells = form.cells(_read("key", form, body))
         if commit_ts is not None and not 0 < commit_ts <= MAX_TSO:
             raise MessageError("bad_value", f"value: {commit_ts} is no commitTs", form)
         return RowEvent(
@@ -197,15 +208,16 @@ class AvroCodec(Codec):
         return "" if agrees else f"row checksum {int(sent)} is not that of the cells"
 
 
-def _read(part: str, form: Form, read: Read, body: bytes) -> tuple[tuple[Any, ...], tuple[Any, ...], int]:
-    """The cells of *body*, which is of *form*, what is appended to them, and the position that *read* takes care to tell."""
+def _read(part: str, form: Form, body: bytes) -> dict[str, Any]:
+    """The record that *body* is, which is of *form*. Raises MessageError."""
     try:
-        cells, appended, middle, end = read(body, 0)
+        record, end = read(form.avro, body)
     except AvroError as error:
         raise MessageError(f"bad_{part}", f"{part}: {error}", form) from None
     if end != len(body):
         raise MessageError(f"bad_{part}", f"{part}: {len(body) - end} bytes follow the record", form)
-    return cells, appended, middle
+    found: dict[str, Any] = record
+    return found
 
 
 def _is_test_mode(changefeed: Changefeed) -> bool:

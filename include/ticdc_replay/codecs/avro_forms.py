@@ -1,13 +1,11 @@
 """What writer schemas say of keys and values: which table, which columns, and how their bytes become images."""
 
-from collections.abc import Callable
 from functools import lru_cache
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 import xxhash
 
-from ticdc_replay.codecs.avro_reader import Read, compile_reader
+from ticdc_replay.codecs.avro_binary import Schema, schema_of
 from ticdc_replay.codecs.avro_schema import Field, Record, SchemaError, parse
 from ticdc_replay.codecs.avro_values import cell_kind
 from ticdc_replay.domain.events import Shape, WireColumn
@@ -33,7 +31,7 @@ _READ = (
     "_tidb_corrupted",
     _BEFORE,
 )
-"""Those that are read, in the order in which a reader gives them."""
+"""Those that are read, in the order of ``Form.appended``."""
 
 
 class MessageError(ValueError):
@@ -56,28 +54,22 @@ class Form(NamedTuple):
     """Without handle-key marks: only a key's schema tells the key."""
     old_columns: tuple[WireColumn, ...]
     """Those of ``_ticdc_before``; empty where the schema has no such field."""
-    record: Record
-    groups: tuple[tuple[int | None, ...], ...]
-    """Positions of the columns, and of ``_READ``."""
-    read: Read
-    """Reads a record to the cells of its columns, and to what follows them.
+    appended: tuple[str, ...]
+    """The names in ``_READ``: operation, commitTs (TSO), its physical time (ms), checksum, the mark of a corrupted row, the old
+    image. "" where the schema lacks the field, or a column has its name."""
+    avro: Schema
+    """What its records are read by. Columns are in the order of ``columns`` in a record."""
 
-    What follows: operation, commitTs (TSO), its physical time (ms), checksum, the mark of a corrupted row, the cells of the old
-    image; None where the schema lacks it.
-    """
+    def cells(self, record: dict[str, Any]) -> tuple[Any, ...]:
+        """The cells of the columns of *record*."""
+        return tuple([record[column.name] for column in self.columns])
 
 
 class RowForm(NamedTuple):
-    """How values of one writer schema are read beside keys of one writer schema, or without key."""
+    """The shapes of the images in values of one writer schema beside keys of one writer schema, or without key."""
 
     shape: Shape
     old_shape: Shape
-    read: Read
-    """As ``Form.read``; the position in the middle is the one after the columns that the key repeats, where they come first."""
-    key_comes_first: bool
-    """Whether a value begins with the very bytes of its key."""
-    key_cells: Callable[[tuple[Any, ...]], tuple[Any, ...]]
-    """The cells of a value that its key repeats."""
 
 
 def form_of(text: str) -> Form:
@@ -89,35 +81,33 @@ def form_of(text: str) -> Form:
     _, dot, schema = record.namespace.partition(".")
     if not dot or not schema:
         raise SchemaError(f"namespace {record.namespace!r:.80} does not name a database after a dot")
-    columns: list[int] = []
-    appended: dict[str, int] = {}
-    for at, field in enumerate(record.fields):
+    columns: list[Field] = []
+    appended: dict[str, Field] = {}
+    for field in record.fields:
         if "tidb_type" in field.parameters:
-            columns.append(at)
+            columns.append(field)
         elif (isinstance(field.type, Record) and field.name == _BEFORE and field.null_branch is not None) or (
             field.null_branch is None and field.type == _APPENDED.get(field.name)
         ):
-            appended[field.name] = at
+            appended[field.name] = field
         else:
             raise SchemaError(f"field {field.name!r} is neither a column nor one that TiCDC appends")
     if not columns:
         raise SchemaError("a record without columns")
-    before = record.fields[appended[_BEFORE]].type if _BEFORE in appended else None
-    old_fields = before.fields if isinstance(before, Record) else ()
-    for fields in ([record.fields[at] for at in columns], old_fields):
+    before = appended[_BEFORE].type if _BEFORE in appended else None
+    old_columns = before.fields if isinstance(before, Record) else ()
+    for fields in (columns, old_columns):
         refusal = refused_columns([field.name for field in fields])
         if refusal is not None:
             raise SchemaError(refusal[1])
-    groups = (tuple(columns), tuple(appended.get(name) for name in _READ))
     return Form(
         schema,
         record.name,
         _seed(schema, record.name),
-        tuple(_column(record.fields[at]) for at in columns),
-        tuple(_column(field) for field in old_fields),
-        record,
-        groups,
-        compile_reader(record, groups),
+        tuple(map(_column, columns)),
+        tuple(map(_column, old_columns)),
+        tuple(name if name in appended else "" for name in _READ),
+        schema_of(record),
     )
 
 
@@ -143,12 +133,12 @@ class Forms:
     def key(self, schema_id: str) -> Form:
         """The form of keys with *schema_id*; raises MessageError (``bad_key``) also for that of values."""
         form = self.form(schema_id)
-        if any(place is not None for place in form.groups[1]):
+        if any(form.appended):
             raise MessageError("bad_key", f"key: schema {schema_id} is one of values", form)
         return form
 
     def row(self, value_id: str, key_id: str | None) -> RowForm:
-        """How values of *value_id* are read beside keys of *key_id*, or without key. Raises MessageError."""
+        """The shapes of values of *value_id* beside keys of *key_id*, or without key. Raises MessageError."""
         found = self._rows.get((value_id, key_id))
         if found is None:
             value = self.form(value_id)
@@ -184,17 +174,14 @@ class Forms:
         return found
 
     def _row(self, value: Form, key: Form | None) -> RowForm:
-        places = {column.name: at for at, column in enumerate(value.columns)}
-        key_fields = key.record.fields if key is not None else ()
-        names = {field.name for field in key_fields}
-        if not names <= places.keys():
-            unknown = ", ".join(sorted(names - places.keys()))
-            raise MessageError("key_mismatch", f"the key has columns that the value lacks: {unknown}", value)
+        names = {column.name for column in key.columns} if key is not None else set()
+        unknown = names - {column.name for column in value.columns}
+        if unknown:
+            raise MessageError(
+                "key_mismatch", f"the key has columns that the value lacks: {', '.join(sorted(unknown))}", value
+            )
         shape = self._shape(value.columns, names)
-        old_shape = self._shape(value.old_columns, names) if value.old_columns else shape
-        key_comes_first = value.record.fields[: len(key_fields)] == key_fields
-        read = compile_reader(value.record, value.groups, len(key_fields)) if key_comes_first else value.read
-        return RowForm(shape, old_shape, read, key_comes_first, _picker([places[field.name] for field in key_fields]))
+        return RowForm(shape, self._shape(value.old_columns, names) if value.old_columns else shape)
 
     def _shape(self, columns: tuple[WireColumn, ...], key: set[str]) -> Shape:
         """The one Shape of *columns* with the handle key *key*."""
@@ -207,12 +194,6 @@ def _column(field: Field) -> WireColumn:
         raise SchemaError(f"column {field.name!r} is a record")
     kind = cell_kind(field)
     return WireColumn(field.name, kind.type, False, kind.neutral)
-
-
-def _picker(places: list[int]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
-    if len(places) > 1:
-        return itemgetter(*places)
-    return (lambda cells: (cells[places[0]],)) if places else (lambda cells: ())
 
 
 @lru_cache(maxsize=10_000)

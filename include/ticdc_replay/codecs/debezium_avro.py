@@ -4,10 +4,10 @@ from typing import Any
 
 import xxhash
 
+from ticdc_replay.codecs.avro_binary import AvroError, read
 from ticdc_replay.codecs.avro_framing import Framed, FramingError, is_framed, unframe
-from ticdc_replay.codecs.avro_reader import AvroError, varint
 from ticdc_replay.codecs.base import Carried, Codec
-from ticdc_replay.codecs.debezium_avro_forms import Forms, KeyForm, ValueForm
+from ticdc_replay.codecs.debezium_avro_forms import SOURCE, Forms, KeyForm, ValueForm
 from ticdc_replay.codecs.debezium_json import MessageError
 from ticdc_replay.codecs.debezium_plans import seed_of
 from ticdc_replay.config.changefeed import Changefeed
@@ -17,7 +17,7 @@ from ticdc_replay.domain.tso import MAX_TSO, physical_ms
 from ticdc_replay.schemas.lookup import SchemaLookup
 
 # Hot: members of an enum are looked up through a descriptor, and a NamedTuple's constructor takes twice the time.
-_OPERATIONS = {b"c": Operation.INSERT, b"u": Operation.UPDATE, b"d": Operation.DELETE}
+_OPERATIONS: dict[bytes | None, Operation] = {b"c": Operation.INSERT, b"u": Operation.UPDATE, b"d": Operation.DELETE}
 _UPDATE = Operation.UPDATE
 _new = tuple.__new__
 
@@ -70,20 +70,23 @@ class DebeziumAvroCodec(Codec):
         schema_id, body = self._unframed("value", value)
         form = self._forms.value(schema_id)
         try:
-            members, before_build_time, end = form.read(body, 0)
+            record, before_build_time = read(form.avro, body)
+            rest = 0 if form.is_ddl else read(form.rest, body[before_build_time:])[1]
         except AvroError as error:
             raise MessageError("bad_value", f"value: {error}") from None
-        before, after, source, operation, query = members
-        schema, table, commit_ts = _source(form.source(source))
+        schema, table, commit_ts = _source(record["source"])
         try:
             if form.is_ddl:
-                return _ddl(body, end, commit_ts, schema, table, query)
-            if end != len(body):
-                raise MessageError("bad_value", f"value: {len(body) - end} bytes follow the record")
-            if operation == b"m":
+                return _ddl(body[before_build_time:], commit_ts, schema, table, record["ddl"])
+            if before_build_time + rest != len(body):
+                raise MessageError(
+                    "bad_value", f"value: {len(body) - before_build_time - rest} bytes follow the record"
+                )
+            if record["op"] == b"m":
                 return WatermarkEvent(0, commit_ts)
             fingerprint = xxhash.xxh3_128_digest(body[:before_build_time], seed_of(schema, table) ^ commit_ts)
-            return self._row(form, key, (schema, table, commit_ts), operation, before, after, fingerprint)
+            before, after = _image(record.get("before")), _image(record.get("after"))
+            return self._row(form, key, (schema, table, commit_ts), record["op"], before, after, fingerprint)
         except MessageError as error:
             error.commit_ts, error.schema, error.table = commit_ts, schema or None, table or None
             raise
@@ -99,7 +102,7 @@ class DebeziumAvroCodec(Codec):
         fingerprint: bytes,
     ) -> RowEvent:
         schema, table, commit_ts = about
-        operation = _OPERATIONS.get(letter or b"")
+        operation = _OPERATIONS.get(letter)
         if operation is None:
             raise MessageError("unknown_event_type", f"value: op {letter!r:.20}; c, u, d and m are known")
         if not schema or not table:
@@ -118,11 +121,12 @@ class DebeziumAvroCodec(Codec):
             key_id, key_body = self._unframed("key", key)
             key_form = self._forms.key(key_id)
             try:
-                key_cells, _, end = key_form.read(key_body, 0)
+                key_record, end = read(key_form.avro, key_body)
             except AvroError as error:
                 raise MessageError("bad_key", f"key: {error}") from None
             if end != len(key_body):
                 raise MessageError("bad_key", f"key: {len(key_body) - end} bytes follow the record")
+            key_cells = tuple(key_record.values())
         plan = self._forms.plan(form, key_form, about)
         if key_form is not None and key_cells != tuple(cells[at] for at in plan.key):
             raise MessageError("key_mismatch", "the key has other cells than the row")
@@ -152,9 +156,13 @@ def _is_test_mode(changefeed: Changefeed) -> bool:
     return changefeed.enable_tidb_extension and changefeed.avro_enable_watermark
 
 
-def _source(members: tuple[Any, ...]) -> tuple[str, str, int]:
+def _image(pair: tuple[str, dict[str, Any]] | None) -> tuple[Any, ...] | None:
+    return None if pair is None else tuple(pair[1].values())
+
+
+def _source(source: dict[str, Any]) -> tuple[str, str, int]:
     """Names and commitTs (TSO). Raises MessageError, also where its time is not that of the commitTs."""
-    db, table, commit_ts, ts_ms = members
+    db, table, commit_ts, ts_ms = (source[name] for name in SOURCE)
     if not isinstance(commit_ts, int) or not 0 < commit_ts <= MAX_TSO or physical_ms(commit_ts) != ts_ms:
         raise MessageError(
             "bad_value", f"value: source: commit_ts {commit_ts!r} is none, or not of the time {ts_ms!r} ms"
@@ -165,18 +173,13 @@ def _source(members: tuple[Any, ...]) -> tuple[str, str, int]:
         raise MessageError("bad_value", f"value: source: {error}") from None
 
 
-def _ddl(body: bytes, at: int, commit_ts: int, schema: str, table: str, query: bytes | None) -> DdlEvent:
-    """A schema change whose ``ddl`` ends at *at*; ``tableChanges`` follow, of which the first begins with its type."""
+def _ddl(changes: bytes, commit_ts: int, schema: str, table: str, query: bytes | None) -> DdlEvent:
+    """A schema change, of whose ``tableChanges`` the first begins with its type."""
     try:
-        count, at = varint(body, at)
-        if count < 0:  # a block that tells its size
-            _, at = varint(body, at)
-        type_ = ""
-        if count:
-            size, at = varint(body, at)
-            if not 0 <= size <= len(body) - at:
-                raise AvroError(f"byte {at}: a text of {size} bytes")
-            type_ = body[at : at + size].decode()
+        count, at = read("long", changes)
+        if count < 0:  # a block with its size
+            at += read("long", changes[at:])[1]
+        type_ = read("bytes", changes[at:])[0].decode() if count else ""
         return DdlEvent(0, commit_ts, schema, table, (query or b"").decode(), type_)
-    except (AvroError, IndexError, UnicodeDecodeError) as error:
+    except (AvroError, UnicodeDecodeError) as error:
         raise MessageError("bad_value", f"value: DDL: {error}") from None

@@ -1,10 +1,11 @@
 """What writer schemas of Debezium-Avro say of keys and values, ready to read with, by their ids."""
 
 from collections.abc import Callable
-from operator import itemgetter
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
-from ticdc_replay.codecs.avro_reader import Read, compile_reader
+from ticdc_replay.codecs import avro_schema
+from ticdc_replay.codecs.avro_binary import Schema, schema_of
 from ticdc_replay.codecs.avro_schema import Record, SchemaError
 from ticdc_replay.codecs.debezium_avro_schema import WriterSchema, parse_key, parse_value
 from ticdc_replay.codecs.debezium_json import MessageError
@@ -13,32 +14,31 @@ from ticdc_replay.codecs.debezium_schema import Field
 from ticdc_replay.schemas.lookup import SchemaLookup, UnusableAnswerError
 
 _MAX_REMEMBERED = 10_000
-_SOURCE = ("db", "table", "commit_ts", "ts_ms")
-_READ = ("before", "after", "source", "op", "ddl")
+SOURCE = ("db", "table", "commit_ts", "ts_ms")
+"""Fields of the source that are read."""
 _BUILD_TIME = "ts_ms"
 
 _Form = TypeVar("_Form")
 
 
 class KeyForm(NamedTuple):
-    """The schema of a key. ``read`` gives its cells as one group."""
+    """The schema of a key. The cells of a record are those of ``columns``, in their order."""
 
     id: str
     columns: tuple[Field, ...]
-    read: Read
+    avro: Schema
 
 
 class ValueForm(NamedTuple):
-    """The schema of a value."""
+    """The schema of a value. The cells of an image are those of ``columns``, in their order."""
 
     id: str
     columns: tuple[Field, ...]
     is_ddl: bool
-    read: Callable[[bytes, int], tuple[Any, ...]]
-    """Gives before, after, source, op and ddl as one group, None for what there is not; then the position of the time it was
-    built at, and the one after the record."""
-    source: Callable[[tuple[Any, ...]], tuple[Any, ...]]
-    """Takes db, table, commitTs (TSO) and time (ms) out of the source."""
+    avro: Schema
+    """The fields before the time that the message was built at; of a schema change, those up to ``ddl``."""
+    rest: Schema
+    """The fields after ``avro``: none of them is needed. Of a schema change they are not known."""
 
 
 class Forms:
@@ -108,33 +108,48 @@ class Forms:
 
 def _key_form(schema_id: str, text: str) -> KeyForm:
     schema = parse_key(text)
-    return KeyForm(schema_id, schema.columns, compile_reader(schema.record, [range(len(schema.record.fields))]))
+    return KeyForm(schema_id, schema.columns, schema_of(schema.record))
 
 
 def _value_form(schema_id: str, text: str) -> ValueForm:
     schema = parse_value(text)
-    places = {field.name: at for at, field in enumerate(schema.record.fields)}
-    first = places.get(_BUILD_TIME, len(places))
-    read = compile_reader(schema.record, [[places.get(name) for name in _READ]], first)
-    source = schema.record.fields[places["source"]].type if "source" in places else None
-    if not isinstance(source, Record):
-        raise SchemaError("no record called source")
-    names = [field.name for field in source.fields]
-    if not set(_SOURCE) <= set(names):
-        raise SchemaError(f"source lacks {', '.join(sorted(set(_SOURCE) - set(names)))}")
+    fields = schema.record.fields
+    places = {field.name: at for at, field in enumerate(fields)}
+    _check_members(fields, places)
+    _check_images(schema, places)
+    is_ddl = "ddl" in places
+    split = len(fields) if is_ddl else places.get(_BUILD_TIME, len(fields))
+    avro, rest = (schema_of(replace(schema.record, fields=part)) for part in (fields[:split], fields[split:]))
+    return ValueForm(schema_id, schema.columns, is_ddl, avro, rest)
+
+
+def _check_members(fields: tuple[avro_schema.Field, ...], places: dict[str, int]) -> None:
+    """The fields that are read have the types that TiCDC gives them."""
     if "ddl" not in places and "op" not in places:
         raise SchemaError("neither op nor ddl")
-    _check_images(schema, places)
-    return ValueForm(
-        schema_id, schema.columns, "ddl" in places, read, itemgetter(*(names.index(name) for name in _SOURCE))
-    )
+    source = fields[places["source"]] if "source" in places else None
+    if source is None or not isinstance(source.type, Record) or source.null_branch is not None:
+        raise SchemaError("no record called source")
+    types = {field.name: field.type for field in source.type.fields}
+    lacking = set(SOURCE) - types.keys()
+    if lacking:
+        raise SchemaError(f"source lacks {', '.join(sorted(lacking))}")
+    types |= {name: fields[places[name]].type for name in ("op", "ddl") if name in places}
+    for name in ("db", "table", "op", "ddl"):
+        if types.get(name, "string") != "string":
+            raise SchemaError(f"{name} is no string")
 
 
 def _check_images(schema: WriterSchema, places: dict[str, int]) -> None:
     """Both images are one record, each or NULL."""
     images = [schema.record.fields[places[name]] for name in ("before", "after") if name in places]
-    if images and (len(images) != 2 or images[0].type is not images[1].type or not isinstance(images[0].type, Record)):
-        raise SchemaError("before and after are not of one record")
+    if images and (
+        len(images) != 2
+        or images[0].type is not images[1].type
+        or not isinstance(images[0].type, Record)
+        or any(image.null_branch is None for image in images)
+    ):
+        raise SchemaError("before and after are not of one record, or never NULL")
     names = [field.name for field in schema.columns]
     if len(set(names)) != len(names):
         raise SchemaError("two columns of one name")

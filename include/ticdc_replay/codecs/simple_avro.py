@@ -3,10 +3,9 @@
 import re
 from typing import Any
 
-from ticdc_replay.codecs.avro_reader import AvroError, varint
+from ticdc_replay.codecs.avro_binary import AvroError
 from ticdc_replay.codecs.claim_checks import may_name_object
-from ticdc_replay.codecs.simple_avro_compiled import compile_rows, route_of
-from ticdc_replay.codecs.simple_avro_schema import Branch, read_message
+from ticdc_replay.codecs.simple_avro_schema import BRANCHES, NAMESPACE, read_message
 from ticdc_replay.codecs.simple_forms import RowForm
 from ticdc_replay.codecs.simple_messages import (
     OPERATIONS,
@@ -15,17 +14,17 @@ from ticdc_replay.codecs.simple_messages import (
     Ddl,
     Message,
     MessageError,
-    ReadRow,
     Row,
     Watermark,
 )
 from ticdc_replay.codecs.simple_schema import ColumnSchema, DataType, IndexSchema, TableSchema
-from ticdc_replay.codecs.simple_values import NULL, TIMESTAMP, UNSIGNED, CellKind, Neutral
+from ticdc_replay.codecs.simple_values import TIMESTAMP, CellKind, Neutral
 from ticdc_replay.domain.events import WireColumn
 from ticdc_replay.domain.tso import MAX_TSO
 
 _TYPES = {b"\x16\x00\x00": "WATERMARK", b"\x16\x02\x02": "BOOTSTRAP", b"\x16\x04\x04": "DDL", b"\x16\x06\x06": "DML"}
 """How messages begin: the record ``Message``, its type, and the record of its payload, which agree."""
+_PAYLOADS = {NAMESPACE + name: name.upper() for name in ("Watermark", "Bootstrap", "DDL", "DML")}
 _MAX_SUM = (1 << 32) - 1
 _NO_LOCATION = re.compile(rb"(?:[\x80-\xff]{0,9}[\x00-\x7f]){5}\x00").match
 """What follows a row's names where it has no claim-check location: table id, type, three times, and the branch of null."""
@@ -43,15 +42,12 @@ class AvroEncoding:
         type_ = _TYPES.get(content[:3])
         if type_ != "DML":
             return type_ is None
-        try:
-            _, at = varint(content, 3)
-            for _ in range(2):  # the names of database and table
-                size, at = varint(content, at)
-                if size < 0:
-                    return True
-                at += size
-        except (IndexError, AvroError):
-            return True
+        at = 4
+        for _ in range(2):  # the names of database and table; a length of more than one byte is not looked into
+            size = content[at : at + 1]
+            if not size or size[0] & 0x81:
+                return True
+            at += 1 + (size[0] >> 1)
         return _NO_LOCATION(content, at) is None or may_name_object(content)
 
     def read(self, content: bytes) -> Message:
@@ -60,9 +56,9 @@ class AvroEncoding:
             message = read_message(content)
         except AvroError as error:
             raise MessageError("bad_message", f"not Avro of Simple: {error}") from None
-        type_, (branch, payload) = message["type"], message["payload"]
-        if type_ != ("WATERMARK", "BOOTSTRAP", "DDL", "DML")[branch]:
-            raise MessageError("bad_message", f"type {type_} with the payload of branch {branch}")
+        type_, (name, payload) = message["type"], message["payload"]
+        if type_ != _PAYLOADS[name]:
+            raise MessageError("bad_message", f"type {type_} with the payload {name}")
         commit_ts = payload.get("commitTs", 0)
         if not 0 <= commit_ts <= MAX_TSO:
             raise MessageError("bad_message", f"{commit_ts} is no commitTs")
@@ -75,7 +71,7 @@ class AvroEncoding:
         if type_ == "DML":
             return _row(payload)
         schemas = [
-            _table_schema(schema) if schema else None for schema in (payload["tableSchema"], payload["preTableSchema"])
+            _table_schema(pair[1]) if pair else None for pair in (payload["tableSchema"], payload["preTableSchema"])
         ]
         return Ddl(payload["type"], _text(payload["sql"]), commit_ts, *schemas)
 
@@ -88,28 +84,20 @@ class AvroEncoding:
         columns = zip(form.shape.columns, form.kinds, strict=True)
         return tuple(_cell(image[column.name], column, kind) for column, kind in columns)
 
-    def route(self, content: bytes) -> bytes | None:
-        """What a row begins with, up to its type: it names the table. None for what is no row."""
-        return route_of(content)
-
-    def compile(self, row: Row, form: RowForm) -> ReadRow | None:
-        """A reader of rows like *row*, which has *form*; None where there can be none."""
-        return compile_rows(row, form)
-
 
 def _row(payload: dict[str, Any]) -> Row:
     schema, table, version = _text(payload["database"]), _text(payload["table"]), payload["schemaVersion"]
     about = (payload["commitTs"], schema, table)
-    sums = payload["checksum"]
+    sums, data, old = (pair and pair[1] for pair in (payload["checksum"], payload["data"], payload["old"]))
     if not schema or not table or not 0 <= version <= MAX_TSO:
         raise MessageError("bad_message", f"a row without database or table, or of schema version {version}", *about)
     if sums is not None and not (0 <= sums["current"] <= _MAX_SUM and 0 <= sums["previous"] <= _MAX_SUM):
         raise MessageError("bad_message", f"checksums {sums['current']}, {sums['previous']} beyond 32 bits", *about)
     locations = {
-        cell.value["location"]
-        for image in (payload["data"], payload["old"])
+        cell[1]["location"]
+        for image in (data, old)
         for cell in (image or {}).values()
-        if cell.branch == TIMESTAMP
+        if cell is not None and BRANCHES[cell[0]] == TIMESTAMP
     }
     if len(locations) > 1:
         raise MessageError(
@@ -125,19 +113,19 @@ def _row(payload: dict[str, Any]) -> Row:
         claim_check=None if payload["claimCheckLocation"] is None else _text(payload["claimCheckLocation"]),
         handle_key_only=bool(payload["handleKeyOnly"]),
         checksum=Checksum(sums["current"], sums["previous"], sums["corrupted"]) if sums is not None else None,
-        data=payload["data"],
-        old=payload["old"],
+        data=data,
+        old=old,
         location=_text(locations.pop()) if locations else None,
     )
 
 
-def _cell(cell: Branch, column: WireColumn, kind: CellKind) -> Any:
-    index, value = cell
-    if index == NULL:
+def _cell(cell: tuple[str, Any] | None, column: WireColumn, kind: CellKind) -> Any:
+    if cell is None:
         return None
-    if index not in kind.branches:
-        raise MessageError("bad_cell", f"column {column.name!r}, a {column.type.base}: branch {index} of the union")
-    return value["value"] if index in (TIMESTAMP, UNSIGNED) else value
+    name, value = cell
+    if BRANCHES[name] not in kind.branches:
+        raise MessageError("bad_cell", f"column {column.name!r}, a {column.type.base}: branch {name} of the union")
+    return value["value"] if type(value) is dict else value
 
 
 def _table_schema(payload: dict[str, Any]) -> TableSchema:

@@ -1,9 +1,11 @@
 """Forms of Simple's rows: one table version, with the columns that are sent, made ready for reading."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
+import xxhash
 
 from ticdc_replay.codecs.checksum import RowChecksum
 from ticdc_replay.codecs.local_times import zone_info
@@ -162,3 +164,10 @@ def _check_zone(location: str) -> None:
         zone_info(location)
     except ValueError as error:
         raise FormError(f"location of the timestamps: {error}") from None
+
+
+@lru_cache(maxsize=10_000)
+def table_seed(schema: str, table: str) -> int:
+    """What ties a fingerprint to the table, as the seed of a hash over the cells."""
+    seed: int = xxhash.xxh3_64_intdigest(f"{schema}\0{table}".encode())
+    return seed

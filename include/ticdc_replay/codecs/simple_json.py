@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 from ticdc_replay.codecs.claim_checks import may_refer, states_once
 from ticdc_replay.codecs.replaced_text import REPLACED
 from ticdc_replay.codecs.simple_forms import RowForm
-from ticdc_replay.codecs.simple_json_compiled import SentChecksum, compile_rows
+from ticdc_replay.codecs.simple_json_compiled import SentChecksum
 from ticdc_replay.codecs.simple_messages import (
     OPERATIONS,
     Bootstrap,
@@ -17,22 +17,17 @@ from ticdc_replay.codecs.simple_messages import (
     Ddl,
     Message,
     MessageError,
-    ReadRow,
     Row,
     Watermark,
 )
 from ticdc_replay.codecs.simple_schema import TableSchema
 from ticdc_replay.codecs.simple_values import CellKind, Neutral
 from ticdc_replay.domain.column_types import BINARY_TYPES
-from ticdc_replay.domain.events import Operation, Shape, WireColumn
+from ticdc_replay.domain.events import Operation, WireColumn
 from ticdc_replay.domain.tso import MAX_TSO
 
 _Tso = Annotated[int, Meta(ge=0, le=MAX_TSO)]
 _Int64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
-
-_TYPE_OF_ROW = b',"type":"'
-"""Stands before the type of a row. Messages without table have it too, but no other begins like a row."""
-_MAX_READERS = 10_000
 
 _HOLDS_REPLACED = re.compile(rb"(?<!\\)(?:\\\\)*\\ufffd").search
 """Go's encoder escapes the character that stands for bytes that are not UTF-8; the character itself it writes as it is."""
@@ -81,9 +76,6 @@ _IMAGES = msgspec.json.Decoder(_Images)
 class JsonEncoding:
     """Reads messages that are JSON."""
 
-    def __init__(self) -> None:
-        self._readers: dict[tuple[Shape, Operation], ReadRow | None] = {}
-
     def type_of(self, content: bytes) -> str | None:
         """What a message says to be, None where it can't be told. About 0.6 µs for 660 bytes."""
         try:
@@ -127,20 +119,6 @@ class JsonEncoding:
     def cells(self, image: dict[str, Any], form: RowForm) -> tuple[Any, ...]:
         """The cells of *image*, as ``read`` gave it, in the order of the form. Raises MessageError."""
         return tuple(_cell(image[column.name], column) for column in form.shape.columns)
-
-    def route(self, content: bytes) -> bytes | None:
-        """What a row begins with, up to the first letter of its type: it names the table. None for what is no row."""
-        at = content.find(_TYPE_OF_ROW)
-        return content[: at + len(_TYPE_OF_ROW)] if at > 0 else None
-
-    def compile(self, row: Row, form: RowForm) -> ReadRow | None:
-        """A reader of rows like *row*, which has *form*; None where msgspec can't express a column's name."""
-        key = (form.shape, row.operation)
-        if key not in self._readers:
-            if len(self._readers) >= _MAX_READERS:
-                self._readers.clear()
-            self._readers[key] = compile_rows(row, form)
-        return self._readers[key]
 
 
 def _row(message: _Message, operation: Operation, content: bytes) -> Row:

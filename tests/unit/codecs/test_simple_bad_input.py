@@ -205,7 +205,8 @@ def test_avro_that_is_no_message_of_simple_is_refused_with_its_reason(value: byt
     assert event.reason == reason
 
 
-def test_a_map_may_come_in_blocks_with_sizes_and_may_not_repeat_a_name() -> None:
+def test_a_map_may_not_come_in_blocks_with_sizes_nor_repeat_a_name() -> None:
+    """TiCDC's encoder writes one block without size."""
     reader = warm("avro")
     whole = row("avro", data={"id": ("long", 1), "name": ("string", "abc")})
     entry, other = b"\x04id\x02\x02", b"\x08name\x08\x06abc"
@@ -213,11 +214,10 @@ def test_a_map_may_come_in_blocks_with_sizes_and_may_not_repeat_a_name() -> None
     in_blocks = b"\x01" + _varint(2 * len(entry)) + entry + b"\x02" + other + b"\x00"
     blocks = whole.replace(b"\x04" + entry + other + b"\x00", in_blocks)
     repeated = whole.replace(b"\x04" + entry + other, b"\x04" + entry + entry)
-    (event,), (expected,) = reader.decode(message(blocks)), reader.decode(message(whole))
-    assert said(event) == said(expected)
-    (refused,) = reader.decode(message(repeated))
-    assert isinstance(refused, Undecodable)
-    assert "twice" in refused.detail
+    for value in (blocks, repeated):
+        (refused,) = reader.decode(message(value))
+        assert isinstance(refused, Undecodable)
+        assert (refused.reason, "no encoder" in refused.detail) == ("bad_message", True)
 
 
 @pytest.mark.parametrize("encoding", ["json", "avro"])
