@@ -16,10 +16,10 @@ from ticdc_replay.state.records import Run
 
 
 @contextmanager
-def pipeline(folder: Path, conf: Mapping[str, str] = {}) -> Iterator[ReplayContext]:
+def pipeline(folder: Path, conf: Mapping[str, str] = {}, protocol: str = "open-protocol") -> Iterator[ReplayContext]:
     text = {
         "name": "shop",
-        "changefeed": {"sink_uri": "kafka://b:9092/t?protocol=open-protocol", "timezone": "UTC"},
+        "changefeed": {"sink_uri": f"kafka://b:9092/t?protocol={protocol}", "timezone": "UTC"},
         "connections": {"kafka": "k"},
         "artifacts": (folder / "artifacts").as_uri(),
         "schedule": {"start": "2026-03-01T00:00:00Z"},
@@ -79,3 +79,11 @@ def test_the_last_ten_runs_count_by_what_they_did_together(tmp_path: Path) -> No
     assert (found.decoded_bytes, found.loaded_rows) == (500_000, 2_000)
     seconds = found.seconds(size=5_000_000, rows=1, wanted=4_000, objects=10**6, object_bytes=10**9, targets=2)
     assert seconds == 60 + 10 + 2  # three jobs start; the objects of earlier runs took their part of the time
+
+
+def test_simple_as_avro_is_expected_to_take_longer_than_as_json(tmp_path: Path) -> None:
+    expected = {}
+    for encoding in ("json", "avro"):
+        with pipeline(tmp_path, protocol=f"simple&encoding-format={encoding}") as context:
+            expected[encoding] = rates(context, 1).decoded_rows
+    assert expected == {"json": 40_000, "avro": 12_000}
