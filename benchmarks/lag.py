@@ -156,7 +156,7 @@ class Replay:
         """What all decodes up to now have read, and what was read for DDL."""
         context = self.context
         found = 0
-        for run in context.state.runs("bench"):
+        for run in context.state.runs.all("bench"):
             index = read_index(context.artifacts, run.run_hash)
             manifest = manifests.decode(context.artifacts.get(f"manifests/{index.input_hash}.json"))
             found += index.report.messages.bytes

@@ -37,7 +37,8 @@ from ticdc_replay.reconcile.survey import Survey, SurveyedFeed, put_survey
 from ticdc_replay.stages import deletion, deletion_guards
 from ticdc_replay.stages.evidence import put_evidence
 from ticdc_replay.stages.store_context import StoreContext
-from ticdc_replay.state.records import DeletionPlanRecord, Reconciliation
+from ticdc_replay.state.deletion_plans import DeletionPlanRecord
+from ticdc_replay.state.reconciliations import Reconciliation
 from ticdc_replay.storage import ObjectStore, open_store
 
 HOUR_MS = 3_600_000
@@ -188,7 +189,7 @@ class Scene:
             for found in listing
         ]
         made = self._judge(objects, references, self.evidence(**changes), None, copies)
-        self.context.state.record_reconciliation(
+        self.context.state.reconciliations.record(
             Reconciliation(
                 store="claims", reconciliation_id=made, began_at_ms=self.clock(), finished_at_ms=self.clock(),
                 report="", totals=dict(totals),

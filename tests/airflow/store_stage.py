@@ -44,7 +44,7 @@ class StoreStage(Stage):
         """A plan of the only reconciliation, as if it had been made so many *hours* ago."""
         made_at_ms = now_ms() - hours * 3_600_000
         with self.context() as context, patch("ticdc_replay.stages.deletion.now_ms", lambda: made_at_ms):
-            (done,) = context.state.reconciliations("claims")
+            (done,) = context.state.reconciliations.all("claims")
             return make_plan(context, done.reconciliation_id)
 
     def events(self, task):

@@ -122,10 +122,11 @@ def test_a_window_that_has_a_manifest_is_not_waited_for_unless_it_is_pinned_anew
     from airflow.sdk.exceptions import TaskDeferred
 
     from ticdc_replay.domain.window import Window
-    from ticdc_replay.state import WindowManifest, open_state
+    from ticdc_replay.state import open_state
+    from ticdc_replay.state.manifests import WindowManifest
 
     state = open_state(f"sqlite:///{pipelines.path}/state.db")
-    state.register_manifest(WindowManifest("live", Window(FROM_TS, TO_TS), "f" * 64, "manifests/f.json", 1))
+    state.manifests.register(WindowManifest("live", Window(FROM_TS, TO_TS), "f" * 64, "manifests/f.json", 1))
     state.close()
     assert "has a manifest already" in task.execute(CONTEXT)
     with pytest.raises(TaskDeferred):

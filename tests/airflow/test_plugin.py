@@ -27,7 +27,8 @@ def live(pipelines, tmp_path):
 @pytest.fixture
 def record(tmp_path):
     """Notes that a window of a table is loaded."""
-    from ticdc_replay.state import Coverage, CoveredTable, open_state
+    from ticdc_replay.state import open_state
+    from ticdc_replay.state.coverage import Coverage, CoveredTable
 
     (tmp_path / "artifacts").mkdir()
     state = open_state(f"sqlite:///{tmp_path}/artifacts/state.db")
@@ -45,7 +46,7 @@ def record(tmp_path):
             tables=(CoveredTable(TableName("shop", table), quality),),
             loaded_at_ms=0,
         )
-        state.record_coverage([loaded])
+        state.coverage.record([loaded])
 
     yield record
     state.close()
@@ -75,7 +76,7 @@ def test_the_page_tells_what_is_loaded_only_where_a_target_was_before(signed_in,
 def test_the_page_shows_what_was_taken_from_changelogs(signed_in, record, tmp_path):
     from ticdc_replay.stages.recording import DERIVED
     from ticdc_replay.state import open_state
-    from ticdc_replay.state.records import Run
+    from ticdc_replay.state.runs import Run
 
     state = open_state(f"sqlite:///{tmp_path}/artifacts/state.db")
     for hour in range(4):
@@ -91,7 +92,7 @@ def test_the_page_shows_what_was_taken_from_changelogs(signed_in, record, tmp_pa
             started_at_ms=0,
             counts=counts,
         )
-        state.record_run(run)
+        state.runs.record(run)
     state.close()
     page = signed_in.get("/ticdc-replay/coverage/ticdc_replay_live").text
     assert (

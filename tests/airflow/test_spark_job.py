@@ -36,7 +36,7 @@ def read(uri, connections):
 def driver(spark, job, connections):
     conf = dict(spark.sparkContext.getConf().getAll())
     state = open_state({state!r})
-    leases = [(lease.kind, lease.subject) for lease in state.leases("file:///claims")]
+    leases = [(lease.kind, lease.subject) for lease in state.leases.current("file:///claims")]
     answer = json.loads(Path({answer!r}).read_text())
     Path({answer!r}).write_text(json.dumps(answer | {{"conf": conf, "leases": leases}}))
     raise {raises}
@@ -140,7 +140,7 @@ def test_a_decode_holds_its_claim_check_store_as_long_as_its_driver_runs(job, pi
 
     claims_of(pipelines, tmp_path)
     state = open_state(job.state)
-    state.acquire_lease("file:///claims", "somebody", "deletion", "plan", 600_000)
+    state.leases.acquire("file:///claims", "somebody", "deletion", "plan", 600_000)
     with pytest.raises(PermanentError, match="seen enough"):
         job.run("errors.PermanentError('seen enough')")
     leases = json.loads(job.answer.read_text())["leases"]
@@ -155,7 +155,8 @@ def test_a_decode_is_recorded_before_its_lease_ends(job, pipelines, tmp_path, mo
     from ticdc_replay.domain import canonical
     from ticdc_replay.domain.window import Window
     from ticdc_replay.snapshot.manifest import Manifest
-    from ticdc_replay.state import StateStore
+    from ticdc_replay.state.leases import Leases
+    from ticdc_replay.state.runs import Runs
 
     claims_of(pipelines, tmp_path)
     monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE", '{"conn_type": "postgres", "host": "b"}')
@@ -167,13 +168,13 @@ def test_a_decode_is_recorded_before_its_lease_ends(job, pipelines, tmp_path, mo
     (tmp_path / "shop" / "manifests").mkdir()
     (tmp_path / "shop" / "manifests" / f"{index.input_hash}.json").write_bytes(canonical.encode(manifest))
     monkeypatch.setattr(SparkSubmitOperator, "execute", lambda self, context: None)
-    release, recorded = StateStore.release_lease, []
+    release, recorded = Leases.release, []
 
-    def released(state, lease):
-        recorded.append([run.run_hash for run in state.runs("shop")])
-        release(state, lease)
+    def released(leases, lease):
+        recorded.append([run.run_hash for run in Runs(leases._database).all("shop")])
+        release(leases, lease)
 
-    monkeypatch.setattr(StateStore, "release_lease", released)
+    monkeypatch.setattr(Leases, "release", released)
     job.run(run_hash=changelog.run_hash)
     assert recorded == [[changelog.run_hash]]
 
@@ -205,7 +206,8 @@ def test_a_load_task_that_is_cleared_after_its_window_was_pinned_anew_is_refused
     from ticdc_replay.airflow.operators.spark_job import LoadOperator
     from ticdc_replay.config.load import load_pipeline
     from ticdc_replay.domain.window import Window
-    from ticdc_replay.state import WindowManifest, open_state
+    from ticdc_replay.state import open_state
+    from ticdc_replay.state.manifests import WindowManifest
 
     for name in ("SHOP_KAFKA", "WAREHOUSE"):
         monkeypatch.setenv(f"AIRFLOW_CONN_{name}", '{"conn_type": "kafka", "host": "b"}')
@@ -213,7 +215,7 @@ def test_a_load_task_that_is_cleared_after_its_window_was_pinned_anew_is_refused
     changelog = Changelog(tmp_path / "artifacts" / "shop", 0, 100)
     changelog.write()
     state = open_state(f"sqlite:///{tmp_path}/artifacts/state.db")
-    state.register_manifest(WindowManifest("shop", Window(0, 100), "1" * 64, "manifests/1.json", 1))
+    state.manifests.register(WindowManifest("shop", Window(0, 100), "1" * 64, "manifests/1.json", 1))
     state.close()
     operator = LoadOperator(target="lake", pipeline_file=str(file), pipeline=load_pipeline(file).pipeline)
     operator.job = "file:///job.json"

@@ -10,7 +10,8 @@ from ticdc_replay.reconcile.rules import Evidence, ObjectClass, ReferenceClass
 from ticdc_replay.reconcile.summary import ObjectsOfDay, ObjectsOfTable, ReferencesOfTable, Summary
 from ticdc_replay.reconcile.undo import Undone, put_undone
 from ticdc_replay.state import open_state
-from ticdc_replay.state.records import DeletionExecution, DeletionPlanRecord, Reconciliation
+from ticdc_replay.state.deletion_plans import DeletionExecution, DeletionPlanRecord
+from ticdc_replay.state.reconciliations import Reconciliation
 from ticdc_replay.storage import open_store
 
 pytestmark = pytest.mark.airflow
@@ -77,7 +78,7 @@ def store(tmp_path, stores):
             )
             artifacts.put_once(report_name(name), canonical.encode(report))
             totals = report.totals() | {"objects.orphaned": orphans}
-            state.record_reconciliation(
+            state.reconciliations.record(
                 Reconciliation(
                     store="claims",
                     reconciliation_id=name,
@@ -98,10 +99,10 @@ def store(tmp_path, stores):
                 objects=1_200,
                 bytes=1 << 29,
             )
-            state.record_deletion_plan(msgspec.structs.replace(record, **more))
+            state.deletion_plans.record(msgspec.structs.replace(record, **more))
 
         def executed(self, plan_hash, **counts):
-            state.record_deletion_execution(
+            state.deletion_plans.record_execution(
                 DeletionExecution(
                     store="claims",
                     plan_hash=plan_hash,

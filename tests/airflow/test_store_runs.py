@@ -79,7 +79,7 @@ def test_a_plan_that_a_person_approves_is_checked_again_and_executed_and_nothing
     assert min(ORPHANS) in person.question["body"]
     assert submitted(log) == ["reconcile"], "every offset was searched before"
     with stage.context() as store:
-        plan = store.state.deletion_plan("claims", planned)
+        plan = store.state.deletion_plans.get("claims", planned)
     assert (plan.status, plan.decided_by, plan.decided_why) == ("executed", "kim", "left over")
     (event,) = stage.events("delete")
     assert event["run"]["facets"]["ticdcReplay_deletion"]["counts"] == {"deleted": len(ORPHANS)}

@@ -10,7 +10,7 @@ import pytest
 from ticdc_replay.domain.errors import PermanentError, PolicyStopError
 from ticdc_replay.reconcile.plan import PLANNED, plan_name, write_plan
 from ticdc_replay.state import open_state
-from ticdc_replay.state.records import DeletionPlanRecord
+from ticdc_replay.state.deletion_plans import DeletionPlanRecord
 from ticdc_replay.storage import open_store
 
 pytestmark = pytest.mark.airflow
@@ -72,7 +72,7 @@ def plan(folder, state):
         objects=1,
         bytes=1_500,
     )
-    state.record_deletion_plan(record)
+    state.deletion_plans.record(record)
     return record
 
 
@@ -127,7 +127,7 @@ def test_a_run_without_a_plan_that_is_due_is_skipped(deletion, folder):
 
 
 def test_a_plan_that_is_named_but_was_rejected_is_refused(deletion, plan, state):
-    state.decide_deletion_plan("claims", plan.plan_hash, "rejected", by="kim", why="no")
+    state.deletion_plans.decide("claims", plan.plan_hash, "rejected", by="kim", why="no")
     task = deletion.get_task("choose_plan")
     with pytest.raises(PolicyStopError, match="it was rejected"):
         task.execute(context(task, plan=plan.plan_hash))
@@ -155,9 +155,9 @@ def test_a_person_is_shown_the_plan_s_numbers_reasons_and_first_objects(deletion
 def test_nobody_is_asked_about_a_plan_that_was_settled_since_it_was_chosen(deletion, plan, state):
     task = deletion.get_task("approve")
     chosen = {"choose_plan": {"plan": plan.plan_hash, "status": "open"}}
-    state.decide_deletion_plan("claims", plan.plan_hash, "approved", by="kim", why="seen")
+    state.deletion_plans.decide("claims", plan.plan_hash, "approved", by="kim", why="seen")
     assert task.execute(context(task, chosen)) is None
-    state.decide_deletion_plan("claims", plan.plan_hash, "rejected", by="kim", why="no")
+    state.deletion_plans.decide("claims", plan.plan_hash, "rejected", by="kim", why="no")
     with pytest.raises(PermanentError, match="was rejected meanwhile"):
         task.execute(context(task, chosen))
 
@@ -180,20 +180,20 @@ def test_the_question_tells_what_is_against_the_plan_whatever_the_answer(deletio
 def test_an_approval_is_recorded_with_the_person_s_name_and_reason(deletion, plan, state):
     task = deletion.get_task("approve")
     task.execute_complete(context(task, {"choose_plan": {"plan": plan.plan_hash}}), answer("Approve"), plan.plan_hash)
-    decided = state.deletion_plan("claims", plan.plan_hash)
+    decided = state.deletion_plans.get("claims", plan.plan_hash)
     assert (decided.status, decided.decided_by, decided.decided_why) == ("approved", "kim", "looked at them")
 
 
 def test_an_answer_is_about_the_plan_that_was_shown_though_the_run_has_chosen_another_one_since(deletion, plan, state):
     other = msgspec.structs.replace(plan, plan_hash="0" * 64)
-    state.record_deletion_plan(other)
+    state.deletion_plans.record(other)
     task = deletion.get_task("approve")
     with pytest.raises(PermanentError, match=f"about plan {plan.plan_hash}; since the question this run has chosen"):
         task.execute_complete(
             context(task, {"choose_plan": {"plan": other.plan_hash}}), answer("Approve"), plan.plan_hash
         )
-    assert state.deletion_plan("claims", plan.plan_hash).status == "approved"
-    assert state.deletion_plan("claims", other.plan_hash).status == "open"
+    assert state.deletion_plans.get("claims", plan.plan_hash).status == "approved"
+    assert state.deletion_plans.get("claims", other.plan_hash).status == "open"
 
 
 def test_a_rejection_ends_the_plan_and_skips_all_that_is_left_of_the_run(deletion, plan, state):
@@ -206,7 +206,7 @@ def test_a_rejection_ends_the_plan_and_skips_all_that_is_left_of_the_run(deletio
         )
     assert skipped.value.tasks == ["survey"], "and what comes after it by its own rule"
     assert deletion.get_task("recheck").trigger_rule == "none_failed_min_one_success"
-    assert state.deletion_plan("claims", plan.plan_hash).status == "rejected"
+    assert state.deletion_plans.get("claims", plan.plan_hash).status == "rejected"
 
 
 def test_an_answer_that_nobody_gave_releases_nothing(deletion, plan, state):
@@ -215,7 +215,7 @@ def test_an_answer_that_nobody_gave_releases_nothing(deletion, plan, state):
         task.execute_complete(
             context(task, {"choose_plan": {"plan": plan.plan_hash}}), answer("Approve", None), plan.plan_hash
         )
-    assert state.deletion_plan("claims", plan.plan_hash).status == "open"
+    assert state.deletion_plans.get("claims", plan.plan_hash).status == "open"
 
 
 def test_a_scan_for_which_nothing_is_left_is_skipped(reconciliation):

@@ -311,7 +311,7 @@ def test_an_entry_is_shown_as_far_as_it_can_be_read(setting: Setting) -> None:
 def test_the_command_lists_shows_accepts_and_re_drives(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
     def submit(job: str, uri: str, context: ReplayContext, master: str) -> None:
         """In this Spark: ``submit`` needs a terminal's stderr, and has a test of its own."""
-        leases = context.state.leases(str(context.changefeed.claim_check_uri))
+        leases = context.state.leases.current(str(context.changefeed.claim_check_uri))
         assert [lease.kind for lease in leases] == (["replay"] if job == "decode" else [])
         {"decode": setting.run_decode, "load": setting.run_load}[job](uri)
 

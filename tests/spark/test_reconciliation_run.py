@@ -410,7 +410,7 @@ def loses_a_file(setting: Setting, spark: SparkSession, first: ReconciliationRep
             "older_than_kafka": "referenced",
             "unreadable": "referenced",
         }
-        assert len(context.state.reconciliations("claims")) == 2
+        assert len(context.state.reconciliations.all("claims")) == 2
 
 
 def test_the_command_shows_the_report_and_tells_by_its_exit_code_of_alerts(

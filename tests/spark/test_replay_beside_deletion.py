@@ -58,7 +58,7 @@ from ticdc_replay.stages.reconcile import (
 )
 from ticdc_replay.stages.redrive import check_redrive, open_runs, pin_redrive
 from ticdc_replay.stages.store_context import StoreContext
-from ticdc_replay.state.records import DeletionPlanRecord
+from ticdc_replay.state.deletion_plans import DeletionPlanRecord
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -193,7 +193,7 @@ def test_windows_that_lie_in_one_span_read_kafka_once_and_have_the_rows_of_their
     assert wide.window == hours(0, HOURS)
     assert wide.report.events.written == HOURS / 2 * rows
     assert wide.report.messages.bytes < consumed * HOURS / 2, "alone they read more than all of them together"
-    recorded = {run.run_hash: run.counts["messages_consumed"] for run in shared.state.runs("shop")}
+    recorded = {run.run_hash: run.counts["messages_consumed"] for run in shared.state.runs.all("shop")}
     assert [number for number in recorded.values() if number] == [wide.report.messages.consumed]
     report = feed.load(shared, index)
     assert report.derived == index.derived
@@ -211,7 +211,7 @@ def test_of_windows_that_come_at_once_one_decodes_what_they_share(make_feed: Cal
         name.name.rpartition("/")[2].partition("-")[0] for name in context.artifacts.list(f"runs/{source}/data/")
     }
     assert len(attempts) == 1
-    assert context.state.leases(context.artifacts.uri(f"runs/{source}")) == []
+    assert context.state.leases.current(context.artifacts.uri(f"runs/{source}")) == []
 
 
 def test_a_window_whose_span_is_not_over_is_decoded_by_itself(make_feed: Callable[..., Feed]) -> None:

@@ -28,7 +28,7 @@ from ticdc_replay.reconcile.undo import undos_of
 from ticdc_replay.stages import deletion as stage
 from ticdc_replay.stages.reconcile import write_recheck_job
 from ticdc_replay.stages.store_context import StoreContext
-from ticdc_replay.state.records import DeletionPlanRecord
+from ticdc_replay.state.deletion_plans import DeletionPlanRecord
 
 deletion = typer.Typer(
     no_args_is_help=True, help="See plans to delete what no message needs, decide about them, execute them, undo that."
@@ -48,7 +48,7 @@ def list_(
 ) -> None:
     """List the plans of a store, the oldest first, and what people said to them."""
     with opened_store(store, pipelines, connections, "deciding") as context:
-        known = [(plan, due_ms(context.store, plan)) for plan in context.state.deletion_plans(context.store.name)]
+        known = [(plan, due_ms(context.store, plan)) for plan in context.state.deletion_plans.all(context.store.name)]
         if json:
             shown.print_json([{**msgspec.to_builtins(plan), "due_at_ms": due} for plan, due in known])
         elif known:
@@ -69,7 +69,7 @@ def plan(
     """Plan to delete what a reconciliation found deletable. Nothing is deleted by that."""
     with opened_store(store, pipelines, connections, "deciding") as context:
         if reconciliation is None:
-            known = context.state.reconciliations(context.store.name)
+            known = context.state.reconciliations.all(context.store.name)
             if not known:
                 raise ConfigError(f"store {context.store.name} was never reconciled: ticdc-replay reconcile {store}")
             reconciliation = known[-1].reconciliation_id
@@ -95,7 +95,7 @@ def show(
     with opened_store(store, pipelines, connections, "deciding") as context:
         record = _chosen(context, plan)
         described = stage.describe_plan(context, record.plan_hash, shown.FIRST)
-        executions = context.state.deletion_executions(context.store.name, record.plan_hash)
+        executions = context.state.deletion_plans.executions(context.store.name, record.plan_hash)
         audits = [
             read_audit(context.artifacts, record.plan_hash, execution.execution_id)
             for execution in executions
@@ -253,7 +253,7 @@ def _show_executed(context: StoreContext, record: DeletionPlanRecord) -> bool:
     say(f"plan {record.plan_hash} was executed before; nothing is deleted now")
     undos = undos_of(context.artifacts, record.plan_hash)
     trouble = False
-    for execution in context.state.deletion_executions(context.store.name, record.plan_hash):
+    for execution in context.state.deletion_plans.executions(context.store.name, record.plan_hash):
         if execution.audit is not None:
             audit = read_audit(context.artifacts, record.plan_hash, execution.execution_id)
             shown.show_audit(audit, context.artifacts, undos)
@@ -263,7 +263,7 @@ def _show_executed(context: StoreContext, record: DeletionPlanRecord) -> bool:
 
 def _nothing_due(context: StoreContext) -> str:
     """Why no plan is executed, and which one is next."""
-    known = context.state.deletion_plans(context.store.name)
+    known = context.state.deletion_plans.all(context.store.name)
     waiting = [plan for plan in known if plan.status in ("open", "approved")]
     if not waiting:
         return "no plan is due: none is open or approved; ticdc-replay deletion plan makes one"
@@ -302,7 +302,9 @@ def _chosen(context: StoreContext, beginning: str) -> DeletionPlanRecord:
             f"{beginning!r} names no plan: give at least the first {_SHORTEST} characters of its hash; "
             f"ticdc-replay deletion list shows them"
         )
-    found = [plan for plan in context.state.deletion_plans(context.store.name) if plan.plan_hash.startswith(beginning)]
+    found = [
+        plan for plan in context.state.deletion_plans.all(context.store.name) if plan.plan_hash.startswith(beginning)
+    ]
     if len(found) != 1:
         raise ConfigError(
             f"{len(found)} plans of store {context.store.name} begin with {beginning!r}; ticdc-replay deletion list shows all"

@@ -14,7 +14,7 @@ from ticdc_replay.cli.terminal import terminal
 from ticdc_replay.reconcile.audit import Audit
 from ticdc_replay.reconcile.undo import Undone
 from ticdc_replay.stages.deletion import PlanDescription
-from ticdc_replay.state.records import DeletionPlanRecord
+from ticdc_replay.state.deletion_plans import DeletionPlanRecord
 from ticdc_replay.storage import ObjectStore
 
 FIRST = 20

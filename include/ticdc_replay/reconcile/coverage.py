@@ -20,7 +20,7 @@ from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.reconcile.owners import Owner
 from ticdc_replay.reconcile.rules import PartitionBounds
 from ticdc_replay.snapshot.topics import require_topics
-from ticdc_replay.state.records import ScannedRange
+from ticdc_replay.state.references import ScannedRange
 from ticdc_replay.state.store import StateStore
 from ticdc_replay.storage.base import ObjectStore
 
@@ -183,7 +183,7 @@ def searched_by_runs(state: StateStore, artifacts: ObjectStore, pipeline: str) -
     A run of which a file is gone, or by a version that searched less (``domain.events.SEARCH``) or did not know the cluster,
     counts for nothing.
     """
-    runs = {run.run_hash for run in state.runs(pipeline) if run.index is not None} | complete_changelogs(artifacts)
+    runs = {run.run_hash for run in state.runs.all(pipeline) if run.index is not None} | complete_changelogs(artifacts)
     with ThreadPoolExecutor(_READERS) as readers:
         indexes = readers.map(lambda run_hash: _index_of(artifacts, run_hash), sorted(runs))
         found = [index for index in indexes if index is not None and index.pipeline == pipeline]

@@ -8,7 +8,7 @@ import msgspec
 
 from ticdc_replay.domain import canonical
 from ticdc_replay.reconcile.plan import plan_folder
-from ticdc_replay.state.records import DeletionPlanRecord, PlanStatus
+from ticdc_replay.state.deletion_plans import DeletionPlanRecord, PlanStatus
 from ticdc_replay.storage.base import ObjectStore
 
 

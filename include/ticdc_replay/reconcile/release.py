@@ -8,7 +8,7 @@ import msgspec
 from ticdc_replay.config.store import Store
 from ticdc_replay.reconcile.plan import DeletionPlan
 from ticdc_replay.reconcile.rules import Evidence, ReplayableRange, merged
-from ticdc_replay.state.records import DeletionPlanRecord
+from ticdc_replay.state.deletion_plans import DeletionPlanRecord
 
 RECHECK_MAX_AGE_MS = 6 * 3_600_000
 """A recheck is good for a deletion this long after it read the offsets of Kafka."""

@@ -4,7 +4,7 @@ import msgspec
 
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.reconcile.scan import ScanCounts
-from ticdc_replay.state.records import ScannedRange
+from ticdc_replay.state.references import ScannedRange
 from ticdc_replay.state.store import StateStore
 
 
@@ -38,4 +38,4 @@ def decode(content: bytes) -> ScanReport:
 
 def record_scan(state: StateStore, report: ScanReport) -> None:
     """Note what was scanned, so that no later reconciliation scans it again. Safe to repeat."""
-    state.record_scanned_ranges([part for feed in report.feeds for part in feed.scanned])
+    state.references.record_scans([part for feed in report.feeds for part in feed.scanned])

@@ -57,7 +57,9 @@ from ticdc_replay.snapshot.watermark import (
     retire,
     status_of,
 )
-from ticdc_replay.state.records import Coverage, Stretch, WindowManifest
+from ticdc_replay.state.coverage import Coverage
+from ticdc_replay.state.manifests import WindowManifest
+from ticdc_replay.state.sparse_index import Stretch
 from ticdc_replay.state.store import StateStore
 from ticdc_replay.storage.base import ObjectStore
 
@@ -131,7 +133,7 @@ def pin_window(
     last (unless *repin*), UnprovenWindowError where completeness can't be shown and the policy stops, and ArtifactNotFoundError
     where the window's manifest was deleted.
     """
-    existing = state.manifest_of(request.pipeline, request.window)
+    existing = state.manifests.of_window(request.pipeline, request.window)
     if existing is not None and not repin:
         pinned = load_manifest(artifacts, existing)
         check_reusable(request, pinned.manifest)
@@ -175,7 +177,7 @@ def find_ranges(
         look = _look_up(request, kafka, offsets)
         look = msgspec.structs.replace(look, known=_known_topics(request, artifacts, state))
         if not repin:
-            last = state.last_manifest(request.pipeline)
+            last = state.manifests.last(request.pipeline)
             if last is not None:
                 manifest = load_manifest(artifacts, last).manifest
                 check_same_topics(look.topics, manifest)
@@ -227,8 +229,8 @@ def _look_up(request: PinRequest, kafka: KafkaSettings, offsets: Offsets) -> _Lo
 
 def _known_topics(request: PinRequest, artifacts: ObjectStore, state: StateStore) -> frozenset[TopicIdentity]:
     """Topics that the pipeline has read, or pinned for this window or last; without what a manifest that is gone would say."""
-    known = set(state.topics_read(request.pipeline))
-    for entry in (state.manifest_of(request.pipeline, request.window), state.last_manifest(request.pipeline)):
+    known = set(state.sparse_index.topics(request.pipeline))
+    for entry in (state.manifests.of_window(request.pipeline, request.window), state.manifests.last(request.pipeline)):
         if entry is not None:
             with contextlib.suppress(ArtifactNotFoundError, ArtifactCorruptError):
                 known.update(load_manifest(artifacts, entry).manifest.identities.values())
@@ -309,7 +311,7 @@ def _ends_before(request: PinRequest, artifacts: ObjectStore, state: StateStore,
     topics = {topic.name: topic.identity for topic in look.topics}
     held = _held_inputs(state, request.pipeline, request.window.from_ts)
     found: dict[Partition, int] = {}
-    for entry in state.manifests_up_to(request.pipeline, request.window.from_ts, held):
+    for entry in state.manifests.ending_at(request.pipeline, request.window.from_ts, held):
         manifest = load_manifest(artifacts, entry).manifest
         if manifest.grade != "offset":
             continue
@@ -325,11 +327,11 @@ def _ends_before(request: PinRequest, artifacts: ObjectStore, state: StateStore,
 def _held_inputs(state: StateStore, pipeline: str, ts: int) -> set[str]:
     """What the runs were made of that targets hold of the windows that end at *ts*: of equal tables, the newest run counts."""
     newest: dict[tuple[Window, str, str, tuple[str, ...]], Coverage] = {}
-    for record in state.coverage(pipeline):
+    for record in state.coverage.all(pipeline):
         if record.window.to_ts == ts:
             of = (record.window, record.target, record.place, record.selection)
             newest[of] = max(newest.get(of, record), record, key=lambda each: each.generation)
-    runs = (state.run(pipeline, record.run_hash) for record in newest.values())
+    runs = (state.runs.get(pipeline, record.run_hash) for record in newest.values())
     return {run.input_hash for run in runs if run is not None}
 
 
@@ -409,7 +411,7 @@ def _known_stretches(
     found: dict[Partition, list[Stretch]] = {}
     for topic in look.topics:
         starts = {partition.number: ranges[partition].start for partition in topic.partitions if partition in ranges}
-        stretches = state.stretches_before(request.pipeline, topic.identity, starts, request.window.from_ts)
+        stretches = state.sparse_index.before(request.pipeline, topic.identity, starts, request.window.from_ts)
         found |= {Partition(topic.name, number): known for number, known in stretches.items()}
     return found
 
@@ -486,7 +488,7 @@ def _register(
     with contextlib.suppress(ArtifactExistsError):  # equal but for the moment of pinning, which is not part of the hash
         artifacts.put_once(name, canonical.encode(manifest))
     made = WindowManifest(manifest.pipeline, manifest.window, input_hash, name, manifest.pinned_at_ms)
-    winner = state.register_manifest(made, replaces=replaces)
+    winner = state.manifests.register(made, replaces=replaces)
     pinned = load_manifest(artifacts, winner)
     return msgspec.structs.replace(pinned, reused=winner != made)
 

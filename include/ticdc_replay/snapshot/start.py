@@ -19,7 +19,7 @@ from ticdc_replay.kafka.offsets import Bounds, Offsets, Partition, Record
 from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.snapshot.clocks import Sent
 from ticdc_replay.snapshot.request import PinRequest
-from ticdc_replay.state.records import Stretch
+from ticdc_replay.state.sparse_index import Stretch
 
 _ALL_MESSAGES, _HEAD_MESSAGES = 32_000, (16, 1_000)
 _ALL_BYTES, _HEAD_BYTES = 256 * 1024 * 1024, (256 * 1024, 32 * 1024 * 1024)

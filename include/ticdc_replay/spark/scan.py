@@ -23,7 +23,7 @@ from ticdc_replay.reconcile.scan_report import ScannedFeed, ScanReport
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.snapshot.topics import require_topics
 from ticdc_replay.spark.tasks import Sizes, run_tasks
-from ticdc_replay.state.records import ScannedRange
+from ticdc_replay.state.references import ScannedRange
 from ticdc_replay.storage import open_store
 from ticdc_replay.storage.base import ObjectStore
 

@@ -16,7 +16,7 @@ def not_accepted(pipelines: Iterable[ReplayContext], lost: Sequence[LostRow]) ->
     of the whole message."""
     accepted: dict[tuple[str, str, str, int, int], set[int]] = {}
     for each in pipelines:
-        for loss in each.state.accepted_losses(each.pipeline.name):
+        for loss in each.state.quarantine.accepted_losses(each.pipeline.name):
             if loss.reason.startswith(_OF_OBJECTS):
                 message = loss.pipeline, loss.topic.name, loss.topic.topic_id, loss.partition, loss.offset
                 accepted.setdefault(message, set()).add(loss.ordinal)

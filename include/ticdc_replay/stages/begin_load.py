@@ -5,7 +5,7 @@ from ticdc_replay.changelog.reading import read_index
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.named import require_set_aside
-from ticdc_replay.state.records import BegunLoad
+from ticdc_replay.state.coverage import BegunLoad
 from ticdc_replay.targets.registry import read_section
 
 
@@ -33,7 +33,7 @@ def begin_load(context: ReplayContext, uri: str) -> None:
     require_set_aside(context, index, job.tables)  # the spec may be older than the line in the pipeline file
     if section.is_mirror or index.redrives is not None:
         return
-    context.state.record_begun_load(
+    context.state.coverage.record_begun(
         BegunLoad(
             pipeline=job.pipeline,
             target=name,

@@ -138,7 +138,7 @@ class _Pruning:
         for other in self._indexes.values():
             if other.run_hash not in self._gone and any(each.run_hash == index.run_hash for each in other.derived):
                 yield f"run {other.run_hash[:12]} of {other.window} takes rows from it"
-        for entry in self._context.state.manifests_within(self._context.pipeline.name, index.window):
+        for entry in self._context.state.manifests.within(self._context.pipeline.name, index.window):
             manifest = _manifest(self._context, entry.name)
             if manifest is None or entry.input_hash in self._decoded:
                 continue
@@ -163,7 +163,7 @@ class _Pruning:
         without = frozenset({*self._gone, index.run_hash})
         known = find_changelogs(self._context, index.window, tables=index.selection, without=without)
         # What came out of its quarantine later goes with it: that is no hole which others may have.
-        redriven = self._context.state.redrives(self._context.pipeline.name, index.run_hash)
+        redriven = self._context.state.quarantine.redrives(self._context.pipeline.name, index.run_hash)
         has_holes = bool(index.report.quarantine_reasons) and not redriven
         return not known.lacking and all(
             part.candidate.is_as_good(grade, set_aside=has_holes) for part in known.cover.parts
@@ -178,9 +178,9 @@ def remove(context: ReplayContext, index: ChangelogIndex) -> None:
     root = changelog_root(index.run_hash)
     names = [entry.name for entry in context.artifacts.list(f"{root}/")]
     context.artifacts.delete(f"{root}/{INDEX}")
-    run = context.state.run(context.pipeline.name, index.run_hash)
+    run = context.state.runs.get(context.pipeline.name, index.run_hash)
     if run is not None:
-        context.state.record_run(msgspec.structs.replace(run, index=None))
+        context.state.runs.record(msgspec.structs.replace(run, index=None))
     for name in names:
         if name != f"{root}/{INDEX}":
             context.artifacts.delete(name)
@@ -217,7 +217,7 @@ def _stored(context: ReplayContext, indexes: Mapping[str, ChangelogIndex]) -> It
 def _leased(context: ReplayContext) -> frozenset[str]:
     """The runs that are being decoded, or may be."""
     uri, state = context.changefeed.claim_check_uri, context.state
-    leases = [] if uri is None else [*state.leases(uri), *state.lapsed_leases(uri)]
+    leases = [] if uri is None else [*state.leases.current(uri), *state.leases.lapsed(uri)]
     found = {replayed(lease) for lease in leases if lease.kind == "replay"}
     return frozenset(replay.run_hash for replay in found if replay.pipeline == context.pipeline.name)
 

@@ -95,7 +95,7 @@ def connection_ids(pipeline: Pipeline) -> tuple[str, ...]:
 def open_pipeline_state(pipeline: Pipeline, connections: Connections) -> StateStore:
     """The state store of *pipeline*, brought to the newest schema. Raises ConfigError where none is configured."""
     state = open_state(state_url(pipeline, connections))
-    state.settle_places(pipeline.name, {target.name: target.place for target in pipeline.targets})
+    state.coverage.settle_places(pipeline.name, {target.name: target.place for target in pipeline.targets})
     return state
 
 

@@ -12,7 +12,7 @@ from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import GRADES, Grade, Window
 from ticdc_replay.stages.recording import DERIVED
 from ticdc_replay.state import StateStore
-from ticdc_replay.state.records import BegunLoad, Coverage, Quality
+from ticdc_replay.state.coverage import BegunLoad, Coverage, Quality
 from ticdc_replay.targets.config import TargetConfig
 
 
@@ -65,9 +65,9 @@ def coverage(pipeline: Pipeline, state: StateStore) -> tuple[TargetCoverage, ...
 
     That is what was loaded into the place that a target has now, whatever the target was called.
     """
-    begun = state.begun_loads(pipeline.name)  # before what is recorded at the end of loads
-    records = state.coverage(pipeline.name)
-    derived = {run.run_hash for run in state.runs(pipeline.name) if run.counts.get(DERIVED)}
+    begun = state.coverage.begun(pipeline.name)  # before what is recorded at the end of loads
+    records = state.coverage.all(pipeline.name)
+    derived = {run.run_hash for run in state.runs.all(pipeline.name) if run.counts.get(DERIVED)}
     found = []
     for target in pipeline.targets:
         mine = [record for record in records if record.place == target.place]

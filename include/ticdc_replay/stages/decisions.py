@@ -2,7 +2,7 @@
 
 from ticdc_replay.reconcile.decisions import rejection_of
 from ticdc_replay.stages.store_context import StoreContext
-from ticdc_replay.state.records import DeletionPlanRecord
+from ticdc_replay.state.deletion_plans import DeletionPlanRecord
 
 
 def known_plan(context: StoreContext, plan_hash: str) -> DeletionPlanRecord:
@@ -10,12 +10,12 @@ def known_plan(context: StoreContext, plan_hash: str) -> DeletionPlanRecord:
 
     Raises ConfigError where the state store has no such plan.
     """
-    return _with_rejection(context, context.state.deletion_plan(context.store.name, plan_hash))
+    return _with_rejection(context, context.state.deletion_plans.get(context.store.name, plan_hash))
 
 
 def known_plans(context: StoreContext) -> list[DeletionPlanRecord]:
     """All plans of the store, the oldest first; see ``known_plan``."""
-    return [_with_rejection(context, record) for record in context.state.deletion_plans(context.store.name)]
+    return [_with_rejection(context, record) for record in context.state.deletion_plans.all(context.store.name)]
 
 
 def _with_rejection(context: StoreContext, record: DeletionPlanRecord) -> DeletionPlanRecord:
@@ -24,4 +24,4 @@ def _with_rejection(context: StoreContext, record: DeletionPlanRecord) -> Deleti
     said = rejection_of(context.artifacts, record.plan_hash)
     if said is None:
         return record
-    return context.state.decide_deletion_plan(record.store, record.plan_hash, "rejected", by=said.person, why=said.why)
+    return context.state.deletion_plans.decide(record.store, record.plan_hash, "rejected", by=said.person, why=said.why)

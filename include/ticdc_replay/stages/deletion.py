@@ -29,7 +29,7 @@ from ticdc_replay.stages.deletion_guards import EverySoOften, now_ms, require_no
 from ticdc_replay.stages.judged import evidence_of, last_copies, newest_last_copies, read_recheck
 from ticdc_replay.stages.leases import holding_store
 from ticdc_replay.stages.store_context import StoreContext
-from ticdc_replay.state.records import DeletionExecution, DeletionPlanRecord
+from ticdc_replay.state.deletion_plans import DeletionExecution, DeletionPlanRecord
 from ticdc_replay.storage import open_store
 
 _HOUR_MS = 3_600_000
@@ -117,7 +117,7 @@ def make_plan(context: StoreContext, reconciliation_id: str) -> DeletionPlanReco
         reconciliation_id=reconciliation_id,
         policy=store.deletion.policy,
     )
-    context.state.record_deletion_plan(record)
+    context.state.deletion_plans.record(record)
     return _plan_of(context, reconciliation_id)
 
 
@@ -178,7 +178,7 @@ def decide(context: StoreContext, plan_hash: str, approve: bool, person: str, wh
     known_plan(context, plan_hash)  # a rejection of before the state store was restored stays the last word
     wanted = "approved" if approve else "rejected"
     store = context.store.name
-    record = context.state.decide_deletion_plan(
+    record = context.state.deletion_plans.decide(
         store, plan_hash, "approved" if approve else "rejected", by=person.strip(), why=why.strip()
     )
     if record.status != wanted:
@@ -215,21 +215,21 @@ def execute(
     verdicts = Verdicts(context.artifacts, recheck, plan)
     kept = newest_last_copies(context, plan)
     store = context.for_deletion()
-    with holding_store(context.state, plan.uri, f"deletion in store {plan.store}", plan_hash) as hold:
+    with holding_store(context.state.leases, plan.uri, f"deletion in store {plan.store}", plan_hash) as hold:
         execution = DeletionExecution(
             store=plan.store,
             plan_hash=plan_hash,
             execution_id=recheck_id,
             started_at_ms=_started(context, plan_hash, recheck_id),
         )
-        context.state.record_deletion_execution(execution)
+        context.state.deletion_plans.record_execution(execution)
 
         def between() -> None:
             hold.verify()
             require_release(context, plan, recheck)
             require_no_new_reader(context, recheck)
 
-        record = context.state.deletion_plan(plan.store, plan_hash)
+        record = context.state.deletion_plans.get(plan.store, plan_hash)
         release = Release(
             policy=context.store.deletion.policy,
             decided_by=record.decided_by,
@@ -322,7 +322,7 @@ def _plan_of(context: StoreContext, reconciliation_id: str) -> DeletionPlanRecor
 def _deleted_since(context: StoreContext, evidence: Evidence) -> pa.Array:
     """Names of objects that deletions removed since the inventory began, which may have them still (S3's own are days old)."""
     since_ms = evidence.listed_ms - context.store.rules.clock_skew_seconds * 1000
-    executions = context.state.deletion_executions(context.store.name)
+    executions = context.state.deletion_plans.executions(context.store.name)
     lately = {run.plan_hash for run in executions if run.finished_at_ms is None or run.finished_at_ms >= since_ms}
     names = [
         result.name
@@ -336,7 +336,7 @@ def _deleted_since(context: StoreContext, evidence: Evidence) -> pa.Array:
 
 def _outdated(context: StoreContext, reconciliation_id: str, evidence: Evidence) -> Iterator[str]:
     """Why nothing is planned any more by the reconciliation, for people; none where it may be."""
-    newest = context.state.reconciliations(context.store.name)[-1:]
+    newest = context.state.reconciliations.all(context.store.name)[-1:]
     if newest and newest[0].totals.get("unlisted", 0):
         yield (
             f"the inventory of reconciliation {newest[0].reconciliation_id} lacks objects that exist and are older than it: find "
@@ -349,7 +349,7 @@ def _outdated(context: StoreContext, reconciliation_id: str, evidence: Evidence)
 
 
 def _started(context: StoreContext, plan_hash: str, execution_id: str) -> int:
-    for known in context.state.deletion_executions(context.store.name, plan_hash):
+    for known in context.state.deletion_plans.executions(context.store.name, plan_hash):
         if known.execution_id == execution_id:
             return known.started_at_ms
     return now_ms()
@@ -357,7 +357,7 @@ def _started(context: StoreContext, plan_hash: str, execution_id: str) -> int:
 
 def _note_unfinished(context: StoreContext, record: DeletionPlanRecord) -> None:
     """Tell what the last execution of a plan that is rejected did, if it did not come to its end: there is no other now."""
-    executions = context.state.deletion_executions(record.store, record.plan_hash)
+    executions = context.state.deletion_plans.executions(record.store, record.plan_hash)
     if not executions or executions[-1].audit is not None:
         return
     try:
@@ -381,7 +381,7 @@ def _note_stopped(context: StoreContext, plan: plans.DeletionPlan, execution: De
 
 def _finish(context: StoreContext, audit: Audit) -> Audit:
     """Note that nothing of the plan is left to do."""
-    context.state.record_deletion_execution(
+    context.state.deletion_plans.record_execution(
         DeletionExecution(
             store=audit.store,
             plan_hash=audit.plan_hash,
@@ -392,5 +392,5 @@ def _finish(context: StoreContext, audit: Audit) -> Audit:
             counts=audit.counts,
         )
     )
-    context.state.finish_deletion_plan(audit.store, audit.plan_hash)
+    context.state.deletion_plans.finish(audit.store, audit.plan_hash)
     return audit

@@ -26,7 +26,8 @@ from ticdc_replay.snapshot.pin import PinnedManifest
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.named import named_since
 from ticdc_replay.stages.selection import undecoded
-from ticdc_replay.state.records import Run, WindowManifest
+from ticdc_replay.state.manifests import WindowManifest
+from ticdc_replay.state.runs import Run
 
 log = logging.getLogger(__name__)
 
@@ -121,7 +122,7 @@ def require_cover(context: ReplayContext, window: Window) -> Known:
 def derive(context: ReplayContext, window: Window) -> PinnedManifest:
     """Pin *window* to the changelogs that hold it, whatever it was pinned to before. Raises what ``require_cover`` raises."""
     known = require_cover(context, window)
-    existing = context.state.manifest_of(context.pipeline.name, window)
+    existing = context.state.manifests.of_window(context.pipeline.name, window)
     manifest = Manifest(
         pipeline=context.pipeline.name,
         changefeed_hash=context.changefeed.hash,
@@ -150,7 +151,7 @@ def derive(context: ReplayContext, window: Window) -> PinnedManifest:
 
 def is_shared(context: ReplayContext, run: Run) -> bool:
     """Whether *run* is the decode that other windows share."""
-    for entry in context.state.manifests_within(run.pipeline, run.window):
+    for entry in context.state.manifests.within(run.pipeline, run.window):
         with contextlib.suppress(ArtifactNotFoundError):
             shared = manifests.decode(context.artifacts.get(entry.name)).shared
             if shared is not None and shared.input_hash == run.input_hash:
@@ -178,7 +179,7 @@ def register(context: ReplayContext, manifest: Manifest, replaces: WindowManifes
     with contextlib.suppress(ArtifactExistsError):  # equal but for what is not part of the hash
         context.artifacts.put_once(name, canonical.encode(manifest))
     made = WindowManifest(manifest.pipeline, manifest.window, manifest.input_hash, name, manifest.pinned_at_ms)
-    winner = context.state.register_manifest(made, replaces=replaces)
+    winner = context.state.manifests.register(made, replaces=replaces)
     counts = manifests.decode(context.artifacts.get(winner.name))
     return PinnedManifest(counts, winner.name, context.artifacts.uri(winner.name), winner != made)
 
@@ -189,9 +190,9 @@ def _runs(context: ReplayContext, window: Window) -> Iterator[tuple[str, Window,
     Of a window that is derived itself, the runs that it is derived from, as long as their own windows are pinned to them still.
     """
     pipeline = context.pipeline.name
-    runs = context.state.runs_within(pipeline, window)
+    runs = context.state.runs.within(pipeline, window)
     entries: dict[Window, tuple[WindowManifest, Manifest]] = {}
-    for entry in context.state.manifests_within(pipeline, window):
+    for entry in context.state.manifests.within(pipeline, window):
         # Where it is gone or damaged nothing tells any more what its run was made of.
         with contextlib.suppress(ArtifactNotFoundError, msgspec.DecodeError):
             entries[entry.window] = entry, manifests.decode(context.artifacts.get(entry.name))
@@ -225,7 +226,7 @@ def _refusal(
         return f"decoded for tables {', '.join(index.selection)}; the pipeline asks for {', '.join(lacking)}"
     if index.variant != variant_of(context.pipeline.policies.handle_key_only, context.pipeline.policies.damaged):
         return "decoded with other policies.handle_key_only or policies.damaged"
-    if context.state.redrives(context.pipeline.name, index.run_hash):
+    if context.state.quarantine.redrives(context.pipeline.name, index.run_hash):
         return "a part of its rows came out of its quarantine later, in a changelog of its own"
     lost = lost_files(context.artifacts, index)
     if lost:

@@ -17,7 +17,7 @@ from ticdc_replay.stages.jobs import require_current
 from ticdc_replay.stages.publish import last_load
 from ticdc_replay.stages.recording import DERIVED
 from ticdc_replay.stages.set_aside import set_aside, sets_aside
-from ticdc_replay.state.records import Coverage, CoveredTable
+from ticdc_replay.state.coverage import Coverage, CoveredTable
 from ticdc_replay.targets.base import StoppedLoad, TableReport
 from ticdc_replay.targets.quarantine import read_refused
 
@@ -43,7 +43,7 @@ def still_to_come(
     """
     place = context.place_of(target)
     runs = _Runs(context, place, table, span)
-    held = [record for record in context.state.coverage(context.pipeline.name) if holds(record, table)]
+    held = [record for record in context.state.coverage.all(context.pipeline.name) if holds(record, table)]
     ever = [record for record in held if record.place == place]
     away = [record for record in held if record.target == target and record.place != place]
     records = [record for record in ever if _meet(record.window, span)]
@@ -86,8 +86,8 @@ class _Runs:
 
     def __init__(self, context: ReplayContext, place: str, table: TableName, span: Window) -> None:
         self._context, self._place, self._table = context, place, table
-        self._runs = {run.run_hash: run for run in context.state.runs_within(context.pipeline.name, span)}
-        pinned = context.state.manifests_within(context.pipeline.name, span)
+        self._runs = {run.run_hash: run for run in context.state.runs.within(context.pipeline.name, span)}
+        pinned = context.state.manifests.within(context.pipeline.name, span)
         self._pinned = {manifest.window: manifest.input_hash for manifest in pinned}
 
     def is_current(self, run_hash: str, window: Window) -> bool:
@@ -161,7 +161,7 @@ def _reports(context: ReplayContext, record: Coverage, table: TableName) -> tupl
     """What the load of *record*, and those of re-drives of its run, tell of *table*; nothing where none set rows aside."""
     if CoveredTable(table, "quarantine") not in record.tables:
         return ()
-    redrives = context.state.redrives(context.pipeline.name, record.run_hash)
+    redrives = context.state.quarantine.redrives(context.pipeline.name, record.run_hash)
     runs = [record.run_hash, *(each.redrive_hash for each in redrives if each.place == record.place)]
     loads = [last_load(context, run, record.place) for run in runs]
     return tuple(report for load in loads for report in load.tables if report.table == table)

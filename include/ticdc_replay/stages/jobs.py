@@ -21,7 +21,8 @@ from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.derive import is_of
 from ticdc_replay.stages.named import named_places, require_set_aside
 from ticdc_replay.stages.selection import selected_tables, undecoded
-from ticdc_replay.state.records import Run, WindowManifest
+from ticdc_replay.state.manifests import WindowManifest
+from ticdc_replay.state.runs import Run
 
 
 class SharedDecode(msgspec.Struct, frozen=True):
@@ -161,7 +162,7 @@ def require_current(context: ReplayContext, index: ChangelogIndex) -> None:
     which the newer run repaired would be replaced by those of the older one.
     """
     index = _of_window(context, index)
-    pinned = context.state.manifest_of(context.pipeline.name, index.window)
+    pinned = context.state.manifests.of_window(context.pipeline.name, index.window)
     if pinned is not None and pinned.input_hash != index.input_hash:
         raise PermanentError(
             f"run {index.run_hash} is of an older input of window {index.window}: the window was pinned anew (repin) at "
@@ -170,7 +171,7 @@ def require_current(context: ReplayContext, index: ChangelogIndex) -> None:
             "pinned now; only a run that was started with reload is loaded all the same"
         )
     for run in _source_runs(context, index):
-        pinned = context.state.manifest_of(context.pipeline.name, run.window)
+        pinned = context.state.manifests.of_window(context.pipeline.name, run.window)
         if pinned is not None and not _counts(context, run, pinned):
             raise PermanentError(
                 f"run {index.run_hash} of window {index.window} takes rows from run {run.run_hash} of window {run.window}, which "
@@ -188,8 +189,8 @@ def _generation(context: ReplayContext, index: ChangelogIndex, *, reload: bool) 
     index = _of_window(context, index)
     pipeline, window = context.pipeline.name, index.window
     if reload:
-        return context.state.next_generation(pipeline, window, index.run_hash)
-    given = context.state.generation(pipeline, window, index.run_hash, index.input_hash)
+        return context.state.generations.advance(pipeline, window, index.run_hash)
+    given = context.state.generations.of_run(pipeline, window, index.run_hash, index.input_hash)
     if given is None:
         require_current(context, index)
         raise TransientError(f"window {window} was pinned again while a load of it was prepared; try again")
@@ -197,7 +198,7 @@ def _generation(context: ReplayContext, index: ChangelogIndex, *, reload: bool) 
 
 
 def _give_generation(context: ReplayContext, job: DecodeJob, window: Window) -> None:
-    context.state.generation(job.pipeline, window, job.run_hash, job.input_hash, job.rows_hash)
+    context.state.generations.of_run(job.pipeline, window, job.run_hash, job.input_hash, job.rows_hash)
 
 
 def _sources(context: ReplayContext, index: ChangelogIndex) -> tuple[SourceWindow, ...]:
@@ -206,8 +207,8 @@ def _sources(context: ReplayContext, index: ChangelogIndex) -> tuple[SourceWindo
     found = {}
     for run in _source_runs(context, _of_window(context, index)):
         # One from before runs had generations, or of a state store that was lost, gets its own: targets may know larger ones.
-        state.generation(pipeline, run.window, run.run_hash, run.input_hash)
-        found[run.window] = state.newest_generation(pipeline, run.window)
+        state.generations.of_run(pipeline, run.window, run.run_hash, run.input_hash)
+        found[run.window] = state.generations.newest(pipeline, run.window)
     return tuple(SourceWindow(window, generation) for window, generation in sorted(found.items()))
 
 
@@ -217,7 +218,7 @@ def _source_runs(context: ReplayContext, index: ChangelogIndex) -> Iterator[Run 
     Raises ArtifactNotFoundError where neither is there.
     """
     for run_hash in dict.fromkeys(source.run_hash for source in index.derived):
-        yield context.state.run(context.pipeline.name, run_hash) or read_index(context.artifacts, run_hash)
+        yield context.state.runs.get(context.pipeline.name, run_hash) or read_index(context.artifacts, run_hash)
 
 
 def _counts(context: ReplayContext, run: Run | ChangelogIndex, pinned: WindowManifest) -> bool:

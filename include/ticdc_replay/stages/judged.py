@@ -48,7 +48,7 @@ def newest_last_copies(context: StoreContext, plan: DeletionPlan) -> frozenset[s
 
     Raises PolicyStopError where the files of that reconciliation were removed.
     """
-    newest = context.state.reconciliations(plan.store)[-1:]
+    newest = context.state.reconciliations.all(plan.store)[-1:]
     if not newest or newest[0].reconciliation_id == plan.reconciliation_id:
         return frozenset()
     try:

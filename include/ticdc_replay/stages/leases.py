@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from ticdc_replay.domain.errors import LeaseLostError, TicdcReplayError, TransientError
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.state.records import Lease
-from ticdc_replay.state.store import StateStore
+from ticdc_replay.state.leases import Lease, Leases
 
 log = logging.getLogger(__name__)
 
@@ -49,8 +48,8 @@ def replayed(lease: Lease) -> Replayed:
 class Hold:
     """A lease that a thread renews. Thread-safe."""
 
-    def __init__(self, state: StateStore, lease: Lease, ttl_ms: int) -> None:
-        self._state = state
+    def __init__(self, leases: Leases, lease: Lease, ttl_ms: int) -> None:
+        self._leases = leases
         self._lease = lease
         self._ttl_ms = ttl_ms
         self._failure: TicdcReplayError | None = None
@@ -67,7 +66,7 @@ class Hold:
         if self._failure is not None:
             raise self._failure
         with self._renewing:
-            self._lease = self._state.renew_lease(self._lease, self._ttl_ms)
+            self._lease = self._leases.renew(self._lease, self._ttl_ms)
 
     def leave(self) -> None:
         """Renew the lease no more: it ends by itself."""
@@ -78,7 +77,7 @@ class Hold:
         """End the lease."""
         self.leave()
         try:
-            self._state.release_lease(self._lease)
+            self._leases.release(self._lease)
         except TransientError as error:
             # What it was for is done or has failed by now, and that is what counts.
             log.warning("the lease of %s could not be released, it ends by itself: %s", self._lease.resource, error)
@@ -114,8 +113,8 @@ def replaying(context: ReplayContext, manifest: str, run_hash: str, *, ttl_ms: i
         yield
         return
     subject = Replayed(context.pipeline.name, manifest, run_hash).subject
-    lease = context.state.acquire_lease(uri, unique("replay"), "replay", subject, ttl_ms)
-    hold = Hold(context.state, lease, ttl_ms)
+    lease = context.state.leases.acquire(uri, unique("replay"), "replay", subject, ttl_ms)
+    hold = Hold(context.state.leases, lease, ttl_ms)
     try:
         yield
         hold.verify()
@@ -126,13 +125,13 @@ def replaying(context: ReplayContext, manifest: str, run_hash: str, *, ttl_ms: i
 
 
 @contextmanager
-def holding_store(state: StateStore, uri: str, holder: str, plan_hash: str, *, ttl_ms: int = TTL_MS) -> Iterator[Hold]:
+def holding_store(leases: Leases, uri: str, holder: str, plan_hash: str, *, ttl_ms: int = TTL_MS) -> Iterator[Hold]:
     """Hold the claim-check store at *uri* for the execution of a plan; *holder* names it to people who find the store held.
 
     Raises LeaseHeldError where another deletion holds it, LeaseLostError at the end where the lease was lost meanwhile.
     """
-    lease = state.acquire_lease(uri, unique(holder), "deletion", plan_hash, ttl_ms)
-    hold = Hold(state, lease, ttl_ms)
+    lease = leases.acquire(uri, unique(holder), "deletion", plan_hash, ttl_ms)
+    hold = Hold(leases, lease, ttl_ms)
     try:
         yield hold
         hold.verify()

@@ -29,7 +29,7 @@ from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.searched_ddl import Chain, chains_of, without
 from ticdc_replay.stages.versions import record_versions
 from ticdc_replay.stages.watermark import pin_request
-from ticdc_replay.state.records import DdlScan, KnownDdl
+from ticdc_replay.state.ddl import DdlScan, KnownDdl
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ def look_back(context: ReplayContext, window: Window) -> dict[TopicIdentity, int
                     known_from=known_from,
                     resolved_ts=end.resolved_ts,
                 )
-                context.state.record_ddl_scans(context.pipeline.name, without(unread, scan, request.clock_skew_ms))
+                context.state.ddl.record_scans(context.pipeline.name, without(unread, scan, request.clock_skew_ms))
                 ends[topic.identity] = end.offset
     return ends
 
@@ -99,7 +99,7 @@ def _with_retired(request: PinRequest) -> PinRequest:
 
 
 def _searched(context: ReplayContext, topics: Mapping[Partition, Topic]) -> dict[TopicIdentity, list[Chain]]:
-    scans = context.state.ddl_scans(context.pipeline.name)
+    scans = context.state.ddl.scans(context.pipeline.name)
     return {
         topic.identity: chains_of(scan for scan in scans if scan.topic == topic.identity) for topic in topics.values()
     }
@@ -165,7 +165,7 @@ def _search(
                 context.pipeline.limits.decompressed_max_bytes,
                 context.connections.get(context.pipeline.connections.schema_registry),
             )
-            context.state.record_ddl(context.pipeline.name, (KnownDdl(topic.identity, event) for event in schemas.ddl))
+            context.state.ddl.record(context.pipeline.name, (KnownDdl(topic.identity, event) for event in schemas.ddl))
             record_versions(context, schemas.definitions)
             for message in schemas.unread:
                 log.warning("%s[%d]@%d may hold DDL and can't be read", *message[:3])

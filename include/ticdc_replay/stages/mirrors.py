@@ -51,15 +51,17 @@ def forget(context: ReplayContext, target: str, table: TableName) -> str:
     mirror.require_gone(pipeline, table)
     # First of all what is shown: the ledger alone decides whether windows are loaded again.
     place = context.place_of(target)
-    context.state.forget_coverage(pipeline, place, table, _redrives_with(context, place, table))
+    context.state.coverage.forget(pipeline, place, table, _redrives_with(context, place, table))
     return mirror.forget(pipeline, table)
 
 
 def _redrives_with(context: ReplayContext, place: str, table: TableName) -> list[str]:
     """The re-drives that have brought *table* into *place*."""
     state, pipeline = context.state, context.pipeline.name
-    runs = [record.run_hash for record in state.coverage(pipeline) if record.place == place]
-    redrives = [each.redrive_hash for run in runs for each in state.redrives(pipeline, run) if each.place == place]
+    runs = [record.run_hash for record in state.coverage.all(pipeline) if record.place == place]
+    redrives = [
+        each.redrive_hash for run in runs for each in state.quarantine.redrives(pipeline, run) if each.place == place
+    ]
     return [redrive for redrive in redrives if table in brought(last_load(context, redrive, place))]
 
 

@@ -17,7 +17,7 @@ def unlisted_replays(context: StoreContext) -> list[str]:
     long_ago = int(time.time() * 1000) - DRIVER_OUTLIVES_MS
     found = set()
     for state in (context.state, *(each.state for each in context.pipelines)):
-        for lease in (*state.leases(context.store.uri), *state.lapsed_leases(context.store.uri)):
+        for lease in (*state.leases.current(context.store.uri), *state.leases.lapsed(context.store.uri)):
             if lease.kind != "replay":
                 continue
             pipeline = replayed(lease).pipeline

@@ -63,7 +63,7 @@ def require_asked(
 
 def is_pinned(context: ReplayContext, window: Window) -> bool:
     """Whether *window* has a manifest: then all of it was complete, and nothing is to be waited for."""
-    return context.state.manifest_of(context.pipeline.name, window) is not None
+    return context.state.manifests.of_window(context.pipeline.name, window) is not None
 
 
 def require_input(context: ReplayContext, window: Window, *, repin: bool = False, from_changelog: bool = False) -> None:

@@ -43,7 +43,7 @@ from ticdc_replay.stages.selection import selected_tables
 from ticdc_replay.stages.shared import span_of
 from ticdc_replay.stages.spark_properties import refused_properties
 from ticdc_replay.stages.watermark import pin_request
-from ticdc_replay.state.records import WindowManifest
+from ticdc_replay.state.manifests import WindowManifest
 
 Input = Literal["kafka", "manifest", "changelogs"]
 
@@ -173,7 +173,7 @@ class _Planner:
     def _found(self, planned: WindowPlan, request: PinRequest) -> WindowPlan:
         """*planned* with what the window's input is, and holds."""
         context, window = self._context, planned.window
-        entry = context.state.manifest_of(context.pipeline.name, window)
+        entry = context.state.manifests.of_window(context.pipeline.name, window)
         if entry is not None and not self._repin:
             return self._pinned(planned, request, load_manifest(context.artifacts, entry))
         try:

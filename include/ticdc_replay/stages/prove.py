@@ -29,7 +29,7 @@ from ticdc_replay.snapshot.proof import Finding, prove_in_kafka
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.pinned_objects import PinnedObjects, compare_inventory, compare_objects
 from ticdc_replay.stages.schemas import all_schemas
-from ticdc_replay.state.records import WindowManifest
+from ticdc_replay.state.manifests import WindowManifest
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +68,7 @@ def prove(context: ReplayContext, window: Window) -> Proof:
 
     Raises ArtifactNotFoundError where the window was never pinned, and what asking Kafka and the stores raises.
     """
-    entry = context.state.manifest_of(context.pipeline.name, window)
+    entry = context.state.manifests.of_window(context.pipeline.name, window)
     if entry is None:
         raise ArtifactNotFoundError(f"window {window} of pipeline {context.pipeline.name} was never pinned")
     return _prove(context, entry)
@@ -149,7 +149,7 @@ def _prove_shared(context: ReplayContext, shared: SharedInput) -> Proof:
 def _changelogs(context: ReplayContext, entry: WindowManifest) -> tuple[list[ChangelogIndex], list[Finding]]:
     """The changelogs of the input that are whole, and what is gone of others."""
     whole, broken = [], []
-    for run in context.state.runs_within(entry.pipeline, entry.window):
+    for run in context.state.runs.within(entry.pipeline, entry.window):
         if run.input_hash != entry.input_hash or run.index is None:
             continue
         try:

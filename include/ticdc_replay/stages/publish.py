@@ -17,7 +17,7 @@ from ticdc_replay.snapshot.manifest import Source
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.recording import finish_run
 from ticdc_replay.stages.set_aside import has_way_back, is_set_aside, set_aside
-from ticdc_replay.state.records import Coverage, CoveredTable, Quality
+from ticdc_replay.state.coverage import Coverage, CoveredTable, Quality
 from ticdc_replay.targets.base import LEFT_OUT, LoadReport, TableReport
 
 
@@ -73,13 +73,13 @@ def publish(context: ReplayContext, run_hash: str, targets: Sequence[str]) -> Ru
     manifest = manifests.decode(context.artifacts.get(f"manifests/{index.input_hash}.json"))
     loads = [load_of(context, run_hash, target) for target in targets]
     state, pipeline = context.state, context.pipeline.name
-    known = {(record.place, record.attempt) for record in state.coverage(pipeline) if record.run_hash == run_hash}
+    known = {(record.place, record.attempt) for record in state.coverage.all(pipeline) if record.run_hash == run_hash}
     new = [load for load in loads if (load.place, load.attempt) not in known]
     for load in new:
         _forget_lost(context, load)
     lacking = {load.target: is_set_aside(context, index, load.place) for load in loads}
     covered = [coverage_of(load, manifest.grade, set_aside=lacking[load.target]) for load in new]
-    state.record_coverage([_with_redrives(context, record) for record in covered], ended=True)
+    state.coverage.record([_with_redrives(context, record) for record in covered], ended=True)
     accepted = 0
     if index.report.quarantine_reasons and has_way_back(context, index):
         settle(context, run_hash)
@@ -148,7 +148,7 @@ def _with_place(context: ReplayContext, load: LoadReport) -> LoadReport:
         return load
     recorded = [
         (record.attempt != load.attempt, record.loaded_at_ms, record.place)
-        for record in context.state.coverage(context.pipeline.name)
+        for record in context.state.coverage.all(context.pipeline.name)
         if (record.run_hash, record.target) == (load.run_hash, load.target)
     ]
     place = min(recorded)[-1] if recorded else context.places.get(load.target, "")
@@ -189,7 +189,7 @@ def settle(context: ReplayContext, run_hash: str) -> None:
     state, pipeline = context.state, context.pipeline.name
     index = read_index(context.artifacts, run_hash)
     settled = []
-    for record in state.coverage(pipeline):
+    for record in state.coverage.all(pipeline):
         if record.run_hash != run_hash or not record.place:
             continue  # without place: by an earlier version, of a target that the pipeline does not have any more
         lacking = is_set_aside(context, index, record.place)
@@ -198,7 +198,7 @@ def settle(context: ReplayContext, run_hash: str) -> None:
         tables = {covered.table: covered for covered in whole.tables}
         tables |= {covered.table: covered for covered in record.tables if covered.quality == "forgotten"}
         settled.append(msgspec.structs.replace(record, quality=whole.quality, tables=tuple(sorted(tables.values()))))
-    state.record_coverage(settled)
+    state.coverage.record(settled)
 
 
 def _with_redrives(context: ReplayContext, record: Coverage) -> Coverage:
@@ -231,12 +231,12 @@ def _forget_lost(context: ReplayContext, load: LoadReport) -> None:
     """Take back that *load*'s target has those re-drives of its run which it did not hold any more when *load* had ended."""
     redrives = _redrives_in(context, load.run_hash, load.place)
     lost = [redrive for redrive in redrives if not holds_redrive(context, load, redrive)]
-    context.state.forget_redrives(load.pipeline, load.place, lost)
+    context.state.quarantine.forget_redrives(load.pipeline, load.place, lost)
 
 
 def _redrives_in(context: ReplayContext, run_hash: str, place: str) -> list[str]:
     """The re-drives of the run that *place* is known to hold, oldest first."""
-    found = context.state.redrives(context.pipeline.name, run_hash)
+    found = context.state.quarantine.redrives(context.pipeline.name, run_hash)
     return list(dict.fromkeys(redrive.redrive_hash for redrive in found if redrive.place == place))
 
 

@@ -24,7 +24,9 @@ from ticdc_replay.stages.derive import is_shared
 from ticdc_replay.stages.publish import settle
 from ticdc_replay.stages.schemas import recorded_schemas
 from ticdc_replay.stages.set_aside import SetAside, Status, set_aside, sets_aside
-from ticdc_replay.state.records import AcceptedLoss, Coverage, Run
+from ticdc_replay.state.coverage import Coverage
+from ticdc_replay.state.quarantine import AcceptedLoss
+from ticdc_replay.state.runs import Run
 
 _COORDINATES = re.compile(r"(?P<topic>[^\[\]]+)\[(?P<partition>\d+)\]@(?P<offset>\d+)(?:#(?P<ordinal>\d+))?")
 
@@ -107,7 +109,7 @@ def active_runs(context: ReplayContext, selection: Selection) -> list[Run]:
     the run that was started last.
     """
     pipeline = context.pipeline.name
-    runs = [run for run in context.state.runs(pipeline) if selection.window in (None, run.window)]
+    runs = [run for run in context.state.runs.all(pipeline) if selection.window in (None, run.window)]
     runs.sort(key=lambda run: run.window, reverse=True)  # of one window they stay as they are
     if selection.run is not None:
         found = [run for run in runs if run.run_hash.startswith(selection.run) and not _is_redrive(context, run)]
@@ -218,7 +220,7 @@ def accept(context: ReplayContext, selection: Selection, person: str, why: str) 
         content = canonical.encode(record)
         name = f"accepted/{canonical.digest(content)}.json"
         context.artifacts.put_once(name, content)
-        context.state.record_accepted_losses(_losses(record, name))
+        context.state.quarantine.record_accepted_losses(_losses(record, name))
         settle(context, run.run_hash)
         made.append(record)
     if not made:
@@ -228,7 +230,7 @@ def accept(context: ReplayContext, selection: Selection, person: str, why: str) 
 
 def holding(context: ReplayContext, run_hash: str) -> dict[str, str]:
     """The targets of the pipeline that hold the run *run_hash*: their places by their names, sorted."""
-    records = context.state.coverage(context.pipeline.name)
+    records = context.state.coverage.all(context.pipeline.name)
     held = {record.place for record in records if record.run_hash == run_hash}
     return {name: place for name, place in sorted(context.places.items()) if place in held}
 
@@ -238,14 +240,14 @@ def _held_runs(context: ReplayContext, runs: Sequence[Run]) -> set[str]:
     known = set(context.places.values())
     hashes = {run.run_hash for run in runs}
     loads: dict[tuple[str, Window], list[Coverage]] = {}
-    for record in context.state.coverage(context.pipeline.name):
+    for record in context.state.coverage.all(context.pipeline.name):
         if record.place in known and record.run_hash in hashes:
             loads.setdefault((record.place, record.window), []).append(record)
     return {record.run_hash for found in loads.values() for record in found if not is_replaced(record, found)}
 
 
 def _is_current(context: ReplayContext, run: Run) -> bool:
-    pinned = context.state.manifest_of(context.pipeline.name, run.window)
+    pinned = context.state.manifests.of_window(context.pipeline.name, run.window)
     return pinned is not None and pinned.input_hash == run.input_hash
 
 

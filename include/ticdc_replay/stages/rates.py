@@ -5,7 +5,7 @@ import os
 import msgspec
 
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.state.records import Run
+from ticdc_replay.state.runs import Run
 
 DECODED_PER_CORE = {
     "open-protocol": 45_000,
@@ -57,7 +57,7 @@ def rates(context: ReplayContext, cores: int | None) -> Rates:
     if protocol == "simple" and context.changefeed.encoding_format == "avro":
         protocol = "simple-avro"
     decoded_rows = DECODED_PER_CORE[protocol] * number
-    runs = sorted(context.state.runs(context.pipeline.name), key=lambda run: run.started_at_ms)
+    runs = sorted(context.state.runs.all(context.pipeline.name), key=lambda run: run.started_at_ms)
     decoded = [run for run in runs if run.counts.get("decode_ms") and run.counts.get("messages_bytes")][-_RUNS:]
     loaded = [run for run in runs if run.counts.get("load_ms") and run.counts.get("events_written")][-_RUNS:]
     default_load = LOADED / max(1, len(context.pipeline.targets))

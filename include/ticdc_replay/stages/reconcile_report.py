@@ -12,7 +12,7 @@ from ticdc_replay.reconcile.survey import read_survey
 from ticdc_replay.stages.alerts import look_after
 from ticdc_replay.stages.evidence import read_evidence
 from ticdc_replay.stages.store_context import StoreContext
-from ticdc_replay.state.records import Reconciliation
+from ticdc_replay.state.reconciliations import Reconciliation
 
 
 def publish_reconciliation(context: StoreContext, reconciliation_id: str) -> ReconciliationReport:
@@ -29,7 +29,7 @@ def publish_reconciliation(context: StoreContext, reconciliation_id: str) -> Rec
             context.artifacts.put_once(name, canonical.encode(report))
         except ArtifactExistsError:  # another attempt was faster
             report = reports.decode(context.artifacts.get(name))
-    context.state.record_reconciliation(
+    context.state.reconciliations.record(
         Reconciliation(
             store=report.store,
             reconciliation_id=reconciliation_id,
@@ -57,7 +57,7 @@ def _report(context: StoreContext, reconciliation_id: str) -> ReconciliationRepo
     survey = read_survey(context.artifacts, classified.survey)
     watched = look_after(context, survey, evidence, classified.summary, files)
     before = [
-        each for each in context.state.reconciliations(context.store.name) if each.began_at_ms < evidence.bounds_ms
+        each for each in context.state.reconciliations.all(context.store.name) if each.began_at_ms < evidence.bounds_ms
     ]
     return ReconciliationReport(
         library_version=__version__,

@@ -23,7 +23,10 @@ from ticdc_replay.snapshot.manifest import Manifest
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.searched_ddl import without
 from ticdc_replay.stages.versions import record_versions
-from ticdc_replay.state.records import DdlScan, KnownDdl, ReferenceFile, Run, Stretch
+from ticdc_replay.state.ddl import DdlScan, KnownDdl
+from ticdc_replay.state.references import ReferenceFile
+from ticdc_replay.state.runs import Run
+from ticdc_replay.state.sparse_index import Stretch
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +48,7 @@ def _record(context: ReplayContext, index: ChangelogIndex, *, taken: bool = Fals
     """As ``record_decode``. A run that another one is *taken* from keeps how far it has come with its own targets."""
     state, pipeline = context.state, context.pipeline.name
     for run_hash in dict.fromkeys(source.run_hash for source in index.derived):
-        is_known = state.run(pipeline, run_hash) is not None
+        is_known = state.runs.get(pipeline, run_hash) is not None
         try:
             _record(context, read_index(context.artifacts, run_hash), taken=True)
         except (ArtifactNotFoundError, FileNotFoundError) as error:
@@ -54,9 +57,9 @@ def _record(context: ReplayContext, index: ChangelogIndex, *, taken: bool = Fals
             log.warning("what is known of run %s, which %s is taken from, stays: %s", run_hash, index.window, error)
     manifest = manifests.decode(context.artifacts.get(f"manifests/{index.input_hash}.json"))
     now = int(time.time() * 1000)
-    before = state.run(pipeline, index.run_hash)
+    before = state.runs.get(pipeline, index.run_hash)
     ended = before if taken else None
-    state.record_run(
+    state.runs.record(
         Run(
             pipeline=pipeline,
             run_hash=index.run_hash,
@@ -72,8 +75,8 @@ def _record(context: ReplayContext, index: ChangelogIndex, *, taken: bool = Fals
     if not index.derived:  # else it was recorded with the runs that it is derived from
         _record_ddl(context, index, manifest)
     record_versions(context, index.definitions)
-    state.record_stretches(pipeline, list(_stretches(context, index, manifest)))
-    state.record_reference_files(
+    state.sparse_index.record(pipeline, list(_stretches(context, index, manifest)))
+    state.references.record_files(
         ReferenceFile(pipeline, index.run_hash, f"{changelog_root(index.run_hash)}/{name}")
         for name in index.reference_files
     )
@@ -96,7 +99,7 @@ def read_ddl_again(context: ReplayContext, index: ChangelogIndex) -> tuple[Unrea
         for topic, partition in sorted({(gap.topic, gap.partition) for gap in index.unread_ddl or ()}):
             found = _set_aside(context, index, topic, partition)
             known = (KnownDdl(manifest.identities[topic], event) for event in found.ddl)
-            context.state.record_ddl(context.pipeline.name, known)
+            context.state.ddl.record(context.pipeline.name, known)
             bad = {message[:3] for message in found.unread}
             left |= {gap for gap in index.unread_ddl or () if (gap.topic, gap.partition, gap.offset) in bad}
     return None if index.unread_ddl is None else tuple(gap for gap in index.unread_ddl if gap in left)
@@ -104,11 +107,11 @@ def read_ddl_again(context: ReplayContext, index: ChangelogIndex) -> tuple[Unrea
 
 def finish_run(context: ReplayContext, run_hash: str, load_ms: int) -> None:
     """Note that the run's targets are loaded, which took *load_ms*."""
-    run = context.state.run(context.pipeline.name, run_hash)
+    run = context.state.runs.get(context.pipeline.name, run_hash)
     if run is not None:
         counts = {**run.counts, "load_ms": load_ms}
         finished = msgspec.structs.replace(run, status="done", finished_at_ms=int(time.time() * 1000), counts=counts)
-        context.state.record_run(finished)
+        context.state.runs.record(finished)
 
 
 def _record_ddl(context: ReplayContext, index: ChangelogIndex, manifest: Manifest) -> None:
@@ -116,14 +119,14 @@ def _record_ddl(context: ReplayContext, index: ChangelogIndex, manifest: Manifes
     name = context.pipeline.name
     topics = manifest.identities
     found = (KnownDdl(topics[each.topic], each.event) for each in (*index.ddl, *index.other_ddl))
-    context.state.record_ddl(name, found)
+    context.state.ddl.record(name, found)
     if manifest.reads_kafka:
         for scan in _scans(context, manifest):
             aside = _set_aside(context, index, scan.topic.name, scan.partition)
             # A repeat with a later version of the library may read what the decode could not.
-            context.state.record_ddl(name, (KnownDdl(scan.topic, event) for event in aside.ddl))
+            context.state.ddl.record(name, (KnownDdl(scan.topic, event) for event in aside.ddl))
             skew_ms = context.pipeline.window.clock_skew_seconds * 1000
-            context.state.record_ddl_scans(name, without(aside.unread, scan, skew_ms))
+            context.state.ddl.record_scans(name, without(aside.unread, scan, skew_ms))
 
 
 def _set_aside(context: ReplayContext, index: ChangelogIndex, topic: str, partition: int) -> FoundSchemas:

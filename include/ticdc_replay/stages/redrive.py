@@ -23,7 +23,7 @@ from ticdc_replay.stages.quarantine import RunQuarantine, Selection, holding, li
 from ticdc_replay.stages.recording import finish_run, read_ddl_again, record_decode
 from ticdc_replay.stages.schemas import recorded_schemas
 from ticdc_replay.stages.set_aside import by_reason, set_aside
-from ticdc_replay.state.records import Redrive
+from ticdc_replay.state.quarantine import Redrive
 from ticdc_replay.targets.base import LoadReport
 
 
@@ -143,7 +143,7 @@ def write_redrive_loads(
     first = _first(index.redrives, run_hash)
     selections = {
         record.place: record.selection
-        for record in context.state.coverage(context.pipeline.name)
+        for record in context.state.coverage.all(context.pipeline.name)
         if record.run_hash == first
     }
     held = _holding(context, first)
@@ -197,7 +197,7 @@ def publish_redrive(context: ReplayContext, run_hash: str, targets: Sequence[str
 
 def _holding(context: ReplayContext, first: str) -> tuple[str, ...]:
     """The targets that hold the run *first*, and into which no load of it has begun since that was recorded."""
-    begun = {load.place for load in context.state.begun_loads(context.pipeline.name) if load.run_hash == first}
+    begun = {load.place for load in context.state.coverage.begun(context.pipeline.name) if load.run_hash == first}
     return tuple(target for target, place in holding(context, first).items() if place not in begun)
 
 
@@ -242,7 +242,7 @@ def _keep(context: ReplayContext, folder: str, suffix: str, content: bytes, coun
 def _record(context: ReplayContext, first: str, run_hash: str, load: LoadReport | None = None) -> None:
     """Record the re-drive *run_hash* of the run *first*, or that *load* brought it into a target."""
     target, place = ("", "") if load is None else (load.target, load.place)
-    context.state.record_redrive(
+    context.state.quarantine.record_redrive(
         Redrive(context.pipeline.name, first, run_hash, target, int(time.time() * 1000), place)
     )
 

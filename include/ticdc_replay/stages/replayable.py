@@ -23,7 +23,7 @@ from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.derive import is_of
 from ticdc_replay.stages.leases import Replayed, replayed
 from ticdc_replay.stages.set_aside import SetAside, redriven_places, set_aside, sets_aside
-from ticdc_replay.state.records import Lease
+from ticdc_replay.state.leases import Lease
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ def replayable_ranges(context: ReplayContext) -> tuple[ReplayableRange, ...]:
     # In this order: a decode that ends meanwhile is recorded before its lease is released.
     running, ended = _replays(context)
     decoding = [part for replay in running for part in _pinned(context, replay.manifest)]
-    recorded = (run.run_hash for run in context.state.runs(context.pipeline.name) if sets_aside(run))
+    recorded = (run.run_hash for run in context.state.runs.all(context.pipeline.name) if sets_aside(run))
     return _replayable(context, decoding, (*recorded, *(replay.run_hash for replay in ended))).ranges
 
 
@@ -96,8 +96,8 @@ def _replays(context: ReplayContext) -> tuple[list[Replayed], list[Replayed]]:
     uri = context.changefeed.claim_check_uri
     if uri is None:
         return [], []
-    leases = context.state.leases(uri)  # first: what ends in between is among the lapsed
-    lapsed = context.state.lapsed_leases(uri)
+    leases = context.state.leases.current(uri)  # first: what ends in between is among the lapsed
+    lapsed = context.state.leases.lapsed(uri)
     long_ago = int(time.time() * 1000) - DRIVER_OUTLIVES_MS
     running = [*leases, *(lease for lease in lapsed if lease.expires_at_ms > long_ago)]
     ended = [lease for lease in lapsed if lease.expires_at_ms <= long_ago]
@@ -152,8 +152,8 @@ def _counts(context: ReplayContext, index: ChangelogIndex) -> bool:
     A run that the state store does not know counts: what that has of the window may be older.
     """
     name = context.pipeline.name
-    pinned = context.state.manifest_of(name, index.window)
-    if pinned is None or index.input_hash == pinned.input_hash or context.state.run(name, index.run_hash) is None:
+    pinned = context.state.manifests.of_window(name, index.window)
+    if pinned is None or index.input_hash == pinned.input_hash or context.state.runs.get(name, index.run_hash) is None:
         return True
     try:
         manifest = manifests.decode(context.artifacts.get(pinned.name))

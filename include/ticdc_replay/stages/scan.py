@@ -60,7 +60,7 @@ def known_references(context: ReplayContext, state: StateStore, artifacts: Objec
     """What decodes and scans have found in the changefeed of *context* up to now. *state* and *artifacts* are the claim-check
     store's."""
     name = context.pipeline.name
-    recorded = state.scanned_ranges(name)
+    recorded = state.references.scans(name)
     scans = standing_scans(recorded, artifacts)
     runs = searched_by_runs(context.state, context.artifacts, name)
     return KnownReferences(

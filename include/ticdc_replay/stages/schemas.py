@@ -40,7 +40,8 @@ def recorded_schemas(
         return _history(context, window, window.to_ts, window.to_ts - 1, {}).since(window.from_ts)
     history = _history(context, window, window.to_ts, window.from_ts, {})
     losses = {
-        (loss.topic.name, loss.partition, loss.offset) for loss in context.state.accepted_losses(context.pipeline.name)
+        (loss.topic.name, loss.partition, loss.offset)
+        for loss in context.state.quarantine.accepted_losses(context.pipeline.name)
     }
     lost: list[UnreadDdl] = []
     held: list[UnreadDdl] = []
@@ -54,8 +55,8 @@ def recorded_schemas(
 def all_schemas(context: ReplayContext) -> SchemaHistory:
     """All that is known of the pipeline's tables by now, of whatever time. Reads no message."""
     state, name = context.state, context.pipeline.name
-    history = _declared(context).with_epochs(state.earlier_epochs(name))
-    return history.with_ddls(known.event for known in state.ddl(name)).with_versions(state.table_versions(name))
+    history = _declared(context).with_epochs(state.ddl.earlier_epochs(name))
+    return history.with_ddls(known.event for known in state.ddl.all(name)).with_versions(state.table_versions.all(name))
 
 
 def _history(
@@ -71,12 +72,12 @@ def _history(
     start_ts = context.loaded.start_ts or 0
     if window.to_ts <= start_ts:  # of the other one altogether
         start_ts = 0
-    searched = reaches(state.ddl_scans(name), state.earlier_scans(name), at_ts, ends)
+    searched = reaches(state.ddl.scans(name), state.ddl.earlier_scans(name), at_ts, ends)
     by_topic = {topic: reach.since(start_ts) for topic, reach in searched.items()}
     declared = _declared(context)
     counting = [
         known.event
-        for known in state.ddl(name)  # read after the scans, which are recorded after it
+        for known in state.ddl.all(name)  # read after the scans, which are recorded after it
         if known.event.commit_ts < until_ts
         and known.topic in by_topic
         and known.event.commit_ts >= by_topic[known.topic].known_from
@@ -84,7 +85,7 @@ def _history(
     by_name = {topic.name: reach for topic, reach in by_topic.items()}
     earlier = [
         epoch
-        for epoch in state.earlier_epochs(name)
+        for epoch in state.ddl.earlier_epochs(name)
         if start_ts <= epoch.after < until_ts
         and ((reach := _reach_of(context, by_name, epoch.name)) is None or _is_from_before(epoch, reach))
     ]
@@ -96,7 +97,7 @@ def _history(
         if reach is not None and 0 < epoch.after < reach.known_from:
             before = declared.definition_at(epoch.name.schema, epoch.name.table, 1)
             forgotten[key_of(epoch.name)] = Epoch(epoch.name, reach.known_from - 1, before)
-    return history.with_epochs(forgotten.values()).with_versions(state.table_versions(name))
+    return history.with_epochs(forgotten.values()).with_versions(state.table_versions.all(name))
 
 
 def _reach_of(context: ReplayContext, by_name: Mapping[str, Reach], table: TableName) -> Reach | None:

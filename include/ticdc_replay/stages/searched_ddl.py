@@ -10,7 +10,7 @@ from ticdc_replay.decode.schema_pass import Unread
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.domain.tso import MAX_TSO
-from ticdc_replay.state.records import DdlScan, SchemaScan
+from ticdc_replay.state.ddl import DdlScan, SchemaScan
 
 
 class Chain(msgspec.Struct, frozen=True):

@@ -14,7 +14,8 @@ from ticdc_replay.domain.topics import TopicIdentity, is_topic_id
 from ticdc_replay.snapshot import manifest as manifests
 from ticdc_replay.snapshot.manifest import Manifest
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.state.records import AcceptedLoss, Run
+from ticdc_replay.state.quarantine import AcceptedLoss
+from ticdc_replay.state.runs import Run
 
 Status = Literal["open", "redriven", "accepted"]
 
@@ -76,7 +77,7 @@ def set_aside(context: ReplayContext, index: ChangelogIndex) -> SetAside:
     """What was set aside of the run with *index*, which is no re-drive. Raises ArtifactNotFoundError where files are gone."""
     pipeline = context.pipeline.name
     places: dict[str, set[str]] = {}
-    for record in context.state.redrives(pipeline, index.run_hash):
+    for record in context.state.quarantine.redrives(pipeline, index.run_hash):
         places.setdefault(record.redrive_hash, set()).add(record.place)
     redrives = []
     entries = {(entry.place, entry.reason): entry for entry in read_entries(context.artifacts, index)}
@@ -95,7 +96,7 @@ def set_aside(context: ReplayContext, index: ChangelogIndex) -> SetAside:
         entries |= {(entry.place, entry.reason): entry for entry in left}
     accepted = {
         (EntryPlace(topic, loss.partition, loss.offset, loss.ordinal), loss.reason): loss
-        for loss in context.state.accepted_losses(pipeline)
+        for loss in context.state.quarantine.accepted_losses(pipeline)
         for topic in _topics_of(loss, index)
     }
     return SetAside(index, tuple(entries.values()), tuple(redrives), accepted)
@@ -120,7 +121,9 @@ def sets_aside(run: Run) -> bool:
 def has_way_back(context: ReplayContext, index: ChangelogIndex) -> bool:
     """Whether anything of the quarantine of the run with *index* may be settled; cheap."""
     pipeline = context.pipeline.name
-    return bool(context.state.redrives(pipeline, index.run_hash)) or bool(context.state.accepted_losses(pipeline))
+    return bool(context.state.quarantine.redrives(pipeline, index.run_hash)) or bool(
+        context.state.quarantine.accepted_losses(pipeline)
+    )
 
 
 def is_set_aside(context: ReplayContext, index: ChangelogIndex, place: str) -> bool:

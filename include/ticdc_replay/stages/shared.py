@@ -61,7 +61,7 @@ def pin_shared(context: ReplayContext, window: Window) -> PinnedManifest | None:
     span = span_of(context, window)
     if span is None:
         return None
-    known = context.state.manifest_of(context.pipeline.name, span)
+    known = context.state.manifests.of_window(context.pipeline.name, span)
     try:
         if known is None and not watermark_status(context, span).reached:
             log.info("%s is not over yet: %s is decoded by itself", span, window)
@@ -125,7 +125,7 @@ def _alone(context: ReplayContext, shared: SharedDecode, ttl_ms: int, poll_s: fl
     deadline = time.monotonic() + context.pipeline.window.timeout_minutes * 60
     while context.artifacts.info(f"{root}/{INDEX}") is None:
         try:
-            lease = context.state.acquire_lease(resource, unique("decode"), "decode", shared.manifest, ttl_ms)
+            lease = context.state.leases.acquire(resource, unique("decode"), "decode", shared.manifest, ttl_ms)
         except LeaseHeldError as error:
             if time.monotonic() > deadline:
                 raise LeaseHeldError(
@@ -134,7 +134,7 @@ def _alone(context: ReplayContext, shared: SharedDecode, ttl_ms: int, poll_s: fl
             log.info("another run is decoding %s, which this one takes its window from; waiting for it", root)
             time.sleep(poll_s)
             continue
-        hold = Hold(context.state, lease, ttl_ms)
+        hold = Hold(context.state.leases, lease, ttl_ms)
         try:
             yield
             hold.verify()

@@ -6,7 +6,8 @@ from ticdc_replay.reconcile import report as reports
 from ticdc_replay.reconcile.report import ReconciliationReport
 from ticdc_replay.reconcile.undo import Undone, undos_of
 from ticdc_replay.state import StateStore
-from ticdc_replay.state.records import DeletionExecution, DeletionPlanRecord, Reconciliation
+from ticdc_replay.state.deletion_plans import DeletionExecution, DeletionPlanRecord
+from ticdc_replay.state.reconciliations import Reconciliation
 from ticdc_replay.storage import ObjectStore
 
 _TREND, _PLANS = 180, 30
@@ -36,12 +37,12 @@ class StoreOverview(msgspec.Struct, frozen=True, kw_only=True):
 def store_overview(name: str, state: StateStore, artifacts: ObjectStore) -> StoreOverview:
     """What is known of the store called *name*. Reads the state store, one report, and the records of undos; raises what the
     stores raise."""
-    trend = state.reconciliations(name)[-_TREND:]
+    trend = state.reconciliations.all(name)[-_TREND:]
     newest = reports.decode(artifacts.get(trend[-1].report)) if trend else None
     executions: dict[str, list[DeletionExecution]] = {}
-    for execution in state.deletion_executions(name):
+    for execution in state.deletion_plans.executions(name):
         executions.setdefault(execution.plan_hash, []).append(execution)
-    plans = state.deletion_plans(name)[: -_PLANS - 1 : -1]
+    plans = state.deletion_plans.all(name)[: -_PLANS - 1 : -1]
     return StoreOverview(
         newest=newest,
         folder=artifacts.uri(trend[-1].report.rpartition("/")[0]) if trend else None,

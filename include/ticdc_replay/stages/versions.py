@@ -10,8 +10,8 @@ from ticdc_replay.stages.context import ReplayContext
 def record_versions(context: ReplayContext, definitions: Iterable[TableDefinition]) -> None:
     """Add *definitions* that came over the wire to what is known of the pipeline's tables, as ``TableVersions`` does."""
     name = context.pipeline.name
-    known = context.state.table_versions(name)
+    known = context.state.table_versions.all(name)
     everything = list(TableVersions(known).with_definitions(definitions))
     before = set(known)
     fresh = {(each.name, each.valid_from) for each in everything if each not in before}
-    context.state.record_table_versions(name, (each for each in everything if (each.name, each.valid_from) in fresh))
+    context.state.table_versions.record(name, (each for each in everything if (each.name, each.valid_from) in fresh))

@@ -32,7 +32,7 @@ _REFUSED = ("password authentication failed", "no pg_hba.conf entry", 'role "', 
 _LIMITS = "54"
 """SQLSTATE class of what is larger than PostgreSQL takes, such as a row of an index: its driver calls it operational."""
 
-logging.getLogger("alembic").setLevel(logging.WARNING)  # every opening would tell of migrations that are not there
+logging.getLogger("alembic").setLevel(logging.WARNING)  # it logs each opening, also without a migration
 
 _migrating = threading.Lock()
 """Alembic keeps what it works on in module variables, so one migration at a time in a process."""

@@ -6,6 +6,7 @@ machine that a SQLite file is on; so clocks of workers don't matter.
 """
 
 from datetime import UTC, datetime
+from typing import Literal
 
 import msgspec
 from sqlalchemy import delete, select, update
@@ -13,17 +14,33 @@ from sqlalchemy import delete, select, update
 from ticdc_replay.domain.errors import LeaseHeldError, LeaseLostError
 from ticdc_replay.state import tables
 from ticdc_replay.state.clock import now_ms
-from ticdc_replay.state.records import Lease, LeaseKind
-from ticdc_replay.state.rows import Rows
+from ticdc_replay.state.rows import Subject, insert_new
+
+LeaseKind = Literal["replay", "deletion", "decode"]
+"""Many replays use a store at once, beside one deletion."""
 
 
-class Leases(Rows):
-    """The part of the state store that keeps leases. A time to live is in milliseconds.
+class Lease(msgspec.Struct, frozen=True, kw_only=True):
+    """Who uses a claim-check store, and until when that counts unless it is renewed. Times are of the state store's clock."""
+
+    resource: str
+    """The store's URI."""
+    holder: str
+    """Differs between any two processes and attempts."""
+    kind: LeaseKind
+    subject: str
+    """What is done: the replayed input, the hash of the deletion plan."""
+    acquired_at_ms: int
+    expires_at_ms: int
+
+
+class Leases(Subject):
+    """The leases of claim-check stores and of changelogs that are decoded. A time to live is in milliseconds.
 
     ``resource`` is a store's URI, or that of a changelog that is decoded.
     """
 
-    def acquire_lease(self, resource: str, holder: str, kind: LeaseKind, subject: str, ttl_ms: int) -> Lease:
+    def acquire(self, resource: str, holder: str, kind: LeaseKind, subject: str, ttl_ms: int) -> Lease:
         """Take a lease; *holder* may have it already, and has it for *ttl_ms* from now on.
 
         Atomic. A replay never fails to get one. Raises LeaseHeldError for a deletion, or a decode, while another holder has the
@@ -44,7 +61,7 @@ class Leases(Rows):
                 acquired_at_ms=now,
                 expires_at_ms=now + ttl_ms,
             )
-            self._insert_new(connection, table, [msgspec.structs.asdict(lease)])
+            insert_new(connection, table, [msgspec.structs.asdict(lease)])
             # The partial unique index lets one in: whose is it?
             wanted = select(table).where(of_resource, table.c.kind == kind)
             if kind == "replay":
@@ -63,7 +80,7 @@ class Leases(Rows):
                 )
         return lease
 
-    def renew_lease(self, lease: Lease, ttl_ms: int) -> Lease:
+    def renew(self, lease: Lease, ttl_ms: int) -> Lease:
         """*lease*, which lasts for *ttl_ms* from now on. Raises LeaseLostError where it has ended or is not there."""
         table = tables.lease
         with self._database.writing() as connection:
@@ -85,7 +102,7 @@ class Leases(Rows):
                 )
         return msgspec.structs.replace(lease, expires_at_ms=now + ttl_ms)
 
-    def release_lease(self, lease: Lease) -> None:
+    def release(self, lease: Lease) -> None:
         """End *lease*, and with it leases for the same subject whose holders died. Nothing happens where it is not there."""
         table = tables.lease
         with self._database.writing() as connection:
@@ -96,11 +113,11 @@ class Leases(Rows):
                 delete(table).where(*same, table.c.subject == lease.subject, table.c.expires_at_ms <= now)
             )
 
-    def leases(self, resource: str) -> list[Lease]:
+    def current(self, resource: str) -> list[Lease]:
         """The leases of *resource* that last now, oldest first."""
         return self._leases(resource, lasting=True)
 
-    def lapsed_leases(self, resource: str) -> list[Lease]:
+    def lapsed(self, resource: str) -> list[Lease]:
         """The leases of *resource* that ended without being released: their holders died. Oldest first.
 
         A replay's is forgotten when its subject is replayed to its end, another when the next takes the resource.

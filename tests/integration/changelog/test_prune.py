@@ -40,8 +40,10 @@ from ticdc_replay.stages.leases import replaying
 from ticdc_replay.stages.quarantine import Selection
 from ticdc_replay.stages.redrive import open_runs, pin_redrive
 from ticdc_replay.stages.shared import pin_shared
-from ticdc_replay.state import WindowManifest
-from ticdc_replay.state.records import AcceptedLoss, Coverage, Redrive, Run
+from ticdc_replay.state.coverage import Coverage
+from ticdc_replay.state.manifests import WindowManifest
+from ticdc_replay.state.quarantine import AcceptedLoss, Redrive
+from ticdc_replay.state.runs import Run
 
 if TYPE_CHECKING:
     from demo.embedded_stack.kafka import Kafka
@@ -103,7 +105,7 @@ class Setting:
         )
         name = f"manifests/{manifest.input_hash}.json"
         self.context.artifacts.put_once(name, canonical.encode(manifest))
-        self.context.state.register_manifest(
+        self.context.state.manifests.register(
             WindowManifest("pipeline", window, manifest.input_hash, name, int((time.time() - days_old * DAY_S) * 1000))
         )
         made = Changelog(self.folder, start, end, run, topic_id=self.topic_id)
@@ -122,7 +124,7 @@ class Setting:
         root = self.folder / changelog_root(index.run_hash)
         (root / INDEX).write_bytes(canonical.encode(index))
         self.age(index.run_hash, days_old)
-        self.context.state.record_run(
+        self.context.state.runs.record(
             Run(
                 pipeline="pipeline",
                 run_hash=index.run_hash,
@@ -177,7 +179,7 @@ class Setting:
             "accepted/a.json",
             1,
         )
-        self.context.state.record_accepted_losses([entry])
+        self.context.state.quarantine.record_accepted_losses([entry])
 
     def age(self, run_hash: str, days_old: float) -> None:
         for path in (self.folder / changelog_root(run_hash)).rglob("*"):
@@ -221,7 +223,7 @@ def test_what_is_old_and_can_be_decoded_again_goes_and_only_when_it_is_said_twic
     assert not [path for path in (setting.folder / changelog_root(old.run_hash)).rglob("*") if path.is_file()]
     with pytest.raises(ArtifactNotFoundError):
         read_index(setting.context.artifacts, old.run_hash)
-    run = setting.context.state.run("pipeline", old.run_hash)
+    run = setting.context.state.runs.get("pipeline", old.run_hash)
     assert run is not None
     assert run.index is None
 
@@ -326,7 +328,7 @@ def test_what_came_out_of_quarantine_is_no_hole_that_others_may_have(setting: Se
     setting.accept_loss(redriven)
     setting.expire()
     assert setting.kept() == {redriven.run_hash: (), other.run_hash: LAST}
-    setting.context.state.record_redrive(Redrive("pipeline", redriven.run_hash, "d" * 64, "", 1))
+    setting.context.state.quarantine.record_redrive(Redrive("pipeline", redriven.run_hash, "d" * 64, "", 1))
     assert setting.kept() == dict.fromkeys((redriven.run_hash, other.run_hash), LAST)
 
 
@@ -421,9 +423,9 @@ def redriven(setting: Setting) -> tuple[ChangelogIndex, ChangelogIndex]:
     """A changelog with something in quarantine, and what came out of that today."""
     base = setting.with_quarantine(setting.decoded(0, 10))
     state = setting.context.state
-    run = state.run("pipeline", base.run_hash)
+    run = state.runs.get("pipeline", base.run_hash)
     assert run is not None
-    state.record_run(msgspec.structs.replace(run, counts={"events_quarantined": 1}))
+    state.runs.record(msgspec.structs.replace(run, counts={"events_quarantined": 1}))
     (aside,) = open_runs(setting.context, Selection())
     made = Changelog(setting.folder, 0, 10, "redrive", topic_id=setting.topic_id).write()
     again = setting.change(
@@ -433,7 +435,7 @@ def redriven(setting: Setting) -> tuple[ChangelogIndex, ChangelogIndex]:
         selection=("*.*",),
     )
     setting.age(again.run_hash, 0)
-    state.record_redrive(Redrive("pipeline", base.run_hash, again.run_hash, "", 1))
+    state.quarantine.record_redrive(Redrive("pipeline", base.run_hash, again.run_hash, "", 1))
     return base, again
 
 
@@ -465,13 +467,13 @@ def test_what_came_out_of_a_quarantine_stays_until_each_target_that_holds_the_ru
         tables=(),
         loaded_at_ms=1,
     )
-    state.record_coverage([held])
+    state.coverage.record([held])
     assert setting.kept() == {
         base.run_hash: ("1 entries of its quarantine are open",),
         again.run_hash: (f"came out of the quarantine of run {base.run_hash[:12]}, which is kept",),
     }
     place = setting.context.places["mirror"]
-    state.record_redrive(Redrive("pipeline", base.run_hash, again.run_hash, "mirror", 1, place))
+    state.quarantine.record_redrive(Redrive("pipeline", base.run_hash, again.run_hash, "mirror", 1, place))
     assert setting.kept() == {base.run_hash: (), again.run_hash: ()}
 
 

@@ -18,7 +18,7 @@ from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.coverage import coverage
-from ticdc_replay.state.records import Coverage, CoveredTable
+from ticdc_replay.state.coverage import Coverage, CoveredTable
 
 pytestmark = pytest.mark.integration
 
@@ -112,7 +112,7 @@ def test_what_is_forgotten_covers_nothing_any_more(command: Command, tmp_path: P
         tables=(CoveredTable(items, "complete"), CoveredTable(orders, "complete")),
         loaded_at_ms=0,
     )
-    with_context(lambda context: context.state.record_coverage([record]))
+    with_context(lambda context: context.state.coverage.record([record]))
     result = command("forget")
     assert result.exit_code == 0, result.stderr
     assert '"shop"."orders" is forgotten: load its windows again' in result.stdout.replace("\n", " ")

@@ -16,7 +16,7 @@ from tests.waiting import PATIENCE_S
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.window import Window
 from ticdc_replay.stages.pin import pin
-from ticdc_replay.state.records import Run
+from ticdc_replay.state.runs import Run
 
 pytestmark = pytest.mark.integration
 
@@ -50,7 +50,7 @@ def test_a_plan_tells_what_a_window_holds_and_keeps_nothing(shop: Shop) -> None:
     assert window["bytes"] > 10_000
     assert window["seconds"] > 0
     assert "open-protocol on 4 cores" in plan["rates"]
-    assert shop.context().state.manifest_of("shop", shop.window) is None
+    assert shop.context().state.manifests.of_window("shop", shop.window) is None
     assert list((shop.folder / "artifacts").rglob("*.json")) == []
     shown = shop.command("plan", window=shop.window).stdout
     assert "304 messages" in shown
@@ -80,7 +80,7 @@ def test_a_plan_is_for_the_tables_and_the_end_that_the_run_would_have(shop: Shop
 def test_the_rates_of_earlier_runs_count_before_those_of_benchmarks(shop: Shop) -> None:
     _, before = plan_of(shop)
     counts = {"messages_bytes": 1_000, "decode_ms": 10_000, "events_written": 10, "load_ms": 1_000}
-    shop.context().state.record_run(
+    shop.context().state.runs.record(
         Run(
             pipeline="shop",
             run_hash="r",

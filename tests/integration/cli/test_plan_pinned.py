@@ -27,8 +27,8 @@ from ticdc_replay.stages.derive import derive, register, topics_of
 from ticdc_replay.stages.jobs import decode_job
 from ticdc_replay.stages.pin import pin
 from ticdc_replay.stages.plan import plan
-from ticdc_replay.state import WindowManifest
-from ticdc_replay.state.records import Run
+from ticdc_replay.state.manifests import WindowManifest
+from ticdc_replay.state.runs import Run
 
 pytestmark = pytest.mark.integration
 
@@ -89,7 +89,7 @@ def decoded(shop: Shop, pinned: PinnedManifest, run_hash: str = "a" * 64) -> Cha
         started_at_ms=0,
         index=f"{root}/{INDEX}",
     )
-    context.state.record_run(run)
+    context.state.runs.record(run)
     return index
 
 
@@ -168,7 +168,7 @@ def test_what_would_be_taken_from_changelogs_that_are_not_proven_is_refused_wher
     shop: Shop, kafka: Kafka
 ) -> None:
     context = shop.context()
-    entry = context.state.manifest_of("shop", pin(context, shop.window).manifest.window)
+    entry = context.state.manifests.of_window("shop", pin(context, shop.window).manifest.window)
     assert entry is not None
     manifest = pin(context, shop.window).manifest
     doubtful = msgspec.structs.replace(
@@ -177,7 +177,7 @@ def test_what_would_be_taken_from_changelogs_that_are_not_proven_is_refused_wher
     name = f"manifests/{doubtful.input_hash}.json"
     context.artifacts.put(name, canonical.encode(doubtful))
     made = WindowManifest("shop", shop.window, doubtful.input_hash, name, manifest.pinned_at_ms + 1)
-    context.state.register_manifest(made, replaces=entry)
+    context.state.manifests.register(made, replaces=entry)
     decoded(shop, PinnedManifest(doubtful, name, name, reused=False))
     expire(shop, kafka)
     assert "clocks differ" in refusal(shop, window=INSIDE)

@@ -21,7 +21,7 @@ from ticdc_replay.snapshot import manifest as manifests
 from ticdc_replay.snapshot.manifest import Manifest
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.pin import pin
-from ticdc_replay.state.records import Run
+from ticdc_replay.state.runs import Run
 
 pytestmark = pytest.mark.integration
 
@@ -51,7 +51,7 @@ def findings_of(proof: dict[str, object]) -> list[tuple[str, str]]:
 
 
 def manifest_of(context: ReplayContext, shop: Shop) -> Manifest:
-    entry = context.state.manifest_of("shop", shop.window)
+    entry = context.state.manifests.of_window("shop", shop.window)
     assert entry is not None
     return manifests.decode(context.artifacts.get(entry.name))
 
@@ -84,7 +84,7 @@ def keep_changelog(context: ReplayContext, shop: Shop, *, refers_to: str) -> str
         changelog.write(), pipeline="shop", input_hash=manifest.input_hash, reference_files=("references/0.parquet",)
     )
     context.artifacts.put(f"{root}/index.json", canonical.encode(index))
-    context.state.record_run(
+    context.state.runs.record(
         Run(
             pipeline="shop", run_hash=index.run_hash, window=shop.window, input_hash=manifest.input_hash, status="done",
             started_at_ms=0, index=f"{root}/index.json",
@@ -165,7 +165,7 @@ def test_the_resolved_ts_must_be_where_it_was_found(shop: Shop) -> None:
 
 def test_a_manifest_that_was_edited_proves_nothing(shop: Shop) -> None:
     context = shop.context()
-    entry = context.state.manifest_of("shop", shop.window)
+    entry = context.state.manifests.of_window("shop", shop.window)
     assert entry is not None
     context.artifacts.put(entry.name, context.artifacts.get(entry.name).replace(b'"live":true', b'"live":false', 1))
     code, proof = proof_of(shop)

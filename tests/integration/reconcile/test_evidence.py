@@ -30,7 +30,7 @@ from ticdc_replay.stages.leases import replaying
 from ticdc_replay.stages.pin import pin
 from ticdc_replay.stages.reconcile import record_scan, survey
 from ticdc_replay.stages.store_context import StoreContext
-from ticdc_replay.state.records import ScannedRange
+from ticdc_replay.state.references import ScannedRange
 
 if TYPE_CHECKING:
     from demo.embedded_stack.kafka import Kafka
@@ -152,7 +152,7 @@ def scan(context: StoreContext, of: Survey) -> None:
     """Note everything that was unsearched as scanned, and that nothing was found."""
     for feed in of.feeds:
         ids = {each.topic: each.topic_id for each in feed.partitions}
-        context.state.record_scanned_ranges(
+        context.state.references.record_scans(
             ScannedRange(
                 pipeline=feed.pipeline,
                 topic=part.topic,
@@ -368,7 +368,7 @@ def test_references_of_a_topic_that_no_survey_saw_let_nothing_be_deleted(setting
     of = surveyed(context)
     scan(context, of)
     there = ScannedRange(pipeline="shop", topic=topic, topic_id="elsewhere", partition=0, start=0, end=9, file=None)
-    context.state.record_scanned_ranges([there])
+    context.state.references.record_scans([there])
     (obstacle,) = known(context, of).obstacles()
     assert f"topic {topic} with the id elsewhere" in obstacle
     assert known(setting.open("shop", former_topics=["elsewhere"]), of).complete
@@ -379,12 +379,12 @@ def test_a_replay_of_a_pipeline_that_is_not_listed_is_an_owners(setting: Setting
     of = surveyed(context)
     scan(context, of)
     uri = context.store.uri
-    lasting = context.state.acquire_lease(uri, "h", "replay", "other/manifests/a.json@run", 60_000)
+    lasting = context.state.leases.acquire(uri, "h", "replay", "other/manifests/a.json@run", 60_000)
     (obstacle,) = known(context, of).obstacles()
     assert "a replay of the pipeline other, which is not listed" in obstacle
-    context.state.release_lease(lasting)
+    context.state.leases.release(lasting)
     assert known(context, of).complete
-    context.state.acquire_lease(uri, "h", "replay", "renamed/manifests/a.json@run", -25 * 3_600_000)
+    context.state.leases.acquire(uri, "h", "replay", "renamed/manifests/a.json@run", -25 * 3_600_000)
     (obstacle,) = known(context, of).obstacles()
     assert "pipeline renamed" in obstacle, "nobody knows what it set aside"
     assert known(setting.open("shop", former_pipelines=["renamed"]), of).complete

@@ -24,7 +24,7 @@ from ticdc_replay.stages.alerts import Watched, look_after
 from ticdc_replay.stages.evidence import gather
 from ticdc_replay.stages.reconcile import survey
 from ticdc_replay.stages.store_context import StoreContext
-from ticdc_replay.state.records import AcceptedLoss
+from ticdc_replay.state.quarantine import AcceptedLoss
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -80,7 +80,7 @@ class Store:
     def accept(self, loss: AcceptedLoss) -> None:
         loaded = load_store(self._folder / "claims.yaml", self._folder / "pipelines")
         with StoreContext(loaded, self._connections) as context:
-            context.pipelines[0].state.record_accepted_losses([loss])
+            context.pipelines[0].state.quarantine.record_accepted_losses([loss])
 
     def look_after(self, *missing: str, listed_later_ms: int = 0) -> Watched:
         """What is told where the objects *missing*, each of a message of its own, were not in the inventory."""

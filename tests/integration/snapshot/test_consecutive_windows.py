@@ -19,7 +19,8 @@ from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.snapshot.manifest import Manifest, PartitionPin
 from ticdc_replay.snapshot.pin import pin_window
 from ticdc_replay.snapshot.request import PinRequest
-from ticdc_replay.state import Stretch, open_state
+from ticdc_replay.state import open_state
+from ticdc_replay.state.sparse_index import Stretch
 from ticdc_replay.storage import open_store
 
 pytestmark = pytest.mark.integration
@@ -120,7 +121,7 @@ def test_consecutive_windows_hold_each_change_once(
                 found |= {commit for commit in rows if at(start) <= at(commit) < at(end)}
                 assert resolved[part.evidence] == part.resolved_ts
                 assert part.resolved_ts >= at(end)
-                state.record_stretches("shop", stretches(settings, manifest, part, rows))
+                state.sparse_index.record("shop", stretches(settings, manifest, part, rows))
             assert sorted(found) == changes(start, end)
             held += found
     finally:

@@ -34,7 +34,8 @@ from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.snapshot.pin import PinnedManifest, pin_window
 from ticdc_replay.snapshot.request import PinRequest
 from ticdc_replay.snapshot.verify import verify_topics
-from ticdc_replay.state import StateStore, Stretch, open_state
+from ticdc_replay.state import StateStore, open_state
+from ticdc_replay.state.sparse_index import Stretch
 from ticdc_replay.storage import ObjectStore, open_store
 
 pytestmark = pytest.mark.integration
@@ -118,7 +119,7 @@ def test_the_manifest_is_kept_under_its_hash_and_found_by_its_window(
     assert not pinned.reused
     assert pinned.name == f"manifests/{pinned.manifest.input_hash}.json"
     assert artifacts.info(pinned.name) is not None
-    known = state.manifest_of("shop", request.window)
+    known = state.manifests.of_window("shop", request.window)
     assert known is not None
     assert known.input_hash == pinned.manifest.input_hash
 
@@ -149,7 +150,7 @@ def test_repin_takes_what_is_there_now(
     second = pin(request, claim_check=claim_check, repin=True)
     assert second.name != first.name
     assert not second.reused
-    known = state.manifest_of("shop", request.window)
+    known = state.manifests.of_window("shop", request.window)
     assert known is not None
     assert known.name == second.name
     assert pin(request, claim_check=claim_check).name == second.name
@@ -447,7 +448,7 @@ def test_the_start_moves_over_offsets_that_earlier_windows_showed_to_be_older(
     feed.flush()
     with Offsets(settings) as offsets:
         topic = offsets.topics([feed.topic])[feed.topic].identity
-    state.record_stretches(
+    state.sparse_index.record(
         "shop", [Stretch(topic, 0, 0, 10, at(50), at(54)), Stretch(topic, 0, 10, 22, at(55), at(60))]
     )
     assert pin(request_for(feed.topic)).manifest.ranges() == [OffsetRange(feed.topic, 0, 10, 142)]

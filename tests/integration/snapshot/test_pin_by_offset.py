@@ -19,7 +19,8 @@ from ticdc_replay.snapshot.manifest import Manifest
 from ticdc_replay.snapshot.pin import pin_window
 from ticdc_replay.snapshot.request import PinRequest
 from ticdc_replay.state import StateStore
-from ticdc_replay.state.records import Coverage, Run
+from ticdc_replay.state.coverage import Coverage
+from ticdc_replay.state.runs import Run
 from ticdc_replay.storage import ObjectStore
 
 pytestmark = pytest.mark.integration
@@ -123,8 +124,8 @@ def loaded(state: StateStore, manifest: Manifest, target: str, generation: int) 
     """A run of *manifest* is in *target*."""
     run_hash = f"run of {manifest.input_hash}"
     of = {"pipeline": manifest.pipeline, "run_hash": run_hash, "window": manifest.window}
-    state.record_run(Run(**of, input_hash=manifest.input_hash, status="published", started_at_ms=1))
-    state.record_coverage(
+    state.runs.record(Run(**of, input_hash=manifest.input_hash, status="published", started_at_ms=1))
+    state.coverage.record(
         [
             Coverage(
                 **of,

@@ -22,7 +22,7 @@ from ticdc_replay.snapshot.request import PinRequest
 from ticdc_replay.snapshot.verify import verify_topics
 from ticdc_replay.snapshot.watermark import watermark_status
 from ticdc_replay.state import StateStore
-from ticdc_replay.state.records import Stretch
+from ticdc_replay.state.sparse_index import Stretch
 from ticdc_replay.storage import ObjectStore
 
 pytestmark = pytest.mark.integration
@@ -250,7 +250,7 @@ def test_a_window_that_is_pinned_anew_after_a_topic_was_deleted_is_unproven_unti
     topics.orders.seconds(0, 200)
     first = pin(request_of(topics)).manifest
     identity = first.identities[topics.orders.topic]
-    state.record_stretches("shop", [Stretch(identity, 0, 0, 10, None, None)])  # as its decode does
+    state.sparse_index.record("shop", [Stretch(identity, 0, 0, 10, None, None)])  # as its decode does
     name = topics.orders.topic
     admin.delete_topics([name])[name].result(PATIENCE_S)
     wait_for(f"topic {name} to go", lambda: name not in admin.list_topics(timeout=PATIENCE_S).topics)

@@ -350,4 +350,4 @@ def test_a_row_that_stops_a_load_is_set_aside_by_name_and_the_window_is_complete
 
 
 def coverages(context: ReplayContext) -> list[str]:
-    return [table.quality for record in context.state.coverage(context.pipeline.name) for table in record.tables]
+    return [table.quality for record in context.state.coverage.all(context.pipeline.name) for table in record.tables]

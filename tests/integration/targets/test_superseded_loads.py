@@ -20,7 +20,7 @@ from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import SupersededError
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.jobs import write_load_job
-from ticdc_replay.state import WindowManifest
+from ticdc_replay.state.manifests import WindowManifest
 from ticdc_replay.targets.load import in_process, load
 from ticdc_replay.targets.parquet.entries import TableEntry
 
@@ -53,8 +53,8 @@ class Window:
         changelog.input_hash = f"input {value}"
         changelog.write()
         pinned = WindowManifest("pipeline", changelog.window, changelog.input_hash, "", 1)
-        before = self._context.state.manifest_of("pipeline", changelog.window)
-        self._context.state.register_manifest(pinned, replaces=before)
+        before = self._context.state.manifests.of_window("pipeline", changelog.window)
+        self._context.state.manifests.register(pinned, replaces=before)
         uri = write_load_job(self._context, changelog.run_hash, target).uri
         job = jobspec.decode(self._context.artifacts.get(uri.removeprefix(self._context.artifacts_uri + "/")))
         assert isinstance(job, jobspec.LoadJob)

@@ -50,7 +50,7 @@ def test_a_plan_goes_from_the_reconciliation_to_its_execution(scene, run):
     references = {needed: LOW}
     scene.reconcile(references)
     assert "1 objects" in run("plan").output
-    (plan,) = scene.context.state.deletion_plans("claims")
+    (plan,) = scene.context.state.deletion_plans.all("claims")
     assert plan.plan_hash[:12] in run("list").output
     assert orphan in run("show", plan.plan_hash[:8]).output
     assert "is approved" in run("approve", plan.plan_hash, "--by", "Ada", "--why", "seen").output
@@ -169,7 +169,7 @@ def test_less_than_four_characters_name_no_plan_though_it_is_the_only_one(scene,
         refused = run(verb, beginning, *rest)
         assert refused.exit_code == 2
         assert "names no plan: give at least the first 4 characters" in " ".join(refused.output.split())
-    (known,) = scene.context.state.deletion_plans("claims")
+    (known,) = scene.context.state.deletion_plans.all("claims")
     assert known.status == ("approved" if verb == "execute" else "open")
     assert scene.names() == {name(1)}
 
@@ -188,7 +188,7 @@ def test_what_a_person_does_has_a_reason(scene, run, verb):
         done = run(verb, plan, "--by", "Ada", "--why", why)
         assert done.exit_code == 2
         assert "and for a reason: give the name and the reason" in " ".join(done.output.split())
-    assert scene.context.state.deletion_plan("claims", plan).status == "open"
+    assert scene.context.state.deletion_plans.get("claims", plan).status == "open"
 
 
 def test_no_undo_without_its_connection(scene, run):

@@ -24,7 +24,7 @@ from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import DecodeJob
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.state import open_state
-from ticdc_replay.state.records import KnownDdl
+from ticdc_replay.state.ddl import KnownDdl
 
 LONG = "n" * 9_000
 NUMBERS = (-1, 0, 1 << 31, 1 << 63, 1 << 64, 10**400, 1.5, -0.0, 1e300)
@@ -160,12 +160,12 @@ def test_any_value_in_any_place(
     url = f"sqlite:///{tmp_path}/state.db" if database == "sqlite" else request.getfixturevalue("make_database")()
     state = open_state(url)
     known = [KnownDdl(identity(), event._replace(definitions=(), ordinal=0)) for event in found.ddl]
-    state.record_ddl("shop", known)
-    assert {each.event for each in state.ddl("shop")} <= {each.event for each in known}
-    state.record_table_versions(
+    state.ddl.record("shop", known)
+    assert {each.event for each in state.ddl.all("shop")} <= {each.event for each in known}
+    state.table_versions.record(
         "shop", list({(each.name, each.valid_from): each for each in found.definitions}.values())
     )
-    assert set(state.table_versions("shop")) <= set(found.definitions)
+    assert set(state.table_versions.all("shop")) <= set(found.definitions)
     state.close()
     history = SchemaHistory().with_ddls(found.ddl).with_versions(found.definitions)
     assert canonical.encode([found.ddl, found.definitions, found.unread])

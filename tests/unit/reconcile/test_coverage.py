@@ -27,8 +27,9 @@ from ticdc_replay.reconcile.coverage import (
     without,
 )
 from ticdc_replay.reconcile.rules import PartitionBounds
-from ticdc_replay.state import Run, StateStore, open_state
-from ticdc_replay.state.records import ScannedRange
+from ticdc_replay.state import StateStore, open_state
+from ticdc_replay.state.references import ScannedRange
+from ticdc_replay.state.runs import Run
 from ticdc_replay.storage import ObjectStore, open_store
 
 WINDOW = Window(100, 200)
@@ -86,7 +87,7 @@ def keep(state: StateStore, artifacts: ObjectStore, index: ChangelogIndex) -> st
     for name in index.reference_files:
         artifacts.put(f"{root}/{name}", b"references")
     artifacts.put(f"{root}/{INDEX}", canonical.encode(index))
-    state.record_run(
+    state.runs.record(
         Run(
             pipeline="shop",
             run_hash=index.run_hash,
@@ -186,9 +187,9 @@ def test_a_scan_covers_its_range_as_long_as_its_file_exists(artifacts: ObjectSto
 
 def test_what_was_scanned_is_remembered_by_pipeline(state: StateStore) -> None:
     for _ in range(2):
-        state.record_scanned_ranges([SCANNED, msgspec.structs.replace(SCANNED, start=9, end=20, file=None)])
-    state.record_scanned_ranges([msgspec.structs.replace(SCANNED, pipeline="other")])
-    assert [(scan.start, scan.end, scan.file) for scan in state.scanned_ranges("shop")] == [
+        state.references.record_scans([SCANNED, msgspec.structs.replace(SCANNED, start=9, end=20, file=None)])
+    state.references.record_scans([msgspec.structs.replace(SCANNED, pipeline="other")])
+    assert [(scan.start, scan.end, scan.file) for scan in state.references.scans("shop")] == [
         (0, 9, "scans/a.parquet"),
         (9, 20, None),
     ]

@@ -10,7 +10,7 @@ from ticdc_replay.kafka.offsets import Bounds, Partition, Record
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.snapshot.request import PinRequest
 from ticdc_replay.snapshot.start import Head, beginning_doubt, skip_known
-from ticdc_replay.state.records import Stretch
+from ticdc_replay.state.sparse_index import Stretch
 
 FROM_TS = 100
 TOPIC = identity()

@@ -7,7 +7,7 @@ from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.reconcile.lost_rows import LostRow
 from ticdc_replay.stages.accepted_losses import not_accepted
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.state.records import AcceptedLoss
+from ticdc_replay.state.quarantine import AcceptedLoss
 
 TOPIC = identity("t")
 
@@ -20,7 +20,7 @@ def accept(
     context: ReplayContext, ordinal: int, reason: str = "claim_check_missing", topic: TopicIdentity = TOPIC
 ) -> None:
     loss = AcceptedLoss("shop", topic, 0, 5, ordinal, reason, "run", "Ada", "why", "accepted/a.json", 1)
-    context.state.record_accepted_losses([loss])
+    context.state.quarantine.record_accepted_losses([loss])
 
 
 @pytest.mark.parametrize(("accepted", "ordinal"), [(0, 0), (-1, 0), (0, -1), (-1, -1)])

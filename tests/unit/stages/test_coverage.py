@@ -20,7 +20,7 @@ from ticdc_replay.stages.coverage import (
     target_coverage,
 )
 from ticdc_replay.stages.publish import coverage_of
-from ticdc_replay.state.records import Coverage, CoveredTable
+from ticdc_replay.state.coverage import Coverage, CoveredTable
 from ticdc_replay.targets.base import LoadReport, TableReport
 
 ORDERS, ITEMS, LOG = (TableName("shop", name) for name in ("orders", "items", "log"))

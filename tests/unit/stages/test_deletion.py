@@ -57,7 +57,7 @@ def test_nothing_is_planned_where_the_policy_is_never(scene):
     scene.put(1)
     scene.write(policy="never")
     assert make_plan(scene.context, scene.reconcile({})) is None
-    assert scene.context.state.deletion_plans("claims") == []
+    assert scene.context.state.deletion_plans.all("claims") == []
 
 
 def test_nothing_is_planned_where_nothing_may_go(scene):
@@ -100,7 +100,7 @@ def test_a_repeat_makes_the_same_plan(scene):
     first = make_plan(scene.context, reconciliation)
     scene.clock.pass_days(1)
     assert make_plan(scene.context, reconciliation) == first
-    assert scene.context.state.deletion_plans("claims") == [first]
+    assert scene.context.state.deletion_plans.all("claims") == [first]
 
 
 def test_a_reconciliation_whose_plan_was_rejected_is_not_planned_once_more(scene):
@@ -315,7 +315,7 @@ def test_a_rejection_stays_though_a_backup_of_the_state_store_was_restored(scene
         forget_decisions(scene)
         with pytest.raises(PolicyStopError, match="rejected"):
             ask()
-        record = scene.context.state.deletion_plan("claims", plan)
+        record = scene.context.state.deletion_plans.get("claims", plan)
         assert (record.status, record.decided_by, record.decided_why) == ("rejected", "Ada", "wrong owners")
     forget_decisions(scene)
     assert choose_plan(scene.context) is None
@@ -707,7 +707,7 @@ def test_a_replay_of_a_pipeline_that_is_not_listed_stops_it_there(scene, meanwhi
     plan = scene.plan().plan_hash
     state = scene.context.state
     taken = (scene.context.store.uri, "holder", "replay", "other/manifests/a.json@run", 60_000)
-    meanwhile(2, lambda: state.acquire_lease(*taken))
+    meanwhile(2, lambda: state.leases.acquire(*taken))
     with pytest.raises(PolicyStopError, match="a replay of the pipeline other, which is not listed"):
         scene.execute(plan)
     assert scene.names() == {name(number) for number in range(3, 7)}
@@ -727,8 +727,8 @@ def test_a_lease_that_is_lost_in_the_middle_stops_it_there_and_another_execution
 
     def lose():
         state = scene.context.state
-        for lease in state.leases(scene.uri):
-            state.release_lease(lease)
+        for lease in state.leases.current(scene.uri):
+            state.leases.release(lease)
 
     meanwhile(2, lose)
     with pytest.raises(LeaseLostError):
@@ -752,8 +752,8 @@ def test_a_lease_that_is_lost_within_a_file_of_the_plan_stops_it_there(scene, mo
     def delete(store, expected):
         if expected.name == name(5):
             state = scene.context.state
-            for lease in state.leases(scene.uri):
-                state.release_lease(lease)
+            for lease in state.leases.current(scene.uri):
+                state.leases.release(lease)
         return right(store, expected)
 
     monkeypatch.setattr(FileStore, "delete_unchanged", delete)
@@ -768,7 +768,7 @@ def test_a_lease_that_is_lost_within_a_file_of_the_plan_stops_it_there(scene, mo
 def test_two_executions_do_not_run_at_once(scene):
     scene.put(1)
     plan = scene.plan().plan_hash
-    with holding_store(scene.context.state, scene.uri, "another deletion", "other"):
+    with holding_store(scene.context.state.leases, scene.uri, "another deletion", "other"):
         assert "another deletion" in refused(scene, plan, LeaseHeldError)
     assert scene.execute(plan).counts == {"deleted": 1}
 
@@ -782,9 +782,9 @@ def test_a_plan_is_executed_once(scene):
     assert execute(scene.context, plan, recheck) == audit
     assert "it was executed" in refused(scene, plan)
     assert scene.names() == {found}
-    (record,) = scene.context.state.deletion_plans("claims")
+    (record,) = scene.context.state.deletion_plans.all("claims")
     assert record.status == "executed"
-    (execution,) = scene.context.state.deletion_executions("claims", plan)
+    (execution,) = scene.context.state.deletion_plans.executions("claims", plan)
     assert (execution.execution_id, execution.counts) == (recheck, {"deleted": 1})
     assert execution.finished_at_ms == audit.finished_at_ms
 

@@ -24,8 +24,9 @@ from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.derive import derive, find_changelogs
 from ticdc_replay.stages.quarantine import Selection, list_quarantine
 from ticdc_replay.stages.replayable import find_replayable, replayable_ranges
-from ticdc_replay.state import WindowManifest
-from ticdc_replay.state.records import Redrive, Run
+from ticdc_replay.state.manifests import WindowManifest
+from ticdc_replay.state.quarantine import Redrive
+from ticdc_replay.state.runs import Run
 
 ORDERS = table("s.orders", {"id": ColumnType("bigint", declared=True)})
 
@@ -39,7 +40,7 @@ class Decoded:
     def window(self, start: int, end: int, run: str = "a", *, manifest: Any = None, **members: Any) -> ChangelogIndex:
         """Of a window that is pinned (anew), with the *manifest*'s and the index's members."""
         window, self._pinned = Window(start, end), self._pinned + 1
-        existing = self.context.state.manifest_of("pipeline", window)
+        existing = self.context.state.manifests.of_window("pipeline", window)
         pinned = Manifest(
             **{
                 "pipeline": "pipeline",
@@ -54,7 +55,7 @@ class Decoded:
         )
         name = f"manifests/{pinned.input_hash}.json"
         self.context.artifacts.put_once(name, canonical.encode(pinned))
-        self.context.state.register_manifest(
+        self.context.state.manifests.register(
             WindowManifest("pipeline", window, pinned.input_hash, name, self._pinned), replaces=existing
         )
         made = Changelog(self._folder, start, end, run).rows(ORDERS, [put(start, id=1)]).write()
@@ -63,7 +64,7 @@ class Decoded:
         )
         self.context.artifacts.put(f"{changelog_root(index.run_hash)}/{INDEX}", canonical.encode(index))
         counts = {"events_quarantined": len(index.quarantine_files)}
-        self.context.state.record_run(
+        self.context.state.runs.record(
             Run(
                 pipeline="pipeline",
                 run_hash=index.run_hash,
@@ -82,9 +83,9 @@ class Decoded:
         made = Changelog(self._folder, index.window.from_ts, index.window.to_ts, run).write()
         again = msgspec.structs.replace(index, run_hash=made.run_hash, tables=(), quarantine_files=(), **members)
         self.context.artifacts.put(f"{changelog_root(again.run_hash)}/{INDEX}", canonical.encode(again))
-        first = self.context.state.run("pipeline", index.run_hash)
+        first = self.context.state.runs.get("pipeline", index.run_hash)
         assert first is not None
-        self.context.state.record_run(
+        self.context.state.runs.record(
             msgspec.structs.replace(first, run_hash=again.run_hash, index=f"{changelog_root(again.run_hash)}/{INDEX}")
         )
         return again
@@ -196,7 +197,7 @@ def test_what_was_decoded_otherwise_does_not_count_and_the_error_says_why(
 def test_what_lacks_a_file_or_came_out_of_quarantine_in_two_parts_does_not_count(decoded: Decoded) -> None:
     lost, redriven = decoded.window(0, 10), decoded.window(10, 20)
     decoded.context.artifacts.delete(f"{changelog_root(lost.run_hash)}/{lost.tables[0].files[0].name}")
-    decoded.context.state.record_redrive(Redrive("pipeline", redriven.run_hash, "r", "", 1))
+    decoded.context.state.quarantine.record_redrive(Redrive("pipeline", redriven.run_hash, "r", "", 1))
     refused = find_changelogs(decoded.context, Window(0, 20)).refused
     assert ["1 of its files are gone" in refused[0], "came out of its quarantine later" in refused[1]] == [True, True]
 

@@ -13,8 +13,9 @@ from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.floor_guards import still_to_come
-from ticdc_replay.state import WindowManifest
-from ticdc_replay.state.records import Coverage, CoveredTable, Run
+from ticdc_replay.state.coverage import Coverage, CoveredTable
+from ticdc_replay.state.manifests import WindowManifest
+from ticdc_replay.state.runs import Run
 
 ORDERS, ITEMS = TableName("shop", "orders"), TableName("shop", "items")
 
@@ -43,7 +44,7 @@ def loaded(
     window, run_hash = Window(start, end), f"{run} {start} {end}"
     told: dict[str, Any] = {"selection": ("shop.*",), "quality": "complete", "tables": (), **members}
     told = {"target": "warehouse", "place": context.places["warehouse"], **told}
-    context.state.record_run(
+    context.state.runs.record(
         Run(
             pipeline="shop",
             run_hash=run_hash,
@@ -53,7 +54,7 @@ def loaded(
             started_at_ms=1,
         )
     )
-    context.state.record_coverage(
+    context.state.coverage.record(
         [
             Coverage(
                 pipeline="shop",
@@ -69,8 +70,8 @@ def loaded(
 
 def pinned(context: ReplayContext, start: int, end: int, input_hash: str) -> None:
     window = Window(start, end)
-    before = context.state.manifest_of("shop", window)
-    context.state.register_manifest(WindowManifest("shop", window, input_hash, "name", 1), replaces=before)
+    before = context.state.manifests.of_window("shop", window)
+    context.state.manifests.register(WindowManifest("shop", window, input_hash, "name", 1), replaces=before)
 
 
 def coming(context: ReplayContext, table: TableName, start: int, end: int) -> list[str]:

@@ -20,7 +20,7 @@ from ticdc_replay.snapshot.pin import PinnedManifest
 from ticdc_replay.stages.begin_load import begin_load
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.jobs import decode_job, write_load_job
-from ticdc_replay.state import WindowManifest
+from ticdc_replay.state.manifests import WindowManifest
 
 PIPELINE = """
 name: shop
@@ -61,8 +61,8 @@ def loads(context: ReplayContext, changelog: Changelog, *, reload: bool = False)
 
 
 def test_a_run_of_the_window_s_input_is_loaded(context: ReplayContext, changelog: Changelog) -> None:
-    context.state.register_manifest(OLD)
-    context.state.register_manifest(pinned("2" * 64, 100))
+    context.state.manifests.register(OLD)
+    context.state.manifests.register(pinned("2" * 64, 100))
     job = loads(context, changelog)
     assert isinstance(job, jobspec.LoadJob)
     assert (job.run_hash, job.window) == (changelog.run_hash, changelog.window)
@@ -91,8 +91,8 @@ def test_a_run_from_before_the_pipeline_had_more_tables_is_not_loaded_as_if_it_h
 def test_a_run_from_before_the_window_was_pinned_anew_is_loaded_only_where_that_is_asked_for(
     context: ReplayContext, changelog: Changelog
 ) -> None:
-    context.state.register_manifest(OLD)
-    context.state.register_manifest(NEW, replaces=OLD)
+    context.state.manifests.register(OLD)
+    context.state.manifests.register(NEW, replaces=OLD)
     with pytest.raises(PermanentError) as raised:
         loads(context, changelog)
     assert "pinned anew (repin) at 2026-03-02 00:00:00 UTC" in str(raised.value)
@@ -103,7 +103,7 @@ def test_a_run_from_before_the_window_was_pinned_anew_is_loaded_only_where_that_
 
 
 def test_a_run_keeps_its_generation_whatever_job_loads_it(context: ReplayContext, changelog: Changelog) -> None:
-    context.state.register_manifest(OLD)
+    context.state.manifests.register(OLD)
     first, again = loads(context, changelog), loads(context, changelog)
     assert isinstance(first, jobspec.LoadJob)
     assert first.generation > 0
@@ -113,9 +113,9 @@ def test_a_run_keeps_its_generation_whatever_job_loads_it(context: ReplayContext
 def test_a_run_of_a_window_that_was_pinned_again_is_newer_and_a_reload_is_the_newest(
     context: ReplayContext, changelog: Changelog, tmp_path: Path
 ) -> None:
-    context.state.register_manifest(OLD)
+    context.state.manifests.register(OLD)
     older = loads(context, changelog)
-    context.state.register_manifest(NEW, replaces=OLD)
+    context.state.manifests.register(NEW, replaces=OLD)
     repaired = Changelog(tmp_path / "artifacts" / "shop", 0, 100, "b")
     repaired.input_hash = NEW.input_hash
     repaired.write()
@@ -129,7 +129,7 @@ def test_a_run_of_a_window_that_was_pinned_again_is_newer_and_a_reload_is_the_ne
 def test_a_re_drive_has_the_generation_of_the_run_that_it_completes(
     context: ReplayContext, changelog: Changelog, tmp_path: Path
 ) -> None:
-    context.state.register_manifest(OLD)
+    context.state.manifests.register(OLD)
     first = loads(context, changelog)
     redrive = Changelog(tmp_path / "artifacts" / "shop", 0, 100, "redrive")
     redrive.input_hash, redrive.redrives = "2" * 64, changelog.run_hash

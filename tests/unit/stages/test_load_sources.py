@@ -21,8 +21,8 @@ from ticdc_replay.snapshot.pin import PinnedManifest
 from ticdc_replay.stages.check import check
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.jobs import require_current, write_decode_job, write_load_job
-from ticdc_replay.state import WindowManifest
-from ticdc_replay.state.records import Run
+from ticdc_replay.state.manifests import WindowManifest
+from ticdc_replay.state.runs import Run
 from ticdc_replay.targets.load import in_process, load
 
 PIPELINE = """
@@ -44,7 +44,7 @@ class Windows:
         self.context, self._folder = context, folder
 
     def pin(self, window: Window, **members: Any) -> PinnedManifest:
-        existing = self.context.state.manifest_of("pipeline", window)
+        existing = self.context.state.manifests.of_window("pipeline", window)
         manifest = Manifest(
             pipeline="pipeline",
             changefeed_hash=self.context.changefeed.hash,
@@ -58,7 +58,7 @@ class Windows:
         name = f"manifests/{manifest.input_hash}.json"
         self.context.artifacts.put_once(name, canonical.encode(manifest))
         made = WindowManifest("pipeline", window, manifest.input_hash, name, manifest.pinned_at_ms)
-        self.context.state.register_manifest(made, replaces=existing)
+        self.context.state.manifests.register(made, replaces=existing)
         return PinnedManifest(manifest, name, name, reused=False)
 
     def decode(self, pinned: PinnedManifest, *sources: Changelog, run_hash: str | None = None) -> Changelog:
@@ -68,7 +68,7 @@ class Windows:
         changelog.input_hash = pinned.manifest.input_hash
         changelog.derived = tuple(Source(source.run_hash, "0" * 64, window) for source in sources)
         changelog.rows(ORDERS, [put(50, id=1)]).write()
-        self.context.state.record_run(
+        self.context.state.runs.record(
             Run(
                 pipeline="pipeline",
                 run_hash=changelog.run_hash,

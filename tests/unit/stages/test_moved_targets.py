@@ -16,7 +16,7 @@ from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.coverage import Gap, TargetCoverage, coverage
 from ticdc_replay.stages.publish import last_load, publish, settle
 from ticdc_replay.stages.quarantine import holding
-from ticdc_replay.state.records import Redrive
+from ticdc_replay.state.quarantine import Redrive
 from ticdc_replay.storage import open_store
 from ticdc_replay.targets.base import LoadReport
 
@@ -132,7 +132,7 @@ def test_what_an_earlier_version_recorded_is_where_the_target_is_when_this_versi
     assert lake_at(folder, "a").held() == "gap", "a load has begun"
     again = lake_at(folder, "a")
     again.load(again.job(run_hash, reload=True))
-    again.context.state.record_redrive(Redrive("pipeline", run_hash, redrive, "lake", 1, place(folder, "a")))
+    again.context.state.quarantine.record_redrive(Redrive("pipeline", run_hash, redrive, "lake", 1, place(folder, "a")))
     publish(again.context, run_hash, ["lake"])
     forget_places(again)
     assert lake_at(folder, "a").held() == ("complete", "proven")
@@ -169,7 +169,7 @@ def test_of_a_target_that_the_file_had_before_the_upgrade_nothing_is_settled(fol
     lake = lake_at(folder, "a")
     run_hash = lake.run("proven", 1)
     lake.replay(run_hash)
-    lake.context.state.record_redrive(
+    lake.context.state.quarantine.record_redrive(
         Redrive("pipeline", run_hash, "d" * 64, "", 1)
     )  # and was not loaded into the lake
     forget_places(lake)

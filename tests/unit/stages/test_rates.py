@@ -12,7 +12,7 @@ from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.window import Window
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.rates import rates
-from ticdc_replay.state.records import Run
+from ticdc_replay.state.runs import Run
 
 
 @contextmanager
@@ -58,13 +58,13 @@ def test_the_last_ten_runs_count_by_what_they_did_together(tmp_path: Path) -> No
                 "events_written": 500,
                 "load_ms": 250,
             }
-            context.state.record_run(
+            context.state.runs.record(
                 Run(
                     pipeline="shop", run_hash=str(number), window=Window(number, number + 1), input_hash="i", status="done",
                     started_at_ms=number, counts=counts,
                 )
             )  # fmt: skip
-        context.state.record_run(
+        context.state.runs.record(
             Run(
                 pipeline="shop",
                 run_hash="empty",

@@ -19,7 +19,7 @@ from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.derive import register
 from ticdc_replay.stages.recording import finish_run, record_decode
 from ticdc_replay.stages.replayable import find_replayable, replayable_ranges
-from ticdc_replay.state import Run
+from ticdc_replay.state.runs import Run
 
 SPAN, FIRST, LATER = Window(0, 600), Window(0, 100), Window(200, 300)
 RANGE = OffsetRange("topic", 0, 0, 10)
@@ -79,7 +79,7 @@ def taken(context: ReplayContext, window: Window, source: Source) -> ChangelogIn
 
 
 def known(context: ReplayContext, run_hash: str) -> Run:
-    run = context.state.run("shop", run_hash)
+    run = context.state.runs.get("shop", run_hash)
     assert run is not None
     return run
 

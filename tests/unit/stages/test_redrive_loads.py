@@ -10,7 +10,8 @@ from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.redrive import write_redrive_loads
-from ticdc_replay.state.records import Coverage, Redrive
+from ticdc_replay.state.coverage import Coverage
+from ticdc_replay.state.quarantine import Redrive
 
 PIPELINE = """
 name: shop
@@ -36,12 +37,12 @@ def held(tmp_path: Path) -> Iterator[ReplayContext]:
                 pipeline="shop", target=target, place=place, window=WINDOW, run_hash="run", selection=("*.*",), grade="proven",
                 quality="quarantine", tables=(), loaded_at_ms=1,
             )  # fmt: skip
-            context.state.record_coverage([made])
+            context.state.coverage.record([made])
         yield context
 
 
 def loaded(context: ReplayContext, run: str, target: str) -> None:
-    context.state.record_redrive(Redrive("shop", "run", run, target, 1, context.place_of(target)))
+    context.state.quarantine.record_redrive(Redrive("shop", "run", run, target, 1, context.place_of(target)))
 
 
 def targets_of(context: ReplayContext, run: str, *targets: str) -> list[str]:

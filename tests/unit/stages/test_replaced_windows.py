@@ -21,8 +21,8 @@ from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.coverage import coverage
 from ticdc_replay.stages.jobs import write_decode_job, write_load_job
 from ticdc_replay.stages.publish import publish
-from ticdc_replay.state import WindowManifest
-from ticdc_replay.state.records import Redrive
+from ticdc_replay.state.manifests import WindowManifest
+from ticdc_replay.state.quarantine import Redrive
 from ticdc_replay.storage import open_store
 from ticdc_replay.targets.load import in_process, load
 
@@ -53,7 +53,7 @@ class Lake:
         Without *pin* the input stays what it is.
         """
         state = self.context.state
-        existing = state.manifest_of("pipeline", WINDOW)
+        existing = state.manifests.of_window("pipeline", WINDOW)
         self._runs += 1
         manifest = Manifest(
             pipeline="pipeline",
@@ -70,7 +70,7 @@ class Lake:
         if pin:
             self.context.artifacts.put_once(name, canonical.encode(manifest))
             made = WindowManifest("pipeline", WINDOW, manifest.input_hash, name, manifest.pinned_at_ms)
-            state.register_manifest(made, replaces=existing)
+            state.manifests.register(made, replaces=existing)
         written = write_decode_job(self.context, PinnedManifest(manifest, name, name, reused=False), tables)
         self._write(written.run_hash, manifest.input_hash, *rows)
         return written.run_hash
@@ -80,13 +80,13 @@ class Lake:
         redrive_hash = f"{run_hash[:-8]}{len(self.redrives(run_hash)):08}"
         self._write(redrive_hash, "0" * 64, *rows, redrives=run_hash)
         self.load(self.job(redrive_hash))
-        self.context.state.record_redrive(
+        self.context.state.quarantine.record_redrive(
             Redrive("pipeline", run_hash, redrive_hash, "lake", 1, self.context.places["lake"])
         )
         return redrive_hash
 
     def redrives(self, run_hash: str) -> list[str]:
-        return [redrive.redrive_hash for redrive in self.context.state.redrives("pipeline", run_hash)]
+        return [redrive.redrive_hash for redrive in self.context.state.quarantine.redrives("pipeline", run_hash)]
 
     def _write(self, run_hash: str, input_hash: str, *rows: int, redrives: str | None = None) -> None:
         changelog = Changelog(self._folder, WINDOW.from_ts, WINDOW.to_ts)

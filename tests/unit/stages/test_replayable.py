@@ -22,8 +22,9 @@ from ticdc_replay.stages import replayable
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.leases import Replayed, replaying
 from ticdc_replay.stages.replayable import find_replayable, replayable_ranges
-from ticdc_replay.state import Run, WindowManifest
-from ticdc_replay.state.records import AcceptedLoss, Redrive
+from ticdc_replay.state.manifests import WindowManifest
+from ticdc_replay.state.quarantine import AcceptedLoss, Redrive
+from ticdc_replay.state.runs import Run
 
 WINDOW = Window(1, 2)
 
@@ -68,7 +69,7 @@ def recorded(context: ReplayContext, run: str, *offsets: int, **changed: object)
 
 def record(context: ReplayContext, index: ChangelogIndex, quarantined: int) -> None:
     run = index.run_hash
-    context.state.record_run(
+    context.state.runs.record(
         Run(
             pipeline="shop", run_hash=run, window=index.window, input_hash=index.input_hash, status="running",
             started_at_ms=1, index=f"runs/{run}/index.json", counts={"messages_quarantined": quarantined},
@@ -78,7 +79,7 @@ def record(context: ReplayContext, index: ChangelogIndex, quarantined: int) -> N
 
 def accept(context: ReplayContext, offset: int, reason: str = "bad_value") -> None:
     loss = AcceptedLoss("shop", TOPIC, 0, offset, -1, reason, "run", "Ada", "why", "accepted/a.json", 1)
-    context.state.record_accepted_losses([loss])
+    context.state.quarantine.record_accepted_losses([loss])
 
 
 def redriven(context: ReplayContext, run: str, *offsets: int, left: tuple[int, ...] = (), **changed: object) -> None:
@@ -93,13 +94,13 @@ def redriven(context: ReplayContext, run: str, *offsets: int, left: tuple[int, .
     name = pin(context, redrive=Redriven("run", 1, messages))
     input_hash = name.removeprefix("manifests/").removesuffix(".json")
     recorded(context, run, *left, redrives="run", input_hash=input_hash, **changed)
-    context.state.record_redrive(Redrive("shop", "run", run, "", 1))
+    context.state.quarantine.record_redrive(Redrive("shop", "run", run, "", 1))
 
 
 def lapse(context: ReplayContext, manifest: str, run: str) -> None:
     """Let somebody who watched a decode die."""
     subject = Replayed("shop", manifest, run).subject
-    lease = context.state.acquire_lease(CLAIMS, f"watcher of {run}", "replay", subject, 1)
+    lease = context.state.leases.acquire(CLAIMS, f"watcher of {run}", "replay", subject, 1)
     while time.time() * 1000 <= lease.expires_at_ms:
         time.sleep(0.001)
 
@@ -114,8 +115,8 @@ def test_what_a_running_decode_reads_is_needed_until_it_ends(context: ReplayCont
 
 def test_a_replay_of_another_pipeline_on_the_store_is_told_by_that_pipeline(context: ReplayContext) -> None:
     subject = Replayed("billing", "manifests/of another.json", "def").subject
-    context.state.acquire_lease(CLAIMS, "somebody", "replay", subject, 600_000)
-    context.state.acquire_lease(CLAIMS, "somebody else", "deletion", "plan", 600_000)
+    context.state.leases.acquire(CLAIMS, "somebody", "replay", subject, 600_000)
+    context.state.leases.acquire(CLAIMS, "somebody else", "deletion", "plan", 600_000)
     assert replayable_ranges(context) == ()
 
 
@@ -182,11 +183,11 @@ def test_all_the_way_of_a_deletion_a_run_that_set_nothing_aside_is_not_opened(co
 
 def test_what_was_pinned_anew_has_another_run(context: ReplayContext) -> None:
     recorded(context, "run", 4)
-    context.state.register_manifest(WindowManifest("shop", WINDOW, "i", "manifests/i.json", 1))
+    context.state.manifests.register(WindowManifest("shop", WINDOW, "i", "manifests/i.json", 1))
     assert replayable_ranges(context) == (part(4, 5),)
-    before = context.state.manifest_of("shop", WINDOW)
+    before = context.state.manifests.of_window("shop", WINDOW)
     name = pin(context, OffsetRange("topic", 0, 3, 9))
-    context.state.register_manifest(WindowManifest("shop", WINDOW, "j", name, 2), replaces=before)
+    context.state.manifests.register(WindowManifest("shop", WINDOW, "j", name, 2), replaces=before)
     assert replayable_ranges(context) == ()
     context.artifacts.delete(name)
     assert replayable_ranges(context) == (part(4, 5),), "nothing tells what the window takes its rows from"
@@ -206,7 +207,7 @@ def test_a_re_drive_that_runs_needs_its_messages_though_their_loss_is_accepted_m
     for offset in (4, 7):
         accept(context, offset)
     assert replayable_ranges(context) == ()
-    index = context.state.run("shop", "again")
+    index = context.state.runs.get("shop", "again")
     assert index is not None
     with replaying(context, f"manifests/{index.input_hash}.json", "again"):
         assert find_replayable(context).decoding == (part(4, 5),)

@@ -20,7 +20,7 @@ from ticdc_replay.stages.schemas import all_schemas, recorded_schemas
 from ticdc_replay.stages.searched_ddl import Reach, reaches, without
 from ticdc_replay.state import tables
 from ticdc_replay.state.database import Database
-from ticdc_replay.state.records import DdlScan, KnownDdl
+from ticdc_replay.state.ddl import DdlScan, KnownDdl
 
 RULES = "[sink]\ndispatchers = [{matcher = ['s.b'], topic = 'b'}]\n"
 
@@ -34,7 +34,7 @@ def swap(names: str, table: str = "t") -> str:
 
 
 def record(context: ReplayContext, commit_ts: int, query: str, table: str = "t", made: str = "first") -> None:
-    context.state.record_ddl("shop", [KnownDdl(identity("t", made=made), DdlEvent(0, commit_ts, "s", table, query, 3))])
+    context.state.ddl.record("shop", [KnownDdl(identity("t", made=made), DdlEvent(0, commit_ts, "s", table, query, 3))])
 
 
 def scanned(
@@ -48,7 +48,7 @@ def scanned(
         known_from=known_from,
         resolved_ts=resolved_ts,
     )
-    context.state.record_ddl_scans("shop", [scan])
+    context.state.ddl.record_scans("shop", [scan])
 
 
 def names_at(context: ReplayContext, window: Window, table: str = "t") -> tuple[str, ...] | None:
@@ -114,7 +114,7 @@ def test_ddl_of_a_topic_that_was_made_again_does_not_count(context: ReplayContex
     record(context, 10, create("'x','y'"))
     scanned(context, 0, 50, resolved_ts=40)
     assert names_at(context, Window(60, 70)) == ("x", "y")
-    context.state.record_ddl_scans(
+    context.state.ddl.record_scans(
         "shop",
         [DdlScan(topic=identity("t", made="again"), partition=0, start=0, end=9, known_from=0, resolved_ts=60)],
     )

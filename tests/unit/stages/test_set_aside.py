@@ -10,7 +10,7 @@ from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.domain.window import Window
 from ticdc_replay.stages.quarantine import Listed, RunQuarantine, Selection, grouped
 from ticdc_replay.stages.set_aside import Redriven, SetAside
-from ticdc_replay.state.records import AcceptedLoss
+from ticdc_replay.state.quarantine import AcceptedLoss
 from ticdc_replay.storage import open_store
 
 LAKE = frozenset({"lake"})

@@ -90,7 +90,7 @@ ROOT = f"runs/{WIDE.run_hash}"
 
 def test_one_decodes_and_the_others_wait_for_its_changelog(make_context: Callable[..., ReplayContext]) -> None:
     context = make_context()
-    context.state.leases(context.artifacts.uri(ROOT))  # opens the store once
+    context.state.leases.current(context.artifacts.uri(ROOT))  # opens the store once
     decoded, inside, most = 0, 0, 0
     lock = threading.Lock()
 
@@ -102,7 +102,7 @@ def test_one_decodes_and_the_others_wait_for_its_changelog(make_context: Callabl
             with lock:
                 inside, decoded = inside + 1, decoded + 1
                 most = max(most, inside)
-            (lease,) = context.state.leases(context.artifacts.uri(ROOT))
+            (lease,) = context.state.leases.current(context.artifacts.uri(ROOT))
             assert (lease.kind, lease.subject) == ("decode", WIDE.manifest)
             with lock:
                 inside -= 1
@@ -111,7 +111,7 @@ def test_one_decodes_and_the_others_wait_for_its_changelog(make_context: Callabl
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(run, range(4)))
     assert (decoded, most) == (1, 1)
-    assert context.state.leases(context.artifacts.uri(ROOT)) == []
+    assert context.state.leases.current(context.artifacts.uri(ROOT)) == []
 
 
 def test_where_the_one_that_decodes_fails_the_next_one_does(make_context: Callable[..., ReplayContext]) -> None:
@@ -119,7 +119,7 @@ def test_where_the_one_that_decodes_fails_the_next_one_does(make_context: Callab
     with pytest.raises(RuntimeError), decoding(context, "manifests/1.json", "1", WIDE):
         raise RuntimeError("it broke")
     with decoding(context, "manifests/2.json", "2", WIDE):
-        assert [lease.kind for lease in context.state.leases(context.artifacts.uri(ROOT))] == ["decode"]
+        assert [lease.kind for lease in context.state.leases.current(context.artifacts.uri(ROOT))] == ["decode"]
 
 
 def test_nobody_waits_for_ever(make_context: Callable[..., ReplayContext], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,9 +21,9 @@ def test_a_version_that_a_later_window_shows_to_be_ambiguous_is_so_for_all_that_
     alone = definition("`id` INT PRIMARY KEY", 8)
     record_versions(context, [text, alone])
     record_versions(context, [other_order])
-    assert context.state.table_versions(context.pipeline.name) == [text, alone]
+    assert context.state.table_versions.all(context.pipeline.name) == [text, alone]
     record_versions(context, [number])
     record_versions(context, [text])
-    assert context.state.table_versions(context.pipeline.name) == [text, number, alone]
+    assert context.state.table_versions.all(context.pipeline.name) == [text, number, alone]
     assert all_schemas(context).versions.why_ambiguous("shop", "t", 7) is not None
     assert all_schemas(context).versions.why_ambiguous("shop", "t", 8) is None

@@ -9,7 +9,7 @@ import pytest
 from tests.processes import at_once
 from ticdc_replay.domain.errors import LeaseHeldError, LeaseLostError
 from ticdc_replay.state import StateStore, open_state
-from ticdc_replay.state.records import Lease
+from ticdc_replay.state.leases import Lease
 
 URI = "s3://claims/here"
 LONG, SHORT = 600_000, 20
@@ -23,81 +23,83 @@ def wait_out(lease: Lease) -> None:
 
 def test_any_number_of_replays_use_a_store_beside_one_deletion(state: StateStore) -> None:
     held = [
-        state.acquire_lease(URI, "one", "replay", "shop/a", LONG),
-        state.acquire_lease(URI, "two", "replay", "shop/a", LONG),
-        state.acquire_lease(URI, "three", "deletion", "plan", LONG),
-        state.acquire_lease(URI, "four", "replay", "shop/b", LONG),
+        state.leases.acquire(URI, "one", "replay", "shop/a", LONG),
+        state.leases.acquire(URI, "two", "replay", "shop/a", LONG),
+        state.leases.acquire(URI, "three", "deletion", "plan", LONG),
+        state.leases.acquire(URI, "four", "replay", "shop/b", LONG),
     ]
-    assert sorted(state.leases(URI), key=lambda lease: lease.holder) == sorted(held, key=lambda lease: lease.holder)
+    assert sorted(state.leases.current(URI), key=lambda lease: lease.holder) == sorted(
+        held, key=lambda lease: lease.holder
+    )
     assert all(lease.expires_at_ms - lease.acquired_at_ms == LONG for lease in held)
     assert abs(held[0].acquired_at_ms - time.time() * 1000) < 60_000
 
 
 def test_a_second_deletion_is_told_who_deletes_and_until_when(state: StateStore) -> None:
-    first = state.acquire_lease(URI, "one", "deletion", "plan", LONG)
+    first = state.leases.acquire(URI, "one", "deletion", "plan", LONG)
     with pytest.raises(LeaseHeldError, match=r"s3://claims/here: one is deleting there \(plan plan\).*until 20"):
-        state.acquire_lease(URI, "two", "deletion", "other", LONG)
-    assert state.leases(URI) == [first]
-    state.acquire_lease("s3://elsewhere", "two", "deletion", "other", LONG)
+        state.leases.acquire(URI, "two", "deletion", "other", LONG)
+    assert state.leases.current(URI) == [first]
+    state.leases.acquire("s3://elsewhere", "two", "deletion", "other", LONG)
 
 
 def test_a_deletion_may_follow_when_the_first_is_done(state: StateStore) -> None:
-    state.release_lease(state.acquire_lease(URI, "one", "deletion", "plan", LONG))
-    assert state.acquire_lease(URI, "two", "deletion", "plan", LONG).holder == "two"
+    state.leases.release(state.leases.acquire(URI, "one", "deletion", "plan", LONG))
+    assert state.leases.acquire(URI, "two", "deletion", "plan", LONG).holder == "two"
 
 
 def test_a_deletion_may_follow_when_the_first_has_died(state: StateStore) -> None:
-    died = state.acquire_lease(URI, "one", "deletion", "plan", SHORT)
+    died = state.leases.acquire(URI, "one", "deletion", "plan", SHORT)
     wait_out(died)
-    second = state.acquire_lease(URI, "two", "deletion", "plan", LONG)
+    second = state.leases.acquire(URI, "two", "deletion", "plan", LONG)
     with pytest.raises(LeaseLostError, match="one has lost its lease of s3://claims/here for the deletion of plan"):
-        state.renew_lease(died, LONG)
-    state.release_lease(died)
-    assert state.leases(URI) == [second]
+        state.leases.renew(died, LONG)
+    state.leases.release(died)
+    assert state.leases.current(URI) == [second]
 
 
 def test_taking_a_lease_again_is_harmless(state: StateStore) -> None:
     for kind in ("deletion", "replay"):
-        state.acquire_lease(URI, kind, kind, "it", SHORT)
-        again = state.acquire_lease(URI, kind, kind, "it", LONG)
-        assert again in state.leases(URI)
-    assert len(state.leases(URI)) == 2
+        state.leases.acquire(URI, kind, kind, "it", SHORT)
+        again = state.leases.acquire(URI, kind, kind, "it", LONG)
+        assert again in state.leases.current(URI)
+    assert len(state.leases.current(URI)) == 2
 
 
 def test_a_renewed_lease_lasts_longer(state: StateStore) -> None:
-    lease = state.acquire_lease(URI, "one", "replay", "shop/a", 60_000)
-    renewed = state.renew_lease(lease, LONG)
+    lease = state.leases.acquire(URI, "one", "replay", "shop/a", 60_000)
+    renewed = state.leases.renew(lease, LONG)
     assert renewed.expires_at_ms > lease.expires_at_ms + 500_000
-    assert state.leases(URI) == [renewed]
-    assert state.renew_lease(lease, LONG).acquired_at_ms == lease.acquired_at_ms
+    assert state.leases.current(URI) == [renewed]
+    assert state.leases.renew(lease, LONG).acquired_at_ms == lease.acquired_at_ms
 
 
 def test_a_lease_that_ended_cannot_be_renewed_though_nobody_else_took_it(state: StateStore) -> None:
     for kind in ("replay", "deletion"):
-        lease = state.acquire_lease(URI, kind, kind, "it", SHORT)
+        lease = state.leases.acquire(URI, kind, kind, "it", SHORT)
         wait_out(lease)
         with pytest.raises(LeaseLostError):
-            state.renew_lease(lease, LONG)
+            state.leases.renew(lease, LONG)
 
 
 def test_a_holder_that_came_back_to_life_does_not_renew_the_lease_of_its_next_attempt(state: StateStore) -> None:
-    first = state.acquire_lease(URI, "one", "deletion", "plan", SHORT)
+    first = state.leases.acquire(URI, "one", "deletion", "plan", SHORT)
     wait_out(first)
-    state.acquire_lease(URI, "one", "deletion", "plan", LONG)
+    state.leases.acquire(URI, "one", "deletion", "plan", LONG)
     with pytest.raises(LeaseLostError):
-        state.renew_lease(first, LONG)
+        state.leases.renew(first, LONG)
 
 
 def test_a_replay_that_died_is_remembered_until_its_subject_is_replayed_to_its_end(state: StateStore) -> None:
-    died = state.acquire_lease(URI, "one", "replay", "shop/a", SHORT)
-    other = state.acquire_lease(URI, "other", "replay", "shop/b", SHORT)
+    died = state.leases.acquire(URI, "one", "replay", "shop/a", SHORT)
+    other = state.leases.acquire(URI, "other", "replay", "shop/b", SHORT)
     wait_out(other)
-    again = state.acquire_lease(URI, "two", "replay", "shop/a", LONG)
-    state.acquire_lease(URI, "deleting", "deletion", "plan", LONG)
-    assert sorted(lease.holder for lease in state.lapsed_leases(URI)) == ["one", "other"]
-    assert died in state.lapsed_leases(URI)
-    state.release_lease(again)
-    assert state.lapsed_leases(URI) == [other]
+    again = state.leases.acquire(URI, "two", "replay", "shop/a", LONG)
+    state.leases.acquire(URI, "deleting", "deletion", "plan", LONG)
+    assert sorted(lease.holder for lease in state.leases.lapsed(URI)) == ["one", "other"]
+    assert died in state.leases.lapsed(URI)
+    state.leases.release(again)
+    assert state.leases.lapsed(URI) == [other]
 
 
 def test_of_deletions_that_begin_at_the_same_time_one_gets_the_lease(url: str) -> None:
@@ -106,7 +108,7 @@ def test_of_deletions_that_begin_at_the_same_time_one_gets_the_lease(url: str) -
     def acquire(number: int) -> str | None:
         store = open_state(url)
         try:
-            return store.acquire_lease(URI, f"holder {number}", "deletion", "plan", LONG).holder
+            return store.leases.acquire(URI, f"holder {number}", "deletion", "plan", LONG).holder
         except LeaseHeldError:
             return None
         finally:
@@ -115,7 +117,7 @@ def test_of_deletions_that_begin_at_the_same_time_one_gets_the_lease(url: str) -
     with ThreadPoolExecutor(8) as pool:
         got = [holder for holder in pool.map(acquire, range(16)) if holder]
     store = open_state(url)
-    assert [lease.holder for lease in store.leases(URI)] == got
+    assert [lease.holder for lease in store.leases.current(URI)] == got
     store.close()
     assert len(got) == 1
 
@@ -125,18 +127,18 @@ def take_in_turns(number: int, url: str) -> None:
     store = open_state(url)
     me, held = f"process {number}", 0
     while held < 3:
-        replay = store.acquire_lease(URI, f"{me} replay", "replay", "shop/a", LONG)
+        replay = store.leases.acquire(URI, f"{me} replay", "replay", "shop/a", LONG)
         try:
-            lease = store.acquire_lease(URI, me, "deletion", "plan", LONG)
+            lease = store.leases.acquire(URI, me, "deletion", "plan", LONG)
         except LeaseHeldError:
             pass
         else:
-            holders = [found.holder for found in store.leases(URI) if found.kind == "deletion"]
+            holders = [found.holder for found in store.leases.current(URI) if found.kind == "deletion"]
             assert holders == [me]
-            store.renew_lease(lease, LONG)
+            store.leases.renew(lease, LONG)
             held += 1
-            store.release_lease(lease)
-        store.release_lease(replay)
+            store.leases.release(lease)
+        store.leases.release(replay)
         time.sleep(random.uniform(0, 0.02))
     store.close()
 

@@ -92,8 +92,8 @@ def test_what_an_earlier_version_kept_is_kept(url: str, revision: str) -> None:
     assert len(before) > 5
     assert all(len(rows) == 2 for rows in before.values())
     state = open_state(url)
-    assert state.leases("s3://claims") == []
-    state.release_lease(state.acquire_lease("s3://claims", "one", "deletion", "plan", 1000))
+    assert state.leases.current("s3://claims") == []
+    state.leases.release(state.leases.acquire("s3://claims", "one", "deletion", "plan", 1000))
     state.close()
     database = Database(url)
     with database.reading() as connection:
@@ -107,7 +107,7 @@ def test_what_an_earlier_version_kept_is_kept(url: str, revision: str) -> None:
 
 def open_and_read(_: int, url: str) -> int:
     store = open_state(url)
-    leases = len(store.leases("s3://claims"))
+    leases = len(store.leases.current("s3://claims"))
     store.close()
     return leases
 

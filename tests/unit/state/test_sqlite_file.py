@@ -8,8 +8,9 @@ import pytest
 
 from ticdc_replay.domain.errors import ConfigError, PermanentError
 from ticdc_replay.domain.window import Window
-from ticdc_replay.state import WindowManifest, open_state
+from ticdc_replay.state import open_state
 from ticdc_replay.state import sqlite_file as files
+from ticdc_replay.state.manifests import WindowManifest
 from ticdc_replay.storage.mounts import Mount
 
 PINNED = WindowManifest("shop", Window(0, 100), "hash", "manifests/hash.json", 1)
@@ -26,7 +27,7 @@ def opened(file: Path) -> None:
 
 def test_the_file_has_no_write_ahead_log(file: Path) -> None:
     state = open_state(f"sqlite:///{file}")
-    state.register_manifest(PINNED)
+    state.manifests.register(PINNED)
     assert [path.name for path in file.parent.iterdir()] == ["state.db"]
     state.close()
     with sqlite3.connect(file) as connection:
@@ -37,13 +38,13 @@ def test_a_file_that_an_earlier_version_kept_with_a_write_ahead_log_is_converted
     file: Path,
 ) -> None:
     state = open_state(f"sqlite:///{file}")
-    state.register_manifest(PINNED)
+    state.manifests.register(PINNED)
     state.close()
     connection = sqlite3.connect(file)
     assert connection.execute("PRAGMA journal_mode=WAL").fetchone() == ("wal",)
     connection.close()
     state = open_state(f"sqlite:///{file}")
-    assert state.manifest_of("shop", Window(0, 100)) == PINNED
+    assert state.manifests.of_window("shop", Window(0, 100)) == PINNED
     state.close()
     with sqlite3.connect(file) as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)

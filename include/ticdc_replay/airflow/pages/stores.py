@@ -23,7 +23,7 @@ from ticdc_replay.stages.context import state_url
 from ticdc_replay.stages.store_context import artifacts_of
 from ticdc_replay.stages.store_overview import StoreOverview, store_overview
 from ticdc_replay.state import open_state
-from ticdc_replay.state.records import Reconciliation
+from ticdc_replay.state.reconciliations import Reconciliation
 
 router = APIRouter()
 

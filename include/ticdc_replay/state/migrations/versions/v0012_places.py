@@ -1,7 +1,7 @@
 """Where the content of a target lies, beside what it is called.
 
 Which place that is of what earlier versions recorded stands in the pipeline file alone: it stays empty until a pipeline is opened
-(``StateStore.settle_places``).
+(``CoverageOfTargets.settle_places``).
 """
 
 import sqlalchemy as sa
