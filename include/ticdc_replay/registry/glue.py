@@ -11,7 +11,7 @@ from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import AuthenticationError, ConfigError, TicdcReplayError
 from ticdc_replay.registry.used import MAX_SCHEMA_BYTES
 from ticdc_replay.schemas.lookup import UnusableAnswerError
-from ticdc_replay.storage.s3_errors import error_code, translate
+from ticdc_replay.storage.s3.errors import error_code, translate
 
 if TYPE_CHECKING:
     from mypy_boto3_glue import GlueClient

@@ -32,7 +32,7 @@ def _open_file(uri: str, connection: Connection | None) -> ObjectStore:
 
 
 def _open_s3(uri: str, connection: Connection | None) -> ObjectStore:
-    from ticdc_replay.storage.s3 import S3Store
+    from ticdc_replay.storage.s3.store import S3Store
 
     return S3Store.open(uri, connection)
 

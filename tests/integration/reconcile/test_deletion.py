@@ -43,7 +43,7 @@ def proxy(server: S3Server) -> Iterator[s3_proxy.Proxy]:
 
 @pytest.fixture(autouse=True)
 def fewer_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ticdc_replay.storage.s3._ATTEMPTS", 3)
+    monkeypatch.setattr("ticdc_replay.storage.s3.store._ATTEMPTS", 3)
 
 
 def connection(server: S3Server, endpoint: str) -> Connection:
@@ -271,7 +271,7 @@ from pathlib import Path
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.reconcile import plan as plans
 from ticdc_replay.stages import deletion
-from ticdc_replay.storage import s3
+from ticdc_replay.storage.s3 import store as s3
 from tests.deletions import Clock, Scene
 
 folder, uri, endpoint, key, secret, region, plan, recheck, ahead = sys.argv[1:]

@@ -22,7 +22,7 @@ from ticdc_replay.reconcile.inventory import Destination, Inventory, write_listi
 from ticdc_replay.storage import ObjectStore
 from ticdc_replay.storage.file import FileStore
 from ticdc_replay.storage.listing import list_parallel
-from ticdc_replay.storage.s3 import S3Store
+from ticdc_replay.storage.s3.store import S3Store
 
 pytestmark = pytest.mark.integration
 
@@ -137,7 +137,7 @@ def test_a_storm_of_refusals_costs_time_and_no_object(
     # The code that boto3's own limiter of requests does not react to by minutes of waiting.
     busy = Refusal(503, "ServiceUnavailable")
     monkeypatch.setattr("ticdc_replay.storage.listing.time.sleep", lambda _: None)
-    monkeypatch.setattr("ticdc_replay.storage.s3._ATTEMPTS", 1)
+    monkeypatch.setattr("ticdc_replay.storage.s3.store._ATTEMPTS", 1)
     bucket = make_bucket(server)
     expected = names(100)
     for name in expected:

@@ -22,7 +22,7 @@ from ticdc_replay.domain.errors import (
 )
 from ticdc_replay.storage import ObjectStore, open_store
 from ticdc_replay.storage.listing import list_parallel
-from ticdc_replay.storage.s3 import S3Store
+from ticdc_replay.storage.s3.store import S3Store
 
 pytestmark = pytest.mark.integration
 
@@ -215,7 +215,7 @@ def test_wrong_credentials_are_an_error_that_names_the_connection(versitygw: S3S
 
 
 def test_a_server_that_is_away_is_transient(s3: MotoServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ticdc_replay.storage.s3._ATTEMPTS", 1)
+    monkeypatch.setattr("ticdc_replay.storage.s3.store._ATTEMPTS", 1)
     away = connection_to(s3, extra={"endpoint_url": "http://127.0.0.1:9"})
     with pytest.raises(TransientError, match="aws_test"):
         open_store("s3://bucket", away).get("a")

@@ -71,7 +71,7 @@ def proxy(server: S3Server) -> Iterator[s3_proxy.Proxy]:
 
 @pytest.fixture(autouse=True)
 def fewer_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ticdc_replay.storage.s3._ATTEMPTS", 4)
+    monkeypatch.setattr("ticdc_replay.storage.s3.store._ATTEMPTS", 4)
 
 
 def put(store: ObjectStore, *names: str) -> dict[str, ObjectInfo]:

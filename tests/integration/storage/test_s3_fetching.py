@@ -35,7 +35,7 @@ def proxy(s3: MotoServer) -> Iterator[Proxy]:
 @pytest.fixture
 def store(s3: MotoServer, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
     """A store with ``NAMES``, whose content is their name."""
-    monkeypatch.setattr("ticdc_replay.storage.s3._ATTEMPTS", 2)
+    monkeypatch.setattr("ticdc_replay.storage.s3.store._ATTEMPTS", 2)
     store = open_store(f"s3://{make_bucket(s3)}/below", connection(s3, proxy.endpoint))
     for name in NAMES:
         store.put(name, name.encode())
@@ -93,7 +93,7 @@ def test_a_store_that_stays_away_is_told_as_by_boto3(store: ObjectStore, proxy: 
 def test_after_many_failures_in_a_row_only_boto3_is_asked(
     store: ObjectStore, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ticdc_replay.storage.s3_fetching._FAILURES", 2)
+    monkeypatch.setattr("ticdc_replay.storage.s3.fetching._FAILURES", 2)
     seen: list[int] = []
     proxy.refuse = lambda method, path: Refusal(400, "Odd") if seen.append(1) or len(seen) in (1, 3) else None
     for _ in range(3):

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ticdc_replay.storage.facts import Archival, Expiration, StoreFacts
-from ticdc_replay.storage.s3_facts import archivals, expirations, noncurrent_days
+from ticdc_replay.storage.s3.facts import archivals, expirations, noncurrent_days
 
 PREFIX = "cdc/claims/"
 

@@ -33,9 +33,9 @@ from ticdc_replay.storage.abilities import TRIED, Ability, is_probe
 from ticdc_replay.storage.base import DeleteMarker, Deletion, DeletionOutcome, ObjectInfo, ObjectStore
 from ticdc_replay.storage.facts import StoreFacts
 from ticdc_replay.storage.names import check_name
-from ticdc_replay.storage.s3_abilities import Probe
-from ticdc_replay.storage.s3_deletion import delete_unchanged, marker_of, undelete
-from ticdc_replay.storage.s3_errors import (
+from ticdc_replay.storage.s3.abilities import Probe
+from ticdc_replay.storage.s3.deletion import delete_unchanged, marker_of, undelete
+from ticdc_replay.storage.s3.errors import (
     BROKEN_TRANSFERS,
     CHANGED_BY_OTHERS,
     NOT_FOUND,
@@ -43,8 +43,8 @@ from ticdc_replay.storage.s3_errors import (
     error_code,
     translate,
 )
-from ticdc_replay.storage.s3_facts import facts_of
-from ticdc_replay.storage.s3_fetching import Address, Fetcher
+from ticdc_replay.storage.s3.facts import facts_of
+from ticdc_replay.storage.s3.fetching import Address, Fetcher
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from ticdc_replay.storage.abilities import PROBE_PREFIX, Ability, missing
-from ticdc_replay.storage.s3_errors import NOT_FOUND, PRECONDITION_FAILED, error_code, status_of
+from ticdc_replay.storage.s3.errors import NOT_FOUND, PRECONDITION_FAILED, error_code, status_of
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

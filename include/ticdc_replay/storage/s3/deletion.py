@@ -8,8 +8,8 @@ from botocore.exceptions import ClientError
 from ticdc_replay.domain.errors import AuthenticationError, MissingAbilityError, PermanentError
 from ticdc_replay.storage.abilities import Ability, missing
 from ticdc_replay.storage.base import NO_VERSION, DeleteMarker, Deletion, DeletionOutcome, ObjectInfo
-from ticdc_replay.storage.s3_abilities import NO_ETAG
-from ticdc_replay.storage.s3_errors import NOT_FOUND, PRECONDITION_FAILED, error_code, status_of, translate
+from ticdc_replay.storage.s3.abilities import NO_ETAG
+from ticdc_replay.storage.s3.errors import NOT_FOUND, PRECONDITION_FAILED, error_code, status_of, translate
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
