@@ -182,8 +182,8 @@ class Scene:
         **changes: Any,
     ) -> str:
         """Reconcile the store, to which the messages at these offsets refer. *copies* hold rows whose own objects are missing."""
-        versions = any(found.version_id for found in self.store.list_versions())
-        listing = self.store.list_versions() if versions else self.store.list()
+        versions = any(found.version_id for found in self.store.deletion().list_versions())
+        listing = self.store.deletion().list_versions() if versions else self.store.list()
         objects = [
             (found.name, found.size, found.etag, int(found.last_modified.timestamp() * 1000), found.version_id)
             for found in listing

@@ -23,8 +23,8 @@ from ticdc_replay.reconcile.results import (
     write_results,
 )
 from ticdc_replay.reconcile.verdicts import Verdicts
-from ticdc_replay.storage.base import Deletion, ObjectInfo, ObjectStore
-from ticdc_replay.storage.deletion import delete_parallel
+from ticdc_replay.storage.base import ObjectInfo, ObjectStore
+from ticdc_replay.storage.deletion import Deletion, ObjectDeletion, delete_parallel
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LAST_COPY = "a row whose own object is missing can still be had from it"
@@ -40,11 +40,11 @@ class Guards(NamedTuple):
 
 
 class Execution:
-    """One attempt to execute *plan*. *store* has the right to delete; *execution_id* names the folder of its results."""
+    """One attempt to execute *plan*. *deletion* has the right to delete; *execution_id* names the folder of its results."""
 
-    def __init__(self, artifacts: ObjectStore, store: ObjectStore, plan: DeletionPlan, execution_id: str) -> None:
+    def __init__(self, artifacts: ObjectStore, deletion: ObjectDeletion, plan: DeletionPlan, execution_id: str) -> None:
         self._artifacts = artifacts
-        self._store = store
+        self._deletion = deletion
         self._plan = plan
         self._folder = f"{deletion_folder(plan.hash)}/{execution_id}"
 
@@ -83,7 +83,7 @@ class Execution:
         if batch.wanted:
             note_begun(self._artifacts, self._folder, number)
         try:
-            with closing(delete_parallel(self._store, batch.expected(before_each), threads=threads)) as deletions:
+            with closing(delete_parallel(self._deletion, batch.expected(before_each), threads=threads)) as deletions:
                 for info, deletion in deletions:
                     batch.add(batch.wanted[info.name], deletion)
         finally:

@@ -84,7 +84,7 @@ def write_listing(
     """
     ahead_ms, began_ms = store_clock(store)
     listing: Callable[[str], Iterator[ObjectInfo]] = (
-        store.list_versions if versions else lambda after: store.list(after=after)
+        store.deletion().list_versions if versions else lambda after: store.list(after=after)
     )
     with ThreadPoolExecutor(threads, thread_name_prefix="list-store") as pool:
         parts = [

@@ -16,11 +16,12 @@ import pyarrow.parquet as pq
 
 from ticdc_replay.domain import canonical
 from ticdc_replay.reconcile.records import OBJECTS
-from ticdc_replay.storage.base import Deletion, ObjectStore
+from ticdc_replay.storage.base import ObjectStore
+from ticdc_replay.storage.deletion import Deletion
 
 
 class Outcome(StrEnum):
-    """What became of an object: as ``storage.DeletionOutcome`` says, or ``withheld`` where it was not tried."""
+    """What became of an object: as ``storage.deletion.DeletionOutcome`` says, or ``withheld`` where it was not tried."""
 
     DELETED = "deleted"
     GONE = "gone"

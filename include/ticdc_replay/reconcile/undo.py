@@ -11,7 +11,8 @@ from ticdc_replay.domain import canonical
 from ticdc_replay.domain.errors import AuthenticationError, PermanentError
 from ticdc_replay.reconcile.plan import DeletionPlan, read_planned
 from ticdc_replay.reconcile.results import Outcome, Result, deletion_folder, epoch_ms, progress_of, read_results
-from ticdc_replay.storage.base import NO_VERSION, DeleteMarker, ObjectStore
+from ticdc_replay.storage.base import NO_VERSION, ObjectStore
+from ticdc_replay.storage.deletion import DeleteMarker
 
 _EXAMPLES = 100
 
@@ -43,6 +44,7 @@ class Markers:
 
     def __init__(self, store: ObjectStore, threads: int, skew_ms: int) -> None:
         self._store = store
+        self._deletion = store.deletion()
         self._threads = threads
         self._skew_ms = skew_ms
         self.counts: Counter[str] = Counter()
@@ -84,7 +86,7 @@ class Markers:
         if result.outcome == Outcome.DELETED:
             return self._remove(result.name, result.marker)
         # Nobody knows who set this marker: it counts as ours if it was set while attempts were at it.
-        found = self._store.marker_of(result.name)
+        found = self._deletion.marker_of(result.name)
         if found is None or found.marker != result.marker:
             return "without_marker"
         if since_ms is None or not self._set_within(found, result.last_modified_ms, since_ms, result.at_ms):
@@ -94,7 +96,7 @@ class Markers:
     def _settle(self, row: dict[str, Any], since_ms: int) -> str | None:
         """Bring the planned object of *row* back if it is hidden since; what came of it, None where nothing was to be done."""
         name = row["name"]
-        found = self._store.marker_of(name)
+        found = self._deletion.marker_of(name)
         if found is None or not self._set_within(found, row["last_modified_ms"], since_ms, None):
             return None
         if found.marker == NO_VERSION and row["version_id"] in (None, NO_VERSION):
@@ -111,7 +113,7 @@ class Markers:
 
     def _remove(self, name: str, marker: str) -> str:
         try:
-            if not self._store.undelete(name, marker):
+            if not self._deletion.undelete(name, marker):
                 return "without_marker"
             if self._store.info(name) is not None:
                 return "restored"

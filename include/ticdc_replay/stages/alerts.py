@@ -51,7 +51,7 @@ def look_after(
 
     Raises what Kafka and the stores raise.
     """
-    facts = context.objects.facts()
+    facts = context.objects.deletion().facts()
     retention = _retention(context, survey)
     second = _look_again(context, evidence, summary, reference_files)
     summary = summary.with_present(references_to(context.artifacts, reference_files, second.there))

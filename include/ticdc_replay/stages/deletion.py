@@ -214,7 +214,7 @@ def execute(
     plan_contents(context.artifacts, plan, 0)  # verifies all its files before anything is deleted
     verdicts = Verdicts(context.artifacts, recheck, plan)
     kept = newest_last_copies(context, plan)
-    store = context.for_deletion()
+    deletion = context.for_deletion().deletion()
     with holding_store(context.state.leases, plan.uri, f"deletion in store {plan.store}", plan_hash) as hold:
         execution = DeletionExecution(
             store=plan.store,
@@ -241,7 +241,7 @@ def execute(
         )
         put_release(context.artifacts, plan_hash, release)
         done = 0
-        attempt = Execution(context.artifacts, store, plan, recheck_id)
+        attempt = Execution(context.artifacts, deletion, plan, recheck_id)
         try:
             for count in attempt.run(verdicts, kept, Guards(between, EverySoOften(hold)), _THREADS):
                 done += count

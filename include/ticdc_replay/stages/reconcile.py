@@ -23,7 +23,7 @@ from ticdc_replay.stages.evidence import Known, gather, put_evidence
 from ticdc_replay.stages.jobs import WrittenJob
 from ticdc_replay.stages.scan import scan_feed, searched_feed, write_scan_job
 from ticdc_replay.stages.store_context import StoreContext
-from ticdc_replay.storage import Versioning
+from ticdc_replay.storage.facts import Versioning
 
 
 class Surveyed(msgspec.Struct, frozen=True):
@@ -97,7 +97,10 @@ def take_inventory(context: StoreContext, survey_name: str) -> str:
     if declared.inventory.source == "listing":
         # Which version it is matters only to a deletion, and takes a right of its own.
         deleting = declared.deletion.policy != "never"
-        versions = deleting and context.objects.facts().versioning in (Versioning.ENABLED, Versioning.SUSPENDED)
+        versions = deleting and context.objects.deletion().facts().versioning in (
+            Versioning.ENABLED,
+            Versioning.SUSPENDED,
+        )
         inventory = write_listing(context.objects, out, versions=versions)
     else:
         hours = declared.inventory.max_age_hours

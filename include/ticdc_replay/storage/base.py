@@ -3,12 +3,14 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from datetime import datetime
-from enum import StrEnum
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from ticdc_replay.storage.facts import StoreFacts
+from ticdc_replay.domain.errors import MissingAbilityError
+
+if TYPE_CHECKING:
+    from ticdc_replay.storage.deletion import ObjectDeletion
 
 NO_VERSION = "null"
 """The version id of an object that was written while its store kept no versions."""
@@ -27,7 +29,7 @@ class ObjectInfo(msgspec.Struct, frozen=True, order=True):
     def difference(self, expected: "ObjectInfo") -> str:
         """What this object differs in from *expected*, as text; empty where it is the same.
 
-        Times are compared to the second, versions only where *expected* names one: not every request tells more.
+        Times are compared to the second, versions only if *expected* names one: not every request gives more.
         """
         if self.etag != expected.etag:
             return f"ETag {self.etag}, {expected.etag} expected"
@@ -38,31 +40,6 @@ class ObjectInfo(msgspec.Struct, frozen=True, order=True):
         if expected.version_id not in (None, self.version_id or NO_VERSION):
             return f"version {self.version_id}, {expected.version_id} expected"
         return ""
-
-
-class DeletionOutcome(StrEnum):
-    """What a request to delete an object as it was known came to. Only after ``deleted`` did this request remove anything."""
-
-    DELETED = "deleted"
-    GONE = "gone"
-    ALTERED = "altered"
-    DENIED = "denied"
-    REFUSED = "refused"
-
-
-class Deletion(msgspec.Struct, frozen=True):
-    """The result for one object. ``marker``: what ``ObjectStore.undelete`` takes to bring it back; None where nothing can."""
-
-    outcome: DeletionOutcome
-    marker: str | None = None
-    detail: str = ""
-
-
-class DeleteMarker(msgspec.Struct, frozen=True):
-    """What hides an object in a store that keeps versions, and since when by the store's clock (to the second)."""
-
-    marker: str
-    set_at: datetime
 
 
 class ObjectStore(ABC):
@@ -117,7 +94,7 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def list(self, prefix: str = "", after: str = "") -> Iterator[ObjectInfo]:
-        """The objects whose name starts with *prefix* and sorts behind *after*, in order of name (by code point)."""
+        """The objects whose name starts with *prefix* and sorts after *after*, in order of name (by code point)."""
 
     @abstractmethod
     def folders(self, prefix: str) -> Iterator[str]:
@@ -126,42 +103,23 @@ class ObjectStore(ABC):
         Costs by their number, not by what they hold. In a file system some may be empty.
         """
 
-    def list_versions(self, after: str = "") -> Iterator[ObjectInfo]:
-        """What ``list("", after)`` gives, with the id of the current version where the store keeps versions."""
-        return self.list(after=after)
-
     @abstractmethod
     def delete(self, name: str) -> None:
         """Remove *name*; nothing happens where it does not exist."""
 
-    @abstractmethod
-    def delete_unchanged(self, expected: ObjectInfo) -> Deletion:
-        """Remove the object if it still is *expected*: same ETag, size, time of modification (to the second), and version where
-        *expected* names one.
+    def deletion(self) -> "ObjectDeletion":
+        """Deletion of objects that did not change since they were listed, and its undo: for claim-check stores.
 
-        Never raises for what concerns this object alone: ``gone`` (there is none; ``marker`` tells what hides it, if a delete
-        marker does), ``altered``, ``denied`` (no right to this name), ``refused`` (``detail`` says why). A store that keeps
-        versions hides the object behind a delete marker and loses nothing.
+        Raises MissingAbilityError if this kind of store does not support it.
         """
-
-    @abstractmethod
-    def undelete(self, name: str, marker: str) -> bool:
-        """Take the delete *marker* of *name* away; False where it is gone already.
-
-        Raises PermanentError where the store has no undo, or *marker* is not a delete marker: no version is ever removed.
-        """
-
-    @abstractmethod
-    def marker_of(self, name: str) -> DeleteMarker | None:
-        """The delete marker that hides *name* now; None where none does."""
+        raise MissingAbilityError(
+            f"the store {self.root} can't delete an object on the condition that it did not change ({self.scheme}://); "
+            "a claim-check store that is reconciled must be able to"
+        )
 
     @abstractmethod
     def now(self) -> datetime:
         """This moment by the clock that sets ``last_modified``, to the second (rounded down)."""
-
-    @abstractmethod
-    def facts(self) -> StoreFacts:
-        """What the store itself does with its objects. A question that the credentials may not ask leaves an ``unknown``."""
 
     @abstractmethod
     def arrow_filesystem(self) -> tuple[Any, str]:

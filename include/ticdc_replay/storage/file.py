@@ -22,9 +22,10 @@ from ticdc_replay.domain.errors import (
     TransientError,
 )
 from ticdc_replay.storage.abilities import TRIED, Ability
-from ticdc_replay.storage.base import DeleteMarker, Deletion, DeletionOutcome, ObjectInfo, ObjectStore
-from ticdc_replay.storage.facts import StoreFacts
+from ticdc_replay.storage.base import ObjectInfo, ObjectStore
+from ticdc_replay.storage.deletion import ObjectDeletion
 from ticdc_replay.storage.file_abilities import try_links, try_locks
+from ticdc_replay.storage.file_deletion import FileDeletion
 from ticdc_replay.storage.names import check_name
 
 TEMPORARY_PREFIX = ".ticdc-replay-"
@@ -40,7 +41,7 @@ _TRANSIENT_ERRNO = frozenset(
 class FileStore(ObjectStore):
     """A folder. Writes go to a temporary file beside the target, then appear under their name in one step.
 
-    There is no undo: what is deleted is gone. ``now`` is this machine's clock, also where the folder is another one's.
+    ``now`` is this machine's clock, also where the folder is another one's.
     """
 
     scheme: ClassVar[str] = "file"
@@ -62,9 +63,9 @@ class FileStore(ObjectStore):
         return cls(Path(unquote(parts.path)))
 
     def get(self, name: str, max_bytes: int | None = None, etag: str | None = None) -> bytes:
-        with self._errors("read", name):
+        with self.errors("read", name):
             try:
-                with self._path(name).open("rb") as file:
+                with self.path(name).open("rb") as file:
                     found = _info(name, os.fstat(file.fileno()))
                     if etag is not None and found.etag != etag:
                         raise ObjectAlteredError(f"{self.uri(name)} has ETag {found.etag}, {etag} expected")
@@ -77,22 +78,22 @@ class FileStore(ObjectStore):
                 raise ArtifactNotFoundError(f"{self.uri(name)} does not exist") from None
 
     def info(self, name: str) -> ObjectInfo | None:
-        path = self._path(name)
-        with self._errors("look up", name):
+        path = self.path(name)
+        with self.errors("look up", name):
             try:
                 return _info(name, path.stat()) if path.is_file() else None
             except (FileNotFoundError, NotADirectoryError):
                 return None
 
     def put(self, name: str, content: bytes) -> None:
-        with self._errors("write", name):
-            target = self._path(name)
+        with self.errors("write", name):
+            target = self.path(name)
             self._replace(target, content)
 
     def put_once(self, name: str, content: bytes) -> bool:
-        with self._errors("write", name):
+        with self.errors("write", name):
             TRIED.once((self.root,), Ability.LINK, lambda: try_links(self._folder))
-            target = self._path(name)
+            target = self.path(name)
             temporary = self._write_temporary(target, content)
             try:
                 os.link(temporary, target)
@@ -106,9 +107,9 @@ class FileStore(ObjectStore):
             return True
 
     def update(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
-        with self._errors("write", name):
+        with self.errors("write", name):
             TRIED.once((self.root,), Ability.LOCK, lambda: try_locks(self._folder))
-            target = self._path(name)
+            target = self.path(name)
             target.parent.mkdir(parents=True, exist_ok=True)
             with _alone(target.parent):
                 found = target.read_bytes() if target.is_file() else None
@@ -117,57 +118,45 @@ class FileStore(ObjectStore):
                     self._replace(target, wanted)
 
     def list(self, prefix: str = "", after: str = "") -> Iterator[ObjectInfo]:
-        with self._errors("list", prefix):
+        with self.errors("list", prefix):
             yield from self._walk(self._folder, "", prefix, after)
 
     def folders(self, prefix: str) -> Iterator[str]:
-        with self._errors("list", prefix):
+        with self.errors("list", prefix):
             try:
-                with os.scandir(self._path(prefix.removesuffix("/"))) as entries:
+                with os.scandir(self.path(prefix.removesuffix("/"))) as entries:
                     names = sorted(f"{prefix}{entry.name}/" for entry in entries if entry.is_dir())
             except FileNotFoundError:
                 return
         yield from names
 
     def delete(self, name: str) -> None:
-        with self._errors("delete", name), contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            self._path(name).unlink()
+        with self.errors("delete", name), contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            self.path(name).unlink()
 
-    def delete_unchanged(self, expected: ObjectInfo) -> Deletion:
-        # A file has no condition to be deleted under: one that is replaced between look and deletion is lost.
-        try:
-            with self._errors("delete", expected.name), contextlib.suppress(FileNotFoundError):
-                found = self.info(expected.name)
-                changed = found.difference(expected) if found else ""
-                if changed:
-                    return Deletion(DeletionOutcome.ALTERED, detail=changed)
-                if found:
-                    self._path(expected.name).unlink()
-                    return Deletion(DeletionOutcome.DELETED)
-            return Deletion(DeletionOutcome.GONE)
-        except PermanentError as error:
-            denied = isinstance(error.__cause__, PermissionError)
-            return Deletion(DeletionOutcome.DENIED if denied else DeletionOutcome.REFUSED, detail=str(error))
-
-    def undelete(self, name: str, marker: str) -> bool:
-        raise PermanentError(f"{self.uri(name)}: a folder keeps no versions, so nothing can be undeleted")
-
-    def marker_of(self, name: str) -> DeleteMarker | None:
-        return None  # a folder keeps no versions
+    def deletion(self) -> ObjectDeletion:
+        return FileDeletion(self)
 
     def now(self) -> datetime:
         return datetime.now(UTC).replace(microsecond=0)
-
-    def facts(self) -> StoreFacts:
-        return StoreFacts()
 
     def arrow_filesystem(self) -> tuple[Any, str]:
         from pyarrow.fs import LocalFileSystem
 
         return LocalFileSystem(), str(self._folder)
 
-    def _path(self, name: str) -> Path:
+    def path(self, name: str) -> Path:
+        """The file of the object *name*. Raises PermanentError where *name* reaches outside the folder."""
         return self._folder / check_name(name)
+
+    @contextlib.contextmanager
+    def errors(self, doing: str, name: str) -> Iterator[None]:
+        """Raise an OSError as one of the library's errors; *doing* is a verb, *name* the object or prefix."""
+        try:
+            yield
+        except OSError as error:
+            kind = TransientError if error.errno in _TRANSIENT_ERRNO else PermanentError
+            raise kind(f"cannot {doing} {self.uri(name)}: {error.strerror or error}") from error
 
     def _replace(self, target: Path, content: bytes) -> None:
         temporary = self._write_temporary(target, content)
@@ -214,14 +203,6 @@ class FileStore(ObjectStore):
                     yield _info(name, entry.stat())
                 except FileNotFoundError:
                     continue  # deleted since the folder was read
-
-    @contextlib.contextmanager
-    def _errors(self, doing: str, name: str) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            kind = TransientError if error.errno in _TRANSIENT_ERRNO else PermanentError
-            raise kind(f"cannot {doing} {self.uri(name)}: {error.strerror or error}") from error
 
 
 def _info(name: str, status: os.stat_result) -> ObjectInfo:

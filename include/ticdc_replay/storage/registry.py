@@ -34,7 +34,7 @@ def _open_file(uri: str, connection: Connection | None) -> ObjectStore:
 def _open_s3(uri: str, connection: Connection | None) -> ObjectStore:
     from ticdc_replay.storage.s3.store import S3Store
 
-    return S3Store.open(uri, connection)
+    return S3Store(uri, connection)
 
 
 _SCHEMES: dict[str, Callable[[str, Connection | None], ObjectStore]] = {"file": _open_file, "s3": _open_s3}

@@ -73,7 +73,7 @@ def test_a_missing_bucket_is_an_error(s3: MotoServer) -> None:
 def test_objects_of_a_store_that_throttles_and_is_slow_are_fetched_and_one_that_stays_away_is_transient(
     s3: MotoServer, make_bucket: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ticdc_replay.storage.s3.store._ATTEMPTS", 3)
+    monkeypatch.setattr("ticdc_replay.storage.s3.bucket._ATTEMPTS", 3)
     names = [f"{UUID(int=number)}.json" for number in range(12)]
     with before(s3) as proxy:
         uri = f"s3://{make_bucket()}/claims"

@@ -43,7 +43,7 @@ def proxy(server: S3Server) -> Iterator[s3_proxy.Proxy]:
 
 @pytest.fixture(autouse=True)
 def fewer_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ticdc_replay.storage.s3.store._ATTEMPTS", 3)
+    monkeypatch.setattr("ticdc_replay.storage.s3.bucket._ATTEMPTS", 3)
 
 
 def connection(server: S3Server, endpoint: str) -> Connection:
@@ -271,7 +271,7 @@ from pathlib import Path
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.reconcile import plan as plans
 from ticdc_replay.stages import deletion
-from ticdc_replay.storage.s3 import store as s3
+from ticdc_replay.storage.s3.deletion import S3Deletion
 from tests.deletions import Clock, Scene
 
 folder, uri, endpoint, key, secret, region, plan, recheck, ahead = sys.argv[1:]
@@ -280,7 +280,7 @@ known = Connection(conn_id="s3", conn_type="aws", login=key, password=secret, ex
 scene = Scene(Path(folder), uri, known, Clock(int(ahead)))
 scene.clock.set_program_clock(setattr)
 deletion._THREADS = 2
-right = s3.S3Store.delete_unchanged
+right = S3Deletion.delete_unchanged
 
 def slowly(store, expected):
     done = right(store, expected)
@@ -288,7 +288,7 @@ def slowly(store, expected):
     time.sleep(0.05)
     return done
 
-s3.S3Store.delete_unchanged = slowly
+S3Deletion.delete_unchanged = slowly
 deletion.execute(scene.context, plan, recheck)
 """
 

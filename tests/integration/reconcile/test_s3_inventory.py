@@ -64,7 +64,7 @@ class Bucket:
                 "last_modified_ms": int(found.last_modified.timestamp() * 1000),
                 "version_id": found.version_id,
             }
-            for found in (self.store.list_versions() if versions else self.store.list())
+            for found in (self.store.deletion().list_versions() if versions else self.store.list())
         ]
 
     def rows(self, inventory: Inventory) -> list[dict[str, Any]]:

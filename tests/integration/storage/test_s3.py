@@ -215,7 +215,7 @@ def test_wrong_credentials_are_an_error_that_names_the_connection(versitygw: S3S
 
 
 def test_a_server_that_is_away_is_transient(s3: MotoServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ticdc_replay.storage.s3.store._ATTEMPTS", 1)
+    monkeypatch.setattr("ticdc_replay.storage.s3.bucket._ATTEMPTS", 1)
     away = connection_to(s3, extra={"endpoint_url": "http://127.0.0.1:9"})
     with pytest.raises(TransientError, match="aws_test"):
         open_store("s3://bucket", away).get("a")
@@ -229,4 +229,4 @@ def test_an_option_that_would_be_ignored_is_refused(s3: MotoServer) -> None:
 def test_a_prefix_of_the_same_beginning_is_another_store(s3: MotoServer) -> None:
     bucket = make_bucket(s3)
     open_store(f"s3://{bucket}/pipe-2", connection_to(s3)).put("a", b"")
-    assert list(S3Store.open(f"s3://{bucket}/pipe", connection_to(s3)).list()) == []
+    assert list(S3Store(f"s3://{bucket}/pipe", connection_to(s3)).list()) == []

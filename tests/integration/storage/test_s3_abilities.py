@@ -10,8 +10,9 @@ from tests import s3_proxy
 from tests.integration.storage.test_s3_deletion import make_bucket, put, store_of
 from tests.s3_proxy import Refusal
 from ticdc_replay.domain.errors import MissingAbilityError
-from ticdc_replay.storage import DeletionOutcome, ObjectInfo
+from ticdc_replay.storage import ObjectInfo
 from ticdc_replay.storage.abilities import PROBE_PREFIX
+from ticdc_replay.storage.deletion import DeletionOutcome
 
 pytestmark = pytest.mark.integration
 
@@ -142,7 +143,7 @@ def test_what_tries_a_store_is_in_no_listing(server: S3Server) -> None:
     store.put(f"{PROBE_PREFIX}left", b"by a process that was killed")
     store.put("b", b"")
     assert [found.name for found in store.list()] == ["b"]
-    assert [found.name for found in store.list_versions()] == ["b"]
+    assert [found.name for found in store.deletion().list_versions()] == ["b"]
 
 
 def test_a_store_that_deletes_in_spite_of_a_condition_loses_one_planned_object_and_no_other(
@@ -151,14 +152,14 @@ def test_a_store_that_deletes_in_spite_of_a_condition_loses_one_planned_object_a
     bucket = make_bucket(s3, "Enabled")
     listed = put(store_of(s3, bucket), "a", "b", "c")
     store = store_of(s3, bucket, deaf.endpoint)
-    first = store.delete_unchanged(listed["a"])
+    first = store.deletion().delete_unchanged(listed["a"])
     assert first.outcome == DeletionOutcome.DELETED
     assert first.marker is not None
     for name in ("b", "c"):
         with pytest.raises(MissingAbilityError, match="conditional delete"):
-            store.delete_unchanged(listed[name])
+            store.deletion().delete_unchanged(listed[name])
     assert sorted(found.name for found in store.list()) == ["b", "c"]
-    assert store.undelete("a", first.marker)
+    assert store.deletion().undelete("a", first.marker)
 
 
 def test_a_condition_on_a_delete_is_tried_with_the_first_object_only(server: S3Server) -> None:
@@ -167,7 +168,7 @@ def test_a_condition_on_a_delete_is_tried_with_the_first_object_only(server: S3S
     with s3_proxy.before(server) as proxy:
         store = store_of(server, bucket, proxy.endpoint)
         for name in ("a", "b"):
-            assert store.delete_unchanged(listed[name]).outcome == DeletionOutcome.DELETED
+            assert store.deletion().delete_unchanged(listed[name]).outcome == DeletionOutcome.DELETED
         assert [method for method, _ in proxy.requests] == ["HEAD", "DELETE", "DELETE", "HEAD", "DELETE"]
 
 
@@ -175,5 +176,5 @@ def test_an_object_that_is_not_what_it_was_tries_nothing(s3: MotoServer, deaf: s
     bucket = make_bucket(s3)
     put(store_of(s3, bucket), "a")
     other = ObjectInfo("a", 1, "0" * 32, datetime(2026, 3, 1, tzinfo=UTC))
-    assert store_of(s3, bucket, deaf.endpoint).delete_unchanged(other).outcome == DeletionOutcome.ALTERED
+    assert store_of(s3, bucket, deaf.endpoint).deletion().delete_unchanged(other).outcome == DeletionOutcome.ALTERED
     assert [found.name for found in store_of(s3, bucket).list()] == ["a"]

@@ -14,8 +14,9 @@ from tests.conftest import s3_client_of
 from tests.s3_proxy import Refusal
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import AuthenticationError, PermanentError, TransientError
-from ticdc_replay.storage import Deletion, DeletionOutcome, ObjectInfo, ObjectStore, Versioning, open_store
-from ticdc_replay.storage.deletion import delete_parallel
+from ticdc_replay.storage import ObjectInfo, ObjectStore, open_store
+from ticdc_replay.storage.deletion import Deletion, DeletionOutcome, delete_parallel
+from ticdc_replay.storage.facts import Versioning
 from ticdc_replay.storage.listing import list_patiently, name_ranges
 
 pytestmark = pytest.mark.integration
@@ -71,7 +72,7 @@ def proxy(server: S3Server) -> Iterator[s3_proxy.Proxy]:
 
 @pytest.fixture(autouse=True)
 def fewer_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ticdc_replay.storage.s3.store._ATTEMPTS", 4)
+    monkeypatch.setattr("ticdc_replay.storage.s3.bucket._ATTEMPTS", 4)
 
 
 def put(store: ObjectStore, *names: str) -> dict[str, ObjectInfo]:
@@ -88,7 +89,9 @@ def names_of(store: ObjectStore) -> list[str]:
 def test_objects_that_are_as_they_were_listed_are_deleted_whatever_their_name(store: ObjectStore) -> None:
     listed = put(store, *NAMES)
     assert sorted(listed) == sorted(NAMES)
-    results = dict(delete_parallel(store, [found for name, found in listed.items() if name != "a%2Fb"], threads=4))
+    results = dict(
+        delete_parallel(store.deletion(), [found for name, found in listed.items() if name != "a%2Fb"], threads=4)
+    )
     assert set(results.values()) == {Deletion(DeletionOutcome.DELETED)}
     assert names_of(store) == ["a%2Fb"]
 
@@ -96,7 +99,7 @@ def test_objects_that_are_as_they_were_listed_are_deleted_whatever_their_name(st
 def test_an_object_that_was_replaced_is_left_alone(store: ObjectStore) -> None:
     listed = put(store, "a")
     store.put("a", b"another content")
-    result = store.delete_unchanged(listed["a"])
+    result = store.deletion().delete_unchanged(listed["a"])
     assert result.outcome == DeletionOutcome.ALTERED
     assert listed["a"].etag in result.detail
     assert store.get("a") == b"another content"
@@ -107,7 +110,7 @@ def test_an_object_that_was_written_again_with_the_same_bytes_is_left_alone(vers
     store = store_of(versitygw, bucket)
     listed = put(store, "a")
     versitygw.set_last_modified(bucket, "claims/a", listed["a"].last_modified.timestamp() + 5)
-    result = store.delete_unchanged(listed["a"])
+    result = store.deletion().delete_unchanged(listed["a"])
     assert (result.outcome, "last modified" in result.detail) == (DeletionOutcome.ALTERED, True)
     assert names_of(store) == ["a"]
 
@@ -124,7 +127,7 @@ def test_an_object_that_is_replaced_between_look_and_deletion_is_left_alone(
             direct.put("a", b"in between")
 
     proxy.refuse = replace
-    result = store_of(server, bucket, proxy.endpoint).delete_unchanged(listed["a"])
+    result = store_of(server, bucket, proxy.endpoint).deletion().delete_unchanged(listed["a"])
     assert result.outcome == DeletionOutcome.ALTERED
     assert direct.get("a") == b"in between"
 
@@ -132,9 +135,9 @@ def test_an_object_that_is_replaced_between_look_and_deletion_is_left_alone(
 def test_an_object_that_is_not_there_is_told_from_a_bucket_that_is_not(server: S3Server, store: ObjectStore) -> None:
     listed = put(store, "a")
     store.delete("a")
-    assert store.delete_unchanged(listed["a"]) == Deletion(DeletionOutcome.GONE)
+    assert store.deletion().delete_unchanged(listed["a"]) == Deletion(DeletionOutcome.GONE)
     with pytest.raises(PermanentError, match="bucket does not exist"):
-        store_of(server, "no-such-bucket-here").delete_unchanged(listed["a"])
+        store_of(server, "no-such-bucket-here").deletion().delete_unchanged(listed["a"])
 
 
 @pytest.mark.parametrize("name", ["../x", "a//b", "/a", "a/../../x", ""])
@@ -143,26 +146,26 @@ def test_a_name_that_reaches_outside_is_refused_and_never_asked_for(
 ) -> None:
     (found,) = put(store, "a").values()
     asked = store_of(server, "some-bucket", proxy.endpoint)
-    result = asked.delete_unchanged(ObjectInfo(name, found.size, found.etag, found.last_modified))
+    result = asked.deletion().delete_unchanged(ObjectInfo(name, found.size, found.etag, found.last_modified))
     assert (result.outcome, proxy.requests) == (DeletionOutcome.REFUSED, [])
 
 
 def test_a_deletion_from_a_bucket_with_versions_can_be_taken_back(versioned: ObjectStore) -> None:
     listed = put(versioned, "a", "b")
-    result = versioned.delete_unchanged(listed["a"])
+    result = versioned.deletion().delete_unchanged(listed["a"])
     assert result.outcome == DeletionOutcome.DELETED
     assert result.marker is not None
     assert names_of(versioned) == ["b"]
-    assert versioned.undelete("a", result.marker)
+    assert versioned.deletion().undelete("a", result.marker)
     assert versioned.get("a") == b"a"
-    assert not versioned.undelete("a", result.marker)
+    assert not versioned.deletion().undelete("a", result.marker)
     assert names_of(versioned) == ["a", "b"]
 
 
 def test_a_deletion_that_was_interrupted_finds_its_marker_again(versioned: ObjectStore) -> None:
     listed = put(versioned, "a", "ab")
-    first = versioned.delete_unchanged(listed["a"])
-    assert versioned.delete_unchanged(listed["a"]) == Deletion(DeletionOutcome.GONE, first.marker)
+    first = versioned.deletion().delete_unchanged(listed["a"])
+    assert versioned.deletion().delete_unchanged(listed["a"]) == Deletion(DeletionOutcome.GONE, first.marker)
 
 
 def test_undelete_never_removes_a_version(server: S3Server, versioned: ObjectStore) -> None:
@@ -171,7 +174,7 @@ def test_undelete_never_removes_a_version(server: S3Server, versioned: ObjectSto
     assert version is not None
     assert version.version_id
     with pytest.raises(PermanentError, match="not a delete marker"):
-        versioned.undelete("a", version.version_id)
+        versioned.deletion().undelete("a", version.version_id)
     assert versioned.get("a") == b"a"
 
 
@@ -179,19 +182,19 @@ def test_a_deletion_whose_answer_is_lost_is_repeated_and_found_done(server: S3Se
     bucket = make_bucket(server)
     listed = put(store_of(server, bucket), "a", "tried before")
     through = store_of(server, bucket, proxy.endpoint)
-    assert through.delete_unchanged(listed["tried before"]).outcome == DeletionOutcome.DELETED
+    assert through.deletion().delete_unchanged(listed["tried before"]).outcome == DeletionOutcome.DELETED
     proxy.refuse = lambda method, _: Refusal(500, "InternalError", after=True) if method == "DELETE" else None
     with pytest.raises(TransientError):
-        through.delete_unchanged(listed["a"])
+        through.deletion().delete_unchanged(listed["a"])
     proxy.refuse = lambda _method, _path: None
-    assert through.delete_unchanged(listed["a"]).outcome == DeletionOutcome.GONE
+    assert through.deletion().delete_unchanged(listed["a"]).outcome == DeletionOutcome.GONE
 
 
 def test_versions_are_listed_with_their_ids_and_deleted_objects_are_not(versioned: ObjectStore) -> None:
     listed = put(versioned, *NAMES)
     versioned.put("50%.json", b"second version")
-    assert versioned.delete_unchanged(listed["plain.json"]).outcome == DeletionOutcome.DELETED
-    found = list(versioned.list_versions())
+    assert versioned.deletion().delete_unchanged(listed["plain.json"]).outcome == DeletionOutcome.DELETED
+    found = list(versioned.deletion().list_versions())
     assert [(one.name, one.size, one.etag) for one in found] == [
         (one.name, one.size, one.etag) for one in versioned.list()
     ]
@@ -201,28 +204,32 @@ def test_versions_are_listed_with_their_ids_and_deleted_objects_are_not(versione
         assert info.difference(one) == ""
         assert one.version_id == info.version_id
     half = found[len(found) // 2].name
-    assert [one.name for one in versioned.list_versions(half)] == [one.name for one in found if one.name > half]
+    assert [one.name for one in versioned.deletion().list_versions(half)] == [
+        one.name for one in found if one.name > half
+    ]
 
 
 def test_a_listing_of_versions_leaves_out_nothing_behind_a_name_that_no_object_has(versioned: ObjectStore) -> None:
     listed = put(versioned, *(f"{digit}{digit}.json" for digit in "0123456789abcdef"))
     versioned.put("33.json", b"second version")
     versioned.put("33.json", b"third version")
-    assert versioned.delete_unchanged(listed["77.json"]).outcome == DeletionOutcome.DELETED
+    assert versioned.deletion().delete_unchanged(listed["77.json"]).outcome == DeletionOutcome.DELETED
     there = names_of(versioned)
     for after in ("", "3", "33.json", "7", "77.json", "8", "ff", "ff.json", "g"):
-        assert [one.name for one in versioned.list_versions(after)] == [name for name in there if name > after]
-    parts = [list_patiently(versioned.list_versions, part) for part in name_ranges(1)]
-    assert [one for part in parts for one in part] == list(versioned.list_versions())
+        assert [one.name for one in versioned.deletion().list_versions(after)] == [
+            name for name in there if name > after
+        ]
+    parts = [list_patiently(versioned.deletion().list_versions, part) for part in name_ranges(1)]
+    assert [one for part in parts for one in part] == list(versioned.deletion().list_versions())
 
 
 def test_a_version_that_was_written_since_is_another_object_though_its_bytes_are_the_same(
     versioned: ObjectStore,
 ) -> None:
     put(versioned, "a")
-    (listed,) = versioned.list_versions()
+    (listed,) = versioned.deletion().list_versions()
     versioned.put("a", b"a")
-    assert versioned.delete_unchanged(listed).outcome == DeletionOutcome.ALTERED
+    assert versioned.deletion().delete_unchanged(listed).outcome == DeletionOutcome.ALTERED
     assert names_of(versioned) == ["a"]
 
 
@@ -231,10 +238,10 @@ def test_an_object_from_before_there_were_versions_can_be_undeleted(server: S3Se
     store = store_of(server, bucket)
     listed = put(store, "a")
     s3_client_of(server).put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
-    result = store.delete_unchanged(listed["a"])
+    result = store.deletion().delete_unchanged(listed["a"])
     assert result.outcome == DeletionOutcome.DELETED
     assert result.marker
-    assert store.undelete("a", result.marker)
+    assert store.deletion().undelete("a", result.marker)
     assert store.get("a") == b"a"
 
 
@@ -246,7 +253,7 @@ def test_no_right_to_some_objects_is_a_result_and_not_the_end(server: S3Server, 
         if (method == "DELETE" and path.split("?")[0][-1] in "37") or (method == "HEAD" and path.endswith("5"))
         else None
     )
-    results = dict(delete_parallel(store_of(server, bucket, proxy.endpoint), listed.values(), threads=4))
+    results = dict(delete_parallel(store_of(server, bucket, proxy.endpoint).deletion(), listed.values(), threads=4))
     denied = {found.name for found, result in results.items() if result.outcome == DeletionOutcome.DENIED}
     assert denied == {name for name in listed if name[-1] in "357"}
     assert sorted(names_of(store_of(server, bucket))) == sorted(denied)
@@ -257,7 +264,7 @@ def test_credentials_that_are_refused_end_the_deletion(versitygw: S3Server, serv
     listed = put(store_of(versitygw, bucket), "a", "b")
     wrong = store_of(versitygw, bucket, password="not-the-secret")
     with pytest.raises(AuthenticationError, match="aws_test"):
-        list(delete_parallel(wrong, listed.values()))
+        list(delete_parallel(wrong.deletion(), listed.values()))
     assert names_of(store_of(versitygw, bucket)) == ["a", "b"]
 
 
@@ -274,7 +281,7 @@ def test_a_throttled_deletion_backs_off_and_goes_on(server: S3Server, proxy: s3_
         return Refusal(503, "SlowDown") if seen[path] <= 2 else None
 
     proxy.refuse = throttle
-    results = dict(delete_parallel(store_of(server, bucket, proxy.endpoint), listed.values(), threads=3))
+    results = dict(delete_parallel(store_of(server, bucket, proxy.endpoint).deletion(), listed.values(), threads=3))
     assert {result.outcome for result in results.values()} == {DeletionOutcome.DELETED}
     assert len(seen) == 3
     assert min(seen.values()) == 3
@@ -283,7 +290,8 @@ def test_a_throttled_deletion_backs_off_and_goes_on(server: S3Server, proxy: s3_
 
 def test_a_bucket_tells_its_versioning(server: S3Server) -> None:
     found = [
-        store_of(server, make_bucket(server, state)).facts().versioning for state in (None, "Enabled", "Suspended")
+        store_of(server, make_bucket(server, state)).deletion().facts().versioning
+        for state in (None, "Enabled", "Suspended")
     ]
     assert found == [Versioning.NONE, Versioning.ENABLED, Versioning.SUSPENDED]
 
@@ -291,20 +299,20 @@ def test_a_bucket_tells_its_versioning(server: S3Server) -> None:
 def test_lifecycle_rules_that_reach_into_the_prefix_are_told(s3: S3Server) -> None:
     bucket = make_bucket(s3)
     store = store_of(s3, bucket)
-    assert store.facts().expirations == ()
+    assert store.deletion().facts().expirations == ()
     rules = [
         {"ID": "elsewhere", "Status": "Enabled", "Filter": {"Prefix": "other/"}, "Expiration": {"Days": 1}},
         {"ID": "ours", "Status": "Enabled", "Filter": {"Prefix": "claims/"}, "Expiration": {"Days": 5}},
     ]
     s3_client_of(s3).put_bucket_lifecycle_configuration(Bucket=bucket, LifecycleConfiguration={"Rules": rules})  # type: ignore[typeddict-item]
-    facts = store.facts()
+    facts = store.deletion().facts()
     assert facts.least_days == 5
     assert [found.rule for found in facts.expirations or ()] == ["ours"]
     assert facts.unknown == ()
 
 
 def test_a_question_that_the_server_does_not_answer_is_unknown(versitygw: S3Server) -> None:
-    facts = store_of(versitygw, make_bucket(versitygw)).facts()
+    facts = store_of(versitygw, make_bucket(versitygw)).deletion().facts()
     assert facts.expirations is None
     assert "GetLifecycleConfiguration" in facts.unknown[0]
 

@@ -35,7 +35,7 @@ def proxy(s3: MotoServer) -> Iterator[Proxy]:
 @pytest.fixture
 def store(s3: MotoServer, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
     """A store with ``NAMES``, whose content is their name."""
-    monkeypatch.setattr("ticdc_replay.storage.s3.store._ATTEMPTS", 2)
+    monkeypatch.setattr("ticdc_replay.storage.s3.bucket._ATTEMPTS", 2)
     store = open_store(f"s3://{make_bucket(s3)}/below", connection(s3, proxy.endpoint))
     for name in NAMES:
         store.put(name, name.encode())

@@ -24,8 +24,8 @@ from ticdc_replay.reconcile.lost_rows import LaterVersion, LostRow, later_versio
 from ticdc_replay.reconcile.records import CLASSIFIED_REFERENCES
 from ticdc_replay.reconcile.rules import Evidence, ObjectClass, PartitionBounds, ReferenceClass, ReplayableRange
 from ticdc_replay.reconcile.summary import ObjectsOfTable, ReferencesOfTable, Summary
-from ticdc_replay.storage import ObjectStore, StoreFacts, open_store
-from ticdc_replay.storage.facts import Archival, Expiration
+from ticdc_replay.storage import ObjectStore, open_store
+from ticdc_replay.storage.facts import Archival, Expiration, StoreFacts
 
 DAY_MS = 86_400_000
 HASH, OTHER_HASH = bytes(16), bytes(15) + b"1"

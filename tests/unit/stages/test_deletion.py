@@ -22,7 +22,7 @@ from ticdc_replay.stages import deletion, deletion_guards
 from ticdc_replay.stages.deletion import choose_plan, decide, describe_plan, execute, make_plan, undo
 from ticdc_replay.stages.leases import holding_store
 from ticdc_replay.state import tables
-from ticdc_replay.storage.file import FileStore
+from ticdc_replay.storage.file_deletion import FileDeletion
 
 
 @pytest.fixture
@@ -747,7 +747,7 @@ def test_a_lease_that_is_lost_within_a_file_of_the_plan_stops_it_there(scene, mo
     monkeypatch.setattr(deletion_guards, "_LEASE_EVERY_S", 0.0)
     scene.put(*range(1, 31))
     plan = scene.plan().plan_hash
-    right = FileStore.delete_unchanged
+    right = FileDeletion.delete_unchanged
 
     def delete(store, expected):
         if expected.name == name(5):
@@ -756,7 +756,7 @@ def test_a_lease_that_is_lost_within_a_file_of_the_plan_stops_it_there(scene, mo
                 state.leases.release(lease)
         return right(store, expected)
 
-    monkeypatch.setattr(FileStore, "delete_unchanged", delete)
+    monkeypatch.setattr(FileDeletion, "delete_unchanged", delete)
     with pytest.raises(LeaseLostError):
         scene.execute(plan)
     deleted = {name(number) for number in range(1, 31)} - scene.names()

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from ticdc_replay.domain.errors import PermanentError, TransientError
-from ticdc_replay.storage import Deletion, DeletionOutcome, ObjectInfo
-from ticdc_replay.storage.deletion import delete_parallel
+from ticdc_replay.domain.errors import MissingAbilityError, PermanentError, TransientError
+from ticdc_replay.storage import ObjectInfo, ObjectStore
+from ticdc_replay.storage.deletion import Deletion, DeletionOutcome, delete_parallel
 from ticdc_replay.storage.file import FileStore
+from ticdc_replay.storage.file_deletion import FileDeletion
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def test_every_object_gets_one_result(store: FileStore) -> None:
     listed = fill(store, 50)
     store.put("007", b"replaced")
     store.delete("008")
-    results = {found.name: result.outcome for found, result in delete_parallel(store, listed, threads=3)}
+    results = {found.name: result.outcome for found, result in delete_parallel(store.deletion(), listed, threads=3)}
     assert len(results) == 50
     assert (results.pop("007"), results.pop("008")) == (DeletionOutcome.ALTERED, DeletionOutcome.GONE)
     assert set(results.values()) == {DeletionOutcome.DELETED}
@@ -47,14 +48,14 @@ def test_an_object_is_asked_for_shortly_before_it_is_deleted(store: FileStore) -
             given += 1
             yield found
 
-    results = delete_parallel(store, checked(), threads=2)
+    results = delete_parallel(store.deletion(), checked(), threads=2)
     for done, _ in enumerate(results, 1):
         assert given <= done + 2 * 2
     assert (given, names_of(store)) == (200, [])
 
 
 def test_who_stops_reading_leaves_only_what_was_begun(store: FileStore) -> None:
-    results = delete_parallel(store, fill(store, 100), threads=2)
+    results = delete_parallel(store.deletion(), fill(store, 100), threads=2)
     next(results)
     results.close()
     assert len(names_of(store)) >= 100 - 4
@@ -62,19 +63,18 @@ def test_who_stops_reading_leaves_only_what_was_begun(store: FileStore) -> None:
     assert left == names_of(store)
 
 
-class Away(FileStore):
+class Away(FileDeletion):
     def delete_unchanged(self, expected: ObjectInfo) -> Deletion:
         if expected.name == "010":
             raise TransientError("the store is away")
         return super().delete_unchanged(expected)
 
 
-def test_an_error_of_the_store_is_raised_after_all_results_of_what_was_begun(tmp_path: Path) -> None:
-    store = Away(tmp_path / "root")
+def test_an_error_of_the_store_is_raised_after_all_results_of_what_was_begun(store: FileStore) -> None:
     listed, deleted = fill(store, 100), set()
 
     def delete() -> None:
-        for found, result in delete_parallel(store, listed, threads=4):
+        for found, result in delete_parallel(Away(store), listed, threads=4):
             assert result.outcome == DeletionOutcome.DELETED
             deleted.add(found.name)
 
@@ -92,14 +92,14 @@ def test_an_error_of_the_check_is_raised_after_all_results_of_what_was_begun(sto
         raise PermanentError("a window was pinned")
 
     with pytest.raises(PermanentError, match="pinned"):
-        deleted.update(found.name for found, _ in delete_parallel(store, checked()))
+        deleted.update(found.name for found, _ in delete_parallel(store.deletion(), checked()))
     assert (len(deleted), set(names_of(store))) == (5, {found.name for found in listed[5:]})
 
 
 def test_a_folder_tells_what_it_can_not_delete(store: FileStore) -> None:
     (found,) = fill(store, 1)
     outside = ObjectInfo("../root/000", found.size, found.etag, found.last_modified)
-    assert store.delete_unchanged(outside).outcome == DeletionOutcome.REFUSED
+    assert store.deletion().delete_unchanged(outside).outcome == DeletionOutcome.REFUSED
     assert names_of(store) == ["000"]
 
 
@@ -108,13 +108,22 @@ def test_a_folder_without_the_right_is_a_result(store: FileStore, tmp_path: Path
     (found,) = fill(store, 1)
     (tmp_path / "root").chmod(0o500)
     try:
-        assert store.delete_unchanged(found).outcome == DeletionOutcome.DENIED
+        assert store.deletion().delete_unchanged(found).outcome == DeletionOutcome.DENIED
     finally:
         (tmp_path / "root").chmod(0o700)
 
 
 def test_a_folder_has_no_undo(store: FileStore) -> None:
     (found,) = fill(store, 1)
-    assert store.delete_unchanged(found).marker is None
+    assert store.deletion().delete_unchanged(found).marker is None
     with pytest.raises(PermanentError, match="keeps no versions"):
-        store.undelete("000", "marker")
+        store.deletion().undelete("000", "marker")
+
+
+def test_a_kind_of_store_without_deletion_is_refused(store: FileStore) -> None:
+    class WithoutDeletion(FileStore):
+        scheme = "tape"
+        deletion = ObjectStore.deletion
+
+    with pytest.raises(MissingAbilityError, match=r"store file:///.*/claims can't delete .* \(tape://\)"):
+        WithoutDeletion(store.path("claims")).deletion()

@@ -4,15 +4,13 @@ import logging
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from ticdc_replay.storage.abilities import PROBE_PREFIX, Ability, missing
+from ticdc_replay.storage.s3.bucket import Bucket
 from ticdc_replay.storage.s3.errors import NOT_FOUND, PRECONDITION_FAILED, error_code, status_of
-
-if TYPE_CHECKING:
-    from mypy_boto3_s3 import S3Client
 
 log = logging.getLogger(__name__)
 
@@ -22,13 +20,13 @@ _NOT_IMPLEMENTED = 501
 
 
 class Probe:
-    """The probes of one bucket, with objects directly below *prefix*. Raise MissingAbilityError, and ClientError as it comes."""
+    """The probes of *bucket*, with objects directly below its prefix. Raise MissingAbilityError, and ClientError as it comes."""
 
-    def __init__(self, client: "S3Client", bucket: str, prefix: str, root: str) -> None:
-        self._client = client
-        self._bucket = bucket
-        self._prefix = prefix
-        self._root = root
+    def __init__(self, bucket: Bucket) -> None:
+        self._client = bucket.client
+        self._bucket = bucket.name
+        self._prefix = bucket.prefix
+        self._root = bucket.root
 
     def create(self) -> None:
         """Try that ``If-None-Match: *`` keeps what is there, and that an object can be read and listed once it was put."""

@@ -54,7 +54,7 @@ def status_of(error: ClientError) -> int:
 
 
 def translate(error: BotoCoreError | ClientError, what: str) -> TicdcReplayError:
-    """*error* as one of the library's. *what* tells the operation, the object and the connection."""
+    """*error* as one of the library's. *what* names the operation, the object and the connection."""
     message = f"{what}: {error}"
     if isinstance(error, ClientError):
         code = error_code(error)
