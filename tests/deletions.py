@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from tests.reconciliation_rules import ObjectFacts, Protection, classify_object, deletable
 from ticdc_replay.config.load_store import load_store
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connection, Connections
@@ -24,15 +25,7 @@ from ticdc_replay.reconcile.audit import Audit
 from ticdc_replay.reconcile.classified import Classified, ClassifiedFile, classified_name
 from ticdc_replay.reconcile.records import CLASSIFIED_OBJECTS, CLASSIFIED_REFERENCES, OBJECTS
 from ticdc_replay.reconcile.results import Result, all_results
-from ticdc_replay.reconcile.rules import (
-    Evidence,
-    ObjectFacts,
-    PartitionBounds,
-    Protection,
-    ReplayableRange,
-    classify_object,
-    deletable,
-)
+from ticdc_replay.reconcile.rules import Evidence, PartitionBounds, ReplayableRange
 from ticdc_replay.reconcile.survey import Survey, SurveyedFeed, put_survey
 from ticdc_replay.stages import deletion, deletion_guards
 from ticdc_replay.stages.evidence import put_evidence

@@ -1,6 +1,7 @@
-"""The rules of ``reconcile.rules`` for all objects and references of one bucket at once, as columns.
+"""The classes of all objects and references of one bucket, as columns.
 
-Hot: 20 million references and 10 million objects pass through here in a minute. A test holds it to the rules.
+Hot: 20 million references and 10 million objects pass through here in a minute. ``tests/reconciliation_rules.py`` is the same for
+one object and one reference; a test compares the two.
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,7 +39,7 @@ _Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
 class Bucket:
     """All objects and all references of the same names. *objects*: ``records.OBJECTS``; *references*: ``protecting``
-    (``Protection.protects``) and, for ``objects``, ``FOR_OBJECTS``, for all else ``records.REFERENCES`` and
+    (``protection.Protections``) and, for ``objects``, ``FOR_OBJECTS``, for all else ``records.REFERENCES`` and
     ``row_versions.VERSION``."""
 
     def __init__(self, objects: pa.Table, references: pa.Table) -> None:
@@ -179,7 +180,8 @@ class Bucket:
         return pa.array(rows[self._found] if self._count else self._found, mask=self._found < 0)
 
     def _reads(self, at: pa.Array) -> _Bools:
-        """``rules.reads`` of each reference."""
+        """Whether a decode has read, at each reference, what the inventory has in the row *at*: then nothing is wrong with the
+        object, whatever other decodes said of it."""
         etags, sizes = (self._objects[name].combine_chunks().take(at) for name in ("etag", "size"))
         used = _true(pc.equal(self._references["status"], USED))
         same_etag = _true(pc.equal(self._references["etag"], etags))

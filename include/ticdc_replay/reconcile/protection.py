@@ -1,4 +1,4 @@
-"""``rules.Protection`` for whole columns."""
+"""Which references protect their object, as their message can still be read: from Kafka, or as part of a pinned window."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from ticdc_replay.reconcile.rules import Evidence, PartitionBounds
 
 
 class Protections:
-    """Which rows of ``records.REFERENCES`` protect their object, as ``rules.Protection.protects`` says of one."""
+    """Which rows of ``records.REFERENCES`` protect their object. What is not known to be gone does."""
 
     def __init__(self, evidence: Evidence) -> None:
         self._bounds: dict[tuple[str, int], list[PartitionBounds]] = {}

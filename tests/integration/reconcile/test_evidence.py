@@ -14,6 +14,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from tests import open_protocol
+from tests.reconciliation_rules import Protection
 from tests.waiting import PATIENCE_S, wait_for
 from ticdc_replay.config.load_store import load_store
 from ticdc_replay.domain import tso
@@ -23,7 +24,7 @@ from ticdc_replay.domain.events import SEARCH
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.window import Window
 from ticdc_replay.reconcile.owners import put_owner, read_owners
-from ticdc_replay.reconcile.rules import Evidence, Protection
+from ticdc_replay.reconcile.rules import Evidence
 from ticdc_replay.reconcile.survey import Survey, read_survey
 from ticdc_replay.stages.evidence import gather
 from ticdc_replay.stages.leases import replaying

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from tests.deletions import Scene, with_clock
 from tests.examples import examples
+from tests.reconciliation_rules import ObjectFacts, Protection, classify_object, deletable
 from tests.unit.reconcile.test_histories import (
     KINDS,
     PARTITIONS,
@@ -33,15 +34,7 @@ from tests.unit.reconcile.test_histories import (
 from ticdc_replay.domain.errors import PolicyStopError
 from ticdc_replay.reconcile import plan as plans
 from ticdc_replay.reconcile.records import OBJECTS
-from ticdc_replay.reconcile.rules import (
-    Evidence,
-    ObjectFacts,
-    PartitionBounds,
-    Protection,
-    ReplayableRange,
-    classify_object,
-    deletable,
-)
+from ticdc_replay.reconcile.rules import Evidence, PartitionBounds, ReplayableRange
 from ticdc_replay.stages import deletion, deletion_guards
 from ticdc_replay.state import tables
 

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from tests import canal_json
 from tests.examples import examples
+from tests.reconciliation_rules import ObjectFacts, Protection, classify_object, deletable
 from tests.topics import topic_id
 from ticdc_replay.codecs import canal, claim_checks
 from ticdc_replay.codecs.registry import codec_for
@@ -24,17 +25,7 @@ from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.messages import OffsetRange, RawMessage
 from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.reconcile.coverage import Searched, unsearched
-from ticdc_replay.reconcile.rules import (
-    UNREADABLE,
-    Evidence,
-    ObjectClass,
-    ObjectFacts,
-    PartitionBounds,
-    Protection,
-    ReplayableRange,
-    classify_object,
-    deletable,
-)
+from ticdc_replay.reconcile.rules import UNREADABLE, Evidence, ObjectClass, PartitionBounds, ReplayableRange
 from ticdc_replay.reconcile.scan import ReferenceScan
 
 YOUNG, SKEW, PARTITIONS = 20, 8, 2

@@ -13,6 +13,16 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.reconciliation_rules import (
+    Found,
+    ObjectFacts,
+    Protection,
+    ReferenceFacts,
+    classify_object,
+    classify_reference,
+    deletable,
+    reads,
+)
 from ticdc_replay.domain import tso
 from ticdc_replay.reconcile import records
 from ticdc_replay.reconcile.buckets import buckets_of, buckets_of_references, buckets_of_versions
@@ -23,19 +33,11 @@ from ticdc_replay.reconcile.rules import (
     REPLACED,
     UNREADABLE,
     Evidence,
-    Found,
     ObjectClass,
-    ObjectFacts,
     PartitionBounds,
-    Protection,
     ReferenceClass,
-    ReferenceFacts,
     ReplayableRange,
     Surveyed,
-    classify_object,
-    classify_reference,
-    deletable,
-    reads,
 )
 
 NOW = 1_800_000_000_000

@@ -3,22 +3,24 @@
 import msgspec
 import pytest
 
-from ticdc_replay.domain import tso
-from ticdc_replay.reconcile.rules import (
-    Evidence,
+from tests.reconciliation_rules import (
     Found,
-    ObjectClass,
     ObjectFacts,
-    PartitionBounds,
     Protection,
-    Reason,
-    ReferenceClass,
     ReferenceFacts,
-    ReplayableRange,
-    Surveyed,
     classify_object,
     classify_reference,
     deletable,
+)
+from ticdc_replay.domain import tso
+from ticdc_replay.reconcile.rules import (
+    Evidence,
+    ObjectClass,
+    PartitionBounds,
+    Reason,
+    ReferenceClass,
+    ReplayableRange,
+    Surveyed,
     merged,
 )
 
