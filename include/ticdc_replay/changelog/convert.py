@@ -106,13 +106,6 @@ class _Room:
             raise BatchTooLargeError(f"{self._rows} rows are more than {BATCH_MAX_BYTES} bytes")
 
 
-def convert_column(values: Sequence[Any], column: WireColumn, target: ColumnType, zone: str) -> Converted:
-    """Wire values of one column (None for NULL) as cells of *target*."""
-    neutral, bad = neutral_values(values, column)
-    converted = _typed(neutral, target, zone, _Room(len(values)))
-    return converted._replace(bad={**converted.bad, **bad}) if bad else converted
-
-
 def neutral_values(values: Sequence[Any], column: WireColumn) -> tuple[Sequence[Any], dict[int, str]]:
     """The neutral form of *values*, and the reasons at the positions of those that are not of the column's type."""
     try:
