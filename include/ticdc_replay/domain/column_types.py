@@ -15,7 +15,6 @@ BaseType = Literal[
 ]  # fmt: skip
 
 INTEGER_TYPES = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
-TEMPORAL_TYPES = frozenset({"date", "time", "datetime", "timestamp"})
 CHARACTER_TYPES = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
 BINARY_TYPES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 
