@@ -116,6 +116,6 @@ def test_what_is_forgotten_covers_nothing_any_more(command: Command, tmp_path: P
     result = command("forget")
     assert result.exit_code == 0, result.stderr
     assert '"shop"."orders" is forgotten: load its windows again' in result.stdout.replace("\n", " ")
-    found = with_context(coverage)[0]
+    found = with_context(lambda context: coverage(context.pipeline, context.state))[0]
     assert [(table.name, bool(table.spans)) for table in found.tables] == [("shop.items", True), ("shop.orders", False)]
     assert (found.target.spans, [gap.partial for gap in found.target.gaps]) == ((), [True])
