@@ -1,6 +1,6 @@
 """Avro with a schema registry (``protocol=avro``, also ``flat-avro``) of both generations of TiCDC."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 import xxhash
@@ -9,7 +9,8 @@ from msgspec import Meta
 from ticdc_replay.codecs.avro_binary import AvroError, encode, read
 from ticdc_replay.codecs.avro_forms import Form, Forms, MessageError
 from ticdc_replay.codecs.avro_framing import Framed, FramingError, is_framed, unframe
-from ticdc_replay.codecs.base import Carried, Codec
+from ticdc_replay.codecs.avro_traits import is_test_mode
+from ticdc_replay.codecs.base import Codec
 from ticdc_replay.codecs.checksum import RowChecksum
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.events import DdlEvent, Event, Image, Operation, RowEvent, Shape, Undecodable, WatermarkEvent
@@ -55,21 +56,11 @@ class AvroCodec(Codec):
     registry's answer); ``bad_key``, ``bad_value``, ``key_mismatch``; ``bad_ddl``, ``bad_watermark`` (test mode).
     """
 
-    protocol = "avro"
-
     def __init__(self, changefeed: Changefeed, decompressed_max_bytes: int, schemas: SchemaLookup) -> None:
         super().__init__(changefeed, decompressed_max_bytes, schemas)
-        self._test_mode = _is_test_mode(changefeed)
+        self._test_mode = is_test_mode(changefeed)
         self._forms = Forms(schemas.writer_schemas)
         self._checksums: dict[Shape, RowChecksum] = {}
-
-    @classmethod
-    def carries(cls, changefeed: Changefeed) -> Carried:
-        rows: Literal["rows", "rows but deletes", "nothing"] = "nothing"
-        if changefeed.enable_tidb_extension:
-            rows = "rows" if changefeed.avro_include_before_value else "rows but deletes"
-        test_mode = _is_test_mode(changefeed)
-        return Carried(rows, watermarks=test_mode, ddl="every partition" if test_mode else "nowhere")
 
     def _decode(self, message: RawMessage) -> list[Event]:
         key, value = message.key, message.value
@@ -218,11 +209,6 @@ def _read(part: str, form: Form, body: bytes) -> dict[str, Any]:
         raise MessageError(f"bad_{part}", f"{part}: {len(body) - end} bytes follow the record", form)
     found: dict[str, Any] = record
     return found
-
-
-def _is_test_mode(changefeed: Changefeed) -> bool:
-    """Whether TiCDC sends DDL and watermarks too (protocols: avro, section 7)."""
-    return changefeed.enable_tidb_extension and changefeed.avro_enable_watermark
 
 
 def _is_delete(value: bytes) -> bool:

@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import ClassVar, Literal, NamedTuple
 
 from ticdc_replay.codecs.claim_checks import in_place_of, may_name_object, shared
 from ticdc_replay.config.changefeed import Changefeed
@@ -24,16 +23,6 @@ MAX_DDL_EVENTS = 100
 set aside as a whole."""
 
 
-class Carried(NamedTuple):
-    """What the messages of a changefeed carry besides rows: which grade a window can have, and where to look for DDL."""
-
-    commit_ts: Literal["rows", "rows but deletes", "nothing"]
-    """Which rows have a commitTs. With "rows" windows go by it, and no codec hands on a row without."""
-    watermarks: bool
-    ddl: Literal["every partition", "first partition", "nowhere"]
-    """Where DDL, and bootstraps where there are some, are sent: every partition has all, or partition 0 alone."""
-
-
 class Codec(ABC):
     """Decodes the messages of one protocol. One instance serves one thread and keeps what it learnt of row shapes.
 
@@ -42,12 +31,6 @@ class Codec(ABC):
     lookup of a writer schema raises, and what ``failure`` does not lay to the input. A protocol implements the methods that begin
     with an underscore; the public ones are the boundary around them, for all protocols.
     """
-
-    protocol: ClassVar[str]
-    """The name in ``protocol=`` of the sink-uri."""
-    has_claim_checks: ClassVar[bool] = False
-    """Whether TiCDC writes claim-check objects with it. What an earlier protocol of the changefeed sent to the topic may refer to
-    some all the same."""
 
     def __init__(self, changefeed: Changefeed, decompressed_max_bytes: int, schemas: SchemaLookup) -> None:
         """A codec for the messages of *changefeed*, which refuses what is over *decompressed_max_bytes* when decompressed:
@@ -59,12 +42,7 @@ class Codec(ABC):
         """Bytes that decompression made so far, beyond those that it was given."""
         self.missing_versions: set[MissingVersion] = set()
         """Versions of tables that rows named and *schemas* did not know; each such row became ``schema_unknown``."""
-        self._ordered = self.carries(changefeed).commit_ts == "rows"
-
-    @classmethod
-    @abstractmethod
-    def carries(cls, changefeed: Changefeed) -> Carried:
-        """What messages of *changefeed* carry."""
+        self._ordered = changefeed.traits.carries(changefeed).commit_ts == "rows"
 
     def decode(self, message: RawMessage) -> list[Event]:
         """The events of *message*, in wire order; an ``Undecodable`` for each part that can't be understood.
@@ -75,7 +53,7 @@ class Codec(ABC):
         ``MAX_BAD_EVENTS`` that can't be understood (``too_many_bad_events``), and one with more than ``MAX_DDL_EVENTS``
         (``too_many_ddl_events``). DDL and bootstraps of what no table can be are set
         aside, too (``domain.limits``); of rows the shape is refused where it is made, the table where they are written. So is a
-        row without commitTs where ``carries`` says that rows have one: nothing orders it (``empty_message`` for a delete that is
+        row without commitTs where ``Carried`` says that rows have one: nothing orders it (``empty_message`` for a delete that is
         a message without value, else ``bad_value``), and whatever is of a commitTs years after its record was made.
         """
         try:  # hot: the boundary takes 0.2 µs, and 0.04 µs an event
@@ -184,7 +162,7 @@ class Codec(ABC):
 
     def _read_object(self, content: bytes) -> Event:
         """As ``read_object``. By itself for protocols of which TiCDC writes no claim-check objects."""
-        detail = f"TiCDC writes no claim-check objects with protocol {self.protocol}"
+        detail = f"TiCDC writes no claim-check objects with protocol {self.changefeed.protocol}"
         return Undecodable(None, "claim_check_mismatch", detail)
 
     def _made_whole(self, small: RowEvent, found: Event) -> Event:

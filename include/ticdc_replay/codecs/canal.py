@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 
-from ticdc_replay.codecs.base import MAX_BAD_EVENTS, Carried, Codec, too_many_bad
+from ticdc_replay.codecs.base import MAX_BAD_EVENTS, Codec, too_many_bad
 from ticdc_replay.codecs.canal_members import (
     WATERMARK,
     DocumentError,
@@ -43,19 +43,10 @@ class CanalCodec(Codec):
     ``claim_check_unreadable``, ``claim_check_mismatch`` and those of an event (an object).
     """
 
-    protocol = "canal-json"
-    has_claim_checks = True
-
     def __init__(self, changefeed: Changefeed, decompressed_max_bytes: int, schemas: SchemaLookup) -> None:
         super().__init__(changefeed, decompressed_max_bytes, schemas)
         self._compression = changefeed.compression
         self._rows = RowReader(changefeed, schemas.history)
-
-    @classmethod
-    def carries(cls, changefeed: Changefeed) -> Carried:
-        if changefeed.enable_tidb_extension:
-            return Carried(commit_ts="rows", watermarks=True, ddl="first partition")
-        return Carried(commit_ts="nothing", watermarks=False, ddl="first partition")
 
     def _decode(self, message: RawMessage) -> list[Event]:
         value = message.value

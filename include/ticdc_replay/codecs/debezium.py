@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from ticdc_replay.codecs.base import Carried, Codec
+from ticdc_replay.codecs.base import Codec
 from ticdc_replay.codecs.claim_checks import may_refer
 from ticdc_replay.codecs.debezium_json import Document, MessageError, Number, Source, is_unicode, read_source
 from ticdc_replay.codecs.debezium_rows import RowReader
@@ -37,16 +37,10 @@ class DebeziumCodec(Codec):
     (a row).
     """
 
-    protocol = "debezium"
-
     def __init__(self, changefeed: Changefeed, decompressed_max_bytes: int, schemas: SchemaLookup) -> None:
         super().__init__(changefeed, decompressed_max_bytes, schemas)
         self._compressed = changefeed.compression != "none"
         self._rows = RowReader(changefeed, schemas.history)
-
-    @classmethod
-    def carries(cls, changefeed: Changefeed) -> Carried:
-        return Carried("rows", watermarks=changefeed.enable_tidb_extension, ddl="every partition")
 
     def _decode(self, message: RawMessage) -> list[Event]:
         key, value = message.key or None, message.value

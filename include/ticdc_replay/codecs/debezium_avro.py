@@ -6,8 +6,9 @@ import xxhash
 
 from ticdc_replay.codecs.avro_binary import AvroError, read
 from ticdc_replay.codecs.avro_framing import Framed, FramingError, is_framed, unframe
-from ticdc_replay.codecs.base import Carried, Codec
+from ticdc_replay.codecs.base import Codec
 from ticdc_replay.codecs.debezium_avro_forms import SOURCE, Forms, KeyForm, ValueForm
+from ticdc_replay.codecs.debezium_avro_traits import is_test_mode
 from ticdc_replay.codecs.debezium_json import MessageError
 from ticdc_replay.codecs.debezium_plans import seed_of
 from ticdc_replay.config.changefeed import Changefeed
@@ -36,16 +37,9 @@ class DebeziumAvroCodec(Codec):
     ``incomplete_old_image``, ``unknown_event_type``.
     """
 
-    protocol = "debezium-avro"
-
     def __init__(self, changefeed: Changefeed, decompressed_max_bytes: int, schemas: SchemaLookup) -> None:
         super().__init__(changefeed, decompressed_max_bytes, schemas)
         self._forms = Forms(schemas, changefeed.timezone)
-
-    @classmethod
-    def carries(cls, changefeed: Changefeed) -> Carried:
-        test_mode = _is_test_mode(changefeed)
-        return Carried("rows", watermarks=test_mode, ddl="every partition" if test_mode else "nowhere")
 
     def _decode(self, message: RawMessage) -> list[Event]:
         key, value = message.key or None, message.value
@@ -58,10 +52,10 @@ class DebeziumAvroCodec(Codec):
             return [Undecodable(ordinal, error.reason, str(error), error.commit_ts, error.schema, error.table)]
 
     def _is_schema_change(self, message: RawMessage) -> bool:
-        return _is_test_mode(self.changefeed)
+        return is_test_mode(self.changefeed)
 
     def _is_watermark(self, message: RawMessage) -> bool:
-        return _is_test_mode(self.changefeed)
+        return is_test_mode(self.changefeed)
 
     def has_no_location(self, message: RawMessage) -> bool:
         return is_framed(message.key, message.value)
@@ -150,10 +144,6 @@ class DebeziumAvroCodec(Codec):
             raise MessageError(error.reason, f"{part}: {error}") from None
         self.expanded += max(0, len(framed.body) - len(data))
         return framed
-
-
-def _is_test_mode(changefeed: Changefeed) -> bool:
-    return changefeed.enable_tidb_extension and changefeed.avro_enable_watermark
 
 
 def _image(pair: tuple[str, dict[str, Any]] | None) -> tuple[Any, ...] | None:

@@ -8,7 +8,7 @@ import msgspec
 import xxhash
 from msgspec import UNSET, Meta, UnsetType
 
-from ticdc_replay.codecs.base import MAX_BAD_EVENTS, Carried, Codec, too_many_bad
+from ticdc_replay.codecs.base import MAX_BAD_EVENTS, Codec, too_many_bad
 from ticdc_replay.codecs.claim_checks import is_object, may_name_object, states_once, unwrap
 from ticdc_replay.codecs.open_framing import FramingError, places, split
 from ticdc_replay.codecs.open_members import EventError
@@ -75,9 +75,6 @@ class OpenCodec(Codec):
     ``incomplete_old_image`` (an event); ``claim_check_unreadable``, ``claim_check_mismatch`` and those of an event (an object).
     """
 
-    protocol = "open-protocol"
-    has_claim_checks = True
-
     def __init__(self, changefeed: Changefeed, decompressed_max_bytes: int, schemas: SchemaLookup) -> None:
         super().__init__(changefeed, decompressed_max_bytes, schemas)
         self._compression = changefeed.compression
@@ -87,10 +84,6 @@ class OpenCodec(Codec):
             output_old_value=changefeed.output_old_value,
             only_output_updated_columns=changefeed.only_output_updated_columns,
         )
-
-    @classmethod
-    def carries(cls, changefeed: Changefeed) -> Carried:
-        return Carried(commit_ts="rows", watermarks=True, ddl="every partition")
 
     def _decode(self, message: RawMessage) -> list[Event]:
         try:

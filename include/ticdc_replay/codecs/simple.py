@@ -3,7 +3,7 @@
 import msgspec
 import xxhash
 
-from ticdc_replay.codecs.base import Carried, Codec
+from ticdc_replay.codecs.base import Codec
 from ticdc_replay.codecs.claim_checks import unwrap
 from ticdc_replay.codecs.simple_avro import AvroEncoding
 from ticdc_replay.codecs.simple_forms import FormError, Forms, image_names, images_of, table_seed
@@ -56,9 +56,6 @@ class SimpleCodec(Codec):
     ``claim_check_unreadable``, ``claim_check_mismatch``.
     """
 
-    protocol = "simple"
-    has_claim_checks = True
-
     def __init__(self, changefeed: Changefeed, decompressed_max_bytes: int, schemas: SchemaLookup) -> None:
         super().__init__(changefeed, decompressed_max_bytes, schemas)
         self._compression = changefeed.compression
@@ -67,11 +64,6 @@ class SimpleCodec(Codec):
         self._encoding = AvroEncoding() if is_avro else JsonEncoding()
         self._rows = None if is_avro else JsonRows()
         self._forms = Forms(changefeed.timezone, self._encoding.neutral)
-
-    @classmethod
-    def carries(cls, changefeed: Changefeed) -> Carried:
-        everywhere = changefeed.send_bootstrap_to_all_partition
-        return Carried("rows", watermarks=True, ddl="every partition" if everywhere else "first partition")
 
     def _decode(self, message: RawMessage) -> list[Event]:
         value = message.value

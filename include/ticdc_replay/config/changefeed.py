@@ -5,8 +5,10 @@ from typing import Literal
 
 import msgspec
 
+from ticdc_replay.config.protocols import ProtocolTraits, find_protocol, protocol_names
 from ticdc_replay.dispatch.rules import Dispatch, before_avro
 from ticdc_replay.domain import canonical
+from ticdc_replay.domain.errors import ConfigError
 
 Compression = Literal["none", "snappy", "lz4"]
 LargeMessageOption = Literal["none", "handle-key-only", "claim-check"]
@@ -65,18 +67,23 @@ class Changefeed(msgspec.Struct, frozen=True, kw_only=True):
     """Simple: a table's schema is sent this often; 0 or less, here or in the next, turns bootstraps off."""
     send_bootstrap_in_msg_count: int = 10_000
 
+    @property
+    def traits(self) -> ProtocolTraits:
+        """What is true of its protocol. Raises ConfigError for a protocol that is not known."""
+        found = find_protocol(self.protocol)
+        if found is None:
+            raise ConfigError(
+                f"protocol={self.protocol} of the sink-uri can't be read; allowed: {', '.join(protocol_names())}"
+            )
+        return found
+
     def topic_of(self, schema: str, table: str) -> str | None:
         """The topic of rows with these names; None where table routing leaves open which table they are of."""
         return self.dispatch.topic_of(schema, table, self.topic)
 
-    @property
-    def names_lose_characters(self) -> bool:
-        """Whether events name tables and columns with ``_`` for characters that Avro's names can't have (avro, section 3)."""
-        return self.protocol == "avro"
-
     def topics_among(self, existing: Iterable[str], wanted: Iterable[str]) -> list[str]:
         """Those of the *existing* topics, sorted, that may hold a table of the *wanted* patterns. Errs towards yes."""
-        if self.names_lose_characters:
+        if self.traits.avro_names:
             wanted = [before for pattern in wanted for before in before_avro(pattern)]
         return self.dispatch.topics_among(existing, wanted)
 
@@ -87,20 +94,11 @@ class Changefeed(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def loses_old_keys(self) -> bool:
         """Whether an UPDATE that changes a row's key does not tell the old one: raw change events without old values."""
-        if not self.output_raw_change_event:
-            return False
-        match self.protocol:
-            case "avro":
-                return not self.avro_include_before_value
-            case "debezium" | "debezium-avro":
-                return not self.debezium_output_old_value
-            case "open-protocol" | "default":
-                return not self.output_old_value
-        return False
+        return self.output_raw_change_event and not self.traits.carries(self).old_keys
 
     def scatters(self, schema: str, table: str) -> bool:
         """Whether versions of one row of the table may be in several partitions: then only commitTs orders them."""
-        if self.names_lose_characters:
+        if self.traits.avro_names:
             return self.dispatch.may_scatter(schema, table, raw_changes=self.output_raw_change_event)
         return self.dispatch.scatters(schema, table, raw_changes=self.output_raw_change_event)
 

@@ -14,12 +14,12 @@ _RULES, _SELECTORS = "sink.dispatchers", "sink.column-selectors"
 _PARTITION_RULES: dict[str, Dispatcher] = {name: name for name in get_args(Dispatcher)} | {"rowid": "index-value"}
 
 
-def dispatch_of(options: Options, protocol: str) -> Dispatch:
+def dispatch_of(options: Options) -> Dispatch:
     """The rules of *options*. Raises ConfigError for one that TiCDC refuses."""
     case_sensitive = options.flag(False, key="case-sensitive")
     rules = []
     for at, table in enumerate(options.tables(_RULES)):
-        rules.append(_rule(table, options.place(f"{_RULES}[{at}]"), protocol, case_sensitive=case_sensitive))
+        rules.append(_rule(table, options.place(f"{_RULES}[{at}]"), case_sensitive=case_sensitive))
     selectors = []
     for at, table in enumerate(options.tables(_SELECTORS)):
         place = options.place(f"{_SELECTORS}[{at}]")
@@ -29,7 +29,7 @@ def dispatch_of(options: Options, protocol: str) -> Dispatch:
     return Dispatch(tuple(rules), tuple(selectors))
 
 
-def _rule(table: Mapping[str, Any], place: str, protocol: str, *, case_sensitive: bool) -> Rule:
+def _rule(table: Mapping[str, Any], place: str, *, case_sensitive: bool) -> Rule:
     old_name, new_name = _text(table, "dispatcher", place), _text(table, "partition", place)
     if old_name and new_name:
         raise ConfigError(f"{place}: `dispatcher` and `partition` exclude each other; TiCDC refuses both")
@@ -42,7 +42,7 @@ def _rule(table: Mapping[str, Any], place: str, protocol: str, *, case_sensitive
         partition=partition,
         index=_text(table, "index", place) if partition == "index-value" else "",
         columns=columns if partition == "columns" else (),
-        topic=_topic(_text(table, "topic", place), f"{place}.topic", protocol),
+        topic=_topic(_text(table, "topic", place), f"{place}.topic"),
         target_schema=_target(table, "target-schema", place),
         target_table=_target(table, "target-table", place),
     )
@@ -54,16 +54,11 @@ def _matcher(table: Mapping[str, Any], place: str, *, case_sensitive: bool) -> T
     return matcher
 
 
-def _topic(text: str, place: str, protocol: str) -> TopicExpression | None:
+def _topic(text: str, place: str) -> TopicExpression | None:
     if not text:
         return None
     expression = TopicExpression(text)
     expression.check(place)
-    # Avro names a schema after its topic, so each table needs one of its own; one fixed name is let through (section 5).
-    if protocol == "avro" and expression.placeholders and len(expression.placeholders) < 2:
-        raise ConfigError(
-            f"{place}: {text!r} is not allowed; with protocol avro TiCDC wants both {{schema}} and {{table}}"
-        )
     return expression
 
 

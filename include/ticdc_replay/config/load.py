@@ -15,8 +15,6 @@ from ticdc_replay.config.sink_uri import ParsedChangefeed, from_info, from_sink_
 from ticdc_replay.config.yaml_file import read_yaml
 from ticdc_replay.domain.errors import ConfigError
 
-_WITH_REGISTRY = ("avro", "debezium-avro")
-
 
 class LoadedPipeline(NamedTuple):
     """A pipeline file, read and checked. ``warnings`` are for people: options that have no effect."""
@@ -53,8 +51,8 @@ def load_pipeline(path: str | Path) -> LoadedPipeline:
     parsed = _parsed_changefeed(pipeline.changefeed, path)
     _check_claim_check(pipeline, parsed.changefeed, path)
     _check_schema_registry(pipeline, parsed.changefeed, path)
-    if parsed.changefeed.names_lose_characters:
-        _check_avro_names(pipeline, path)
+    if parsed.changefeed.traits.avro_names:
+        _check_avro_names(pipeline, parsed.changefeed.protocol, path)
     declared = pipeline.changefeed
     return LoadedPipeline(
         pipeline,
@@ -120,7 +118,7 @@ def _check_claim_check(pipeline: Pipeline, changefeed: Changefeed, path: Path) -
         )
 
 
-def _check_avro_names(pipeline: Pipeline, path: Path) -> None:
+def _check_avro_names(pipeline: Pipeline, protocol: str, path: Path) -> None:
     """Refuse names that no message can have: of a table with them nothing would be found, and nothing be missed."""
     named = [(f"tables[{at}]", pattern) for at, pattern in enumerate(pipeline.tables)]
     named += [(f"definitions[{at}].name", definition.name) for at, definition in enumerate(pipeline.definitions)]
@@ -129,8 +127,8 @@ def _check_avro_names(pipeline: Pipeline, path: Path) -> None:
         wanted = f"{_avro_name(schema)}.{_avro_name(table)}"
         if wanted != name:
             raise ConfigError(
-                f"{path}: {key}: protocol avro writes _ for characters that its names can't have, so no message is of {name!r}: "
-                f"write {wanted}"
+                f"{path}: {key}: protocol {protocol} writes _ for characters that its names can't have, so no message is of "
+                f"{name!r}: write {wanted}"
             )
 
 
@@ -143,7 +141,7 @@ def _avro_name(part: str) -> str:
 def _check_schema_registry(pipeline: Pipeline, changefeed: Changefeed, path: Path) -> None:
     connection = pipeline.connections.schema_registry
     place = f"{path}: connections.schema_registry"
-    if changefeed.protocol not in _WITH_REGISTRY:
+    if not changefeed.traits.needs_registry:
         if connection is not None:
             raise ConfigError(f"{place}: remove it; protocol {changefeed.protocol} uses no schema registry")
     elif connection is None:

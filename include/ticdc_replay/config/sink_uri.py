@@ -12,23 +12,12 @@ from ticdc_replay.config.changefeed_info import parse_info
 from ticdc_replay.config.dispatchers import dispatch_of
 from ticdc_replay.config.kafka_access import KafkaAccess, kafka_access
 from ticdc_replay.config.options import Options, is_masked
+from ticdc_replay.config.protocols import ProtocolTraits, find_protocol, protocol_names
 from ticdc_replay.config.secrets import refuse_secret_in_uri, refuse_secrets
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.storage.names import tidy_folder
 
 _SCHEMES = ("kafka", "kafka+ssl")
-_PROTOCOLS = {
-    "default": "open-protocol",
-    "open-protocol": "open-protocol",
-    "canal-json": "canal-json",
-    "avro": "avro",
-    "flat-avro": "avro",
-    "simple": "simple",
-    "debezium": "debezium",
-    "debezium-avro": "debezium-avro",
-}
-"""Names in ``protocol=`` and what they mean. Which of them can be decoded is for the codecs to say."""
-
 _LARGE = "sink.kafka-config.large-message-handle"
 _GLUE = "sink.kafka-config.glue-schema-registry-config"
 _ANY_NUMBER = -(1 << 63)
@@ -105,9 +94,9 @@ def _parsed(
 
     protocol = _protocol(options)
     # Up to TiCDC 7.1. Canal-JSON forces it, Avro forbids it, and the protocols that came later never had the option.
-    old_value = options.flag(True, key="enable-old-value") or protocol != "open-protocol"
+    old_value = options.flag(True, key="enable-old-value") or not protocol.has_enable_old_value
     changefeed = Changefeed(
-        protocol=protocol,
+        protocol=protocol.name,
         topic=topic,
         timezone=timezone,
         partition_num=options.number(None, parameter="partition-num", key="sink.kafka-config.partition-num"),
@@ -127,11 +116,11 @@ def _parsed(
         delete_only_output_handle_key_columns=options.flag(False, key="sink.delete-only-output-handle-key-columns")
         or not old_value,
         force_replicate=options.flag(False, key="force-replicate"),
-        dispatch=dispatch_of(options, protocol),
+        dispatch=dispatch_of(options),
         table_across_nodes=options.flag(False, key="scheduler.enable-table-across-nodes"),
         **_protocol_options(options),
     )
-    _check_combinations(changefeed, options)
+    _check_combinations(changefeed, protocol, options)
     warnings = _warnings(options, changefeed, where, toml_where)
     access, registry = kafka_access(options, parts), _registry_name(options)
     return ParsedChangefeed(changefeed, tuple(warnings), access, registry, filters_ddl=_filters_ddl(options))
@@ -221,17 +210,17 @@ def _with_schema_registry(toml: Mapping[str, Any], address: str) -> Mapping[str,
     return {**toml, "sink": {**sink, "schema-registry": address}} if isinstance(sink, Mapping) else toml
 
 
-def _protocol(options: Options) -> str:
+def _protocol(options: Options) -> ProtocolTraits:
     value = options.text(parameter="protocol", key="sink.protocol")
     place = options.parameter_place("protocol")
     if value is None:
         raise ConfigError(
-            f"{place}: missing, and no sink.protocol in the TOML either; allowed: {', '.join(_PROTOCOLS)}"
+            f"{place}: missing, and no sink.protocol in the TOML either; allowed: {', '.join(protocol_names())}"
         )
-    try:
-        return _PROTOCOLS[value.lower()]
-    except KeyError:
-        raise ConfigError(f"{place}: {value!r} is not allowed; allowed: {', '.join(_PROTOCOLS)}") from None
+    found = find_protocol(value.lower())
+    if found is None:
+        raise ConfigError(f"{place}: {value!r} is not allowed; allowed: {', '.join(protocol_names())}")
+    return found
 
 
 def _required_acks(options: Options) -> int:
@@ -253,35 +242,24 @@ def _claim_check_uri(options: Options) -> str | None:
     return tidy_folder(f"{parts.scheme}://{parts.netloc}{parts.path}")
 
 
-def _check_combinations(changefeed: Changefeed, options: Options) -> None:
-    """Refuse what TiCDC refuses (open protocol, section 7; large messages, section 1): such a changefeed can't exist."""
+def _check_combinations(changefeed: Changefeed, protocol: ProtocolTraits, options: Options) -> None:
+    """Refuse what TiCDC refuses (large messages, section 1): such a changefeed can't exist."""
     if changefeed.large_message == "claim-check" and not changefeed.claim_check_uri:
         raise ConfigError(
             f"{options.place(f'{_LARGE}.claim-check-storage-uri')}: missing, though the option is claim-check"
         )
-    if changefeed.large_message != "none" and changefeed.protocol in ("avro", "debezium", "debezium-avro"):
+    if changefeed.large_message not in ("none", *protocol.large_messages):
         raise ConfigError(
-            f"{options.place(f'{_LARGE}.large-message-handle-option')}: TiCDC refuses "
-            f"{changefeed.large_message!r} with protocol {changefeed.protocol}; allowed: none"
+            f"{options.place(f'{_LARGE}.large-message-handle-option')}: TiCDC refuses {changefeed.large_message!r} "
+            f"with protocol {protocol.name}; allowed: {', '.join(('none', *protocol.large_messages))}"
         )
-    if changefeed.claim_check_raw_value and changefeed.protocol == "open-protocol":
-        raise ConfigError(f"{options.place(f'{_LARGE}.claim-check-raw-value')}: TiCDC refuses it with open-protocol")
+    for refusal in protocol.refuses(changefeed):
+        raise ConfigError(f"{options.place(refusal.key)}: {refusal.why}")
     if changefeed.force_replicate and changefeed.delete_only_output_handle_key_columns:
         raise ConfigError(
             f"{options.place('force-replicate')}: TiCDC refuses it with delete-only-output-handle-key-columns, and with "
             "enable-old-value = false"
         )
-    if (
-        changefeed.large_message != "none"
-        and changefeed.protocol == "canal-json"
-        and not changefeed.enable_tidb_extension
-    ):
-        raise ConfigError(
-            f"{options.place(f'{_LARGE}.large-message-handle-option')}: TiCDC refuses {changefeed.large_message!r} "
-            "with canal-json without enable-tidb-extension=true"
-        )
-    if changefeed.force_replicate and changefeed.protocol == "avro":
-        raise ConfigError(f"{options.place('force-replicate')}: TiCDC refuses it with protocol avro")
     if changefeed.row_checksum and changefeed.dispatch.selectors:
         raise ConfigError(f"{options.place('sink.column-selectors')}: TiCDC refuses them with the integrity check")
 

@@ -8,6 +8,7 @@ Without the extension, or with TICDC_REPLAY_NATIVE=off, Python reads all.
 import logging
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
+from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
 import msgspec
@@ -23,8 +24,10 @@ from ticdc_replay.changelog.identity import row_key
 from ticdc_replay.changelog.types import CELLS_TYPE, EXACT_TYPE
 from ticdc_replay.changelog.writer import data_schema
 from ticdc_replay.codecs.claim_checks import unwrap
+from ticdc_replay.codecs.native import NativeReader, Wire
+from ticdc_replay.codecs.registry import carried_by
 from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.decode.native_forms import Wire, canal_wire, form_of, open_wire
+from ticdc_replay.decode.native_forms import form_of
 from ticdc_replay.domain.events import Event, Operation, RowEvent, Shape
 from ticdc_replay.domain.failure import failure
 from ticdc_replay.domain.messages import RawMessage
@@ -33,7 +36,6 @@ from ticdc_replay.extension import native_extension
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.schemas.resolve import ResolvedSchema
 
-_OPEN = ("open-protocol", "default")
 NAMES_MAX_BYTES = 32 * 1024 * 1024
 """Of the names of absent cells of all forms that are learnt: they become an array for each batch."""
 _MAX_FORMS = 10_000
@@ -80,6 +82,7 @@ class NativeRows:
     def __init__(
         self,
         extension: Any,
+        reader: str,
         changefeed: Changefeed,
         window: Window,
         history: SchemaHistory,
@@ -87,16 +90,15 @@ class NativeRows:
         resolve: Callable[[RowEvent], ResolvedSchema],
         max_bytes: int,
     ) -> None:
-        """*resolve* gives the schema that a row is written with, *wants* tells whether the run wants a table.
+        """*reader* is the dotted name of what makes the protocol's ``NativeReader``. *resolve* gives the schema that a row is
+        written with, *wants* tells whether the run wants a table.
 
         Objects of more than *max_bytes* are left to Python, which judges whether they are too large.
         """
         ahead = partial(_ahead, changefeed.timezone)
         self._decoder = extension.Decoder(window.from_ts, window.to_ts, ahead, convert.BATCH_MAX_BYTES)
         self._names_left = NAMES_MAX_BYTES
-        self._is_open = changefeed.protocol != "canal-json"
-        self._wire = open_wire if self._is_open else canal_wire
-        self._is_wrapped = self._is_open or not changefeed.claim_check_raw_value
+        self._reader: NativeReader = resolve_name(reader)(self._decoder, changefeed)
         self._max_bytes = max_bytes
         self._partial_old = changefeed.only_output_updated_columns or changefeed.content_compatible
         self._history = history
@@ -122,8 +124,7 @@ class NativeRows:
 
     def read(self, messages: list[RawMessage]) -> Took:
         """Read what can be read of *messages*, which are of one partition."""
-        read = self._decoder.read_open if self._is_open else self._decoder.read_canal
-        left, first, last, rows, outside, filtered, panics = read(messages)
+        left, first, last, rows, outside, filtered, panics = self._reader.read(messages)
         if panics:
             _log.warning("the native decoder failed on %d messages; Python reads them", panics)
         return Took(left, np.frombuffer(first, np.int64), np.frombuffer(last, np.int64), rows, outside, filtered)
@@ -138,14 +139,10 @@ class NativeRows:
         forms = [form for each in operations for form in self._forms_of.get((small.schema, small.table, each), ())]
         if not forms or key is None or commit_ts is None or len(content) > self._max_bytes:
             return False
-        event = (message.offset, small.ordinal, commit_ts, key, forms)
-        if self._is_open:
-            taken, panicked = self._decoder.read_open_object(content, *event)
-        else:
-            taken, panicked = self._decoder.read_canal_object(content, self._is_wrapped, *event)
+        taken, panicked = self._reader.read_object(content, message.offset, small.ordinal, commit_ts, key, forms)
         if panicked:
             _log.warning("the native decoder failed on a claim-check object; Python reads it")
-        return bool(taken)
+        return taken
 
     def learn(self, message: RawMessage, events: Sequence[Event]) -> None:
         """Let the extension read rows like those of *message*, which Python read as *events*."""
@@ -157,7 +154,7 @@ class NativeRows:
         """As ``learn``, of *row*, which Python read from the claim-check object that *message* refers to."""
 
         def whole() -> RawMessage:
-            if not self._is_wrapped:
+            if not self._reader.is_wrapped:
                 return message._replace(value=content)
             wrapped = unwrap(content)
             return message._replace(key=wrapped.key, value=wrapped.value)
@@ -184,8 +181,8 @@ class NativeRows:
 
     def _add_form(self, message: Callable[[], RawMessage], row: RowEvent, shape: Shape, span: tuple[int, int]) -> None:
         resolved = self._resolve(row)
-        form = form_of(row, resolved, of_open=self._is_open)
-        wire = None if form is None else self._wire(message(), row, shape)
+        form = form_of(row, resolved, self._reader)
+        wire = None if form is None else self._reader.wire(message(), row, shape)
         if form is None or wire is None or (wire, _change(row), span) in self._known:
             return
         before, after = (image and image.shape for image in (row.before, row.after))
@@ -195,8 +192,7 @@ class NativeRows:
             return
         self._names_left -= names_bytes
         self._known.add((wire, _change(row), span))
-        add = self._decoder.add_open_form if self._is_open else self._decoder.add_canal_form
-        add(
+        self._reader.add_form(
             self._number(row, absent),
             self._target(resolved),
             wire.table,
@@ -296,13 +292,18 @@ def native_rows(
     max_bytes: int,
 ) -> NativeRows | None:
     """What reads rows of *changefeed* natively, objects of them up to *max_bytes*; None where only Python does."""
-    readable = changefeed.enable_tidb_extension if changefeed.protocol == "canal-json" else changefeed.protocol in _OPEN
-    if not readable or changefeed.compression != "none" or window is None:
+    reader = changefeed.traits.native
+    if (
+        reader is None
+        or carried_by(changefeed).commit_ts != "rows"
+        or changefeed.compression != "none"
+        or window is None
+    ):
         return None
     extension = native_extension()
     if extension is None:
         return None
-    return NativeRows(extension, changefeed, window, history, wants, resolve, max_bytes)
+    return NativeRows(extension, reader, changefeed, window, history, wants, resolve, max_bytes)
 
 
 def _ahead(zone: str, day: int) -> int | None:

@@ -6,30 +6,22 @@ both hold. Of a cell the extension is told what ordinary values become (``change
 
 from typing import NamedTuple
 
-import msgspec
 import pyarrow as pa
 
 from ticdc_replay.changelog.layout import refused
 from ticdc_replay.changelog.types import arrow_type
-from ticdc_replay.codecs import canal_rows
-from ticdc_replay.codecs import open as open_
-from ticdc_replay.codecs.open_framing import split
+from ticdc_replay.codecs.native import NativeReader
 from ticdc_replay.domain.column_types import BINARY_TYPES, CHARACTER_TYPES, BaseType, ColumnType
 from ticdc_replay.domain.events import RowEvent, Shape
-from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.schemas.resolve import ResolvedSchema
 
 KindSpec = tuple[str, int, int, int, tuple[str, ...]]
 """Name, width or length, lowest and highest integer or digits after the point, and names of an enum or set."""
-_LONG_TEXTS = ("tinytext", "text", "mediumtext", "longtext")
-_NOT_AS_WRITTEN = (ValueError, RecursionError)
-"""What the parser raises for a message that the codec made sense of some other way."""
 _SKIP: KindSpec = ("skip", 0, 0, 0, ())
 _MAX_COLUMNS = 128
 _INTEGER_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64, "bit": 64}
 _MAX_UINT64 = (1 << 64) - 1
 _LONGEST_MOMENT = 26
-_NOT_PLAIN = frozenset('"\\') | {chr(code) for code in range(32)}
 
 
 class Column(NamedTuple):
@@ -47,79 +39,8 @@ class Form(NamedTuple):
     """Places of the handle key's columns, in the order of their names."""
 
 
-class Wire(NamedTuple):
-    """How rows of a form look on the wire."""
-
-    table: bytes
-    """Canal-JSON: all before ``es``. Open: ``"scm":…,"tbl":…`` of the key."""
-    columns: tuple[tuple[bytes, ...], ...]
-    """By column. Canal-JSON: its name and ``mysqlType``. Open: all before its value."""
-    seed: int
-    """Of fingerprints, see the codecs."""
-
-
-class _Canal(msgspec.Struct, gc=False):
-    keys: list[str] | None = msgspec.field(name="pkNames")
-    types: dict[str, str] = msgspec.field(name="mysqlType")
-
-
-class _OpenColumn(msgspec.Struct, gc=False):
-    t: int
-    f: int
-    h: bool = False
-
-
-class _OpenRow(msgspec.Struct, gc=False):
-    u: dict[str, _OpenColumn] = {}
-    d: dict[str, _OpenColumn] = {}
-
-
-def canal_wire(message: RawMessage, row: RowEvent, shape: Shape) -> Wire | None:
-    """How rows like *row*, which came in the Canal-JSON *message*, look; None where they are not as TiCDC writes them."""
-    value = message.value or b""
-    try:
-        found = msgspec.json.decode(value, type=_Canal)
-    except _NOT_AS_WRITTEN:
-        return None
-    keys, types = found.keys, found.types
-    names = (row.schema, row.table, *(keys or ()), *shape.names, *(types[name] for name in shape.names))
-    if not all(map(is_plain, names)):
-        return None
-    type_ = row.operation.value.upper()
-    listed = "null" if keys is None else "[" + ",".join(f'"{name}"' for name in keys) + "]"
-    start = (
-        f'{{"id":0,"database":"{row.schema}","table":"{row.table}","pkNames":{listed},"isDdl":false,"type":"{type_}"'
-    ).encode()
-    # Where a member comes twice, the last one counts, and what is written first says nothing of the row.
-    if not value.startswith(start + b',"es":'):
-        return None
-    columns = tuple((name.encode(), types[name].encode()) for name in shape.names)
-    return Wire(start, columns, canal_rows.seed_of(row.schema, row.table, type_))
-
-
-def open_wire(message: RawMessage, row: RowEvent, shape: Shape) -> Wire | None:
-    """How rows like *row*, which came in the Open Protocol *message*, look; None where they are not as TiCDC writes them."""
-    _, value = split(message.key, message.value)[row.ordinal]
-    if not all(map(is_plain, (row.schema, row.table, *shape.names))):
-        return None
-    try:
-        members = msgspec.json.decode(value, type=_OpenRow)
-    except _NOT_AS_WRITTEN:
-        return None
-    found = members.u if row.after is not None else members.d
-    columns = []
-    for name in shape.names:
-        mark = '"h":true,' if found[name].h else ""
-        columns.append((f'"{name}":{{"t":{found[name].t},{mark}"f":{found[name].f},"v":'.encode(),))
-    table = f'"scm":"{row.schema}","tbl":"{row.table}"'.encode()
-    return Wire(table, tuple(columns), open_.seed_of(row.schema, row.table))
-
-
-def form_of(row: RowEvent, resolved: ResolvedSchema, *, of_open: bool) -> Form | None:
-    """The form of *row*, whose schema is *resolved*; None where there is something about it that is not ordinary.
-
-    *of_open* is whether it came by Open Protocol, else by Canal-JSON.
-    """
+def form_of(row: RowEvent, resolved: ResolvedSchema, reader: NativeReader) -> Form | None:
+    """The form of *row*, whose schema is *resolved*; None where there is something about it that is not ordinary."""
     image = row.after if row.after is not None else row.before
     if resolved.unlike or refused(resolved.schema) is not None:
         return None
@@ -128,15 +49,15 @@ def form_of(row: RowEvent, resolved: ResolvedSchema, *, of_open: bool) -> Form |
         return None
     if row.before is not None and row.before.shape is not image.shape:
         return None
-    return _form(image.shape, resolved, of_open)
+    return _form(image.shape, resolved, reader)
 
 
-def _form(shape: Shape, resolved: ResolvedSchema, of_open: bool) -> Form | None:
+def _form(shape: Shape, resolved: ResolvedSchema, reader: NativeReader) -> Form | None:
     places = {column.name: at for at, column in enumerate(resolved.schema.columns)}
     columns = []
     for column in shape.columns:
         to = places.get(column.name)
-        kind = _SKIP if to is None else _kind(column.type.base, resolved.schema.columns[to].type, of_open)
+        kind = _SKIP if to is None else _kind(column.type.base, resolved.schema.columns[to].type, reader)
         if kind is None:
             return None
         columns.append(Column(to, kind))
@@ -145,16 +66,7 @@ def _form(shape: Shape, resolved: ResolvedSchema, of_open: bool) -> Form | None:
     return Form(tuple(columns), shape.handle_key_positions)
 
 
-def is_plain(text: str) -> bool:
-    """Whether JSON has *text* as it is."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return _NOT_PLAIN.isdisjoint(text)
-
-
-def _kind(wire: BaseType, target: ColumnType, of_open: bool) -> KindSpec | None:
+def _kind(wire: BaseType, target: ColumnType, reader: NativeReader) -> KindSpec | None:
     base = target.base
     arrow = arrow_type(target)
     if base in _INTEGER_BITS:
@@ -180,8 +92,7 @@ def _kind(wire: BaseType, target: ColumnType, of_open: bool) -> KindSpec | None:
             return (base, 0, 0, 0, target.elements)
         return ("integer", 2, 0, 65_535, ()) if base == "enum" else ("integer", 8, 0, _MAX_UINT64, ())
     if base in BINARY_TYPES:
-        name = "latin1" if not of_open else "quoted" if wire in ("binary", "varbinary") else "base64"
-        return (name, 0, 0, 0, ())
+        return (reader.bytes_as(wire), 0, 0, 0, ())
     if base in CHARACTER_TYPES or base == "json":
-        return ("base64_text" if of_open and wire in _LONG_TEXTS else "text", 0, 0, 0, ())
+        return (reader.text_as(wire), 0, 0, 0, ())
     return None

@@ -44,7 +44,7 @@ class ForeignNames:
     def __init__(self, changefeed: Changefeed) -> None:
         self._changefeed = changefeed
         self._known: dict[tuple[str, str, str], str] = {}
-        self.possible = changefeed.names_lose_characters and any(rule.topic for rule in changefeed.dispatch.rules)
+        self.possible = changefeed.traits.avro_names and any(rule.topic for rule in changefeed.dispatch.rules)
         """Whether there can be such rows."""
 
     def why(self, topic: str, schema: str, table: str) -> str:
@@ -71,8 +71,8 @@ class PlacementCheck:
 
     A row costs 7 to 10 µs, and up to 17 more where it was read natively and is decoded for that.
 
-    *partitions* is how many partitions each topic has; a topic for which that is not known is not looked at. Avro's names are
-    not the upstream's own, so its rows are not looked at either.
+    *partitions* is how many partitions each topic has; a topic for which that is not known is not looked at. Nor are the rows of
+    a protocol whose events do not show where they belong, such as Avro: its names are not the upstream's own.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class PlacementCheck:
         self._changefeed = changefeed
         self._history = history
         self._sampled = sampled
-        self._is_on = bool(partitions) and changefeed.protocol not in ("avro", "debezium-avro")
+        self._is_on = bool(partitions) and changefeed.traits.places_rows
         self._partitions = partitions
         self._columns = any(rule.partition == "columns" for rule in changefeed.dispatch.rules)
         self._elsewhere: dict[str, Elsewhere] = {}

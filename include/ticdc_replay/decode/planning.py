@@ -5,7 +5,7 @@ from itertools import groupby, pairwise
 
 import numpy as np
 
-from ticdc_replay.codecs.base import Carried
+from ticdc_replay.config.protocols import Carried
 from ticdc_replay.decode.placement import sampled_of
 from ticdc_replay.decode.sampling import SizedRange
 from ticdc_replay.decode.tasks import Split

@@ -22,7 +22,7 @@ def refuse_shared_names(changefeed: Changefeed, results: Sequence[SplitResult], 
     both may be real: a person decides. The error names the messages of the topics that have the fewest of these rows, as far as
     they are few, for ``set_aside``. *results* are of splits as they were decoded, *root* is the folder of their files.
     """
-    if not changefeed.names_lose_characters:
+    if not changefeed.traits.avro_names:
         return
     tables: defaultdict[str, defaultdict[str, list[DataFile]]] = defaultdict(lambda: defaultdict(list))
     for file in (file for result in results for file in result.files):

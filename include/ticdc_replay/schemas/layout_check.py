@@ -29,7 +29,7 @@ class LayoutCheck(NamedTuple):
     @classmethod
     def of(cls, changefeed: Changefeed) -> "LayoutCheck | None":
         """The check of rows of *changefeed*; None where its names are not those of the DDL."""
-        return None if changefeed.names_lose_characters else cls(complete=not changefeed.dispatch.selectors)
+        return None if changefeed.traits.avro_names else cls(complete=not changefeed.dispatch.selectors)
 
     def difference(
         self, known: Known, columns: Iterable[WireColumn], handle_key: tuple[str, ...], whole: Shape | None

@@ -129,7 +129,7 @@ def _rule(changefeed: Changefeed, rule: Rule) -> RuleSummary:
 
 def _protocol(changefeed: Changefeed) -> str:
     options: list[str] = []
-    if changefeed.protocol == "simple":
+    if changefeed.traits.has_encodings:
         options.append(changefeed.encoding_format)
     if changefeed.content_compatible:
         options.append("content-compatible")

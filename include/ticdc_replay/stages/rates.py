@@ -7,16 +7,6 @@ import msgspec
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.state.runs import Run
 
-DECODED_PER_CORE = {
-    "open-protocol": 45_000,
-    "canal-json": 40_000,
-    "simple": 40_000,
-    "simple-avro": 12_000,
-    "avro": 30_000,
-    "debezium": 20_000,
-    "debezium-avro": 10_000,
-}
-"""Row events a second and core, from Kafka to the changelog, where no run has shown it: less than benchmarks have."""
 LOADED = 100_000
 """Rows a second, from the changelog to a target, where no run has shown it."""
 OBJECTS, OBJECT_BYTES = 300, 50_000_000
@@ -53,19 +43,16 @@ def rates(context: ReplayContext, cores: int | None) -> Rates:
     Without *cores* as many are taken as ``spark.conf`` asks for, else those of this machine.
     """
     number = cores or _cores(context.pipeline.spark.conf)
-    protocol = "open-protocol" if context.changefeed.protocol == "default" else context.changefeed.protocol
-    if protocol == "simple" and context.changefeed.encoding_format == "avro":
-        protocol = "simple-avro"
-    decoded_rows = DECODED_PER_CORE[protocol] * number
+    protocol = context.changefeed.traits
+    as_avro = protocol.has_encodings and context.changefeed.encoding_format == "avro"
+    decoded_rows = ((as_avro and protocol.rows_per_core_as_avro) or protocol.rows_per_core) * number
     runs = sorted(context.state.runs.all(context.pipeline.name), key=lambda run: run.started_at_ms)
     decoded = [run for run in runs if run.counts.get("decode_ms") and run.counts.get("messages_bytes")][-_RUNS:]
     loaded = [run for run in runs if run.counts.get("load_ms") and run.counts.get("events_written")][-_RUNS:]
     default_load = LOADED / max(1, len(context.pipeline.targets))
     loaded_rows = _per_second(loaded, "events_written", "load_ms") if loaded else default_load
     if not decoded:
-        basis = (
-            f"rates of benchmarks for {protocol} on {number} core{'s' if number > 1 else ''}; no run has shown others"
-        )
+        basis = f"rates of benchmarks for {protocol.name} on {number} core{'s' if number > 1 else ''}; no run has shown others"
         return Rates(None, decoded_rows, loaded_rows, basis)
     basis = f"rates of the last {len(decoded)} run{'s' if len(decoded) > 1 else ''} of this pipeline"
     return Rates(_per_second(decoded, "messages_bytes", "decode_ms"), decoded_rows, loaded_rows, basis)

@@ -11,7 +11,6 @@ from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.changelog.layout import changelog_root
 from ticdc_replay.changelog.reading import complete_changelogs, read_index
 from ticdc_replay.changelog.set_aside import Entry
-from ticdc_replay.codecs.registry import has_claim_checks
 from ticdc_replay.domain.errors import ArtifactNotFoundError
 from ticdc_replay.domain.events import SEARCH
 from ticdc_replay.domain.messages import OffsetRange
@@ -188,7 +187,7 @@ def _quarantined(context: ReplayContext, index: ChangelogIndex) -> tuple[list[Re
 def _looked(context: ReplayContext, index: ChangelogIndex) -> bool:
     """Whether the decode of *index* searched what it could not read. Earlier versions did not with protocols that have no claim
     checks; of which protocol it was nothing tells but its schemas of a registry and what is declared now."""
-    return index.search >= SEARCH or (has_claim_checks(context.changefeed) and not index.writer_schemas)
+    return index.search >= SEARCH or (context.changefeed.traits.has_claim_checks and not index.writer_schemas)
 
 
 def _has_reference_files(context: ReplayContext, index: ChangelogIndex) -> bool:

@@ -19,9 +19,10 @@ from tests.avro_messages import (
     record,
 )
 from ticdc_replay.codecs.avro import AvroCodec
-from ticdc_replay.codecs.base import Carried
 from ticdc_replay.codecs.checksum import RowChecksum
+from ticdc_replay.codecs.registry import carried_by
 from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.config.protocols import Carried
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import TransientError
 from ticdc_replay.domain.events import DdlEvent, Operation, RowEvent, Undecodable, WatermarkEvent
@@ -231,13 +232,13 @@ def test_only_the_test_mode_has_schema_changes_and_watermarks():
         ({}, Carried("nothing", False, "nowhere")),
         ({"avro_enable_watermark": True}, Carried("nothing", False, "nowhere")),
         ({"enable_tidb_extension": True}, Carried("rows but deletes", False, "nowhere")),
-        ({"avro_include_before_value": True}, Carried("nothing", False, "nowhere")),
-        ({"enable_tidb_extension": True, "avro_include_before_value": True}, Carried("rows", False, "nowhere")),
+        ({"avro_include_before_value": True}, Carried("nothing", False, "nowhere", True)),
+        ({"enable_tidb_extension": True, "avro_include_before_value": True}, Carried("rows", False, "nowhere", True)),
         (TEST_MODE, Carried("rows but deletes", True, "every partition")),
     ],
 )
 def test_what_the_messages_carry(options, carried):
-    assert AvroCodec.carries(Changefeed(protocol="avro", topic="t", timezone="UTC", **options)) == carried
+    assert carried_by(Changefeed(protocol="avro", topic="t", timezone="UTC", **options)) == carried
 
 
 CHECKED = (

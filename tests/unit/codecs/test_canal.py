@@ -10,7 +10,9 @@ import pytest
 from tests.canal_json import LOCATION, TS, ddl, message, row, watermark
 from ticdc_replay.codecs.canal import CanalCodec
 from ticdc_replay.codecs.canonical import line
+from ticdc_replay.codecs.registry import carried_by
 from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.config.protocols import Carried
 from ticdc_replay.dispatch.rules import ColumnSelector, Dispatch
 from ticdc_replay.dispatch.table_filter import ColumnFilter, TableFilter
 from ticdc_replay.domain.events import (
@@ -358,10 +360,8 @@ def test_what_a_message_may_hold_is_seen_without_decoding_it(
 
 
 def test_what_messages_carry_depends_on_the_extension() -> None:
-    def carries(extension: bool) -> tuple[str, bool, str]:
-        return CanalCodec.carries(
-            Changefeed(protocol="canal-json", topic="t", timezone="UTC", enable_tidb_extension=extension)
-        )
+    def carries(extension: bool) -> Carried:
+        return carried_by(Changefeed(protocol="canal-json", topic="t", timezone="UTC", enable_tidb_extension=extension))
 
-    assert carries(True) == ("rows", True, "first partition")
-    assert carries(False) == ("nothing", False, "first partition")
+    assert carries(True) == Carried("rows", watermarks=True, ddl="first partition", old_keys=True)
+    assert carries(False) == Carried("nothing", watermarks=False, ddl="first partition", old_keys=True)

@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.debezium_messages import ABSENT, CREATED, ID, TS, ddl, field, history, message, row, watermark
-from ticdc_replay.codecs.base import Carried
 from ticdc_replay.codecs.debezium import DebeziumCodec
+from ticdc_replay.codecs.registry import carried_by
 from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.config.protocols import Carried
 from ticdc_replay.domain.events import DdlEvent, Operation, RowEvent, Undecodable, WatermarkEvent
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.schemas.lookup import SchemaLookup
@@ -218,7 +219,7 @@ def test_schema_changes_and_watermarks_are_found_without_decoding():
 @pytest.mark.parametrize("extension", [True, False])
 def test_watermarks_need_the_extension(extension):
     changefeed = Changefeed(protocol="debezium", topic="t", timezone="UTC", enable_tidb_extension=extension)
-    assert DebeziumCodec.carries(changefeed) == Carried("rows", watermarks=extension, ddl="every partition")
+    assert carried_by(changefeed) == Carried("rows", watermarks=extension, ddl="every partition", old_keys=True)
 
 
 GOOD = row(after={"id": 7, "v": "x"}, fields=FIELDS)

@@ -6,9 +6,10 @@ import pytest
 
 from tests.avro_messages import confluent, encoded
 from tests.debezium_messages import TS, history, message
-from ticdc_replay.codecs.base import Carried
 from ticdc_replay.codecs.debezium_avro import DebeziumAvroCodec
+from ticdc_replay.codecs.registry import carried_by
 from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.config.protocols import Carried
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import TransientError
 from ticdc_replay.domain.events import DdlEvent, Operation, RowEvent, Undecodable, WatermarkEvent
@@ -226,7 +227,7 @@ def test_the_test_mode_has_watermarks():
 def test_what_is_carried_depends_on_the_test_mode(options, test_mode):
     changefeed = Changefeed(protocol="debezium-avro", topic="t", timezone="UTC", **options)
     ddl = "every partition" if test_mode else "nowhere"
-    assert DebeziumAvroCodec.carries(changefeed) == Carried("rows", watermarks=test_mode, ddl=ddl)
+    assert carried_by(changefeed) == Carried("rows", watermarks=test_mode, ddl=ddl, old_keys=True)
 
 
 GOOD = row(after={"id": 7, "v": "x"})

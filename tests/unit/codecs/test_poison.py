@@ -9,8 +9,9 @@ from tests import canal_json, open_protocol
 from tests.fuzz.poison import GROWING, codec
 from tests.growth import assert_linear
 from ticdc_replay.codecs.base import DECODER_FAILED, MAX_BAD_EVENTS, MAX_DDL_EVENTS, Codec
-from ticdc_replay.codecs.registry import PROTOCOLS, codec_for
+from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.config.protocols import protocol_names
 from ticdc_replay.domain.errors import PermanentError, TransientError
 from ticdc_replay.domain.events import DdlEvent, Event, RowEvent, Undecodable
 from ticdc_replay.domain.messages import RawMessage
@@ -84,7 +85,7 @@ def raising(error: BaseException) -> object:
 PANIC = type("PanicException", (BaseException,), {})
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", protocol_names())
 @pytest.mark.parametrize(
     "error",
     [
@@ -142,7 +143,7 @@ def test_what_is_not_the_messages_fault_is_raised(monkeypatch: pytest.MonkeyPatc
         list(reader.schema_changes([MESSAGE]))
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", protocol_names())
 @pytest.mark.parametrize("part", ["key", "value"])
 def test_a_message_that_is_too_large_is_not_read(monkeypatch: pytest.MonkeyPatch, protocol: str, part: str) -> None:
     reader = codec_of(protocol)

@@ -25,9 +25,10 @@ from tests.simple_protocol import (
     timestamp,
     watermark,
 )
-from ticdc_replay.codecs.base import Carried
+from ticdc_replay.codecs.registry import carried_by
 from ticdc_replay.codecs.simple import SimpleCodec
 from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.config.protocols import Carried
 from ticdc_replay.domain.events import (
     BootstrapEvent,
     DdlEvent,
@@ -286,5 +287,5 @@ def test_timestamps_are_local_in_the_changefeeds_zone_and_utc_in_any_other(encod
 def test_what_messages_carry_follows_the_changefeed(encoding: Encoding) -> None:
     changefeed = Changefeed(protocol="simple", topic="t", timezone="UTC", encoding_format=encoding)
     alone = Changefeed(protocol="simple", topic="t", timezone="UTC", send_bootstrap_to_all_partition=False)
-    assert SimpleCodec.carries(changefeed) == Carried("rows", True, "every partition")
-    assert SimpleCodec.carries(alone) == Carried("rows", True, "first partition")
+    assert carried_by(changefeed) == Carried("rows", True, "every partition", old_keys=True)
+    assert carried_by(alone) == Carried("rows", True, "first partition", old_keys=True)

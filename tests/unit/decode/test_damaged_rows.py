@@ -10,7 +10,6 @@ import pytest
 from tests.decoded_captures import LIMITS
 from tests.open_protocol import columns, message, row
 from ticdc_replay.changelog.layout import changelog_root
-from ticdc_replay.codecs import registry
 from ticdc_replay.codecs.open import OpenCodec
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.decode.split import SplitDecoder
@@ -40,7 +39,7 @@ class DamagingCodec(OpenCodec):
 
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DecodeJob:
-    monkeypatch.setitem(registry._CODECS, "open-protocol", DamagingCodec)
+    monkeypatch.setattr("ticdc_replay.codecs.open.OpenCodec", DamagingCodec)
     return DecodeJob(
         library_version="1",
         pipeline="p",

@@ -3,7 +3,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ticdc_replay.codecs.base import Carried
+from ticdc_replay.config.protocols import Carried
 from ticdc_replay.decode import planning
 from ticdc_replay.decode.planning import divide, plan_splits, schema_ranges
 from ticdc_replay.decode.sampling import SizedRange, Stretch

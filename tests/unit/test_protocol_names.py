@@ -1,0 +1,59 @@
+"""A protocol owns its traits: no code but its own files asks for it by name."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from pkgutil import resolve_name
+
+from ticdc_replay.config import protocols
+from ticdc_replay.config.protocols import protocol_names
+
+LIBRARY = Path(__file__).resolve().parents[2] / "include" / "ticdc_replay"
+
+HOMES = {
+    dotted.split(":")[0].rpartition(".")[2].removesuffix("_traits"): resolve_name(dotted)
+    for dotted in protocols._BUILT_IN
+}
+"""Protocols by what the names of their files in ``codecs`` begin with."""
+REASONS = {
+    ("config/changefeed.py", "avro"): "a value of encoding-format",
+    ("codecs/simple.py", "avro"): "a value of encoding-format",
+    ("codecs/simple_avro.py", "default"): "a member of a column's schema",
+    ("cli/inspect.py", "open-protocol"): "what --protocol is by itself",
+}
+"""Where a name may stand outside of them."""
+
+
+def home_of(path: str) -> set[str]:
+    """The names that the file *path* may say."""
+    found = max((prefix for prefix in HOMES if path.startswith(f"codecs/{prefix}")), key=len, default=None)
+    return set() if found is None else {HOMES[found].name, *HOMES[found].aliases}
+
+
+def said_by(code: str) -> set[str]:
+    """The names of protocols among the string literals of *code*."""
+    texts = (node.value for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Constant))
+    return {text for text in texts if isinstance(text, str)} & set(protocol_names())
+
+
+def said_abroad() -> Iterator[tuple[str, str]]:
+    """Each file with each name that it says though it is not of that protocol."""
+    for file in sorted(LIBRARY.rglob("*.py")):
+        path = file.relative_to(LIBRARY).as_posix()
+        yield from ((path, name) for name in sorted(said_by(file.read_text(encoding="utf-8")) - home_of(path)))
+
+
+def test_a_name_is_found_wherever_code_compares_it() -> None:
+    assert said_by("if protocol == 'avro': pass") == {"avro"}
+    assert said_by("match protocol:\n    case 'debezium' | 'simple': pass") == {"debezium", "simple"}
+    assert said_by("RATES = {'canal-json': 1}\n'''As in avro.'''") == {"canal-json"}
+
+
+def test_the_files_of_a_protocol_are_told_by_their_names() -> None:
+    assert home_of("codecs/debezium_avro_traits.py") == {"debezium-avro"}
+    assert home_of("codecs/open_rows.py") == {"open-protocol", "default"}
+    assert home_of("codecs/base.py") == home_of("decode/avro.py") == set()
+
+
+def test_only_a_protocols_own_files_say_its_name() -> None:
+    assert dict.fromkeys(said_abroad()).keys() == REASONS.keys()
