@@ -18,6 +18,7 @@ HOMES = {
 REASONS = {
     ("config/changefeed.py", "avro"): "a value of encoding-format",
     ("codecs/simple.py", "avro"): "a value of encoding-format",
+    ("codecs/simple_traits.py", "avro"): "a value of encoding-format",
     ("codecs/simple_avro.py", "default"): "a member of a column's schema",
     ("cli/inspect.py", "open-protocol"): "what --protocol is by itself",
 }

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.metadata import entry_points
 from pkgutil import resolve_name
@@ -65,8 +65,8 @@ class ProtocolTraits:
     rows_per_core: int
     """Row events a second and core, from Kafka to the changelog, that ``plan`` expects where no run has shown it. Less than
     benchmarks have."""
-    rows_per_core_as_avro: int | None = None
-    """The same with ``encoding-format=avro``, where that differs."""
+    rows_per_core_by_encoding: Mapping[str, int] = field(default_factory=dict)
+    """The same for a value of ``encoding-format``, where that makes a difference."""
     places_rows: bool = False
     """Whether the partition of a row can be computed from its event: names and key cells are as the upstream has them."""
     native: str | None = None

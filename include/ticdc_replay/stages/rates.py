@@ -44,8 +44,8 @@ def rates(context: ReplayContext, cores: int | None) -> Rates:
     """
     number = cores or _cores(context.pipeline.spark.conf)
     protocol = context.changefeed.traits
-    as_avro = protocol.has_encodings and context.changefeed.encoding_format == "avro"
-    decoded_rows = ((as_avro and protocol.rows_per_core_as_avro) or protocol.rows_per_core) * number
+    per_core = protocol.rows_per_core_by_encoding.get(context.changefeed.encoding_format, protocol.rows_per_core)
+    decoded_rows = per_core * number
     runs = sorted(context.state.runs.all(context.pipeline.name), key=lambda run: run.started_at_ms)
     decoded = [run for run in runs if run.counts.get("decode_ms") and run.counts.get("messages_bytes")][-_RUNS:]
     loaded = [run for run in runs if run.counts.get("load_ms") and run.counts.get("events_written")][-_RUNS:]

@@ -9,10 +9,13 @@ import pytest
 
 from tests.packages import PLAIN_JSON, declare, install
 from ticdc_replay.codecs.base import Codec
+from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.config.protocols import GROUP, find_protocol, protocol_names
 from ticdc_replay.config.sink_uri import from_sink_uri
 from ticdc_replay.domain.errors import ConfigError
+from ticdc_replay.domain.events import Undecodable
+from ticdc_replay.domain.messages import RawMessage
 
 BUILT_IN = ("open-protocol", "canal-json", "avro", "simple", "debezium", "debezium-avro")
 
@@ -57,6 +60,27 @@ def test_a_protocol_of_an_installed_package_is_found_and_listed(site: Path) -> N
     assert feed("plain-json").traits.rows_per_core == 12_345
     with pytest.raises(ConfigError, match=r"allowed: .*debezium-avro, plain-json$"):
         feed("maxwell")
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (b'{"op":"insert","ts":1,"schema":"s","table":"t","types":{"id":"int"},"after":{"id":1}}', None),
+        (b'{"op":"insert","ts":1', "bad_json"),
+        (b'{"op":"insert","ts":1,"schema":"\xff"}', "bad_json"),
+        (b'{"op":"insert"}', "bad_json"),
+        (b'{"op":"insert","ts":1,"schema":"s","table":"t","types":{"id":"point"},"after":{"id":1}}', "bad_json"),
+        (b'{"op":"insert","ts":1,"schema":"s","table":"t","after":{"id":1}}', "bad_value"),
+        (b'{"op":"merge","ts":1}', "unknown_event_type"),
+        (None, "bad_json"),
+    ],
+)
+def test_the_codec_of_a_package_reads_messages_and_says_what_it_can_not_read(
+    site: Path, value: bytes | None, reason: str | None
+) -> None:
+    install(PLAIN_JSON, site)
+    (event,) = codec_for(feed("plain-json"), 1 << 20).decode(RawMessage("t", 0, 0, 0, None, value))
+    assert (event.reason if isinstance(event, Undecodable) else None) == reason
 
 
 def test_a_package_replaces_no_built_in_protocol(site: Path) -> None:

@@ -4,6 +4,7 @@ import msgspec
 import xxhash
 
 from ticdc_replay.codecs.base import Codec
+from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.column_types import BaseType, ColumnType
 from ticdc_replay.domain.events import (
     DdlEvent,
@@ -17,6 +18,7 @@ from ticdc_replay.domain.events import (
     WireColumn,
 )
 from ticdc_replay.domain.messages import RawMessage
+from ticdc_replay.schemas.lookup import SchemaLookup
 
 
 class _Document(msgspec.Struct):
@@ -37,7 +39,9 @@ _DOCUMENT = msgspec.json.Decoder(_Document)
 class PlainJsonCodec(Codec):
     """Reads Plain-JSON. Reasons of an ``Undecodable``: ``bad_json``, ``bad_value``, ``unknown_event_type``."""
 
-    _shapes: dict[tuple[object, ...], Shape] = {}
+    def __init__(self, changefeed: Changefeed, decompressed_max_bytes: int, schemas: SchemaLookup) -> None:
+        super().__init__(changefeed, decompressed_max_bytes, schemas)
+        self._shapes: dict[tuple[object, ...], Shape] = {}
 
     def _decode(self, message: RawMessage) -> list[Event]:
         value = message.value or b""
