@@ -21,7 +21,7 @@ import msgspec
 from benchmarks.results import replace_part
 from ticdc_replay.captures import Capture, unpack
 from ticdc_replay.changelog.convert import rows_to_batch
-from ticdc_replay.codecs.open_framing import VERSION, split
+from ticdc_replay.codecs.open.framing import VERSION, split
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.config.changefeed import Changefeed, Compression
 from ticdc_replay.decode.collector import no_cycle_search

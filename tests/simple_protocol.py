@@ -8,7 +8,7 @@ from typing import Any, Literal
 import fastavro
 
 from ticdc_replay.codecs.registry import codec_for
-from ticdc_replay.codecs.simple import SimpleCodec
+from ticdc_replay.codecs.simple.codec import SimpleCodec
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.decode.schema_pass import schemas_in
 from ticdc_replay.domain.messages import RawMessage
@@ -23,7 +23,7 @@ VERSION = 470606800995745793
 COMMIT_TS = 470606801001512960
 BUILD_TS = 1795222625491
 
-_AVSC = fastavro.parse_schema(json.loads(files("ticdc_replay.codecs").joinpath("simple.avsc").read_bytes()))
+_AVSC = fastavro.parse_schema(json.loads(files("ticdc_replay.codecs.simple").joinpath("simple.avsc").read_bytes()))
 _RECORD = "com.pingcap.simple.avro."
 _PAYLOADS = {"WATERMARK": "Watermark", "BOOTSTRAP": "Bootstrap", "DDL": "DDL", "DML": "DML"}
 

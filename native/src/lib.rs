@@ -420,7 +420,7 @@ fn result<'py>(py: Python<'py>, took: Took) -> Result<'py> {
     )
 }
 
-/// The positions of those of *values*, messages of Canal-JSON, that may hold a DDL, as `_may_be_ddl` of `codecs/canal.py` says it.
+/// The positions of those of *values*, messages of Canal-JSON, that may hold a DDL, as `_may_be_ddl` of `codecs/canal/codec.py` says it.
 #[pyfunction]
 fn may_be_ddl(values: Vec<Bound<'_, PyBytes>>) -> Vec<usize> {
     let search = canal::DdlSearch::new();

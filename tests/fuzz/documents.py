@@ -97,7 +97,7 @@ def _stripped(node: Any) -> Any:
 
 @cache
 def _simple_schema() -> str:
-    return files("ticdc_replay.codecs").joinpath("simple.avsc").read_text()
+    return files("ticdc_replay.codecs.simple").joinpath("simple.avsc").read_text()
 
 
 class AvroDocument(NamedTuple):

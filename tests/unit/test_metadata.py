@@ -11,6 +11,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from ticdc_replay.config.protocols import find_protocol, protocol_names
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 LIBRARY = CHECKOUT / "include" / "ticdc_replay"
 PROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -53,6 +55,7 @@ EXECUTORS_BEGIN = (
     "ticdc_replay.spark.parquet_files",
     "ticdc_replay.spark.reconcile",
     "ticdc_replay.targets.registry",
+    *(traits.codec.partition(":")[0] for traits in map(find_protocol, protocol_names()) if traits is not None),
 )
 """Modules that bring what tasks run; tests/spark/test_cluster.py runs them on executors without any other package."""
 

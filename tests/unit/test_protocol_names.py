@@ -10,16 +10,17 @@ from ticdc_replay.config.protocols import protocol_names
 
 LIBRARY = Path(__file__).resolve().parents[2] / "include" / "ticdc_replay"
 
+TRAITS = [resolve_name(dotted) for dotted in protocols._BUILT_IN]
 HOMES = {
-    dotted.split(":")[0].rpartition(".")[2].removesuffix("_traits"): resolve_name(dotted)
-    for dotted in protocols._BUILT_IN
+    folder: {name for traits in TRAITS if f".{folder}." in traits.codec for name in (traits.name, *traits.aliases)}
+    for folder in ("avro", "canal", "debezium", "open", "simple")
 }
-"""Protocols by what the names of their files in ``codecs`` begin with."""
+"""The names that the files of each folder in ``codecs`` may say."""
 REASONS = {
     ("config/changefeed.py", "avro"): "a value of encoding-format",
-    ("codecs/simple.py", "avro"): "a value of encoding-format",
-    ("codecs/simple_traits.py", "avro"): "a value of encoding-format",
-    ("codecs/simple_avro.py", "default"): "a member of a column's schema",
+    ("codecs/simple/codec.py", "avro"): "a value of encoding-format",
+    ("codecs/simple/traits.py", "avro"): "a value of encoding-format",
+    ("codecs/simple/avro.py", "default"): "a member of a column's schema",
     ("cli/inspect.py", "open-protocol"): "what --protocol is by itself",
 }
 """Where a name may stand outside of them."""
@@ -27,8 +28,8 @@ REASONS = {
 
 def home_of(path: str) -> set[str]:
     """The names that the file *path* may say."""
-    found = max((prefix for prefix in HOMES if path.startswith(f"codecs/{prefix}")), key=len, default=None)
-    return set() if found is None else {HOMES[found].name, *HOMES[found].aliases}
+    room, _, rest = path.partition("/")
+    return HOMES.get(rest.partition("/")[0], set()) if room == "codecs" else set()
 
 
 def said_by(code: str) -> set[str]:
@@ -50,10 +51,11 @@ def test_a_name_is_found_wherever_code_compares_it() -> None:
     assert said_by("RATES = {'canal-json': 1}\n'''As in avro.'''") == {"canal-json"}
 
 
-def test_the_files_of_a_protocol_are_told_by_their_names() -> None:
-    assert home_of("codecs/debezium_avro_traits.py") == {"debezium-avro"}
-    assert home_of("codecs/open_rows.py") == {"open-protocol", "default"}
-    assert home_of("codecs/base.py") == home_of("decode/avro.py") == set()
+def test_the_files_of_a_protocol_are_told_by_their_folder() -> None:
+    assert home_of("codecs/debezium/avro_traits.py") == {"debezium", "debezium-avro"}
+    assert home_of("codecs/open/rows.py") == {"open-protocol", "default"}
+    assert home_of("codecs/base.py") == home_of("decode/avro/codec.py") == set()
+    assert set().union(*HOMES.values()) == {name for traits in TRAITS for name in (traits.name, *traits.aliases)}
 
 
 def test_only_a_protocols_own_files_say_its_name() -> None:

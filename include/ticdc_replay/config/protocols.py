@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 GROUP = "ticdc_replay.protocols"
 """Entry points of this group are the protocols of other packages. Each has a name in ``protocol=`` and leads to its traits."""
 _BUILT_IN = (
-    "ticdc_replay.codecs.open_traits:TRAITS",
-    "ticdc_replay.codecs.canal_traits:TRAITS",
-    "ticdc_replay.codecs.avro_traits:TRAITS",
-    "ticdc_replay.codecs.simple_traits:TRAITS",
-    "ticdc_replay.codecs.debezium_traits:TRAITS",
-    "ticdc_replay.codecs.debezium_avro_traits:TRAITS",
+    "ticdc_replay.codecs.open.traits:TRAITS",
+    "ticdc_replay.codecs.canal.traits:TRAITS",
+    "ticdc_replay.codecs.avro.traits:TRAITS",
+    "ticdc_replay.codecs.simple.traits:TRAITS",
+    "ticdc_replay.codecs.debezium.traits:TRAITS",
+    "ticdc_replay.codecs.debezium.avro_traits:TRAITS",
 )
 """By name, as codecs import the configuration and not the other way; and no entry points, which a plain source path lacks."""
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import msgspec
 
 from ticdc_replay.codecs.base import Codec
-from ticdc_replay.codecs.canal_members import DocumentError, documents
-from ticdc_replay.codecs.open_framing import VERSION, FramingError, split
+from ticdc_replay.codecs.canal.members import DocumentError, documents
+from ticdc_replay.codecs.open.framing import VERSION, FramingError, split
 from ticdc_replay.domain.events import Event, Reference, RowEvent, Undecodable
 from ticdc_replay.domain.messages import OffsetRange, RawMessage
 from ticdc_replay.large_messages.compression import CompressionError, decompress

@@ -18,7 +18,7 @@ from tests.laggard import Laggard, at
 from tests.replayed_windows import decode, pipeline_for, replay, rows_of
 from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.changelog.set_aside import read_entries
-from ticdc_replay.codecs.open import OpenCodec
+from ticdc_replay.codecs.open.codec import OpenCodec
 from ticdc_replay.domain.errors import PolicyStopError, WatermarkNotReachedError
 from ticdc_replay.domain.events import Event
 from ticdc_replay.domain.window import Window

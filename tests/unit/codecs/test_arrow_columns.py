@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.codecs.test_go_quote import quote
-from ticdc_replay.codecs.go_quote import unquote, unquote_all, unquoted_array
+from ticdc_replay.codecs.open.go_quote import unquote, unquote_all, unquoted_array
 from ticdc_replay.codecs.text_forms import DATE, DECIMAL, MOMENT, TIME, VECTOR, TextForm, utf8_array
 
 PIECES = ["\\", "\\\\", r"\x4", r"\x41", "1", r"\u00a0", r"\U0001F600", "u", '"', r"\"", r"\n", "\n", r"\q", "é", "x"]

@@ -18,7 +18,7 @@ from tests.avro_messages import (
     glue,
     record,
 )
-from ticdc_replay.codecs.avro import AvroCodec
+from ticdc_replay.codecs.avro.codec import AvroCodec
 from ticdc_replay.codecs.checksum import RowChecksum
 from ticdc_replay.codecs.registry import carried_by
 from ticdc_replay.config.changefeed import Changefeed

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tests.avro_messages import encoded, record
 from tests.growth import assert_linear
-from ticdc_replay.codecs.avro_binary import AvroError, encode, read, schema_of
-from ticdc_replay.codecs.avro_schema import parse
+from ticdc_replay.codecs.avro.binary import AvroError, encode, read, schema_of
+from ticdc_replay.codecs.avro.schema import parse
 
 VALUES = {
     "null": st.none(),

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from ticdc_replay.codecs.avro_framing import Framed, FramingError, unframe
+from ticdc_replay.codecs.avro.framing import Framed, FramingError, unframe
 
 UUID_TEXT = "b7b4a7f0-9c96-4e4a-a687-fb5de9ef0c63"
 UUID_BYTES = UUID(UUID_TEXT).bytes

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.avro_messages import record
-from ticdc_replay.codecs.avro_schema import SchemaError, parse
+from ticdc_replay.codecs.avro.schema import SchemaError, parse
 
 
 @pytest.mark.parametrize(

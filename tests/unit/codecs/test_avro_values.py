@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.avro_messages import column, decimal, record
-from ticdc_replay.codecs.avro_schema import SchemaError, parse
-from ticdc_replay.codecs.avro_values import cell_kind, elements
+from ticdc_replay.codecs.avro.schema import SchemaError, parse
+from ticdc_replay.codecs.avro.values import cell_kind, elements
 from ticdc_replay.domain.column_types import ColumnType
 
 

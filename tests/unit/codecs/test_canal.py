@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tests.canal_json import LOCATION, TS, ddl, message, row, watermark
-from ticdc_replay.codecs.canal import CanalCodec
+from ticdc_replay.codecs.canal.codec import CanalCodec
 from ticdc_replay.codecs.canonical import line
 from ticdc_replay.codecs.registry import carried_by
 from ticdc_replay.config.changefeed import Changefeed

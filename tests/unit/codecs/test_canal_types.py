@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ticdc_replay.codecs.canal_types import are_full, cell_kind
+from ticdc_replay.codecs.canal.types import are_full, cell_kind
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.schemas.column_parser import read_column
 from ticdc_replay.schemas.tokens import Cursor, sql_tokens

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.debezium_messages import ABSENT, CREATED, ID, TS, ddl, field, history, message, row, watermark
-from ticdc_replay.codecs.debezium import DebeziumCodec
+from ticdc_replay.codecs.debezium.codec import DebeziumCodec
 from ticdc_replay.codecs.registry import carried_by
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.config.protocols import Carried

@@ -6,7 +6,7 @@ import pytest
 
 from tests.avro_messages import confluent, encoded
 from tests.debezium_messages import TS, history, message
-from ticdc_replay.codecs.debezium_avro import DebeziumAvroCodec
+from ticdc_replay.codecs.debezium.avro import DebeziumAvroCodec
 from ticdc_replay.codecs.registry import carried_by
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.config.protocols import Carried

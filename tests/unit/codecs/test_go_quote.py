@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ticdc_replay.codecs.go_quote import unquote, unquote_all
+from ticdc_replay.codecs.open.go_quote import unquote, unquote_all
 
 LETTERS = {7: r"\a", 8: r"\b", 12: r"\f", 10: r"\n", 13: r"\r", 9: r"\t", 11: r"\v", 34: r"\"", 92: r"\\"}
 

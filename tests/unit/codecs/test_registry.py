@@ -2,7 +2,7 @@
 
 import pytest
 
-from ticdc_replay.codecs.open import OpenCodec
+from ticdc_replay.codecs.open.codec import OpenCodec
 from ticdc_replay.codecs.registry import carried_by, codec_for
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.config.protocols import protocol_names

@@ -26,7 +26,7 @@ from tests.simple_protocol import (
     watermark,
 )
 from ticdc_replay.codecs.registry import carried_by
-from ticdc_replay.codecs.simple import SimpleCodec
+from ticdc_replay.codecs.simple.codec import SimpleCodec
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.config.protocols import Carried
 from ticdc_replay.domain.events import (

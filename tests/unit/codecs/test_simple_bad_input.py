@@ -29,7 +29,7 @@ from tests.simple_protocol import (
     unsigned,
     watermark,
 )
-from ticdc_replay.codecs.simple import SimpleCodec
+from ticdc_replay.codecs.simple.codec import SimpleCodec
 from ticdc_replay.domain.events import BootstrapEvent, DdlEvent, Event, Image, RowEvent, Undecodable, WatermarkEvent
 
 SCHEMA = table_schema(

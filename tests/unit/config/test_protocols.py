@@ -85,7 +85,7 @@ def test_the_codec_of_a_package_reads_messages_and_says_what_it_can_not_read(
 
 def test_a_package_replaces_no_built_in_protocol(site: Path) -> None:
     declare(site, "other", "1", {GROUP: {"avro": "nowhere:TRAITS"}})
-    assert feed("avro").traits.codec == "ticdc_replay.codecs.avro:AvroCodec"
+    assert feed("avro").traits.codec == "ticdc_replay.codecs.avro.codec:AvroCodec"
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_package_replaces_no_built_in_protocol(site: Path) -> None:
         ("raise RuntimeError('no licence')", "can't be loaded: RuntimeError: no licence"),
         ("", "can't be loaded: AttributeError: .*TRAITS"),
         ("TRAITS = 5", "expected the ProtocolTraits of broken, found 5"),
-        ("from ticdc_replay.codecs.avro_traits import TRAITS", "expected the ProtocolTraits of broken, found .*avro"),
+        ("from ticdc_replay.codecs.avro.traits import TRAITS", "expected the ProtocolTraits of broken, found .*avro"),
     ],
 )
 def test_a_protocol_that_can_not_be_loaded_is_told_and_hinders_no_other(site: Path, code: str, says: str) -> None:

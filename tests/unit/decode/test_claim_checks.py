@@ -13,7 +13,7 @@ import pytest
 from tests.decoded_captures import LIMITS
 from tests.open_protocol import columns, message, row
 from ticdc_replay.changelog.layout import changelog_root
-from ticdc_replay.codecs.open import OpenCodec
+from ticdc_replay.codecs.open.codec import OpenCodec
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.decode.known_objects import used_objects
 from ticdc_replay.decode.split import SplitDecoder

@@ -10,7 +10,7 @@ import pytest
 from tests.decoded_captures import LIMITS
 from tests.open_protocol import columns, message, row
 from ticdc_replay.changelog.layout import changelog_root
-from ticdc_replay.codecs.open import OpenCodec
+from ticdc_replay.codecs.open.codec import OpenCodec
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.decode.split import SplitDecoder
 from ticdc_replay.decode.tasks import Attempt, Split, SplitResult
@@ -39,7 +39,7 @@ class DamagingCodec(OpenCodec):
 
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DecodeJob:
-    monkeypatch.setattr("ticdc_replay.codecs.open.OpenCodec", DamagingCodec)
+    monkeypatch.setattr("ticdc_replay.codecs.open.codec.OpenCodec", DamagingCodec)
     return DecodeJob(
         library_version="1",
         pipeline="p",

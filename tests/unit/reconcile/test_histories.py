@@ -19,7 +19,8 @@ from tests import canal_json
 from tests.examples import examples
 from tests.reconciliation_rules import ObjectFacts, Protection, classify_object, deletable
 from tests.topics import topic_id
-from ticdc_replay.codecs import canal, claim_checks
+from ticdc_replay.codecs import claim_checks
+from ticdc_replay.codecs.canal import codec as canal
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.messages import OffsetRange, RawMessage

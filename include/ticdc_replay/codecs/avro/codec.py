@@ -1,0 +1,230 @@
+"""Avro with a schema registry (``protocol=avro``, also ``flat-avro``) of both generations of TiCDC."""
+
+from typing import Annotated, Any
+
+import msgspec
+import xxhash
+from msgspec import Meta
+
+from ticdc_replay.codecs.avro.binary import AvroError, encode, read
+from ticdc_replay.codecs.avro.forms import Form, Forms, MessageError
+from ticdc_replay.codecs.avro.framing import Framed, FramingError, is_framed, unframe
+from ticdc_replay.codecs.avro.traits import is_test_mode
+from ticdc_replay.codecs.base import Codec
+from ticdc_replay.codecs.checksum import RowChecksum
+from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.domain.events import DdlEvent, Event, Image, Operation, RowEvent, Shape, Undecodable, WatermarkEvent
+from ticdc_replay.domain.messages import RawMessage
+from ticdc_replay.domain.tso import MAX_TSO, physical_ms
+from ticdc_replay.schemas.lookup import SchemaLookup
+
+_DDL, _WATERMARK, _DELETE = b"\x01", b"\x02", b"\x03"
+"""What messages of TiCDC's test mode begin with."""
+_TSO_BYTES = 8
+_NO_KEY: tuple[None, bytes] = (None, b"")
+_MAX_CHECKSUM = (1 << 32) - 1
+
+# Hot: members of an enum are looked up through a descriptor, and a NamedTuple's constructor takes twice the time.
+_INSERT, _UPDATE, _REMOVE, _UPSERT = Operation.INSERT, Operation.UPDATE, Operation.DELETE, Operation.UPSERT
+_new = tuple.__new__
+
+
+class _Ddl(msgspec.Struct, gc=False):
+    query: str
+    type: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+    schema: str
+    table: str
+    commitTs: Annotated[int, Meta(ge=0, le=MAX_TSO)]  # noqa: N815 - the wire's spelling
+
+
+_DDL_VALUE = msgspec.json.Decoder(_Ddl)
+
+
+class AvroCodec(Codec):
+    """Reads Avro with Confluent's or AWS Glue's framing; the first byte of a message tells which.
+
+    A message is one row. A delete is its key with a null value: partial, and without commitTs, but for
+    ``avro-include-before-value`` and TiCDC's test mode (protocols: avro, sections 1, 5 and 7). The handle key is the columns of
+    the key; without key, a row has no identity. A key that says other cells than its value makes both unbelievable.
+
+    The table is the one that the record names. Where tables share a topic, TiCDC may name another one with the same schema
+    (after a RENAME or EXCHANGE PARTITION; protocols: errata 3), and nothing shows it. New TiCDC sends virtual and hidden
+    columns too, as NULL.
+
+    Reasons of an ``Undecodable``: ``empty_message`` (neither key nor value, or no value where all rows have a commitTs);
+    ``bad_framing``, ``bad_compression``, ``too_large`` (what stands before the Avro); ``schema_unknown``, ``bad_schema`` (the
+    registry's answer); ``bad_key``, ``bad_value``, ``key_mismatch``; ``bad_ddl``, ``bad_watermark`` (test mode).
+    """
+
+    def __init__(self, changefeed: Changefeed, decompressed_max_bytes: int, schemas: SchemaLookup) -> None:
+        super().__init__(changefeed, decompressed_max_bytes, schemas)
+        self._test_mode = is_test_mode(changefeed)
+        self._forms = Forms(schemas.writer_schemas)
+        self._checksums: dict[Shape, RowChecksum] = {}
+
+    def _decode(self, message: RawMessage) -> list[Event]:
+        key, value = message.key, message.value
+        try:
+            if value:
+                if self._test_mode:
+                    if not key and value[:1] in (_DDL, _WATERMARK):
+                        return [_control(value)]
+                    if _is_delete(value):
+                        return [self._delete(key, int.from_bytes(value[1:], "big"))]
+                return [self._row(key, value)]
+            return [self._delete(key, None)]
+        except MessageError as error:
+            form = error.form
+            if form is None:
+                return [Undecodable(None, error.reason, str(error))]
+            return [Undecodable(0, error.reason, str(error), None, form.schema, form.table)]
+
+    def _is_schema_change(self, message: RawMessage) -> bool:
+        return self._test_mode and not message.key and (message.value or b"")[:1] == _DDL
+
+    def _is_watermark(self, message: RawMessage) -> bool:
+        return self._test_mode and not message.key and (message.value or b"")[:1] == _WATERMARK
+
+    def has_no_location(self, message: RawMessage) -> bool:
+        key, value = message.key, message.value
+        if self._test_mode and value and _is_delete(value):
+            return not key or is_framed(key)
+        return is_framed(key, value)
+
+    def _row(self, key: bytes | None, value: bytes) -> RowEvent:
+        """The row in *value*. Hot: 7 µs for 208 bytes with 13 fields, 4 µs of it reading the fields."""
+        schema_id, body = self._unframed("value", value)
+        key_id, key_body = self._unframed("key", key) if key else _NO_KEY
+        form = self._forms.form(schema_id)
+        shape, old_shape = self._forms.row(schema_id, key_id)
+        record = _read("value", form, body)
+        if key_id is not None:
+            self._check_key(key_id, key_body, record, form)
+        cells = form.cells(record)
+        operation, commit_ts, physical, checksum, corrupted, old_record = map(record.get, form.appended)
+        before = None if old_record is None else tuple(old_record[1].values())
+        if commit_ts is not None and (
+            not 0 < commit_ts <= MAX_TSO or (physical is not None and physical != physical_ms(commit_ts))
+        ):
+            raise MessageError(
+                "bad_value", f"value: {commit_ts} beside the physical time {physical} ms is no commitTs", form
+            )
+        image: Image | None = _new(Image, (shape, cells))
+        old: Image | None = None if before is None else _new(Image, (old_shape, before))
+        if operation == b"c" or operation is None:
+            kind = _INSERT if operation else _UPSERT
+            if old is not None:
+                raise MessageError("bad_value", "value: an old image, but no update", form)
+        elif operation == b"u":
+            kind = _UPDATE
+        elif operation == b"d":
+            kind = _REMOVE
+            if before is not None and before != cells:
+                raise MessageError("bad_value", "value: a delete whose two images differ", form)
+            image, old = None, image
+        else:
+            raise MessageError("bad_value", f"value: operation {operation[:20]!r}; c, u and d are known", form)
+        damage = self._damage(shape, cells, checksum, corrupted) if checksum or corrupted else ""
+        fingerprint = xxhash.xxh3_128_digest(body, form.seed)
+        return _new(
+            RowEvent,
+            (
+                0, commit_ts, form.schema, form.table, None, kind, image, old,
+                False, None, None, (), fingerprint, (), damage,
+            ),
+        )  # fmt: skip
+
+    def _check_key(self, key_id: str, body: bytes, record: dict[str, Any], form: Form) -> None:
+        """Check that a key with *body* has the cells of *record*, the value. Raises MessageError."""
+        key_form = self._forms.key(key_id)
+        try:
+            if encode(key_form.avro, record) == body:
+                return
+        except (ValueError, TypeError):  # a cell is not of the key's type
+            pass
+        _read("key", key_form, body)
+        raise MessageError("key_mismatch", "the key has other cells than the value", form)
+
+    def _delete(self, key: bytes | None, commit_ts: int | None) -> RowEvent:
+        """A delete of which the key alone is known."""
+        if not key:
+            what = "neither key nor value: new TiCDC deletes so from a table without primary key"
+            raise MessageError("empty_message", f"{what}; which row it was can't be known", None)
+        schema_id, body = self._unframed("key", key)
+        form = self._forms.key(schema_id)
+        cells = form.cells(_read("key", form, body))
+        if commit_ts is not None and not 0 < commit_ts <= MAX_TSO:
+            raise MessageError("bad_value", f"value: {commit_ts} is no commitTs", form)
+        return RowEvent(
+            ordinal=0,
+            commit_ts=commit_ts,
+            schema=form.schema,
+            table=form.table,
+            physical_table_id=None,
+            operation=_REMOVE,
+            after=None,
+            before=Image(self._forms.key_shape(schema_id), cells),
+            partial=True,
+            large=None,
+            reference=None,
+            before_unknown=(),
+            fingerprint=xxhash.xxh3_128_digest(body, form.seed ^ (commit_ts or 0)),
+        )
+
+    def _unframed(self, part: str, data: bytes) -> Framed:
+        try:
+            framed = unframe(data, self.decompressed_max_bytes)
+        except FramingError as error:
+            raise MessageError(error.reason, f"{part}: {error}") from None
+        self.expanded += max(0, len(framed.body) - len(data))
+        return framed
+
+    def _damage(self, shape: Shape, cells: tuple[Any, ...], sent: bytes | None, corrupted: bool | None) -> str:
+        """Why the row can't be what the upstream has; "" where nothing tells so (protocols: avro, section 6)."""
+        if corrupted:
+            return "TiCDC itself found that the row disagrees with the upstream's checksum (_tidb_corrupted)"
+        if not sent or sent == b"0":
+            return ""
+        if len(sent) > len(str(_MAX_CHECKSUM)) or not sent.isdigit() or int(sent) > _MAX_CHECKSUM:
+            return f"row checksum {sent[:20]!r} is no 32-bit number"
+        checksum = self._checksums.get(shape)
+        if checksum is None:
+            checksum = RowChecksum([column.type for column in shape.columns], self.changefeed.timezone)
+            self._checksums[shape] = checksum
+        try:
+            neutral = [column.neutral((cell,))[0] for column, cell in zip(shape.columns, cells, strict=True)]
+            agrees = checksum.agrees(neutral, int(sent))
+        except ValueError as error:
+            return f"row checksum {int(sent)} can't be checked: {error}"
+        return "" if agrees else f"row checksum {int(sent)} is not that of the cells"
+
+
+def _read(part: str, form: Form, body: bytes) -> dict[str, Any]:
+    """The record that *body* is, which is of *form*. Raises MessageError."""
+    try:
+        record, end = read(form.avro, body)
+    except AvroError as error:
+        raise MessageError(f"bad_{part}", f"{part}: {error}", form) from None
+    if end != len(body):
+        raise MessageError(f"bad_{part}", f"{part}: {len(body) - end} bytes follow the record", form)
+    found: dict[str, Any] = record
+    return found
+
+
+def _is_delete(value: bytes) -> bool:
+    """Whether *value* is that of a delete in the test mode; what begins so by Glue's hand is longer."""
+    return value[:1] == _DELETE and len(value) == 1 + _TSO_BYTES
+
+
+def _control(value: bytes) -> Event:
+    """A DDL or watermark of the test mode."""
+    if value[:1] == _WATERMARK:
+        watermark = int.from_bytes(value[1:], "big")
+        if len(value) != 1 + _TSO_BYTES or watermark > MAX_TSO:
+            raise MessageError("bad_watermark", f"value: {len(value)} bytes that are no watermark")
+        return WatermarkEvent(0, watermark)
+    try:
+        ddl = _DDL_VALUE.decode(value[1:])
+    except (ValueError, RecursionError) as error:
+        raise MessageError("bad_ddl", f"value: DDL: {error}") from None
+    return DdlEvent(0, ddl.commitTs, ddl.schema, ddl.table, ddl.query, ddl.type)

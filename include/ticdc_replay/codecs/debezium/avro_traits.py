@@ -1,0 +1,23 @@
+"""What is true of Debezium in Avro besides its bytes."""
+
+from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.config.protocols import Carried, ProtocolTraits
+
+
+def is_test_mode(changefeed: Changefeed) -> bool:
+    """Whether TiCDC sends DDL and watermarks too (protocols: debezium, section 6)."""
+    return changefeed.enable_tidb_extension and changefeed.avro_enable_watermark
+
+
+def _carries(changefeed: Changefeed) -> Carried:
+    test_mode, old_keys = is_test_mode(changefeed), changefeed.debezium_output_old_value
+    return Carried("rows", test_mode, "every partition" if test_mode else "nowhere", old_keys)
+
+
+TRAITS = ProtocolTraits(
+    name="debezium-avro",
+    codec="ticdc_replay.codecs.debezium.avro:DebeziumAvroCodec",
+    carries=_carries,
+    rows_per_core=10_000,
+    needs_registry=True,
+)

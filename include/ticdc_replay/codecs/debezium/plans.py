@@ -1,0 +1,107 @@
+"""How rows of one form are read: what schema block, key and definition say together (protocols: debezium, sections 2 and 3)."""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import xxhash
+
+from ticdc_replay.codecs.avro.schema import SchemaError
+from ticdc_replay.codecs.debezium.cells import Cells, cells_of
+from ticdc_replay.codecs.debezium.compiled import Doubtful, compile_doubts
+from ticdc_replay.codecs.debezium.json import Document, MessageError
+from ticdc_replay.codecs.debezium.schema import Field, key_names, value_fields
+from ticdc_replay.domain.definition import TableDefinition
+from ticdc_replay.domain.events import Shape, WireColumn
+from ticdc_replay.domain.limits import refused_columns
+
+
+class Plan(NamedTuple):
+    """All that rows with the same columns, types and key have in common. Interned, so that their shape is one object."""
+
+    shape: Shape
+    cells: tuple[Cells, ...]
+    key: tuple[int, ...]
+    """Positions of the columns that the key repeats."""
+    doubtful_before: Doubtful
+    doubtful_after: Doubtful
+
+
+def plan_of(
+    names: Sequence[str],
+    fields: Mapping[str, Field] | None,
+    handle_key: tuple[str, ...],
+    definition: TableDefinition | None,
+    zone: str,
+) -> Plan:
+    """How rows with the columns *names* are read, which *fields* tell of and *definition* defines.
+
+    Raises SchemaError, and MessageError for columns that no table has.
+    """
+    refusal = refused_columns(names)
+    if refusal is not None:
+        raise MessageError(*refusal)
+    cells = []
+    for name in names:
+        defined = definition.column(name) if definition is not None else None
+        cells.append(cells_of(None if fields is None else fields[name], defined, name in handle_key, zone))
+    shape = Shape(
+        tuple(
+            WireColumn(name, column.type, name in handle_key, column.neutral, ambiguous=column.ambiguous)
+            for name, column in zip(names, cells, strict=True)
+        )
+    )
+    return Plan(
+        shape,
+        tuple(cells),
+        tuple(names.index(name) for name in handle_key),
+        compile_doubts(names, cells, "before"),
+        compile_doubts(names, cells, "after"),
+    )
+
+
+def fields_of(document: Document, names: Sequence[str], definition: TableDefinition | None) -> dict[str, Field] | None:
+    """What the schema block tells of the columns *names*; None without schema block. Raises MessageError."""
+    if document.schema is None:
+        return None
+    try:
+        fields, repeated = value_fields(document.schema)
+    except SchemaError as error:
+        raise MessageError("bad_schema", str(error)) from None
+    unknown = [name for name in names if name not in fields]
+    if unknown:
+        raise MessageError("bad_value", f"columns that the schema lacks: {', '.join(map(repr, unknown))}")
+    for name in fields.keys() - set(names) - repeated:
+        # Virtual columns are in the schema, but have no values; classic TiCDC does not list them twice.
+        column = definition.column(name) if definition is not None else None
+        if column is not None and column.generated != "virtual":
+            raise MessageError("bad_value", f"column {name!r} of the schema has no value")
+    return {name: fields[name] for name in names}
+
+
+def handle_key_of(
+    document: Document | None, names: Sequence[str], definition: TableDefinition | None
+) -> tuple[str, ...]:
+    """The columns of the handle key: those of the key, or of *definition* where old releases send none. Raises MessageError."""
+    if document is None:
+        found = definition.handle_key() if definition is not None else ()
+        return found if set(found) <= set(names) else ()
+    found = tuple(document.payload)
+    if document.schema is not None:
+        try:
+            listed = key_names(document.schema)
+        except SchemaError as error:
+            raise MessageError("bad_key", f"key: {error}") from None
+        if set(listed) != set(found):
+            raise MessageError("bad_key", f"key: columns {', '.join(found)}, but the schema has {', '.join(listed)}")
+    unknown = [name for name in found if name not in names]
+    if unknown:
+        raise MessageError("key_mismatch", f"the key has columns that the value lacks: {', '.join(map(repr, unknown))}")
+    return found
+
+
+@lru_cache(maxsize=10_000)
+def seed_of(schema: str, table: str) -> int:
+    """Ties a fingerprint to the table, as the seed of a hash over the bytes of a message."""
+    seed: int = xxhash.xxh3_64_intdigest(f"{schema}\0{table}".encode())
+    return seed

@@ -1,0 +1,166 @@
+"""The complete reading of a row's JSON, member by member (protocols: open protocol, section 3).
+
+It keeps what ordinary parsers lose: repeated members, the sign of ``-0``, integers of any size, and text that is not UTF-8. It
+takes some 30 µs a row, so rows whose form is known go through ``compiled`` instead; both read a row alike.
+"""
+
+import json
+import math
+import re
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ticdc_replay.codecs.open.values import CellKind, cell_kind
+
+_LONE_ESCAPE = re.compile(rb"(?<!\\)(?:\\\\)*\\u[dD][89a-fA-F]")
+_NEGATIVE_ZERO = object()
+"""``-0``: an integer for JSON, a float with a sign for the column."""
+
+Object = tuple[tuple[str, Any], ...]
+"""A JSON object with all its members, repeated ones too."""
+
+
+class EventError(ValueError):
+    """An event can't be understood. ``reason`` is a stable code, the text says where in the event and why."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+
+
+class Cell(NamedTuple):
+    """One column object of a row: its type code, flags, whether ``h`` marks it, and its wire value."""
+
+    code: int
+    flags: int
+    is_handle_key: bool
+    kind: CellKind
+    value: Any
+
+
+class Members(NamedTuple):
+    """The images of a row as they are on the wire. None where the member is absent or, for u and d, empty."""
+
+    u: dict[str, Cell] | None
+    p: dict[str, Cell] | None
+    d: dict[str, Cell] | None
+    loose: tuple[tuple[int, int], ...]
+    """Type code and flags of columns whose members stand in ``p`` without their names: a bug of new TiCDC."""
+
+
+def read(value: bytes) -> Members:
+    """The images of the row in *value*. Raises EventError."""
+    members = dict(_object(_parse(value), "the value"))
+    u = _image(members["u"], "u") if "u" in members else None
+    d = _image(members["d"], "d") if "d" in members else None
+    p: dict[str, Cell] | None = None
+    loose: tuple[tuple[int, int], ...] = ()
+    if "p" in members:
+        columns = _object(members["p"], "p")
+        p = _image(tuple(pair for pair in columns if isinstance(pair[1], tuple)), "p")
+        loose = _loose(tuple(pair for pair in columns if not isinstance(pair[1], tuple)))
+    return Members(u or None, p, d or None, loose)
+
+
+def _parse(value: bytes) -> Any:
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        if _LONE_ESCAPE.search(value):
+            raise EventError("bad_value", "escaped surrogates beside bytes that are not UTF-8") from None
+        text = value.decode(errors="surrogateescape")
+    try:
+        return _DECODER.decode(text)
+    except ValueError as error:
+        raise EventError("bad_value", f"not JSON: {error}") from None
+    except RecursionError:
+        raise EventError("bad_value", "not JSON of a row: nested too deeply") from None
+
+
+def _integer(text: str) -> Any:
+    return _NEGATIVE_ZERO if text == "-0" else int(text)
+
+
+def _real(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text[:40]} is out of the range of a double")
+    return number
+
+
+def _no_constant(text: str) -> Any:
+    raise ValueError(f"{text} is not JSON")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=tuple, parse_int=_integer, parse_float=_real, parse_constant=_no_constant)
+
+
+def _object(value: Any, where: str) -> Object:
+    if not isinstance(value, tuple):
+        raise EventError("bad_value", f"{where} is not an object")
+    return value
+
+
+def _image(value: Any, member: str) -> dict[str, Cell]:
+    return {name: _cell(name, column, member) for name, column in dict(_object(value, member)).items()}
+
+
+def _cell(name: str, value: Any, member: str) -> Cell:
+    where = f"column {name!r} of {member}"
+    if not _is_unicode(name):
+        raise EventError("bad_value", f"{where}: the name is not UTF-8")
+    column = dict(_object(value, where))
+    code, flags, handle = column.get("t"), column.get("f"), column.get("h", False)
+    if type(code) is not int or type(flags) is not int:
+        raise EventError("bad_value", f"{where}: t and f must be integers")
+    if type(handle) is not bool:
+        raise EventError("bad_value", f"{where}: h must be true")
+    if "v" not in column:
+        raise EventError("bad_value", f"{where} has no v")
+    kind = cell_kind(code, flags)
+    if kind is None:
+        raise EventError("unknown_column_type", f"{where} has the type code {code}, flags {flags}")
+    return Cell(code, flags, handle, kind, _wire_value(column["v"], kind, where))
+
+
+def _wire_value(value: Any, kind: CellKind, where: str) -> Any:
+    """What msgspec would read for the cell, or bytes for text that is not UTF-8."""
+    if value is _NEGATIVE_ZERO:
+        value = -0.0 if kind.type.base in ("float", "double") else 0
+    if isinstance(value, str) and not _is_unicode(value):
+        if not kind.text:
+            raise EventError("bad_cell", f"{where}: {kind.type} can't hold bytes that are not UTF-8")
+        try:
+            return value.encode(errors="surrogateescape")
+        except UnicodeEncodeError:
+            raise EventError("bad_cell", f"{where}: lone surrogate") from None
+    if isinstance(value, tuple):
+        raise EventError("bad_cell", f"{where}: an object instead of {kind.type}")
+    try:
+        return None if value is None else msgspec.convert(value, kind.annotation)
+    except (ValueError, OverflowError) as error:
+        raise EventError("bad_cell", f"{where}: {error} for {kind.type}") from None
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _loose(members: Object) -> tuple[tuple[int, int], ...]:
+    """The type codes and flags of column objects whose members were written straight into ``p``."""
+    for name, value in members:
+        if name not in ("t", "h", "f", "v"):
+            raise EventError("bad_value", f"column {name!r} of p is not an object")
+        if name in ("t", "f") and type(value) is not int:
+            raise EventError("bad_value", f"{name} in p must be an integer")
+    codes = [value for name, value in members if name == "t"]
+    flags = [value for name, value in members if name == "f"]
+    values = sum(name == "v" for name, _ in members)
+    if not len(codes) == len(flags) == values:
+        raise EventError("bad_value", "members in p that make up no columns")
+    return tuple(zip(codes, flags, strict=True))

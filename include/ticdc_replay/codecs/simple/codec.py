@@ -1,0 +1,195 @@
+"""Simple (``protocol=simple``) of both generations of TiCDC, encoded as JSON or as Avro (``encoding-format``)."""
+
+import msgspec
+import xxhash
+
+from ticdc_replay.codecs.base import Codec
+from ticdc_replay.codecs.claim_checks import unwrap
+from ticdc_replay.codecs.simple.avro import AvroEncoding
+from ticdc_replay.codecs.simple.forms import FormError, Forms, image_names, images_of, table_seed
+from ticdc_replay.codecs.simple.json import JsonEncoding
+from ticdc_replay.codecs.simple.json_rows import JsonRows
+from ticdc_replay.codecs.simple.messages import (
+    OPERATIONS,
+    Bootstrap,
+    Ddl,
+    MessageError,
+    Row,
+    Watermark,
+)
+from ticdc_replay.codecs.simple.schema import TableSchema, database_of, definition_of
+from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.domain.definition import TableDefinition
+from ticdc_replay.domain.events import (
+    BootstrapEvent,
+    DdlEvent,
+    Event,
+    Image,
+    LargeMessage,
+    Reference,
+    RowEvent,
+    Undecodable,
+    WatermarkEvent,
+)
+from ticdc_replay.domain.messages import RawMessage
+from ticdc_replay.domain.tables import TableName
+from ticdc_replay.large_messages.compression import CompressionError, DecompressedTooLargeError, decompress
+from ticdc_replay.large_messages.locations import object_name
+from ticdc_replay.schemas.lookup import MissingVersion, SchemaLookup
+
+_ROWS = frozenset({*OPERATIONS, "DML"})
+
+_encode = msgspec.msgpack.Encoder().encode
+_digest = xxhash.xxh3_128_digest
+
+
+class SimpleCodec(Codec):
+    """Reads Simple. A message is one event.
+
+    Rows are typed by the schema they name (``schemas.versions``). A column of it without a cell is virtual, or dropped by a
+    column selector; a cell without a column can't be typed, and the row is refused. A NULL in a NOT NULL column, or a wrong
+    checksum, makes the row damaged: old TiCDC may send values under wrong names (protocols: errata 1).
+
+    Reasons of an ``Undecodable``: ``empty_message``, ``bad_compression``, ``too_large``, ``bad_message`` (not this encoding),
+    ``unknown_version``, ``unknown_event_type``, ``schema_unknown`` (nobody sent the version that the row names),
+    ``schema_ambiguous`` (two tables have it), ``schema_mismatch`` (cells of other columns), ``bad_cell``; of an object
+    ``claim_check_unreadable``, ``claim_check_mismatch``.
+    """
+
+    def __init__(self, changefeed: Changefeed, decompressed_max_bytes: int, schemas: SchemaLookup) -> None:
+        super().__init__(changefeed, decompressed_max_bytes, schemas)
+        self._compression = changefeed.compression
+        self._max_bytes = decompressed_max_bytes
+        is_avro = changefeed.encoding_format == "avro"
+        self._encoding = AvroEncoding() if is_avro else JsonEncoding()
+        self._rows = None if is_avro else JsonRows()
+        self._forms = Forms(changefeed.timezone, self._encoding.neutral)
+
+    def _decode(self, message: RawMessage) -> list[Event]:
+        value = message.value
+        if not value:
+            return [Undecodable(None, "empty_message", "a message without value")]
+        try:
+            content = value if self._compression == "none" else self._decompressed(value)
+            row = None if self._rows is None else self._rows.read(content)
+            if row is not None:
+                return [row]
+            return [self._event(content)]
+        except MessageError as error:
+            ordinal = None if error.commit_ts is None else 0
+            return [Undecodable(ordinal, error.reason, str(error), error.commit_ts, error.schema, error.table)]
+
+    def _read_object(self, content: bytes) -> Event:
+        try:
+            value = content if self.changefeed.claim_check_raw_value else unwrap(content).value
+        except ValueError as error:
+            return Undecodable(None, "claim_check_unreadable", str(error))
+        try:
+            return self._event(self._decompressed(value))
+        except MessageError as error:
+            return Undecodable(None, error.reason, str(error))
+
+    def _is_schema_change(self, message: RawMessage) -> bool:
+        type_ = self._type(message)
+        return type_ not in _ROWS and type_ != "WATERMARK"
+
+    def _is_watermark(self, message: RawMessage) -> bool:
+        return self._type(message) in ("WATERMARK", None)
+
+    def _may_refer(self, message: RawMessage) -> bool:
+        try:
+            return self._encoding.may_refer(self._decompressed(message.value or b""))
+        except MessageError:
+            return True
+
+    def _type(self, message: RawMessage) -> str | None:
+        try:
+            return self._encoding.type_of(self._decompressed(message.value or b""))
+        except MessageError:
+            return None
+
+    def _decompressed(self, value: bytes) -> bytes:
+        if self._compression == "none":
+            return value
+        try:
+            content = decompress(value, self._compression, self._max_bytes)
+        except DecompressedTooLargeError as error:
+            raise MessageError("too_large", str(error)) from None
+        except CompressionError as error:
+            detail = f"{error}; the changefeed is configured with {self._compression}"
+            raise MessageError("bad_compression", detail) from None
+        self.expanded += len(content) - len(value)
+        return content
+
+    def _event(self, content: bytes) -> Event:
+        """The event in *content*, read in full. Raises MessageError."""
+        message = self._encoding.read(content)
+        match message:
+            case Row():
+                return self._row(message, content)
+            case Ddl():
+                return _ddl(message)
+            case Bootstrap(schema=wire):
+                return BootstrapEvent(0, wire.schema, wire.table, definition_of(wire))
+            case Watermark():
+                return WatermarkEvent(0, message.commit_ts)
+
+    def _row(self, row: Row, content: bytes) -> Event:
+        reference = None if row.claim_check is None else Reference(row.claim_check, object_name(row.claim_check))
+        try:
+            return self._typed(row, content, reference)
+        except FormError as error:
+            reason, detail = "schema_mismatch", str(error)
+        except MessageError as error:
+            reason, detail = error.reason, str(error)
+        return Undecodable(0, reason, detail, row.commit_ts, row.schema, row.table, reference)
+
+    def _typed(self, row: Row, content: bytes, reference: Reference | None) -> RowEvent:
+        definition = self.schemas.versions.find(row.schema, row.table, row.version)
+        if definition is None:
+            self.missing_versions.add(MissingVersion(TableName(row.schema, row.table), row.version))
+            detail = f"no bootstrap or DDL with version {row.version} of {row.schema}.{row.table} is known"
+            raise MessageError("schema_unknown", detail)
+        why = self.schemas.versions.why_ambiguous(row.schema, row.table, row.version)
+        if why is not None:
+            raise MessageError(
+                "schema_ambiguous", f"version {row.version} of {row.schema}.{row.table} is of two tables: {why}"
+            )
+        large = LargeMessage.CLAIM_CHECK if reference else LargeMessage.HANDLE_KEY_ONLY if row.handle_key_only else None
+        data, old = images_of(row, reduced=large is not None)
+        form = self._forms.form(definition, image_names((data, old)), large is not None, row.location)
+        after = None if data is None else self._encoding.cells(data, form)
+        before = None if old is None else self._encoding.cells(old, form)
+        if self._rows is not None and large is None and not row.lossy:
+            self._rows.learn(content, row, form)
+        return RowEvent(
+            ordinal=0,
+            commit_ts=row.commit_ts,
+            schema=row.schema,
+            table=row.table,
+            physical_table_id=row.table_id,
+            operation=row.operation,
+            after=None if after is None else Image(form.shape, after),
+            before=None if before is None else Image(form.shape, before),
+            partial=large is not None,
+            large=large,
+            reference=reference,
+            before_unknown=(),
+            fingerprint=_digest(_encode((after, before)), table_seed(row.schema, row.table) ^ row.commit_ts),
+            lossy=row.lossy,
+            damage=form.damage(row.checksum, after, before, whole=large is None and not row.lossy),
+        )
+
+
+def _ddl(message: Ddl) -> DdlEvent:
+    wire = message.schema
+    schema, table = (database_of(message.sql), "") if wire is None else (wire.schema, wire.table)
+    return DdlEvent(
+        0, message.commit_ts, schema, table, message.sql, message.type, _definitions(message.old_schema, message.schema)
+    )
+
+
+def _definitions(*schemas: TableSchema | None) -> tuple[TableDefinition, ...]:
+    """The definitions of tables among *schemas*: a view's has no column of a known type."""
+    found = (definition_of(wire) for wire in schemas if wire is not None)
+    return tuple(definition for definition in found if definition.columns)

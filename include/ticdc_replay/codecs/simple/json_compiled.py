@@ -1,0 +1,101 @@
+"""Rows of a known form in JSON, read by a msgspec decoder made for that form.
+
+It takes exactly what the form has: table, version, type and columns, NOT NULL, the location of timestamps. Whatever differs is
+left to ``json``, which reads every message; both read a row alike.
+"""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from ticdc_replay.codecs.replaced_text import TEXTS, holds_replaced
+from ticdc_replay.codecs.simple.forms import RowForm
+from ticdc_replay.codecs.simple.messages import Checksum, ReadRow, Row, SeenRow
+from ticdc_replay.domain.column_types import BINARY_TYPES
+from ticdc_replay.domain.tso import MAX_TSO
+
+_HEAD: list[Any] = [
+    ("commitTs", Annotated[int, Meta(ge=0, le=MAX_TSO)]),
+    ("buildTs", int),
+    ("tableID", Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]),
+]
+
+
+class SentChecksum(msgspec.Struct, gc=False):
+    """The member ``checksum``."""
+
+    version: int
+    corrupted: bool
+    current: Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]
+    previous: Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]
+
+
+def compile_rows(row: Row, form: RowForm) -> ReadRow | None:
+    """A reader of rows like *row*, which has *form*; None where msgspec can't express a column's name.
+
+    What is generated is made of column positions alone.
+    """
+    columns = form.shape.columns
+    timestamp = _struct("Timestamp", [("location", Literal[form.locations]), ("value", str)])
+    fields = []
+    for at, column in enumerate(columns):
+        base = column.type.base
+        kind = timestamp if base == "timestamp" else bytes if base in BINARY_TYPES else str
+        fields.append((column.name, f"c{at}", kind if at in form.required else kind | None))
+    fields.sort()  # msgspec looks for the next member first, and TiCDC sorts them
+    names = {attribute: name for name, attribute, _ in fields}
+    try:
+        image = _struct("Image", [field[1:] for field in fields], rename=names)
+    except ValueError:
+        return None
+    has_new, has_old = row.data is not None, row.old is not None
+    images = [("data", image)] * has_new + [("old", image)] * has_old
+    head = [
+        ("version", Literal[1]),
+        ("database", Literal[row.schema]),
+        ("table", Literal[row.table]),
+        ("type", Literal[row.operation.value.upper()]),
+        ("schemaVersion", Literal[row.version]),
+    ]
+    message = _struct("Row", [*head, *_HEAD, *images, ("checksum", SentChecksum | UnsetType, UNSET)])
+    cells = eval(f"lambda image: ({''.join(map(_cell, range(len(columns)), columns))})")
+    texts = [at for at, column in enumerate(columns) if column.type.base in TEXTS]
+    doubtful = eval(f"lambda cells: {holds_replaced(texts)}")
+    return _reader(msgspec.json.Decoder(message).decode, cells, doubtful, has_new, has_old)
+
+
+def _cell(at: int, column: Any) -> str:
+    if column.type.base == "timestamp":
+        return f"None if image.c{at} is None else image.c{at}.value,"
+    return f"image.c{at},"
+
+
+def _struct(name: str, fields: Any, **options: Any) -> Any:
+    """A struct without garbage collection: it holds no cycles."""
+    return msgspec.defstruct(name, fields, gc=False, forbid_unknown_fields=True, **options)
+
+
+def _reader(decode: Any, cells_of: Any, doubtful: Any, has_new: bool, has_old: bool) -> ReadRow:
+    """*doubtful* cells have U+FFFD, which may stand for bytes that were lost: ``json`` tells."""
+
+    def read(content: bytes) -> SeenRow | None:
+        try:
+            row = decode(content)
+        except (ValueError, RecursionError, NotImplementedError):  # the last: a version beyond 64 bits
+            return None
+        after = before = None
+        if has_new:
+            after = cells_of(row.data)
+            if doubtful(after):
+                return None
+        if has_old:
+            before = cells_of(row.old)
+            if doubtful(before):
+                return None
+        sums = row.checksum
+        if sums is not UNSET:
+            sums = Checksum(sums.current, sums.previous, sums.corrupted)
+        return row.commitTs, row.tableID, None if sums is UNSET else sums, after, before
+
+    return read

@@ -1,0 +1,234 @@
+"""Cells of Simple: how the values of a column are read, whose type the table's schema tells.
+
+Sources: protocols, simple, sections 2.2 and 5; type mapping, sections 1 and 2. A cell of JSON is text, but bytes for binary
+types; a cell of Avro is the number or the bytes that stand in the message. Of a TIMESTAMP the text is the cell, for the location
+is one for all of a message. ``of_json`` and ``of_avro`` convert a whole column.
+"""
+
+import math
+import struct
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Annotated, Any, NamedTuple, TypeVar
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+
+from ticdc_replay.codecs import text_forms
+from ticdc_replay.codecs.avro.values import texts
+from ticdc_replay.codecs.local_times import in_utc
+from ticdc_replay.codecs.text_forms import Arrow
+from ticdc_replay.domain.column_types import BINARY_TYPES, INTEGER_TYPES, ColumnType
+
+_Value = TypeVar("_Value")
+Neutral = Callable[[Sequence[Any]], Sequence[Any]]
+
+NULL, LONG, FLOAT, DOUBLE, STRING, BYTES, TIMESTAMP, UNSIGNED = range(8)
+"""Branches of the union that the values of Avro's maps are."""
+
+_MAX_INT64 = (1 << 63) - 1
+_MAX_UINT64 = (1 << 64) - 1
+_LARGEST_FLOAT32 = 3.4028235e38
+_LARGEST_FLOAT64 = 1.7976931348623157e308
+_INTEGER_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
+_CONTENT = (STRING, BYTES)
+
+
+class CellKind(NamedTuple):
+    """How cells of one type are read."""
+
+    type: ColumnType
+    of_json: Neutral
+    of_avro: Neutral
+    branches: tuple[int, ...]
+    """Those of Avro's union that a cell may be, besides null."""
+    arrow: Arrow | None = None
+    """See ``WireColumn.arrow``: of either encoding."""
+
+
+@lru_cache(maxsize=4096)
+def cell_kind(type_: ColumnType, foreign_zone: str | None) -> CellKind:
+    """How cells of *type_* are read; the same object for equal arguments.
+
+    *foreign_zone* is the location of a message's timestamps (IANA) where it is not the changefeed's zone: they become UTC then.
+    """
+    base = type_.base
+    if base in INTEGER_TYPES:
+        return _integer_kind(type_)
+    if base == "year":
+        return _number_kind(type_, 0, 2155, _as_it_is)
+    if base == "bit":
+        return CellKind(type_, _integers(0, _mask(type_.length)), _bits(_mask(type_.length)), (LONG, STRING))
+    if base == "enum":
+        return _number_kind(type_, 0, 65535, _as_it_is)
+    if base == "set":
+        return _number_kind(type_, 0, _mask(len(type_.elements or ()) or 64), _without_sign)
+    if base == "float":
+        return CellKind(type_, _reals(_LARGEST_FLOAT32), _singles, (FLOAT,))
+    if base == "double":
+        return CellKind(type_, _reals(_LARGEST_FLOAT64), _doubles, (DOUBLE,))
+    if base == "timestamp":
+        return _timestamp_kind(type_, foreign_zone)
+    form = _FORMS.get(base)
+    if form is not None:
+        return CellKind(type_, form.of_texts, form.of_bytes, _CONTENT, form.arrow)
+    if base in BINARY_TYPES:
+        return CellKind(type_, _as_they_are, _as_they_are, _CONTENT)
+    return CellKind(type_, _as_they_are, texts, _CONTENT, text_forms.utf8_array)
+
+
+_FORMS = {
+    "decimal": text_forms.DECIMAL,
+    "date": text_forms.DATE,
+    "datetime": text_forms.MOMENT,
+    "time": text_forms.TIME,
+    "vector": text_forms.VECTOR,
+}
+
+
+def _mask(bits: int | None) -> int:
+    return (1 << (bits or 64)) - 1
+
+
+def _integer_kind(type_: ColumnType) -> CellKind:
+    bits = _INTEGER_BITS[type_.base]
+    if not type_.unsigned:
+        return _number_kind(type_, -(1 << (bits - 1)), (1 << (bits - 1)) - 1, _as_it_is)
+    if bits < 64:
+        return _number_kind(type_, 0, (1 << bits) - 1, _as_it_is)
+    kind = _number_kind(type_, 0, _MAX_UINT64, _without_sign)
+    return kind._replace(branches=(UNSIGNED,))
+
+
+def _number_kind(type_: ColumnType, low: int, high: int, number: Callable[[int], int]) -> CellKind:
+    def of_avro(values: Sequence[int | None]) -> Sequence[int | None]:
+        numbers = values if number is _as_it_is else [None if value is None else number(value) for value in values]
+        _refuse_outside(numbers, low, high)
+        return numbers
+
+    return CellKind(type_, _integers(low, high), of_avro, (LONG,))
+
+
+def _as_it_is(value: int) -> int:
+    return value
+
+
+def _without_sign(value: int) -> int:
+    """Avro's long has a sign, and wraps from 2^63 on (protocols: simple, section 5)."""
+    return value & _MAX_UINT64
+
+
+def _present(values: Sequence[_Value | None]) -> Sequence[_Value]:
+    """*values* without NULL."""
+    return [value for value in values if value is not None] if None in values else values  # type: ignore[return-value]
+
+
+def _refuse_outside(values: Sequence[int | None], low: int, high: int) -> None:
+    present = _present(values)
+    if present and not (low <= min(present) and max(present) <= high):
+        wrong = next(value for value in present if not low <= value <= high)
+        raise ValueError(f"{wrong} is not from {low} to {high}")
+
+
+def _integers(low: int, high: int) -> Neutral:
+    """Hot: a column is read as one JSON array, at 0.05 µs a value."""
+    top = min(high, _MAX_INT64)  # msgspec's limits have no more
+    number = Annotated[int, Meta(ge=low, le=top)] if top == high else Annotated[int, Meta(ge=low)]
+    decode = msgspec.json.Decoder(list[number | None]).decode  # type: ignore[valid-type]
+
+    def neutral(values: Sequence[str | None]) -> list[int | None]:
+        numbers: list[int | None] = _numbers(decode, values, f"an integer from {low} to {high}")
+        if top < high:
+            _refuse_outside(numbers, low, high)
+        return numbers
+
+    return neutral
+
+
+def _numbers(decode: Callable[[str], list[Any]], values: Sequence[str | None], what: str) -> list[Any]:
+    """*values*, each the text of a number, read by *decode* as an array of JSON. Raises ValueError."""
+    nulls = values.count(None)
+    texts_ = ["null" if value is None else value for value in values] if nulls else values
+    try:
+        numbers = decode(f"[{','.join(texts_)}]")  # type: ignore[arg-type]
+    except ValueError:
+        numbers = []
+    if len(numbers) != len(values) or numbers.count(None) != nulls:
+        # The search for what is wrong ends with a column of one value.
+        raise ValueError(f"{(values[0] or '')[:80]!r} is not {what}")
+    return numbers
+
+
+def _bits(largest: int) -> Neutral:
+    """Old TiCDC writes BIT as long, new as text."""
+
+    def neutral(values: Sequence[int | bytes | None]) -> list[int | None]:
+        numbers: list[int | None] = []
+        for value in values:
+            if isinstance(value, bytes):
+                if not value.isdigit() or len(value) > 20:
+                    raise ValueError(f"{value[:80]!r} is not an unsigned integer")
+                numbers.append(int(value))
+            else:
+                numbers.append(None if value is None else value & _MAX_UINT64)
+        _refuse_outside(numbers, 0, largest)
+        return numbers
+
+    return neutral
+
+
+def _reals(limit: float) -> Neutral:
+    decode = msgspec.json.Decoder(list[Annotated[float, Meta(ge=-limit, le=limit)] | None]).decode
+
+    def neutral(values: Sequence[str | None]) -> list[float | None]:
+        numbers: list[float | None] = _numbers(decode, values, "a number within the type's range")
+        if "-0" in values:  # no integer of JSON
+            return [-0.0 if value == "-0" else number for value, number in zip(values, numbers, strict=True)]
+        return numbers
+
+    return neutral
+
+
+def _singles(values: Sequence[bytes | None]) -> list[float | None]:
+    """FLOAT as 4 bytes: the double whose text is the shortest that means the same 32-bit number, as other protocols have it."""
+    present = np.frombuffer(b"".join(value for value in values if value is not None), "<f4")
+    if not np.isfinite(present).all():
+        raise ValueError("infinity, or no number, can't be in a column")
+    shortest = iter(present.astype(str).astype(np.float64).tolist())
+    return [None if value is None else next(shortest) for value in values]
+
+
+def _doubles(values: Sequence[bytes | None]) -> list[float | None]:
+    present = [value for value in values if value is not None]
+    numbers = struct.unpack(f"<{len(present)}d", b"".join(present))
+    if not all(map(math.isfinite, numbers)):
+        raise ValueError("infinity, or no number, can't be in a column")
+    following = iter(numbers)
+    return [None if value is None else next(following) for value in values]
+
+
+def _as_they_are(values: Sequence[Any]) -> Sequence[Any]:
+    return values
+
+
+def _timestamp_kind(type_: ColumnType, foreign_zone: str | None) -> CellKind:
+    form = text_forms.MOMENT
+    if foreign_zone is None:
+        return CellKind(type_, form.of_texts, form.of_bytes, (TIMESTAMP,), form.arrow)
+    zone = foreign_zone
+
+    def of_json(values: Sequence[str | None]) -> list[str | None]:
+        return [None if value is None else _utc(value, zone) for value in form.of_texts(values)]
+
+    def of_avro(values: Sequence[bytes | None]) -> list[str | None]:
+        return [None if value is None else _utc(value, zone) for value in form.of_bytes(values)]
+
+    return CellKind(type_, of_json, of_avro, (TIMESTAMP,))
+
+
+def _utc(local: str, zone: str) -> str:
+    moments = in_utc(local, zone)
+    if len(moments) != 1:  # shown twice or never: no moment, but the row is sound
+        return f"{local} {zone}"
+    return local if moments[0] == local and local.startswith("0000-") else moments[0] + "Z"
