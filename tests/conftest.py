@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 import pytest
 
 from tests.examples import load_profile
+from tests.packages import ACME_LINES, install
 from tests.waiting import PATIENCE_S
 
 load_profile()
@@ -213,6 +214,12 @@ def make_database(postgres: Postgres) -> Iterator[Callable[[], str]]:
     yield make
     for name in made:
         postgres.drop_database(name)
+
+
+@pytest.fixture
+def made_up_target(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has a package installed that brings a kind of target of its own."""
+    monkeypatch.syspath_prepend(install(ACME_LINES, tmp_path_factory.mktemp("site")))
 
 
 @pytest.fixture(scope="session")

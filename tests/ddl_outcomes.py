@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from ticdc_replay.domain.column_types import ColumnType
-from ticdc_replay.schemas.changes import ChangeKind
+from ticdc_replay.domain.ddl_kinds import ChangeKind
 
 Cells = Mapping[str, object]
 Rows = dict[int, dict[str, object]]

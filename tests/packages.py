@@ -7,6 +7,8 @@ from pathlib import Path
 
 PLAIN_JSON = Path(__file__).parent / "data" / "plain-json"
 """A package with a protocol of its own, ``plain-json``."""
+ACME_LINES = Path(__file__).parent / "data" / "acme-lines"
+"""A package with a kind of target of its own, ``lines``."""
 
 
 def install(package: Path, site: Path) -> Path:

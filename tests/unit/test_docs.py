@@ -17,7 +17,7 @@ from ticdc_replay.config.store import Store
 from ticdc_replay.domain import errors
 from ticdc_replay.domain.limits import BAD_NAME, NAME_TOO_LONG, TOO_MANY_COLUMNS
 from ticdc_replay.reconcile.rules import ObjectClass, ReferenceClass
-from ticdc_replay.targets.config import ParquetTarget, PostgresTarget
+from ticdc_replay.targets.kinds import kinds
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted([*CHECKOUT.glob("*.md"), *(CHECKOUT / "docs").glob("*.md")])
@@ -50,8 +50,7 @@ def sections_of(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
 PIPELINE = {
     "Top level": Pipeline,
     **sections_of(Pipeline),
-    "targets: postgres": PostgresTarget,
-    "targets: parquet": ParquetTarget,
+    **{f"targets: {name}": kind for name, kind in kinds().items()},
 }
 STORE = {
     "Top level": Store,

@@ -12,6 +12,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from ticdc_replay.config.protocols import find_protocol, protocol_names
+from ticdc_replay.targets.kinds import kinds
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 LIBRARY = CHECKOUT / "include" / "ticdc_replay"
@@ -34,6 +35,7 @@ DISTRIBUTIONS = {
     "airflow.providers.standard": "apache-airflow-providers-standard",
     "attr": "attrs",
     "openlineage": "openlineage-python",
+    "pydantic_core": "pydantic",
     "yaml": "pyyaml",
 }
 """Distributions by import, the longest name first that fits; every other has the name of its import."""
@@ -54,8 +56,8 @@ EXECUTORS_BEGIN = (
     "ticdc_replay.reconcile.scan",
     "ticdc_replay.spark.parquet_files",
     "ticdc_replay.spark.reconcile",
-    "ticdc_replay.targets.registry",
     *(traits.codec.partition(":")[0] for traits in map(find_protocol, protocol_names()) if traits is not None),
+    *(kind.loader.partition(":")[0] for kind in kinds().values()),
 )
 """Modules that bring what tasks run; tests/spark/test_cluster.py runs them on executors without any other package."""
 

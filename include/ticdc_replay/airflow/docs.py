@@ -3,7 +3,7 @@
 from ticdc_replay.airflow.markdown import cell, plain
 from ticdc_replay.airflow.naming import asset_name
 from ticdc_replay.config.load import LoadedPipeline
-from ticdc_replay.targets.config import PostgresTarget, TargetConfig
+from ticdc_replay.targets.section import TargetSection
 
 AWAIT_WATERMARK = """
 Waits, without a worker slot, until **every live partition has carried a resolved-ts at or after the window's end**: before
@@ -107,7 +107,7 @@ def dag(loaded: LoadedPipeline) -> str:
         topic=cell(loaded.changefeed.topic),
         protocol=cell(loaded.changefeed.protocol),
         tables=", ".join(cell(pattern) for pattern in pipeline.tables),
-        targets=", ".join(f"{target.name} ({_kind(target)})" for target in pipeline.targets),
+        targets=", ".join(f"{target.name} ({cell(target.description)})" for target in pipeline.targets),
         artifacts=cell(pipeline.artifacts),
         file=cell(str(loaded.path)),
         warnings=f"\n**Notes on the configuration**\n{warnings}\n" if warnings else "",
@@ -119,16 +119,10 @@ def quarantine(pipeline: str) -> str:
     return _QUARANTINE.format(name=pipeline)
 
 
-def load(pipeline: str, target: TargetConfig) -> str:
+def load(pipeline: str, target: TargetSection) -> str:
     """The page of the task that loads *target*."""
     return _LOAD.format(
         target=target.name,
-        kind=_kind(target),
+        kind=cell(target.description),
         asset=asset_name(pipeline, target.name),
     )
-
-
-def _kind(target: TargetConfig) -> str:
-    if isinstance(target, PostgresTarget):
-        return f"PostgreSQL by connection {cell(target.connection)}"
-    return f"Parquet below {cell(target.uri)}"

@@ -5,10 +5,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from ticdc_replay.config.types import ConnectionId, Cron, FolderUri, Moment, Place, TablePattern, Tso, Zone
+from ticdc_replay.config.types import ConnectionId, Cron, FolderUri, Moment, Place, TablePattern, Tso, Zone, check_place
 from ticdc_replay.domain.window import PinPolicy
-from ticdc_replay.storage.names import may_be_same_folder, may_be_within
-from ticdc_replay.targets.config import ParquetTarget, PostgresTarget, TargetConfig, is_reserved_schema
+from ticdc_replay.targets.kinds import AnySection
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
 
@@ -272,7 +271,7 @@ class Pipeline(Section):
     changelog: ChangelogSection = ChangelogSection()
     spark: SparkSection = SparkSection()
     airflow: AirflowSection = AirflowSection()
-    targets: tuple[TargetConfig, ...] = Field(min_length=1)
+    targets: tuple[AnySection, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -285,49 +284,11 @@ class Pipeline(Section):
                 "policies.handle_key_only is reread, and only there"
             )
         for at, target in enumerate(self.targets):
-            if isinstance(target, PostgresTarget) and target.db_schema is None:
-                self._refuse_reserved(at)
-            if isinstance(target, ParquetTarget):
-                check_place(f"targets[{at}].uri", target.uri, f"targets[{at}].connection", target.connection)
-            for other in self.targets[:at]:
-                self._refuse_one_place(at, other)
+            target.check(f"targets[{at}]", self.name, self.tables, self.targets[:at])
         return self
-
-    def _refuse_one_place(self, at: int, other: TargetConfig) -> None:
-        """No two targets may have one place: each would take the other's content for its own."""
-        target = self.targets[at]
-        if isinstance(target, ParquetTarget) and isinstance(other, ParquetTarget):
-            pairs = ((target.uri, other.uri), (other.uri, target.uri))
-            if may_be_same_folder(*pairs[0]) or any(may_be_within(one, f"{two}/{self.name}") for one, two in pairs):
-                raise ValueError(
-                    f"targets[{at}].uri: {target.uri} may share files with {other.uri} of target {other.name}, and each of them "
-                    "would replace the lists of the other; give each target a folder of its own"
-                )
-        elif target.place == other.place:
-            raise ValueError(
-                f"targets[{at}]: its mirrors would be those of target {other.name} ({target.place}); name another connection or "
-                "another `schema`"
-            )
-
-    def _refuse_reserved(self, at: int) -> None:
-        for pattern in self.tables:
-            schema = pattern.partition(".")[0]
-            if not set(schema) & set("*?[") and is_reserved_schema(schema):
-                raise ValueError(
-                    f"tables: {pattern}: {schema} is reserved in PostgreSQL; name another schema in targets[{at}].schema, or "
-                    "take the pattern out"
-                )
 
 
 def _unique(section: str, names: list[str]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f"{section}: the name {name!r} stands more than once; names must differ")
-
-
-def check_place(key: str, uri: str, connection_key: str, connection: str | None) -> None:
-    """A local folder takes no connection; an object store's is named, so that nobody's own credentials are used."""
-    if uri.startswith("file:") and connection is not None:
-        raise ValueError(f"{connection_key}: remove it; {key} is a local folder, which takes no connection")
-    if not uri.startswith("file:") and connection is None:
-        raise ValueError(f"{connection_key}: missing; name the Airflow connection (type aws) for {key}")

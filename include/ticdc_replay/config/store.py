@@ -4,8 +4,8 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from ticdc_replay.config.pipeline import AirflowSection, Name, RetriesSection, Section, SparkSection, check_place
-from ticdc_replay.config.types import ConnectionId, Cron, FolderUri, Moment, Zone
+from ticdc_replay.config.pipeline import AirflowSection, Name, RetriesSection, Section, SparkSection
+from ticdc_replay.config.types import ConnectionId, Cron, FolderUri, Moment, Zone, check_place
 
 _HOUR_MS = 3_600_000
 

@@ -64,3 +64,11 @@ Place = Annotated[str, AfterValidator(_place)]
 Tso = Annotated[int, AfterValidator(_tso)]
 TablePattern = Annotated[str, AfterValidator(_table_pattern)]
 Zone = Annotated[str, AfterValidator(_zone)]
+
+
+def check_place(key: str, uri: str, connection_key: str, connection: str | None) -> None:
+    """A local folder takes no connection; an object store's is named, so that nobody's own credentials are used."""
+    if uri.startswith("file:") and connection is not None:
+        raise ValueError(f"{connection_key}: remove it; {key} is a local folder, which takes no connection")
+    if not uri.startswith("file:") and connection is None:
+        raise ValueError(f"{connection_key}: missing; name the Airflow connection (type aws) for {key}")

@@ -9,11 +9,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from operator import attrgetter
-from typing import Literal
 
 import msgspec
 
 from ticdc_replay.domain.column_types import BINARY_TYPES, INTEGER_TYPES, ColumnType
+from ticdc_replay.domain.ddl_kinds import BreakingKind, ChangeKind
 from ticdc_replay.domain.definition import PRIMARY, DefinedColumn, TableDefinition
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import Column, TableName, TableSchema, folded
@@ -81,12 +81,6 @@ class ColumnWidened(msgspec.Struct, frozen=True, tag=True):
     after: Column
 
 
-BreakingKind = Literal[
-    "truncated", "dropped", "renamed_away", "renamed_here", "recovered", "column_dropped", "column_renamed", "column_changed",
-    "key_changed", "partition_emptied", "exchanged", "not_understood",
-]  # fmt: skip
-
-
 class BreakingChange(msgspec.Struct, frozen=True, tag=True):
     """Anything else: rows, names or keys change in a way that row events don't carry; ``what`` says it to a person."""
 
@@ -100,14 +94,6 @@ class BreakingChange(msgspec.Struct, frozen=True, tag=True):
 
 
 Change = NoRowChange | TableCreated | ColumnAdded | ColumnWidened | BreakingChange
-
-ChangeKind = Literal[
-    "no_row_change", "table_created", "column_added", "column_computed", "column_widened",
-    "truncated", "dropped", "renamed_away", "renamed_here", "recovered", "column_dropped", "column_renamed", "column_changed",
-    "key_changed", "partition_emptied", "exchanged", "not_understood",
-]  # fmt: skip
-"""What targets tell changes apart by: those of ``BreakingKind``, and the others. ``column_computed``: a column was added, and
-what older rows have in it is not known."""
 
 
 def kind_of(change: Change) -> ChangeKind:

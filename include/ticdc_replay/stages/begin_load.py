@@ -6,7 +6,7 @@ from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.named import require_set_aside
 from ticdc_replay.state.coverage import BegunLoad
-from ticdc_replay.targets.registry import read_section
+from ticdc_replay.targets.kinds import read_section
 
 
 def begin_load(context: ReplayContext, uri: str) -> None:

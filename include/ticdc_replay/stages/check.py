@@ -126,7 +126,7 @@ def ddl_stops(
     wanted = TableFilter(pipeline.tables if tables is None else tables)
     policies = pipeline.policies
     stopping = stopping_policies(policies.ddl, policies.truncate, policies.drop)
-    found = {target.name: tuple(foreseen_stops(index, wanted, target.type, stopping)) for target in pipeline.targets}
+    found = {target.name: tuple(foreseen_stops(index, wanted, target.rules, stopping)) for target in pipeline.targets}
     return {target: lines for target, lines in found.items() if lines}
 
 

@@ -13,7 +13,7 @@ from ticdc_replay.domain.window import GRADES, Grade, Window
 from ticdc_replay.stages.recording import DERIVED
 from ticdc_replay.state import StateStore
 from ticdc_replay.state.coverage import BegunLoad, Coverage, Quality
-from ticdc_replay.targets.config import TargetConfig
+from ticdc_replay.targets.section import TargetSection
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -80,7 +80,7 @@ def coverage(pipeline: Pipeline, state: StateStore) -> tuple[TargetCoverage, ...
     return tuple(found)
 
 
-def elsewhere(records: Sequence[Coverage], target: TargetConfig) -> "tuple[Loads, ...]":
+def elsewhere(records: Sequence[Coverage], target: TargetSection) -> "tuple[Loads, ...]":
     """The loads into places that *target* had before, each by itself: none of them counts for the target."""
     away = [record for record in records if record.target == target.name and record.place != target.place]
     return tuple(Loads(record.window, (_Run(record),), record.place) for record in away)

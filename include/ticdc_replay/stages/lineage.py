@@ -41,4 +41,4 @@ def _source(context: ReplayContext, run_hash: str) -> Source:
 
 def _target_connection(context: ReplayContext, name: str) -> Connection | None:
     target = next(target for target in context.pipeline.targets if target.name == name)
-    return context.connections.get(target.connection)
+    return context.connections.get(target.connection_id)

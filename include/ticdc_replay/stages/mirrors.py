@@ -10,7 +10,7 @@ from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.floor_guards import still_to_come
 from ticdc_replay.stages.publish import brought, last_load
 from ticdc_replay.targets.base import FloorRaised, Mirror
-from ticdc_replay.targets.registry import open_target
+from ticdc_replay.targets.load import open_target
 
 
 def raise_floor(
@@ -70,6 +70,6 @@ def _mirror(context: ReplayContext, name: str) -> Mirror[Any]:
     if section is None or not section.is_mirror:
         mirrors = [target.name for target in context.pipeline.targets if target.is_mirror]
         raise ConfigError(f"{name} is no mirror of the pipeline; its mirrors: {', '.join(mirrors) or 'none'}")
-    target = open_target(section.model_dump(mode="json", by_alias=True), context.connections)
+    target = open_target(section, context.connections)
     assert isinstance(target, Mirror), "a section that is a mirror makes one"
     return target

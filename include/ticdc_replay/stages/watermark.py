@@ -10,6 +10,7 @@ from ticdc_replay.snapshot.request import PinRequest
 from ticdc_replay.snapshot.watermark import WatermarkStatus
 from ticdc_replay.stages.changefeed import Windows, possible_windows
 from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.targets.kinds import kinds
 
 
 def watermark_status(context: ReplayContext, window: Window) -> WatermarkStatus:
@@ -85,7 +86,8 @@ def _check_windows(context: ReplayContext, windows: Windows, why: tuple[str, ...
     if windows == "by offset":
         others = [target.name for target in context.pipeline.targets if not target.is_mirror]
         if others:
+            mirrors = " or ".join(name for name, kind in kinds().items() if kind.is_mirror)
             raise ConfigError(
                 f"{context.loaded.path}: targets: {', '.join(others)} can't be loaded: {'; '.join(why)}, so copies that TiCDC "
-                "sent twice can't be told from changes, and only a mirror (type postgres) comes out right"
+                f"sent twice can't be told from changes, and only a mirror (type {mirrors}) comes out right"
             )

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -13,8 +13,8 @@ from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import SourceWindow
 from ticdc_replay.storage import ObjectStore, open_store
-from ticdc_replay.targets.config import TargetSection
-from ticdc_replay.targets.ddl import DdlPolicy
+from ticdc_replay.targets.rules import DdlPolicy
+from ticdc_replay.targets.section import TargetSection
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -185,9 +185,6 @@ class Loaded(msgspec.Struct, frozen=True):
 
 class Target(ABC, Generic[Config]):
     """One kind of target. Lives in the driver; what runs elsewhere are the tasks it hands to ``Execute``."""
-
-    type: ClassVar[str]
-    """The ``type`` of its configuration."""
 
     def __init__(self, config: Config, connections: Connections) -> None:
         self.config = config

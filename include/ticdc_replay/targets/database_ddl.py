@@ -8,12 +8,12 @@ from operator import attrgetter, itemgetter
 import msgspec
 
 from ticdc_replay.changelog.index import ChangelogIndex, Ddl
+from ticdc_replay.domain.ddl_kinds import ChangeKind
 from ticdc_replay.domain.tables import TableName, folded
 from ticdc_replay.domain.tso import MAX_TSO, describe
 from ticdc_replay.schemas.changes import (
     BreakingChange,
     Change,
-    ChangeKind,
     NoRowChange,
     TableChanges,
     TableCreated,

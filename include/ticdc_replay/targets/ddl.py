@@ -1,11 +1,6 @@
-"""What each kind of target does about each kind of DDL: the one place that says so.
+"""What the rules of a target say of the DDL of a window: what empties a mirror, and what will stop a load."""
 
-The mirror asks it which changes to follow, the check which of them will stop a load, and the table in docs/targets.md is
-held against it by a test.
-"""
-
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -17,7 +12,6 @@ from ticdc_replay.domain.tso import describe
 from ticdc_replay.schemas.changes import (
     BreakingChange,
     Change,
-    ChangeKind,
     ColumnAdded,
     ColumnWidened,
     NoRowChange,
@@ -26,56 +20,7 @@ from ticdc_replay.schemas.changes import (
     kind_of,
 )
 from ticdc_replay.schemas.ddl import TableKey, key_of
-
-Outcome = Literal["apply", "nothing", "list", "stop", "rebuild"]
-"""``apply``: the target is changed as the upstream was. ``nothing``: there is nothing to do. ``list``: the change is told
-beside the rows, which stay. ``stop``: nothing is loaded until a person has done to the target what the DDL did. ``rebuild``: the
-same, and only a dump of the upstream tells the rows."""
-
-DdlPolicy = Literal["ddl", "truncate", "drop"]
-"""Keys of ``policies`` with ``apply`` or ``stop``."""
-
-
-class Rule(msgspec.Struct, frozen=True):
-    """What a kind of target does about one kind of change."""
-
-    outcome: Outcome
-    remedy: str = ""
-    """What a person does to the target where the load stops."""
-    policy: DdlPolicy | None = None
-    """The policy that can have the load stop instead."""
-
-    def stops(self, stopping: frozenset[DdlPolicy]) -> bool:
-        """Whether a load stops, where the policies of *stopping* say so."""
-        return self.outcome in ("stop", "rebuild") or self.policy in stopping
-
-
-FILL_ANEW = "fill its mirror anew from a dump of the upstream at or after this commitTs"
-
-_MIRROR: Mapping[ChangeKind, Rule] = {
-    "no_row_change": Rule("nothing"),
-    "table_created": Rule("apply"),
-    "column_added": Rule("apply", "add the column to its mirror", "ddl"),
-    "column_computed": Rule("stop", "add the column to its mirror, filled with what the upstream shows in older rows"),
-    "column_widened": Rule("apply", "change the column of its mirror", "ddl"),
-    "truncated": Rule("apply", "delete the rows of its mirror up to this commitTs", "truncate"),
-    "dropped": Rule("apply", "drop its mirror, or delete its rows up to this commitTs where it has newer ones", "drop"),
-    "renamed_away": Rule("stop", "rename its mirror where the new name is mirrored too, else drop it"),
-    "renamed_here": Rule("stop", "rename the mirror of the old name where there is one, else " + FILL_ANEW),
-    "recovered": Rule("rebuild", FILL_ANEW),
-    "column_dropped": Rule("stop", "drop the column of its mirror"),
-    "column_renamed": Rule("stop", "rename the column of its mirror"),
-    "column_changed": Rule("stop", "change the column of its mirror; where that altered values, " + FILL_ANEW),
-    "key_changed": Rule("stop", "give its mirror this primary key; where its rows can't have it, " + FILL_ANEW),
-    "partition_emptied": Rule("rebuild", FILL_ANEW),
-    "exchanged": Rule("rebuild", FILL_ANEW),
-    "not_understood": Rule("stop", "do to its mirror what the DDL did, or " + FILL_ANEW),
-}
-
-_FILES: Mapping[ChangeKind, Rule] = dict.fromkeys(_MIRROR, Rule("list"))
-
-RULES: Mapping[str, Mapping[ChangeKind, Rule]] = {"postgres": _MIRROR, "parquet": _FILES}
-"""By the type of the target."""
+from ticdc_replay.targets.rules import DdlPolicy, Rule, Rules
 
 
 def stopping_policies(ddl: str, truncate: str, drop: str) -> frozenset[DdlPolicy]:
@@ -107,7 +52,7 @@ class Emptied(msgspec.Struct, frozen=True):
 
 
 def emptied_by(
-    changes: Sequence[TableChanges], target: str, stopping: frozenset[DdlPolicy], order: VersionOrder
+    changes: Sequence[TableChanges], rules: Rules, stopping: frozenset[DdlPolicy], order: VersionOrder
 ) -> Emptied | None:
     """What of *changes*, those of one table, empties its mirror; None where a policy forbids to follow any of it.
 
@@ -119,7 +64,7 @@ def emptied_by(
         for change in entry.changes
         if isinstance(change, BreakingChange) and change.empties
     ]
-    stops = any(RULES[target][change.kind].stops(stopping) for _, change in emptying)
+    stops = any(rules[change.kind].stops(stopping) for _, change in emptying)
     if not emptying or stops or order == "place":
         return None
     last_ts = emptying[-1][0]
@@ -152,9 +97,9 @@ def stops_without_rows(change: Change) -> bool:
 
 
 def foreseen_stops(
-    index: ChangelogIndex, wanted: TableFilter, target: str, stopping: frozenset[DdlPolicy]
+    index: ChangelogIndex, wanted: TableFilter, rules: Rules, stopping: frozenset[DdlPolicy]
 ) -> Iterator[str]:
-    """What of the DDL of *index* will stop a load into a target of the type *target*, one line each.
+    """What of the DDL of *index* will stop a load into a target of these *rules*, one line each.
 
     Told without a look at the target: a floor above the DDL lets it through, and so does a table that is not there yet.
     """
@@ -163,12 +108,12 @@ def foreseen_stops(
         if wanted.wants(entry.table.schema, entry.table.table):
             by_table.setdefault(key_of(entry.table), []).append(entry)
     for changes in by_table.values():
-        emptied = emptied_by(changes, target, stopping, index.order)
+        emptied = emptied_by(changes, rules, stopping, index.order)
         for entry in changes:
             for change in entry.changes:
                 if emptied is not None and emptied.settles(entry.commit_ts, change):
                     continue
-                rule = RULES[target][kind_of(change)]
+                rule = rules[kind_of(change)]
                 by_place = index.order == "place" and isinstance(change, BreakingChange) and rule.outcome == "apply"
                 if rule.stops(stopping) or by_place:
                     yield stop_text(entry.table, entry.commit_ts, words_of(change), rule)

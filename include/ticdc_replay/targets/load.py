@@ -1,6 +1,7 @@
 """Loads one changelog into one target, whatever engine runs the work."""
 
 from collections.abc import Callable, Sequence
+from pkgutil import resolve_name
 from typing import TypeVar
 from uuid import uuid4
 
@@ -10,9 +11,10 @@ from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import ArtifactCorruptError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.jobspec import LoadJob
-from ticdc_replay.targets.base import Execute, Load, LoadReport, StoreAddress
+from ticdc_replay.targets.base import AnyTarget, Execute, Load, LoadReport, StoreAddress
 from ticdc_replay.targets.ddl import stopping_policies
-from ticdc_replay.targets.registry import open_target
+from ticdc_replay.targets.kinds import read_section
+from ticdc_replay.targets.section import TargetSection
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -24,7 +26,7 @@ def load(job: LoadJob, connections: Connections, execute: Execute, parallelism: 
     Safe to repeat. Raises what ``base.Target.load`` raises, ArtifactNotFoundError where there is no complete changelog, and
     ConfigError for a target section that is not understood.
     """
-    target = open_target(job.target, connections)
+    target = open_target(read_section(job.target), connections)
     artifacts = StoreAddress(job.artifacts, connections.get(job.artifacts_connection))
     index = changelog_index.decode(artifacts.open().get(job.index))
     if index.run_hash != job.run_hash or index.window != job.window:
@@ -56,7 +58,7 @@ def load(job: LoadJob, connections: Connections, execute: Execute, parallelism: 
         input_hash=index.input_hash,
         window=job.window,
         target=plan.target,
-        type=target.type,
+        type=target.config.type,
         place=target.config.place,
         attempt=plan.attempt,
         selection=job.tables,
@@ -65,6 +67,12 @@ def load(job: LoadJob, connections: Connections, execute: Execute, parallelism: 
         other_runs=loaded.other_runs,
         generation=plan.generation,
     )
+
+
+def open_target(section: TargetSection, connections: Connections) -> AnyTarget:
+    """The target that *section* describes. Nothing is connected by opening."""
+    target: AnyTarget = resolve_name(section.loader)(section, connections)
+    return target
 
 
 def in_process(work: Callable[[Task], Result], tasks: Sequence[Task], name: str) -> list[Result]:

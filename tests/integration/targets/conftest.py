@@ -13,8 +13,8 @@ from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.targets.base import FloorRaised, LoadReport, TableReport
 from ticdc_replay.targets.base import Mirror as TargetMirror
-from ticdc_replay.targets.load import in_process, load
-from ticdc_replay.targets.registry import open_target
+from ticdc_replay.targets.kinds import read_section
+from ticdc_replay.targets.load import in_process, load, open_target
 
 AnyMirror = TargetMirror[Any]
 
@@ -65,7 +65,7 @@ class Mirror:
         return self._target(None).forget(pipeline, TableName(schema, name))
 
     def _target(self, section: dict[str, object] | None) -> AnyMirror:
-        target = open_target({**TARGET, **(section or {})}, self.connections)
+        target = open_target(read_section({**TARGET, **(section or {})}), self.connections)
         assert isinstance(target, TargetMirror)
         return target
 

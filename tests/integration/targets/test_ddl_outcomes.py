@@ -19,15 +19,15 @@ from tests.integration.targets.conftest import Mirror
 from ticdc_replay.domain.errors import PermanentError, PolicyStopError
 from ticdc_replay.domain.tables import TableName, TableSchema
 from ticdc_replay.schemas.ddl import definition_from_sql
-from ticdc_replay.targets.ddl import RULES
+from ticdc_replay.targets.rules import MIRROR
 
 pytestmark = pytest.mark.integration
 
 FIRST = list({(statement.kind, statement.row): statement for statement in reversed(STATEMENTS)}.values())
 """One statement of each row."""
-APPLIED = [each for each in FIRST if RULES["postgres"][each.kind].outcome in ("apply", "nothing")]
-STOPPED = [each for each in FIRST if RULES["postgres"][each.kind].outcome in ("stop", "rebuild")]
-BY_POLICY = [each for each in APPLIED if RULES["postgres"][each.kind].policy]
+APPLIED = [each for each in FIRST if MIRROR[each.kind].outcome in ("apply", "nothing")]
+STOPPED = [each for each in FIRST if MIRROR[each.kind].outcome in ("stop", "rebuild")]
+BY_POLICY = [each for each in APPLIED if MIRROR[each.kind].policy]
 DDL_TS = 150
 DUMP_TS = 155
 FOLLOW = {"truncate": "apply", "drop": "apply"}
@@ -192,7 +192,7 @@ def test_ddl_that_is_followed_ends_as_the_upstream_in_whatever_order_windows_com
 
 @pytest.mark.parametrize("statement", BY_POLICY, ids=name_of)
 def test_what_policies_forbid_to_follow_stops(mirror: Mirror, tmp_path: Path, statement: Statement) -> None:
-    policy = RULES["postgres"][statement.kind].policy
+    policy = MIRROR[statement.kind].policy
     stops_until_a_person_did_it(mirror, history_of(statement, tmp_path, "policy"), **{str(policy): "stop"})
 
 
@@ -207,7 +207,7 @@ def stops_until_a_person_did_it(mirror: Mirror, history: History, **policies: st
 
     first, second, third = history.windows()
     statement = history.statement
-    told = rf"{history.table} at {DDL_TS} [\s\S]*: {RULES['postgres'][statement.kind].remedy}"
+    told = rf"{history.table} at {DDL_TS} [\s\S]*: {MIRROR[statement.kind].remedy}"
     load(first)
     with pytest.raises(PolicyStopError, match=told):
         load(second)

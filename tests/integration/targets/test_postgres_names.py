@@ -12,7 +12,7 @@ from ticdc_replay.domain.errors import ConfigError, PermanentError, TargetMismat
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tso import describe
 from ticdc_replay.schemas.history import SchemaHistory
-from ticdc_replay.targets.config import SYSTEM_COLUMNS
+from ticdc_replay.targets.postgres.section import SYSTEM_COLUMNS
 
 pytestmark = pytest.mark.integration
 

@@ -12,7 +12,8 @@ from ticdc_replay.domain.tables import TableName
 from ticdc_replay.schemas.changes import kind_of
 from ticdc_replay.targets.base import Load, StoreAddress
 from ticdc_replay.targets.database_ddl import dropped_databases, told_of
-from ticdc_replay.targets.ddl import RULES, DdlPolicy, emptied_by, words_of
+from ticdc_replay.targets.ddl import emptied_by, words_of
+from ticdc_replay.targets.rules import MIRROR, DdlPolicy
 
 
 def load_of(changelog: Changelog) -> Load:
@@ -153,13 +154,13 @@ def test_what_is_not_told_would_have_changed_nothing(
         outcomes = []
         for changelog in (as_sent, alone):
             changes = [each for each in told_of(load_of(changelog), [table]).index.changes if each.table == table]
-            emptied = emptied_by(changes, "postgres", policies, "commit_ts")
+            emptied = emptied_by(changes, MIRROR, policies, "commit_ts")
             stops = [
                 each.commit_ts
                 for each in changes
                 for change in each.changes
                 if not (emptied is not None and emptied.settles(each.commit_ts, change))
-                and RULES["postgres"][kind_of(change)].stops(policies)
+                and MIRROR[kind_of(change)].stops(policies)
             ]
             outcomes.append((emptied and emptied.commit_ts, max(stops, default=0)))
         assert outcomes[0] == outcomes[1], "what is emptied, and the last DDL that stops"

@@ -14,12 +14,15 @@ from tests.changelogs import Changelog, put, table
 from tests.ddl_outcomes import COLUMNS, CREATE, STATEMENTS, Statement, event_table
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
+from ticdc_replay.domain.ddl_kinds import ChangeKind
 from ticdc_replay.domain.tables import TableName
-from ticdc_replay.schemas.changes import ChangeKind, kind_of
+from ticdc_replay.schemas.changes import kind_of
 from ticdc_replay.schemas.ddl import definition_from_sql
-from ticdc_replay.targets.ddl import RULES, stopping_policies
+from ticdc_replay.targets.ddl import stopping_policies
+from ticdc_replay.targets.kinds import kinds
 from ticdc_replay.targets.load import in_process, load
 
+RULES = {name: kind.rules for name, kind in kinds().items()}
 TARGETS = (Path(__file__).resolve().parents[3] / "docs/targets.md").read_text(encoding="utf-8")
 DDL = TARGETS[TARGETS.index("### DDL\n") : TARGETS.index("### Values that PostgreSQL")]
 ROWS = [

@@ -224,7 +224,7 @@ class LoadOperator(ReplayJobOperator):
     def _connection_ids(self) -> list[str]:
         pipeline = self._declared()
         target = next(target for target in pipeline.targets if target.name == self.target)
-        return [conn_id for conn_id in (pipeline.connections.artifacts, target.connection) if conn_id]
+        return [conn_id for conn_id in (pipeline.connections.artifacts, target.connection_id) if conn_id]
 
     def _summarise(self, replay: "ReplayContext", task_instance: Any) -> dict[str, Any]:
         from ticdc_replay.stages import lineage

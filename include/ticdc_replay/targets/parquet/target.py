@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import ClassVar
 
 import msgspec
 
@@ -13,7 +12,6 @@ from ticdc_replay.domain.errors import ArtifactNotFoundError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.storage import ObjectStore
 from ticdc_replay.targets.base import Execute, Field, HeldTable, Load, Loaded, StoreAddress, TableReport, Target
-from ticdc_replay.targets.config import ParquetTarget
 from ticdc_replay.targets.database_ddl import told_of, told_of_creations
 from ticdc_replay.targets.ddl import changes_by_table
 from ticdc_replay.targets.last_versions import FoldFile, FoldGroup, fold_groups, found_last_versions
@@ -33,12 +31,11 @@ from ticdc_replay.targets.parquet.files import CopyTask, Taken, TakeTask, copy_f
 from ticdc_replay.targets.parquet.lists import Lists
 from ticdc_replay.targets.parquet.redriven import runs_in, runs_of, with_rows_before
 from ticdc_replay.targets.parquet.repeats import Repeats, without_repeats
+from ticdc_replay.targets.parquet.section import ParquetTarget
 
 
 class ParquetFiles(Target[ParquetTarget]):
     """Writes windows as files."""
-
-    type: ClassVar[str] = "parquet"
 
     def load(self, load: Load, execute: Execute) -> Loaded:
         target = StoreAddress(self.config.uri, self.connections.get(self.config.connection))

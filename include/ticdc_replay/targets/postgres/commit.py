@@ -21,7 +21,6 @@ from psycopg import sql
 from ticdc_replay.changelog.version_order import OFFSET_BITS
 from ticdc_replay.domain.errors import CommitStateUnknownError, PolicyStopError, TargetMismatchError, TransientError
 from ticdc_replay.targets.base import Field, Load, TableReport
-from ticdc_replay.targets.config import PostgresTarget
 from ticdc_replay.targets.postgres import (
     dropped_databases,
     emptying,
@@ -37,6 +36,7 @@ from ticdc_replay.targets.postgres.errors import translate
 from ticdc_replay.targets.postgres.identifiers import LEDGER_SCHEMA
 from ticdc_replay.targets.postgres.marks import Marks
 from ticdc_replay.targets.postgres.plan import TablePlan
+from ticdc_replay.targets.postgres.section import PostgresTarget
 from ticdc_replay.targets.postgres.staged_rows import PUT, VERSION
 from ticdc_replay.targets.postgres.types import stage_type
 from ticdc_replay.targets.postgres.window_ddl import PlannedColumn

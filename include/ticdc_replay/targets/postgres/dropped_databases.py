@@ -17,11 +17,11 @@ from ticdc_replay.decode.filter import TableFilter
 from ticdc_replay.domain.errors import TransientError
 from ticdc_replay.domain.tables import TableName, folded
 from ticdc_replay.targets.base import Load
-from ticdc_replay.targets.config import PostgresTarget
 from ticdc_replay.targets.database_ddl import dropped_databases
 from ticdc_replay.targets.postgres import marks
 from ticdc_replay.targets.postgres.identifiers import LEDGER_SCHEMA, fit
 from ticdc_replay.targets.postgres.plan import TablePlan, target_of
+from ticdc_replay.targets.postgres.section import PostgresTarget
 
 Connection = psycopg.Connection[Any]
 

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from ticdc_replay.domain.tso import describe
-from ticdc_replay.targets.ddl import FILL_ANEW
 from ticdc_replay.targets.postgres.catalog import FoundTable
 from ticdc_replay.targets.postgres.ledger import KnownColumn, TableState
 from ticdc_replay.targets.postgres.plan import TablePlan
 from ticdc_replay.targets.postgres.types import holds, wider
 from ticdc_replay.targets.postgres.window_ddl import FormColumn
+from ticdc_replay.targets.rules import FILL_ANEW
 
 Fit = Literal["unknown", "fits", "apart", "left out"]
 """``unknown``: the ledger has no definition to compare with. ``apart``: rows of both definitions can't share the mirror.

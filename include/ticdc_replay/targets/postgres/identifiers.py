@@ -4,8 +4,8 @@ import hashlib
 
 from psycopg import sql
 
-from ticdc_replay.targets.config import LEDGER_SCHEMA as LEDGER_SCHEMA
-from ticdc_replay.targets.config import SYSTEM_COLUMNS
+from ticdc_replay.targets.postgres.section import LEDGER_SCHEMA as LEDGER_SCHEMA
+from ticdc_replay.targets.postgres.section import SYSTEM_COLUMNS
 
 MAX_BYTES = 63
 

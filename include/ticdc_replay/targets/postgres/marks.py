@@ -15,10 +15,10 @@ from ticdc_replay.domain import canonical
 from ticdc_replay.domain.errors import TransientError
 from ticdc_replay.domain.window import Window
 from ticdc_replay.targets.base import Load
-from ticdc_replay.targets.config import PostgresTarget
 from ticdc_replay.targets.generations import Mark, refuse_superseded, wants_any
 from ticdc_replay.targets.postgres.identifiers import LEDGER_SCHEMA, fit
 from ticdc_replay.targets.postgres.plan import TablePlan
+from ticdc_replay.targets.postgres.section import PostgresTarget
 
 Connection = psycopg.Connection[Any]
 

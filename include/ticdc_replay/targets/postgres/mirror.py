@@ -8,7 +8,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 import psycopg
@@ -21,7 +21,6 @@ from ticdc_replay.domain.tso import describe
 from ticdc_replay.schemas.changes import TableChanges
 from ticdc_replay.schemas.ddl import TableKey, key_of
 from ticdc_replay.targets.base import Execute, FloorRaised, Load, Loaded, Mirror, StoppedLoad, TableReport
-from ticdc_replay.targets.config import PostgresTarget, is_reserved_schema
 from ticdc_replay.targets.database_ddl import told_of, told_of_creations
 from ticdc_replay.targets.ddl import changes_by_table
 from ticdc_replay.targets.last_versions import FoldGroup, fold_groups, found_last_versions
@@ -33,6 +32,7 @@ from ticdc_replay.targets.postgres.errors import translated
 from ticdc_replay.targets.postgres.identifiers import LEDGER_SCHEMA
 from ticdc_replay.targets.postgres.ledger import TableState
 from ticdc_replay.targets.postgres.plan import TablePlan, plan_table, target_of
+from ticdc_replay.targets.postgres.section import PostgresTarget, is_reserved_schema
 from ticdc_replay.targets.postgres.settings import PostgresSettings
 from ticdc_replay.targets.postgres.stage import StageResult, StageTask, stage
 from ticdc_replay.targets.postgres.staged_rows import PUT, VERSION
@@ -51,8 +51,6 @@ SMALL_ROWS = 1_500_000
 class PostgresMirror(Mirror[PostgresTarget]):
     """Loads changelogs into PostgreSQL. Tables without key have no rows that could be told apart: they are left out where a
     pattern matched them, and refused where the pipeline names them."""
-
-    type: ClassVar[str] = "postgres"
 
     def load(self, load: Load, execute: Execute) -> Loaded:
         settings = self._settings

@@ -10,9 +10,9 @@ from ticdc_replay.domain.tables import TableName, folded
 from ticdc_replay.domain.tso import describe
 from ticdc_replay.schemas.changes import TableChanges, TableCreated
 from ticdc_replay.targets.base import Load
-from ticdc_replay.targets.config import PostgresTarget
 from ticdc_replay.targets.ddl import Emptied, emptied_by
 from ticdc_replay.targets.postgres.identifiers import Relation, fit, fit_column
+from ticdc_replay.targets.postgres.section import PostgresTarget
 from ticdc_replay.targets.postgres.staged_rows import StageColumn
 from ticdc_replay.targets.postgres.types import pg_type, wider
 from ticdc_replay.targets.postgres.window_ddl import (
@@ -128,7 +128,7 @@ def plan_table(load: Load, config: PostgresTarget, table: TableName, floor: Floo
     """
     index = load.index
     floor_ts, form_floor_ts = floor.rows, floor.form
-    emptied = emptied_by(changes_since(index, table, floor_ts), "postgres", load.stopping, index.order)
+    emptied = emptied_by(changes_since(index, table, floor_ts), config.rules, load.stopping, index.order)
     if emptied is not None:
         floor_ts = emptied.commit_ts + 1
         form_floor_ts = max(form_floor_ts, emptied.form_ts + 1 if emptied.form_ts else 0)

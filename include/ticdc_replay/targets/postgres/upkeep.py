@@ -9,12 +9,12 @@ from psycopg import sql
 from ticdc_replay.domain.errors import ConfigError, PermanentError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.targets.base import FloorRaised, StoppedLoad
-from ticdc_replay.targets.config import PostgresTarget, is_reserved_schema
 from ticdc_replay.targets.postgres import dropped_databases, emptying, ledger, mirror_table
 from ticdc_replay.targets.postgres.catalog import FoundTable, find_table
 from ticdc_replay.targets.postgres.errors import translated
 from ticdc_replay.targets.postgres.identifiers import LEDGER_SCHEMA, Relation, fit, tombstone_table
 from ticdc_replay.targets.postgres.plan import target_of
+from ticdc_replay.targets.postgres.section import PostgresTarget, is_reserved_schema
 from ticdc_replay.targets.postgres.settings import PostgresSettings
 
 Connection = psycopg.Connection[Any]

@@ -7,12 +7,12 @@ from ticdc_replay.domain.tables import Column, TableName, folded
 from ticdc_replay.domain.visible import visible
 from ticdc_replay.schemas.changes import BreakingChange, Change, ColumnAdded, ColumnWidened, TableChanges, kind_of
 from ticdc_replay.targets.base import Load
-from ticdc_replay.targets.ddl import RULES, another_table_ts, stop_text, stops_without_rows, words_of
+from ticdc_replay.targets.ddl import another_table_ts, stop_text, stops_without_rows, words_of
 from ticdc_replay.targets.postgres.fills import fill_of
 from ticdc_replay.targets.postgres.identifiers import fit_column
 from ticdc_replay.targets.postgres.types import pg_type
+from ticdc_replay.targets.rules import MIRROR
 
-_RULES = RULES["postgres"]
 _SHOWN = 200
 """Characters of a fill that a message shows."""
 
@@ -111,7 +111,7 @@ def stops_by(
 
 def _stops(load: Load, change: Change, columns: tuple[PlannedColumn, ...]) -> bool:
     """Whether *change* stops the load wherever a mirror has rows that it concerns; *columns* are those of the rows."""
-    rule = _RULES[kind_of(change)]
+    rule = MIRROR[kind_of(change)]
     if isinstance(change, BreakingChange) or rule.policy in load.stopping:
         return True
     return isinstance(change, ColumnAdded) and fill_of(change, _planned(change.column, columns).type)[1] is not None
@@ -121,13 +121,13 @@ def _lines(load: Load, entry: TableChanges, columns: tuple[PlannedColumn, ...]) 
     """All that the statement of *entry* did to its table, with what a person does about it, one line each."""
     lines = []
     for change in entry.changes:
-        rule, what, form = _RULES[kind_of(change)], words_of(change), ""
+        rule, what, form = MIRROR[kind_of(change)], words_of(change), ""
         if isinstance(change, ColumnAdded):
             column = _planned(change.column, columns)
             fill, unknown = fill_of(change, column.type)
             form = f": {column.target} {type_words(column.type)}"
             if unknown is not None:
-                rule, what = _RULES["column_computed"], unknown
+                rule, what = MIRROR["column_computed"], unknown
             else:
                 form += f", with {_shown(fill)} in all rows"
         elif isinstance(change, ColumnWidened):

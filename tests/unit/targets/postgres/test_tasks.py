@@ -9,10 +9,10 @@ from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.targets.base import Load, StoreAddress
-from ticdc_replay.targets.config import PostgresTarget
 from ticdc_replay.targets.last_versions import fold_groups
 from ticdc_replay.targets.postgres import tasks
 from ticdc_replay.targets.postgres.plan import plan_table
+from ticdc_replay.targets.postgres.section import PostgresTarget
 from ticdc_replay.targets.postgres.stage import StageTask
 from ticdc_replay.targets.postgres.window_ddl import Floor
 

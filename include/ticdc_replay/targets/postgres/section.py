@@ -1,14 +1,14 @@
-"""The configuration of every kind of target, told apart by ``type``."""
+"""The mirror in PostgreSQL as a kind of target: what a pipeline says of it, and the names that PostgreSQL keeps."""
 
-from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from ticdc_replay.config.types import ConnectionId, FolderUri
-from ticdc_replay.storage.names import tidy_folder
+from ticdc_replay.config.types import ConnectionId
+from ticdc_replay.targets.rules import MIRROR, Rules
+from ticdc_replay.targets.section import TargetSection
 
-TargetName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,40}$")]
 Identifier = Annotated[str, Field(min_length=1, max_length=63)]
 
 LEDGER_SCHEMA = "_ticdc_replay"
@@ -24,30 +24,13 @@ def is_reserved_schema(name: str) -> bool:
     return name in ("", LEDGER_SCHEMA, "information_schema") or name.startswith("pg_")
 
 
-class TargetSection(BaseModel):
-    """What all targets share."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    is_mirror: ClassVar[bool]
-    """Whether it holds the last version of each row alone, over all windows."""
-
-    name: TargetName = Field(description="Name of the target: its task is called load_<name>")
-
-    @property
-    @abstractmethod
-    def place(self) -> str:
-        """Where its content lies, whatever the target is called: what was loaded into another place is not in this one.
-
-        For records, and for people. An address that only a connection knows is not part of it.
-        """
-
-
 class PostgresTarget(TargetSection):
     """A mirror of each table in PostgreSQL: the row's last version, guarded by its commitTs, or by its place in Kafka where
     the changefeed sends rows without one."""
 
     is_mirror: ClassVar[bool] = True
+    rules: ClassVar[Rules] = MIRROR
+    loader: ClassVar[str] = "ticdc_replay.targets.postgres.mirror:PostgresMirror"
 
     type: Literal["postgres"]
     connection: ConnectionId = Field(description="Airflow connection id (type postgres)")
@@ -68,6 +51,25 @@ class PostgresTarget(TargetSection):
         schema = "" if self.db_schema is None else f", schema {self.db_schema}"
         return f"{self.type} {self.connection}{schema}"
 
+    @property
+    def description(self) -> str:
+        return f"PostgreSQL by connection {self.connection}"
+
+    def check(self, key: str, pipeline: str, tables: Sequence[str], others: Sequence[TargetSection]) -> None:
+        for pattern in tables if self.db_schema is None else ():
+            schema = pattern.partition(".")[0]
+            if not set(schema) & set("*?[") and is_reserved_schema(schema):
+                raise ValueError(
+                    f"tables: {pattern}: {schema} is reserved in PostgreSQL; name another schema in {key}.schema, or "
+                    "take the pattern out"
+                )
+        for other in others:
+            if other.place == self.place:
+                raise ValueError(
+                    f"{key}: its mirrors would be those of target {other.name} ({self.place}); name another connection or "
+                    "another `schema`"
+                )
+
     @model_validator(mode="after")
     def _names_are_free(self) -> Self:
         if self.db_schema is not None and is_reserved_schema(self.db_schema):
@@ -86,22 +88,3 @@ class PostgresTarget(TargetSection):
         if self.commit_ts_column == self.place_column:
             raise ValueError("`commit_ts_column` and `place_column` must differ: a commitTs is no place")
         return self
-
-
-class ParquetTarget(TargetSection):
-    """The window's changelog and its fold (last version per key) as Parquet below a URI."""
-
-    is_mirror: ClassVar[bool] = False
-
-    type: Literal["parquet"]
-    uri: FolderUri = Field(description="s3://… or file:///… folder")
-    connection: ConnectionId | None = Field(None, description="Airflow connection id (type aws); none for file:")
-    fold: bool = Field(True, description="Write the last version per key of the window")
-    changelog: bool = Field(True, description="Write every change of the window")
-
-    @property
-    def place(self) -> str:
-        return f"{self.type} {tidy_folder(self.uri)}"
-
-
-TargetConfig = Annotated[PostgresTarget | ParquetTarget, Field(discriminator="type")]

@@ -1,0 +1,16 @@
+"""The kinds of change that a DDL makes to a table, by which targets tell changes apart (``schemas.changes``)."""
+
+from typing import Literal
+
+BreakingKind = Literal[
+    "truncated", "dropped", "renamed_away", "renamed_here", "recovered", "column_dropped", "column_renamed", "column_changed",
+    "key_changed", "partition_emptied", "exchanged", "not_understood",
+]  # fmt: skip
+
+ChangeKind = Literal[
+    "no_row_change", "table_created", "column_added", "column_computed", "column_widened",
+    "truncated", "dropped", "renamed_away", "renamed_here", "recovered", "column_dropped", "column_renamed", "column_changed",
+    "key_changed", "partition_emptied", "exchanged", "not_understood",
+]  # fmt: skip
+"""Those of ``BreakingKind``, and the others. ``column_computed``: a column was added, and what older rows have in it is not
+known."""
