@@ -18,7 +18,7 @@ from tests.ddl_histories import STEPS, TABLES, History, Step, changelogs, defaul
 from tests.examples import examples
 from tests.integration.targets.conftest import Mirror
 from ticdc_replay.domain.errors import PolicyStopError
-from ticdc_replay.targets.postgres import ledger
+from ticdc_replay.targets.postgres.ledger import PostgresLedger
 
 pytestmark = pytest.mark.integration
 
@@ -51,7 +51,7 @@ def break_off(mirror: Mirror, window: Changelog) -> None:
         raise BrokenOffError
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ledger, "note_done", die)
+        patch.setattr(PostgresLedger, "note_done", die)
         with contextlib.suppress(BrokenOffError, PolicyStopError):
             mirror.load(window, **FOLLOW)
 

@@ -20,7 +20,8 @@ from ticdc_replay.domain.tables import Column, TableName
 from ticdc_replay.schemas.changes import ColumnAdded, changes_of
 from ticdc_replay.schemas.ddl import definition_from_sql
 from ticdc_replay.schemas.history import SchemaHistory
-from ticdc_replay.targets.postgres.fills import fill_of
+from ticdc_replay.targets.mirror.planning.fills import fill_of
+from ticdc_replay.targets.postgres.dialect import DIALECT
 from ticdc_replay.targets.postgres.types import pg_type
 
 pytestmark = pytest.mark.integration
@@ -69,7 +70,7 @@ def connection(postgres: Any) -> Iterator[psycopg.Connection]:
 
 
 def _shown(connection: psycopg.Connection, change: ColumnAdded, type_name: str) -> object:
-    fill, why = fill_of(change, type_name)
+    fill, why = fill_of(change, type_name, DIALECT)
     assert fill is None or why is None
     if fill is None:
         return None
@@ -124,7 +125,7 @@ def test_so_is_any_that_an_index_of_an_earlier_version_has(
 
 def test_a_default_of_32_bits_is_the_same_number_in_a_column_of_64() -> None:
     change = ColumnAdded(Column("n", ColumnType("float", declared=True), True), "0.1", True)
-    assert fill_of(change, "double precision") == ("'0.1'::real::double precision", None)
+    assert fill_of(change, "double precision", DIALECT) == ("'0.1'::real::double precision", None)
 
 
 BIGINT = ColumnType("bigint", declared=True)

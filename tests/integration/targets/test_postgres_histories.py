@@ -15,8 +15,8 @@ from tests.examples import examples
 from tests.integration.targets.conftest import Mirror
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.targets import last_versions
-from ticdc_replay.targets.postgres import mirror as postgres_mirror
-from ticdc_replay.targets.postgres import tasks
+from ticdc_replay.targets.mirror import load as mirror_load
+from ticdc_replay.targets.mirror import staging
 
 pytestmark = pytest.mark.integration
 
@@ -93,8 +93,8 @@ def test_any_cut_and_order_gives_one_table(
         for start, end in pairwise([0, *sorted(plan.cuts), LAST_TS + 1])
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tasks, "MIN_TASK_BYTES", 1)
-        patch.setattr(postgres_mirror, "SMALL_ROWS", 0 if plan.own_round else 1_000)
+        patch.setattr(staging, "MIN_TASK_BYTES", 1)
+        patch.setattr(mirror_load, "SMALL_ROWS", 0 if plan.own_round else 1_000)
         patch.setattr(last_versions, "BUCKET_ROWS", 5)
         for number in plan.order:
             mirror.load(windows[number], parallelism=plan.tasks)

@@ -12,7 +12,7 @@ from ticdc_replay.domain.errors import ConfigError, PermanentError, TargetMismat
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tso import describe
 from ticdc_replay.schemas.history import SchemaHistory
-from ticdc_replay.targets.postgres.section import SYSTEM_COLUMNS
+from ticdc_replay.targets.postgres.section import PostgresTarget
 
 pytestmark = pytest.mark.integration
 
@@ -73,7 +73,7 @@ def test_a_table_whose_ddl_names_no_schema_stops_no_other(mirror: Mirror, artifa
 
 
 def test_columns_that_every_table_of_postgresql_has_get_another_name(mirror: Mirror, artifacts: Path) -> None:
-    names = sorted(SYSTEM_COLUMNS)
+    names = sorted(PostgresTarget.system_columns)
     odd = table("shop.odd", {"id": INT, **dict.fromkeys([*names, "oid"], TEXT)})
     values = {name: f"value of {name}" for name in [*names, "oid"]}
     report = mirror.load_table(Changelog(artifacts, 0, 100).rows(odd, [put(10, id=1, **values)]))

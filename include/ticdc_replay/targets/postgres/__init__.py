@@ -1,5 +1,6 @@
-"""The mirror in PostgreSQL.
+"""The mirror in PostgreSQL: what is PostgreSQL's own of what the room ``mirror`` does.
 
-``mirror`` is the target; ``plan`` says what a table needs, ``mirror_table`` brings the target's table there; ``tasks``,
-``stage`` and ``staged_rows`` are the workers' part; ``commit`` merges, ``ledger`` remembers. ``types`` is the type mapping.
+``mirror`` is the target, ``section`` what a pipeline says of it; ``dialect`` and ``types`` are names and types, ``session``,
+``tables`` and ``merge`` the statements, ``ledger``, ``begun`` and ``ledger_tables`` the ledger; ``staging``, ``stage``,
+``wide_rows`` and ``indexes`` bring rows there by COPY, and find those that PostgreSQL has no room for.
 """

@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg import sql
 
-from ticdc_replay.targets.postgres.identifiers import Relation
+from ticdc_replay.targets.mirror.tables import Relation
+from ticdc_replay.targets.postgres.tables import sql_of
 
 log = logging.getLogger(__name__)
 
@@ -49,5 +50,5 @@ def _drop_index(connection: Connection, error: psycopg.errors.ProgramLimitExceed
         raise error
     index = Relation(*found)
     log.warning("the index %s is dropped: a row has more than fits an entry (%s)", index, error.diag.message_primary)
-    connection.execute(sql.SQL("DROP INDEX {}").format(index.sql))
+    connection.execute(sql.SQL("DROP INDEX {}").format(sql_of(index)))
     return f"DROP INDEX {index.table}: a row has more than fits an entry"

@@ -2,26 +2,23 @@
 
 import logging
 from collections.abc import Iterator
-from typing import ClassVar
 
 import adbc_driver_manager
-import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 from adbc_driver_postgresql import dbapi
 
 from ticdc_replay.changelog.parts import batch_rows
-from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import PermanentError, UnrepresentableValueError
 from ticdc_replay.domain.progress import report_done
-from ticdc_replay.domain.tables import TableName
-from ticdc_replay.targets.base import StoreAddress
 from ticdc_replay.targets.files import file_errors
 from ticdc_replay.targets.last_versions import LastVersions, winning_rows
+from ticdc_replay.targets.mirror.section import LEDGER_SCHEMA
+from ticdc_replay.targets.mirror.staged_rows import StagedBatch, StagePiece, columns_to_read, stage_rows, stage_schema
+from ticdc_replay.targets.mirror.staging import StagedPiece, StageResult, StageTask
+from ticdc_replay.targets.postgres.dialect import DIALECT
 from ticdc_replay.targets.postgres.errors import translate
-from ticdc_replay.targets.postgres.identifiers import LEDGER_SCHEMA
 from ticdc_replay.targets.postgres.settings import PostgresSettings
-from ticdc_replay.targets.postgres.staged_rows import StagedBatch, StagePiece, columns_to_read, stage_rows, stage_schema
 from ticdc_replay.targets.quarantine import Refused, ValueQuarantine, describe
 
 log = logging.getLogger(__name__)
@@ -38,39 +35,6 @@ WAY_ON = (
     "policies.target_value to quarantine"
 )
 TOO_WIDE = "a row that takes more than the 8,160 bytes of a page, even with its long values stored apart"
-
-
-class StageTask(msgspec.Struct, frozen=True, kw_only=True):
-    """What one worker stages, over one connection and in one transaction, into staging tables of its own."""
-
-    units: ClassVar[str] = "files"
-
-    number: int
-    connection: Connection
-    artifacts: StoreAddress
-    quarantine: str | None
-    """Name, below the artefacts, of the file for rows that the target can't hold; None where such a row stops the load."""
-    pieces: tuple[StagePiece, ...]
-
-    @property
-    def size(self) -> int:
-        """How many files it reads."""
-        return sum(len(piece.numbers) for piece in self.pieces)
-
-
-class StagedPiece(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the last versions in one piece."""
-
-    table: TableName
-    staged: int
-    quarantined: int
-
-
-class StageResult(msgspec.Struct, frozen=True):
-    """What one worker did. ``quarantine`` is None where no row was set aside."""
-
-    pieces: tuple[StagedPiece, ...]
-    quarantine: str | None
 
 
 class _ServerRefusesValuesError(Exception):
@@ -140,7 +104,7 @@ class _Stager:
             for _ in self._batches(piece, cursor):
                 pass
         else:
-            reader = pa.RecordBatchReader.from_batches(stage_schema(piece), self._batches(piece))
+            reader = pa.RecordBatchReader.from_batches(stage_schema(piece, DIALECT), self._batches(piece))
             cursor.adbc_ingest(piece.stage, reader, mode="append", db_schema_name=LEDGER_SCHEMA)
         return StagedPiece(table=piece.fold.table, staged=self._staged, quarantined=self._quarantined)
 
@@ -166,7 +130,7 @@ class _Stager:
             return
         with pq.ParquetFile(f"{self._root}/{name}", filesystem=self._filesystem) as file:
             for batch in winning_rows(file, positions, batch_rows(file.metadata), columns_to_read(piece)):
-                staged = stage_rows(batch, piece, self._look_closely)
+                staged = stage_rows(batch, piece, DIALECT, self._look_closely)
                 wide: list[int] = []
                 if cursor is not None:
                     wide = _copy_what_fits(cursor, piece.stage, staged.rows)

@@ -6,8 +6,10 @@ import pyarrow as pa
 import pytest
 
 from ticdc_replay.domain.column_types import ColumnType
-from ticdc_replay.targets.postgres.identifiers import fit, tombstone_table
-from ticdc_replay.targets.postgres.types import checks_of, holds, pg_type, wider
+from ticdc_replay.targets.mirror.planning.plan import tombstones_of
+from ticdc_replay.targets.mirror.tables import Relation
+from ticdc_replay.targets.postgres.dialect import DIALECT, fit
+from ticdc_replay.targets.postgres.types import checks_of, holds, pg_type
 
 WIDENINGS = [
     ("smallint", "integer"),
@@ -37,13 +39,13 @@ OTHERS = [
 def test_a_wider_type_holds_a_narrower_one_and_not_the_reverse(narrow: str, wide: str) -> None:
     assert holds(wide, narrow)
     assert not holds(narrow, wide)
-    assert wider(narrow, wide) == wider(wide, narrow) == wide
+    assert DIALECT.wider(narrow, wide) == DIALECT.wider(wide, narrow) == wide
 
 
 @pytest.mark.parametrize(("first", "second"), OTHERS)
 def test_types_that_would_alter_a_value_do_not_stand_in_for_each_other(first: str, second: str) -> None:
     assert not holds(second, first)
-    assert wider(first, second) in (None, first)
+    assert DIALECT.wider(first, second) in (None, first)
 
 
 def test_holding_is_transitive() -> None:
@@ -65,7 +67,7 @@ def test_names_of_more_than_63_bytes_are_shortened_and_stay_different() -> None:
     assert len(set(fitted)) == len(fitted)
     assert all(len(name.encode()) <= 63 for name in fitted)
     assert fitted == [fit(name) for name in long_names]
-    assert len(tombstone_table("s" * 64, "表" * 21).encode()) <= 63
+    assert len(tombstones_of(Relation("s" * 64, "表" * 21), DIALECT).table.encode()) <= 63
 
 
 @pytest.mark.parametrize(

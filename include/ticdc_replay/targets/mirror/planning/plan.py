@@ -1,39 +1,30 @@
 """What a load needs of one mirror table: its columns and keys, and the DDL of the window that it has to follow."""
 
+import hashlib
+
 import msgspec
 
 from ticdc_replay.changelog.index import ChangelogIndex, TableVersion
 from ticdc_replay.changelog.version_order import VersionOrder
-from ticdc_replay.domain.column_types import BINARY_TYPES, CHARACTER_TYPES, ColumnType
-from ticdc_replay.domain.limits import BAD_NAME, refused_columns
-from ticdc_replay.domain.tables import TableName, folded
+from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.tso import describe
 from ticdc_replay.schemas.changes import TableChanges, TableCreated
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.ddl import Emptied, emptied_by
-from ticdc_replay.targets.postgres.identifiers import Relation, fit, fit_column
-from ticdc_replay.targets.postgres.section import PostgresTarget
-from ticdc_replay.targets.postgres.staged_rows import StageColumn
-from ticdc_replay.targets.postgres.types import pg_type, wider
-from ticdc_replay.targets.postgres.window_ddl import (
+from ticdc_replay.targets.mirror.dialect import Dialect
+from ticdc_replay.targets.mirror.planning.columns import columns_of, one_handle_key, unique_keys
+from ticdc_replay.targets.mirror.planning.window_ddl import (
     AddedColumn,
     Floor,
     FormColumn,
     PlannedColumn,
     WidenedColumn,
-    added_by,
+    WindowDdl,
     changes_since,
-    form_by,
-    stops_by,
-    widened_by,
 )
-
-MAX_COLUMNS = 1598
-"""PostgreSQL's limit of 1,600 less the columns that a mirror and its staging add."""
-
-MAX_INDEX_BYTES = 2600
-"""PostgreSQL refuses larger index entries (2,704 bytes with their header). An index that stands for a secondary unique key is
-a convenience: it is left out where longer values are to be expected. Where one comes nevertheless, see ``indexes``."""
+from ticdc_replay.targets.mirror.section import LEDGER_SCHEMA, MirrorSection
+from ticdc_replay.targets.mirror.staged_rows import StageColumn
+from ticdc_replay.targets.mirror.tables import Relation
 
 
 class PlannedPiece(msgspec.Struct, frozen=True):
@@ -49,6 +40,7 @@ class TablePlan(msgspec.Struct, frozen=True, kw_only=True):
 
     source: TableName
     target: Relation
+    dialect: Dialect
     columns: tuple[PlannedColumn, ...]
     """Those of the rows, or of the table that the window creates; empty where it has other DDL of the table and no rows."""
     form: tuple[FormColumn, ...]
@@ -100,6 +92,11 @@ class TablePlan(msgspec.Struct, frozen=True, kw_only=True):
         return max(self.form_floor_ts, self.created_ts or 0) if self.order == "commit_ts" else self.form_floor_ts
 
     @property
+    def tombstones(self) -> Relation:
+        """The table that remembers the deletes of the mirror table."""
+        return tombstones_of(self.target, self.dialect)
+
+    @property
     def versions(self) -> list[TableVersion]:
         """The versions whose rows are loaded."""
         return [piece.version for piece in self.pieces]
@@ -110,17 +107,19 @@ class TablePlan(msgspec.Struct, frozen=True, kw_only=True):
         by_source = {column.source: column for column in self.columns}
         return tuple(by_source[name] for name in self.handle_key)
 
-    def column(self, target: str) -> PlannedColumn | None:
-        """The column that is called *target* in the mirror, or None."""
-        return next((column for column in self.columns if column.target == target), None)
 
-
-def target_of(config: PostgresTarget, table: TableName) -> Relation:
+def target_of(config: MirrorSection, dialect: Dialect, table: TableName) -> Relation:
     """The mirror table of *table*."""
-    return Relation(fit(config.db_schema or table.schema), fit(table.table))
+    return Relation(dialect.fit(config.db_schema or table.schema), dialect.fit(table.table))
 
 
-def plan_table(load: Load, config: PostgresTarget, table: TableName, floor: Floor) -> TablePlan:
+def tombstones_of(target: Relation, dialect: Dialect) -> Relation:
+    """The table that remembers the deletes of the mirror table *target*."""
+    digest = hashlib.sha256(f"{target.schema}.{target.table}".encode()).hexdigest()[:12]
+    return Relation(LEDGER_SCHEMA, dialect.fit(f"tombstones_{digest}_{target.table}"))
+
+
+def plan_table(load: Load, config: MirrorSection, dialect: Dialect, table: TableName, floor: Floor) -> TablePlan:
     """The plan for *table*, of which nothing below *floor* is wanted; its handle key is empty where it has none.
 
     Schemas that ended and DDL that ran below the floor are history that somebody has dealt with. A TRUNCATE or DROP that is
@@ -140,23 +139,24 @@ def plan_table(load: Load, config: PostgresTarget, table: TableName, floor: Floo
     versions = [version for version in versions if index.extent_of(version)[1] >= form_floor_ts]
     versions = versions or _created(index, form_changes)
     conflicts: list[str] = []
-    handle_key = _one_handle_key(versions, conflicts)
+    handle_key = one_handle_key(versions, conflicts)
     version_option = "commit_ts_column" if index.order == "commit_ts" else "place_column"
-    version_column = fit(getattr(config, version_option))
-    columns = _columns(versions, version_column, version_option, conflicts) if handle_key else ()
-    stops, last_stops = stops_by(load, form_changes, floor_ts, columns)
+    version_column = dialect.fit(getattr(config, version_option))
+    columns = columns_of(versions, dialect, version_column, version_option, conflicts) if handle_key else ()
+    ddl = WindowDdl(load, columns, dialect, config.rules)
+    stops, last_stops = ddl.stops(form_changes, floor_ts)
     last_ts = index.window.to_ts - 1
     if index.order == "commit_ts" and last_stops:
         changes = [entry for entry in changes if entry.commit_ts < last_ts]
         form_changes = [entry for entry in form_changes if entry.commit_ts < last_ts]
-    added = added_by(load, changes, columns)
-    widened = widened_by(load, changes, columns)
-    changed = form_by(form_changes, columns)
-    form = _form(index, versions, columns, changed)
-    if (count := max(len(columns), len(form))) > MAX_COLUMNS:
+    added = ddl.added(changes)
+    changed = ddl.form(form_changes)
+    form = _form(index, versions, columns, changed, dialect)
+    if (count := max(len(columns), len(form))) > dialect.max_columns:
         conflicts.append(
-            f"it has {count} columns, and a mirror in PostgreSQL has room for {MAX_COLUMNS}: load it into a parquet target, and "
-            "take it out of `tables` for this one; or leave columns out by a column selector of the changefeed"
+            f"it has {count} columns, and a mirror in {dialect.database} has room for {dialect.max_columns}: load it into a "
+            "parquet target, and take it out of `tables` for this one; or leave columns out by a column selector of the "
+            "changefeed"
         )
     if any(column.target == version_column for column in changed):
         conflicts.append(
@@ -164,7 +164,7 @@ def plan_table(load: Load, config: PostgresTarget, table: TableName, floor: Floo
             "to a name that no table has"
         )
     followed = [version.schema.valid_from for version in versions]
-    followed += [entry.commit_ts for entry in form_changes if form_by([entry], columns)]
+    followed += [entry.commit_ts for entry in form_changes if ddl.form([entry])]
     newest = versions[-1] if versions else None
     topic_id = _topic_id(load, table, conflicts) if index.order == "place" else None
     if index.order == "place" and loaded and index.window.from_ts < floor_ts:
@@ -174,12 +174,13 @@ def plan_table(load: Load, config: PostgresTarget, table: TableName, floor: Floo
         )
     return TablePlan(
         source=table,
-        target=target_of(config, table),
+        target=target_of(config, dialect, table),
+        dialect=dialect,
         columns=columns,
         form=form,
         whole_ts=max((_held(index, version) for version in versions if version.declared), default=0) if columns else 0,
         handle_key=handle_key,
-        unique_keys=_unique_keys(newest, columns),
+        unique_keys=unique_keys(newest, columns, dialect.max_index_bytes),
         version_column=version_column,
         order=index.order,
         topic_id=topic_id,
@@ -196,7 +197,7 @@ def plan_table(load: Load, config: PostgresTarget, table: TableName, floor: Floo
             default=None,
         ),
         added=added,
-        widened=widened,
+        widened=ddl.widened(changes),
         emptied=emptied,
         stops=stops,
         last_stops=last_stops,
@@ -223,6 +224,7 @@ def _form(
     versions: list[TableVersion],
     columns: tuple[PlannedColumn, ...],
     changed: tuple[FormColumn, ...],
+    dialect: Dialect,
 ) -> tuple[FormColumn, ...]:
     """*columns* as the newest of *versions* and of what DDL has *changed* leaves them, and columns that no row has."""
     form: dict[str, FormColumn] = {}
@@ -242,7 +244,7 @@ def _form(
         known = form.setdefault(change.target, change)
         form[change.target] = msgspec.structs.replace(
             known,
-            type=wider(known.type, change.type) or known.type,
+            type=dialect.wider(known.type, change.type) or known.type,
             commit_ts=max(known.commit_ts, change.commit_ts),
         )
     return tuple(form.values())
@@ -264,83 +266,6 @@ def _topic_id(load: Load, table: TableName, conflicts: list[str]) -> str | None:
     if len(found) > 1:
         conflicts.append("its rows are in several topics, and without commitTs nothing tells which came last")
     return min(found, default=None)
-
-
-def _one_handle_key(versions: list[TableVersion], conflicts: list[str]) -> tuple[str, ...]:
-    keys = {version.schema.handle_key for version in versions}
-    if len(keys) > 1:
-        described = " and ".join(", ".join(key) or "no key" for key in sorted(keys))
-        conflicts.append(f"within the window rows are identified by {described}")
-    # Rows without key stand beside rows with one: no reason to take the table for one that a mirror can't hold.
-    return next((version.schema.handle_key for version in reversed(versions) if version.schema.handle_key), ())
-
-
-def _columns(
-    versions: list[TableVersion], version_column: str, version_option: str, conflicts: list[str]
-) -> tuple[PlannedColumn, ...]:
-    """The union of the versions' columns, in the order of the newest; of two types the one that holds both."""
-    types: dict[str, str] = {}
-    spellings: dict[str, str] = {}
-    for version in reversed(versions):
-        own = {column.name for column in version.schema.columns}
-        for name in sorted(own):
-            newer = spellings.setdefault(folded(name), name)
-            if newer not in own:
-                conflicts.append(
-                    f"column {newer} is spelled {name} in older rows of the window: load a window that "
-                    "ends between them, rename the column of the mirror, and go on from there"
-                )
-        for column in version.schema.columns:
-            wanted = pg_type(column.type)
-            known = types.setdefault(column.name, wanted)
-            both = wider(known, wanted)
-            if both is None:
-                conflicts.append(
-                    f"column {column.name} is {wanted} in older rows of the window and {known} in newer ones"
-                )
-            types[column.name] = both or known
-    targets = [fit_column(name) for name in types]
-    taken = {name for name in targets if targets.count(name) > 1 or name == version_column}
-    if taken:
-        conflicts.append(
-            f"the mirror would have two columns {', '.join(sorted(taken))}: "
-            f"set {version_option} of the target to a name that no table has"
-        )
-    if (refusal := refused_columns(types)) is not None and refusal[0] == BAD_NAME:
-        conflicts.append(
-            f"{refusal[1]}: an earlier version wrote damaged rows; pin the window anew (repin) to set them aside"
-        )
-    return tuple(
-        PlannedColumn(name, target, f"c{at}", type_name)
-        for at, ((name, type_name), target) in enumerate(zip(types.items(), targets, strict=True))
-    )
-
-
-def _unique_keys(newest: TableVersion | None, columns: tuple[PlannedColumn, ...]) -> tuple[tuple[str, ...], ...]:
-    if newest is None:
-        return ()
-    # The keys are named as the definition spells them, the columns as the rows do.
-    own = {column.name for column in newest.schema.columns}
-    targets = {folded(column.source): column.target for column in columns if column.source in own}
-    widths = {folded(column.name): _index_bytes(column.type) for column in newest.schema.columns}
-    handle_key = sorted(map(folded, newest.schema.handle_key))
-    keys = [tuple(map(folded, key)) for key in newest.schema.unique_keys]
-    return tuple(
-        tuple(targets[name] for name in key)
-        for key in keys
-        if sorted(key) != handle_key
-        and all(name in targets for name in key)
-        and sum(widths[name] for name in key) <= MAX_INDEX_BYTES
-    )
-
-
-def _index_bytes(column_type: ColumnType) -> int:
-    """How many bytes a value takes in an index at most."""
-    base = column_type.base
-    if base in CHARACTER_TYPES or base in BINARY_TYPES or base in ("json", "vector"):
-        bytes_each = 1 if base in BINARY_TYPES else 4
-        return MAX_INDEX_BYTES + 1 if column_type.length is None else column_type.length * bytes_each
-    return 64
 
 
 def _piece(

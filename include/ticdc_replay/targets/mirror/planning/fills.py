@@ -1,4 +1,4 @@
-"""What rows from before an ADD COLUMN show in the new column, as PostgreSQL has it; or why it can't be told or held.
+"""What rows from before an ADD COLUMN show in the new column of a mirror; or why it can't be told or held.
 
 A default is judged as a row's value is: what the changelog has no typed cell for, or staging would refuse, is no default of a
 column of the mirror.
@@ -6,43 +6,36 @@ column of the mirror.
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from psycopg import sql
 
 from ticdc_replay.changelog.cells import typed_array
 from ticdc_replay.domain.column_types import BINARY_TYPES, INTEGER_TYPES, ColumnType
 from ticdc_replay.domain.visible import visible
 from ticdc_replay.schemas.changes import ColumnAdded
-from ticdc_replay.targets.postgres.types import checks_of, holds, pg_type
+from ticdc_replay.targets.mirror.dialect import Dialect
 
 _SHOWN = 200
 """Characters of a default that a message shows."""
 
 
-def fill_of(change: ColumnAdded, type_name: str) -> tuple[str | None, str | None]:
+def fill_of(change: ColumnAdded, type_name: str, dialect: Dialect) -> tuple[str | None, str | None]:
     """The literal that older rows show in a column of the type *type_name*, None for NULL; and why there is none, or None."""
     name, text, column_type = change.column.name, change.fill, change.column.type
     if not change.fill_known:
         return None, f"what rows from before the DDL show in {name} was decided by the server when it ran"
     if text is None:
         return None, None
-    declared = pg_type(column_type)
+    declared = dialect.type_of(column_type)
     if column_type.base in ("enum", "set") and type_name != "text":
         return None, f"{name} is mirrored by number, and the DDL tells the default by name"
-    if not holds(type_name, declared):
+    if not dialect.holds(type_name, declared):
         return None, f"{name} is {declared} by the DDL and {type_name} in rows of the window"
-    cells, misfit = _judged(name, text, column_type)
+    cells, misfit = _judged(name, text, column_type, dialect)
     if misfit is not None:
         return None, misfit
-    if declared == "bytea":
-        text = "\\x" + text.encode("latin-1").hex()
-    elif column_type.base in ("float", "double"):  # PostgreSQL reads no number that is nearer to 0 than its type holds
-        text = cells.cast(pa.string())[0].as_py()
-    literal = f"{sql.Literal(text).as_string()}::{declared}"
-    # A number of 32 bits is another one if it is read with 64 at once.
-    return literal if declared == type_name else f"{literal}::{type_name}", None
+    return dialect.literal(text, column_type, cells, type_name), None
 
 
-def _judged(name: str, text: str, column_type: ColumnType) -> tuple[pa.Array, str | None]:
+def _judged(name: str, text: str, column_type: ColumnType, dialect: Dialect) -> tuple[pa.Array, str | None]:
     """The default *text* of the column *name* as a cell; and why *column_type* or a mirror lacks it, None where they have it."""
     shown = visible(text[:_SHOWN])
     no_value = (
@@ -54,10 +47,10 @@ def _judged(name: str, text: str, column_type: ColumnType) -> tuple[pa.Array, st
         return None, no_value
     converted = typed_array([value], column_type, "UTC")
     if converted.exact and column_type.base in ("date", "datetime"):
-        return None, f"rows from before the DDL show {shown} in {name}, which PostgreSQL can't hold"
+        return None, f"rows from before the DDL show {shown} in {name}, which {dialect.database} can't hold"
     if converted.exact or converted.bad:
         return None, no_value
-    for check, reason in checks_of(pg_type(column_type), converted.array.type):
+    for check, reason in dialect.checks_of(dialect.type_of(column_type), converted.array.type):
         if pc.any(check(converted.array)).as_py():
             return None, f"rows from before the DDL show in {name} {reason}"
     return converted.array, None
@@ -67,7 +60,7 @@ def _neutral(text: str, column_type: ColumnType) -> int | float | str | bytes:
     """A default, which is text, as codecs hand on values of the type. Raises ValueError where it is none."""
     base = column_type.base
     if base in INTEGER_TYPES or base in ("bit", "year", "float", "double"):
-        if not text.isascii():  # digits of other scripts, which PostgreSQL does not read
+        if not text.isascii():  # digits of other scripts, which databases do not read
             raise ValueError(text)
         return float(text) if base in ("float", "double") else int(text)
     return text.encode("latin-1") if base in BINARY_TYPES else text

@@ -1,27 +1,32 @@
 """Has a mirror follow a TRUNCATE or DROP of its table: what was there before it goes, and comes back with no older window."""
 
-from typing import Any
-
 import msgspec
-import psycopg
-from psycopg import sql
 
-from ticdc_replay.targets.postgres import mirror_table
-from ticdc_replay.targets.postgres.catalog import find_table
-from ticdc_replay.targets.postgres.identifiers import Relation
-from ticdc_replay.targets.postgres.ledger import TableState
-from ticdc_replay.targets.postgres.mirror_table import Observed
-from ticdc_replay.targets.postgres.plan import TablePlan
-from ticdc_replay.targets.postgres.types import holds
-
-Connection = psycopg.Connection[Any]
+from ticdc_replay.domain.tso import describe
+from ticdc_replay.targets.mirror.planning.plan import TablePlan
+from ticdc_replay.targets.mirror.session import Session
+from ticdc_replay.targets.mirror.tables import ChangeType, DropColumn, Observed, Relation, Step, TableState
 
 
-def after_emptying(connection: Connection, plan: TablePlan, observed: Observed) -> Observed:
+def rows_before_creation(session: Session, plan: TablePlan, observed: Observed) -> list[str]:
+    """What is wrong where the mirror has rows from before the table's CREATE TABLE in the window; empty where nothing is."""
+    if plan.created_ts is None or plan.order == "place" or observed.state is None or observed.empty:
+        return []
+    gone_to = plan.emptied.commit_ts if plan.emptied is not None else -1
+    if not session.has_rows_between(plan.target, plan.version_column, gone_to, plan.created_ts):
+        return []
+    return [
+        f"{plan.source} at {describe(plan.created_ts)}: a table of this name, in whatever letter case, was created, though its "
+        "mirror has rows from before; the DROP or RENAME that ended the older table was not seen: load the window that has it, "
+        "or delete the rows up to this commitTs"
+    ]
+
+
+def after_emptying(session: Session, plan: TablePlan, observed: Observed) -> Observed:
     """The mirror as ``empty`` will leave it."""
     if plan.emptied is None or not _can_empty(plan, observed):
         return observed
-    left_empty = _is_left_empty(connection, plan)
+    left_empty = _is_left_empty(session, plan)
     if _is_dropped(plan, observed, left_empty):
         return Observed(None, _after_raising(plan, observed.state), True)
     gone, narrowed = _of_another_table(plan, observed)
@@ -46,7 +51,7 @@ def _after_raising(plan: TablePlan, state: TableState | None) -> TableState | No
     )
 
 
-def empty(connection: Connection, plan: TablePlan, observed: Observed) -> list[str]:
+def empty(session: Session, plan: TablePlan, observed: Observed) -> list[str]:
     """Have the mirror follow the TRUNCATE or DROP of the window: no row or tombstone from before it is left.
 
     What was done, for people. The table itself goes where it was dropped upstream and has no newer rows, so that it is made anew
@@ -54,22 +59,18 @@ def empty(connection: Connection, plan: TablePlan, observed: Observed) -> list[s
     """
     if plan.emptied is None or not _can_empty(plan, observed):
         return []
-    left_empty = _is_left_empty(connection, plan)
+    left_empty = _is_left_empty(session, plan)
     if _is_dropped(plan, observed, left_empty):
-        for relation in (plan.target, mirror_table.tombstones(plan)):
-            connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(relation.sql))
+        for relation in (plan.target, plan.tombstones):
+            session.drop_table(relation)
         return [f"DROP TABLE {plan.target}"]
-    clear_tombstones(connection, mirror_table.tombstones(plan), plan.version_column, plan.floor_ts)
+    clear_tombstones(session, plan.tombstones, plan.version_column, plan.floor_ts)
     if left_empty:
-        connection.execute(sql.SQL("TRUNCATE {}").format(plan.target.sql))
-        return [f"TRUNCATE {plan.target}", *_leave_columns(connection, plan, observed)]
-    removed = connection.execute(
-        sql.SQL("DELETE FROM {} WHERE {} < {}").format(
-            plan.target.sql, sql.Identifier(plan.version_column), sql.Literal(plan.floor_ts)
-        )
-    ).rowcount
+        session.truncate(plan.target)
+        return [f"TRUNCATE {plan.target}", *_leave_columns(session, plan, observed)]
+    removed = session.delete_below(plan.target, plan.version_column, plan.floor_ts)
     text = f"DELETE of {removed} rows up to {plan.emptied.commit_ts} from {plan.target}, which has newer ones"
-    return [text, *_leave_columns(connection, plan, observed)]
+    return [text, *_leave_columns(session, plan, observed)]
 
 
 def _of_another_table(plan: TablePlan, observed: Observed) -> tuple[list[str], dict[str, str]]:
@@ -85,45 +86,34 @@ def _of_another_table(plan: TablePlan, observed: Observed) -> tuple[list[str], d
     narrowed = {
         column.name: each.type
         for column, each in known.items()
-        if column.name not in gone and column.type != each.type and holds(column.type, each.type)
+        if column.name not in gone and column.type != each.type and plan.dialect.holds(column.type, each.type)
     }
     return gone, narrowed
 
 
-def _leave_columns(connection: Connection, plan: TablePlan, observed: Observed) -> list[str]:
+def _leave_columns(session: Session, plan: TablePlan, observed: Observed) -> list[str]:
     """Take the columns and types of the older table from the mirror; what was done, for people."""
     gone, narrowed = _of_another_table(plan, observed)
-    for name in gone:
-        connection.execute(sql.SQL("ALTER TABLE {} DROP COLUMN {}").format(plan.target.sql, sql.Identifier(name)))
-    for name, type_name in narrowed.items():
-        connection.execute(
-            sql.SQL("ALTER TABLE {} ALTER COLUMN {} TYPE {}").format(
-                plan.target.sql, sql.Identifier(name), mirror_table.type_sql(type_name)
-            )
-        )
-    dropped = [f"DROP COLUMN {name}" for name in gone]
-    return dropped + [f"ALTER COLUMN {name} TYPE {type_name}" for name, type_name in narrowed.items()]
+    steps = [Step(DropColumn(name), f"DROP COLUMN {name}") for name in gone]
+    steps += [Step(ChangeType(*each), "ALTER COLUMN {} TYPE {}".format(*each)) for each in narrowed.items()]
+    for step in steps:
+        session.change(plan.target, step)
+    return [step.text for step in steps]
 
 
-def clear_tombstones(connection: Connection, relation: Relation, version_column: str, floor_ts: int) -> None:
+def clear_tombstones(session: Session, relation: Relation, version_column: str, floor_ts: int) -> None:
     """Drop the tombstones below *floor_ts* (TSO), of no use any more; the whole table where no other is left."""
-    found = find_table(connection, relation)
+    found = session.find_table(relation)
     if found is None or found.column(version_column) is None:
         return
-    version, floor = sql.Identifier(version_column), sql.Literal(floor_ts)
-    connection.execute(sql.SQL("DELETE FROM {} WHERE {} < {}").format(relation.sql, version, floor))
-    row = connection.execute(sql.SQL("SELECT NOT EXISTS (SELECT FROM {})").format(relation.sql)).fetchone()
-    if row is not None and row[0]:
-        connection.execute(sql.SQL("DROP TABLE {}").format(relation.sql))
+    session.delete_below(relation, version_column, floor_ts)
+    if session.is_empty(relation):
+        session.drop_table(relation)
 
 
-def _is_left_empty(connection: Connection, plan: TablePlan) -> bool:
+def _is_left_empty(session: Session, plan: TablePlan) -> bool:
     """Whether what empties the table in the window leaves no row in its mirror, which exists."""
-    query = sql.SQL("SELECT EXISTS (SELECT FROM {} WHERE {} >= {})").format(
-        plan.target.sql, sql.Identifier(plan.version_column), sql.Literal(plan.floor_ts)
-    )
-    row = connection.execute(query).fetchone()
-    return row is not None and not row[0]
+    return not session.has_rows_from(plan.target, plan.version_column, plan.floor_ts)
 
 
 def _can_empty(plan: TablePlan, observed: Observed) -> bool:

@@ -1,21 +1,68 @@
-"""Divides the files of a load among the workers that run at the same time, at most one for each connection."""
+"""What workers stage of a load: its files, divided among those that run at the same time, at most one for each connection."""
 
 from collections.abc import Sequence
 from operator import attrgetter
+from typing import ClassVar
 
 import msgspec
 
 from ticdc_replay.domain.connections import Connection
-from ticdc_replay.targets.base import Load
+from ticdc_replay.domain.tables import TableName
+from ticdc_replay.targets.base import Load, StoreAddress
 from ticdc_replay.targets.last_versions import FoldFile, FoldGroup
-from ticdc_replay.targets.postgres.plan import TablePlan
-from ticdc_replay.targets.postgres.stage import StageTask
-from ticdc_replay.targets.postgres.staged_rows import StagePiece
+from ticdc_replay.targets.mirror.planning.plan import TablePlan
+from ticdc_replay.targets.mirror.staged_rows import StagePiece
 
 MIN_TASK_BYTES = 4 * 1024 * 1024
 """Below this size of Parquet one more connection costs more than it saves."""
 
 Table = tuple[TablePlan, FoldGroup]
+
+
+class StageTask(msgspec.Struct, frozen=True, kw_only=True):
+    """What one worker stages, over one connection and in one transaction, into staging tables of its own."""
+
+    units: ClassVar[str] = "files"
+
+    number: int
+    connection: Connection
+    artifacts: StoreAddress
+    quarantine: str | None
+    """Name, below the artefacts, of the file for rows that the target can't hold; None where such a row stops the load."""
+    pieces: tuple[StagePiece, ...]
+
+    @property
+    def size(self) -> int:
+        """How many files it reads."""
+        return sum(len(piece.numbers) for piece in self.pieces)
+
+
+class StagedPiece(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the last versions in one piece."""
+
+    table: TableName
+    staged: int
+    quarantined: int
+
+
+class StageResult(msgspec.Struct, frozen=True):
+    """What one worker did. ``quarantine`` is None where no row was set aside."""
+
+    pieces: tuple[StagedPiece, ...]
+    quarantine: str | None
+
+
+class Staged(msgspec.Struct, frozen=True):
+    """What workers left for one table: the last version of each key, once. Timestamps are TSO."""
+
+    stages: tuple[str, ...]
+    """Staging tables; none where the window has no rows of the table, only DDL."""
+    events: int
+    keys: int
+    quarantined: int
+    quarantine_files: tuple[str, ...]
+    first_ts: int
+    last_ts: int
 
 
 class _Unit(msgspec.Struct, frozen=True):
@@ -92,3 +139,24 @@ def _pieces(load: Load, tables: Sequence[Table], share: _Share, task: int) -> tu
             )
         )
     return tuple(pieces)
+
+
+def stages_of(plan: TablePlan, tasks: Sequence[StageTask]) -> list[str]:
+    """The staging tables of one table: one for each task that has rows of it."""
+    return sorted({piece.stage for task in tasks for piece in task.pieces if piece.fold.table == plan.source})
+
+
+def staged_by(load: Load, plan: TablePlan, tasks: Sequence[StageTask], results: Sequence[StageResult]) -> Staged:
+    pieces = [piece for result in results for piece in result.pieces if piece.table == plan.source]
+    aside = [result for result in results if any(p.quarantined for p in result.pieces if p.table == plan.source)]
+    files = [file for version in plan.versions for file in version.files]
+    extents = [load.index.extent_of(version) for version in plan.versions]
+    return Staged(
+        stages=tuple(stages_of(plan, tasks)),
+        events=sum(file.rows for file in files) + plan.below_floor,
+        keys=sum(piece.staged for piece in pieces),
+        quarantined=sum(piece.quarantined for piece in pieces),
+        quarantine_files=tuple(result.quarantine for result in aside if result.quarantine is not None),
+        first_ts=min((first for first, _ in extents), default=0),
+        last_ts=max((last for _, last in extents), default=0),
+    )

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from ticdc_replay.changelog.fold import is_put, key_cells, narrow, narrow_columns, place_of
 from ticdc_replay.domain.errors import PermanentError, TargetMismatchError
 from ticdc_replay.targets.last_versions import Fold
-from ticdc_replay.targets.postgres.types import MAX_ENTRY_BYTES, checks_of, entry_bytes, staged_arrow_type, staged_cells
+from ticdc_replay.targets.mirror.dialect import Dialect
 from ticdc_replay.targets.quarantine import Refused
 
 VERSION = "version"
@@ -57,13 +57,13 @@ def columns_to_read(piece: StagePiece) -> list[str]:
     return [name for name in narrowed if name != "after" and not name.startswith("after.")] + ["after", "_absent"]
 
 
-def stage_schema(piece: StagePiece) -> pa.Schema:
+def stage_schema(piece: StagePiece, dialect: Dialect) -> pa.Schema:
     """The layout of ``StagedBatch.rows``."""
-    fields = [pa.field(column.staged, staged_arrow_type(column.type)) for column in piece.columns]
+    fields = [pa.field(column.staged, dialect.staged_arrow_type(column.type)) for column in piece.columns]
     return pa.schema([*fields, pa.field(VERSION, pa.int64()), pa.field(PUT, pa.bool_())])
 
 
-def stage_rows(batch: pa.RecordBatch, piece: StagePiece, check_json: bool) -> StagedBatch:
+def stage_rows(batch: pa.RecordBatch, piece: StagePiece, dialect: Dialect, check_json: bool) -> StagedBatch:
     """*batch*, the last versions of some rows of *piece*, in the types of its staging table.
 
     Raises PermanentError for a put that lacks columns.
@@ -76,15 +76,15 @@ def stage_rows(batch: pa.RecordBatch, piece: StagePiece, check_json: bool) -> St
         column.source: key_cells(keys, column.source) if column.is_key else pc.struct_field(after, [column.source])
         for column in piece.columns
     }
-    refused = _refused(batch, put, cells, piece, check_json)
+    refused = _refused(batch, put, cells, piece, dialect, check_json)
     rows = [keys["version"].combine_chunks(), put]
     if refused:
         bad = pa.array(sorted({entry.position for entry in refused}), pa.int64())
         kept = pc.invert(pc.is_in(pa.array(range(batch.num_rows), pa.int64()), value_set=bad))
         rows = [array.filter(kept) for array in rows]
         cells = {name: array.filter(kept) for name, array in cells.items()}
-    arrays = [staged_cells(cells[column.source], column.type) for column in piece.columns]
-    return StagedBatch(pa.RecordBatch.from_arrays([*arrays, *rows], schema=stage_schema(piece)), refused)
+    arrays = [dialect.staged_cells(cells[column.source], column.type) for column in piece.columns]
+    return StagedBatch(pa.RecordBatch.from_arrays([*arrays, *rows], schema=stage_schema(piece, dialect)), refused)
 
 
 def _require_whole(rows: pa.RecordBatch, put: pa.BooleanArray, piece: StagePiece) -> None:
@@ -108,29 +108,37 @@ def _require_whole(rows: pa.RecordBatch, put: pa.BooleanArray, piece: StagePiece
 
 
 def _refused(
-    rows: pa.RecordBatch, put: pa.BooleanArray, cells: dict[str, pa.Array], piece: StagePiece, check_json: bool
+    rows: pa.RecordBatch,
+    put: pa.BooleanArray,
+    cells: dict[str, pa.Array],
+    piece: StagePiece,
+    dialect: Dialect,
+    check_json: bool,
 ) -> list[Refused]:
     refused: list[Refused] = []
     for column in piece.columns:
         array = cells[column.source]
-        for check, reason in checks_of(column.type, array.type):
+        for check, reason in dialect.checks_of(column.type, array.type):
             refused += [Refused(at, column.source, reason) for at in pc.indices_nonzero(check(array)).to_pylist()]
         if check_json and column.type == "json":
             refused += [Refused(at, column.source, "text that is not JSON") for at in _not_json(array)]
-    refused += _too_long_keys(cells, piece)
+    refused += _too_long_keys(cells, piece, dialect)
     exact = rows["_exact"]
     if exact.null_count < rows.num_rows:
         refused += _refused_exact(exact.to_pylist(), put, piece)
     return refused
 
 
-def _too_long_keys(cells: dict[str, pa.Array], piece: StagePiece) -> list[Refused]:
+def _too_long_keys(cells: dict[str, pa.Array], piece: StagePiece, dialect: Dialect) -> list[Refused]:
     """Keys that the primary key of the mirror, and of the table of its deletes, has no room for."""
-    sizes = {column.source: entry_bytes(column.type, cells[column.source]) for column in piece.columns if column.is_key}
+    key = [column for column in piece.columns if column.is_key]
+    sizes = {column.source: dialect.entry_bytes(column.type, cells[column.source]) for column in key}
     total = np.sum(list(sizes.values()), axis=0)
     return [
-        Refused(at, max(sizes, key=lambda name: sizes[name][at]), _TOO_LONG_KEY.format(total[at], MAX_ENTRY_BYTES))
-        for at in np.flatnonzero(total > MAX_ENTRY_BYTES).tolist()
+        Refused(
+            at, max(sizes, key=lambda name: sizes[name][at]), _TOO_LONG_KEY.format(total[at], dialect.max_key_bytes)
+        )
+        for at in np.flatnonzero(total > dialect.max_key_bytes).tolist()
     ]
 
 
@@ -157,5 +165,5 @@ def _not_json(texts: pa.Array) -> list[int]:
         except msgspec.DecodeError:
             positions.append(at)
         except RecursionError:
-            continue  # ``checks_of`` has found it
+            continue  # the dialect's checks have found it
     return positions

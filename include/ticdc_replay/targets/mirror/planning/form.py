@@ -9,11 +9,9 @@ from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from ticdc_replay.domain.tso import describe
-from ticdc_replay.targets.postgres.catalog import FoundTable
-from ticdc_replay.targets.postgres.ledger import KnownColumn, TableState
-from ticdc_replay.targets.postgres.plan import TablePlan
-from ticdc_replay.targets.postgres.types import holds, wider
-from ticdc_replay.targets.postgres.window_ddl import FormColumn
+from ticdc_replay.targets.mirror.planning.plan import TablePlan
+from ticdc_replay.targets.mirror.planning.window_ddl import FormColumn
+from ticdc_replay.targets.mirror.tables import FoundTable, KnownColumn, TableState
 from ticdc_replay.targets.rules import FILL_ANEW
 
 Fit = Literal["unknown", "fits", "apart", "left out"]
@@ -31,11 +29,11 @@ def fit_of(plan: TablePlan, column: FormColumn, state: TableState | None) -> Fit
     if known is None:
         return unneeded if column.commit_ts < state.whole_ts else "unknown"
     if column.commit_ts < known.commit_ts:
-        return "fits" if holds(known.type, column.type) else unneeded
+        return "fits" if plan.dialect.holds(known.type, column.type) else unneeded
     if column.commit_ts > known.commit_ts:
-        both = wider(known.type, column.type)
+        both = plan.dialect.wider(known.type, column.type)
         return "apart" if both is None else "fits"
-    return "fits" if holds(known.type, column.type) else "unknown"
+    return "fits" if plan.dialect.holds(known.type, column.type) else "unknown"
 
 
 def wanted(plan: TablePlan, state: TableState | None) -> tuple[FormColumn, ...]:
@@ -50,7 +48,7 @@ def columns_to_make(plan: TablePlan, state: TableState | None) -> dict[str, str]
     columns: dict[str, str] = {}
     for column in wanted(plan, state):
         other = known.get(column.target)
-        newer = other is not None and other.commit_ts > column.commit_ts and holds(other.type, column.type)
+        newer = other is not None and other.commit_ts > column.commit_ts and plan.dialect.holds(other.type, column.type)
         columns[column.target] = other.type if newer and other is not None else column.type
     for name, other in known.items():
         if other.commit_ts > plan.whole_ts:

@@ -1,91 +1,50 @@
 """Brings a mirror table to the form that a plan needs: makes it, adds and widens columns, or says what does not fit."""
 
 from collections.abc import Collection, Iterator
-from typing import Any
-
-import msgspec
-import psycopg
-from psycopg import sql
 
 from ticdc_replay.domain.errors import PolicyStopError, TargetMismatchError
 from ticdc_replay.domain.tso import describe
-from ticdc_replay.targets.postgres import form, ledger
-from ticdc_replay.targets.postgres.catalog import FoundColumn, FoundTable, find_table
-from ticdc_replay.targets.postgres.identifiers import LEDGER_SCHEMA, Relation, tombstone_table
-from ticdc_replay.targets.postgres.ledger import TableState
-from ticdc_replay.targets.postgres.plan import PlannedPiece, TablePlan
-from ticdc_replay.targets.postgres.types import holds
-from ticdc_replay.targets.postgres.window_ddl import AddedColumn, FormColumn, PlannedColumn, WidenedColumn, type_words
-
-Connection = psycopg.Connection[Any]
-
-
-class Observed(msgspec.Struct, frozen=True):
-    """A mirror table as it is: what the catalogue and the ledger have of it, and whether it has no row."""
-
-    found: FoundTable | None
-    state: TableState | None
-    empty: bool
-
-
-class Step(msgspec.Struct, frozen=True):
-    """One statement that changes the mirror table; ``text`` says it to people, "" where it is no change worth a report."""
-
-    statement: sql.Composed
-    text: str = ""
-
-
-def observe(connection: Connection, target: Relation) -> Observed:
-    """*target* as it is now."""
-    found = find_table(connection, target)
-    empty = True
-    if found is not None and found.is_table:
-        row = connection.execute(sql.SQL("SELECT NOT EXISTS (SELECT FROM {})").format(target.sql)).fetchone()
-        empty = row is not None and row[0]
-    return Observed(found, ledger.state_of(connection, target), empty)
-
-
-def rows_before_creation(connection: Connection, plan: TablePlan, observed: Observed) -> list[str]:
-    """What is wrong where the mirror has rows from before the table's CREATE TABLE in the window; empty where nothing is."""
-    if plan.created_ts is None or plan.order == "place" or observed.state is None or observed.empty:
-        return []
-    gone_to = plan.emptied.commit_ts if plan.emptied is not None else -1
-    query = sql.SQL("SELECT FROM {} WHERE {version} < {} AND {version} > {} LIMIT 1").format(
-        plan.target.sql,
-        sql.Literal(plan.created_ts),
-        sql.Literal(gone_to),
-        version=sql.Identifier(plan.version_column),
-    )
-    if connection.execute(query).fetchone() is None:
-        return []
-    return [
-        f"{plan.source} at {describe(plan.created_ts)}: a table of this name, in whatever letter case, was created, though its "
-        "mirror has rows from before; the DROP or RENAME that ended the older table was not seen: load the window that has it, "
-        "or delete the rows up to this commitTs"
-    ]
+from ticdc_replay.targets.mirror.planning import form
+from ticdc_replay.targets.mirror.planning.plan import PlannedPiece, TablePlan
+from ticdc_replay.targets.mirror.planning.window_ddl import AddedColumn, FormColumn, WidenedColumn
+from ticdc_replay.targets.mirror.tables import (
+    AddColumn,
+    ChangeDefault,
+    ChangeType,
+    ColumnDefinition,
+    CreateIndex,
+    CreateTable,
+    FillColumn,
+    FoundColumn,
+    FoundTable,
+    Observed,
+    Relation,
+    Step,
+    TableState,
+)
 
 
 def unfollowed_changes(plan: TablePlan, observed: Observed) -> list[str]:
     """The changes of the window that a mirror can't or, by policy, may not follow, one line each."""
     lines = [*plan.stops]
-    for column in _new_columns(plan, observed.state):
+    for column in new_columns(plan, observed.state):
         older_rows = plan.created_ts is None or any(column.target not in _targets(plan, piece) for piece in plan.pieces)
         if older_rows if column.computed else observed.found is not None:
             lines += column.stops
     if observed.found is not None:
         for widened in plan.widened:
-            if not _has_followed(widened, observed.found, observed.state):
+            if not _has_followed(plan, widened, observed.found, observed.state):
                 lines += widened.stops
     return list(dict.fromkeys(lines))
 
 
-def _has_followed(widened: WidenedColumn, found: FoundTable, state: TableState | None) -> bool:
+def _has_followed(plan: TablePlan, widened: WidenedColumn, found: FoundTable, state: TableState | None) -> bool:
     column = found.column(widened.target)
     return (
         state is not None
         and state.schema_ts >= widened.commit_ts
         and column is not None
-        and holds(column.type, widened.type)
+        and plan.dialect.holds(column.type, widened.type)
     )
 
 
@@ -121,9 +80,11 @@ def _alter(plan: TablePlan, observed: Observed, table: FoundTable) -> list[Step]
                 steps.append(_add_column(plan, column, observed.state))
             else:
                 differences.append(f"column {column.target} {column.type} is missing")
-        elif not holds(found.type, column.type):
-            if _may_widen(plan, column, observed.state) and holds(column.type, found.type):
-                steps.append(_widen(plan, column))
+        elif not plan.dialect.holds(found.type, column.type):
+            if _may_widen(plan, column, observed.state) and plan.dialect.holds(column.type, found.type):
+                steps.append(
+                    Step(ChangeType(column.target, column.type), f"ALTER COLUMN {column.target} TYPE {column.type}")
+                )
             elif not _is_newer_in_mirror(column, found, observed.state):
                 differences.append(f"column {column.target} is {found.type}, {column.type} is needed")
     if plan.order == "place":
@@ -165,31 +126,16 @@ def _mismatch(plan: TablePlan, differences: list[str]) -> TargetMismatchError:
     )
 
 
-def drop_defaults(connection: Connection, plan: TablePlan, observed: Observed, names: Collection[str]) -> None:
-    """Take what older rows show from the columns *names*, of which the mirror has no such rows any more."""
-    for name in names:
-        if observed.found is not None and observed.found.column(name) is not None:
-            connection.execute(
-                sql.SQL("ALTER TABLE {} ALTER COLUMN {} DROP DEFAULT").format(plan.target.sql, sql.Identifier(name))
-            )
-
-
-def note_columns(connection: Connection, plan: TablePlan, state: TableState | None) -> None:
-    """Write down what the window's DDL says of older rows, also for a table that is made later."""
-    for column in _new_columns(plan, state):
-        ledger.note_added_column(connection, plan.target, column.target, column.commit_ts, column.fill)
-
-
 def default_of(plan: TablePlan, state: TableState | None, target: str) -> str | None:
     """What rows that lack the column *target* show, as an SQL literal; None for NULL, or where no loaded DDL tells."""
-    for column in _new_columns(plan, state):
+    for column in new_columns(plan, state):
         if column.target == target:
             return column.fill
     recorded = state.added_columns.get(target) if state is not None else None
     return recorded.fill if recorded is not None else None
 
 
-def _new_columns(plan: TablePlan, state: TableState | None) -> Iterator[AddedColumn]:
+def new_columns(plan: TablePlan, state: TableState | None) -> Iterator[AddedColumn]:
     """The ADD COLUMNs of the window that the mirror has not followed yet."""
     for column in plan.added:
         recorded = state.added_columns.get(column.target) if state is not None else None
@@ -242,7 +188,7 @@ def _differences(plan: TablePlan, found: FoundTable, state: TableState | None) -
         yield (
             f"its rows are ordered by their place in the topic with id {state.topic_id}, and those of the window are of the "
             f"topic with id {plan.topic_id}: was the topic recreated, or the table sent to another one? Bring the table up to "
-            f"date from the upstream, set {plan.version_column} to 0 in all its rows, empty {tombstones(plan)}, and set "
+            f"date from the upstream, set {plan.version_column} to 0 in all its rows, empty {plan.tombstones}, and set "
             "topic_id to NULL and floor_ts to the window's start in _ticdc_replay.tables"
         )
     if not plan.columns:
@@ -269,60 +215,14 @@ def _differences(plan: TablePlan, found: FoundTable, state: TableState | None) -
 
 
 def _create(plan: TablePlan, state: TableState | None) -> Iterator[Step]:
-    definitions = [
-        _definition(name, type_name, default_of(plan, state, name))
+    columns = tuple(
+        ColumnDefinition(name, type_name, default_of(plan, state, name))
         for name, type_name in form.columns_to_make(plan, state).items()
-    ]
-    definitions.append(sql.SQL("{} bigint NOT NULL").format(sql.Identifier(plan.version_column)))
-    definitions.append(sql.SQL("PRIMARY KEY ({})").format(_names([column.target for column in plan.key])))
-    statement = sql.SQL("CREATE TABLE {} ({})").format(plan.target.sql, sql.SQL(", ").join(definitions))
-    yield Step(statement, f"CREATE TABLE {plan.target}")
-    for columns in plan.unique_keys:
-        yield Step(sql.SQL("CREATE INDEX ON {} ({})").format(plan.target.sql, _names(columns)))
-
-
-def tombstones(plan: TablePlan) -> Relation:
-    """The table that remembers the deletes of the mirror table."""
-    return Relation(LEDGER_SCHEMA, tombstone_table(plan.target.schema, plan.target.table))
-
-
-def fit_tombstones(connection: Connection, plan: TablePlan, table: FoundTable) -> None:
-    """Make the table of ``tombstones``, or widen it, so that it holds every key of *table*, the mirror."""
-    relation = tombstones(plan)
-    found = find_table(connection, relation)
-    types = {column.name: column.type for column in table.columns}
-    key = [msgspec.structs.replace(column, type=types[column.target]) for column in plan.key]
-    if found is None:
-        definitions = [_definition(column.target, column.type, None) for column in key]
-        definitions.append(sql.SQL("{} bigint NOT NULL").format(sql.Identifier(plan.version_column)))
-        definitions.append(sql.SQL("PRIMARY KEY ({})").format(_names([column.target for column in key])))
-        connection.execute(sql.SQL("CREATE TABLE {} ({})").format(relation.sql, sql.SQL(", ").join(definitions)))
-        return
-    for column in key:
-        remembered = found.column(column.target)
-        if remembered is not None and not holds(remembered.type, column.type):
-            connection.execute(sql.SQL("ALTER TABLE {} {}").format(relation.sql, _change_of_type(column)))
-
-
-def _definition(name: str, type_name: str, default: str | None) -> sql.Composed:
-    parts = [sql.Identifier(name), type_sql(type_name)]
-    if default is not None:
-        parts += [sql.SQL("DEFAULT"), trusted(default)]
-    return sql.SQL(" ").join(parts)
-
-
-def type_sql(type_name: str) -> sql.SQL:
-    """The type in a column definition."""
-    return trusted(type_words(type_name))
-
-
-def trusted(text: str) -> sql.SQL:
-    """SQL made by ``types`` or quoted by ``window_ddl``."""
-    return sql.SQL(text)
-
-
-def _names(names: Any) -> sql.Composed:
-    return sql.SQL(", ").join(map(sql.Identifier, names))
+    )
+    key = tuple(column.target for column in plan.key)
+    yield Step(CreateTable(columns, plan.version_column, key), f"CREATE TABLE {plan.target}")
+    for unique in plan.unique_keys:
+        yield Step(CreateIndex(unique))
 
 
 def _add_column(plan: TablePlan, column: FormColumn, state: TableState | None) -> Step:
@@ -333,22 +233,12 @@ def _add_column(plan: TablePlan, column: FormColumn, state: TableState | None) -
     text = f"ADD COLUMN {column.target} {column.type}" + (f" DEFAULT {default}" if default is not None else "")
     if not told and plan.schema_ts >= plan.floor_ts:
         text += "; what older rows show is filled in when the window of its DDL is loaded"
-    definition = _definition(column.target, column.type, default)
-    return Step(sql.SQL("ALTER TABLE {} ADD COLUMN {}").format(plan.target.sql, definition), text)
-
-
-def _widen(plan: TablePlan, column: FormColumn) -> Step:
-    statement = sql.SQL("ALTER TABLE {} {}").format(plan.target.sql, _change_of_type(column))
-    return Step(statement, f"ALTER COLUMN {column.target} TYPE {column.type}")
-
-
-def _change_of_type(column: PlannedColumn | FormColumn) -> sql.Composed:
-    return sql.SQL("ALTER COLUMN {} TYPE {}").format(sql.Identifier(column.target), type_sql(column.type))
+    return Step(AddColumn(ColumnDefinition(column.target, column.type, default)), text)
 
 
 def _unfillable(plan: TablePlan, state: TableState | None, table: FoundTable) -> Iterator[str]:
     """Columns as those of ``_fill_older_rows``, where nothing tells which rows are older than the DDL."""
-    for column in _new_columns(plan, state):
+    for column in new_columns(plan, state):
         if table.column(column.target) is not None and column.fill is not None:
             yield (
                 f"column {column.target} came with a later window, and without commitTs nothing tells which rows are from before "
@@ -359,14 +249,11 @@ def _unfillable(plan: TablePlan, state: TableState | None, table: FoundTable) ->
 
 def _fill_older_rows(plan: TablePlan, observed: Observed, table: FoundTable) -> Iterator[Step]:
     """For columns that a later window has brought before their DDL was loaded."""
-    for column in _new_columns(plan, observed.state):
+    for column in new_columns(plan, observed.state):
         if table.column(column.target) is None or column.fill is None:
             continue
-        name, fill = sql.Identifier(column.target), trusted(column.fill)
         yield Step(
-            sql.SQL("UPDATE {} SET {} = {} WHERE {} <= {} AND {} IS NULL").format(
-                *(plan.target.sql, name, fill, sql.Identifier(plan.version_column), sql.Literal(column.commit_ts), name)
-            ),
+            FillColumn(column.target, column.fill, plan.version_column, column.commit_ts),
             f"UPDATE {column.target} = {column.fill} in rows up to {column.commit_ts}",
         )
-        yield Step(sql.SQL("ALTER TABLE {} ALTER COLUMN {} SET DEFAULT {}").format(plan.target.sql, name, fill))
+        yield Step(ChangeDefault(column.target, column.fill))

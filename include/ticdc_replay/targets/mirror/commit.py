@@ -1,0 +1,165 @@
+"""Applies staged rows to a mirror table: one transaction that does all of it or nothing.
+
+Versions of one row are ordered by (commitTs, delete < put). A key lives either in the mirror, with the commitTs of its row, or
+in the tombstone table, with the commitTs of its delete: so an older version, in whatever order windows come, finds the newer
+one. A version of equal commitTs overwrites: a reload repairs. Where not all rows carry a commitTs, their place in Kafka stands
+for it: it orders rows of one partition, and a row that is found in another one stops the load.
+"""
+
+import msgspec
+
+from ticdc_replay.domain.errors import PolicyStopError, TransientError
+from ticdc_replay.targets.base import Field, Load, TableReport
+from ticdc_replay.targets.mirror import dropped_databases, emptying, marks
+from ticdc_replay.targets.mirror.marks import Marks
+from ticdc_replay.targets.mirror.planning import differences, form
+from ticdc_replay.targets.mirror.planning.plan import TablePlan
+from ticdc_replay.targets.mirror.section import MirrorSection
+from ticdc_replay.targets.mirror.session import Merged, Session
+from ticdc_replay.targets.mirror.staging import Staged
+from ticdc_replay.targets.mirror.tables import (
+    ChangeDefault,
+    ChangeType,
+    ColumnDefinition,
+    CreateTable,
+    FoundTable,
+    Step,
+)
+
+
+def commit_table(
+    session: Session, load: Load, plan: TablePlan, staged: Staged, newer: Marks, config: MirrorSection
+) -> TableReport:
+    """Apply *staged* to the table of *plan*, with the DDL of the window before it, and write the ledger.
+
+    Where DDL at the end of the window stops the load the rows before it are applied, and the window is not done. What such a load
+    had set aside of rows that are below the floor by now is told again.
+
+    Does nothing where the ledger has this window and run already. *newer* are the loads that were newer when this one began.
+
+    Raises what ``marks.look_again`` raises, CommitStateUnknownError when the connection broke in the commit itself; after any
+    other error nothing of the table was changed.
+    """
+    with session.translated(f"load {plan.target}"):
+        session.begin_merge(plan.target)
+        report = None
+        if not load.reload:
+            report = session.ledger.find_done(plan.target, load.index.window, load.index.run_hash)
+        if report is None:
+            report = _apply(session, load, plan, staged, newer, config)
+        session.drop_staging(staged.stages)
+    session.commit_rows(plan.target)
+    return report
+
+
+def _apply(
+    session: Session, load: Load, plan: TablePlan, staged: Staged, newer: Marks, config: MirrorSection
+) -> TableReport:
+    ledger, index = session.ledger, load.index
+    marks.look_again(session, load, config, plan, newer)
+    # Looked at again: another load or a person may have changed the table since this one began.
+    observed = session.observe(plan.target)
+    state = observed.state
+    if state is not None:
+        differences.refuse_others(plan.target, state, index.pipeline, config.same_upstream_as)
+        if state.floor_ts > max(plan.floor_ts, index.window.from_ts):
+            raise TransientError(f"the floor of {plan.target} was raised while this load staged its rows; try again")
+    else:
+        dropped_databases.look_again(session, load, config, plan)
+    differences.refuse_lost(plan, observed)
+    stops = differences.unfollowed_changes(plan, observed)
+    stops += emptying.rows_before_creation(session, plan, observed)
+    if stops:
+        raise PolicyStopError("\n".join(stops))
+    told = emptying.empty(session, plan, observed)
+    if state is not None:
+        forgotten = ledger.raise_floor(plan.target, plan.next_floor_ts, plan.next_form_floor_ts)
+        observed = session.observe(plan.target)
+        for name in forgotten:  # the mirror has no rows any more that lack the column
+            if observed.found is not None and observed.found.column(name) is not None:
+                session.change(plan.target, Step(ChangeDefault(name, None)))
+    steps = differences.steps_to(plan, observed)
+    made_meanwhile = state is not None and state.floor_ts < plan.floor_ts and plan.emptied is None
+    if made_meanwhile and observed.found is not None:
+        raise TransientError(f"{plan.target} was made by another load while this one staged its rows; try again")
+    state = observed.state
+    if state is None:
+        ledger.add_table(
+            plan.target,
+            source=plan.source,
+            pipeline=index.pipeline,
+            tombstones=plan.tombstones,
+            newest_ts=0,
+            floor_ts=plan.next_floor_ts,
+            form_floor_ts=plan.next_form_floor_ts,
+        )
+    if plan.columns:
+        session.create_schema(plan.target.schema)
+    for step in steps:
+        told += session.change(plan.target, step)
+    for column in differences.new_columns(plan, state):  # also for a table that is made later
+        ledger.note_added_column(plan.target, column.target, column.commit_ts, column.fill)
+    ledger.note_form(plan.target, form.to_note(plan, state))
+    ledger.raise_marks(plan.target, schema_ts=plan.schema_ts, whole_ts=plan.whole_ts, newest_ts=staged.last_ts)
+    if plan.topic_id is not None:
+        ledger.note_topic(plan.target, plan.topic_id)
+    found = session.find_table(plan.target)
+    merged = Merged(staged)
+    if staged.stages and found is not None:
+        _fit_tombstones(session, plan, found)
+        newest_ts = state.newest_ts if state is not None else 0
+        in_order = plan.order == "commit_ts" and staged.first_ts > newest_ts and not load.reload
+        merged, gone = session.merge(load, plan, staged, found, in_order=in_order, empty=observed.empty)
+        staged = merged.staged
+        told += gone
+    report = TableReport(
+        table=plan.source,
+        outcome="stopped" if plan.last_stops else "loaded",
+        destination=str(plan.target),
+        fields=tuple(Field(column.name, column.type) for column in found.columns) if found is not None else (),
+        events=staged.events,
+        keys=staged.keys,
+        folded=staged.events - plan.below_floor - staged.quarantined - staged.keys,
+        upserted=merged.upserted,
+        deleted=merged.deleted,
+        tombstones=merged.tombstones,
+        superseded=staged.keys - merged.upserted - merged.tombstones,
+        quarantined=staged.quarantined,
+        quarantine_files=staged.quarantine_files,
+        below_floor=plan.below_floor,
+        ddl=(*told, *(step.text for step in steps if step.text)),
+    )
+    if not load.reload:
+        stopped = ledger.find_stopped(plan.target, index.window, index.run_hash)
+        if stopped is not None:
+            report = _with_set_aside(report, stopped)
+    ledger.note_done(load, plan.target, report)
+    return report
+
+
+def _fit_tombstones(session: Session, plan: TablePlan, mirror: FoundTable) -> None:
+    """Make the table of tombstones, or widen it, so that it holds every key of *mirror*."""
+    found = session.find_table(plan.tombstones)
+    types = {column.name: column.type for column in mirror.columns}
+    key = [ColumnDefinition(column.target, types[column.target]) for column in plan.key]
+    if found is None:
+        names = tuple(column.name for column in key)
+        session.change(plan.tombstones, Step(CreateTable(tuple(key), plan.version_column, names)))
+        return
+    for column in key:
+        remembered = found.column(column.name)
+        if remembered is not None and not plan.dialect.holds(remembered.type, column.type):
+            session.change(plan.tombstones, Step(ChangeType(column.name, column.type)))
+
+
+def _with_set_aside(report: TableReport, stopped: TableReport) -> TableReport:
+    """*report* with what the load of the same changelog that was *stopped* had set aside, and this one did not look at."""
+    carried = min(stopped.quarantined - report.quarantined, report.below_floor - stopped.below_floor)
+    if carried <= 0:
+        return report
+    return msgspec.structs.replace(
+        report,
+        quarantined=report.quarantined + carried,
+        quarantine_files=tuple(sorted({*stopped.quarantine_files, *report.quarantine_files})),
+        below_floor=report.below_floor - carried,
+    )

@@ -1,0 +1,58 @@
+"""The names and types of one kind of database: all that can be told without a connection."""
+
+from collections.abc import Callable
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ticdc_replay.domain.column_types import ColumnType
+
+Check = Callable[[pa.Array], pa.Array]
+"""Cells → per cell whether the target can't hold it; null where the cell is null."""
+
+
+class Dialect(msgspec.Struct, frozen=True, kw_only=True):
+    """What a mirror asks of a kind of database. Its functions are a module's own: workers get it, pickled, to judge values by.
+
+    Types are spelled as the database's catalogue spells them.
+    """
+
+    database: str
+    """What people call the kind of database."""
+    max_columns: int
+    """Of a mirror table, beside those that it and its staging add."""
+    max_index_bytes: int
+    """Of an entry of an index that stands for a secondary unique key: it is left out where longer values are to be expected."""
+    max_key_bytes: int
+    """Of an entry of the primary key, as ``entry_bytes`` counts."""
+    fit: Callable[[str], str]
+    """A name as the database can have it: the same for every load, and no two long names become one."""
+    fit_column: Callable[[str], str]
+    """The same for the name of a column."""
+    type_of: Callable[[ColumnType], str]
+    """The type of a column in a mirror. It holds every value that passes ``checks_of``."""
+    holds: Callable[[str, str], bool]
+    """Whether a column of the first type holds every value of the second unaltered, and reads as the upstream reads it after such
+    a widening."""
+    type_words: Callable[[str], str]
+    """The type in a column definition."""
+    literal: Callable[[str, ColumnType, pa.Array, str], str]
+    """The SQL literal of a default that passed ``checks_of``: of its neutral text (``schemas.changes.ColumnAdded``), its type, an
+    array with it alone as a typed cell, and the type of the mirror's column."""
+    checks_of: Callable[[str, pa.DataType], list[tuple[Check, str]]]
+    """What to look for in changelog cells of an Arrow type before they are staged as a type, and how to name it; none where every
+    cell fits."""
+    entry_bytes: Callable[[str, pa.Array], npt.NDArray[np.int64]]
+    """How many of ``max_key_bytes`` each cell of a type takes in an index at most."""
+    staged_arrow_type: Callable[[str], pa.DataType]
+    """The Arrow type in which cells of a type are staged."""
+    staged_cells: Callable[[pa.Array, str], pa.Array]
+    """Cells of the changelog, which passed ``checks_of``, as the ``staged_arrow_type`` of a type."""
+
+    def wider(self, first: str, second: str) -> str | None:
+        """The one of the two types that holds the other's values, or None."""
+        if self.holds(first, second):
+            return first
+        return second if self.holds(second, first) else None

@@ -1,0 +1,102 @@
+"""Databases that the upstream dropped, remembered in the ledger for tables that get a mirror later.
+
+A DROP DATABASE names no table: the mirrors follow it that are there when its window is loaded. A mirror that is made later, by
+an older window or by a floor that a person sets, finds it here, and is what it would be, had it been there: so a note counts for
+the mirrors that its load may write to, as ``marks`` do, and a newer run of the window replaces it, also by nothing. A mirror that
+is forgotten is not told of it any more before the window is loaded again.
+"""
+
+from collections.abc import Sequence
+
+from ticdc_replay.changelog.index import ChangelogIndex
+from ticdc_replay.decode.filter import TableFilter
+from ticdc_replay.domain.errors import TransientError
+from ticdc_replay.domain.tables import TableName, folded
+from ticdc_replay.targets.base import Load
+from ticdc_replay.targets.database_ddl import dropped_databases
+from ticdc_replay.targets.mirror.dialect import Dialect
+from ticdc_replay.targets.mirror.ledger import MirrorPlaces
+from ticdc_replay.targets.mirror.marks import place_of
+from ticdc_replay.targets.mirror.planning.plan import TablePlan, target_of
+from ticdc_replay.targets.mirror.section import MirrorSection
+from ticdc_replay.targets.mirror.session import Session
+
+
+def note(session: Session, load: Load, config: MirrorSection, dialect: Dialect) -> None:
+    """Note the databases that the window of *load* drops, before the mirrors are looked up that are told of it, in place of what
+    an older run of it has noted.
+
+    Waits for transactions that make a mirror: those that end before are looked up, those that begin later find the note.
+    """
+    index = load.index
+    floors = {
+        name: index.window.to_ts if index.order == "place" else commit_ts + 1
+        for name, commit_ts in sorted(dropped_databases(index).items())
+    }
+    session.ledger.replace_drops(load, place_of(config, dialect), _window_run(index), floors)
+
+
+def floor_of(session: Session, load: Load, config: MirrorSection, dialect: Dialect, table: TableName) -> int:
+    """Below which commitTs (TSO) rows of *table*, which has no mirror yet, went with their database; 0 where none was dropped.
+
+    Of its own window *load* knows what its run dropped: of other runs nothing counts. Of a window by offset that has both rows
+    and the DDL nothing tells which came first: that is for its own DDL to stop.
+    """
+    index = load.index
+    by_place = index.order == "place" and bool(load.versions(table))
+    window = (index.pipeline, index.window.from_ts, index.window.to_ts)
+    return _floor(session, config, dialect, table, window, "" if by_place else _window_run(index))
+
+
+def floor_of_new(session: Session, pipeline: str, config: MirrorSection, dialect: Dialect, table: TableName) -> int:
+    """The same for the transaction that makes the mirror of *table* without a load."""
+    session.ledger.share_drops()
+    return _floor(session, config, dialect, table, (pipeline, 0, 0), "")
+
+
+def look_again(session: Session, load: Load, config: MirrorSection, plan: TablePlan) -> None:
+    """Raise TransientError where *plan* was made with something else in mind than is known by now; in the transaction that makes
+    its mirror."""
+    session.ledger.share_drops()
+    if floor_of(session, load, config, plan.dialect, plan.source) != plan.dropped_ts:
+        raise TransientError(
+            f"whether the database of {plan.source} was dropped is told otherwise by a window that was loaded while this load "
+            "staged its rows; try again"
+        )
+
+
+def forget(session: Session, config: MirrorSection, dialect: Dialect, table: TableName) -> None:
+    """Have nothing that is noted by now count for the mirror of *table*."""
+    session.ledger.forget_drops(_places(config, dialect, table))
+
+
+def _floor(
+    session: Session,
+    config: MirrorSection,
+    dialect: Dialect,
+    table: TableName,
+    window: tuple[str, int, int],
+    window_run: str,
+) -> int:
+    """What is noted for *table*; of the *window*, a pipeline and two TSO, by loads of *window_run* alone."""
+    pipelines = [window[0], *config.same_upstream_as]
+    for drop in session.ledger.noted_drops(_places(config, dialect, table), pipelines, window, window_run):
+        is_for = drop.selection is None or _wants(drop.selection, table)
+        if is_for and not any(_wants(patterns, table) for patterns in drop.newer):
+            return drop.floor_ts
+    return 0
+
+
+def _places(config: MirrorSection, dialect: Dialect, table: TableName) -> MirrorPlaces:
+    target = target_of(config, dialect, table)
+    places = [target.schema, ""] if dialect.fit(table.schema) == target.schema else [target.schema]
+    return MirrorPlaces(str(target), places, [folded(table.schema), ""])
+
+
+def _wants(patterns: Sequence[str], table: TableName) -> bool:
+    return TableFilter(patterns).wants(table.schema, table.table)
+
+
+def _window_run(index: ChangelogIndex) -> str:
+    """The run of the window that *index* is of, or adds to."""
+    return index.redrives or index.run_hash

@@ -1,0 +1,167 @@
+"""What a mirror remembers beside its tables, in a schema of its own of the target's database: the contract of its ledger.
+
+* per mirror table where it comes from (the upstream's name, and the pipeline that loaded it first), its floor (no version
+  below it is applied) and newest version, the newest schema that it was brought to, its columns as the newest loaded definition
+  has them, and what rows from before an ADD COLUMN show (``tables.TableState``);
+* per table, window and run that was applied, in the same transaction as its rows, the report; its outcome is ``stopped`` where
+  DDL at the window's end stopped the load after them: such a window is not done;
+* which loads have begun (``marks``), and which databases they dropped (``dropped_databases``).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from ticdc_replay.domain.tables import TableName
+from ticdc_replay.domain.window import Window
+from ticdc_replay.targets.base import HeldTable, Load, StoppedLoad, TableReport
+from ticdc_replay.targets.generations import Mark
+from ticdc_replay.targets.mirror.tables import KnownColumn, Relation, TableState
+
+
+class MirrorPlaces(NamedTuple):
+    """What tells the notes of dropped databases that may be about one mirror."""
+
+    mirror: str
+    """Its name."""
+    places: list[str]
+    """The ``place`` of the loads that may write to it: see ``Ledger.put_mark``."""
+    names: list[str]
+    """Its database as the upstream compares names, and "" for notes of all databases."""
+
+
+class NotedDrop(NamedTuple):
+    """That no row from below ``floor_ts`` (TSO) was left of a database; for tables of ``selection``, of all where it is None."""
+
+    floor_ts: int
+    selection: Sequence[str] | None
+    newer: Sequence[Sequence[str]]
+    """The selections of newer loads of the window, which did not note it."""
+
+
+class Ledger(ABC):
+    """All is done in the open transaction of its session. Timestamps are TSO."""
+
+    @abstractmethod
+    def state_of(self, target: Relation) -> TableState | None:
+        """What is known of *target*; None for a table that no load has touched."""
+
+    @abstractmethod
+    def mirrors(self) -> list[tuple[TableName, Relation, str]]:
+        """All mirrors: the upstream's table, the mirror, and the pipeline that loaded it first."""
+
+    @abstractmethod
+    def add_table(
+        self,
+        target: Relation,
+        *,
+        source: TableName,
+        pipeline: str,
+        tombstones: Relation,
+        newest_ts: int,
+        floor_ts: int,
+        form_floor_ts: int,
+    ) -> None:
+        """Write down *target* as *pipeline*'s mirror of *source*.
+
+        *newest_ts* is the newest commitTs in it; below *floor_ts* nothing is applied, below *form_floor_ts* no DDL is.
+        """
+
+    @abstractmethod
+    def raise_floor(self, target: Relation, floor_ts: int, form_floor_ts: int) -> list[str]:
+        """Apply no row below *floor_ts* to *target* any more, which must be written down, and no DDL below *form_floor_ts*.
+
+        Higher floors stay. Forgets what columns show that were added below the floor, and returns their names: no row that lacks
+        them comes any more, and a column of that name may be dropped and added again. Not where rows have places: those of older
+        rows may come after the DDL's commitTs. Columns that were last seen below *form_floor_ts* are forgotten, too.
+        """
+
+    @abstractmethod
+    def raise_marks(self, target: Relation, *, schema_ts: int, whole_ts: int, newest_ts: int) -> None:
+        """Note that *target* was brought to the schema that holds from *schema_ts* on, and to versions up to *newest_ts*.
+
+        At *whole_ts* a definition held that is known in full.
+        """
+
+    @abstractmethod
+    def note_form(self, target: Relation, columns: Mapping[str, KnownColumn]) -> None:
+        """Note the *columns* of a definition of *target*, by name; of each the newest definition stays."""
+
+    @abstractmethod
+    def note_topic(self, target: Relation, topic_id: str) -> None:
+        """Note that the rows of *target* are ordered by their place in the topic with *topic_id*."""
+
+    @abstractmethod
+    def note_added_column(self, target: Relation, column: str, commit_ts: int, fill: str | None) -> None:
+        """Note what rows of *target* from before the ADD COLUMN at *commit_ts* show in *column*."""
+
+    @abstractmethod
+    def forget(self, target: Relation, tombstones: Relation) -> None:
+        """Delete all that is written down of *target*, and its tombstones."""
+
+    @abstractmethod
+    def report_of(self, target: Relation, window: Window, run_hash: str) -> TableReport | None:
+        """The report of the load that applied this run and window to *target*, or was stopped after it; None where none did."""
+
+    def find_done(self, target: Relation, window: Window, run_hash: str) -> TableReport | None:
+        """The report of the load that applied this run and window to *target*; None where none did, or not to its end."""
+        report = self.report_of(target, window, run_hash)
+        if report is None or report.outcome == "stopped":
+            return None
+        return msgspec.structs.replace(report, outcome="done_before")
+
+    def find_stopped(self, target: Relation, window: Window, run_hash: str) -> TableReport | None:
+        """The report of the load of this run and window that DDL at the window's end stopped; None where there is none, or where
+        one has ended since."""
+        report = self.report_of(target, window, run_hash)
+        return report if report is not None and report.outcome == "stopped" else None
+
+    @abstractmethod
+    def stopped_loads(self, target: Relation, pipeline: str) -> tuple[StoppedLoad, ...]:
+        """The loads of *pipeline* into *target* that ``find_stopped`` tells of, oldest first."""
+
+    @abstractmethod
+    def other_runs(self, load: Load) -> tuple[HeldTable, ...]:
+        """What other runs of the window of *load* have applied to the pipeline's mirrors; sorted."""
+
+    @abstractmethod
+    def note_done(self, load: Load, target: Relation, report: TableReport) -> None:
+        """Keep the *report*, in the transaction that applies the rows. One of a load that was ``stopped`` replaces no other."""
+
+    @abstractmethod
+    def put_mark(self, load: Load, place: str, mark: Mark) -> None:
+        """Leave the *mark* of *load* on the mirrors in the schema *place*, "" for that of each upstream's table.
+
+        A newer one of the same window and patterns stays.
+        """
+
+    @abstractmethod
+    def newer_marks(self, load: Load, generation: int) -> list[tuple[Mark, str | None]]:
+        """The marks above *generation* in windows that overlap that of *load*, and their places; None for unknown."""
+
+    @abstractmethod
+    def share_drops(self) -> None:
+        """Wait for a transaction to end that has called ``replace_drops`` with floors, and have such a one wait for this one."""
+
+    @abstractmethod
+    def replace_drops(self, load: Load, place: str, window_run: str, floors: Mapping[str, int]) -> None:
+        """Note the *floors* of databases that the window of *load* dropped, in place of what older runs of it have noted.
+
+        Where there are floors, waits for transactions to end that have called ``share_drops``, and has others wait for this one.
+        What the run *window_run* and re-drives of its quarantine have noted stays where one of them is loaded again.
+        """
+
+    @abstractmethod
+    def noted_drops(
+        self, mirror: MirrorPlaces, pipelines: Sequence[str], window: tuple[str, int, int], window_run: str
+    ) -> list[NotedDrop]:
+        """What loads of *pipelines* have noted that may be about *mirror*, the highest floor first.
+
+        Of the *window*, a pipeline and two TSO, by loads of *window_run* alone.
+        """
+
+    @abstractmethod
+    def forget_drops(self, mirror: MirrorPlaces) -> None:
+        """Have nothing that is noted by now count for *mirror*."""

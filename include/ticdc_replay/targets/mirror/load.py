@@ -1,0 +1,176 @@
+"""Loads changelogs into the mirrors of a database: each row's last version, guarded by its commitTs or its place in Kafka.
+
+One attempt: look at the target and refuse what can't be followed; make staging tables; workers stage; then each table is
+committed in one transaction with its ledger row. Whatever an attempt that broke has left, the next one drops.
+"""
+
+from abc import abstractmethod
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+
+import msgspec
+
+from ticdc_replay.decode.filter import TableFilter
+from ticdc_replay.domain.errors import TargetMismatchError
+from ticdc_replay.domain.tables import TableName
+from ticdc_replay.schemas.changes import TableChanges
+from ticdc_replay.schemas.ddl import TableKey, key_of
+from ticdc_replay.targets.base import Execute, Load, Loaded
+from ticdc_replay.targets.database_ddl import told_of, told_of_creations
+from ticdc_replay.targets.ddl import changes_by_table
+from ticdc_replay.targets.last_versions import fold_groups, found_last_versions
+from ticdc_replay.targets.layouts import layouts_of
+from ticdc_replay.targets.mirror import dropped_databases, marks, stops
+from ticdc_replay.targets.mirror.commit import commit_table
+from ticdc_replay.targets.mirror.dialect import Dialect
+from ticdc_replay.targets.mirror.planning import differences
+from ticdc_replay.targets.mirror.planning.plan import TablePlan, plan_table, target_of
+from ticdc_replay.targets.mirror.planning.window_ddl import Floor, first_floor
+from ticdc_replay.targets.mirror.section import MirrorSection
+from ticdc_replay.targets.mirror.session import Session
+from ticdc_replay.targets.mirror.staging import StageResult, StageTask, stage_tasks, staged_by, stages_of
+from ticdc_replay.targets.mirror.stops import Pending
+from ticdc_replay.targets.mirror.upkeep import KeptMirror
+
+SMALL_ROWS = 1_500_000
+"""Up to this many row versions each worker compares all keys of a table itself: measured to cost less than a round of tasks."""
+
+
+class DatabaseMirror(KeptMirror):
+    """Loads changelogs into a database. Tables without key have no rows that could be told apart: they are left out where a
+    pattern matched them, and refused where the pipeline names them."""
+
+    @abstractmethod
+    def attempt(self, load: Load) -> AbstractContextManager[Session]:
+        """The session of an attempt, open while workers stage. The ledger exists; staging of attempts that have ended is gone.
+
+        An error within drops the staging tables of this attempt. Raises errors of the library.
+        """
+
+    @property
+    @abstractmethod
+    def stage(self) -> Callable[[StageTask], StageResult]:
+        """A function, which workers run: copies the rows of a task into their staging tables, all of them or none.
+
+        It may run twice, even at the same time. Raises UnrepresentableValueError for a value that the target can't hold (where
+        policy stops), TransientError when the target is away.
+        """
+
+    def load(self, load: Load, execute: Execute) -> Loaded:
+        with self.attempt(load) as session:
+            with session.translated("look at the target"):
+                dropped_databases.note(session, load, self.config, self.dialect)
+                mirrored = _own_mirrors(session, load, self.config, self.dialect)
+                load = told_of_creations(told_of(load, mirrored), mirrored)
+                reserved = [table for table in load.tables if self._is_reserved(table)]
+                stops.refuse_named_reserved(load, self.config, reserved)
+                plans = self._plans(session, load, [table for table in load.tables if table not in reserved], mirrored)
+                keyless = [plan for plan in plans if plan.pieces and not plan.handle_key]
+                stops.refuse_shared_tables(plans)
+                stops.refuse_named_keyless(load, keyless)
+                reports = {plan.source: stops.without_key(plan) for plan in keyless}
+                reports |= {table: stops.with_reserved_name(load, self.config, table) for table in reserved}
+                keyed = [plan for plan in plans if plan.source not in reports]
+                done, pending = stops.begin(session, load, keyed, self.config.same_upstream_as)
+                reports |= done
+                newer = marks.leave(session, load, self.config, self.dialect, [entry.plan for entry in pending])
+                groups = fold_groups(load, {entry.plan.source: entry.plan.versions for entry in pending}, SMALL_ROWS)
+                by_table = {group.fold.table: group for group in groups}
+                tasks = stage_tasks(
+                    load,
+                    self.connections[self.config.connection],
+                    [(entry.plan, by_table[entry.plan.source]) for entry in pending if entry.plan.pieces],
+                    self.config.writers,
+                )
+                for entry in pending:
+                    session.make_staging(load, entry.plan, _defaults(entry), stages_of(entry.plan, tasks))
+                session.commit()
+            with found_last_versions(load, groups, execute), _telling_layouts(load, pending):
+                results = execute(self.stage, tasks, f"stage into {self.config.name}")
+            for entry in pending:
+                staged = staged_by(load, entry.plan, tasks, results)
+                reports[entry.plan.source] = commit_table(session, load, entry.plan, staged, newer, self.config)
+            stops.stop_at_the_end(load, [entry.plan for entry in pending], reports)
+            with session.translated("read the ledger"):
+                others = session.ledger.other_runs(load)
+        tables = tuple(reports[table] for table in load.tables)
+        files = sorted({file for report in tables for file in report.quarantine_files})
+        return Loaded(tables, tuple(files), others)
+
+    def _plans(
+        self, session: Session, load: Load, tables: Sequence[TableName], mirrored: Iterable[TableName]
+    ) -> list[TablePlan]:
+        changes = changes_by_table(load.index.changes)
+        spellings: defaultdict[TableKey, set[TableName]] = defaultdict(set)
+        for name in mirrored:
+            spellings[key_of(name)].add(name)
+        return [
+            self._plan(session, _with_changes(load, changes.get(table, ())), table, spellings[key_of(table)] - {table})
+            for table in tables
+        ]
+
+    def _plan(self, session: Session, load: Load, table: TableName, spellings: Iterable[TableName]) -> TablePlan:
+        target = target_of(self.config, self.dialect, table)
+        state = session.ledger.state_of(target)
+        floor = Floor(state.floor_ts, state.form_floor_ts) if state is not None else Floor(0, 0)
+        if session.find_table(target) is None and (state is None or state.newest_ts < max(floor.rows, 1)):
+            first = first_floor(load, table)
+            ended_ts = self._ended_ts(session, load, spellings)
+            floor = Floor(max(floor.rows, first.rows, ended_ts), max(floor.form, first.form, ended_ts))
+        dropped_ts = 0
+        if state is None:
+            dropped_ts = dropped_databases.floor_of(session, load, self.config, self.dialect, table)
+        floor = Floor(max(floor.rows, dropped_ts), max(floor.form, dropped_ts))
+        plan = plan_table(load, self.config, self.dialect, table, floor)
+        return msgspec.structs.replace(plan, dropped_ts=dropped_ts)
+
+    def _ended_ts(self, session: Session, load: Load, spellings: Iterable[TableName]) -> int:
+        """Below which commitTs (TSO) rows are of a table that is no more; 0 where nothing tells.
+
+        That is the floor of the mirrors of *spellings*, the same name in another letter case: the upstream has one such table at
+        a time.
+        """
+        if load.index.order == "place":
+            return 0
+        states = (session.ledger.state_of(target_of(self.config, self.dialect, other)) for other in spellings)
+        return max((state.floor_ts for state in states if state is not None), default=0)
+
+    def _is_reserved(self, table: TableName) -> bool:
+        return self.config.is_reserved_schema(target_of(self.config, self.dialect, table).schema)
+
+
+def _with_changes(load: Load, changes: tuple[TableChanges, ...]) -> Load:
+    """*load* with no other *changes*, which are those of one table, so that they need not be looked for among all."""
+    return msgspec.structs.replace(load, index=msgspec.structs.replace(load.index, changes=changes))
+
+
+def _defaults(pending: Pending) -> dict[str, str]:
+    """What rows that lack a column of the mirror show in it, where that is not NULL."""
+    defaults = {
+        column.target: differences.default_of(pending.plan, pending.state, column.target)
+        for column in pending.plan.columns
+    }
+    return {name: default for name, default in defaults.items() if default is not None}
+
+
+@contextmanager
+def _telling_layouts(load: Load, pending: Sequence[Pending]) -> Iterator[None]:
+    """Add to an error about rows that can't share a table where the rows of its layouts are."""
+    try:
+        yield
+    except TargetMismatchError as error:
+        tables = [entry.plan.source for entry in pending if any(piece.lacking for piece in entry.plan.pieces)]
+        raise TargetMismatchError(f"{error}{''.join(layouts_of(load, table) for table in tables)}") from error
+
+
+def _own_mirrors(session: Session, load: Load, config: MirrorSection, dialect: Dialect) -> list[TableName]:
+    """The upstream's tables that this target has mirrors of, of those that are wanted."""
+    wanted = TableFilter(load.selection)
+    return [
+        table
+        for table, target, pipeline in session.ledger.mirrors()
+        if target == target_of(config, dialect, table)
+        and pipeline in (load.index.pipeline, *config.same_upstream_as)
+        and wanted.wants(table.schema, table.table)
+    ]

@@ -1,0 +1,80 @@
+"""The marks of loads that have begun in a mirror's database.
+
+A mark is about the mirrors that its load may write to, whatever the target is called: those of the tables that its patterns fit,
+in the target's ``schema`` or in that of the upstream's table. So a target that was renamed, and two that load one mirror, heed
+each other; two in one database that are called alike and have other mirrors don't.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ticdc_replay.domain.errors import TransientError
+from ticdc_replay.targets.base import Load
+from ticdc_replay.targets.generations import Mark, refuse_superseded, wants_any
+from ticdc_replay.targets.mirror.dialect import Dialect
+from ticdc_replay.targets.mirror.planning.plan import TablePlan
+from ticdc_replay.targets.mirror.section import MirrorSection
+from ticdc_replay.targets.mirror.session import Session
+
+
+class _Placed(NamedTuple):
+    """A mark, and the schema of the mirrors it is about; empty for that of each upstream's table."""
+
+    mark: Mark
+    schema: str
+
+    def reaches(self, plan: TablePlan) -> bool:
+        """Whether the load that left the mark would write to the mirror of *plan*, had it rows of that."""
+        return (self.schema or plan.dialect.fit(plan.source.schema)) == plan.target.schema
+
+
+Marks = frozenset[_Placed]
+
+
+def leave(session: Session, load: Load, config: MirrorSection, dialect: Dialect, plans: Sequence[TablePlan]) -> Marks:
+    """Leave the mark of *load*, in the transaction before its rows are staged; what is newer in overlapping windows.
+
+    *plans* are those of the tables that it is to apply rows to. Raises SupersededError where a newer run of the window, or of a
+    source's, has begun with one.
+    """
+    newer = _newer(session, load, config, dialect)
+    for plan in plans:
+        _refuse(load, newer, plan)
+    session.ledger.put_mark(load, place_of(config, dialect), Mark.of(load))
+    return newer
+
+
+def place_of(config: MirrorSection, dialect: Dialect) -> str:
+    """The schema of the mirrors that a load with *config* writes to; empty for that of each upstream's table."""
+    return "" if config.db_schema is None else dialect.fit(config.db_schema)
+
+
+def look_again(session: Session, load: Load, config: MirrorSection, plan: TablePlan, seen: Marks) -> None:
+    """Return if *load* may still apply its rows to the mirror of *plan*; in the transaction that applies them. *seen* is what
+    ``leave`` gave.
+
+    Raises SupersededError where a newer run of the window, or of a source's, has begun. Otherwise windows with other bounds say
+    nothing of each other, but an old load must not come after one that began later: TransientError, as a load that begins now
+    is the later one.
+    """
+    newer = _newer(session, load, config, plan.dialect)
+    _refuse(load, newer, plan)
+    for mark, _ in (each for each in newer - seen if each.reaches(plan)):
+        if mark.generation > load.generation and wants_any(mark, [plan.source]):
+            raise TransientError(
+                f"target {load.target}: a newer run, {mark.run_hash} of the overlapping window {mark.window}, has begun to load "
+                f"{plan.source} while this load staged its rows; try again"
+            )
+
+
+def _refuse(load: Load, newer: Marks, plan: TablePlan) -> None:
+    refuse_superseded(load, [each.mark for each in newer if each.reaches(plan)], [plan.source])
+
+
+def _newer(session: Session, load: Load, config: MirrorSection, dialect: Dialect) -> Marks:
+    """The marks in overlapping windows that are newer than *load*, or than the rows that it takes from one of them."""
+    known = min([load.generation, *(source.generation for source in load.sources)])
+    return frozenset(
+        _Placed(mark, place_of(config, dialect) if place is None else place)
+        for mark, place in session.ledger.newer_marks(load, known)
+    )

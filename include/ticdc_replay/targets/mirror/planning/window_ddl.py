@@ -1,0 +1,232 @@
+"""What the DDL of a window asks of one mirror table: which columns it adds and widens, and what stops the load."""
+
+import msgspec
+
+from ticdc_replay.changelog.index import ChangelogIndex
+from ticdc_replay.domain.tables import Column, TableName, folded
+from ticdc_replay.domain.visible import visible
+from ticdc_replay.schemas.changes import BreakingChange, Change, ColumnAdded, ColumnWidened, TableChanges, kind_of
+from ticdc_replay.targets.base import Load
+from ticdc_replay.targets.ddl import another_table_ts, stop_text, stops_without_rows, words_of
+from ticdc_replay.targets.mirror.dialect import Dialect
+from ticdc_replay.targets.mirror.planning.fills import fill_of
+from ticdc_replay.targets.rules import Rules
+
+_SHOWN = 200
+"""Characters of a fill that a message shows."""
+
+
+class PlannedColumn(msgspec.Struct, frozen=True):
+    """A column of the mirror: its name in the changelog, in the mirror and in staging, and its type."""
+
+    source: str
+    target: str
+    staged: str
+    type: str
+
+
+class FormColumn(msgspec.Struct, frozen=True):
+    """A column of the mirror as the newest definition of the window has it: the type, and when (TSO) that definition held.
+
+    ``declared``: DDL or a definition gave the type, not only the wire. ``in_rows``: rows of the window have values of it.
+    """
+
+    target: str
+    type: str
+    commit_ts: int
+    declared: bool = True
+    in_rows: bool = False
+    in_key: bool = False
+
+
+class Floor(msgspec.Struct, frozen=True):
+    """From which commitTs (TSO) on a mirror looks at rows, and at DDL that changes columns.
+
+    They differ after a TRUNCATE, which keeps the columns: DDL from before it may come with a later load.
+    """
+
+    rows: int
+    form: int
+
+
+class AddedColumn(msgspec.Struct, frozen=True):
+    """An ADD COLUMN of the window: rows with a commitTs up to ``commit_ts`` (TSO) show ``fill``.
+
+    ``fill`` is a literal as SQL has it, None for NULL, and where the server ``computed`` it. ``stops`` are the lines of its
+    statement that stop the load where there are such rows: for a column that is computed, or that a policy forbids to add; else
+    none.
+    """
+
+    target: str
+    type: str
+    commit_ts: int
+    fill: str | None
+    computed: bool
+    stops: tuple[str, ...]
+
+
+class WidenedColumn(msgspec.Struct, frozen=True):
+    """A MODIFY COLUMN of the window after which the column holds more values.
+
+    ``stops`` are the lines of its statement that stop the load where a policy forbids to follow it, else none.
+    """
+
+    target: str
+    type: str
+    commit_ts: int
+    stops: tuple[str, ...]
+
+
+def changes_since(index: ChangelogIndex, table: TableName, floor_ts: int) -> list[TableChanges]:
+    """What the window's DDL did to *table*, but for what lies below *floor_ts* (TSO)."""
+    return [entry for entry in index.changes if entry.table == table and not index.is_before(entry.commit_ts, floor_ts)]
+
+
+class WindowDdl:
+    """What DDL of the window of *load* does to one mirror; *columns* are those of the rows, *rules* those of the target."""
+
+    def __init__(self, load: Load, columns: tuple[PlannedColumn, ...], dialect: Dialect, rules: Rules) -> None:
+        self._load = load
+        self._columns = columns
+        self._dialect = dialect
+        self._rules = rules
+
+    def stops(self, changes: list[TableChanges], floor_ts: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What of *changes* stops the load, and what of that comes after all rows of the window, one line each.
+
+        Of what lies below *floor_ts* (TSO) only changes of columns and keys do: no rows from before it are left. Where one change
+        of a statement stops, all that it did is told: a floor above it leaves all of it to a person.
+
+        Statements that only add or widen columns before the window's end are told by ``added`` and ``widened``: they may be
+        followed.
+        """
+        index = self._load.index
+        stops: tuple[list[str], list[str]] = ([], [])
+        for entry in changes:
+            is_last = index.order == "commit_ts" and entry.commit_ts == index.window.to_ts - 1
+            is_below = index.is_before(entry.commit_ts, floor_ts)
+            if any(
+                (is_last or isinstance(change, BreakingChange))
+                and not (is_below and not stops_without_rows(change))
+                and self._stops(change)
+                for change in entry.changes
+            ):
+                stops[is_last].extend(self._lines(entry))
+        return tuple(stops[0]), tuple(stops[1])
+
+    def added(self, changes: list[TableChanges]) -> tuple[AddedColumn, ...]:
+        """The columns that *changes* add."""
+        added = {}
+        for entry in changes:
+            for change in entry.changes:
+                if isinstance(change, ColumnAdded):
+                    column = self._planned(change.column)
+                    fill, unknown = fill_of(change, column.type, self._dialect)
+                    stops = self._lines(entry) if self._stops(change) else ()
+                    added[column.target] = AddedColumn(
+                        column.target, column.type, entry.commit_ts, fill, unknown is not None, stops
+                    )
+        return tuple(added.values())
+
+    def widened(self, changes: list[TableChanges]) -> tuple[WidenedColumn, ...]:
+        """The columns that *changes* widen."""
+        widened = {}
+        for entry in changes:
+            for change in entry.changes:
+                if isinstance(change, ColumnWidened):
+                    column = self._form(change.after, entry.commit_ts)
+                    stops = self._lines(entry) if self._stops(change) else ()
+                    widened[column.target] = WidenedColumn(column.target, column.type, entry.commit_ts, stops)
+        return tuple(widened.values())
+
+    def form(self, changes: list[TableChanges]) -> tuple[FormColumn, ...]:
+        """The columns as *changes* leave them that they add or widen, in their order."""
+        form = {}
+        for entry in changes:
+            for change in entry.changes:
+                if isinstance(change, ColumnAdded | ColumnWidened):
+                    after = change.column if isinstance(change, ColumnAdded) else change.after
+                    column = self._form(after, entry.commit_ts)
+                    form[column.target] = column
+        return tuple(form.values())
+
+    def _form(self, column: Column, commit_ts: int) -> FormColumn:
+        return FormColumn(self._planned(column).target, self._dialect.type_of(column.type), commit_ts)
+
+    def _stops(self, change: Change) -> bool:
+        """Whether *change* stops the load wherever a mirror has rows that it concerns."""
+        if isinstance(change, BreakingChange) or self._rules[kind_of(change)].policy in self._load.stopping:
+            return True
+        if not isinstance(change, ColumnAdded):
+            return False
+        return fill_of(change, self._planned(change.column).type, self._dialect)[1] is not None
+
+    def _lines(self, entry: TableChanges) -> tuple[str, ...]:
+        """All that the statement of *entry* did to its table, with what a person does about it, one line each."""
+        lines = []
+        for change in entry.changes:
+            rule, what, form = self._rules[kind_of(change)], words_of(change), ""
+            if isinstance(change, ColumnAdded):
+                column = self._planned(change.column)
+                fill, unknown = fill_of(change, column.type, self._dialect)
+                form = f": {column.target} {self._dialect.type_words(column.type)}"
+                if unknown is not None:
+                    rule, what = self._rules["column_computed"], unknown
+                else:
+                    form += f", with {_shown(fill)} in all rows"
+            elif isinstance(change, ColumnWidened):
+                after = self._form(change.after, entry.commit_ts)
+                form = f": {after.target} {self._dialect.type_words(after.type)}"
+            if rule.policy in self._load.stopping:
+                what += f", and policies.{rule.policy} is stop"
+            if rule.remedy:
+                lines.append(stop_text(entry.table, entry.commit_ts, what, rule) + form)
+        return tuple(lines)
+
+    def _planned(self, column: Column) -> PlannedColumn:
+        """The planned column that a DDL means; it may spell the name in other letter case than the rows."""
+        for planned in self._columns:
+            if folded(planned.source) == folded(column.name):
+                return planned
+        fitted, type_name = self._dialect.fit_column(column.name), self._dialect.type_of(column.type)
+        return PlannedColumn(column.name, fitted, "", type_name)
+
+
+def first_floor(load: Load, table: TableName) -> Floor:
+    """From which commitTs (TSO) on rows count for a mirror that does not exist yet: after the last DDL that left no row.
+
+    That is TRUNCATE, DROP, and RENAME to another name. 0 where the window has none, or has rows by offset, of which nothing
+    tells whether they are older. What stops a load for an existing mirror also ends the form of one that does not exist.
+
+    One does not count where a DDL of its very commitTs brings rows to the name that no row event tells of, as the other half of
+    ``RENAME a TO a_old, a_new TO a`` does, whichever of the two comes first: it stops as for an existing mirror. In a window by
+    offset, of which all or nothing lies below a floor, neither does one before such a DDL.
+    """
+    index = load.index
+    changes = changes_since(index, table, 0)
+    moved = {entry.commit_ts for entry in changes if entry.moves_rows}
+    emptied = [
+        entry.commit_ts
+        for entry in changes
+        if entry.commit_ts not in moved
+        and any(kind_of(change) in ("truncated", "dropped", "renamed_away") for change in entry.changes)
+    ]
+    if not emptied:
+        return Floor(0, 0)
+    if index.order == "place":
+        floor_ts = 0 if load.versions(table) or any(ts > max(emptied) for ts in moved) else index.window.to_ts
+        return Floor(floor_ts, floor_ts)
+    other = [another_table_ts(changes, max(emptied))]
+    other += [
+        entry.commit_ts
+        for entry in changes
+        if entry.commit_ts <= max(emptied) and any(map(stops_without_rows, entry.changes))
+    ]
+    return Floor(max(emptied) + 1, max(other) + 1 if any(other) else 0)
+
+
+def _shown(fill: str | None) -> str:
+    """*fill*, a literal, for people; it can be copied where it is shown."""
+    if fill is None:
+        return "NULL"
+    return fill if len(fill) <= _SHOWN and visible(fill) == fill else "the default that the DDL has"

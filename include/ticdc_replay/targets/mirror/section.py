@@ -1,0 +1,88 @@
+"""What a pipeline says of a mirror in any database."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Annotated, ClassVar, Self
+
+from pydantic import Field, model_validator
+
+from ticdc_replay.config.types import ConnectionId
+from ticdc_replay.targets.rules import MIRROR, Rules
+from ticdc_replay.targets.section import TargetSection
+
+LEDGER_SCHEMA = "_ticdc_replay"
+"""Schema of everything a mirror needs beside its tables: ledger, tombstones, staging."""
+
+Identifier = Annotated[str, Field(min_length=1, max_length=63)]
+
+
+class MirrorSection(TargetSection):
+    """A mirror of each table in a database; a subclass says which."""
+
+    is_mirror: ClassVar[bool] = True
+    rules: ClassVar[Rules] = MIRROR
+    database: ClassVar[str]
+    """What people call the kind of database."""
+    reserved_schemas: ClassVar[str]
+    """The schemas that no mirror may lie in, for people."""
+    system_columns: ClassVar[frozenset[str]] = frozenset()
+    """Columns that every table of the database has; none of its own can be called so."""
+
+    connection: ConnectionId
+    db_schema: Identifier | None = Field(
+        None, alias="schema", description="Target schema; the upstream's name if absent"
+    )
+    commit_ts_column: Identifier = Field("_commit_ts", description="Column that holds the commitTs of the row")
+    place_column: Identifier = Field(
+        "_place", description="Column that holds the place in Kafka, in its stead, where not all rows carry a commitTs"
+    )
+    same_upstream_as: tuple[str, ...] = Field(
+        (), description="Other pipelines of the same upstream cluster, whose mirror tables this one may load, too"
+    )
+    writers: int = Field(4, ge=1, le=64, description="Connections that load at the same time")
+
+    @staticmethod
+    @abstractmethod
+    def is_reserved_schema(name: str) -> bool:
+        """Whether no mirror may lie in the schema *name*."""
+
+    @property
+    def place(self) -> str:
+        schema = "" if self.db_schema is None else f", schema {self.db_schema}"
+        return f"{self.type} {self.connection}{schema}"
+
+    @property
+    def description(self) -> str:
+        return f"{self.database} by connection {self.connection}"
+
+    def check(self, key: str, pipeline: str, tables: Sequence[str], others: Sequence[TargetSection]) -> None:
+        for pattern in tables if self.db_schema is None else ():
+            schema = pattern.partition(".")[0]
+            if not set(schema) & set("*?[") and self.is_reserved_schema(schema):
+                raise ValueError(
+                    f"tables: {pattern}: {schema} is reserved in {self.database}; name another schema in {key}.schema, or "
+                    "take the pattern out"
+                )
+        for other in others:
+            if other.place == self.place:
+                raise ValueError(
+                    f"{key}: its mirrors would be those of target {other.name} ({self.place}); name another connection or "
+                    "another `schema`"
+                )
+
+    @model_validator(mode="after")
+    def _names_are_free(self) -> Self:
+        if self.db_schema is not None and self.is_reserved_schema(self.db_schema):
+            raise ValueError(f"`schema`: {self.db_schema} is reserved, as {self.reserved_schemas} are; choose another")
+        for option in ("commit_ts_column", "place_column"):
+            if getattr(self, option) in self.system_columns:
+                raise ValueError(
+                    f"`{option}`: {self.database} has a column {getattr(self, option)} in every table; choose another"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _columns_differ(self) -> Self:
+        if self.commit_ts_column == self.place_column:
+            raise ValueError("`commit_ts_column` and `place_column` must differ: a commitTs is no place")
+        return self

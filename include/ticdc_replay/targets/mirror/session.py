@@ -1,0 +1,126 @@
+"""What a mirror asks of a connection to its database and the transaction that is open on it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+
+import msgspec
+
+from ticdc_replay.targets.base import Load
+from ticdc_replay.targets.mirror.ledger import Ledger
+from ticdc_replay.targets.mirror.planning.plan import TablePlan
+from ticdc_replay.targets.mirror.staging import Staged
+from ticdc_replay.targets.mirror.tables import FoundTable, Observed, Relation, Step
+
+
+class Merged(msgspec.Struct, frozen=True):
+    """What a merge did: rows put, rows of the target that a delete removed, deletes applied."""
+
+    staged: Staged
+    """What was merged: without rows that the merge has set aside."""
+    upserted: int = 0
+    deleted: int = 0
+    tombstones: int = 0
+
+
+class Session(ABC):
+    """Its methods raise the errors of the database's driver; ``translated`` makes them those of the library."""
+
+    ledger: Ledger
+
+    @abstractmethod
+    def translated(self, doing: str) -> AbstractContextManager[None]:
+        """Turns the driver's errors into those of the library; *doing* says what failed, for example ``load "a"."b"``."""
+
+    @abstractmethod
+    def commit(self) -> None:
+        """Commit what was done, and begin anew."""
+
+    @abstractmethod
+    def commit_rows(self, target: Relation) -> None:
+        """Commit what was applied to *target*. Raises CommitStateUnknownError when the connection broke in it."""
+
+    @abstractmethod
+    def lock_table(self, target: Relation) -> None:
+        """Wait until no other transaction commits to *target*, and keep others out until this one ends."""
+
+    @abstractmethod
+    def begin_merge(self, target: Relation) -> None:
+        """``lock_table`` for a transaction that merges: a lock that somebody holds for ever ends in an error."""
+
+    @abstractmethod
+    def find_table(self, target: Relation) -> FoundTable | None:
+        """*target* as it is now, or None where there is no such table."""
+
+    @abstractmethod
+    def is_empty(self, target: Relation) -> bool:
+        """Whether the table has no row."""
+
+    def observe(self, target: Relation) -> Observed:
+        """*target* as it is now."""
+        found = self.find_table(target)
+        empty = found is None or not found.is_table or self.is_empty(target)
+        return Observed(found, self.ledger.state_of(target), empty)
+
+    @abstractmethod
+    def has_rows_between(self, target: Relation, column: str, after: int, before: int) -> bool:
+        """Whether the table has rows with ``after < column < before``."""
+
+    @abstractmethod
+    def has_rows_from(self, target: Relation, column: str, version: int) -> bool:
+        """Whether the table has rows with ``column >= version``."""
+
+    @abstractmethod
+    def newest(self, target: Relation, column: str) -> int:
+        """The largest value of *column*; 0 where there is no row."""
+
+    @abstractmethod
+    def delete_below(self, target: Relation, column: str, version: int) -> int:
+        """Delete rows with ``column < version``; how many."""
+
+    @abstractmethod
+    def truncate(self, target: Relation) -> None:
+        """Delete all rows."""
+
+    @abstractmethod
+    def drop_table(self, target: Relation) -> None:
+        """Drop the table where it exists."""
+
+    @abstractmethod
+    def create_schema(self, schema: str) -> None:
+        """Make *schema* where it does not exist."""
+
+    @abstractmethod
+    def change(self, target: Relation, step: Step) -> list[str]:
+        """Do *step* to *target*; what had to go for it, such as an index that a row does not fit, for people.
+
+        Raises TargetMismatchError where rows that are there have no room for it.
+        """
+
+    @abstractmethod
+    def make_staging(self, load: Load, plan: TablePlan, defaults: Mapping[str, str], names: Sequence[str]) -> None:
+        """Make the staging tables *names* for *plan*, which the attempt of *load* or a later one drops.
+
+        *defaults* are SQL literals by column of the mirror, for rows that lack it.
+        """
+
+    @abstractmethod
+    def drop_staging(self, names: Sequence[str]) -> None:
+        """Drop the staging tables *names*."""
+
+    @abstractmethod
+    def merge(
+        self, load: Load, plan: TablePlan, staged: Staged, found: FoundTable, *, in_order: bool, empty: bool
+    ) -> tuple[Merged, list[str]]:
+        """Bring the *staged* versions, one of each key, into the mirror of *plan*, which is *found*, and its table of tombstones.
+
+        What was done, and what had to go for it, as of ``change``.
+
+        A key lives either in the mirror, with the version of its row, or in the tombstones, with the version of its delete. A
+        staged version below the floor, or older than what either has, changes nothing; a put of the version that is there
+        replaces it, a delete does not. Secondary unique values may move from one row to another. *in_order*: all are newer than
+        any that was applied; *empty*: the mirror has no row.
+
+        Raises TargetMismatchError where a row with places was in another partition before, or the mirror has newer rows than its
+        ledger tells though *in_order*; UnrepresentableValueError for a row without room (where policy stops).
+        """

@@ -1,0 +1,173 @@
+"""What stops a load, or leaves a table out of it: found before a row is read, and once all rows of the window are loaded."""
+
+import logging
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from ticdc_replay.domain.errors import PermanentError, PolicyStopError, TargetMismatchError
+from ticdc_replay.domain.tables import TableName
+from ticdc_replay.domain.tso import describe
+from ticdc_replay.targets.base import Load, TableReport
+from ticdc_replay.targets.layouts import layouts_of
+from ticdc_replay.targets.mirror import emptying
+from ticdc_replay.targets.mirror.planning import differences
+from ticdc_replay.targets.mirror.planning.plan import TablePlan
+from ticdc_replay.targets.mirror.section import MirrorSection
+from ticdc_replay.targets.mirror.session import Session
+from ticdc_replay.targets.mirror.tables import TableState
+
+log = logging.getLogger(__name__)
+
+
+class Pending(msgspec.Struct, frozen=True):
+    """A table that this attempt loads, and what the ledger had of it at the beginning."""
+
+    plan: TablePlan
+    state: TableState | None
+
+
+def begin(
+    session: Session, load: Load, plans: Sequence[TablePlan], same_upstream: Sequence[str]
+) -> tuple[dict[TableName, TableReport], list[Pending]]:
+    """What the ledger has already, and what is to be loaded. Refuses what can't be loaded before a row is read."""
+    done: dict[TableName, TableReport] = {}
+    pending: list[Pending] = []
+    stops: list[str] = []
+    earlier: list[str] = []
+    apart: list[str] = []
+    mismatches: list[str] = []
+    for plan in plans:
+        observed = session.observe(plan.target)
+        if observed.state is not None:
+            differences.refuse_others(plan.target, observed.state, load.index.pipeline, same_upstream)
+        differences.refuse_lost(plan, observed)
+        report = None
+        if not load.reload:
+            report = session.ledger.find_done(plan.target, load.index.window, load.index.run_hash)
+        if report is not None:
+            done[plan.source] = report
+            continue
+        observed = emptying.after_emptying(session, plan, observed)
+        unfollowed = differences.unfollowed_changes(plan, observed)
+        stops += unfollowed
+        if unfollowed and observed.state is not None and observed.state.newest_ts >= load.index.window.to_ts:
+            stops.append(
+                f"{plan.source}: its mirror has rows from after this window, which a change by hand would meet, too: fill it "
+                f"anew from a dump of the upstream at or after {describe(observed.state.newest_ts)}, up to which windows count "
+                "as loaded; or from one at or after this commitTs, and then reload the windows after the dump"
+            )
+        stops += emptying.rows_before_creation(session, plan, observed)
+        try:
+            steps = differences.steps_to(plan, observed)
+        except TargetMismatchError as error:
+            mismatches.append(f"{error}{layouts_of(load, plan.source)}")
+            continue
+        except PolicyStopError as error:
+            apart.append(str(error))
+            continue
+        if "ddl" in load.stopping and observed.found is not None and not unfollowed:
+            earlier += [
+                f"{plan.source}: DDL of an earlier window was not followed, and policies.ddl is stop: load that window first. "
+                f"The rows need {step.text}"
+                for step in steps
+                if step.text
+            ]
+        pending.append(Pending(plan, observed.state))
+    if stops or earlier:
+        stops += [line for plan in plans for line in plan.last_stops]
+        raise PolicyStopError(
+            "schema changes that a mirror does not follow by itself; nothing was loaded:\n- "
+            + "\n- ".join([*stops, *earlier])
+            + (_what_to_do(load) if stops else "")
+        )
+    if mismatches:
+        raise TargetMismatchError("\n".join(mismatches))
+    if apart:
+        raise PolicyStopError("\n".join(apart))
+    return done, pending
+
+
+def _what_to_do(load: Load) -> str:
+    window = load.index.window
+    return (
+        "\nLoad a window that ends at the first commitTs named here, all that is not loaded before it, and what is in "
+        "quarantine: no row from before that commitTs comes later. Load one from there that ends just above it, which brings "
+        "rows of that very commitTs. Then do to each mirror table what its line says, raise its floor just above that commitTs "
+        f"({_RAISE_FLOOR})"
+        if load.index.order == "commit_ts"
+        else "\nDo to each mirror table what its line says, bring it to the upstream's state at or after the window, raise "
+        f"its floor to {window.to_ts}, the window's end ({_RAISE_FLOOR} --holds-all-rows)"
+    ) + ", and run this load again"
+
+
+_RAISE_FLOOR = "ticdc-replay mirror floor <pipeline> <table> --at <TSO>"
+
+
+def stop_at_the_end(load: Load, plans: Sequence[TablePlan], reports: Mapping[TableName, TableReport]) -> None:
+    """Raise PolicyStopError where the window ends with DDL that a mirror does not follow; its rows are all older, and loaded."""
+    stops = [line for plan in plans for line in plan.last_stops]
+    if stops:
+        stopped = [reports[plan.source] for plan in plans if plan.last_stops]
+        aside = [
+            f"\n{report.quarantined} {'row' if report.quarantined == 1 else 'rows'} of {report.table} set aside "
+            f"({', '.join(report.quarantine_files)}): no load applies them once the floor is there"
+            for report in stopped
+            if report.quarantined
+        ]
+        raise PolicyStopError(
+            "schema changes that a mirror does not follow by itself end the window; all rows before them are loaded:\n- "
+            + "\n- ".join(stops)
+            + "".join(aside)
+            + "\nLoad all that is not loaded before the window, and what is in quarantine. "
+            f"Then do to each mirror table what its line says, raise its floor to {load.index.window.to_ts}, the window's end "
+            f"({_RAISE_FLOOR}), and run this load again"
+        )
+
+
+def refuse_shared_tables(plans: Sequence[TablePlan]) -> None:
+    """Raise TargetMismatchError where two tables of the upstream would have one mirror."""
+    sources: dict[str, TableName] = {}
+    for plan in plans:
+        other = sources.setdefault(str(plan.target), plan.source)
+        if other != plan.source:
+            raise TargetMismatchError(
+                f"{other} and {plan.source} would both be mirrored in {plan.target}: leave `schema` of the target out, "
+                "or load them with two targets"
+            )
+
+
+def refuse_named_reserved(load: Load, config: MirrorSection, reserved: Sequence[TableName]) -> None:
+    """Raise PermanentError where the pipeline names a table, of those whose schema is *reserved*."""
+    named = [str(table) for table in reserved if table in load.named]
+    if named:
+        raise PermanentError(
+            f"{', '.join(named)}: {config.reserved_schemas} are reserved in {config.database}; name another `schema` "
+            "in the target, or take these tables out of `tables`"
+        )
+
+
+def with_reserved_name(load: Load, config: MirrorSection, table: TableName) -> TableReport:
+    """The report of a table that is left out as its schema is reserved."""
+    log.warning(
+        "%s: its schema's name is reserved in %s, so it has no mirror; name another `schema`", table, config.database
+    )
+    rows = sum(version.rows for version in load.versions(table))
+    return TableReport(table=table, outcome="reserved_name", destination="", events=rows)
+
+
+def refuse_named_keyless(load: Load, keyless: Sequence[TablePlan]) -> None:
+    """Raise PermanentError where the pipeline names a table, of those without key."""
+    named = [str(plan.source) for plan in keyless if plan.source in load.named]
+    if named:
+        raise PermanentError(
+            f"{', '.join(named)}: without primary key or NOT NULL unique key rows have no identity, so a mirror can't hold them; "
+            "take them out of `tables`, or load their history into a parquet target"
+        )
+
+
+def without_key(plan: TablePlan) -> TableReport:
+    """The report of a table that is left out as it has no key."""
+    log.warning("%s has no key: its history stays in the changelog, a mirror can't hold it", plan.source)
+    rows = sum(piece.version.rows for piece in plan.pieces)
+    return TableReport(table=plan.source, outcome="without_key", destination="", events=rows)

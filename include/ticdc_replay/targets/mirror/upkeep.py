@@ -1,0 +1,98 @@
+"""What a person tells a mirror: from when on rows count, or that it is to be built anew."""
+
+from abc import abstractmethod
+from contextlib import AbstractContextManager
+from typing import ClassVar
+
+from ticdc_replay.domain.errors import ConfigError, PermanentError
+from ticdc_replay.domain.tables import TableName
+from ticdc_replay.targets.base import FloorRaised, Mirror, StoppedLoad
+from ticdc_replay.targets.mirror import dropped_databases, emptying
+from ticdc_replay.targets.mirror.dialect import Dialect
+from ticdc_replay.targets.mirror.planning import differences
+from ticdc_replay.targets.mirror.planning.plan import target_of, tombstones_of
+from ticdc_replay.targets.mirror.section import MirrorSection
+from ticdc_replay.targets.mirror.session import Session
+from ticdc_replay.targets.mirror.tables import Relation
+
+
+class KeptMirror(Mirror[MirrorSection]):
+    """The mirrors of a database, between loads."""
+
+    dialect: ClassVar[Dialect]
+
+    @abstractmethod
+    def session(self, doing: str) -> AbstractContextManager[Session]:
+        """A session whose ledger exists, for *doing*, which errors of the library name; committed on leaving without an error."""
+
+    def floor_of(self, table: TableName) -> int:
+        target = self._target(table)
+        with self.session(f"look up the floor of {target}") as session:
+            state = session.ledger.state_of(target)
+        return state.floor_ts if state is not None else 0
+
+    def stopped_loads(self, pipeline: str, table: TableName) -> tuple[StoppedLoad, ...]:
+        target = self._target(table)
+        with self.session(f"look up the loads of {target}") as session:
+            return session.ledger.stopped_loads(target, pipeline)
+
+    def raise_floor(self, pipeline: str, table: TableName, floor_ts: int) -> FloorRaised:
+        """One of a new mirror is not below a DROP of its database that loads have met."""
+        target = self._target(table)
+        with self.session(f"raise the floor of {target}") as session:
+            session.lock_table(target)
+            state = session.ledger.state_of(target)
+            dropped_ts = 0
+            if state is None:
+                dropped_ts = dropped_databases.floor_of_new(session, pipeline, self.config, self.dialect, table)
+                session.ledger.add_table(
+                    target,
+                    source=table,
+                    pipeline=pipeline,
+                    tombstones=tombstones_of(target, self.dialect),
+                    newest_ts=self._newest_ts(session, target),
+                    floor_ts=max(floor_ts, dropped_ts),
+                    form_floor_ts=max(floor_ts, dropped_ts),
+                )
+            else:
+                differences.refuse_others(target, state, pipeline, self.config.same_upstream_as)
+                session.ledger.raise_floor(target, floor_ts, floor_ts)
+                version_column = self.dialect.fit(self.config.commit_ts_column)
+                emptying.clear_tombstones(session, state.tombstones, version_column, floor_ts)
+        if state is None:
+            return FloorRaised(str(target), dropped_ts, max(floor_ts, dropped_ts))
+        return FloorRaised(str(target), state.floor_ts, max(state.floor_ts, floor_ts), state.newest_ts)
+
+    def require_gone(self, pipeline: str, table: TableName) -> None:
+        target = self._target(table)
+        with self.session(f"look for {target}") as session:
+            self._require_gone(session, pipeline, target)
+
+    def forget(self, pipeline: str, table: TableName) -> str:
+        target = self._target(table)
+        with self.session(f"forget {target}") as session:
+            session.lock_table(target)
+            self._require_gone(session, pipeline, target)
+            session.ledger.forget(target, tombstones_of(target, self.dialect))
+            dropped_databases.forget(session, self.config, self.dialect, table)
+        return str(target)
+
+    def _require_gone(self, session: Session, pipeline: str, target: Relation) -> None:
+        state = session.ledger.state_of(target)
+        if session.find_table(target) is not None:
+            raise ConfigError(f"{target} is still there: drop it first, then forget it")
+        if state is not None:
+            differences.refuse_others(target, state, pipeline, self.config.same_upstream_as)
+
+    def _newest_ts(self, session: Session, target: Relation) -> int:
+        """The newest commitTs (TSO) in a table that somebody has filled; 0 where there is none."""
+        found, name = session.find_table(target), self.dialect.fit(self.config.commit_ts_column)
+        return 0 if found is None or found.column(name) is None else session.newest(target, name)
+
+    def _target(self, table: TableName) -> Relation:
+        target = target_of(self.config, self.dialect, table)
+        if self.config.is_reserved_schema(target.schema):
+            raise PermanentError(
+                f"{table}: the schema {target.schema} is reserved in {self.config.database}, so the table has no mirror"
+            )
+        return target

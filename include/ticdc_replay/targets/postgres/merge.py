@@ -1,0 +1,214 @@
+"""The statements that bring staged versions into a mirror table and its tombstones; see ``Session.merge``.
+
+The touched keys are deleted and inserted again. An upsert would go wrong where the value of a secondary unique key moves from
+one row to another.
+"""
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, LiteralString, NamedTuple
+
+import msgspec
+import psycopg
+from psycopg import sql
+
+from ticdc_replay.changelog.version_order import OFFSET_BITS
+from ticdc_replay.domain.errors import TargetMismatchError
+from ticdc_replay.targets.base import Load
+from ticdc_replay.targets.mirror.planning.plan import TablePlan
+from ticdc_replay.targets.mirror.planning.window_ddl import PlannedColumn
+from ticdc_replay.targets.mirror.section import LEDGER_SCHEMA
+from ticdc_replay.targets.mirror.session import Merged
+from ticdc_replay.targets.mirror.staged_rows import PUT, VERSION
+from ticdc_replay.targets.mirror.staging import Staged
+from ticdc_replay.targets.mirror.tables import FoundTable
+from ticdc_replay.targets.postgres import indexes, wide_rows
+from ticdc_replay.targets.postgres.tables import sql_of, trusted
+from ticdc_replay.targets.postgres.types import stage_type
+
+Connection = psycopg.Connection[Any]
+
+
+class _Counts(NamedTuple):
+    upserted: int
+    deleted: int
+    tombstones: int
+
+
+def merge(
+    connection: Connection,
+    load: Load,
+    plan: TablePlan,
+    staged: Staged,
+    found: FoundTable,
+    *,
+    in_order: bool,
+    empty: bool,
+) -> tuple[Merged, list[str]]:
+    """See ``Session.merge``. Where the server refuses, rows that have no room on a page, or in an index, are looked for."""
+    merge, dropped = _Merge(connection, plan, staged, found), list[str]()
+    if plan.order == "place":
+        merge.refuse_moved()
+    apply = partial(merge.newer, empty=empty) if in_order else merge.any_age
+    try:
+        counts = indexes.making_room(connection, dropped, apply)
+    except psycopg.errors.ProgramLimitExceeded as error:
+        if error.diag.constraint_name is not None:
+            raise
+        staged = merge.without_wide_rows(load, error)
+        counts = indexes.making_room(connection, dropped, apply)
+    return Merged(staged, *counts), dropped
+
+
+_REPLACE = """
+DELETE FROM {target} t USING {folded} f
+WHERE {same_row} AND f.{put} AND t.{version} <= f.{new}
+"""
+_DELETE = """
+DELETE FROM {target} t USING {folded} f
+WHERE {same_row} AND NOT f.{put} AND t.{version} < f.{new}
+"""
+_DIG_UP = """
+DELETE FROM {tombstones} t USING {folded} f
+WHERE {same_row} AND t.{version} <= f.{new}
+"""
+_REVIVED = "AND f.{put}"
+_INSERT = """
+INSERT INTO {target} ({names}, {version})
+SELECT {staged}, f.{new} FROM {folded} f WHERE f.{put}
+"""
+_UNLESS_NEWER = """
+AND NOT EXISTS (SELECT FROM {tombstones} t WHERE {same_row})
+ON CONFLICT ({key_names}) DO NOTHING
+"""
+_BURY = """
+INSERT INTO {tombstones} AS old ({key_names}, {version})
+SELECT {staged_key}, f.{new} FROM {folded} f WHERE NOT f.{put}
+"""
+_UNLESS_ALIVE = "AND NOT EXISTS (SELECT FROM {target} t WHERE {same_row})"
+_MOVED = """
+SELECT (t.{version} - 1) >> {offset_bits}, (f.{new} - 1) >> {offset_bits}, {old_key} FROM {old} t, {folded} f
+WHERE {same_row} AND t.{version} > 0 AND (t.{version} - 1) >> {offset_bits} <> (f.{new} - 1) >> {offset_bits} LIMIT 1
+"""
+"""Version 0 is no place: rows that somebody brought from the upstream."""
+_OR_LATER = """
+ON CONFLICT ({key_names}) DO UPDATE SET {version} = excluded.{version}
+WHERE old.{version} <= excluded.{version}
+"""
+
+
+class _Merge:
+    """The statements that bring the staged versions into one mirror table and its tombstones."""
+
+    def __init__(self, connection: Connection, plan: TablePlan, staged: Staged, found: FoundTable) -> None:
+        self._connection = connection
+        self._plan = plan
+        self._staged = staged
+        self._target = plan.target
+        self._tombstones = plan.tombstones
+        self._version = plan.version_column
+        types = {column.name: column.type for column in found.columns}
+        cells = {column.staged: _cast(column, types[column.target]) for column in plan.columns}
+        # Of windows by place the plan has left out what is below the floor.
+        self._floor = floor = plan.next_floor_ts if plan.order == "commit_ts" else 0
+        above_floor = sql.SQL("SELECT * FROM {} WHERE {} >= {}")
+        stages = [
+            above_floor.format(sql.Identifier(LEDGER_SCHEMA, stage), sql.Identifier(VERSION), sql.Literal(floor))
+            for stage in staged.stages
+        ]
+        self._parts: dict[str, sql.Composable] = {
+            "target": sql_of(plan.target),
+            "tombstones": sql_of(self._tombstones),
+            "folded": sql.SQL("({})").format(sql.SQL(" UNION ALL ").join(stages)),
+            "version": sql.Identifier(plan.version_column),
+            "new": sql.Identifier(VERSION),
+            "put": sql.Identifier(PUT),
+            "offset_bits": sql.Literal(OFFSET_BITS),
+            "old_key": _listed(sql.Identifier("t", column.target) for column in plan.key),
+            "key_names": _listed(sql.Identifier(column.target) for column in plan.key),
+            "names": _listed(sql.Identifier(column.target) for column in plan.columns),
+            "staged": _listed(cells[column.staged] for column in plan.columns),
+            "staged_key": _listed(cells[column.staged] for column in plan.key),
+            "same_row": sql.SQL(" AND ").join(
+                sql.SQL("t.{} = {}").format(sql.Identifier(column.target), cells[column.staged]) for column in plan.key
+            ),
+        }
+
+    def newer(self, empty: bool) -> _Counts:
+        """Merge versions that are all newer than any that was applied: nothing they could lose against is looked for."""
+        deleted = 0
+        if not empty:
+            self._run(_REPLACE)
+            deleted = self._run(_DELETE)
+        self._run(_DIG_UP)
+        try:
+            upserted = self._run(_INSERT)
+        except psycopg.errors.UniqueViolation as error:
+            raise TargetMismatchError(
+                f"{self._target} has rows that are newer than every window that was loaded into it: {error}; "
+                "who wrote them should have raised floor_ts in _ticdc_replay.tables. Load the window with `reload`, "
+                "which compares with each row"
+            ) from error
+        return _Counts(upserted, deleted, self._run(_BURY + _UNLESS_ALIVE))
+
+    def any_age(self) -> _Counts:
+        """Merge versions that may be older than what the mirror or a tombstone has."""
+        self._run(_REPLACE)
+        deleted = self._run(_DELETE)
+        self._run(_DIG_UP + _REVIVED)
+        upserted = self._run(_INSERT + _UNLESS_NEWER)
+        return _Counts(upserted, deleted, self._run(_BURY + _UNLESS_ALIVE + _OR_LATER))
+
+    def without_wide_rows(self, load: Load, error: psycopg.Error) -> Staged:
+        """What is left where rows that the mirror has no page for are set aside. Raises *error* where there are none, and what
+        ``wide_rows.set_aside`` raises."""
+        with self._connection.transaction(force_rollback=True):
+            self._run(_REPLACE)
+            self._run(_DELETE)
+            self._run(_DIG_UP + _REVIVED)
+            found = wide_rows.wide_rows(self._connection, self._plan, self._staged.stages, self._insert_some)
+        if not found:
+            raise error
+        name = wide_rows.set_aside(self._connection, load, self._plan, found)
+        return msgspec.structs.replace(
+            self._staged,
+            keys=self._staged.keys - len(found),
+            quarantined=self._staged.quarantined + len(found),
+            quarantine_files=(*self._staged.quarantine_files, name),
+        )
+
+    def _insert_some(self, stage: str, condition: sql.Composable) -> None:
+        some = sql.SQL("(SELECT * FROM {} WHERE {} >= {} AND {})").format(
+            sql.Identifier(LEDGER_SCHEMA, stage), sql.Identifier(VERSION), sql.Literal(self._floor), condition
+        )
+        parts = {**self._parts, "folded": some}
+        insert = partial(self._connection.execute, sql.SQL(_INSERT + _UNLESS_NEWER).format(**parts))
+        indexes.making_room(self._connection, [], insert)
+
+    def refuse_moved(self) -> None:
+        """Raise TargetMismatchError where a row was in another partition before, so that its places don't order it."""
+        for old in ("target", "tombstones"):
+            parts = {**self._parts, "old": self._parts[old]}
+            row = self._connection.execute(sql.SQL(_MOVED).format(**parts)).fetchone()
+            if row is not None:
+                raise TargetMismatchError(
+                    f"{self._target}: the row with key {tuple(row[2:])} was in partition {row[0]}, and is in partition {row[1]} "
+                    "now; without commitTs nothing tells which came last. Were partitions added or the dispatcher changed? "
+                    f"Bring the table up to date from the upstream, set {self._version} to 0 in all its rows, empty "
+                    f"{self._tombstones}, and set floor_ts to the end of a window after that in _ticdc_replay.tables"
+                )
+
+    def _run(self, statement: LiteralString) -> int:
+        return self._connection.execute(sql.SQL(statement).format(**self._parts)).rowcount
+
+
+def _cast(column: PlannedColumn, type_name: str) -> sql.Composable:
+    """The staged cell in the type that the mirror's column has by now."""
+    cell = sql.Identifier("f", column.staged)
+    if stage_type(column.type) == type_name:
+        return cell
+    return sql.SQL("{}::{}").format(cell, trusted(type_name))
+
+
+def _listed(parts: Iterable[sql.Composable]) -> sql.Composed:
+    return sql.SQL(", ").join(parts)

@@ -1,0 +1,111 @@
+"""Tables in PostgreSQL: what its catalogue has of one, and the statements that change one."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from ticdc_replay.targets.mirror.tables import (
+    Action,
+    AddColumn,
+    ChangeDefault,
+    ChangeType,
+    ColumnDefinition,
+    CreateIndex,
+    CreateTable,
+    DropColumn,
+    FillColumn,
+    FoundColumn,
+    FoundTable,
+    Relation,
+)
+from ticdc_replay.targets.postgres.dialect import type_words
+
+Connection = psycopg.Connection[Any]
+
+_COLUMNS = """
+SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attgenerated <> '',
+       coalesce(NOT l.collisdeterministic, false)
+FROM pg_catalog.pg_attribute a LEFT JOIN pg_catalog.pg_collation l ON l.oid = a.attcollation
+WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
+"""
+_UNIQUE = """
+SELECT i.indexrelid::regclass::text, i.indisprimary,
+       array(SELECT a.attname::text FROM unnest(i.indkey) WITH ORDINALITY k(attnum, at)
+             LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+             WHERE k.at <= i.indnkeyatts ORDER BY k.at)
+FROM pg_catalog.pg_index i WHERE i.indrelid = %s AND i.indisunique
+"""
+
+
+def find_table(connection: Connection, target: Relation) -> FoundTable | None:
+    """*target* as it is now, or None where there is no such table."""
+    row = connection.execute(
+        "SELECT c.oid, c.relkind::text FROM pg_catalog.pg_class c "
+        "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s",
+        [target.schema, target.table],
+    ).fetchone()
+    if row is None:
+        return None
+    oid, kind = row
+    columns = tuple(FoundColumn(*column) for column in connection.execute(_COLUMNS, [oid]))
+    primary_key: tuple[str, ...] = ()
+    other_unique = {}
+    for name, primary, members in connection.execute(_UNIQUE, [oid]):
+        if primary:
+            primary_key = tuple(members)
+        else:
+            other_unique[name] = tuple(members)
+    return FoundTable(kind in ("r", "p"), columns, primary_key, other_unique)  # an ordinary table, or a partitioned one
+
+
+def sql_of(relation: Relation) -> sql.Identifier:
+    """The quoted name."""
+    return sql.Identifier(relation.schema, relation.table)
+
+
+def statement_of(target: Relation, action: Action) -> sql.Composed:
+    """The statement that does *action* to *target*."""
+    table = sql_of(target)
+    match action:
+        case CreateTable(columns=columns, version_column=version, key=key):
+            definitions = [*map(definition, columns), sql.SQL("{} bigint NOT NULL").format(sql.Identifier(version))]
+            definitions.append(sql.SQL("PRIMARY KEY ({})").format(_names(key)))
+            return sql.SQL("CREATE TABLE {} ({})").format(table, sql.SQL(", ").join(definitions))
+        case CreateIndex(columns=names):
+            return sql.SQL("CREATE INDEX ON {} ({})").format(table, _names(names))
+        case AddColumn(column=column):
+            return sql.SQL("ALTER TABLE {} ADD COLUMN {}").format(table, definition(column))
+        case ChangeType(column=name, type=type_name):
+            parts = table, sql.Identifier(name), trusted(type_words(type_name))
+            return sql.SQL("ALTER TABLE {} ALTER COLUMN {} TYPE {}").format(*parts)
+        case DropColumn(column=name):
+            return sql.SQL("ALTER TABLE {} DROP COLUMN {}").format(table, sql.Identifier(name))
+        case ChangeDefault(column=name, default=None):
+            return sql.SQL("ALTER TABLE {} ALTER COLUMN {} DROP DEFAULT").format(table, sql.Identifier(name))
+        case ChangeDefault(column=name, default=default):
+            assert default is not None
+            parts = table, sql.Identifier(name), trusted(default)
+            return sql.SQL("ALTER TABLE {} ALTER COLUMN {} SET DEFAULT {}").format(*parts)
+        case FillColumn(column=name, fill=fill, version_column=version, until=until):
+            return sql.SQL("UPDATE {} SET {column} = {} WHERE {} <= {} AND {column} IS NULL").format(
+                *(table, trusted(fill), sql.Identifier(version), sql.Literal(until)), column=sql.Identifier(name)
+            )
+
+
+def definition(column: ColumnDefinition) -> sql.Composed:
+    """A column in a CREATE TABLE or ADD COLUMN."""
+    parts = [sql.Identifier(column.name), trusted(type_words(column.type))]
+    if column.default is not None:
+        parts += [sql.SQL("DEFAULT"), trusted(column.default)]
+    return sql.SQL(" ").join(parts)
+
+
+def trusted(text: str) -> sql.SQL:
+    """SQL made by ``types``, or a literal that ``dialect`` has quoted."""
+    return sql.SQL(text)
+
+
+def _names(names: Iterable[str]) -> sql.Composed:
+    return sql.SQL(", ").join(map(sql.Identifier, names))
