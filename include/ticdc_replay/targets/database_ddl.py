@@ -29,8 +29,8 @@ _NO_NAME = TableName("", "")
 _Kinds = tuple[ChangeKind, ...]
 
 
-def told_of(load: Load, tables: Iterable[TableName]) -> Load:
-    """*load* with its DDL told of *tables*, those that the target has, and under their names.
+def with_ddl_of(load: Load, tables: Iterable[TableName]) -> Load:
+    """*load* with the DDL of its window listed for each of *tables*, those that the target has, under their names.
 
     Names that are equal but for letter case are several tables to a target. TiDB has one of them at a time, so what leaves no
     row is told of each. Other DDL is told under the name that its event has. A name that only a text has may be spelled in any
@@ -91,7 +91,7 @@ def _perhaps_renamed(index: ChangelogIndex, known: Iterable[TableName]) -> Itera
             yield TableChanges(table, rename.commit_ts, (perhaps_renamed(rename.query),))
 
 
-def told_of_creations(load: Load, tables: Iterable[TableName]) -> Load:
+def with_creations_of(load: Load, tables: Iterable[TableName]) -> Load:
     """*load* with each CREATE TABLE told also of the tables of the same name in another letter case: they are no more by then.
 
     These are those of *tables*, which the target has, and of the load. They have nothing of the new table, so they are told of

@@ -11,7 +11,7 @@ from tests.growth import assert_linear
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.schemas.changes import kind_of
 from ticdc_replay.targets.base import Load, StoreAddress
-from ticdc_replay.targets.database_ddl import dropped_databases, told_of
+from ticdc_replay.targets.database_ddl import dropped_databases, with_ddl_of
 from ticdc_replay.targets.ddl import emptied_by, words_of
 from ticdc_replay.targets.rules import MIRROR, DdlPolicy
 
@@ -42,7 +42,7 @@ def test_the_ddls_of_a_database_are_told_of_each_table_as_long_as_they_count(tmp
     changelog.ddl(150, "DROP DATABASE `Shop`", table="Shop").ddl(160, "DROP DATABASE shop", table="shop")
     changelog.ddl(165, "CREATE TABLE shop.t (id INT PRIMARY KEY)", table="shop.t")
     changelog.ddl(170, "DROP DATABASE nothing", table="nothing").ddl(180, "DROP DATABASE shop", table="shop")
-    found = told_of(load_of(changelog), [TableName("shop", "t"), TableName("Shop", "u"), TableName("other", "t")])
+    found = with_ddl_of(load_of(changelog), [TableName("shop", "t"), TableName("Shop", "u"), TableName("other", "t")])
     assert told(found) == [
         (160, "shop.t", "dropped"),
         (165, "shop.t", "table_created"),
@@ -59,7 +59,7 @@ def test_a_rename_that_does_not_tell_the_schema_is_told_of_each_table_of_that_na
     changelog.ddl(150, query, table="archive.t").ddl(160, query, table="archive.t")
     changelog.ddl(170, "FROBNICATE TABLE `u`", table="archive.u")
     mirrored = [TableName("shop", "t"), TableName("Shop", "T"), TableName("shop", "u"), TableName("archive", "t")]
-    found = told_of(load_of(changelog), mirrored)
+    found = with_ddl_of(load_of(changelog), mirrored)
     assert told(found) == [
         (120, "known.t", "table_created"),
         (150, "archive.t", "not_understood"),
@@ -80,7 +80,9 @@ def test_many_renames_that_do_not_tell_the_schema_are_told_in_time_as_they_are_m
         return load_of(changelog)
 
     loads = {count: load(count) for count in (500, 1_000)}
-    assert_linear(lambda count: told_of(loads[count], [TableName(f"s{number}", "t") for number in range(count)]), 500)
+    assert_linear(
+        lambda count: with_ddl_of(loads[count], [TableName(f"s{number}", "t") for number in range(count)]), 500
+    )
 
 
 @pytest.mark.parametrize("database", ["shop", ""])
@@ -99,14 +101,14 @@ def test_ddl_of_a_table_is_none_of_a_database_though_its_event_has_no_table(
 ) -> None:
     load = load_of(Changelog(tmp_path, 100, 200).ddl(150, query, table=database))
     assert dropped_databases(load.index) == {}
-    assert [each for each in told(told_of(load, [TableName("shop", "t")])) if each[1] == "shop.t"] == []
+    assert [each for each in told(with_ddl_of(load, [TableName("shop", "t")])) if each[1] == "shop.t"] == []
 
 
 def test_a_database_is_dropped_by_the_name_in_the_text(tmp_path: Path) -> None:
     load = load_of(Changelog(tmp_path, 100, 200).ddl(150, "DROP DATABASE `Shop`", table=""))
     assert dropped_databases(load.index) == {"shop": 150}
     tables = [TableName("shop", "t"), TableName("crm", "people")]
-    assert told(told_of(load, tables)) == [(150, "shop.t", "dropped")]
+    assert told(with_ddl_of(load, tables)) == [(150, "shop.t", "dropped")]
 
 
 def test_the_last_of_each_kind_after_the_last_drop_counts_and_tells_since_when_there_are_such(tmp_path: Path) -> None:
@@ -115,7 +117,7 @@ def test_the_last_of_each_kind_after_the_last_drop_counts_and_tells_since_when_t
     for commit_ts in (140, 150, 160):
         changelog.ddl(commit_ts, f"CONJURE shop {commit_ts}", table="shop")
     changelog.ddl(170, "ALTER DATABASE shop CHARACTER SET utf8mb4", table="shop")
-    found = told_of(load_of(changelog), [TableName("shop", "t"), TableName("shop", "u")])
+    found = with_ddl_of(load_of(changelog), [TableName("shop", "t"), TableName("shop", "u")])
     for table in ("t", "u"):
         changes = [each for each in found.index.changes if each.table == TableName("shop", table)]
         assert [(each.commit_ts, kind_of(each.changes[0])) for each in changes][:1] == [(120, "dropped")]
@@ -153,7 +155,7 @@ def test_what_is_not_told_would_have_changed_nothing(
     for policies in stopping:
         outcomes = []
         for changelog in (as_sent, alone):
-            changes = [each for each in told_of(load_of(changelog), [table]).index.changes if each.table == table]
+            changes = [each for each in with_ddl_of(load_of(changelog), [table]).index.changes if each.table == table]
             emptied = emptied_by(changes, MIRROR, policies, "commit_ts")
             stops = [
                 each.commit_ts
@@ -177,6 +179,6 @@ def test_ddls_of_databases_take_time_as_they_and_the_tables_are_many(tmp_path: P
         return load_of(changelog), [TableName("shop", f"t{n}") for n in range(count)]
 
     loads = {count: made(count) for count in (1_000, 2_000)}
-    assert_linear(lambda count: told_of(*loads[count]), 1_000)
-    told_to = [len(told_of(*loads[count]).index.changes) for count in loads]
+    assert_linear(lambda count: with_ddl_of(*loads[count]), 1_000)
+    told_to = [len(with_ddl_of(*loads[count]).index.changes) for count in loads]
     assert told_to == ([1_000, 2_000] if database == "shop" else [0, 0])

@@ -16,7 +16,7 @@ Check = Callable[[pa.Array], pa.Array]
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """What a mirror asks of a kind of database. Its functions are a module's own: workers get it, pickled, to judge values by.
 
-    Types are spelled as the database's catalogue spells them.
+    Types are spelled as the database's catalogue spells them; an integer of 64 bits, as versions are, is ``bigint``.
     """
 
     database: str

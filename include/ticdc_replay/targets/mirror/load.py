@@ -17,7 +17,7 @@ from ticdc_replay.domain.tables import TableName
 from ticdc_replay.schemas.changes import TableChanges
 from ticdc_replay.schemas.ddl import TableKey, key_of
 from ticdc_replay.targets.base import Execute, Load, Loaded
-from ticdc_replay.targets.database_ddl import told_of, told_of_creations
+from ticdc_replay.targets.database_ddl import with_creations_of, with_ddl_of
 from ticdc_replay.targets.ddl import changes_by_table
 from ticdc_replay.targets.last_versions import fold_groups, found_last_versions
 from ticdc_replay.targets.layouts import layouts_of
@@ -62,7 +62,7 @@ class DatabaseMirror(KeptMirror):
             with session.translated("look at the target"):
                 dropped_databases.note(session, load, self.config, self.dialect)
                 mirrored = _own_mirrors(session, load, self.config, self.dialect)
-                load = told_of_creations(told_of(load, mirrored), mirrored)
+                load = with_creations_of(with_ddl_of(load, mirrored), mirrored)
                 reserved = [table for table in load.tables if self._is_reserved(table)]
                 stops.refuse_named_reserved(load, self.config, reserved)
                 plans = self._plans(session, load, [table for table in load.tables if table not in reserved], mirrored)

@@ -12,7 +12,7 @@ from ticdc_replay.domain.errors import ArtifactNotFoundError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.storage import ObjectStore
 from ticdc_replay.targets.base import Execute, Field, HeldTable, Load, Loaded, StoreAddress, TableReport, Target
-from ticdc_replay.targets.database_ddl import told_of, told_of_creations
+from ticdc_replay.targets.database_ddl import with_creations_of, with_ddl_of
 from ticdc_replay.targets.ddl import changes_by_table
 from ticdc_replay.targets.last_versions import FoldFile, FoldGroup, fold_groups, found_last_versions
 from ticdc_replay.targets.parquet.dropped_databases import DroppedDatabases
@@ -44,7 +44,7 @@ class ParquetFiles(Target[ParquetTarget]):
         dropped = DroppedDatabases(store, load)
         if load.index.ddl and not load.index.redrives:
             known = known_tables(store, load)
-            load = told_of_creations(told_of(load, known), known)
+            load = with_creations_of(with_ddl_of(load, known), known)
         lists = Lists(store, load)
         runs = {table: runs_of(load, table, lists.before(table)) for table in load.tables if load.index.redrives}
         if not load.reload:
@@ -62,7 +62,7 @@ class ParquetFiles(Target[ParquetTarget]):
         lists.begin()
         left_out: Repeats = {}
         if runs:
-            load = told_of_creations(told_of(with_rows_before(load, runs), ()), ())
+            load = with_creations_of(with_ddl_of(with_rows_before(load, runs), ()), ())
             load, left_out = without_repeats(load, {run for table in runs.values() for run in table[1:]}, execute)
         dropped.tell(load, own=False)
         copied: list[WrittenFile] = []

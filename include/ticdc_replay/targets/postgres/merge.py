@@ -68,11 +68,11 @@ _DELETE = """
 DELETE FROM {target} t USING {folded} f
 WHERE {same_row} AND NOT f.{put} AND t.{version} < f.{new}
 """
-_DIG_UP = """
+_REMOVE_TOMBSTONES = """
 DELETE FROM {tombstones} t USING {folded} f
 WHERE {same_row} AND t.{version} <= f.{new}
 """
-_REVIVED = "AND f.{put}"
+_OF_PUTS = "AND f.{put}"
 _INSERT = """
 INSERT INTO {target} ({names}, {version})
 SELECT {staged}, f.{new} FROM {folded} f WHERE f.{put}
@@ -81,11 +81,11 @@ _UNLESS_NEWER = """
 AND NOT EXISTS (SELECT FROM {tombstones} t WHERE {same_row})
 ON CONFLICT ({key_names}) DO NOTHING
 """
-_BURY = """
+_ADD_TOMBSTONES = """
 INSERT INTO {tombstones} AS old ({key_names}, {version})
 SELECT {staged_key}, f.{new} FROM {folded} f WHERE NOT f.{put}
 """
-_UNLESS_ALIVE = "AND NOT EXISTS (SELECT FROM {target} t WHERE {same_row})"
+_UNLESS_IN_MIRROR = "AND NOT EXISTS (SELECT FROM {target} t WHERE {same_row})"
 _MOVED = """
 SELECT (t.{version} - 1) >> {offset_bits}, (f.{new} - 1) >> {offset_bits}, {old_key} FROM {old} t, {folded} f
 WHERE {same_row} AND t.{version} > 0 AND (t.{version} - 1) >> {offset_bits} <> (f.{new} - 1) >> {offset_bits} LIMIT 1
@@ -140,7 +140,7 @@ class _Merge:
         if not empty:
             self._run(_REPLACE)
             deleted = self._run(_DELETE)
-        self._run(_DIG_UP)
+        self._run(_REMOVE_TOMBSTONES)
         try:
             upserted = self._run(_INSERT)
         except psycopg.errors.UniqueViolation as error:
@@ -149,15 +149,15 @@ class _Merge:
                 "who wrote them should have raised floor_ts in _ticdc_replay.tables. Load the window with `reload`, "
                 "which compares with each row"
             ) from error
-        return _Counts(upserted, deleted, self._run(_BURY + _UNLESS_ALIVE))
+        return _Counts(upserted, deleted, self._run(_ADD_TOMBSTONES + _UNLESS_IN_MIRROR))
 
     def any_age(self) -> _Counts:
         """Merge versions that may be older than what the mirror or a tombstone has."""
         self._run(_REPLACE)
         deleted = self._run(_DELETE)
-        self._run(_DIG_UP + _REVIVED)
+        self._run(_REMOVE_TOMBSTONES + _OF_PUTS)
         upserted = self._run(_INSERT + _UNLESS_NEWER)
-        return _Counts(upserted, deleted, self._run(_BURY + _UNLESS_ALIVE + _OR_LATER))
+        return _Counts(upserted, deleted, self._run(_ADD_TOMBSTONES + _UNLESS_IN_MIRROR + _OR_LATER))
 
     def without_wide_rows(self, load: Load, error: psycopg.Error) -> Staged:
         """What is left where rows that the mirror has no page for are set aside. Raises *error* where there are none, and what
@@ -165,7 +165,7 @@ class _Merge:
         with self._connection.transaction(force_rollback=True):
             self._run(_REPLACE)
             self._run(_DELETE)
-            self._run(_DIG_UP + _REVIVED)
+            self._run(_REMOVE_TOMBSTONES + _OF_PUTS)
             found = wide_rows.wide_rows(self._connection, self._plan, self._staged.stages, self._insert_some)
         if not found:
             raise error
