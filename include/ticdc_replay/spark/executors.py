@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from ticdc_replay import __version__
 from ticdc_replay.domain.errors import PermanentError
 from ticdc_replay.jobspec import DecodeJob, JobSpec, LoadJob, ReconcileJob, ScanJob
+from ticdc_replay.spark.tasks import look_at_executors
 from ticdc_replay.storage.file import TEMPORARY_PREFIX
 
 log = logging.getLogger(__name__)
@@ -61,10 +62,8 @@ def require_executors(spark: SparkSession, job: JobSpec) -> None:
                 found = f"none ({error})"
             return socket.gethostname(), found, [path for path in paths if not os.path.exists(path)]
 
-        tasks = context.defaultParallelism
-        context.setJobDescription("look at the executors")
         try:
-            seen = context.parallelize(range(tasks), tasks).map(look).collect()
+            seen = look_at_executors(spark, look)
         except Py4JJavaError as error:
             found = _NO_PYTHON.search(str(error))
             if found is None:

@@ -6,13 +6,12 @@ Row versions meet in a second one, with nothing but the names of their objects, 
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
 import msgspec
 import pyarrow as pa
-from pyspark import RDD, SparkContext, StorageLevel
 from pyspark.sql import SparkSession
 
 from ticdc_replay.reconcile import records
@@ -23,7 +22,7 @@ from ticdc_replay.reconcile.protection import Protections
 from ticdc_replay.reconcile.row_versions import COPIES, HOLDERS, VERSION, several, versions_of
 from ticdc_replay.reconcile.rules import Evidence
 from ticdc_replay.reconcile.summary import ObjectsOfDay, Summary
-from ticdc_replay.spark.exchange import PIECE_ROWS, Piece, assembled, exchanged, pieces
+from ticdc_replay.spark.exchange import PIECE_ROWS, Exchange, Piece, assembled, pieces
 from ticdc_replay.spark.parquet_files import Part, Place, Sources, WrittenFile, plan_reading, read_parts, write_table
 
 log = logging.getLogger(__name__)
@@ -55,12 +54,8 @@ class ClassifiedObjects(msgspec.Struct, frozen=True):
     by_day: tuple[ObjectsOfDay, ...]
 
 
-class _Written(NamedTuple):
-    """What one bucket left."""
-
-    objects: WrittenFile | None
-    references: WrittenFile | None
-    counts: list[Counted]
+_Written = tuple[tuple[WrittenFile | None, WrittenFile | None], list[Counted]]
+"""What one bucket left: a file of objects and one of references, and the counts of both."""
 
 
 class _Join(NamedTuple):
@@ -87,13 +82,9 @@ def classify(
     The driver holds names of files and the summary; nothing grows with objects or references there.
     """
     join, arrived = _arrived(spark, objects, references, evidence, records.REFERENCES)
-    held = exchanged(arrived.mapPartitions(partial(_hold, buckets=join.buckets)), join.buckets)
-    copies = exchanged(held.mapPartitions(partial(_find_copies, buckets=join.buckets)), join.buckets)
-    # Both have every bucket in the partition of its number, so that their union moves nothing.
-    met = spark.sparkContext.union([arrived, copies])
-    assert met.getNumPartitions() == join.buckets
+    copies = arrived.then(partial(_hold, buckets=join.buckets)).then(partial(_find_copies, buckets=join.buckets))
     write = partial(_write_bucket, evidence=evidence, out=out, folder=folder)
-    object_files, reference_files, summary = _results(met.mapPartitionsWithIndex(write), f"classify {folder}")
+    object_files, reference_files, summary = _results(arrived.together_with(copies), write, f"classify {folder}")
     return Classified(object_files, reference_files, summary)
 
 
@@ -109,19 +100,18 @@ def classify_objects(
     ``records.OBJECTS`` are read, so that files with more columns, such as a plan's, will do."""
     _, arrived = _arrived(spark, objects, references, evidence, _READ_FOR_OBJECTS)
     write = partial(_write_objects, evidence=evidence, out=out, folder=folder)
-    object_files, _, summary = _results(arrived.mapPartitionsWithIndex(write), f"classify {folder}")
+    object_files, _, summary = _results(arrived, write, f"classify {folder}")
     return ClassifiedObjects(object_files, summary.by_day)
 
 
 def _arrived(
     spark: SparkSession, objects: Sources, references: Sequence[Sources], evidence: Evidence, read: pa.Schema
-) -> tuple[_Join, "RDD[Piece]"]:
+) -> tuple[_Join, Exchange]:
     """All rows, each in the bucket of its object's name."""
     of_objects, of_references = plan_reading([objects]), plan_reading(references)
     rows = of_objects.rows + of_references.rows
     size = of_objects.bytes + of_references.bytes
-    context: SparkContext = spark.sparkContext
-    buckets = max(context.defaultParallelism, -(-rows // _BUCKET_ROWS), -(-size // _BUCKET_BYTES))
+    buckets = max(spark.sparkContext.defaultParallelism, -(-rows // _BUCKET_ROWS), -(-size // _BUCKET_BYTES))
     bare = tuple(source._replace(names=()) for source in references)
     join = _Join(objects._replace(names=()), bare, evidence, read, buckets)
     tasks = [("objects", parts) for parts in of_objects.tasks] + [
@@ -130,7 +120,7 @@ def _arrived(
     log.info(
         "%d objects, %d references: %d tasks, %d buckets", of_objects.rows, of_references.rows, len(tasks), buckets
     )
-    return join, exchanged(context.parallelize(tasks, max(1, len(tasks))).flatMap(partial(_spread, join=join)), buckets)
+    return join, Exchange.of(spark, tasks, partial(_spread, join=join), buckets)
 
 
 def _spread(task: tuple[str, list[Part]], join: _Join) -> Iterator[Piece]:
@@ -171,9 +161,7 @@ def _find_copies(arrived: Iterable[Piece], buckets: int) -> Iterator[Piece]:
         yield from pieces("copies", batch, of_names)
 
 
-def _write_bucket(
-    bucket: int, arrived: Iterable[Piece], evidence: Evidence, out: Place, folder: str
-) -> Iterator[_Written]:
+def _write_bucket(bucket: int, arrived: Iterable[Piece], evidence: Evidence, out: Place, folder: str) -> _Written:
     tables = assembled(arrived, {"objects": records.OBJECTS, "references": _REFERENCES, "copies": COPIES})
     judge = Bucket(tables["objects"], tables["references"])
     objects = judge.objects(evidence)
@@ -182,27 +170,21 @@ def _write_bucket(
     del objects
     references = judge.references(evidence, tables["copies"])
     written_references = write_table(references, out, f"{folder}/references", bucket)
-    yield _Written(written_objects, written_references, [*counts, *count_references(references)])
+    return (written_objects, written_references), [*counts, *count_references(references)]
 
 
-def _write_objects(
-    bucket: int, arrived: Iterable[Piece], evidence: Evidence, out: Place, folder: str
-) -> Iterator[_Written]:
+def _write_objects(bucket: int, arrived: Iterable[Piece], evidence: Evidence, out: Place, folder: str) -> _Written:
     tables = assembled(arrived, {"objects": records.OBJECTS, "references": _OF_OBJECTS})
     objects = Bucket(tables["objects"], tables["references"]).objects(evidence)
-    yield _Written(write_table(objects, out, f"{folder}/objects", bucket), None, [*count_objects(objects)])
+    return (write_table(objects, out, f"{folder}/objects", bucket), None), [*count_objects(objects)]
 
 
-def _results(written: "RDD[_Written]", name: str) -> tuple[tuple[WrittenFile, ...], tuple[WrittenFile, ...], Summary]:
-    """The files of *written*, and its counts added up where they are: of many buckets with many tables they are not small."""
+def _results(
+    arrived: Exchange, write: Callable[[int, Iterable[Piece]], _Written], name: str
+) -> tuple[tuple[WrittenFile, ...], tuple[WrittenFile, ...], Summary]:
+    """The files that *write* leaves of objects and of references, and all counts added up."""
     begin = time.perf_counter()
-    written.context.setJobDescription(name)
-    written.persist(StorageLevel.MEMORY_AND_DISK)
-    files = written.map(lambda found: (found.objects, found.references)).collect()
-    counts = (
-        written.flatMap(lambda found: found.counts).reduceByKey(added, written.context.defaultParallelism).collect()
-    )
-    written.unpersist()
+    files, counts = arrived.gather(write, added, name)
     log.info("%s: %.1f s", name, time.perf_counter() - begin)
     object_files, reference_files = (
         tuple(sorted(file for file in column if file is not None)) for column in zip(*files, strict=True)

@@ -1,4 +1,7 @@
-"""Runs one function over many tasks on the executors, and brings its errors back as what they are."""
+"""Runs one function over many tasks on the executors, and brings its errors back as what they are.
+
+Tasks reach Spark here, and records go from task to task in ``exchange``: no other module knows of RDDs.
+"""
 
 import gc
 import logging
@@ -85,6 +88,17 @@ def run_tasks(
     if errors:
         raise next((error for error in errors if isinstance(error, PermanentError)), errors[0])
     return [outcome for outcome in outcomes if not isinstance(outcome, TicdcReplayError)]
+
+
+def look_at_executors(spark: SparkSession, look: Callable[[int], Result]) -> list[Result]:
+    """What *look* finds in as many tasks as the executors have cores. It runs where the library may be missing.
+
+    Raises Py4JJavaError where an executor can't run Python at all.
+    """
+    context = spark.sparkContext
+    tasks = context.defaultParallelism
+    context.setJobDescription("look at the executors")
+    return list(context.parallelize(range(tasks), tasks).map(look).collect())
 
 
 @contextmanager
