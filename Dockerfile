@@ -53,7 +53,6 @@ RUN python3 scripts/third-party sbom --debian --name ticdc-replay-image-debian -
 COPY docker/*.py docker/spark-defaults.conf docker/
 COPY dags/*.py dags/
 COPY plugins plugins
-COPY spark_jobs spark_jobs
 COPY demo/__init__.py demo/
 COPY demo/sample demo/sample
 

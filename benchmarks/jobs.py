@@ -18,7 +18,7 @@ from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.jobspec import DecodeJob, Limits
 from ticdc_replay.snapshot.manifest import Manifest
 from ticdc_replay.spark.session import open_session
-from ticdc_replay.stages.spark_properties import LIGHT_JVM
+from ticdc_replay.submit.properties import LIGHT_JVM
 
 CORES = 2
 DECODERS = {

@@ -1,6 +1,6 @@
 """Decodes the pinned range of a manifest into a changelog. One argument: the URI of the job spec."""
 
-from ticdc_replay.spark.main import run_decode_job
+from ticdc_replay.spark.main import main
 
 if __name__ == "__main__":
-    run_decode_job()
+    main("decode")

@@ -1,6 +1,6 @@
 """Loads a changelog into one target. One argument: the URI of the job spec."""
 
-from ticdc_replay.spark.main import run_load_job
+from ticdc_replay.spark.main import main
 
 if __name__ == "__main__":
-    run_load_job()
+    main("load")

@@ -1,4 +1,4 @@
-"""The job spec: all that a Spark job is told, in one immutable file. The only thing Airflow and Spark share.
+"""The job spec: all that a Spark job is given, in one immutable file. Airflow, the command line and Spark share it.
 
 A spec holds no secret and no address that needs one: connections are named by id, and reach the driver through the private
 file named by the environment variable ``CONNECTIONS_FILE_VARIABLE``.
@@ -13,6 +13,7 @@ from ticdc_replay.domain.events import SEARCH
 from ticdc_replay.domain.messages import EventPlace, OffsetRange
 from ticdc_replay.domain.window import Window
 from ticdc_replay.snapshot.manifest import SharedInput
+from ticdc_replay.storage import ObjectStore
 
 CONNECTIONS_FILE_VARIABLE = "TICDC_REPLAY_CONNECTIONS_FILE"
 
@@ -253,3 +254,66 @@ JobSpec = DecodeJob | LoadJob | ScanJob | ReconcileJob
 def decode(content: bytes) -> JobSpec:
     """A job spec from its JSON. Raises msgspec.ValidationError with the path inside the document."""
     return msgspec.json.decode(content, type=DecodeJob | LoadJob | ScanJob | ReconcileJob)
+
+
+def kind_of(job: JobSpec) -> str:
+    """``decode``, ``load``, ``scan`` or ``reconcile``: also the name of the entry script."""
+    return str(job.__struct_config__.tag)
+
+
+def title_of(job: JobSpec) -> str:
+    """What a Spark application that runs *job* is called."""
+    match job:
+        case DecodeJob():
+            return f"decode {job.pipeline} {job.run_hash[:12]}"
+        case LoadJob():
+            return f"load {job.pipeline} {job.target['name']} {job.run_hash[:12]}"
+        case ScanJob():
+            return f"scan {job.store} {job.scan_hash[:12]}"
+        case ReconcileJob():
+            return f"reconcile {job.store} {job.reconciliation_id[:12]}"
+
+
+def connections_of(job: JobSpec) -> list[str]:
+    """Ids of the connections that *job* needs, and of no other, sorted."""
+    named: list[object] = [job.artifacts_connection]
+    match job:
+        case DecodeJob():
+            named += [job.kafka_connection, job.claim_check_connection]
+            named += [job.schema_registry_connection, job.source_connection]
+        case LoadJob():
+            named += [job.target.get("connection")]
+        case ScanJob():
+            named += [feed.kafka_connection for feed in job.feeds]
+        case ReconcileJob():
+            named += [files.artifacts_connection for files in job.decoded]
+    return sorted({str(conn_id) for conn_id in named if conn_id})
+
+
+def put(store: ObjectStore, job: JobSpec) -> str:
+    """Keep *job* in *store*, that of its artefacts; its URI."""
+    content = canonical.encode(job)
+    name = f"jobs/{canonical.digest(content)}.json"
+    store.put_once(name, content)
+    return store.uri(name)
+
+
+def read(store: ObjectStore, uri: str) -> JobSpec:
+    """The job spec at *uri*, which is below *store*. Raises ArtifactNotFoundError, and what ``decode`` raises."""
+    return decode(store.get(uri.removeprefix(f"{store.root}/")))
+
+
+class SharedDecode(msgspec.Struct, frozen=True):
+    """What a decode job takes its window from: the manifest that is decoded for several windows (its name), and the run."""
+
+    manifest: str
+    run_hash: str
+
+
+class WrittenJob(msgspec.Struct, frozen=True):
+    """A job spec in the artefact store, as it is handed to whoever runs it."""
+
+    uri: str
+    run_hash: str
+    """Names what the job leaves: a run; of a scan and a join the scan and the reconciliation."""
+    shared: SharedDecode | None = None

@@ -114,7 +114,7 @@ class Stage:
 
 def submitted(log):
     """The kind of each Spark job that a run submitted, sorted, whose *log* is given; one that was tried again counts once."""
-    jobs = set(re.findall(r"Spark-Submit cmd: .*/spark_jobs/(\w+)\.py (\S+)", log))
+    jobs = set(re.findall(r"Spark-Submit cmd: .*/spark/jobs/(\w+)\.py (\S+)", log))
     return sorted(kind for kind, _ in jobs)
 
 

@@ -99,6 +99,11 @@ def context(task, told=None, **answers):
     return {"params": answers, "ti": instance, "task_instance": instance, "task": task}
 
 
+def told_of(plan):
+    """What the choice of *plan* hands over."""
+    return {"plan": plan.plan_hash, "objects": 1, "bytes": 1_500, "status": "open"}
+
+
 def answer(option, name="kim", why="looked at them"):
     return {
         "chosen_options": [option],
@@ -140,7 +145,7 @@ def test_a_person_is_shown_the_plan_s_numbers_reasons_and_first_objects(deletion
     asked = {}
     monkeypatch.setattr(hitl, "upsert_hitl_detail", lambda **detail: asked.update(detail))
     task = deletion.get_task("approve")
-    chosen = {"plan": plan.plan_hash, "status": "open"}
+    chosen = told_of(plan)
     with pytest.raises(TaskAwaitingInput) as waiting:
         task.execute(context(task, {"choose_plan": chosen}))
     assert waiting.value.kwargs == {"plan": plan.plan_hash}, "the answer is about the plan that was shown"
@@ -154,7 +159,7 @@ def test_a_person_is_shown_the_plan_s_numbers_reasons_and_first_objects(deletion
 
 def test_nobody_is_asked_about_a_plan_that_was_settled_since_it_was_chosen(deletion, plan, state):
     task = deletion.get_task("approve")
-    chosen = {"choose_plan": {"plan": plan.plan_hash, "status": "open"}}
+    chosen = {"choose_plan": told_of(plan)}
     state.deletion_plans.decide("claims", plan.plan_hash, "approved", by="kim", why="seen")
     assert task.execute(context(task, chosen)) is None
     state.deletion_plans.decide("claims", plan.plan_hash, "rejected", by="kim", why="no")
@@ -172,14 +177,14 @@ def test_the_question_tells_what_is_against_the_plan_whatever_the_answer(deletio
     for hours in (1, 1_000_000):
         stores.add("claims", {"artifacts": folder.as_uri(), "deletion": {"policy": "approval", "grace_hours": hours}})
         with pytest.raises(TaskAwaitingInput):
-            task.execute(context(task, {"choose_plan": {"plan": plan.plan_hash, "status": "open"}}))
+            task.execute(context(task, {"choose_plan": told_of(plan)}))
     assert "its grace period lasts until" in asked[1]
     assert "nobody has approved it" not in asked[1]
 
 
 def test_an_approval_is_recorded_with_the_person_s_name_and_reason(deletion, plan, state):
     task = deletion.get_task("approve")
-    task.execute_complete(context(task, {"choose_plan": {"plan": plan.plan_hash}}), answer("Approve"), plan.plan_hash)
+    task.execute_complete(context(task, {"choose_plan": told_of(plan)}), answer("Approve"), plan.plan_hash)
     decided = state.deletion_plans.get("claims", plan.plan_hash)
     assert (decided.status, decided.decided_by, decided.decided_why) == ("approved", "kim", "looked at them")
 
@@ -189,9 +194,7 @@ def test_an_answer_is_about_the_plan_that_was_shown_though_the_run_has_chosen_an
     state.deletion_plans.record(other)
     task = deletion.get_task("approve")
     with pytest.raises(PermanentError, match=f"about plan {plan.plan_hash}; since the question this run has chosen"):
-        task.execute_complete(
-            context(task, {"choose_plan": {"plan": other.plan_hash}}), answer("Approve"), plan.plan_hash
-        )
+        task.execute_complete(context(task, {"choose_plan": told_of(other)}), answer("Approve"), plan.plan_hash)
     assert state.deletion_plans.get("claims", plan.plan_hash).status == "approved"
     assert state.deletion_plans.get("claims", other.plan_hash).status == "open"
 
@@ -201,9 +204,7 @@ def test_a_rejection_ends_the_plan_and_skips_all_that_is_left_of_the_run(deletio
 
     task = deletion.get_task("approve")
     with pytest.raises(DownstreamTasksSkipped) as skipped:
-        task.execute_complete(
-            context(task, {"choose_plan": {"plan": plan.plan_hash}}), answer("Reject"), plan.plan_hash
-        )
+        task.execute_complete(context(task, {"choose_plan": told_of(plan)}), answer("Reject"), plan.plan_hash)
     assert skipped.value.tasks == ["survey"], "and what comes after it by its own rule"
     assert deletion.get_task("recheck").trigger_rule == "none_failed_min_one_success"
     assert state.deletion_plans.get("claims", plan.plan_hash).status == "rejected"
@@ -212,9 +213,7 @@ def test_a_rejection_ends_the_plan_and_skips_all_that_is_left_of_the_run(deletio
 def test_an_answer_that_nobody_gave_releases_nothing(deletion, plan, state):
     task = deletion.get_task("approve")
     with pytest.raises(PermanentError, match="nobody's name"):
-        task.execute_complete(
-            context(task, {"choose_plan": {"plan": plan.plan_hash}}), answer("Approve", None), plan.plan_hash
-        )
+        task.execute_complete(context(task, {"choose_plan": told_of(plan)}), answer("Approve", None), plan.plan_hash)
     assert state.deletion_plans.get("claims", plan.plan_hash).status == "open"
 
 
@@ -222,30 +221,12 @@ def test_a_scan_for_which_nothing_is_left_is_skipped(reconciliation):
     from airflow.sdk.exceptions import AirflowSkipException
 
     task = reconciliation.get_task("scan")
-    task.job = ""
     with pytest.raises(AirflowSkipException, match="has been searched before"):
-        task.execute(context(task))
-
-
-def test_jobs_get_the_connections_that_they_need_and_never_the_one_that_deletes(pipelines, stores, tmp_path):
-    from ticdc_replay.airflow.deletion_dag import build_deletion_dag
-
-    stores.pipeline("large", "s3://claims/here")
-    stores.add(
-        "claims",
-        {
-            "uri": "s3://claims/here",
-            "artifacts": "s3://lake/stores",
-            "connections": {"store": "reading", "deletion": "deleting", "artifacts": "lake", "state": "states"},
-        },
-    )
-    dag = build_deletion_dag(stores.path / "claims.yaml", pipelines.path)
-    assert dag.get_task("scan")._connection_ids() == ["lake", "shop_kafka"]
-    assert dag.get_task("recheck")._connection_ids() == ["lake"]
+        task.execute(context(task, {"survey": {"survey": "s", "scan": None}}))
 
 
 def test_the_connection_that_deletes_is_resolved_by_no_task_but_the_deletion(deletion, monkeypatch):
-    from ticdc_replay.airflow.operators import base
+    from ticdc_replay.airflow.operators import base, spark_job
 
     opened = {}
 
@@ -257,7 +238,9 @@ def test_the_connection_that_deletes_is_resolved_by_no_task_but_the_deletion(del
         raise OpenedError
 
     monkeypatch.setattr(base, "open_store", refuse)
-    told = {name: {"plan": "p", "status": "open", "survey": "s", "recheck": "r"} for name in deletion.task_ids}
+    monkeypatch.setattr(spark_job, "open_store", refuse)
+    everything = {"plan": "p", "objects": 1, "bytes": 1, "status": "open", "survey": "s", "scan": None, "recheck": "r"}
+    told = dict.fromkeys(deletion.task_ids, everything)
     for task in deletion.tasks:
         if task.task_id not in ("scan", "alert"):
             with pytest.raises(OpenedError):
@@ -267,7 +250,12 @@ def test_the_connection_that_deletes_is_resolved_by_no_task_but_the_deletion(del
 
 def test_an_alert_fails_with_the_text_of_the_first_ones(reconciliation):
     task = reconciliation.get_task("alert")
-    told = {"reconciliation": "r1", "alerts": 12, "first_alerts": ["shop[0]@7: object x does not exist"]}
+    told = {
+        "reconciliation": "r1",
+        "totals": {},
+        "alerts": 12,
+        "first_alerts": ["shop[0]@7: object x does not exist"],
+    }
     with pytest.raises(PermanentError) as failed:
         task.execute(context(task, {"report": told}))
     assert str(failed.value) == "reconciliation r1:\nshop[0]@7: object x does not exist\nand 11 more, in the report"

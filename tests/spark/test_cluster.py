@@ -44,16 +44,16 @@ from ticdc_replay.reconcile.report import ReconciliationReport
 from ticdc_replay.spark.decode import run_decode
 from ticdc_replay.spark.progress import brief
 from ticdc_replay.stages.check import check
-from ticdc_replay.stages.connections_file import private_file
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.jobs import write_decode_job, write_load_job
 from ticdc_replay.stages.pin import pin
 from ticdc_replay.stages.reconcile import record_scan, survey, take_inventory, write_reconcile_job
 from ticdc_replay.stages.reconcile_report import publish_reconciliation
-from ticdc_replay.stages.spark_properties import job_properties
 from ticdc_replay.stages.store_context import StoreContext
 from ticdc_replay.stages.watermark import require_watermark
 from ticdc_replay.storage import open_store
+from ticdc_replay.submit.private_file import private_file
+from ticdc_replay.submit.properties import job_properties
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -320,8 +320,8 @@ def replayed(jobs: Cluster, deployment: Deployment, archive: Path) -> Replayed:
         with deployment.store() as store:
             surveyed = survey(store)
             assert surveyed.scan_job is not None
-            result.logs["scan"] = jobs.run("scan.py", surveyed.scan_job, store)
-            record_scan(store, surveyed.scan_job)
+            result.logs["scan"] = jobs.run("scan.py", surveyed.scan_job.uri, store)
+            record_scan(store, surveyed.scan_job.uri)
             job = write_reconcile_job(store, surveyed.name, take_inventory(store, surveyed.name))
             result.logs["reconcile"] = jobs.run("reconcile.py", job.uri, store)
             result.report = publish_reconciliation(store, job.run_hash)

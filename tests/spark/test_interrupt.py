@@ -31,7 +31,7 @@ from ticdc_replay.domain.connections import Connections
 from ticdc_replay.stages.context import ReplayContext
 
 with ReplayContext(load_pipeline(Path(sys.argv[1])), Connections()) as context:
-    submit("load", sys.argv[2], context, "local[1]")
+    submit(sys.argv[2], context, "local[1]")
 """
 
 

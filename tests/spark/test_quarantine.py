@@ -309,11 +309,12 @@ def test_an_entry_is_shown_as_far_as_it_can_be_read(setting: Setting) -> None:
 
 
 def test_the_command_lists_shows_accepts_and_re_drives(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
-    def submit(job: str, uri: str, context: ReplayContext, master: str) -> None:
-        """In this Spark: ``submit`` needs a terminal's stderr, and has a test of its own."""
+    def submit(uri: str, context: ReplayContext, master: str) -> None:
+        """In this Spark: ``submit`` has a test of its own."""
+        kind = jobspec.kind_of(jobspec.read(context.artifacts, uri))
         leases = context.state.leases.current(str(context.changefeed.claim_check_uri))
-        assert [lease.kind for lease in leases] == (["replay"] if job == "decode" else [])
-        {"decode": setting.run_decode, "load": setting.run_load}[job](uri)
+        assert [lease.kind for lease in leases] == (["replay"] if kind == "decode" else [])
+        {"decode": setting.run_decode, "load": setting.run_load}[kind](uri)
 
     monkeypatch.setattr("ticdc_replay.cli.quarantine.submit", submit)
     check(setting.context, setting.decode())

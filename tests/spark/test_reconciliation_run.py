@@ -226,12 +226,11 @@ class Steps:
     def job(self, uri: str, artifacts: ObjectStore) -> JobSpec:
         return jobspec.decode(artifacts.get(uri.removeprefix(f"{artifacts.root}/")))
 
-    def run(self, kind: str, uri: str) -> object:
+    def run(self, uri: str) -> object:
         job = self.job(uri, self.context.artifacts)
-        if isinstance(job, ScanJob) and kind == "scan":
+        if isinstance(job, ScanJob):
             return run_scan(self._spark, job, self.context.connections)
         assert isinstance(job, ReconcileJob)
-        assert kind == "reconcile"
         return run_reconcile(self._spark, job, self.context.connections)
 
     def decode(self) -> None:
@@ -243,15 +242,15 @@ class Steps:
     def scan(self) -> Surveyed:
         surveyed = survey(self.context)
         if surveyed.scan_job is not None:
-            self.run("scan", surveyed.scan_job)
-            record_scan(self.context, surveyed.scan_job)
+            self.run(surveyed.scan_job.uri)
+            record_scan(self.context, surveyed.scan_job.uri)
         return surveyed
 
     def reconcile(self) -> ReconciliationReport:
         name = self.scan().name
         written = write_reconcile_job(self.context, name, take_inventory(self.context, name))
-        first = self.run("reconcile", written.uri)
-        assert self.run("reconcile", written.uri) == first, "a repeat finds what is there"
+        first = self.run(written.uri)
+        assert self.run(written.uri) == first, "a repeat finds what is there"
         report = publish_reconciliation(self.context, written.run_hash)
         assert publish_reconciliation(self.context, written.run_hash) == report
         return report
@@ -346,7 +345,7 @@ def test_every_class_comes_out_and_only_what_nothing_can_need_may_go(setting: Se
         surveyed = steps.scan()
         recheck = write_recheck_job(context, surveyed.name, plan.plan_hash)
         assert write_recheck_job(context, survey(context).name, plan.plan_hash).run_hash != recheck.run_hash
-        steps.run("reconcile", recheck.uri)
+        steps.run(recheck.uri)
         judged = read_classified(context.artifacts, recheck_folder(recheck.run_hash))
         again = steps.rows(tuple(file.name for file in judged.objects))
         assert {MEANING[row["name"]]: row["deletable"] for row in again} == {
@@ -384,7 +383,7 @@ def loses_a_file(setting: Setting, spark: SparkSession, first: ReconciliationRep
         pipeline.artifacts.delete(file)
         scan_job = survey(context).scan_job
         assert scan_job is not None
-        job = steps.job(scan_job, context.artifacts)
+        job = steps.job(scan_job.uri, context.artifacts)
         assert isinstance(job, ScanJob)
         starts = [part.start for feed in job.feeds for part in feed.ranges if part.partition == 0]
         assert min(starts) == 1, "from where Kafka still has it"
@@ -416,9 +415,9 @@ def loses_a_file(setting: Setting, spark: SparkSession, first: ReconciliationRep
 def test_the_command_shows_the_report_and_tells_by_its_exit_code_of_alerts(
     setting: Setting, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def submit(job: str, uri: str, context: StoreContext, master: str) -> None:
-        """In this Spark: ``submit`` needs a terminal's stderr, and has a test of its own."""
-        Steps(context, spark).run(job, uri)
+    def submit(uri: str, context: StoreContext, master: str) -> None:
+        """In this Spark: ``submit`` has a test of its own."""
+        Steps(context, spark).run(uri)
 
     monkeypatch.setattr("ticdc_replay.cli.store.submit", submit)
     monkeypatch.setattr("ticdc_replay.cli.reconcile.submit", submit)

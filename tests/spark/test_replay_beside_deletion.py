@@ -34,7 +34,7 @@ from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.config.load_store import load_store
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.window import Window
-from ticdc_replay.jobspec import DecodeJob, ReconcileJob, ScanJob
+from ticdc_replay.jobspec import DecodeJob, ReconcileJob, ScanJob, WrittenJob
 from ticdc_replay.reconcile.audit import Audit
 from ticdc_replay.reconcile.classified import Classified
 from ticdc_replay.spark.decode import run_decode
@@ -45,7 +45,7 @@ from ticdc_replay.stages.check import check
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.deletion import decide, execute, make_plan
 from ticdc_replay.stages.evidence import read_evidence
-from ticdc_replay.stages.jobs import WrittenJob, write_decode_job
+from ticdc_replay.stages.jobs import write_decode_job
 from ticdc_replay.stages.leases import replaying
 from ticdc_replay.stages.pin import pin
 from ticdc_replay.stages.quarantine import Selection
@@ -238,8 +238,8 @@ class Shop:
         """Survey the store, and scan what nobody has searched."""
         found = survey(context)
         if found.scan_job is not None:
-            run_scan(self.spark, self._job(context, found.scan_job, ScanJob), self.connections)
-            record_scan(context, found.scan_job)
+            run_scan(self.spark, self._job(context, found.scan_job.uri, ScanJob), self.connections)
+            record_scan(context, found.scan_job.uri)
         return found.name
 
     def reconcile(self, context: StoreContext) -> Classified:

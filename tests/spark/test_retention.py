@@ -120,7 +120,7 @@ class Feed:
         """What Kafka holds, searched; the survey's name."""
         surveyed = survey(self.context)
         if surveyed.scan_job is not None:
-            self.scan(surveyed.scan_job)
+            self.scan(surveyed.scan_job.uri)
         return surveyed.name
 
     def scan(self, uri: str) -> None:
@@ -180,7 +180,7 @@ def test_what_expires_after_the_survey_before_anybody_read_it_is_not_called_a_le
     surveyed = survey(feed.context)
     assert surveyed.scan_job is not None
     feed.expire(3, low=1)
-    feed.scan(surveyed.scan_job)
+    feed.scan(surveyed.scan_job.uri)
     found = feed.classes(feed.reconcile(surveyed.name))
     assert found[SEEN] == ("expired", Reason.OLDER_THAN_KAFKA)
     assert found[RETAINED] == ("referenced", Reason.REFERENCED)

@@ -85,7 +85,7 @@ class Reconciled:
 
     def planned(self) -> ScanJob:
         feed = scan_feed(self.context, self.searched(), self.store)
-        uri = write_scan_job("claims", self.store, None, [feed])
+        uri = write_scan_job("claims", self.store, None, [feed]).uri
         job = jobspec.decode(self.store.get(uri.removeprefix(f"{self.store.root}/")))
         assert isinstance(job, ScanJob)
         return job

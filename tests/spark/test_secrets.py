@@ -13,7 +13,7 @@ import yaml
 
 from tests.waiting import PATIENCE_S
 from ticdc_replay.config.load import load_pipeline
-from ticdc_replay.stages.spark_properties import spark_properties
+from ticdc_replay.submit.properties import spark_properties
 
 pytestmark = pytest.mark.spark
 

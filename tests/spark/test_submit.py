@@ -19,9 +19,8 @@ from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connections
-from ticdc_replay.domain.errors import PermanentError
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.spark_properties import job_properties
+from ticdc_replay.submit.properties import job_properties
 
 pytestmark = pytest.mark.spark
 
@@ -70,7 +69,7 @@ def test_the_pipelines_spark_conf_reaches_spark(
     job.write_bytes(canonical.encode(changelog.job(dict(pipeline["targets"][0]))))
 
     with ReplayContext(load_pipeline(tmp_path / "shop.yaml"), Connections()) as context:
-        submit("load", job.as_uri(), context, "local[1]")
+        submit(job.as_uri(), context, "local[1]")
 
     (log,) = events.iterdir()
     found = properties_of(log)
@@ -82,7 +81,9 @@ def test_the_pipelines_spark_conf_reaches_spark(
 def test_a_driver_gets_no_secret_of_the_environment_it_is_submitted_in(
     java_home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    pipeline_with(tmp_path)
+    pipeline = pipeline_with(tmp_path)
+    job = tmp_path / "job.json"
+    job.write_bytes(canonical.encode(Changelog(tmp_path / "changelog", 0, 100).job(dict(pipeline["targets"][0]))))
     monkeypatch.setenv("JAVA_HOME", str(java_home))
     for name in ("AIRFLOW_CONN_WAREHOUSE", "AIRFLOW__CORE__FERNET_KEY", "AWS_SECRET_ACCESS_KEY", "SOME_TOKEN"):
         monkeypatch.setenv(name, "planted")
@@ -100,11 +101,8 @@ def test_a_driver_gets_no_secret_of_the_environment_it_is_submitted_in(
     )
     monkeypatch.setenv("SPARK_CONF_DIR", str(conf))
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    with (
-        ReplayContext(load_pipeline(tmp_path / "shop.yaml"), Connections()) as context,
-        pytest.raises(PermanentError),
-    ):
-        submit("load", f"file://{tmp_path}/no-job.json", context, "local[1]")
+    with ReplayContext(load_pipeline(tmp_path / "shop.yaml"), Connections()) as context:
+        submit(job.as_uri(), context, "local[1]")
     found = [
         dict(entry.split("=", 1) for entry in file.read_text().split("\0") if entry) for file in tmp_path.glob("seen*")
     ]

@@ -32,6 +32,7 @@ ROOMS = [
     "snapshot",
     "changelog",
     "jobspec",
+    "submit",
     "decode",
     "targets",
     "reconcile",
@@ -132,6 +133,18 @@ def test_an_engine_is_imported_in_its_own_room_only():
         if room_of(module) not in ENGINES.get(name.split(".")[0], {room_of(module)})
     ]
     assert foreign == []
+
+
+def test_tasks_reach_spark_through_two_modules_alone():
+    """So that RDDs can be replaced there: one runs tasks, the other sends records from task to task."""
+    uses = {
+        module
+        for module, path in MODULES.items()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr in ("parallelize", "mapPartitions", "collect", "partitionBy")
+        if room_of(module) == "spark" and ast.unparse(node.value) != "gc"
+    }
+    assert uses == {"ticdc_replay.spark.tasks", "ticdc_replay.spark.exchange"}
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,6 @@
-"""Connections out of Airflow, for the engine in this process and, by a private file, for the driver of a Spark job."""
+"""Connections out of Airflow."""
 
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 from airflow.sdk import BaseHook
@@ -12,8 +10,6 @@ from ticdc_replay.config.pipeline import Pipeline
 from ticdc_replay.config.store import Store
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.errors import ConfigError
-from ticdc_replay.jobspec import CONNECTIONS_FILE_VARIABLE
-from ticdc_replay.stages.connections_file import private_file
 
 
 def resolve(conn_ids: Sequence[str], declared: Pipeline | Store) -> Connections:
@@ -36,17 +32,6 @@ async def resolve_in_trigger(conn_ids: Sequence[str], declared: Pipeline | Store
         except AirflowNotFoundException:
             raise _missing(conn_id, declared) from None
     return Connections(found, artifacts=declared.connections.artifacts)
-
-
-@contextmanager
-def connections_for_driver(connections: Connections) -> Iterator[None]:
-    """Within it, the processes that this one starts find *connections* in the private file that their environment names."""
-    with private_file(connections) as path:
-        os.environ[CONNECTIONS_FILE_VARIABLE] = str(path)
-        try:
-            yield
-        finally:
-            del os.environ[CONNECTIONS_FILE_VARIABLE]
 
 
 def _converted(connection: Any) -> Connection:

@@ -14,8 +14,9 @@ from ticdc_replay.airflow.operators.deletion import (
     DeletePlanOperator,
     DeletionAlertOperator,
 )
+from ticdc_replay.airflow.operators.spark_job import SparkJobOperator
 from ticdc_replay.airflow.operators.store import SurveyOperator
-from ticdc_replay.airflow.operators.store_jobs import RecheckOperator, ScanOperator
+from ticdc_replay.airflow.operators.store_steps import Recheck, Scan
 from ticdc_replay.airflow.store_dag import AFTER_SCAN
 from ticdc_replay.airflow.store_form import deletion_params
 from ticdc_replay.config.load_store import load_store
@@ -52,8 +53,10 @@ def build_deletion_dag(path: str | Path, pipelines: str | Path) -> DAG | None:
         else:
             approve = ApprovePlanOperator(task_id=naming.APPROVE, store=store.name, doc_md=store_docs.APPROVE, **files)
             choose >> approve >> survey
-        scan = ScanOperator(store=store, doc_md=store_docs.SCAN, **files)
-        recheck = RecheckOperator(store=store, trigger_rule=AFTER_SCAN, doc_md=store_docs.RECHECK, **files)
+        scan = SparkJobOperator(task_id=naming.SCAN, step=Scan(), doc_md=store_docs.SCAN, **files)
+        recheck = SparkJobOperator(
+            task_id=naming.RECHECK, step=Recheck(), trigger_rule=AFTER_SCAN, doc_md=store_docs.RECHECK, **files
+        )
         delete = DeletePlanOperator(task_id=naming.DELETE, doc_md=store_docs.DELETE, **files)
         alert = DeletionAlertOperator(task_id=naming.ALERT, doc_md=store_docs.DELETION_ALERT, **files)
         survey >> [scan, recheck]

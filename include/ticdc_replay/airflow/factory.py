@@ -11,8 +11,9 @@ from ticdc_replay.airflow.form import params
 from ticdc_replay.airflow.operators.await_watermark import AwaitWatermarkOperator
 from ticdc_replay.airflow.operators.check import CheckOperator
 from ticdc_replay.airflow.operators.publish import PublishOperator
+from ticdc_replay.airflow.operators.replay_steps import Decode, Load
 from ticdc_replay.airflow.operators.snapshot import SnapshotOperator
-from ticdc_replay.airflow.operators.spark_job import DecodeOperator, LoadOperator
+from ticdc_replay.airflow.operators.spark_job import SparkJobOperator
 from ticdc_replay.airflow.timetable import WindowTimetable
 from ticdc_replay.config.load import load_pipeline
 
@@ -46,13 +47,13 @@ def build_dag(path: str | Path) -> DAG:
             doc_json=declaration(pipeline),
         )
         snapshot = SnapshotOperator(task_id=naming.SNAPSHOT, pipeline_file=file, doc_md=docs.SNAPSHOT)
-        decode = DecodeOperator(pipeline_file=file, pipeline=pipeline, doc_md=docs.DECODE)
+        decode = SparkJobOperator(task_id=naming.DECODE, step=Decode(), pipeline_file=file, doc_md=docs.DECODE)
         check = CheckOperator(task_id=naming.CHECK, pipeline_file=file, doc_md=docs.CHECK)
         loads = [
-            LoadOperator(
-                target=target.name,
+            SparkJobOperator(
+                task_id=naming.load_task_id(target.name),
+                step=Load(target.name),
                 pipeline_file=file,
-                pipeline=pipeline,
                 outlets=[Asset(name=naming.asset_name(pipeline.name, target.name))],
                 doc_md=docs.load(pipeline.name, target),
             )

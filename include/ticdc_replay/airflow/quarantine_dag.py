@@ -8,7 +8,8 @@ from ticdc_replay.airflow import docs, naming
 from ticdc_replay.airflow.arguments import dag_arguments
 from ticdc_replay.airflow.declared import declaration
 from ticdc_replay.airflow.operators.quarantine import CheckRedriveOperator, PublishRedriveOperator, SelectOperator
-from ticdc_replay.airflow.operators.spark_job import RedriveDecodeOperator, RedriveLoadOperator, WindowLoadOperator
+from ticdc_replay.airflow.operators.replay_steps import DecodeAgain, LoadAgain
+from ticdc_replay.airflow.operators.spark_job import SparkJobOperator
 from ticdc_replay.airflow.quarantine_form import quarantine_params
 from ticdc_replay.config.load import load_pipeline
 
@@ -33,7 +34,9 @@ def build_quarantine_dag(path: str | Path) -> DAG:
         select = SelectOperator(
             task_id=naming.SELECT, pipeline_file=file, doc_md=docs.SELECT, doc_json=declaration(pipeline)
         )
-        decode = RedriveDecodeOperator(pipeline_file=file, pipeline=pipeline, doc_md=docs.DECODE_AGAIN)
+        decode = SparkJobOperator(
+            task_id=naming.DECODE, step=DecodeAgain(), pipeline_file=file, doc_md=docs.DECODE_AGAIN
+        )
         check = CheckRedriveOperator(task_id=naming.CHECK, pipeline_file=file, doc_md=docs.CHECK_REDRIVE)
         publish = PublishRedriveOperator(
             task_id=naming.PUBLISH,
@@ -43,13 +46,16 @@ def build_quarantine_dag(path: str | Path) -> DAG:
         )
         select >> decode >> check
         for target in pipeline.targets:
-            window = WindowLoadOperator(
-                target=target.name, pipeline_file=file, pipeline=pipeline, doc_md=docs.LOAD_WINDOW
-            )
-            load = RedriveLoadOperator(
-                target=target.name,
+            window = SparkJobOperator(
+                task_id=naming.window_load_task_id(target.name),
+                step=LoadAgain(target.name, window=True),
                 pipeline_file=file,
-                pipeline=pipeline,
+                doc_md=docs.LOAD_WINDOW,
+            )
+            load = SparkJobOperator(
+                task_id=naming.load_task_id(target.name),
+                step=LoadAgain(target.name),
+                pipeline_file=file,
                 trigger_rule="none_failed",  # the window's run is loaded before it only where it is missing
                 outlets=[Asset(name=naming.asset_name(pipeline.name, target.name))],
                 doc_md=docs.load(pipeline.name, target),

@@ -8,6 +8,7 @@ from airflow.sdk import DAG, Asset
 from ticdc_replay.airflow import naming, store_docs
 from ticdc_replay.airflow.arguments import dag_arguments
 from ticdc_replay.airflow.declared import declaration
+from ticdc_replay.airflow.operators.spark_job import SparkJobOperator
 from ticdc_replay.airflow.operators.store import (
     AlertOperator,
     ListObjectsOperator,
@@ -15,7 +16,7 @@ from ticdc_replay.airflow.operators.store import (
     ReportOperator,
     SurveyOperator,
 )
-from ticdc_replay.airflow.operators.store_jobs import ReconcileOperator, ScanOperator
+from ticdc_replay.airflow.operators.store_steps import Reconcile, Scan
 from ticdc_replay.airflow.store_form import store_params
 from ticdc_replay.airflow.timetable import WindowTimetable
 from ticdc_replay.config.load_store import load_store
@@ -43,11 +44,11 @@ def build_store_dag(path: str | Path, pipelines: str | Path) -> DAG:
         **dag_arguments(store, loaded.path, {"store"}),
     ) as dag:
         survey = SurveyOperator(task_id=naming.SURVEY, doc_md=store_docs.SURVEY, doc_json=declaration(store), **files)
-        scan = ScanOperator(store=store, doc_md=store_docs.SCAN, **files)
+        scan = SparkJobOperator(task_id=naming.SCAN, step=Scan(), doc_md=store_docs.SCAN, **files)
         listing = ListObjectsOperator(
             task_id=naming.LIST_OBJECTS, trigger_rule=AFTER_SCAN, doc_md=store_docs.LIST_OBJECTS, **files
         )
-        reconcile = ReconcileOperator(store=store, doc_md=store_docs.RECONCILE, **files)
+        reconcile = SparkJobOperator(task_id=naming.RECONCILE, step=Reconcile(), doc_md=store_docs.RECONCILE, **files)
         report = ReportOperator(
             task_id=naming.REPORT,
             outlets=[Asset(name=naming.store_asset_name(store.name))],

@@ -230,7 +230,7 @@ def _execute(
             _ask(chosen.objects)
         job = write_recheck_job(context, survey_and_scan(context, master), chosen.plan_hash)
         tell("judging the plan's objects again")
-        submit("reconcile", job.uri, context, master)
+        submit(job.uri, context, master)
     # The files are read again, and only now the connection that may delete.
     with opened_store(store, pipelines, connections, "deleting") as context:
         audit = stage.execute(context, chosen.plan_hash, job.run_hash, progress=progress)

@@ -138,14 +138,14 @@ def _redrive(context: ReplayContext, run: RunQuarantine, targets: list[str] | No
     pinned = pin_redrive(context, run)
     job = write_decode_job(context, pinned)
     with replaying(context, pinned.name, job.run_hash):
-        submit("decode", job.uri, context, master)
+        submit(job.uri, context, master)
         console.print(check_redrive(context, job.run_hash).summary)
     loads = write_redrive_loads(context, job.run_hash, targets)
     for load in loads:
         for uri in (load.window_job, load.redrive_job):
             if uri is not None:
                 begin_load(context, uri)
-                submit("load", uri, context, master)
+                submit(uri, context, master)
     report = publish_redrive(context, job.run_hash, [load.target for load in loads])
     for target, still in report.open.items():
         told = ", ".join(f"{number} × {reason}" for reason, number in still.items())

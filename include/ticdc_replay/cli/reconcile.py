@@ -51,7 +51,7 @@ def reconcile(
         inventory = take_inventory(context, survey)
         job = write_reconcile_job(context, survey, inventory)
         tell("joining objects with references")
-        submit("reconcile", job.uri, context, master)
+        submit(job.uri, context, master)
         report = publish_reconciliation(context, job.run_hash)
         if json:
             typer.echo(msgspec.json.encode({**msgspec.to_builtins(report), "totals": report.totals()}).decode())

@@ -88,12 +88,12 @@ def run(
         _show_pinned(context, pinned)
         job = write_decode_job(context, pinned, wanted)
         with decoding(context, pinned.name, job.run_hash, job.shared):
-            submit("decode", job.uri, context, master)
+            submit(job.uri, context, master)
             terminal().print(check(context, job.run_hash, wanted).summary)
         for name in names:
             load = write_load_job(context, job.run_hash, name, wanted, reload=reload)
             begin_load(context, load.uri)
-            submit("load", load.uri, context, master)
+            submit(load.uri, context, master)
         _show_report(publish(context, job.run_hash, names))
 
 

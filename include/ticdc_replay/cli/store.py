@@ -68,8 +68,8 @@ def survey_and_scan(context: StoreContext, master: str) -> str:
     if surveyed.scan_job is None:
         tell("every retained offset has been searched before")
         return surveyed.name
-    submit("scan", surveyed.scan_job, context, master)
-    for feed in record_scan(context, surveyed.scan_job).feeds:
+    submit(surveyed.scan_job.uri, context, master)
+    for feed in record_scan(context, surveyed.scan_job.uri).feeds:
         tell(
             f"scanned {feed.pipeline}: {feed.counts.messages} messages, {feed.counts.references} references, "
             f"{len(feed.unsearched)} that can't be searched"

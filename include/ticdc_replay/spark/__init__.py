@@ -1,1 +1,1 @@
-"""The drivers of the jobs in ``spark_jobs``: they spread the library's tasks over executors. Only this room knows Spark."""
+"""The drivers of Spark jobs and their entry scripts (``jobs``). Only this room knows Spark: it spreads tasks over executors."""

@@ -1,17 +1,26 @@
-"""The main functions of the entry scripts in ``spark_jobs/``: read the job spec, run it, turn errors into exit codes."""
+"""The main function of the entry scripts in ``spark/jobs``: reads the job spec, runs it, and says how it ended."""
 
 import logging
 import sys
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Iterable
 
-from pyspark.sql import SparkSession
+import msgspec
 
-from ticdc_replay import jobspec
 from ticdc_replay.domain.connections import Connections
-from ticdc_replay.domain.errors import ConfigError, PermanentError, TransientError
+from ticdc_replay.domain.errors import ConfigError, PermanentError, TicdcReplayError, TransientError
 from ticdc_replay.domain.visible import visible_lines
-from ticdc_replay.jobspec import EXIT_PERMANENT, EXIT_TRANSIENT, DecodeJob, JobSpec, LoadJob, ReconcileJob, ScanJob
+from ticdc_replay.jobspec import (
+    EXIT_PERMANENT,
+    EXIT_TRANSIENT,
+    DecodeJob,
+    JobSpec,
+    LoadJob,
+    ReconcileJob,
+    ScanJob,
+    kind_of,
+    title_of,
+)
+from ticdc_replay.reconcile.classified import ClassifiedFile
 from ticdc_replay.spark.decode import run_decode
 from ticdc_replay.spark.executors import require_executors
 from ticdc_replay.spark.load import run_load
@@ -19,31 +28,11 @@ from ticdc_replay.spark.reconcile_job import run_reconcile
 from ticdc_replay.spark.scan import run_scan
 from ticdc_replay.spark.session import open_session, read_connections
 from ticdc_replay.spark.submitter import end_with_submitter
-from ticdc_replay.storage import open_store
+from ticdc_replay.submit.outcome import JobFile, JobOutcome
 
 log = logging.getLogger("ticdc_replay.spark")
 
-Job = TypeVar("Job", DecodeJob, LoadJob, ScanJob, ReconcileJob)
-
-
-def run_decode_job() -> None:
-    """Run the decode job whose spec's URI is the only argument of the script; see ``_run`` for exit codes."""
-    _run(DecodeJob, lambda job: f"decode {job.pipeline} {job.run_hash[:12]}", run_decode)
-
-
-def run_load_job() -> None:
-    """Run the load job whose spec's URI is the only argument of the script; see ``_run`` for exit codes."""
-    _run(LoadJob, lambda job: f"load {job.pipeline} {job.target['name']} {job.run_hash[:12]}", run_load)
-
-
-def run_scan_job() -> None:
-    """Run the scan job whose spec's URI is the only argument of the script; see ``_run`` for exit codes."""
-    _run(ScanJob, lambda job: f"scan {job.store} {job.scan_hash[:12]}", run_scan)
-
-
-def run_reconcile_job() -> None:
-    """Run the reconcile job whose spec's URI is the only argument of the script; see ``_run`` for exit codes."""
-    _run(ReconcileJob, lambda job: f"reconcile {job.store} {job.reconciliation_id[:12]}", run_reconcile)
+_EXIT_CODES = {"permanent": EXIT_PERMANENT, "transient": EXIT_TRANSIENT}
 
 
 class _VisibleFormatter(logging.Formatter):
@@ -53,39 +42,73 @@ class _VisibleFormatter(logging.Formatter):
         return visible_lines(super().format(record))
 
 
-def _run(
-    kind: type[Job], name: Callable[[Job], str], driver: Callable[[SparkSession, Job, Connections], object]
-) -> None:
-    """Exits with 0, ``EXIT_PERMANENT`` or ``EXIT_TRANSIENT``; any other error leaves its traceback and exit code 1.
+def main(kind: str) -> None:
+    """Run the job of *kind* whose spec's URI is the script's first argument, and leave its outcome beside the spec.
 
-    Ends with the process that submitted it, even where that was killed.
+    The second argument names the attempt; without one, as where a person started the driver, no outcome is left. Exits with 0,
+    ``EXIT_PERMANENT`` or ``EXIT_TRANSIENT``; any other error leaves its traceback and exit code 1. Ends with the process that
+    submitted it, even where that was killed.
     """
     logging.basicConfig(level=logging.INFO)
     for handler in logging.getLogger().handlers:
         handler.setFormatter(_VisibleFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.getLogger("py4j").setLevel(logging.WARNING)
-    if len(sys.argv) != 2:
-        sys.exit("usage: spark-submit <script> <URI of the job spec>")
+    if len(sys.argv) not in (2, 3):
+        sys.exit("usage: spark-submit <script> <URI of the job spec> [<name of the attempt>]")
+    file: JobFile | None = None
     try:
         connections = read_connections()
         end_with_submitter()
-        job = _read(sys.argv[1], connections)
-        if not isinstance(job, kind):
-            raise ConfigError(f"{sys.argv[1]} is a {type(job).__name__}; this script runs a {kind.__name__}")
-        spark = open_session(f"ticdc-replay {name(job)}")
-        try:
-            require_executors(spark, job)
-            driver(spark, job, connections)
-        finally:
-            spark.stop()
-    except PermanentError as error:
-        log.error("%s: %s", type(error).__name__, error)
-        sys.exit(EXIT_PERMANENT)
-    except TransientError as error:
-        log.error("%s: %s", type(error).__name__, error)
-        sys.exit(EXIT_TRANSIENT)
+        file = JobFile(sys.argv[1], connections)
+        outcome = JobOutcome("succeeded", counts=_run(kind, file.read(), connections))
+    except (PermanentError, TransientError) as error:
+        kind = type(error).__name__
+        log.error("%s: %s", kind, error)
+        permanent = isinstance(error, PermanentError)
+        outcome = JobOutcome("permanent" if permanent else "transient", kind, visible_lines(str(error)))
+    except Exception as error:
+        _leave(file, JobOutcome("failed", type(error).__name__))
+        raise
+    _leave(file, outcome)
+    sys.exit(_EXIT_CODES.get(outcome.result, 0))
 
 
-def _read(uri: str, connections: Connections) -> JobSpec:
-    folder, _, name = uri.rpartition("/")
-    return jobspec.decode(open_store(folder, connections.get(connections.artifacts)).get(name))
+def _leave(file: JobFile | None, outcome: JobOutcome) -> None:
+    if file is None or len(sys.argv) < 3:
+        return
+    try:
+        file.put_outcome(sys.argv[2], outcome)
+    except TicdcReplayError as error:
+        log.warning("how this job ended can't be kept, and its exit code alone says so: %s", error)
+
+
+def _run(kind: str, job: JobSpec, connections: Connections) -> dict[str, int]:
+    """What *job* did."""
+    if kind_of(job) != kind:
+        raise ConfigError(f"{sys.argv[1]} is the spec of a {kind_of(job)} job; this script runs {kind} jobs")
+    spark = open_session(f"ticdc-replay {title_of(job)}")
+    try:
+        require_executors(spark, job)
+        match job:
+            case DecodeJob():
+                return msgspec.structs.asdict(run_decode(spark, job, connections).report.events)
+            case LoadJob():
+                tables = run_load(spark, job, connections).tables
+                return _added(tables, "events", "upserted", "deleted", "superseded", "quarantined")
+            case ScanJob():
+                feeds = run_scan(spark, job, connections).feeds
+                return _added([feed.counts for feed in feeds], "messages", "decoded", "references")
+            case ReconcileJob():
+                found = run_reconcile(spark, job, connections)
+                return {"objects": _rows(found.objects), "references": _rows(found.references)}
+    finally:
+        spark.stop()
+
+
+def _added(parts: Iterable[object], *names: str) -> dict[str, int]:
+    parts = list(parts)
+    return {name: sum(getattr(part, name) for part in parts) for name in names}
+
+
+def _rows(files: Iterable[ClassifiedFile]) -> int:
+    return sum(file.rows for file in files)

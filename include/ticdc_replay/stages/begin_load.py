@@ -16,7 +16,7 @@ def begin_load(context: ReplayContext, uri: str) -> None:
     ArtifactNotFoundError where the spec or the changelog is gone, ConfigError where the pipeline has no such target any more or
     the target has another place since, and what ``require_set_aside`` raises.
     """
-    job = jobspec.decode(context.artifacts.get(uri.removeprefix(f"{context.artifacts_uri}/")))
+    job = jobspec.read(context.artifacts, uri)
     if not isinstance(job, jobspec.LoadJob):
         raise ConfigError(f"{uri} is no job spec of a load")
     name = str(job.target["name"])

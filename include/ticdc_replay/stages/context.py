@@ -40,6 +40,11 @@ class ReplayContext:
         return self.loaded.changefeed
 
     @property
+    def declared(self) -> Pipeline:
+        """Whose jobs run in this context."""
+        return self.pipeline
+
+    @property
     def artifacts_uri(self) -> str:
         """The root of the pipeline's artefacts."""
         return f"{self.pipeline.artifacts.rstrip('/')}/{self.pipeline.name}"

@@ -3,17 +3,14 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-import msgspec
-
-from ticdc_replay import __version__
+from ticdc_replay import __version__, jobspec
 from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.changelog.layout import INDEX, changelog_root
 from ticdc_replay.changelog.reading import read_index
-from ticdc_replay.domain import canonical
 from ticdc_replay.domain.errors import ConfigError, PermanentError, TransientError
 from ticdc_replay.domain.messages import EventPlace
 from ticdc_replay.domain.window import Window
-from ticdc_replay.jobspec import DecodeJob, JobSpec, Limits, LoadJob, SourceWindow
+from ticdc_replay.jobspec import DecodeJob, Limits, LoadJob, SharedDecode, SourceWindow, WrittenJob
 from ticdc_replay.snapshot import manifest as manifests
 from ticdc_replay.snapshot.manifest import Manifest
 from ticdc_replay.snapshot.pin import PinnedManifest
@@ -23,21 +20,6 @@ from ticdc_replay.stages.named import named_places, require_set_aside
 from ticdc_replay.stages.selection import selected_tables, undecoded
 from ticdc_replay.state.manifests import WindowManifest
 from ticdc_replay.state.runs import Run
-
-
-class SharedDecode(msgspec.Struct, frozen=True):
-    """What a decode job takes its window from: the manifest that is decoded for several windows (its name), and the run."""
-
-    manifest: str
-    run_hash: str
-
-
-class WrittenJob(msgspec.Struct, frozen=True):
-    """A job spec in the artefact store. ``uri`` is the one argument of the Spark job."""
-
-    uri: str
-    run_hash: str
-    shared: SharedDecode | None = None
 
 
 def decode_job(context: ReplayContext, pinned: PinnedManifest, tables: tuple[str, ...] | None = None) -> DecodeJob:
@@ -94,7 +76,7 @@ def write_decode_job(
         wide = job.decoding(shared)
         _give_generation(context, wide, shared.window)
         decoded = SharedDecode(shared.manifest, wide.run_hash)
-    return WrittenJob(_write(context, job), job.run_hash, decoded)
+    return WrittenJob(jobspec.put(context.artifacts, job), job.run_hash, decoded)
 
 
 def write_load_job(
@@ -149,7 +131,7 @@ def write_load_job(
         generation=_generation(context, index, reload=reload),
         sources=sources,
     )
-    return WrittenJob(_write(context, job), run_hash)
+    return WrittenJob(jobspec.put(context.artifacts, job), run_hash)
 
 
 def require_current(context: ReplayContext, index: ChangelogIndex) -> None:
@@ -235,10 +217,3 @@ def _pinned_at(pinned: WindowManifest) -> str:
 def _of_window(context: ReplayContext, index: ChangelogIndex) -> ChangelogIndex:
     """The changelog of the window's run: *index*, or the one whose quarantine it re-drives."""
     return index if index.redrives is None else read_index(context.artifacts, index.redrives)
-
-
-def _write(context: ReplayContext, job: JobSpec) -> str:
-    content = canonical.encode(job)
-    name = f"jobs/{canonical.digest(content)}.json"
-    context.artifacts.put_once(name, content)
-    return context.artifacts.uri(name)

@@ -41,9 +41,9 @@ from ticdc_replay.stages.rates import Rates, rates
 from ticdc_replay.stages.schemas import recorded_schemas
 from ticdc_replay.stages.selection import selected_tables
 from ticdc_replay.stages.shared import span_of
-from ticdc_replay.stages.spark_properties import refused_properties
 from ticdc_replay.stages.watermark import pin_request
 from ticdc_replay.state.manifests import WindowManifest
+from ticdc_replay.submit.properties import refused_properties
 
 Input = Literal["kafka", "manifest", "changelogs"]
 

@@ -11,7 +11,7 @@ import msgspec
 from ticdc_replay import __version__, jobspec
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.errors import ConfigError
-from ticdc_replay.jobspec import ReconcileJob, ScanJob
+from ticdc_replay.jobspec import ReconcileJob, ScanJob, WrittenJob
 from ticdc_replay.reconcile import scan_report
 from ticdc_replay.reconcile.inventory import Destination, Inventory, store_clock, write_listing
 from ticdc_replay.reconcile.owners import Owner, put_owner, read_owners
@@ -20,17 +20,16 @@ from ticdc_replay.reconcile.s3_inventory import write_report
 from ticdc_replay.reconcile.scan_report import ScanReport
 from ticdc_replay.reconcile.survey import Survey, SurveyedFeed, put_survey, read_survey
 from ticdc_replay.stages.evidence import Known, gather, put_evidence
-from ticdc_replay.stages.jobs import WrittenJob
 from ticdc_replay.stages.scan import scan_feed, searched_feed, write_scan_job
 from ticdc_replay.stages.store_context import StoreContext
 from ticdc_replay.storage.facts import Versioning
 
 
 class Surveyed(msgspec.Struct, frozen=True):
-    """A survey that was put. ``scan_job``: URI of the spec that scans what nobody has searched; None where there is nothing."""
+    """A survey that was put. ``scan_job`` scans what nobody has searched; None where there is nothing."""
 
     name: str
-    scan_job: str | None
+    scan_job: WrittenJob | None
 
 
 def survey(context: StoreContext) -> Surveyed:
@@ -78,7 +77,7 @@ def record_scan(context: StoreContext, scan_job: str) -> ScanReport:
 
     Raises ArtifactNotFoundError where the scan did not come to its end.
     """
-    job = jobspec.decode(context.artifacts.get(scan_job.removeprefix(f"{context.artifacts.root}/")))
+    job = jobspec.read(context.artifacts, scan_job)
     if not isinstance(job, ScanJob):
         raise ConfigError(f"{scan_job} is a {type(job).__name__}, not a scan")
     report = scan_report.decode(context.artifacts.get(job.report))
@@ -165,7 +164,4 @@ def _write(
         scanned=known.scanned,
         decoded=known.decoded,
     )
-    content = canonical.encode(job)
-    name = f"jobs/{canonical.digest(content)}.json"
-    context.artifacts.put_once(name, content)
-    return WrittenJob(context.artifacts.uri(name), job.reconciliation_id)
+    return WrittenJob(jobspec.put(context.artifacts, job), job.reconciliation_id)

@@ -4,11 +4,11 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ticdc_replay import __version__
+from ticdc_replay import __version__, jobspec
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.topics import TopicIdentity
-from ticdc_replay.jobspec import ScanFeed, ScanJob
+from ticdc_replay.jobspec import ScanFeed, ScanJob, WrittenJob
 from ticdc_replay.kafka.offsets import Offsets
 from ticdc_replay.reconcile.coverage import (
     DecodedFiles,
@@ -130,8 +130,8 @@ def scan_feed(context: ReplayContext, feed: SearchedFeed, artifacts: ObjectStore
 
 def write_scan_job(
     store: str, artifacts: ObjectStore, artifacts_connection: str | None, feeds: Iterable[ScanFeed]
-) -> str:
-    """Put the spec that scans *feeds* into *artifacts*, those of the claim-check store called *store*; its URI."""
+) -> WrittenJob:
+    """Put the spec that scans *feeds* into *artifacts*, those of the claim-check store called *store*."""
     job = ScanJob(
         library_version=__version__,
         store=store,
@@ -139,7 +139,4 @@ def write_scan_job(
         artifacts_connection=artifacts_connection,
         feeds=tuple(feeds),
     )
-    content = canonical.encode(job)
-    name = f"jobs/{canonical.digest(content)}.json"
-    artifacts.put_once(name, content)
-    return artifacts.uri(name)
+    return WrittenJob(jobspec.put(artifacts, job), job.scan_hash)

@@ -19,12 +19,12 @@ from ticdc_replay.domain.errors import (
     WindowBoundsError,
 )
 from ticdc_replay.domain.window import Window
+from ticdc_replay.jobspec import SharedDecode
 from ticdc_replay.snapshot.manifest import Manifest, SharedInput
 from ticdc_replay.snapshot.pin import PinnedManifest, pin_window
 from ticdc_replay.stages.changefeed import possible_windows
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.derive import register, topics_of
-from ticdc_replay.stages.jobs import SharedDecode
 from ticdc_replay.stages.leases import Hold, replaying, unique
 from ticdc_replay.stages.schemas import known_schemas
 from ticdc_replay.stages.watermark import pin_request, watermark_status

@@ -33,6 +33,11 @@ class StoreContext:
         return self.loaded.store
 
     @property
+    def declared(self) -> Store:
+        """Whose jobs run in this context."""
+        return self.store
+
+    @property
     def artifacts_uri(self) -> str:
         """The root of the store's artefacts."""
         return _artifacts_uri(self.store)

@@ -324,7 +324,7 @@ def test_a_scan_that_did_not_come_to_its_end_is_not_recorded(setting: Setting, t
     scan_job = survey(context).scan_job
     assert scan_job is not None
     with pytest.raises(PermanentError, match="does not exist"):
-        record_scan(context, scan_job)
+        record_scan(context, scan_job.uri)
 
 
 def test_a_pipeline_that_wrote_to_the_store_stays_an_owner_until_somebody_says_otherwise(

@@ -2,9 +2,9 @@
 
 import ast
 import base64
-import io
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -24,6 +24,7 @@ from ticdc_replay.domain.visible import visible, visible_lines
 from ticdc_replay.reconcile.contents import PlannedGroup, PlannedObject
 from ticdc_replay.stages.deletion import PlanDescription
 from ticdc_replay.state.deletion_plans import DeletionPlanRecord
+from ticdc_replay.submit.submitter import LogLine
 
 HOSTILE = "[red]a[link=http://e]b[/]\x1b]8;;http://e\x1b_\x1b[2Jc\x9b1m:bomb:\u202ed"
 SHOWN = r"[red]a[link=http://e]b[/]\x1b]8;;http://e\x1b_\x1b[2Jc\x9b1m:bomb:\u202ed"
@@ -123,7 +124,7 @@ def test_an_error_shows_names(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_log_of_a_job_shows_names(capsys: pytest.CaptureFixture[str]) -> None:
-    submit._show(io.StringIO(f"{HOSTILE}\n"))
+    submit._watch(SimpleNamespace(wait=lambda show: show(LogLine(HOSTILE, None))))
     output = capsys.readouterr().err
     assert is_harmless(output)
     assert SHOWN in output

@@ -20,12 +20,22 @@ else:  # whatever the tests were started by
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
-from ticdc_replay.cli import submit
+from types import SimpleNamespace
 
-submit._GRACE_S = 1.0
+from ticdc_replay.cli import submit
+from ticdc_replay.domain.connections import Connections
+from ticdc_replay.domain.errors import ArtifactNotFoundError
+from ticdc_replay.submit import spark_submit
+
+spark_submit._GRACE_S = 1.0
+
+class NoOutcome:
+    def outcome(self, attempt):
+        raise ArtifactNotFoundError("nothing is there")
 """
 RUN = """
-sys.exit(submit._run(["sh", "-c", sys.argv[1]], os.environ))
+submission = SimpleNamespace(name="decode", attempt="a", connections=Connections(), file=NoOutcome())
+submit.run(spark_submit.SparkSubmit(submission, ["sh", "-c", sys.argv[1]], os.environ))
 """
 
 
@@ -120,8 +130,18 @@ def test_a_job_that_does_not_listen_is_killed(tmp_path):
     assert ends(shell)
 
 
-def test_the_exit_code_is_that_of_the_job():
-    assert started("exit 3").wait(PATIENCE_S) == 3
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        (3, "PermanentError: decode: the job ended with exit code 3, and its driver left no outcome"),
+        (4, "TransientError: decode: the job ended with exit code 4"),
+        (137, "TransientError: decode: the job was killed by SIGKILL"),
+    ],
+)
+def test_a_job_whose_driver_left_no_outcome_fails_as_its_exit_code_says(code, error, tmp_path):
+    with (tmp_path / "log").open("wb") as log:
+        assert started(f"exit {code}", log.fileno()).wait(PATIENCE_S) == 1
+    assert error in (tmp_path / "log").read_text()
 
 
 def test_a_terminal_shows_progress_in_a_line_of_its_own():

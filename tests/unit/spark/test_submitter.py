@@ -16,7 +16,7 @@ SUBMITTER = """
 import os, subprocess, sys, time
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.jobspec import CONNECTIONS_FILE_VARIABLE
-from ticdc_replay.stages.connections_file import private_file
+from ticdc_replay.submit.private_file import private_file
 
 with private_file(Connections()) as path:
     environment = {**os.environ, CONNECTIONS_FILE_VARIABLE: str(path)}

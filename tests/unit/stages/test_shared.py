@@ -15,9 +15,9 @@ from ticdc_replay.domain import tso
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import LeaseHeldError
 from ticdc_replay.domain.window import Window
+from ticdc_replay.jobspec import SharedDecode
 from ticdc_replay.stages import shared
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.jobs import SharedDecode
 from ticdc_replay.stages.shared import decoding, span_of
 
 SINK = "kafka://b:9092/t?protocol=open-protocol"

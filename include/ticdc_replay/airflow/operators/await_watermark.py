@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ticdc_replay.airflow.form import run_options, run_window
-from ticdc_replay.airflow.operators.base import ReplayOperator, open_replay
+from ticdc_replay.airflow.operators.base import ReplayOperator
 from ticdc_replay.airflow.trigger import WatermarkTrigger
 from ticdc_replay.domain import errors
 
@@ -24,7 +24,7 @@ class AwaitWatermarkOperator(ReplayOperator):
 
         window, options = run_window(context), run_options(context)
         self.log.info("Window %s", window)
-        with open_replay(self.pipeline_file) as replay:
+        with self.opened() as replay:
             selected_tables(replay.pipeline, options.tables)  # nobody waits for a run that will be refused
             if not options.repin and is_pinned(replay, window):
                 return "The window has a manifest already: it was complete when it was pinned"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 _STANDSTILL_S = 900
-"""After as many seconds, again and again, a task's log gets the stack of every thread: a server that never answers shows."""
+"""After as many seconds, again and again, a task's log gets the stack of every thread."""
 _STDERR = 2
 
 
@@ -28,10 +28,7 @@ def open_replay(pipeline_file: str) -> Iterator["ReplayContext"]:
     from ticdc_replay.stages.context import ReplayContext, connection_ids
 
     loaded = load_pipeline(pipeline_file)
-    with (
-        _standstill_shown(),
-        ReplayContext(loaded, resolve(connection_ids(loaded.pipeline), loaded.pipeline)) as context,
-    ):
+    with ReplayContext(loaded, resolve(connection_ids(loaded.pipeline), loaded.pipeline)) as context:
         yield context
 
 
@@ -47,12 +44,13 @@ def open_store(store_file: str, pipelines: str, *, deleting: bool = False) -> It
 
     loaded = load_store(store_file, pipelines)
     ids = [*store_connection_ids(loaded), *filter(None, [loaded.store.connections.deletion if deleting else None])]
-    with _standstill_shown(), StoreContext(loaded, resolve(ids, loaded.store)) as context:
+    with StoreContext(loaded, resolve(ids, loaded.store)) as context:
         yield context
 
 
 @contextmanager
-def _standstill_shown() -> Iterator[None]:
+def standstill_shown() -> Iterator[None]:
+    """Inside, a server that never answers shows in the task's log."""
     faulthandler.dump_traceback_later(_STANDSTILL_S, repeat=True, file=_STDERR)
     try:
         yield
@@ -81,14 +79,14 @@ class OnStore:
     @contextmanager
     def opened(self, *, deleting: bool = False) -> Iterator["StoreContext"]:
         """The engine's context, as the files say now; see ``open_store``."""
-        with open_store(self.store_file, self.pipelines, deleting=deleting) as context:
+        with standstill_shown(), open_store(self.store_file, self.pipelines, deleting=deleting) as context:
             yield context
 
 
 class StoreOperator(OnStore, BaseOperator):
     """A task of the store in *store_file*. Its file, and those in the folder *pipelines*, are read again when the task runs."""
 
-    template_fields: Sequence[str] = ()
+    template_fields: Sequence[str] = ("store_file", "pipelines")
     ui_color = "#e9f5e9"
 
     def __init__(self, *, store_file: str, pipelines: str, **kwargs: Any) -> None:
@@ -100,9 +98,15 @@ class StoreOperator(OnStore, BaseOperator):
 class ReplayOperator(BaseOperator):
     """A task of the pipeline in *pipeline_file*. The file is read again when the task runs."""
 
-    template_fields: Sequence[str] = ()
+    template_fields: Sequence[str] = ("pipeline_file",)
     ui_color = "#e8f1fa"
 
     def __init__(self, *, pipeline_file: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.pipeline_file = pipeline_file
+
+    @contextmanager
+    def opened(self) -> Iterator["ReplayContext"]:
+        """The engine's context, as the file says now; see ``open_replay``."""
+        with standstill_shown(), open_replay(self.pipeline_file) as context:
+            yield context

@@ -5,7 +5,8 @@ from typing import Any
 
 from ticdc_replay.airflow.form import run_options
 from ticdc_replay.airflow.naming import SNAPSHOT
-from ticdc_replay.airflow.operators.base import ReplayOperator, open_replay
+from ticdc_replay.airflow.operators.base import ReplayOperator
+from ticdc_replay.airflow.xcom import Checked, Pinned, encode, pull
 
 
 class CheckOperator(ReplayOperator):
@@ -19,12 +20,12 @@ class CheckOperator(ReplayOperator):
         from ticdc_replay.stages.jobs import write_load_job
 
         options = run_options(context)
-        run_hash = context["ti"].xcom_pull(task_ids=SNAPSHOT)["run_hash"]
-        with open_replay(self.pipeline_file) as replay:
+        run_hash = pull(context, SNAPSHOT, Pinned).decode.run_hash
+        with self.opened() as replay:
             result = check(replay, run_hash, options.tables)
             self.log.info("%s", result.summary)
-            jobs = {
-                target: write_load_job(replay, run_hash, target, options.tables, reload=options.reload).uri
+            loads = {
+                target: write_load_job(replay, run_hash, target, options.tables, reload=options.reload)
                 for target in options.targets
             }
-        return {"summary": result.summary, "run_hash": run_hash, "load_jobs": jobs}
+        return encode(Checked(summary=result.summary, run_hash=run_hash, loads=loads))

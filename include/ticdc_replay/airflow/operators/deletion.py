@@ -10,6 +10,7 @@ from airflow.sdk.exceptions import AirflowSkipException, TaskAwaitingInput
 from ticdc_replay.airflow.naming import CHOOSE_PLAN, DELETE, RECHECK
 from ticdc_replay.airflow.operators.base import EmitsLineage, OnStore, StoreOperator
 from ticdc_replay.airflow.store_form import chosen_plan
+from ticdc_replay.airflow.xcom import ChosenPlan, Deleted, Rechecked, encode, pull
 from ticdc_replay.domain.errors import PermanentError
 
 _SHOWN = 20
@@ -30,7 +31,8 @@ class ChoosePlanOperator(StoreOperator):
             plan = choose_plan(store, chosen_plan(context))
         if plan is None:
             raise AirflowSkipException("No plan is due")
-        summary = {"plan": plan.plan_hash, "objects": plan.objects, "bytes": plan.bytes, "status": plan.status}
+        chosen = ChosenPlan(plan=plan.plan_hash, objects=plan.objects, bytes=plan.bytes, status=plan.status)
+        summary = encode(chosen)
         for name, value in summary.items():
             self.log.info("%s: %s", name, value)
         return summary
@@ -42,6 +44,7 @@ class ApprovePlanOperator(OnStore, ApprovalOperator):
     Passes without asking where the plan was approved before, such as on the command line.
     """
 
+    template_fields = (*ApprovalOperator.template_fields, "store_file", "pipelines")
     ui_color = "#f5e9e9"
 
     def __init__(self, *, store_file: str, pipelines: str, store: str, **kwargs: Any) -> None:
@@ -55,9 +58,9 @@ class ApprovePlanOperator(OnStore, ApprovalOperator):
         from ticdc_replay.airflow import approval
         from ticdc_replay.stages.deletion import describe_plan
 
-        chosen = context["ti"].xcom_pull(task_ids=CHOOSE_PLAN)
+        chosen = pull(context, CHOOSE_PLAN, ChosenPlan)
         with self.opened() as store:
-            description = describe_plan(store, chosen["plan"], _SHOWN, approved=True)
+            description = describe_plan(store, chosen.plan, _SHOWN, approved=True)
         # It may have been settled since it was chosen.
         status = description.record.status
         if status == "approved":
@@ -65,13 +68,13 @@ class ApprovePlanOperator(OnStore, ApprovalOperator):
             return None
         if status != "open":
             raise PermanentError(
-                f"plan {chosen['plan']} was {status} meanwhile, so nobody is asked about it: start another run"
+                f"plan {chosen.plan} was {status} meanwhile, so nobody is asked about it: start another run"
             )
         self.subject, self.body = approval.subject(description), approval.body(description)
         try:
             return super().execute(context)
         except TaskAwaitingInput as waiting:
-            waiting.kwargs = {"plan": chosen["plan"]}  # what the answer is about, whatever is chosen meanwhile
+            waiting.kwargs = {"plan": chosen.plan}  # what the answer is about, whatever is chosen meanwhile
             raise
 
     def execute_complete(self, context: Any, event: dict[str, Any], plan: str) -> Any:
@@ -88,7 +91,7 @@ class ApprovePlanOperator(OnStore, ApprovalOperator):
             self.log.info(
                 "%s by %s: %s", "Approved" if approve else "Rejected", person["name"], why or "no reason given"
             )
-            chosen = context["ti"].xcom_pull(task_ids=CHOOSE_PLAN)["plan"]
+            chosen = pull(context, CHOOSE_PLAN, ChosenPlan).plan
             if chosen != plan:
                 raise PermanentError(
                     f"the answer is recorded, and is about plan {plan}; since the question this run has chosen plan {chosen}, "
@@ -104,18 +107,14 @@ class DeletePlanOperator(EmitsLineage, StoreOperator):
         from ticdc_replay.stages.deletion import execute
         from ticdc_replay.stages.store_lineage import deleted
 
-        instance = context["ti"]
-        plan = instance.xcom_pull(task_ids=CHOOSE_PLAN)["plan"]
+        plan, recheck = pull(context, CHOOSE_PLAN, ChosenPlan).plan, pull(context, RECHECK, Rechecked).recheck
         with self.opened(deleting=True) as store:
-            audit = execute(store, plan, instance.xcom_pull(task_ids=RECHECK)["recheck"], progress=self._tell)
+            audit = execute(store, plan, recheck, progress=self._tell)
             self.lineage = deleted(store, audit)
         for outcome, count in audit.counts.items():
             self.log.info("%s: %d objects, %d bytes", outcome, count, audit.bytes.get(outcome, 0))
-        return {
-            "execution": audit.execution_id,
-            "counts": audit.counts,
-            "trouble": [f"{each.name}: {each.outcome}: {each.detail}" for each in audit.trouble[:_TOLD]],
-        }
+        trouble = tuple(f"{each.name}: {each.outcome}: {each.detail}" for each in audit.trouble[:_TOLD])
+        return encode(Deleted(execution=audit.execution_id, counts=audit.counts, trouble=trouble))
 
     def _tell(self, done: int, objects: int) -> None:
         self.log.info("%d of %d objects are done", done, objects)
@@ -125,12 +124,12 @@ class DeletionAlertOperator(StoreOperator):
     """Fails where objects of the plan are still there that should not be, with the first of them."""
 
     def execute(self, context: Mapping[str, Any]) -> None:
-        done = context["ti"].xcom_pull(task_ids=DELETE)
-        left = {outcome: done["counts"][outcome] for outcome in _FAILED if done["counts"].get(outcome)}
+        done = pull(context, DELETE, Deleted)
+        left = {outcome: done.counts[outcome] for outcome in _FAILED if done.counts.get(outcome)}
         if not left:
             self.log.info("Nothing to alert anybody for")
             return
         counted = " and ".join(f"{count} were {outcome}" for outcome, count in left.items())
         raise PermanentError(
-            "\n".join([f"execution {done['execution']}: of the plan's objects {counted}, such as", *done["trouble"]])
+            "\n".join([f"execution {done.execution}: of the plan's objects {counted}, such as", *done.trouble])
         )

@@ -5,7 +5,8 @@ from typing import Any
 
 from ticdc_replay.airflow.form import run_options
 from ticdc_replay.airflow.naming import CHECK
-from ticdc_replay.airflow.operators.base import EmitsLineage, ReplayOperator, open_replay
+from ticdc_replay.airflow.operators.base import EmitsLineage, ReplayOperator
+from ticdc_replay.airflow.xcom import Checked, pull
 
 
 class PublishOperator(EmitsLineage, ReplayOperator):
@@ -15,8 +16,8 @@ class PublishOperator(EmitsLineage, ReplayOperator):
         from ticdc_replay.stages import lineage
         from ticdc_replay.stages.publish import publish
 
-        run_hash = context["ti"].xcom_pull(task_ids=CHECK)["run_hash"]
-        with open_replay(self.pipeline_file) as replay:
+        run_hash = pull(context, CHECK, Checked).run_hash
+        with self.opened() as replay:
             targets = run_options(context).targets
             report = publish(replay, run_hash, targets)
             self.lineage = lineage.published(replay, run_hash, targets)

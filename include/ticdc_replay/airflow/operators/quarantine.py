@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ticdc_replay.airflow.naming import CHECK, SELECT
-from ticdc_replay.airflow.operators.base import EmitsLineage, ReplayOperator, open_replay
+from ticdc_replay.airflow.operators.base import EmitsLineage, ReplayOperator
 from ticdc_replay.airflow.quarantine_form import quarantine_options, quarantine_selection
+from ticdc_replay.airflow.xcom import Checked, Pinned, encode, pull
 from ticdc_replay.domain.errors import ConfigError
+from ticdc_replay.jobspec import WrittenJob
 
 if TYPE_CHECKING:
     from ticdc_replay.stages.context import ReplayContext
@@ -24,7 +26,7 @@ class SelectOperator(ReplayOperator):
             raise ConfigError(
                 "this would accept the loss of everything in quarantine: choose a run, a window or entries"
             )
-        with open_replay(self.pipeline_file) as replay:
+        with self.opened() as replay:
             if options.action == "redrive":
                 return self._pin(replay, selection)
             if options.action == "accept":
@@ -71,14 +73,8 @@ class SelectOperator(ReplayOperator):
                 else "nothing of this selection is open; action list tells what is there"
             )
         pinned = pin_redrive(replay, runs[0])
-        job = write_decode_job(replay, pinned)
-        return {
-            "window": str(runs[0].window),
-            "entries": len(runs[0].entries),
-            "manifest": pinned.uri,
-            "run_hash": job.run_hash,
-            "decode_job": job.uri,
-        }
+        made = Pinned(str(runs[0].window), pinned.uri, write_decode_job(replay, pinned))
+        return {"entries": len(runs[0].entries), **encode(made)}
 
 
 class CheckRedriveOperator(ReplayOperator):
@@ -87,18 +83,21 @@ class CheckRedriveOperator(ReplayOperator):
     def execute(self, context: Mapping[str, Any]) -> dict[str, Any]:
         from ticdc_replay.stages.redrive import check_redrive, write_redrive_loads
 
-        run_hash = context["ti"].xcom_pull(task_ids=SELECT)["run_hash"]
-        with open_replay(self.pipeline_file) as replay:
+        run_hash = pull(context, SELECT, Pinned).decode.run_hash
+        with self.opened() as replay:
             result = check_redrive(replay, run_hash)
             self.log.info("%s", result.summary)
             loads = write_redrive_loads(replay, run_hash, quarantine_options(context).targets)
-        return {
-            "summary": result.summary,
-            "run_hash": run_hash,
-            "window_run": result.window_run,
-            "load_jobs": {load.target: load.redrive_job for load in loads},
-            "window_jobs": {load.target: load.window_job for load in loads if load.window_job is not None},
-        }
+        return encode(
+            Checked(
+                summary=result.summary,
+                run_hash=run_hash,
+                loads={load.target: WrittenJob(load.redrive_job, run_hash) for load in loads},
+                window_loads={
+                    load.target: WrittenJob(load.window_job, result.window_run) for load in loads if load.window_job
+                },
+            )
+        )
 
 
 class PublishRedriveOperator(EmitsLineage, ReplayOperator):
@@ -108,11 +107,11 @@ class PublishRedriveOperator(EmitsLineage, ReplayOperator):
         from ticdc_replay.stages import lineage
         from ticdc_replay.stages.redrive import publish_redrive
 
-        checked = context["ti"].xcom_pull(task_ids=CHECK)
-        targets = sorted(checked["load_jobs"])
-        with open_replay(self.pipeline_file) as replay:
-            report = publish_redrive(replay, checked["run_hash"], targets)
-            self.lineage = lineage.published(replay, checked["run_hash"], targets)
+        checked = pull(context, CHECK, Checked)
+        targets = sorted(checked.loads)
+        with self.opened() as replay:
+            report = publish_redrive(replay, checked.run_hash, targets)
+            self.lineage = lineage.published(replay, checked.run_hash, targets)
         summary: dict[str, Any] = {
             "window": str(report.window),
             "messages": report.messages.consumed,

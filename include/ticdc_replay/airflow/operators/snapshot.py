@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from ticdc_replay.airflow.form import RunOptions, run_options, run_window
-from ticdc_replay.airflow.operators.base import ReplayOperator, open_replay
+from ticdc_replay.airflow.operators.base import ReplayOperator
+from ticdc_replay.airflow.xcom import Pinned, encode
 from ticdc_replay.domain.errors import PolicyStopError
 from ticdc_replay.domain.window import Window
 
@@ -27,7 +26,7 @@ class SnapshotOperator(ReplayOperator):
         from ticdc_replay.stages.selection import selected_tables
 
         window, options = run_window(context), run_options(context)
-        with open_replay(self.pipeline_file) as replay:
+        with self.opened() as replay:
             tables = selected_tables(replay.pipeline, options.tables)
             if options.dry_run:
                 return self._plan(replay, window, options)
@@ -35,14 +34,13 @@ class SnapshotOperator(ReplayOperator):
             manifest = pinned.manifest
             ranges = manifest.ranges()
             summary: dict[str, Any] = {
-                "window": str(window),
                 "grade": manifest.grade,
-                "manifest": pinned.uri,
                 "input_hash": manifest.input_hash,
                 "partitions": len(ranges),
                 "messages": sum(part.length for part in ranges),
                 "claim_check_objects": manifest.inventory.count if manifest.inventory else None,
             }
+            self.log.info("window: %s, manifest: %s", window, pinned.uri)
             for name, value in summary.items():
                 self.log.info("%s: %s", name, value)
             for part in ranges:
@@ -53,9 +51,8 @@ class SnapshotOperator(ReplayOperator):
                 self.log.info("Taken from the decode of %s", manifest.shared.window)
             for reason in manifest.reasons:
                 self.log.warning("Not proven: %s", reason)
-            job = write_decode_job(replay, pinned, tables)
-        shared = None if job.shared is None else msgspec.structs.asdict(job.shared)
-        return summary | {"run_hash": job.run_hash, "decode_job": job.uri, "shared": shared}
+            handed_over = Pinned(str(window), pinned.uri, write_decode_job(replay, pinned, tables))
+        return {**summary, **encode(handed_over)}
 
     def _plan(self, replay: "ReplayContext", window: Window, options: RunOptions) -> dict[str, Any]:
         from ticdc_replay.stages.plan import plan

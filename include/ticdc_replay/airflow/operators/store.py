@@ -8,6 +8,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from ticdc_replay.airflow.naming import RECONCILE, REPORT, SURVEY
 from ticdc_replay.airflow.operators.base import EmitsLineage, StoreOperator
 from ticdc_replay.airflow.store_form import plans_deletion
+from ticdc_replay.airflow.xcom import Inventoried, Reconciled, Reported, Surveyed, encode, pull
 from ticdc_replay.domain.errors import PermanentError
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class SurveyOperator(StoreOperator):
         with self.opened() as store:
             surveyed = survey(store)
         self.log.info("Survey %s", surveyed.name)
-        return {"survey": surveyed.name, "scan_job": surveyed.scan_job or ""}
+        return encode(Surveyed(surveyed.name, surveyed.scan_job))
 
 
 class ListObjectsOperator(StoreOperator):
@@ -35,11 +36,11 @@ class ListObjectsOperator(StoreOperator):
     def execute(self, context: Mapping[str, Any]) -> dict[str, Any]:
         from ticdc_replay.stages.reconcile import take_inventory
 
-        survey = context["ti"].xcom_pull(task_ids=SURVEY)["survey"]
+        survey = pull(context, SURVEY, Surveyed).survey
         with self.opened() as store:
             inventory = take_inventory(store, survey)
         self.log.info("Inventory %s", inventory)
-        return {"inventory": inventory}
+        return encode(Inventoried(inventory))
 
 
 class ReportOperator(EmitsLineage, StoreOperator):
@@ -49,8 +50,8 @@ class ReportOperator(EmitsLineage, StoreOperator):
         from ticdc_replay.stages.reconcile_report import publish_reconciliation
         from ticdc_replay.stages.store_lineage import reconciled
 
-        reconciliation = context["ti"].xcom_pull(task_ids=RECONCILE)["reconciliation"]
-        survey = context["ti"].xcom_pull(task_ids=SURVEY)["survey"]
+        reconciliation = pull(context, RECONCILE, Reconciled).reconciliation
+        survey = pull(context, SURVEY, Surveyed).survey
         with self.opened() as store:
             report = publish_reconciliation(store, reconciliation)
             self.lineage = reconciled(store, report, survey)
@@ -59,30 +60,32 @@ class ReportOperator(EmitsLineage, StoreOperator):
             self.log.info("%s: %d", name, value)
         for told in (*report.obstacles, *report.notes):
             self.log.warning("%s", told)
-        return {
-            "reconciliation": reconciliation,
-            "totals": totals,
-            "alerts": len(report.alerts),
-            "first_alerts": [_told(alert) for alert in report.alerts[:_TOLD]],
-        }
+        return encode(
+            Reported(
+                reconciliation=reconciliation,
+                totals=totals,
+                alerts=len(report.alerts),
+                first_alerts=tuple(_told(alert) for alert in report.alerts[:_TOLD]),
+            )
+        )
 
 
 class AlertOperator(StoreOperator):
     """Fails where the report has alerts, with the first of them."""
 
     def execute(self, context: Mapping[str, Any]) -> None:
-        reported = context["ti"].xcom_pull(task_ids=REPORT)
-        if reported["alerts"] == 0:
+        reported = pull(context, REPORT, Reported)
+        if reported.alerts == 0:
             self.log.info("Nothing to alert anybody for")
             return
-        told = reported["first_alerts"]
+        told = reported.first_alerts
         for line in "\n".join(told).splitlines():
             self.log.error("%s", line)
-        more = reported["alerts"] - len(told)
+        more = reported.alerts - len(told)
         raise PermanentError(
             "\n".join(
                 [
-                    f"reconciliation {reported['reconciliation']}:",
+                    f"reconciliation {reported.reconciliation}:",
                     *told,
                     *([f"and {more} more, in the report"] if more else []),
                 ]
@@ -99,7 +102,7 @@ class PlanDeletionOperator(StoreOperator):
         if not plans_deletion(context):
             raise AirflowSkipException("This run is not to plan a deletion")
         with self.opened() as store:
-            plan = make_plan(store, context["ti"].xcom_pull(task_ids=REPORT)["reconciliation"])
+            plan = make_plan(store, pull(context, REPORT, Reported).reconciliation)
         if plan is None:
             raise AirflowSkipException("Nothing may be deleted")
         summary = {"plan": plan.plan_hash, "objects": plan.objects, "bytes": plan.bytes, "due_at_ms": plan.due_at_ms}

@@ -3,7 +3,7 @@
 import pytest
 
 from ticdc_replay.domain.connections import Connection, Connections
-from ticdc_replay.stages.spark_environment import driver_environment
+from ticdc_replay.submit.environment import driver_environment
 
 NEEDED = {
     "PATH": "/bin",

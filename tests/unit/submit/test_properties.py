@@ -6,7 +6,7 @@ import pytest
 
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.config.pipeline import Pipeline
-from ticdc_replay.stages.spark_properties import job_properties
+from ticdc_replay.submit.properties import job_properties
 
 PIPELINE = """\
 name: shop

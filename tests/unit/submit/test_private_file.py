@@ -12,13 +12,13 @@ import pytest
 
 from tests.waiting import PATIENCE_S
 from ticdc_replay.domain.connections import Connection, Connections
-from ticdc_replay.stages.connections_file import private_file
+from ticdc_replay.submit.private_file import private_file
 
 CONNECTIONS = Connections({"kafka": Connection("kafka", "kafka", password="hunter2")})
 HOLDER = """
 import sys
 from ticdc_replay.domain.connections import Connection, Connections
-from ticdc_replay.stages.connections_file import private_file
+from ticdc_replay.submit.private_file import private_file
 
 with private_file(Connections({"kafka": Connection("kafka", "kafka", password="hunter2")})) as path:
     print(path, flush=True)

@@ -1,0 +1,138 @@
+"""The Spark jobs of a pipeline: the decode of a window or of a quarantine, and the load of each target."""
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ticdc_replay.airflow.form import run_options
+from ticdc_replay.airflow.naming import CHECK, SELECT, SNAPSHOT
+from ticdc_replay.airflow.operators.step import Step
+from ticdc_replay.airflow.quarantine_form import quarantine_options
+from ticdc_replay.airflow.xcom import Checked, Pinned, pull
+from ticdc_replay.jobspec import DecodeJob, JobSpec, WrittenJob
+
+if TYPE_CHECKING:
+    from ticdc_replay.lineage.datasets import Lineage
+    from ticdc_replay.stages.context import ReplayContext
+
+
+@dataclass(frozen=True)
+class Decode(Step["ReplayContext"]):
+    """Decodes the pinned range into a changelog, and holds a lease of the claim-check store meanwhile. Skipped in a dry run.
+
+    Of windows that share a decode one task decodes, and the others wait.
+    """
+
+    one_at_a_time = False
+
+    def skip(self, context: Mapping[str, Any]) -> str | None:
+        return "Dry run: nothing is pinned, decoded or loaded" if run_options(context).dry_run else None
+
+    def find(self, engine: "ReplayContext", context: Mapping[str, Any]) -> WrittenJob:
+        return pull(context, SNAPSHOT, Pinned).decode
+
+    def held(self, engine: "ReplayContext", job: WrittenJob, spec: JobSpec) -> AbstractContextManager[None]:
+        from ticdc_replay.stages.shared import decoding
+
+        assert isinstance(spec, DecodeJob)
+        return decoding(engine, spec.manifest, job.run_hash, job.shared)
+
+    def finish(self, engine: "ReplayContext", job: WrittenJob) -> "tuple[dict[str, Any], Lineage | None]":
+        from ticdc_replay.changelog.reading import read_index
+        from ticdc_replay.stages import lineage
+        from ticdc_replay.stages.recording import record_decode
+
+        index = read_index(engine.artifacts, job.run_hash)
+        record_decode(engine, index)  # here already: what it set aside must be known before the lease ends
+        events = index.report.events
+        summary = {
+            "messages": index.report.messages.consumed,
+            "events": events.rows,
+            "outside_window": events.outside_window,
+            "duplicates": events.duplicates,
+            "claim_checks": events.claim_checks_resolved,
+            "quarantined": sum(index.report.quarantine_reasons.values()),
+            "written": events.written,
+            "tables": [str(name) for name in index.table_names()],
+        }
+        return summary, lineage.decoded(engine, job.run_hash)
+
+
+@dataclass(frozen=True)
+class DecodeAgain(Decode):
+    """Decodes quarantined messages again. Skipped where the run is for something else."""
+
+    def skip(self, context: Mapping[str, Any]) -> str | None:
+        action = quarantine_options(context).action
+        return None if action == "redrive" else f"This run is to {action}; nothing is decoded or loaded"
+
+    def find(self, engine: "ReplayContext", context: Mapping[str, Any]) -> WrittenJob:
+        return pull(context, SELECT, Pinned).decode
+
+
+@dataclass(frozen=True)
+class Load(Step["ReplayContext"]):
+    """Loads the changelog into one target. Skipped where the run's form leaves the target out."""
+
+    target: str
+
+    def skip(self, context: Mapping[str, Any]) -> str | None:
+        if self.target in run_options(context).targets:
+            return None
+        return f"Target {self.target} is not among the targets of this run"
+
+    def find(self, engine: "ReplayContext", context: Mapping[str, Any]) -> WrittenJob:
+        job = pull(context, CHECK, Checked).loads[self.target]
+        return _begun(engine, job, reload=run_options(context).reload)
+
+    def finish(self, engine: "ReplayContext", job: WrittenJob) -> "tuple[dict[str, Any], Lineage | None]":
+        from ticdc_replay.stages import lineage
+        from ticdc_replay.stages.publish import load_of
+
+        summary = {
+            str(table.table): {
+                "outcome": table.outcome,
+                "upserted": table.upserted,
+                "deleted": table.deleted,
+                "tombstones": table.tombstones,
+                "superseded": table.superseded,
+                "quarantined": table.quarantined,
+            }
+            for table in load_of(engine, job.run_hash, self.target).tables
+        }
+        return summary, lineage.loaded(engine, job.run_hash, self.target)
+
+
+@dataclass(frozen=True)
+class LoadAgain(Load):
+    """Loads what came out of quarantine into one target. Skipped where the target has no part in it."""
+
+    window: bool = False
+    """Whether it is the window's own run, which is loaded first into a target that lacks it."""
+
+    def skip(self, context: Mapping[str, Any]) -> str | None:
+        if self._job(context) is not None:
+            return None
+        return f"There is nothing of this kind to load into target {self.target}"
+
+    def find(self, engine: "ReplayContext", context: Mapping[str, Any]) -> WrittenJob:
+        job = self._job(context)
+        assert job is not None
+        return _begun(engine, job, reload=False)
+
+    def _job(self, context: Mapping[str, Any]) -> WrittenJob | None:
+        checked = pull(context, CHECK, Checked)
+        return (checked.window_loads if self.window else checked.loads).get(self.target)
+
+
+def _begun(engine: "ReplayContext", job: WrittenJob, *, reload: bool) -> WrittenJob:
+    """*job*, a load that begins now. Its spec may be much older: somebody clears the task after the window was pinned again."""
+    from ticdc_replay.changelog.reading import read_index
+    from ticdc_replay.stages.begin_load import begin_load
+    from ticdc_replay.stages.jobs import require_current
+
+    if not reload:
+        require_current(engine, read_index(engine.artifacts, job.run_hash))
+    begin_load(engine, job.uri)
+    return job

@@ -1,0 +1,80 @@
+"""The contract of whatever runs a Spark job."""
+
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from importlib.resources import files
+from typing import NamedTuple, Self
+
+from ticdc_replay.config.pipeline import Pipeline
+from ticdc_replay.config.store import Store
+from ticdc_replay.domain.connections import Connections
+from ticdc_replay.jobspec import connections_of, kind_of
+from ticdc_replay.submit.outcome import JobFile, JobOutcome
+from ticdc_replay.submit.properties import job_properties
+
+
+class Submission:
+    """One attempt at the job whose spec is at *uri*, for a pipeline or a store; errors call it *name*, or else its kind.
+
+    Raises what reading the spec raises, and ConfigError for a connection of the job that is not among *connections*.
+    """
+
+    def __init__(self, uri: str, connections: Connections, declared: Pipeline | Store, name: str = "") -> None:
+        self.uri = uri
+        self.attempt = uuid.uuid4().hex[:12]
+        self.file = JobFile(uri, connections)
+        self.job = self.file.read()
+        self.name = name or kind_of(self.job)
+        needed = {*connections_of(self.job), *filter(None, [connections.artifacts])}
+        self.connections = Connections(
+            {conn_id: connections[conn_id] for conn_id in sorted(needed)}, connections.artifacts
+        )
+        """Those that the job and its spec need, and no more."""
+        self.properties = job_properties(declared, kind_of(self.job))
+
+    @property
+    def script(self) -> str:
+        """Path of the job's entry script, in the installed library."""
+        return str(files("ticdc_replay") / "spark" / "jobs" / f"{kind_of(self.job)}.py")
+
+    @property
+    def arguments(self) -> list[str]:
+        """What the entry script is given."""
+        return [self.uri, self.attempt]
+
+
+class LogLine(NamedTuple):
+    """A line of a job's log; ``progress`` is what it says of how far the job is, if it does."""
+
+    text: str
+    progress: str | None
+
+
+class Submitter(ABC):
+    """Runs one submission, once. A context manager: leaving it ends a job that still runs, with all that it started.
+
+    However the process of the submitter ends, the job ends with it.
+    """
+
+    def __enter__(self) -> Self:
+        return self
+
+    @abstractmethod
+    def __exit__(self, *_: object) -> None: ...
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start the driver. Raises TransientError where ``cancel`` came before."""
+
+    @abstractmethod
+    def wait(self, show: Callable[[LogLine], object]) -> JobOutcome:
+        """Wait for the end of the job; *show* is given its log, line by line, as it comes.
+
+        Raises PermanentError or TransientError with the driver's own message (``outcome.settle``), and TransientError
+        after ``cancel``.
+        """
+
+    @abstractmethod
+    def cancel(self) -> None:
+        """End the job, with all that it started. May be called at any time, also by a signal's handler; ``wait`` then raises."""
