@@ -22,6 +22,8 @@ class Stage:
 
     def __init__(self, folder, kafka, s3, s3_client, postgres):
         self.folder = folder
+        self.home = Path(os.environ["AIRFLOW_HOME"])
+        self.programs = Path(sys.executable).parent
         self.postgres = postgres
         self.lineage = folder / "openlineage.jsonl"
         self.event_log = folder / "spark-events"
@@ -56,7 +58,7 @@ class Stage:
     def run_dag(self, dag, fails=False, **conf):
         """A manual run of *dag*. Returns what it printed, with the log of every task; it must end as *fails* says."""
         command = [
-            Path(sys.executable).with_name("airflow"),
+            self.programs / "airflow",
             "dags",
             "test",
             dag,
@@ -72,17 +74,20 @@ class Stage:
 
     @property
     def environment(self):
-        transport = {"type": "file", "log_file_path": str(self.lineage), "append": True}
         return {
             **os.environ,
             **self.connections,
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "PYSPARK_PYTHON": sys.executable,
+            "PATH": f"{self.programs}:{os.environ['PATH']}",
+            "PYSPARK_PYTHON": str(self.programs / "python"),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "TICDC_REPLAY_PIPELINES": str(self.pipeline_file.parent),
             "TICDC_REPLAY_STORES": str(self.folder / "stores"),
-            "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(transport),
+            "AIRFLOW__OPENLINEAGE__TRANSPORT": self.transport,
         }
+
+    @property
+    def transport(self):
+        return json.dumps({"type": "file", "log_file_path": str(self.lineage), "append": True})
 
     def _pipeline(self):
         return {

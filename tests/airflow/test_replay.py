@@ -1,17 +1,16 @@
-"""A window of the sample changefeed from Kafka to its targets through the DAG, on real servers; and where its secrets stay."""
+"""A window of the sample changefeed from Kafka to its targets through the DAG of a stock Airflow; and where its secrets stay."""
 
 import json
-import os
 import sqlite3
 import threading
 from contextlib import closing, suppress
-from pathlib import Path
 from typing import NamedTuple
 
 import psutil
 import pytest
 
-from tests.airflow.stage import Stage, objects_of, submitted
+from tests.airflow.stage import objects_of, submitted
+from tests.airflow.stock_stage import StockStage
 from tests.conftest import s3_client_of
 
 pytestmark = [pytest.mark.airflow, pytest.mark.integration, pytest.mark.spark]
@@ -49,8 +48,8 @@ class Replayed(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory, kafka, s3, postgres, java_home, airflow_database):
-    with closing(Stage(tmp_path_factory.mktemp("stage"), kafka, s3, s3_client_of(s3), postgres)) as made:
+def stage(tmp_path_factory, kafka, s3, postgres, java_home):
+    with closing(StockStage(tmp_path_factory.mktemp("stage"), kafka, s3, s3_client_of(s3), postgres)) as made:
         yield made
 
 
@@ -67,11 +66,11 @@ def replayed(stage):
 
 
 @pytest.fixture
-def query():
+def query(stage):
     """Rows of a query on Airflow's database."""
 
     def query(statement, *values):
-        with closing(sqlite3.connect(Path(os.environ["AIRFLOW_HOME"]) / "airflow.db")) as connection:
+        with closing(sqlite3.connect(stage.home / "airflow.db")) as connection:
             return connection.execute(statement, values).fetchall()
 
     return query
@@ -86,7 +85,7 @@ def test_the_window_arrives_in_both_targets(stage, replayed, s3):
 
 def test_no_secret_is_in_anything_that_a_run_leaves_or_shows(stage, replayed, s3):
     log, command_lines, _ = replayed
-    with closing(sqlite3.connect(Path(os.environ["AIRFLOW_HOME"]) / "airflow.db")) as connection:
+    with closing(sqlite3.connect(stage.home / "airflow.db")) as connection:
         database = "\n".join(connection.iterdump())
     outputs = {
         "the log": log,
@@ -102,6 +101,12 @@ def test_no_secret_is_in_anything_that_a_run_leaves_or_shows(stage, replayed, s3
     assert [place for place, text in outputs.items() if not text] == []
     for secret in stage.secrets:
         assert [place for place, text in outputs.items() if secret in text] == []
+
+
+def test_the_coverage_page_shows_the_window(stage, replayed):
+    status, page = stage.page("/ticdc-replay/coverage/ticdc_replay_shop")
+    assert status == 200
+    assert page.count('class="complete proven" style="left:0.0000%;width:100.0000%"') >= 2
 
 
 def test_xcoms_are_small_and_say_what_happened(stage, replayed, query):
