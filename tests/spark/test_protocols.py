@@ -26,7 +26,7 @@ from tests.schema_registry import Registry, serve
 from ticdc_replay import jobspec
 from ticdc_replay.captures import Capture, changefeed_toml
 from ticdc_replay.config.load import load_pipeline
-from ticdc_replay.decode.filter import TableFilter
+from ticdc_replay.decode.filter import TablePatterns
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.window import Grade, Window
@@ -210,7 +210,7 @@ def test_a_capture_ends_in_the_mirror_as_the_upstream_had_it(
     assert {part.start_margin_ms for part in read} == {None if case.grade == "offset" else LAG_MS}
     assert bool(report.reasons) == (case.grade != "proven")
     assert refused(loaded, tmp_path / "artifacts" / "every") == case.refused
-    wanted = TableFilter(case.tables)
+    wanted = TablePatterns(case.tables)
     for table, rows in last_rows(events).items():
         if wanted.wants(table.schema, table.table):
             if table.table == "all_types":

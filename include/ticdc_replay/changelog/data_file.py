@@ -37,6 +37,9 @@ FEW_BYTES = 16 * 1024
 SORTED_BY = ("_commit_ts", "_offset", "_index")
 """Then the delete before the put of an UPDATE that changed its key."""
 
+TABLE_METADATA = b"ticdc_replay.table"
+"""Member of a data file's schema metadata: JSON of the table's ``name`` and ``handle_key``."""
+
 
 class DataFileWriter:
     """Writes rows to the file *name* below *root*, and their identities to *keys*. ``rows`` counts those handed over so far.

@@ -18,14 +18,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ticdc_replay.changelog.columnar import halves_of
-from ticdc_replay.changelog.data_file import ENCODING
+from ticdc_replay.changelog.data_file import ENCODING, TABLE_METADATA
 from ticdc_replay.changelog.index import DataFile
 from ticdc_replay.changelog.keys import Copy
 from ticdc_replay.changelog.layout import in_quarantine
 from ticdc_replay.changelog.side_files import QUARANTINE_ENCODING, shared_bytes
 
-TABLE_METADATA = b"ticdc_replay.table"
-"""Member of a data file's schema metadata: JSON of the table's ``name`` and ``handle_key``."""
 SURPLUS = pa.schema([("file", pa.string()), ("position", pa.int64()), ("conflict", pa.bool_())])
 """A copy that must leave its file. ``conflict``: its content differs from the copy that stays, and it is the first with it."""
 

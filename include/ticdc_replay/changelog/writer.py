@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from ticdc_replay.changelog.columnar import ColumnarRows, Places, hashes, numbers, order_of
 from ticdc_replay.changelog.convert import ConvertedRows, rows_to_batches
-from ticdc_replay.changelog.data_file import ROW_GROUP_BYTES, DataFileWriter
-from ticdc_replay.changelog.duplicates import TABLE_METADATA
+from ticdc_replay.changelog.data_file import ROW_GROUP_BYTES, TABLE_METADATA, DataFileWriter
 from ticdc_replay.changelog.identity import Identities, ambiguous_keys, changes_key, identities, key_columns
 from ticdc_replay.changelog.index import DataFile
 from ticdc_replay.changelog.keys import Copy, Keys, KeysFile

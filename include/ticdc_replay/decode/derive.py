@@ -22,7 +22,7 @@ from ticdc_replay.changelog.index import (
 )
 from ticdc_replay.changelog.layout import changelog_root, quarantine_file
 from ticdc_replay.changelog.parts import lies_in, part_of
-from ticdc_replay.decode.filter import TableFilter
+from ticdc_replay.decode.filter import TablePatterns
 from ticdc_replay.decode.tasks import Attempt
 from ticdc_replay.domain.errors import ArtifactNotFoundError, PermanentError
 from ticdc_replay.domain.events import SEARCH
@@ -93,7 +93,7 @@ def derive(
 
 def _wanted_parts(job: DecodeJob, taken: Sequence[Taken]) -> list[FilePart]:
     """The files of *taken* that may hold rows of the window and of the tables of *job*."""
-    wanted = TableFilter(job.tables)
+    wanted = TablePatterns(job.tables)
     return [
         FilePart(version.schema, version.version, version.declared, _of_run(each.index, file), each.source.window)
         for each in taken
@@ -123,7 +123,7 @@ def _cut_quarantine(
     An entry without commitTs or table may be of any window and any table, and is kept. One without commitTs, which several
     sources may have met, comes from the first of them.
     """
-    wanted = TableFilter(job.tables)
+    wanted = TablePatterns(job.tables)
     name = quarantine_file(f"{attempt.id}-derived")
     path = f"{base}/{changelog_root(job.run_hash)}/{name}"
     reasons: Counter[str] = Counter()
@@ -224,7 +224,7 @@ def _entries(taken: Taken, filesystem: Any, base: str) -> Any:
 
 
 def _keep(
-    batch: pa.RecordBatch, window: Window, wanted: TableFilter, before: set[bytes], met: set[bytes]
+    batch: pa.RecordBatch, window: Window, wanted: TablePatterns, before: set[bytes], met: set[bytes]
 ) -> list[bool]:
     """Per entry of a source whether it is taken from there.
 

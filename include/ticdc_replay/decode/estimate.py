@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from ticdc_replay.codecs.base import Codec
-from ticdc_replay.decode.filter import TableFilter
+from ticdc_replay.decode.filter import TablePatterns
 from ticdc_replay.domain.events import LargeMessage, Operation, RowEvent, Undecodable
 from ticdc_replay.domain.messages import OffsetRange, RawMessage
 from ticdc_replay.domain.tables import TableName
@@ -57,7 +57,7 @@ class _Topic:
 
 
 def estimate(
-    ranges: Sequence[OffsetRange], kafka: KafkaSettings, codec: Codec, window: Window | None, tables: TableFilter
+    ranges: Sequence[OffsetRange], kafka: KafkaSettings, codec: Codec, window: Window | None, tables: TablePatterns
 ) -> Estimate:
     """About what *ranges* hold. All of their rows belong where *window* is None.
 
@@ -91,7 +91,7 @@ def _samples(ranges: Sequence[OffsetRange]) -> Iterator[list[OffsetRange]]:
         yield samples
 
 
-def _note(topic: _Topic, message: RawMessage, codec: Codec, window: Window | None, tables: TableFilter) -> None:
+def _note(topic: _Topic, message: RawMessage, codec: Codec, window: Window | None, tables: TablePatterns) -> None:
     topic.messages += 1
     topic.bytes += len(message.key or b"") + len(message.value or b"")
     for event in codec.decode(message):

@@ -7,7 +7,7 @@ from fnmatch import translate
 from ticdc_replay.domain.errors import ConfigError
 
 
-class TableFilter:
+class TablePatterns:
     """Tells whether a table matches one of the patterns ``schema.table``, with ``*`` and ``?``; upper and lower case are one.
 
     A dot inside a name is matched by ``?`` or ``*``. Raises ConfigError for a pattern without a dot.

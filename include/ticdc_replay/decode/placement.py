@@ -22,17 +22,7 @@ from ticdc_replay.schemas.history import SchemaHistory
 WRONG_TOPIC = "wrong_topic"
 """Reason of a row of Avro that the rules send to another topic."""
 
-_LOOKED_AT = 2048
-_SPARSEST = 4096
 _log = logging.getLogger(__name__)
-
-
-def sampled_of(messages: int) -> int:
-    """Of how many offsets one is looked at in a window of *messages*: so that some 2,000 are, and of many one in 4,096.
-
-    What it gives divides what it gives for more.
-    """
-    return min(_SPARSEST, 1 << max(0, (messages // _LOOKED_AT).bit_length() - 1))
 
 
 class ForeignNames:

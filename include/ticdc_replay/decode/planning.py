@@ -6,7 +6,6 @@ from itertools import groupby, pairwise
 import numpy as np
 
 from ticdc_replay.config.protocols import Carried
-from ticdc_replay.decode.placement import sampled_of
 from ticdc_replay.decode.sampling import SizedRange
 from ticdc_replay.decode.tasks import Split
 from ticdc_replay.domain.messages import OffsetRange
@@ -16,6 +15,8 @@ SPLIT_MESSAGES = 500_000
 _OPENING = 0.002
 """What one more range in a split costs, as a part of a whole split."""
 _ROUNDING = 1e-6
+_LOOKED_AT = 2048
+_SPARSEST = 4096
 
 
 class _Piece:
@@ -52,6 +53,14 @@ def plan_splits(
         Split(number, tuple(parts), {part.topic: counts[part.topic] for part in parts if part.topic in counts}, sampled)
         for number, parts in enumerate(together)
     ]
+
+
+def sampled_of(messages: int) -> int:
+    """Of how many offsets one is looked at in a window of *messages*: so that some 2,000 are, and of many one in 4,096.
+
+    What it gives divides what it gives for more.
+    """
+    return min(_SPARSEST, 1 << max(0, (messages // _LOOKED_AT).bit_length() - 1))
 
 
 def _groups(pieces: Sequence[_Piece], least: int) -> list[list[_Piece]]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from ticdc_replay.codecs.base import Codec
-from ticdc_replay.decode.filter import TableFilter
+from ticdc_replay.decode.filter import TablePatterns
 from ticdc_replay.domain.events import RowEvent, Undecodable
 from ticdc_replay.domain.messages import OffsetRange, RawMessage
 from ticdc_replay.domain.window import Window
@@ -51,7 +51,7 @@ def no_objects(message: RawMessage) -> int:
     return 0
 
 
-def objects_of(message: RawMessage, codec: Codec, window: Window | None, tables: TableFilter) -> int:
+def objects_of(message: RawMessage, codec: Codec, window: Window | None, tables: TablePatterns) -> int:
     """How many claim-check objects *message* refers to for rows of *tables* in *window*, None where all rows are in it."""
     if not codec.may_refer(message):
         return 0

@@ -18,7 +18,7 @@ from ticdc_replay.changelog.version_order import VersionOrder
 from ticdc_replay.changelog.writer import ROW_DAMAGED, ChangelogWriter, Located, Rejected
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.decode.collector import no_cycle_search
-from ticdc_replay.decode.filter import TableFilter
+from ticdc_replay.decode.filter import TablePatterns
 from ticdc_replay.decode.native import NativeRows, native_rows
 from ticdc_replay.decode.placement import WRONG_TOPIC, ForeignNames, PlacementCheck
 from ticdc_replay.decode.quarantine import DDL_UNREAD, SET_ASIDE, Quarantine, about_row
@@ -112,7 +112,7 @@ class SplitDecoder:
         self._split = split
         self._history = history
         self._window = ALL_TIME if window is None else window
-        self._filter = TableFilter(job.tables)
+        self._filter = TablePatterns(job.tables)
         self._accept_damaged = job.accept_damaged
         self._named: dict[tuple[str, int, int], set[int]] = {}
         """The events that the pipeline file names, by message; -1 for all of one."""

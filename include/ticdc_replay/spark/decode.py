@@ -18,7 +18,7 @@ from ticdc_replay.decode.assembly import assemble
 from ticdc_replay.decode.changelog_store import ChangelogStore
 from ticdc_replay.decode.deduplicate import Rewrite, Rewritten, Surplus, find_surplus, plan_rewrites, rewrite
 from ticdc_replay.decode.derive import Taken, derive
-from ticdc_replay.decode.filter import TableFilter
+from ticdc_replay.decode.filter import TablePatterns
 from ticdc_replay.decode.known_objects import KnownObjects
 from ticdc_replay.decode.look_ahead import seek_versions
 from ticdc_replay.decode.lost_files import require_range, tell_lost
@@ -247,7 +247,7 @@ def _objects(
     object_bytes = min(job.changefeed.max_message_bytes, _OBJECT_BYTES) if known is None else known
     codec = codec_for(job.changefeed, job.limits.decompressed_max_bytes)
     window = None if manifest.grade == "offset" else manifest.window
-    return partial(objects_of, codec=codec, window=window, tables=TableFilter(job.tables)), object_bytes
+    return partial(objects_of, codec=codec, window=window, tables=TablePatterns(job.tables)), object_bytes
 
 
 def _sizes(splits: Sequence[Split]) -> Sizes:

@@ -8,7 +8,7 @@ from ticdc_replay.changelog.index import ChangelogIndex, Elsewhere
 from ticdc_replay.changelog.reading import read_index
 from ticdc_replay.changelog.writer import ROW_DAMAGED, ROW_UNLIKE
 from ticdc_replay.config.pipeline import Pipeline, PoliciesSection
-from ticdc_replay.decode.filter import TableFilter
+from ticdc_replay.decode.filter import TablePatterns
 from ticdc_replay.domain.errors import PolicyStopError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.stages.context import ReplayContext
@@ -123,7 +123,7 @@ def ddl_stops(
     index: ChangelogIndex, pipeline: Pipeline, tables: Sequence[str] | None = None
 ) -> dict[str, tuple[str, ...]]:
     """By target, of those that DDL of *index* stops: what does. *tables* as ``check`` has them."""
-    wanted = TableFilter(pipeline.tables if tables is None else tables)
+    wanted = TablePatterns(pipeline.tables if tables is None else tables)
     policies = pipeline.policies
     stopping = stopping_policies(policies.ddl, policies.truncate, policies.drop)
     found = {target.name: tuple(foreseen_stops(index, wanted, target.rules, stopping)) for target in pipeline.targets}
@@ -141,7 +141,7 @@ def stopping_reasons(reasons: Mapping[str, int], policies: PoliciesSection) -> d
 
 def idle_patterns(patterns: Sequence[str], changed: Sequence[TableName]) -> tuple[str, ...]:
     """Those of *patterns* that match none of the *changed* tables."""
-    filters = {pattern: TableFilter([pattern]) for pattern in patterns}
+    filters = {pattern: TablePatterns([pattern]) for pattern in patterns}
     return tuple(
         pattern
         for pattern, wanted in filters.items()

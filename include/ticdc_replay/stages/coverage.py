@@ -7,7 +7,7 @@ from itertools import pairwise
 import msgspec
 
 from ticdc_replay.config.pipeline import Pipeline
-from ticdc_replay.decode.filter import TableFilter
+from ticdc_replay.decode.filter import TablePatterns
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import GRADES, Grade, Window
 from ticdc_replay.stages.recording import DERIVED
@@ -113,7 +113,7 @@ def target_coverage(name: str, selection: Sequence[str], loads: "Sequence[Loads]
     """
     stretches = list(_stretches(loads))
     seen = sorted({table for load in loads for run in load.runs for table in run.seen})
-    wanted = TableFilter(selection)
+    wanted = TablePatterns(selection)
     mine = [table for table in seen if wanted.wants(table.schema, table.table)]
     return TargetCoverage(
         _covered(name, stretches, partial(_whole, selection, mine)),
@@ -148,8 +148,8 @@ def _merged(windows: Iterable[Window]) -> tuple[Window, ...]:
 
 
 @lru_cache(maxsize=1_000)
-def _filter(selection: tuple[str, ...]) -> TableFilter:
-    return TableFilter(selection)
+def _filter(selection: tuple[str, ...]) -> TablePatterns:
+    return TablePatterns(selection)
 
 
 class _Run:

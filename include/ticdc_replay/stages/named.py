@@ -7,7 +7,7 @@ from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.changelog.named_rows import places_with_rows
 from ticdc_replay.changelog.reading import read_index
 from ticdc_replay.config.pipeline import Pipeline
-from ticdc_replay.decode.filter import TableFilter
+from ticdc_replay.decode.filter import TablePatterns
 from ticdc_replay.domain.errors import ArtifactNotFoundError, PermanentError
 from ticdc_replay.domain.messages import EventPlace, OffsetRange
 from ticdc_replay.domain.window import Window
@@ -41,7 +41,7 @@ def named_since(
         for place in named_places(context.pipeline, _ranges(context, index))
         if place not in known and place.message not in known
     ]
-    wanted = TableFilter(tables)
+    wanted = TablePatterns(tables)
     names = {version.schema.name for version in index.tables}
     selected = {name for name in names if wanted.wants(name.schema, name.table)}
     return places_with_rows(context.artifacts, index, unknown, selected, window)

@@ -11,7 +11,7 @@ import msgspec
 from ticdc_replay.changelog.reading import read_index
 from ticdc_replay.decode.changelog_store import lost_files
 from ticdc_replay.decode.estimate import Estimate, estimate
-from ticdc_replay.decode.filter import TableFilter
+from ticdc_replay.decode.filter import TablePatterns
 from ticdc_replay.domain.errors import (
     ArtifactCorruptError,
     ArtifactNotFoundError,
@@ -152,7 +152,7 @@ class _Planner:
         self.rates = rates
         self._context = context
         self._selection = selection
-        self._filter = TableFilter(selection)
+        self._filter = TablePatterns(selection)
         self._targets = targets
         self._policy = policy
         self._repin = repin

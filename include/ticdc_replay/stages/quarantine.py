@@ -10,7 +10,7 @@ from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.changelog.reading import read_index
 from ticdc_replay.changelog.set_aside import Entry, message_of
 from ticdc_replay.codecs.registry import codec_for
-from ticdc_replay.decode.filter import TableFilter
+from ticdc_replay.decode.filter import TablePatterns
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.errors import ArtifactNotFoundError, ConfigError
 from ticdc_replay.domain.events import Event
@@ -48,7 +48,7 @@ class Selection(msgspec.Struct, frozen=True):
         if self.reasons and entry.reason not in self.reasons:
             return False
         if self.tables and not (
-            entry.schema and entry.table and TableFilter(self.tables).wants(entry.schema, entry.table)
+            entry.schema and entry.table and TablePatterns(self.tables).wants(entry.schema, entry.table)
         ):
             return False
         message = f"{entry.topic}[{entry.partition}]@{entry.offset}"

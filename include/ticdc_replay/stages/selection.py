@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.config.pipeline import Pipeline
-from ticdc_replay.decode.filter import TableFilter
+from ticdc_replay.decode.filter import TablePatterns
 from ticdc_replay.domain.errors import ConfigError
 
 
@@ -16,7 +16,7 @@ def selected_tables(pipeline: Pipeline, wanted: Sequence[str] | None) -> tuple[s
     """
     if not wanted:
         return pipeline.tables
-    allowed = TableFilter(pipeline.tables)
+    allowed = TablePatterns(pipeline.tables)
     outside = [pattern for pattern in wanted if not allowed.covers(pattern)]
     if outside:
         raise ConfigError(
@@ -29,5 +29,5 @@ def selected_tables(pipeline: Pipeline, wanted: Sequence[str] | None) -> tuple[s
 
 def undecoded(index: ChangelogIndex, selection: Sequence[str]) -> tuple[str, ...]:
     """The patterns of *selection* that the decode of *index* did not cover; none where that is by a version which did not say."""
-    held = TableFilter(index.selection)
+    held = TablePatterns(index.selection)
     return tuple(pattern for pattern in selection if index.selection and not held.covers(pattern))

@@ -6,7 +6,7 @@ import msgspec
 
 from ticdc_replay.changelog.index import ChangelogIndex
 from ticdc_replay.changelog.version_order import VersionOrder
-from ticdc_replay.decode.filter import TableFilter
+from ticdc_replay.decode.filter import TablePatterns
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.tso import describe
 from ticdc_replay.schemas.changes import (
@@ -97,7 +97,7 @@ def stops_without_rows(change: Change) -> bool:
 
 
 def foreseen_stops(
-    index: ChangelogIndex, wanted: TableFilter, rules: Rules, stopping: frozenset[DdlPolicy]
+    index: ChangelogIndex, wanted: TablePatterns, rules: Rules, stopping: frozenset[DdlPolicy]
 ) -> Iterator[str]:
     """What of the DDL of *index* will stop a load into a target of these *rules*, one line each.
 

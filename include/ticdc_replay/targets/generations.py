@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ticdc_replay.decode.filter import TableFilter
+from ticdc_replay.decode.filter import TablePatterns
 from ticdc_replay.domain.errors import SupersededError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
@@ -75,5 +75,5 @@ def superseded(load: Load, newer: str, window: Window) -> SupersededError:
 
 def wants_any(mark: Mark, tables: Iterable[TableName]) -> bool:
     """Whether the load that left *mark* was for one of *tables*."""
-    wanted = TableFilter(mark.selection)
+    wanted = TablePatterns(mark.selection)
     return any(wanted.wants(table.schema, table.table) for table in tables)

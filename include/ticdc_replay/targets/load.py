@@ -6,7 +6,7 @@ from typing import TypeVar
 from uuid import uuid4
 
 from ticdc_replay.changelog import index as changelog_index
-from ticdc_replay.decode.filter import TableFilter
+from ticdc_replay.decode.filter import TablePatterns
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import ArtifactCorruptError
 from ticdc_replay.domain.tables import TableName
@@ -34,7 +34,7 @@ def load(job: LoadJob, connections: Connections, execute: Execute, parallelism: 
             f"{artifacts.uri}/{job.index} is the changelog of run {index.run_hash} and window {index.window}; "
             f"the job asks for run {job.run_hash} and window {job.window}"
         )
-    wanted = TableFilter(job.tables)
+    wanted = TablePatterns(job.tables)
     tables = tuple(name for name in index.table_names() if wanted.wants(name.schema, name.table))
     plan = Load(
         index=index,

@@ -13,7 +13,7 @@ from tests import canal_json
 from tests.waiting import PATIENCE_S
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.decode.filter import TableFilter
+from ticdc_replay.decode.filter import TablePatterns
 from ticdc_replay.decode.sampling import PLACES, objects_of, sized
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import ExpiredRangeError, TopicChangedError
@@ -159,7 +159,7 @@ def test_objects_that_rows_need_count_as_well(
     small = canal_json.row(claimCheckLocation=canal_json.LOCATION)
     produce_values(settings, topic, {0: [small] * 40 + [canal_json.row()] * 40})
     changefeed = Changefeed(protocol="canal-json", topic=topic, timezone="UTC", enable_tidb_extension=True)
-    objects = partial(objects_of, codec=codec_for(changefeed, 1 << 20), window=window, tables=TableFilter([tables]))
+    objects = partial(objects_of, codec=codec_for(changefeed, 1 << 20), window=window, tables=TablePatterns([tables]))
     (found,) = sized([OffsetRange(topic, 0, 0, 80)], settings, objects, 5e5)
     assert [stretch.object_bytes_per_offset for stretch in found.stretches] == [5e5 * each for each in expected]
     assert {stretch.bytes_per_offset for stretch in found.stretches} <= {len(small), len(canal_json.row())}

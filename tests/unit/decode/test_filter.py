@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ticdc_replay.decode.filter import TableFilter
+from ticdc_replay.decode.filter import TablePatterns
 from ticdc_replay.domain.errors import ConfigError
 
 
@@ -27,12 +27,12 @@ from ticdc_replay.domain.errors import ConfigError
     ],
 )
 def test_a_pattern_covers_another_if_it_wants_all_its_tables(patterns, narrow, covered):
-    assert TableFilter(patterns).covers(narrow) is covered
+    assert TablePatterns(patterns).covers(narrow) is covered
 
 
 def test_a_pattern_without_a_dot_is_refused():
     with pytest.raises(ConfigError, match=r"not of the form schema\.table"):
-        TableFilter(("*.*",)).covers("orders")
+        TablePatterns(("*.*",)).covers("orders")
 
 
 PATTERN = st.text("ab*?", min_size=1, max_size=4)
@@ -40,5 +40,5 @@ PATTERN = st.text("ab*?", min_size=1, max_size=4)
 
 @given(wide=PATTERN, narrow=PATTERN, name=st.text("ab", min_size=1, max_size=5))
 def test_what_is_covered_is_wanted(wide, narrow, name):
-    if TableFilter([f"s.{wide}"]).covers(f"s.{narrow}") and fnmatch(name, narrow):
-        assert TableFilter([f"s.{wide}"]).wants("s", name)
+    if TablePatterns([f"s.{wide}"]).covers(f"s.{narrow}") and fnmatch(name, narrow):
+        assert TablePatterns([f"s.{wide}"]).wants("s", name)

@@ -3,7 +3,8 @@
 import pytest
 
 from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.decode.placement import PlacementCheck, sampled_of
+from ticdc_replay.decode.placement import PlacementCheck
+from ticdc_replay.decode.planning import sampled_of
 from ticdc_replay.dispatch.rules import Dispatch, Rule
 from ticdc_replay.dispatch.table_filter import TableFilter
 from ticdc_replay.dispatch.topic_expression import TopicExpression

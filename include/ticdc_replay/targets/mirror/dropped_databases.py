@@ -9,7 +9,7 @@ is forgotten is not told of it any more before the window is loaded again.
 from collections.abc import Sequence
 
 from ticdc_replay.changelog.index import ChangelogIndex
-from ticdc_replay.decode.filter import TableFilter
+from ticdc_replay.decode.filter import TablePatterns
 from ticdc_replay.domain.errors import TransientError
 from ticdc_replay.domain.tables import TableName, folded
 from ticdc_replay.targets.base import Load
@@ -94,7 +94,7 @@ def _places(config: MirrorSection, dialect: Dialect, table: TableName) -> Mirror
 
 
 def _wants(patterns: Sequence[str], table: TableName) -> bool:
-    return TableFilter(patterns).wants(table.schema, table.table)
+    return TablePatterns(patterns).wants(table.schema, table.table)
 
 
 def _window_run(index: ChangelogIndex) -> str:

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 import msgspec
 
-from ticdc_replay.decode.filter import TableFilter
+from ticdc_replay.decode.filter import TablePatterns
 from ticdc_replay.domain.errors import TargetMismatchError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.schemas.changes import TableChanges
@@ -166,7 +166,7 @@ def _telling_layouts(load: Load, pending: Sequence[Pending]) -> Iterator[None]:
 
 def _own_mirrors(session: Session, load: Load, config: MirrorSection, dialect: Dialect) -> list[TableName]:
     """The upstream's tables that this target has mirrors of, of those that are wanted."""
-    wanted = TableFilter(load.selection)
+    wanted = TablePatterns(load.selection)
     return [
         table
         for table, target, pipeline in session.ledger.mirrors()

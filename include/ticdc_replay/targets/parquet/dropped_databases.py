@@ -13,7 +13,7 @@ from operator import attrgetter
 import msgspec
 
 from ticdc_replay.changelog.index import Ddl
-from ticdc_replay.decode.filter import TableFilter
+from ticdc_replay.decode.filter import TablePatterns
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.errors import ArtifactNotFoundError
 from ticdc_replay.domain.tables import TableName
@@ -110,7 +110,7 @@ class DroppedDatabases:
                 self._tell(load, note)
 
     def _tell(self, load: Load, note: Note) -> None:
-        wanted = TableFilter(note.selection)
+        wanted = TablePatterns(note.selection)
         drops = {
             table: drops_of(table, note.dropped, load.index.window.from_ts)
             for table in load.tables

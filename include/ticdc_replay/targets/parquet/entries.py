@@ -8,7 +8,7 @@ import msgspec
 
 from ticdc_replay.changelog.index import DataFile, Ddl, TableVersion
 from ticdc_replay.changelog.layout import escape, unescape
-from ticdc_replay.decode.filter import TableFilter
+from ticdc_replay.decode.filter import TablePatterns
 from ticdc_replay.domain.tables import TableName, folded
 from ticdc_replay.domain.window import Window
 from ticdc_replay.schemas.changes import TableChanges
@@ -178,7 +178,7 @@ def known_tables(store: ObjectStore, load: Load) -> list[TableName]:
 
     Lists their folders, not the entries, of which each has one for every window.
     """
-    wanted = TableFilter(load.selection)
+    wanted = TablePatterns(load.selection)
     tables = (
         TableName(_named(of_schema), _named(of_table))
         for of_schema in store.folders(f"{load.index.pipeline}/current/")

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
-from ticdc_replay.decode.filter import TableFilter
+from ticdc_replay.decode.filter import TablePatterns
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.errors import ArtifactNotFoundError, TransientError
 from ticdc_replay.domain.tables import TableName
@@ -85,7 +85,7 @@ class Lists:
         """
         if self._load.index.redrives:
             return []
-        wanted, own = TableFilter(self._load.selection), set(self._load.tables)
+        wanted, own = TablePatterns(self._load.selection), set(self._load.tables)
         announced = {table for table in self._announced - own if wanted.wants(table.schema, table.table)}
         there = self._ask(self._store.info, self._known_others())
         return sorted({*announced, *(table for table, found in there.items() if found is not None)})
