@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from benchmarks.pinning import manifest_name
 from demo.embedded_stack import java
 from ticdc_replay import __version__
-from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.config.pipeline import LimitsSection
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.jobspec import DecodeJob, Limits

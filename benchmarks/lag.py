@@ -28,23 +28,23 @@ from benchmarks import jobs
 from benchmarks.results import replace_part
 from demo.embedded_stack.kafka import Kafka
 from ticdc_replay import jobspec
-from ticdc_replay.changelog.index import ChangelogIndex
-from ticdc_replay.changelog.reading import read_index
+from ticdc_replay.changelog.files.index import ChangelogIndex
+from ticdc_replay.changelog.files.reading import read_index
 from ticdc_replay.codecs.registry import carried_by
 from ticdc_replay.config.load import load_pipeline
-from ticdc_replay.decode.planning import schema_ranges
-from ticdc_replay.decode.schema_pass import FoundSchemas, find_schemas
+from ticdc_replay.decode.plan.schema_pass import FoundSchemas, find_schemas
+from ticdc_replay.decode.plan.splits import schema_ranges
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.window import Window
 from ticdc_replay.snapshot import manifest as manifests
 from ticdc_replay.spark.decode import run_decode
-from ticdc_replay.stages import look_back
-from ticdc_replay.stages.check import check
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.jobs import write_decode_job
-from ticdc_replay.stages.pin import pin
-from ticdc_replay.stages.shared import decoding
+from ticdc_replay.stages.load.check import check
+from ticdc_replay.stages.window import look_back
+from ticdc_replay.stages.window.jobs import write_decode_job
+from ticdc_replay.stages.window.pin import pin
+from ticdc_replay.stages.window.shared import decoding
 
 GOAL = 1.3
 TOPIC = "lagging"

@@ -25,8 +25,8 @@ from benchmarks.workload import OPEN, Published, publish
 from demo.embedded_stack.kafka import Kafka
 from demo.embedded_stack.postgres import Postgres
 from ticdc_replay import __version__
-from ticdc_replay.changelog.layout import INDEX
-from ticdc_replay.decode.schema_pass import lookup_in
+from ticdc_replay.changelog.files.layout import INDEX
+from ticdc_replay.decode.plan.schema_pass import lookup_in
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.jobspec import DecodeJob, LoadJob

@@ -8,11 +8,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ticdc_replay.changelog.convert import rows_to_batch
+from ticdc_replay.changefeed.config import Changefeed
+from ticdc_replay.changelog.cells.convert import rows_to_batch
 from ticdc_replay.codecs.registry import codec_for
-from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.decode.collector import no_cycle_search
-from ticdc_replay.decode.split import BATCH_ROWS
+from ticdc_replay.decode.read.collector import no_cycle_search
+from ticdc_replay.decode.read.split import BATCH_ROWS
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.events import RowEvent
 from ticdc_replay.domain.messages import OffsetRange, RawMessage

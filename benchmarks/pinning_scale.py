@@ -21,10 +21,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.results import replace_part
 from demo.embedded_stack.kafka import Kafka
-from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.dispatch.rules import Dispatch, Rule
-from ticdc_replay.dispatch.table_filter import TableFilter
-from ticdc_replay.dispatch.topic_expression import TopicExpression
+from ticdc_replay.changefeed.config import Changefeed
+from ticdc_replay.changefeed.rules import Dispatch, Rule
+from ticdc_replay.changefeed.table_filter import TableFilter
+from ticdc_replay.changefeed.topic_expression import TopicExpression
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.window import Window

@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 from benchmarks.results import replace_part
 from ticdc_replay.captures import Capture
-from ticdc_replay.changelog.convert import rows_to_batch
+from ticdc_replay.changelog.cells.convert import rows_to_batch
 from ticdc_replay.codecs.registry import codec_for
-from ticdc_replay.decode.collector import no_cycle_search
-from ticdc_replay.decode.schema_pass import lookup_in
-from ticdc_replay.decode.split import BATCH_ROWS
+from ticdc_replay.decode.plan.schema_pass import lookup_in
+from ticdc_replay.decode.read.collector import no_cycle_search
+from ticdc_replay.decode.read.split import BATCH_ROWS
 from ticdc_replay.domain.events import RowEvent
 from ticdc_replay.schemas.resolve import ResolvedSchema, SchemaResolver
 

@@ -29,9 +29,9 @@ from pyspark.sql import SparkSession
 
 from benchmarks.results import replace_part
 from ticdc_replay.domain import tso
-from ticdc_replay.reconcile import records
-from ticdc_replay.reconcile.rules import Evidence, ObjectClass, PartitionBounds, ReferenceClass, ReplayableRange
-from ticdc_replay.reconcile.summary import Summary
+from ticdc_replay.reconcile.judge import records
+from ticdc_replay.reconcile.judge.rules import Evidence, ObjectClass, PartitionBounds, ReferenceClass, ReplayableRange
+from ticdc_replay.reconcile.judge.summary import Summary
 from ticdc_replay.spark.parquet_files import Place, Sources
 from ticdc_replay.spark.reconcile import classify
 

@@ -25,7 +25,7 @@ from benchmarks.pinning import pin_everything
 from benchmarks.results import replace_part
 from benchmarks.workload import WORKLOADS, Published, Workload, publish
 from demo.embedded_stack.kafka import Kafka
-from ticdc_replay.changelog.index import ChangelogIndex
+from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.snapshot.manifest import Manifest
 from ticdc_replay.spark.decode import run_decode
 

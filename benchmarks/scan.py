@@ -20,16 +20,16 @@ import msgspec
 
 from benchmarks.results import replace_part
 from ticdc_replay.captures import Capture, unpack
-from ticdc_replay.changelog.convert import rows_to_batch
+from ticdc_replay.changefeed.config import Changefeed, Compression
+from ticdc_replay.changelog.cells.convert import rows_to_batch
 from ticdc_replay.codecs.open.framing import VERSION, split
 from ticdc_replay.codecs.registry import codec_for
-from ticdc_replay.config.changefeed import Changefeed, Compression
-from ticdc_replay.decode.collector import no_cycle_search
-from ticdc_replay.decode.schema_pass import schemas_in
-from ticdc_replay.decode.split import BATCH_ROWS
+from ticdc_replay.decode.plan.schema_pass import schemas_in
+from ticdc_replay.decode.read.collector import no_cycle_search
+from ticdc_replay.decode.read.split import BATCH_ROWS
 from ticdc_replay.domain.events import RowEvent
 from ticdc_replay.domain.messages import RawMessage
-from ticdc_replay.reconcile.scan import ReferenceScan
+from ticdc_replay.reconcile.look.scan import ReferenceScan
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.schemas.lookup import SchemaLookup
 from ticdc_replay.schemas.resolve import ResolvedSchema, SchemaResolver

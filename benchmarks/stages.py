@@ -26,12 +26,12 @@ from benchmarks.replay import replay
 from benchmarks.results import replace_part
 from benchmarks.workload import OPEN, WORKLOADS, Kind, publish
 from demo.embedded_stack.kafka import Kafka
-from ticdc_replay.changelog.key_buckets import plan_buckets
-from ticdc_replay.decode.deduplicate import find_surplus
-from ticdc_replay.decode.placement import sampled_of
-from ticdc_replay.decode.schema_pass import lookup_in
-from ticdc_replay.decode.split import decode_split
-from ticdc_replay.decode.tasks import Attempt, Split
+from ticdc_replay.changelog.copies.key_buckets import plan_buckets
+from ticdc_replay.decode.complete.deduplicate import find_surplus
+from ticdc_replay.decode.plan.schema_pass import lookup_in
+from ticdc_replay.decode.plan.tasks import Attempt, Split
+from ticdc_replay.decode.read.placement import sampled_of
+from ticdc_replay.decode.read.split import decode_split
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import DecodeJob
@@ -46,18 +46,18 @@ LIBRARY = os.sep + "ticdc_replay" + os.sep
 STAGES = (
     ("kafka/", "", "consume"),
     ("codecs/", "", "decode"),
-    ("changelog/writer.py", "_batch", "to Arrow"),
-    ("changelog/data_file.py", "", "write"),
-    ("changelog/side_files.py", "", "write"),
-    ("changelog/keys.py", "write", "write"),
-    ("changelog/key_buckets.py", "", "dedupe"),
-    ("changelog/duplicates.py", "", "dedupe"),
-    ("changelog/identity.py", "", "identify"),
-    ("changelog/keys.py", "", "identify"),
-    ("changelog/writer.py", "", "identify"),
+    ("changelog/files/writer.py", "_batch", "to Arrow"),
+    ("changelog/files/data_file.py", "", "write"),
+    ("changelog/files/side_files.py", "", "write"),
+    ("changelog/files/keys.py", "write", "write"),
+    ("changelog/copies/key_buckets.py", "", "dedupe"),
+    ("changelog/copies/duplicates.py", "", "dedupe"),
+    ("changelog/files/identity.py", "", "identify"),
+    ("changelog/files/keys.py", "", "identify"),
+    ("changelog/files/writer.py", "", "identify"),
     ("changelog/", "", "to Arrow"),
     ("schemas/", "", "identify"),
-    ("decode/deduplicate.py", "", "dedupe"),
+    ("decode/complete/deduplicate.py", "", "dedupe"),
     ("decode/", "", "sort in"),
 )
 ORDER = ("client", "consume", "decode", "sort in", "identify", "to Arrow", "write", "dedupe", "other")

@@ -23,7 +23,7 @@ from benchmarks.pinning import pin_everything
 from benchmarks.results import replace_part
 from benchmarks.workload import PARTITIONS
 from demo.embedded_stack.kafka import Kafka
-from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.spark.decode import run_decode
 
 TABLES = (2_000, 20_000)

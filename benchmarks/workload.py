@@ -13,8 +13,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ticdc_replay.captures import Capture
+from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.open.framing import VERSION, split
-from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.messages import RawMessage
 

@@ -11,7 +11,7 @@ from rich.table import Table
 from demo.sample import contents
 from demo.verify import TableCheck
 from ticdc_replay.domain import tso
-from ticdc_replay.stages.publish import RunReport
+from ticdc_replay.stages.load.publish import RunReport
 
 
 class Outcome(NamedTuple):

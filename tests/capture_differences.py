@@ -11,7 +11,7 @@ from ticdc_replay.captures import Capture
 from ticdc_replay.codecs.base import Codec
 from ticdc_replay.codecs.canonical import line
 from ticdc_replay.codecs.registry import codec_for
-from ticdc_replay.decode.schema_pass import lookup_in
+from ticdc_replay.decode.plan.schema_pass import lookup_in
 from ticdc_replay.domain.events import Event, RowEvent, Undecodable
 from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.schemas.lookup import SchemaLookup

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
 
-from ticdc_replay.changelog.index import (
+from ticdc_replay.changelog.cells.types import table_arrow_schema
+from ticdc_replay.changelog.files.index import (
     ChangelogIndex,
     DataFile,
     Ddl,
@@ -17,9 +18,8 @@ from ticdc_replay.changelog.index import (
     MessageCounts,
     TableVersion,
 )
-from ticdc_replay.changelog.layout import INDEX, changelog_root, data_folder
-from ticdc_replay.changelog.types import table_arrow_schema
-from ticdc_replay.changelog.version_order import VersionOrder
+from ticdc_replay.changelog.files.layout import INDEX, changelog_root, data_folder
+from ticdc_replay.changelog.files.version_order import VersionOrder
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.definition import TableDefinition

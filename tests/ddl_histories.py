@@ -18,7 +18,7 @@ from tests.changelogs import Changelog, Row, delete, put, table
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.tables import TableName, TableSchema
-from ticdc_replay.schemas.ddl import definition_from_sql
+from ticdc_replay.schemas.ddl.reader import definition_from_sql
 
 TABLES = ("a", "b")
 FIRST_TS = 100

@@ -5,12 +5,12 @@ from pathlib import Path
 
 from tests.duplicates import drop_duplicates
 from ticdc_replay.captures import Capture
-from ticdc_replay.changelog.index import ChangelogIndex
-from ticdc_replay.changelog.layout import INDEX
+from ticdc_replay.changelog.files.index import ChangelogIndex
+from ticdc_replay.changelog.files.layout import INDEX
 from ticdc_replay.codecs.registry import codec_for
-from ticdc_replay.decode.assembly import assemble
-from ticdc_replay.decode.split import SplitDecoder
-from ticdc_replay.decode.tasks import Attempt, Split
+from ticdc_replay.decode.complete.assembly import assemble
+from ticdc_replay.decode.plan.tasks import Attempt, Split
+from ticdc_replay.decode.read.split import SplitDecoder
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.events import DdlEvent

@@ -9,12 +9,12 @@ import pyarrow.parquet as pq
 
 from tests.duplicates import drop_duplicates
 from tests.open_protocol import columns, row
-from ticdc_replay.changelog.index import ChangelogIndex
-from ticdc_replay.changelog.layout import INDEX, changelog_root
-from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.decode.assembly import assemble
-from ticdc_replay.decode.split import SplitDecoder
-from ticdc_replay.decode.tasks import Attempt, Split
+from ticdc_replay.changefeed.config import Changefeed
+from ticdc_replay.changelog.files.index import ChangelogIndex
+from ticdc_replay.changelog.files.layout import INDEX, changelog_root
+from ticdc_replay.decode.complete.assembly import assemble
+from ticdc_replay.decode.plan.tasks import Attempt, Split
+from ticdc_replay.decode.read.split import SplitDecoder
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.messages import OffsetRange, RawMessage

@@ -20,19 +20,19 @@ from tests.reconciliation_rules import ObjectFacts, Protection, classify_object,
 from ticdc_replay.config.load_store import load_store
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connection, Connections
-from ticdc_replay.reconcile import plan as plans
-from ticdc_replay.reconcile.audit import Audit
-from ticdc_replay.reconcile.classified import Classified, ClassifiedFile, classified_name
-from ticdc_replay.reconcile.records import CLASSIFIED_OBJECTS, CLASSIFIED_REFERENCES, OBJECTS
-from ticdc_replay.reconcile.results import Result, all_results
-from ticdc_replay.reconcile.rules import Evidence, PartitionBounds, ReplayableRange
-from ticdc_replay.reconcile.survey import Survey, SurveyedFeed, put_survey
-from ticdc_replay.stages import deletion, deletion_guards
-from ticdc_replay.stages.evidence import put_evidence
-from ticdc_replay.stages.store_context import StoreContext
+from ticdc_replay.reconcile.delete import plan as plans
+from ticdc_replay.reconcile.delete.audit import Audit
+from ticdc_replay.reconcile.delete.results import Result, all_results
+from ticdc_replay.reconcile.judge.classified import Classified, ClassifiedFile, classified_name
+from ticdc_replay.reconcile.judge.records import CLASSIFIED_OBJECTS, CLASSIFIED_REFERENCES, OBJECTS
+from ticdc_replay.reconcile.judge.rules import Evidence, PartitionBounds, ReplayableRange
+from ticdc_replay.reconcile.look.survey import Survey, SurveyedFeed, put_survey
 from ticdc_replay.state.deletion_plans import DeletionPlanRecord
 from ticdc_replay.state.reconciliations import Reconciliation
 from ticdc_replay.storage import ObjectStore, open_store
+from ticdc_replay.store_stages import deletion, deletion_guards
+from ticdc_replay.store_stages.context import StoreContext
+from ticdc_replay.store_stages.evidence import put_evidence
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ticdc_replay.changelog.key_buckets import plan_buckets
-from ticdc_replay.decode.deduplicate import Rewritten, find_surplus, plan_rewrites, rewrite
-from ticdc_replay.decode.tasks import Attempt, SplitResult
+from ticdc_replay.changelog.copies.key_buckets import plan_buckets
+from ticdc_replay.decode.complete.deduplicate import Rewritten, find_surplus, plan_rewrites, rewrite
+from ticdc_replay.decode.plan.tasks import Attempt, SplitResult
 
 
 def drop_duplicates(

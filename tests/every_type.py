@@ -6,8 +6,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ticdc_replay.changelog.convert import rows_to_batch
-from ticdc_replay.changelog.types import table_arrow_schema
+from ticdc_replay.changelog.cells.convert import rows_to_batch
+from ticdc_replay.changelog.cells.types import table_arrow_schema
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.events import Image, Operation, RowEvent, Shape, WireColumn
 from ticdc_replay.domain.tables import Column, TableName, TableSchema

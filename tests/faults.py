@@ -8,8 +8,8 @@ from typing import Any
 
 from pyspark import TaskContext
 
-from ticdc_replay.decode import split as splits
-from ticdc_replay.decode.tasks import Split, SplitResult
+from ticdc_replay.decode.plan.tasks import Split, SplitResult
+from ticdc_replay.decode.read import split as splits
 from ticdc_replay.domain.messages import OffsetRange, RawMessage
 from ticdc_replay.kafka.reader import read_ranges
 

@@ -23,15 +23,21 @@ from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
 from ticdc_replay.snapshot.pin import PinnedManifest
-from ticdc_replay.stages.check import check
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.coverage import coverage
-from ticdc_replay.stages.jobs import write_load_job
-from ticdc_replay.stages.mirrors import raise_floor
-from ticdc_replay.stages.pin import pin
-from ticdc_replay.stages.publish import load_of, publish
-from ticdc_replay.stages.quarantine import Selection
-from ticdc_replay.stages.redrive import check_redrive, open_runs, pin_redrive, publish_redrive, write_redrive_loads
+from ticdc_replay.stages.load.check import check
+from ticdc_replay.stages.load.coverage import coverage
+from ticdc_replay.stages.load.publish import load_of, publish
+from ticdc_replay.stages.quarantine.entries import Selection
+from ticdc_replay.stages.quarantine.redrive import (
+    check_redrive,
+    open_runs,
+    pin_redrive,
+    publish_redrive,
+    write_redrive_loads,
+)
+from ticdc_replay.stages.upkeep.mirrors import raise_floor
+from ticdc_replay.stages.window.jobs import write_load_job
+from ticdc_replay.stages.window.pin import pin
 from ticdc_replay.storage import open_store
 from ticdc_replay.targets.base import LoadReport
 from ticdc_replay.targets.load import in_process, load

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.decode import native, split
-from ticdc_replay.decode.split import SplitDecoder
-from ticdc_replay.decode.tasks import Attempt, Split, SplitResult
+from ticdc_replay.changefeed.config import Changefeed
+from ticdc_replay.decode.plan.tasks import Attempt, Split, SplitResult
+from ticdc_replay.decode.read import native, split
+from ticdc_replay.decode.read.split import SplitDecoder
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.events import RowEvent
 from ticdc_replay.domain.messages import OffsetRange, RawMessage

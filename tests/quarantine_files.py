@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.topics import identity
-from ticdc_replay.changelog.index import ChangelogIndex, DecodeReport, EventCounts, MessageCounts
-from ticdc_replay.changelog.side_files import QUARANTINE
+from ticdc_replay.changelog.files.index import ChangelogIndex, DecodeReport, EventCounts, MessageCounts
+from ticdc_replay.changelog.files.side_files import QUARANTINE
 from ticdc_replay.domain.window import Window
 from ticdc_replay.storage import ObjectStore
 

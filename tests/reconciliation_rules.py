@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ticdc_replay.domain import tso
 from ticdc_replay.large_messages.locations import object_name
-from ticdc_replay.reconcile.rules import (
+from ticdc_replay.reconcile.judge.rules import (
     REPLACED,
     USED,
     Evidence,

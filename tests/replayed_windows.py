@@ -11,17 +11,17 @@ import yaml
 from pyspark.sql import SparkSession
 
 from ticdc_replay import jobspec
-from ticdc_replay.changelog.index import ChangelogIndex
-from ticdc_replay.changelog.layout import changelog_root
+from ticdc_replay.changelog.files.index import ChangelogIndex
+from ticdc_replay.changelog.files.layout import changelog_root
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.window import Window
 from ticdc_replay.snapshot.pin import PinnedManifest
 from ticdc_replay.spark import decode as driver
-from ticdc_replay.stages.check import check
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.jobs import write_decode_job
-from ticdc_replay.stages.pin import pin
+from ticdc_replay.stages.load.check import check
+from ticdc_replay.stages.window.jobs import write_decode_job
+from ticdc_replay.stages.window.pin import pin
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

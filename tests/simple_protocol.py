@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 import fastavro
 
+from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.codecs.simple.codec import SimpleCodec
-from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.decode.schema_pass import schemas_in
+from ticdc_replay.decode.plan.schema_pass import schemas_in
 from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.schemas.lookup import SchemaLookup

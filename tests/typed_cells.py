@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from tests.expected.wire import Json, sanitized
-from ticdc_replay.changelog.convert import rows_to_batch
+from ticdc_replay.changelog.cells.convert import rows_to_batch
 from ticdc_replay.domain.events import RowEvent
 from ticdc_replay.schemas.lookup import SchemaLookup
 from ticdc_replay.schemas.resolve import ResolvedSchema, SchemaResolver

@@ -20,8 +20,8 @@ from typing import Any
 
 import msgspec
 
-from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.config.sink_uri import from_sink_uri
+from ticdc_replay.changefeed.config import Changefeed
+from ticdc_replay.changefeed.sink_uri import from_sink_uri
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.domain.messages import RawMessage
 

@@ -6,8 +6,8 @@ file named by the environment variable ``CONNECTIONS_FILE_VARIABLE``.
 
 import msgspec
 
-from ticdc_replay.changelog.layout import changelog_root
-from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.changefeed.config import Changefeed
+from ticdc_replay.changelog.files.layout import changelog_root
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.events import SEARCH
 from ticdc_replay.domain.messages import EventPlace, OffsetRange

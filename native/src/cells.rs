@@ -1,4 +1,4 @@
-//! Cells: the text that the wire has, as the typed value that `changelog/convert.py` makes of it.
+//! Cells: the text that the wire has, as the typed value that `changelog/cells/convert.py` makes of it.
 //!
 //! Only ordinary values. Whatever would not fit the type, or is no value of it, is `None`: Python says what becomes of it.
 

@@ -1,4 +1,4 @@
-//! Identities of rows and row versions, byte for byte those of `changelog/identity.py`.
+//! Identities of rows and row versions, byte for byte those of `changelog/files/identity.py`.
 
 use xxhash_rust::xxh3::{xxh3_128, xxh3_128_with_seed};
 

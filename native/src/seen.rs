@@ -1,4 +1,4 @@
-//! Which row versions of a split came already, as `changelog/seen.py` keeps them, in less than half the memory.
+//! Which row versions of a split came already, as `changelog/files/seen.py` keeps them, in less than half the memory.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

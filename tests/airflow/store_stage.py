@@ -11,9 +11,9 @@ from demo.sample import contents
 from tests.airflow.stage import Stage
 from ticdc_replay.config.load_store import load_store
 from ticdc_replay.domain.connections import Connection, Connections
-from ticdc_replay.stages.deletion import make_plan
-from ticdc_replay.stages.deletion_guards import now_ms
-from ticdc_replay.stages.store_context import StoreContext
+from ticdc_replay.store_stages.context import StoreContext
+from ticdc_replay.store_stages.deletion import make_plan
+from ticdc_replay.store_stages.deletion_guards import now_ms
 
 
 class StoreStage(Stage):
@@ -43,7 +43,7 @@ class StoreStage(Stage):
     def planned(self, hours):
         """A plan of the only reconciliation, as if it had been made so many *hours* ago."""
         made_at_ms = now_ms() - hours * 3_600_000
-        with self.context() as context, patch("ticdc_replay.stages.deletion.now_ms", lambda: made_at_ms):
+        with self.context() as context, patch("ticdc_replay.store_stages.deletion.now_ms", lambda: made_at_ms):
             (done,) = context.state.reconciliations.all("claims")
             return make_plan(context, done.reconciliation_id)
 

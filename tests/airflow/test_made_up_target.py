@@ -20,7 +20,7 @@ def file(pipelines, tmp_path):
 
 
 def test_its_load_is_a_task_of_the_dag_that_says_what_it_is(file):
-    from ticdc_replay.airflow.factory import build_dag
+    from ticdc_replay.airflow.dags.pipeline import build_dag
 
     dag = build_dag(file)
     assert "lines" in dag.tags

@@ -9,9 +9,9 @@ from markdown_it import MarkdownIt
 
 from ticdc_replay.airflow import approval
 from ticdc_replay.airflow.markdown import cell, code, plain
-from ticdc_replay.reconcile.contents import PlannedGroup, PlannedObject
-from ticdc_replay.stages.deletion import PlanDescription
+from ticdc_replay.reconcile.delete.contents import PlannedGroup, PlannedObject
 from ticdc_replay.state.deletion_plans import DeletionPlanRecord
+from ticdc_replay.store_stages.deletion import PlanDescription
 
 HOSTILE = "`a` ![x](http://e/p.png) [y](http://e) <img src=http://e> http://e/z www.e.com | **b** \n# h\x1b[2J"
 READER = MarkdownIt("commonmark", {"html": True, "linkify": False}).enable("table")

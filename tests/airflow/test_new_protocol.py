@@ -16,7 +16,7 @@ import yaml
 
 from tests.packages import PLAIN_JSON, install
 from tests.waiting import PATIENCE_S
-from ticdc_replay.config.protocols import find_protocol
+from ticdc_replay.changefeed.protocols import find_protocol
 from ticdc_replay.domain import tso
 
 if TYPE_CHECKING:

@@ -248,7 +248,7 @@ def test_the_file_of_the_toml_is_the_only_other_file_that_parsing_reads(pipeline
             }
         },
     )
-    from ticdc_replay.airflow.factory import build_dag
+    from ticdc_replay.airflow.dags.pipeline import build_dag
     from ticdc_replay.domain.errors import ConfigError
 
     with pytest.raises(ConfigError, match=r"changefeed\.toml: sink\.dispatchers\[0\]\.topic"):

@@ -74,7 +74,7 @@ def test_the_page_tells_what_is_loaded_only_where_a_target_was_before(signed_in,
 
 
 def test_the_page_shows_what_was_taken_from_changelogs(signed_in, record, tmp_path):
-    from ticdc_replay.stages.recording import DERIVED
+    from ticdc_replay.stages.load.recording import DERIVED
     from ticdc_replay.state import open_state
     from ticdc_replay.state.runs import Run
 

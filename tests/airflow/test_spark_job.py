@@ -63,7 +63,7 @@ def job(tmp_path, pipelines, monkeypatch, java_home):
     from ticdc_replay.snapshot.manifest import Manifest
     from ticdc_replay.snapshot.pin import PinnedManifest
     from ticdc_replay.stages.context import ReplayContext
-    from ticdc_replay.stages.jobs import decode_job
+    from ticdc_replay.stages.window.jobs import decode_job
     from ticdc_replay.submit.submitter import Submission
 
     monkeypatch.setattr(Submission, "script", str(tmp_path / "decode.py"))

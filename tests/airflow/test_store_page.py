@@ -5,10 +5,10 @@ import pytest
 
 from ticdc_replay.airflow.pages.charts import WIDTH, stacked_columns
 from ticdc_replay.domain import canonical
-from ticdc_replay.reconcile.report import Alert, ReconciliationReport, report_name
-from ticdc_replay.reconcile.rules import Evidence, ObjectClass, ReferenceClass
-from ticdc_replay.reconcile.summary import ObjectsOfDay, ObjectsOfTable, ReferencesOfTable, Summary
-from ticdc_replay.reconcile.undo import Undone, put_undone
+from ticdc_replay.reconcile.delete.undo import Undone, put_undone
+from ticdc_replay.reconcile.judge.report import Alert, ReconciliationReport, report_name
+from ticdc_replay.reconcile.judge.rules import Evidence, ObjectClass, ReferenceClass
+from ticdc_replay.reconcile.judge.summary import ObjectsOfDay, ObjectsOfTable, ReferencesOfTable, Summary
 from ticdc_replay.state import open_state
 from ticdc_replay.state.deletion_plans import DeletionExecution, DeletionPlanRecord
 from ticdc_replay.state.reconciliations import Reconciliation

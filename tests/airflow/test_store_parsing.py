@@ -146,8 +146,8 @@ def test_parsing_imports_no_pyspark_and_opens_nothing(pipelines, stores):
 import json, socket, sys
 def refuse(*_): raise AssertionError("parsing opened a connection")
 socket.socket.connect = refuse
-from ticdc_replay.airflow.deletion_dag import build_deletion_dag
-from ticdc_replay.airflow.store_dag import build_store_dag
+from ticdc_replay.airflow.dags.deletion import build_deletion_dag
+from ticdc_replay.airflow.dags.store import build_store_dag
 build_store_dag({arguments})
 build_deletion_dag({arguments})
 heavy = ["pyspark", "confluent_kafka", "boto3", "pyarrow", "sqlglot"]

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from ticdc_replay.domain.errors import PermanentError, PolicyStopError
-from ticdc_replay.reconcile.plan import PLANNED, plan_name, write_plan
+from ticdc_replay.reconcile.delete.plan import PLANNED, plan_name, write_plan
 from ticdc_replay.state import open_state
 from ticdc_replay.state.deletion_plans import DeletionPlanRecord
 from ticdc_replay.storage import open_store
@@ -78,14 +78,14 @@ def plan(folder, state):
 
 @pytest.fixture
 def deletion(folder, pipelines, stores):
-    from ticdc_replay.airflow.deletion_dag import build_deletion_dag
+    from ticdc_replay.airflow.dags.deletion import build_deletion_dag
 
     return build_deletion_dag(stores.path / "claims.yaml", pipelines.path)
 
 
 @pytest.fixture
 def reconciliation(folder, pipelines, stores):
-    from ticdc_replay.airflow.store_dag import build_store_dag
+    from ticdc_replay.airflow.dags.store import build_store_dag
 
     return build_store_dag(stores.path / "claims.yaml", pipelines.path)
 

@@ -16,7 +16,7 @@ from typing import Any
 from tests.expected.ddl import compare_ddl
 from tests.expected.rows import MatchedRows, match_rows
 from tests.expected.wire import Json, Wire
-from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.changefeed.config import Changefeed
 
 __all__ = ["MatchedRows", "compare", "expected_events", "known_deviations", "match", "read_lines"]
 

@@ -3,7 +3,7 @@
 import re
 from typing import Any, NamedTuple
 
-from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.changefeed.config import Changefeed
 
 Json = dict[str, Any]
 

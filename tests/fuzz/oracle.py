@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from tests.capture_differences import codec_of
 from ticdc_replay.captures import Capture
-from ticdc_replay.changelog.convert import rows_to_batch
+from ticdc_replay.changelog.cells.convert import rows_to_batch
 from ticdc_replay.codecs.base import DECODER_FAILED, Codec
 from ticdc_replay.codecs.canonical import line
 from ticdc_replay.codecs.registry import codec_for

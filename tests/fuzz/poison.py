@@ -7,9 +7,9 @@ from collections.abc import Callable
 import lz4.frame
 
 from tests import avro_messages, canal_json, debezium_messages, open_protocol, simple_protocol
+from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.base import Codec
 from ticdc_replay.codecs.registry import codec_for
-from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.schemas.lookup import FixedWriterSchemas, SchemaLookup
 

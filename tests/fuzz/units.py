@@ -5,7 +5,7 @@ import struct
 import lz4.frame
 import pyarrow as pa
 
-from ticdc_replay.config.changefeed import Changefeed, Compression
+from ticdc_replay.changefeed.config import Changefeed, Compression
 from ticdc_replay.domain.messages import RawMessage
 
 _VERSION = struct.pack(">Q", 1)

@@ -31,27 +31,27 @@ from demo.verify import verify
 from tests.conftest import s3_client_of
 from tests.waiting import PATIENCE_S
 from ticdc_replay import jobspec
-from ticdc_replay.changelog.index import ChangelogIndex
-from ticdc_replay.changelog.layout import changelog_root
-from ticdc_replay.changelog.reading import read_index
+from ticdc_replay.changelog.files.index import ChangelogIndex
+from ticdc_replay.changelog.files.layout import changelog_root
+from ticdc_replay.changelog.files.reading import read_index
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.config.load_store import load_store
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.progress import PROGRESS_PROPERTY
 from ticdc_replay.domain.window import Window
-from ticdc_replay.reconcile.report import ReconciliationReport
+from ticdc_replay.reconcile.judge.report import ReconciliationReport
 from ticdc_replay.spark.decode import run_decode
 from ticdc_replay.spark.progress import brief
-from ticdc_replay.stages.check import check
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.jobs import write_decode_job, write_load_job
-from ticdc_replay.stages.pin import pin
-from ticdc_replay.stages.reconcile import record_scan, survey, take_inventory, write_reconcile_job
-from ticdc_replay.stages.reconcile_report import publish_reconciliation
-from ticdc_replay.stages.store_context import StoreContext
-from ticdc_replay.stages.watermark import require_watermark
+from ticdc_replay.stages.load.check import check
+from ticdc_replay.stages.window.jobs import write_decode_job, write_load_job
+from ticdc_replay.stages.window.pin import pin
+from ticdc_replay.stages.window.watermark import require_watermark
 from ticdc_replay.storage import open_store
+from ticdc_replay.store_stages.context import StoreContext
+from ticdc_replay.store_stages.reconcile import record_scan, survey, take_inventory, write_reconcile_job
+from ticdc_replay.store_stages.reconcile_report import publish_reconciliation
 from ticdc_replay.submit.private_file import private_file
 from ticdc_replay.submit.properties import job_properties
 

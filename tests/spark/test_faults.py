@@ -19,10 +19,10 @@ from tests import faults
 from tests.open_protocol import columns, message, row
 from tests.topics import create_topic
 from tests.waiting import PATIENCE_S
-from ticdc_replay.changelog.index import ChangelogIndex
-from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.changefeed.config import Changefeed
+from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.config.pipeline import LimitsSection
-from ticdc_replay.decode.planning import plan_splits
+from ticdc_replay.decode.plan.splits import plan_splits
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.errors import ArtifactCorruptError, ExpiredRangeError, TransientError

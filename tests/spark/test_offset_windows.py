@@ -18,7 +18,7 @@ from tests.published_captures import Topics
 from tests.spark.test_protocols import spec
 from ticdc_replay import jobspec
 from ticdc_replay.captures import Capture
-from ticdc_replay.changelog.index import ChangelogIndex
+from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.connections import Connection, Connections
@@ -27,12 +27,12 @@ from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
 from ticdc_replay.spark.decode import run_decode
 from ticdc_replay.spark.load import run_load
-from ticdc_replay.stages.check import check
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.coverage import coverage
-from ticdc_replay.stages.jobs import write_decode_job, write_load_job
-from ticdc_replay.stages.pin import pin
-from ticdc_replay.stages.publish import publish as publish_run
+from ticdc_replay.stages.load.check import check
+from ticdc_replay.stages.load.coverage import coverage
+from ticdc_replay.stages.load.publish import publish as publish_run
+from ticdc_replay.stages.window.jobs import write_decode_job, write_load_job
+from ticdc_replay.stages.window.pin import pin
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -26,18 +26,18 @@ from tests.schema_registry import Registry, serve
 from ticdc_replay import jobspec
 from ticdc_replay.captures import Capture, changefeed_toml
 from ticdc_replay.config.load import load_pipeline
-from ticdc_replay.decode.filter import TablePatterns
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.connections import Connection, Connections
+from ticdc_replay.domain.table_patterns import TablePatterns
 from ticdc_replay.domain.window import Grade, Window
 from ticdc_replay.spark.decode import run_decode
 from ticdc_replay.spark.load import run_load
-from ticdc_replay.stages.check import check
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.coverage import coverage
-from ticdc_replay.stages.jobs import write_decode_job, write_load_job
-from ticdc_replay.stages.pin import pin
-from ticdc_replay.stages.publish import publish as publish_run
+from ticdc_replay.stages.load.check import check
+from ticdc_replay.stages.load.coverage import coverage
+from ticdc_replay.stages.load.publish import publish as publish_run
+from ticdc_replay.stages.window.jobs import write_decode_job, write_load_job
+from ticdc_replay.stages.window.pin import pin
 from ticdc_replay.targets.base import LoadReport
 
 if TYPE_CHECKING:

@@ -28,14 +28,12 @@ from ticdc_replay.domain.errors import ConfigError, PolicyStopError
 from ticdc_replay.domain.window import Window
 from ticdc_replay.spark.decode import run_decode as decode_job
 from ticdc_replay.spark.load import run_load as load_job
-from ticdc_replay.stages.check import check
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.coverage import coverage
-from ticdc_replay.stages.jobs import write_decode_job, write_load_job
-from ticdc_replay.stages.pin import pin
-from ticdc_replay.stages.publish import publish
-from ticdc_replay.stages.quarantine import Selection, accept, grouped, list_quarantine, show
-from ticdc_replay.stages.redrive import (
+from ticdc_replay.stages.load.check import check
+from ticdc_replay.stages.load.coverage import coverage
+from ticdc_replay.stages.load.publish import publish
+from ticdc_replay.stages.quarantine.entries import Selection, accept, grouped, list_quarantine, show
+from ticdc_replay.stages.quarantine.redrive import (
     RedriveReport,
     check_redrive,
     open_runs,
@@ -43,6 +41,8 @@ from ticdc_replay.stages.redrive import (
     publish_redrive,
     write_redrive_loads,
 )
+from ticdc_replay.stages.window.jobs import write_decode_job, write_load_job
+from ticdc_replay.stages.window.pin import pin
 from ticdc_replay.storage import open_store
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.conftest import s3_client_of
-from ticdc_replay.changelog import side_files
+from ticdc_replay.changelog.files import side_files
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import ArtifactCorruptError, ArtifactNotFoundError
-from ticdc_replay.reconcile import records
-from ticdc_replay.reconcile.rules import (
+from ticdc_replay.reconcile.judge import records
+from ticdc_replay.reconcile.judge.rules import (
     REPLACED,
     UNREADABLE,
     Evidence,
@@ -26,7 +26,7 @@ from ticdc_replay.reconcile.rules import (
     PartitionBounds,
     ReferenceClass,
 )
-from ticdc_replay.reconcile.summary import ObjectsOfDay, ObjectsOfTable, ReferencesOfTable
+from ticdc_replay.reconcile.judge.summary import ObjectsOfDay, ObjectsOfTable, ReferencesOfTable
 from ticdc_replay.spark.parquet_files import DecodedBy, Part, Place, Sources, WrittenFile, plan_reading, read_parts
 from ticdc_replay.spark.reconcile import Classified, ClassifiedObjects, classify, classify_objects
 from ticdc_replay.storage import open_store

@@ -28,17 +28,19 @@ from ticdc_replay.domain import tso
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import DecodeJob, JobSpec, ReconcileJob, ScanJob
-from ticdc_replay.reconcile.classified import read_classified, recheck_folder
-from ticdc_replay.reconcile.report import ReconciliationReport
-from ticdc_replay.reconcile.rules import Reason
+from ticdc_replay.reconcile.judge.classified import read_classified, recheck_folder
+from ticdc_replay.reconcile.judge.report import ReconciliationReport
+from ticdc_replay.reconcile.judge.rules import Reason
 from ticdc_replay.spark.decode import run_decode
 from ticdc_replay.spark.reconcile_job import run_reconcile
 from ticdc_replay.spark.scan import run_scan
-from ticdc_replay.stages.check import check
-from ticdc_replay.stages.deletion import make_plan
-from ticdc_replay.stages.jobs import write_decode_job
-from ticdc_replay.stages.pin import pin
-from ticdc_replay.stages.reconcile import (
+from ticdc_replay.stages.load.check import check
+from ticdc_replay.stages.window.jobs import write_decode_job
+from ticdc_replay.stages.window.pin import pin
+from ticdc_replay.storage import ObjectStore
+from ticdc_replay.store_stages.context import StoreContext
+from ticdc_replay.store_stages.deletion import make_plan
+from ticdc_replay.store_stages.reconcile import (
     Surveyed,
     record_scan,
     survey,
@@ -46,9 +48,7 @@ from ticdc_replay.stages.reconcile import (
     write_recheck_job,
     write_reconcile_job,
 )
-from ticdc_replay.stages.reconcile_report import publish_reconciliation
-from ticdc_replay.stages.store_context import StoreContext
-from ticdc_replay.storage import ObjectStore
+from ticdc_replay.store_stages.reconcile_report import publish_reconciliation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

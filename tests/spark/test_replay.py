@@ -21,9 +21,9 @@ from demo.sample.publish import publish as publish_sample
 from demo.verify import verify
 from tests.waiting import PATIENCE_S
 from ticdc_replay import jobspec
-from ticdc_replay.changelog.index import ChangelogIndex
-from ticdc_replay.changelog.layout import changelog_root
-from ticdc_replay.changelog.reading import read_index
+from ticdc_replay.changelog.files.index import ChangelogIndex
+from ticdc_replay.changelog.files.layout import changelog_root
+from ticdc_replay.changelog.files.reading import read_index
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.connections import Connection, Connections
@@ -31,13 +31,13 @@ from ticdc_replay.domain.errors import ArtifactNotFoundError, ExpiredRangeError
 from ticdc_replay.domain.window import Window
 from ticdc_replay.spark.decode import run_decode
 from ticdc_replay.spark.load import run_load
-from ticdc_replay.stages.check import check
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.coverage import Held, Span, coverage
-from ticdc_replay.stages.jobs import write_decode_job, write_load_job
-from ticdc_replay.stages.pin import pin
-from ticdc_replay.stages.publish import RunReport, publish
-from ticdc_replay.stages.watermark import require_watermark
+from ticdc_replay.stages.load.check import check
+from ticdc_replay.stages.load.coverage import Held, Span, coverage
+from ticdc_replay.stages.load.publish import RunReport, publish
+from ticdc_replay.stages.window.jobs import write_decode_job, write_load_job
+from ticdc_replay.stages.window.pin import pin
+from ticdc_replay.stages.window.watermark import require_watermark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -35,30 +35,30 @@ from ticdc_replay.config.load_store import load_store
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import DecodeJob, ReconcileJob, ScanJob, WrittenJob
-from ticdc_replay.reconcile.audit import Audit
-from ticdc_replay.reconcile.classified import Classified
+from ticdc_replay.reconcile.delete.audit import Audit
+from ticdc_replay.reconcile.judge.classified import Classified
 from ticdc_replay.spark.decode import run_decode
 from ticdc_replay.spark.reconcile_job import run_reconcile
 from ticdc_replay.spark.scan import run_scan
-from ticdc_replay.stages import deletion
-from ticdc_replay.stages.check import check
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.deletion import decide, execute, make_plan
-from ticdc_replay.stages.evidence import read_evidence
-from ticdc_replay.stages.jobs import write_decode_job
 from ticdc_replay.stages.leases import replaying
-from ticdc_replay.stages.pin import pin
-from ticdc_replay.stages.quarantine import Selection
-from ticdc_replay.stages.reconcile import (
+from ticdc_replay.stages.load.check import check
+from ticdc_replay.stages.quarantine.entries import Selection
+from ticdc_replay.stages.quarantine.redrive import check_redrive, open_runs, pin_redrive
+from ticdc_replay.stages.window.jobs import write_decode_job
+from ticdc_replay.stages.window.pin import pin
+from ticdc_replay.state.deletion_plans import DeletionPlanRecord
+from ticdc_replay.store_stages import deletion
+from ticdc_replay.store_stages.context import StoreContext
+from ticdc_replay.store_stages.deletion import decide, execute, make_plan
+from ticdc_replay.store_stages.evidence import read_evidence
+from ticdc_replay.store_stages.reconcile import (
     record_scan,
     survey,
     take_inventory,
     write_recheck_job,
     write_reconcile_job,
 )
-from ticdc_replay.stages.redrive import check_redrive, open_runs, pin_redrive
-from ticdc_replay.stages.store_context import StoreContext
-from ticdc_replay.state.deletion_plans import DeletionPlanRecord
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -22,22 +22,28 @@ from tests.typed_cells import same_value
 from tests.upstream_history import WITHOUT_TLS, Definition, Upstream, shown
 from ticdc_replay import jobspec
 from ticdc_replay.captures import Capture, changefeed_toml
-from ticdc_replay.changelog.index import ChangelogIndex
-from ticdc_replay.changelog.layout import changelog_root
+from ticdc_replay.changelog.files.index import ChangelogIndex
+from ticdc_replay.changelog.files.layout import changelog_root
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.window import Window
 from ticdc_replay.snapshot.pin import PinnedManifest
 from ticdc_replay.spark.decode import run_decode
 from ticdc_replay.spark.load import run_load
-from ticdc_replay.stages.check import check
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.coverage import coverage
-from ticdc_replay.stages.jobs import write_decode_job, write_load_job
-from ticdc_replay.stages.pin import pin
-from ticdc_replay.stages.publish import publish
-from ticdc_replay.stages.quarantine import Selection
-from ticdc_replay.stages.redrive import check_redrive, open_runs, pin_redrive, publish_redrive, write_redrive_loads
+from ticdc_replay.stages.load.check import check
+from ticdc_replay.stages.load.coverage import coverage
+from ticdc_replay.stages.load.publish import publish
+from ticdc_replay.stages.quarantine.entries import Selection
+from ticdc_replay.stages.quarantine.redrive import (
+    check_redrive,
+    open_runs,
+    pin_redrive,
+    publish_redrive,
+    write_redrive_loads,
+)
+from ticdc_replay.stages.window.jobs import write_decode_job, write_load_job
+from ticdc_replay.stages.window.pin import pin
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -23,13 +23,13 @@ from ticdc_replay.domain import tso
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.jobspec import ReconcileJob, ScanJob
 from ticdc_replay.kafka.offsets import Offsets, Partition
-from ticdc_replay.reconcile.report import ReconciliationReport
-from ticdc_replay.reconcile.rules import Reason
+from ticdc_replay.reconcile.judge.report import ReconciliationReport
+from ticdc_replay.reconcile.judge.rules import Reason
 from ticdc_replay.spark.reconcile_job import run_reconcile
 from ticdc_replay.spark.scan import run_scan
-from ticdc_replay.stages.reconcile import record_scan, survey, take_inventory, write_reconcile_job
-from ticdc_replay.stages.reconcile_report import publish_reconciliation
-from ticdc_replay.stages.store_context import StoreContext
+from ticdc_replay.store_stages.context import StoreContext
+from ticdc_replay.store_stages.reconcile import record_scan, survey, take_inventory, write_reconcile_job
+from ticdc_replay.store_stages.reconcile_report import publish_reconciliation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

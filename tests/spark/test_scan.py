@@ -24,15 +24,17 @@ from ticdc_replay.domain.errors import TopicChangedError
 from ticdc_replay.domain.events import RowEvent
 from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import DecodeJob, ScanJob
-from ticdc_replay.reconcile.records import REFERENCES
-from ticdc_replay.reconcile.scan_report import ScanReport, record_scan
+from ticdc_replay.reconcile.judge.records import REFERENCES
+from ticdc_replay.reconcile.look.scan_report import ScanReport, record_scan
 from ticdc_replay.spark.decode import run_decode
 from ticdc_replay.spark.scan import run_scan
-from ticdc_replay.stages.check import check
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.jobs import write_decode_job
-from ticdc_replay.stages.pin import pin
-from ticdc_replay.stages.scan import (
+from ticdc_replay.stages.load.check import check
+from ticdc_replay.stages.window.jobs import write_decode_job
+from ticdc_replay.stages.window.pin import pin
+from ticdc_replay.state import StateStore, open_state
+from ticdc_replay.storage import ObjectStore, open_store
+from ticdc_replay.store_stages.scan import (
     KnownReferences,
     SearchedFeed,
     known_references,
@@ -40,8 +42,6 @@ from ticdc_replay.stages.scan import (
     searched_feed,
     write_scan_job,
 )
-from ticdc_replay.state import StateStore, open_state
-from ticdc_replay.storage import ObjectStore, open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

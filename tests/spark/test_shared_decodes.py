@@ -17,8 +17,8 @@ from tests.open_protocol import columns, message, resolved, row
 from tests.topics import create_topic
 from tests.waiting import PATIENCE_S
 from ticdc_replay import jobspec
-from ticdc_replay.changelog.index import ChangelogIndex
-from ticdc_replay.changelog.reading import read_index, read_rows
+from ticdc_replay.changelog.files.index import ChangelogIndex
+from ticdc_replay.changelog.files.reading import read_index, read_rows
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.connections import Connection, Connections
@@ -34,13 +34,13 @@ from ticdc_replay.kafka.offsets import Offsets, Partition
 from ticdc_replay.snapshot.pin import PinnedManifest
 from ticdc_replay.spark.decode import run_decode
 from ticdc_replay.spark.load import run_load
-from ticdc_replay.stages.check import check
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.coverage import coverage
-from ticdc_replay.stages.jobs import write_decode_job, write_load_job
-from ticdc_replay.stages.pin import pin, require_input
-from ticdc_replay.stages.publish import RunReport, publish
-from ticdc_replay.stages.shared import decoding
+from ticdc_replay.stages.load.check import check
+from ticdc_replay.stages.load.coverage import coverage
+from ticdc_replay.stages.load.publish import RunReport, publish
+from ticdc_replay.stages.window.jobs import write_decode_job, write_load_job
+from ticdc_replay.stages.window.pin import pin, require_input
+from ticdc_replay.stages.window.shared import decoding
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,10 +10,10 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.waiting import PATIENCE_S
-from ticdc_replay.changelog.index import ChangelogIndex
-from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.changefeed.config import Changefeed
+from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.config.pipeline import LimitsSection
-from ticdc_replay.decode.look_ahead import LOOK_AHEAD_MS, recorded_by
+from ticdc_replay.decode.plan.look_ahead import LOOK_AHEAD_MS, recorded_by
 from ticdc_replay.domain import canonical, tso
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.messages import OffsetRange, RawMessage

@@ -14,19 +14,19 @@ from confluent_kafka.admin import AdminClient
 from tests.integration.snapshot.feed import Feed, at
 from tests.waiting import PATIENCE_S, wait_for
 from ticdc_replay import jobspec
-from ticdc_replay.changelog.index import ChangelogIndex
-from ticdc_replay.changelog.layout import changelog_root
+from ticdc_replay.changelog.files.index import ChangelogIndex
+from ticdc_replay.changelog.files.layout import changelog_root
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.errors import TopicChangedError
 from ticdc_replay.domain.window import Window
 from ticdc_replay.spark import decode
 from ticdc_replay.spark.decode import run_decode
-from ticdc_replay.stages.check import check
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.jobs import write_decode_job
-from ticdc_replay.stages.pin import pin
-from ticdc_replay.stages.watermark import require_watermark
+from ticdc_replay.stages.load.check import check
+from ticdc_replay.stages.window.jobs import write_decode_job
+from ticdc_replay.stages.window.pin import pin
+from ticdc_replay.stages.window.watermark import require_watermark
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer

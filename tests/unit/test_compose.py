@@ -21,11 +21,11 @@ import yaml
 from demo.embedded_stack.jars import KAFKA_VERSION
 from demo.embedded_stack.s3 import VERSITYGW_VERSION
 from ticdc_replay import __version__
+from ticdc_replay.changefeed.secrets import is_secret_name
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.config.load_store import load_store
-from ticdc_replay.config.secrets import is_secret_name
 from ticdc_replay.stages.context import connection_ids
-from ticdc_replay.stages.store_context import store_connection_ids
+from ticdc_replay.store_stages.context import store_connection_ids
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 COMPOSE_TEXT = (CHECKOUT / "docker-compose.yaml").read_text(encoding="utf-8")

@@ -8,16 +8,16 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from ticdc_replay.changelog.writer import CELL_MISMATCH
+from ticdc_replay.changelog.files.writer import CELL_MISMATCH
 from ticdc_replay.cli.main import VERBS
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.config.load_store import load_store
 from ticdc_replay.config.pipeline import Pipeline
 from ticdc_replay.config.store import Store
+from ticdc_replay.config.target_kinds import kinds
 from ticdc_replay.domain import errors
 from ticdc_replay.domain.limits import BAD_NAME, NAME_TOO_LONG, TOO_MANY_COLUMNS
-from ticdc_replay.reconcile.rules import ObjectClass, ReferenceClass
-from ticdc_replay.targets.kinds import kinds
+from ticdc_replay.reconcile.judge.rules import ObjectClass, ReferenceClass
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted([*CHECKOUT.glob("*.md"), *(CHECKOUT / "docs").glob("*.md")])

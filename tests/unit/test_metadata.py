@@ -11,8 +11,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from ticdc_replay.config.protocols import find_protocol, protocol_names
-from ticdc_replay.targets.kinds import kinds
+from ticdc_replay.changefeed.protocols import find_protocol, protocol_names
+from ticdc_replay.config.target_kinds import kinds
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 LIBRARY = CHECKOUT / "include" / "ticdc_replay"
@@ -50,10 +50,10 @@ ONLY_FOR_TYPES = {"mypy-boto3-glue", "mypy-boto3-s3"}
 BUILT_HERE = {"ticdc-replay", "ticdc-replay-native"}
 """The native decoder is optional: without it Python decodes all (ticdc_replay.extension)."""
 EXECUTORS_BEGIN = (
-    "ticdc_replay.decode.split",
-    "ticdc_replay.decode.redrive",
-    "ticdc_replay.decode.deduplicate",
-    "ticdc_replay.reconcile.scan",
+    "ticdc_replay.decode.read.split",
+    "ticdc_replay.decode.read.redrive",
+    "ticdc_replay.decode.complete.deduplicate",
+    "ticdc_replay.reconcile.look.scan",
     "ticdc_replay.spark.parquet_files",
     "ticdc_replay.spark.reconcile",
     *(traits.codec.partition(":")[0] for traits in map(find_protocol, protocol_names()) if traits is not None),

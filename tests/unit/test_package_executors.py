@@ -44,7 +44,7 @@ def test_equal_content_gives_an_equal_archive(tmp_path):
 @pytest.mark.parametrize(
     ("name", "used"),
     [
-        ("ticdc_replay/decode/split.py", True),
+        ("ticdc_replay/decode/read/split.py", True),
         ("ticdc_replay/codecs/simple/simple.avsc", True),
         ("boto3-1.44.5.dist-info/METADATA", True),
         ("pyarrow/libarrow.so.2600", True),

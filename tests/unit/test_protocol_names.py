@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from pkgutil import resolve_name
 
-from ticdc_replay.config import protocols
-from ticdc_replay.config.protocols import protocol_names
+from ticdc_replay.changefeed import protocols
+from ticdc_replay.changefeed.protocols import protocol_names
 
 LIBRARY = Path(__file__).resolve().parents[2] / "include" / "ticdc_replay"
 
@@ -17,7 +17,7 @@ HOMES = {
 }
 """The names that the files of each folder in ``codecs`` may say."""
 REASONS = {
-    ("config/changefeed.py", "avro"): "a value of encoding-format",
+    ("changefeed/config.py", "avro"): "a value of encoding-format",
     ("codecs/simple/codec.py", "avro"): "a value of encoding-format",
     ("codecs/simple/traits.py", "avro"): "a value of encoding-format",
     ("codecs/simple/avro.py", "default"): "a member of a column's schema",

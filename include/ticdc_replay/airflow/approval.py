@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from ticdc_replay.airflow.markdown import code, plain
-from ticdc_replay.stages.deletion import PlanDescription
+from ticdc_replay.store_stages.deletion import PlanDescription
 
 
 def subject(plan: PlanDescription) -> str:

@@ -10,7 +10,7 @@ from ticdc_replay.airflow.form import window_between
 from ticdc_replay.config.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from ticdc_replay.stages.quarantine import Selection
+    from ticdc_replay.stages.quarantine.entries import Selection
 
 Action = Literal["list", "redrive", "accept"]
 
@@ -88,7 +88,7 @@ def quarantine_options(context: Mapping[str, Any]) -> QuarantineOptions:
 
 def quarantine_selection(context: Mapping[str, Any]) -> "Selection":
     """The entries that the run is for. Raises ConfigError where From and To are no window."""
-    from ticdc_replay.stages.quarantine import Selection
+    from ticdc_replay.stages.quarantine.entries import Selection
 
     answers = context["params"]
     start, end = answers["from"], answers["to"]

@@ -71,7 +71,7 @@ class WatermarkTrigger(BaseTrigger):
     def _status(self, loaded: Any, connections: Any) -> tuple[bool, str]:
         """Kafka's client blocks, so this runs in a thread; what it opens it closes, since the next thread is another."""
         from ticdc_replay.stages.context import ReplayContext
-        from ticdc_replay.stages.watermark import watermark_status
+        from ticdc_replay.stages.window.watermark import watermark_status
 
         with ReplayContext(loaded, connections) as context:
             status = watermark_status(context, self.window)

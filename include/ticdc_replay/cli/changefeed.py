@@ -8,12 +8,12 @@ import msgspec
 import typer
 from rich.table import Table
 
+from ticdc_replay.changefeed.sink_uri import ParsedChangefeed, from_info, from_sink_uri
 from ticdc_replay.cli.terminal import terminal
 from ticdc_replay.config.load import load_pipeline
-from ticdc_replay.config.sink_uri import ParsedChangefeed, from_info, from_sink_uri
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.errors import ConfigError
-from ticdc_replay.stages.changefeed import ChangefeedSummary, summarize
+from ticdc_replay.stages.window.changefeed import ChangefeedSummary, summarize
 
 _WIDTH_WITHOUT_TERMINAL = 160
 

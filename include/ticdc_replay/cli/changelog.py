@@ -9,7 +9,7 @@ from rich.table import Table
 
 from ticdc_replay.cli.replay import ConnectionsFile, PipelineFile, opened
 from ticdc_replay.cli.terminal import terminal
-from ticdc_replay.stages.changelogs import Stored, list_changelogs, prune
+from ticdc_replay.stages.upkeep.prune import Stored, list_changelogs, prune
 
 changelog = typer.Typer(
     no_args_is_help=True, help="List the changelogs of a pipeline, or remove those that nothing needs."

@@ -14,7 +14,7 @@ from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.window import Window
 from ticdc_replay.stages.context import open_pipeline_state
-from ticdc_replay.stages.coverage import Covered, Gap, TargetCoverage, coverage
+from ticdc_replay.stages.load.coverage import Covered, Gap, TargetCoverage, coverage
 
 EXIT_GAP = 1
 """A target that was asked about has a gap."""

@@ -14,7 +14,7 @@ from ticdc_replay.codecs.base import Codec
 from ticdc_replay.codecs.canonical import line
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.config.pipeline import LimitsSection
-from ticdc_replay.decode.schema_pass import lookup_in
+from ticdc_replay.decode.plan.schema_pass import lookup_in
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.domain.events import DdlEvent, Event, RowEvent, Undecodable, WatermarkEvent
 from ticdc_replay.domain.messages import RawMessage

@@ -21,14 +21,14 @@ from ticdc_replay.cli.store import (
 )
 from ticdc_replay.cli.submit import submit
 from ticdc_replay.domain.errors import ConfigError, PolicyStopError
-from ticdc_replay.reconcile import plan as plans
-from ticdc_replay.reconcile.audit import read_audit, stopped_of
-from ticdc_replay.reconcile.release import due_ms
-from ticdc_replay.reconcile.undo import undos_of
-from ticdc_replay.stages import deletion as stage
-from ticdc_replay.stages.reconcile import write_recheck_job
-from ticdc_replay.stages.store_context import StoreContext
+from ticdc_replay.reconcile.delete import plan as plans
+from ticdc_replay.reconcile.delete.audit import read_audit, stopped_of
+from ticdc_replay.reconcile.delete.release import due_ms
+from ticdc_replay.reconcile.delete.undo import undos_of
 from ticdc_replay.state.deletion_plans import DeletionPlanRecord
+from ticdc_replay.store_stages import deletion as stage
+from ticdc_replay.store_stages.context import StoreContext
+from ticdc_replay.store_stages.reconcile import write_recheck_job
 
 deletion = typer.Typer(
     no_args_is_help=True, help="See plans to delete what no message needs, decide about them, execute them, undo that."

@@ -11,11 +11,11 @@ from rich.table import Table
 
 from ticdc_replay.cli.rendering import size
 from ticdc_replay.cli.terminal import terminal
-from ticdc_replay.reconcile.audit import Audit
-from ticdc_replay.reconcile.undo import Undone
-from ticdc_replay.stages.deletion import PlanDescription
+from ticdc_replay.reconcile.delete.audit import Audit
+from ticdc_replay.reconcile.delete.undo import Undone
 from ticdc_replay.state.deletion_plans import DeletionPlanRecord
 from ticdc_replay.storage import ObjectStore
+from ticdc_replay.store_stages.deletion import PlanDescription
 
 FIRST = 20
 """How many objects are shown."""

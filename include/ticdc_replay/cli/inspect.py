@@ -9,14 +9,14 @@ import typer
 from msgspec.structs import replace
 
 from ticdc_replay.captures import Capture
+from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.cli import rendering
 from ticdc_replay.cli.connections import load_connections
 from ticdc_replay.cli.terminal import terminal
 from ticdc_replay.codecs.registry import codec_for
-from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.config.pipeline import LimitsSection
-from ticdc_replay.decode.schema_pass import lookup_in
+from ticdc_replay.decode.plan.schema_pass import lookup_in
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.domain.events import Undecodable

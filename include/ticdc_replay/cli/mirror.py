@@ -9,8 +9,8 @@ from ticdc_replay.cli.terminal import terminal
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.domain.tables import TableName
-from ticdc_replay.stages import mirrors
 from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.upkeep import mirrors
 
 mirror = typer.Typer(no_args_is_help=True, help="Tell a mirror from when on rows count, or that it is built anew.")
 

@@ -11,8 +11,8 @@ from ticdc_replay.cli.terminal import terminal
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.domain.window import Window
-from ticdc_replay.stages.plan import plan
-from ticdc_replay.stages.plan_text import lines
+from ticdc_replay.stages.window.plan import plan
+from ticdc_replay.stages.window.plan_text import lines
 
 EXIT_REFUSED = 1
 """Something stands against one of the windows."""

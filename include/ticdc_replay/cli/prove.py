@@ -8,7 +8,7 @@ import typer
 from ticdc_replay.cli.replay import ConnectionsFile, PipelineFile, opened, window_of
 from ticdc_replay.cli.terminal import terminal
 from ticdc_replay.domain.errors import ConfigError
-from ticdc_replay.stages.prove import Proof, prove, prove_manifest
+from ticdc_replay.stages.window.prove import Proof, prove, prove_manifest
 
 EXIT_GONE = 1
 """Something is gone, and the window can be replayed all the same."""

@@ -13,13 +13,12 @@ from ticdc_replay.cli.terminal import terminal
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.domain.window import Window
-from ticdc_replay.stages import quarantine as stage
-from ticdc_replay.stages.begin_load import begin_load
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.jobs import write_decode_job
 from ticdc_replay.stages.leases import replaying
-from ticdc_replay.stages.quarantine import RunQuarantine, Selection, Shown
-from ticdc_replay.stages.redrive import (
+from ticdc_replay.stages.load.begin_load import begin_load
+from ticdc_replay.stages.quarantine import entries as stage
+from ticdc_replay.stages.quarantine.entries import RunQuarantine, Selection, Shown
+from ticdc_replay.stages.quarantine.redrive import (
     RedriveReport,
     check_redrive,
     open_runs,
@@ -27,6 +26,7 @@ from ticdc_replay.stages.redrive import (
     publish_redrive,
     write_redrive_loads,
 )
+from ticdc_replay.stages.window.jobs import write_decode_job
 
 quarantine = typer.Typer(
     no_args_is_help=True, help="See what was set aside, decode it again, or accept that it is lost."

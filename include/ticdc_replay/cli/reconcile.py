@@ -21,11 +21,11 @@ from ticdc_replay.cli.store import (
 )
 from ticdc_replay.cli.submit import submit
 from ticdc_replay.cli.terminal import terminal
-from ticdc_replay.reconcile.report import ReconciliationReport, report_name
-from ticdc_replay.reconcile.rules import ObjectClass, ReferenceClass
-from ticdc_replay.stages.reconcile import take_inventory, write_reconcile_job
-from ticdc_replay.stages.reconcile_report import publish_reconciliation
-from ticdc_replay.stages.store_context import StoreContext
+from ticdc_replay.reconcile.judge.report import ReconciliationReport, report_name
+from ticdc_replay.reconcile.judge.rules import ObjectClass, ReferenceClass
+from ticdc_replay.store_stages.context import StoreContext
+from ticdc_replay.store_stages.reconcile import take_inventory, write_reconcile_job
+from ticdc_replay.store_stages.reconcile_report import publish_reconciliation
 
 _ALERTS, _TABLES, _DAYS = 20, 30, 14
 """How much of each is shown; the report has it all."""

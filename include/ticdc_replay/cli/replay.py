@@ -17,14 +17,14 @@ from ticdc_replay.domain import tso
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.domain.window import PinPolicy, Window
 from ticdc_replay.snapshot.pin import PinnedManifest
-from ticdc_replay.stages.begin_load import begin_load
-from ticdc_replay.stages.check import check
 from ticdc_replay.stages.context import ReplayContext, connection_ids
-from ticdc_replay.stages.jobs import write_decode_job, write_load_job
-from ticdc_replay.stages.pin import pin, require_input
-from ticdc_replay.stages.publish import RunReport, publish
+from ticdc_replay.stages.load.begin_load import begin_load
+from ticdc_replay.stages.load.check import check
+from ticdc_replay.stages.load.publish import RunReport, publish
 from ticdc_replay.stages.selection import selected_tables
-from ticdc_replay.stages.shared import decoding
+from ticdc_replay.stages.window.jobs import write_decode_job, write_load_job
+from ticdc_replay.stages.window.pin import pin, require_input
+from ticdc_replay.stages.window.shared import decoding
 
 PipelineFile = Annotated[Path, typer.Argument(help="The pipeline's YAML file", exists=True, dir_okay=False)]
 From = Annotated[str, typer.Option("--from", help="Start of the window: a TSO, or an ISO 8601 time with a zone")]

@@ -11,8 +11,8 @@ from ticdc_replay.cli.connections import load_connections
 from ticdc_replay.cli.submit import submit
 from ticdc_replay.cli.terminal import terminal
 from ticdc_replay.config.load_store import LoadedStore, load_store
-from ticdc_replay.stages.reconcile import record_scan, survey
-from ticdc_replay.stages.store_context import StoreContext, store_connection_ids
+from ticdc_replay.store_stages.context import StoreContext, store_connection_ids
+from ticdc_replay.store_stages.reconcile import record_scan, survey
 
 StoreFile = Annotated[Path, typer.Argument(help="The store's YAML file", exists=True, dir_okay=False)]
 PipelinesFolder = Annotated[

@@ -21,7 +21,7 @@ from ticdc_replay.submit.submitter import LogLine, Submission, Submitter
 
 if TYPE_CHECKING:  # they bring all of SQLAlchemy and sqlglot
     from ticdc_replay.stages.context import ReplayContext
-    from ticdc_replay.stages.store_context import StoreContext
+    from ticdc_replay.store_stages.context import StoreContext
 
 
 def submit(uri: str, context: ReplayContext | StoreContext, master: str) -> None:

@@ -3,8 +3,8 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 
+from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.claim_checks import in_place_of, may_name_object, shared
-from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.events import BootstrapEvent, DdlEvent, Event, RowEvent, Undecodable, WatermarkEvent
 from ticdc_replay.domain.failure import failure
 from ticdc_replay.domain.limits import is_unicode, latest_commit_ts, refused_definition, refused_table

@@ -2,9 +2,9 @@
 
 from pkgutil import resolve_name
 
+from ticdc_replay.changefeed.config import Changefeed
+from ticdc_replay.changefeed.protocols import Carried
 from ticdc_replay.codecs.base import Codec
-from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.config.protocols import Carried
 from ticdc_replay.schemas.lookup import SchemaLookup
 
 

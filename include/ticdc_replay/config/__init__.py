@@ -1,7 +1,6 @@
-"""Configuration, parsed once at the edge into typed values.
+"""The YAML files of pipelines and stores, parsed once into typed values.
 
-``pipeline.Pipeline`` is the YAML file as a user writes it, ``changefeed.Changefeed`` what the owner's sink-uri and TOML mean
-for a reader, ``protocols.ProtocolTraits`` what is known of its protocol. ``load.load_pipeline`` reads both files and refuses what
-can't work, ``json_schema`` writes the schema for editors.
-Nothing here opens a connection, and no value here is a secret.
+``pipeline.Pipeline`` and ``store.Store`` are the files as a user writes them. ``load`` and ``load_store`` read them and refuse
+what can't work. ``target_kinds`` finds the kinds of target, ``json_schema`` writes the schemas for editors. No value here is a
+secret.
 """

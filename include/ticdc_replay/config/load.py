@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.changefeed.config import Changefeed
+from ticdc_replay.changefeed.kafka_access import KafkaAccess
+from ticdc_replay.changefeed.secrets import refuse_secrets
+from ticdc_replay.changefeed.sink_uri import ParsedChangefeed, from_info, from_sink_uri
 from ticdc_replay.config.findings import explained
-from ticdc_replay.config.kafka_access import KafkaAccess
 from ticdc_replay.config.pipeline import ChangefeedSection, Pipeline
-from ticdc_replay.config.secrets import refuse_secrets
-from ticdc_replay.config.sink_uri import ParsedChangefeed, from_info, from_sink_uri
 from ticdc_replay.config.yaml_file import read_yaml
 from ticdc_replay.domain.errors import ConfigError
 

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
+from ticdc_replay.changefeed.secrets import refuse_secrets
 from ticdc_replay.config.findings import explained
 from ticdc_replay.config.load import LoadedPipeline, load_pipeline
-from ticdc_replay.config.secrets import refuse_secrets
 from ticdc_replay.config.store import Store
 from ticdc_replay.config.yaml_file import read_yaml
 from ticdc_replay.domain.errors import ConfigError

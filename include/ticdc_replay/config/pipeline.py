@@ -5,9 +5,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from ticdc_replay.config.target_kinds import AnySection
 from ticdc_replay.config.types import ConnectionId, Cron, FolderUri, Moment, Place, TablePattern, Tso, Zone, check_place
 from ticdc_replay.domain.window import PinPolicy
-from ticdc_replay.targets.kinds import AnySection
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
 

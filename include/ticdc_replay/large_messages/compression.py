@@ -7,7 +7,7 @@ are not believed: what is larger than the cap is refused before memory is taken 
 import lz4.frame
 import pyarrow as pa
 
-from ticdc_replay.config.changefeed import Compression
+from ticdc_replay.changefeed.config import Compression
 
 _SNAPPY = pa.Codec("snappy")
 _SNAPPY_BEST_RATIO = 64 / 3

@@ -24,7 +24,7 @@ from ticdc_replay.domain.tables import TableName, folded
 from ticdc_replay.large_messages import source_statements as statements
 from ticdc_replay.large_messages.source_images import SourceRow, neutral_of
 from ticdc_replay.large_messages.source_statements import Statement
-from ticdc_replay.schemas.ddl import definition_from_sql
+from ticdc_replay.schemas.ddl.reader import definition_from_sql
 
 _ROWS_PER_STATEMENT = 32
 _TIMEOUT_S = 60

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from ticdc_replay.changelog.index import ChangelogIndex
+from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.lineage.datasets import (
     ClaimChecks,

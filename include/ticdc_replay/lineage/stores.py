@@ -15,10 +15,10 @@ from ticdc_replay.lineage.datasets import (
     kafka_namespace,
     uri_name,
 )
-from ticdc_replay.reconcile.audit import Audit
-from ticdc_replay.reconcile.report import ReconciliationReport, report_name
-from ticdc_replay.reconcile.rules import ObjectClass, PartitionBounds, ReferenceClass
-from ticdc_replay.reconcile.summary import Summary
+from ticdc_replay.reconcile.delete.audit import Audit
+from ticdc_replay.reconcile.judge.report import ReconciliationReport, report_name
+from ticdc_replay.reconcile.judge.rules import ObjectClass, PartitionBounds, ReferenceClass
+from ticdc_replay.reconcile.judge.summary import Summary
 
 
 def reconciled(

@@ -18,11 +18,9 @@ from ticdc_replay.domain.definition import PRIMARY, DefinedColumn, TableDefiniti
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import Column, TableName, TableSchema, folded
 from ticdc_replay.domain.tso import MAX_TSO
-from ticdc_replay.schemas.alter import is_skipped
-from ticdc_replay.schemas.ddl import ParsedDdl, TableKey, Tables, UnparsedDdl, key_of
-from ticdc_replay.schemas.epochs import Epoch
-from ticdc_replay.schemas.history import SchemaHistory
-from ticdc_replay.schemas.statements import (
+from ticdc_replay.schemas.ddl.alter import is_skipped
+from ticdc_replay.schemas.ddl.reader import ParsedDdl, TableKey, Tables, UnparsedDdl, key_of
+from ticdc_replay.schemas.ddl.statements import (
     Action,
     AddColumn,
     AddIndex,
@@ -46,6 +44,8 @@ from ticdc_replay.schemas.statements import (
     Statement,
     TruncateTable,
 )
+from ticdc_replay.schemas.epochs import Epoch
+from ticdc_replay.schemas.history import SchemaHistory
 
 
 class NoRowChange(msgspec.Struct, frozen=True, tag=True):

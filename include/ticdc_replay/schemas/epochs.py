@@ -10,7 +10,7 @@ from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.limits import refused_types
 from ticdc_replay.domain.tables import TableName
-from ticdc_replay.schemas.ddl import ParsedDdl, TableKey, Tables, UnparsedDdl, key_of
+from ticdc_replay.schemas.ddl.reader import ParsedDdl, TableKey, Tables, UnparsedDdl, key_of
 
 
 class Epoch(msgspec.Struct, frozen=True, omit_defaults=True):

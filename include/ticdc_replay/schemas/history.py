@@ -11,7 +11,7 @@ from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import TableName, TableSchema, folded
 from ticdc_replay.domain.tso import MAX_TSO
 from ticdc_replay.schemas import document
-from ticdc_replay.schemas.ddl import TableKey, key_of
+from ticdc_replay.schemas.ddl.reader import TableKey, key_of
 from ticdc_replay.schemas.epochs import Epoch, replay
 from ticdc_replay.schemas.versions import TableVersions
 

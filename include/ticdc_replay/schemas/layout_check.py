@@ -8,7 +8,7 @@ long VARCHAR a TEXT (the SQL mode); nor which key identifies rows of a table wit
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.domain.column_types import BINARY_TYPES, CHARACTER_TYPES, INTEGER_TYPES, ColumnType
 from ticdc_replay.domain.events import Shape, WireColumn
 from ticdc_replay.domain.tables import TableName, folded

@@ -8,7 +8,7 @@ from itertools import accumulate
 import msgspec
 
 from ticdc_replay.domain.tables import folded
-from ticdc_replay.schemas.ddl import TableKey, key_of
+from ticdc_replay.schemas.ddl.reader import TableKey, key_of
 from ticdc_replay.schemas.epochs import Epoch
 from ticdc_replay.schemas.history import SchemaHistory
 

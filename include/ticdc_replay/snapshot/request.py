@@ -4,9 +4,9 @@ from typing import Literal
 
 import msgspec
 
+from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.base import Codec
 from ticdc_replay.codecs.registry import codec_for
-from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.window import PinPolicy, Window
 from ticdc_replay.kafka.offsets import Partition

@@ -19,8 +19,8 @@ from ticdc_replay.domain.tables import TableName
 from ticdc_replay.kafka.offsets import Offsets
 from ticdc_replay.kafka.reader import read_range, read_ranges
 from ticdc_replay.kafka.settings import KafkaSettings
-from ticdc_replay.schemas.ddl import AppliedDdl, ParsedDdl, Tables, apply_ddl, key_of
-from ticdc_replay.schemas.statements import AlterTable, DropTables, RenameTables
+from ticdc_replay.schemas.ddl.reader import AppliedDdl, ParsedDdl, Tables, apply_ddl, key_of
+from ticdc_replay.schemas.ddl.statements import AlterTable, DropTables, RenameTables
 from ticdc_replay.snapshot.request import PinRequest
 from ticdc_replay.snapshot.topics import find_topics
 

@@ -11,30 +11,30 @@ import msgspec
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from ticdc_replay.changelog.index import ChangelogIndex
-from ticdc_replay.changelog.key_buckets import Bucket, plan_buckets
+from ticdc_replay.changelog.copies.key_buckets import Bucket, plan_buckets
+from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.codecs.registry import carried_by, codec_for
-from ticdc_replay.decode.assembly import assemble
-from ticdc_replay.decode.changelog_store import ChangelogStore
-from ticdc_replay.decode.deduplicate import Rewrite, Rewritten, Surplus, find_surplus, plan_rewrites, rewrite
-from ticdc_replay.decode.derive import Taken, derive
-from ticdc_replay.decode.filter import TablePatterns
-from ticdc_replay.decode.known_objects import KnownObjects
-from ticdc_replay.decode.look_ahead import seek_versions
-from ticdc_replay.decode.lost_files import require_range, tell_lost
-from ticdc_replay.decode.planning import plan_splits, schema_ranges
-from ticdc_replay.decode.redrive import find_schemas_again, plan_redrive, redrive_split
-from ticdc_replay.decode.sampling import no_objects, objects_of, sized
-from ticdc_replay.decode.schema_pass import find_schemas
-from ticdc_replay.decode.shared_names import refuse_shared_names
-from ticdc_replay.decode.source_rows import check_source
-from ticdc_replay.decode.split import decode_split
-from ticdc_replay.decode.tasks import Attempt, Split, SplitResult
-from ticdc_replay.decode.unread_ddl import bounded
+from ticdc_replay.decode.complete.assembly import assemble
+from ticdc_replay.decode.complete.deduplicate import Rewrite, Rewritten, Surplus, find_surplus, plan_rewrites, rewrite
+from ticdc_replay.decode.plan.changelog_store import ChangelogStore
+from ticdc_replay.decode.plan.derive import Taken, derive
+from ticdc_replay.decode.plan.known_objects import KnownObjects
+from ticdc_replay.decode.plan.look_ahead import seek_versions
+from ticdc_replay.decode.plan.lost_files import require_range, tell_lost
+from ticdc_replay.decode.plan.sampling import no_objects, objects_of, sized
+from ticdc_replay.decode.plan.schema_pass import find_schemas
+from ticdc_replay.decode.plan.shared_names import refuse_shared_names
+from ticdc_replay.decode.plan.splits import plan_splits, schema_ranges
+from ticdc_replay.decode.plan.tasks import Attempt, Split, SplitResult
+from ticdc_replay.decode.plan.unread_ddl import bounded
+from ticdc_replay.decode.read.redrive import find_schemas_again, plan_redrive, redrive_split
+from ticdc_replay.decode.read.source_rows import check_source
+from ticdc_replay.decode.read.split import decode_split
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.messages import RawMessage
+from ticdc_replay.domain.table_patterns import TablePatterns
 from ticdc_replay.jobspec import DecodeJob
 from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.schemas.unread import forgetting

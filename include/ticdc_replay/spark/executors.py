@@ -25,9 +25,9 @@ log = logging.getLogger(__name__)
 
 _REMEDY = "See docs/operations.md, 'Run on a cluster'"
 _NEEDED: dict[type, str] = {
-    DecodeJob: "ticdc_replay.decode.split",
+    DecodeJob: "ticdc_replay.decode.read.split",
     LoadJob: "ticdc_replay.targets.last_versions",
-    ScanJob: "ticdc_replay.reconcile.scan",
+    ScanJob: "ticdc_replay.reconcile.look.scan",
     ReconcileJob: "ticdc_replay.spark.reconcile",
 }
 """The module that brings what tasks of a job need; importing it warms the workers up, too."""

@@ -20,7 +20,7 @@ from ticdc_replay.jobspec import (
     kind_of,
     title_of,
 )
-from ticdc_replay.reconcile.classified import ClassifiedFile
+from ticdc_replay.reconcile.judge.classified import ClassifiedFile
 from ticdc_replay.spark.decode import run_decode
 from ticdc_replay.spark.executors import require_executors
 from ticdc_replay.spark.load import run_load

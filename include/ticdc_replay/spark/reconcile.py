@@ -14,14 +14,14 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from ticdc_replay.reconcile import records
-from ticdc_replay.reconcile.buckets import buckets_of, buckets_of_references, buckets_of_versions
-from ticdc_replay.reconcile.counting import Counted, added, count_objects, count_references, summary_of
-from ticdc_replay.reconcile.judgement import FOR_OBJECTS, PLACE, Bucket
-from ticdc_replay.reconcile.protection import Protections
-from ticdc_replay.reconcile.row_versions import COPIES, HOLDERS, VERSION, several, versions_of
-from ticdc_replay.reconcile.rules import Evidence
-from ticdc_replay.reconcile.summary import ObjectsOfDay, Summary
+from ticdc_replay.reconcile.judge import records
+from ticdc_replay.reconcile.judge.buckets import buckets_of, buckets_of_references, buckets_of_versions
+from ticdc_replay.reconcile.judge.counting import Counted, added, count_objects, count_references, summary_of
+from ticdc_replay.reconcile.judge.judgement import FOR_OBJECTS, PLACE, Bucket
+from ticdc_replay.reconcile.judge.protection import Protections
+from ticdc_replay.reconcile.judge.row_versions import COPIES, HOLDERS, VERSION, several, versions_of
+from ticdc_replay.reconcile.judge.rules import Evidence
+from ticdc_replay.reconcile.judge.summary import ObjectsOfDay, Summary
 from ticdc_replay.spark.exchange import PIECE_ROWS, Exchange, Piece, assembled, pieces
 from ticdc_replay.spark.parquet_files import Part, Place, Sources, WrittenFile, plan_reading, read_parts, write_table
 

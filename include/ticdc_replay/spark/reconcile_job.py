@@ -10,9 +10,9 @@ from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import ArtifactExistsError, ArtifactNotFoundError
 from ticdc_replay.jobspec import ReconcileJob
-from ticdc_replay.reconcile.classified import Classified, ClassifiedFile, classified_name, read_classified
-from ticdc_replay.reconcile.rules import Evidence
-from ticdc_replay.reconcile.summary import Summary
+from ticdc_replay.reconcile.judge.classified import Classified, ClassifiedFile, classified_name, read_classified
+from ticdc_replay.reconcile.judge.rules import Evidence
+from ticdc_replay.reconcile.judge.summary import Summary
 from ticdc_replay.spark.parquet_files import DecodedBy, Place, Sources, WrittenFile
 from ticdc_replay.spark.reconcile import classify, classify_objects
 from ticdc_replay.storage import open_store

@@ -7,8 +7,8 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from ticdc_replay.codecs.registry import carried_by
-from ticdc_replay.decode.planning import divide, schema_ranges
-from ticdc_replay.decode.sampling import sized
+from ticdc_replay.decode.plan.sampling import sized
+from ticdc_replay.decode.plan.splits import divide, schema_ranges
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import ArtifactExistsError, ArtifactNotFoundError, TopicChangedError
@@ -17,9 +17,9 @@ from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.jobspec import ScanFeed, ScanJob
 from ticdc_replay.kafka.offsets import Offsets
 from ticdc_replay.kafka.settings import KafkaSettings
-from ticdc_replay.reconcile import scan_report
-from ticdc_replay.reconcile.scan import ScanCounts, ScannedSplit, scan_split, schemas_of_split
-from ticdc_replay.reconcile.scan_report import ScannedFeed, ScanReport
+from ticdc_replay.reconcile.look import scan_report
+from ticdc_replay.reconcile.look.scan import ScanCounts, ScannedSplit, scan_split, schemas_of_split
+from ticdc_replay.reconcile.look.scan_report import ScannedFeed, ScanReport
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.snapshot.topics import require_topics
 from ticdc_replay.spark.tasks import Sizes, run_tasks

@@ -2,7 +2,7 @@
 
 from functools import cached_property
 
-from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.config.load import LoadedPipeline
 from ticdc_replay.config.pipeline import Pipeline
 from ticdc_replay.config.store import Store

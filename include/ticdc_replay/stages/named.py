@@ -3,13 +3,13 @@
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 
-from ticdc_replay.changelog.index import ChangelogIndex
-from ticdc_replay.changelog.named_rows import places_with_rows
-from ticdc_replay.changelog.reading import read_index
+from ticdc_replay.changelog.copies.named_rows import places_with_rows
+from ticdc_replay.changelog.files.index import ChangelogIndex
+from ticdc_replay.changelog.files.reading import read_index
 from ticdc_replay.config.pipeline import Pipeline
-from ticdc_replay.decode.filter import TablePatterns
 from ticdc_replay.domain.errors import ArtifactNotFoundError, PermanentError
 from ticdc_replay.domain.messages import EventPlace, OffsetRange
+from ticdc_replay.domain.table_patterns import TablePatterns
 from ticdc_replay.domain.window import Window
 from ticdc_replay.snapshot import manifest as manifests
 from ticdc_replay.snapshot.manifest import Manifest

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from ticdc_replay.changelog.index import ChangelogIndex
+from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.config.pipeline import Pipeline
-from ticdc_replay.decode.filter import TablePatterns
 from ticdc_replay.domain.errors import ConfigError
+from ticdc_replay.domain.table_patterns import TablePatterns
 
 
 def selected_tables(pipeline: Pipeline, wanted: Sequence[str] | None) -> tuple[str, ...]:

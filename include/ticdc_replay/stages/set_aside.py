@@ -6,9 +6,9 @@ from typing import Literal
 import msgspec
 import pyarrow.parquet as pq
 
-from ticdc_replay.changelog.index import ChangelogIndex
-from ticdc_replay.changelog.reading import read_index
-from ticdc_replay.changelog.set_aside import Entry, EntryPlace, read_entries, selected_places
+from ticdc_replay.changelog.files.index import ChangelogIndex
+from ticdc_replay.changelog.files.reading import read_index
+from ticdc_replay.changelog.files.set_aside import Entry, EntryPlace, read_entries, selected_places
 from ticdc_replay.domain.errors import ArtifactNotFoundError
 from ticdc_replay.domain.topics import TopicIdentity, is_topic_id
 from ticdc_replay.snapshot import manifest as manifests

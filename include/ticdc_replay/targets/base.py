@@ -6,15 +6,15 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
-from ticdc_replay.changelog.index import ChangelogIndex, DataFile, TableVersion
-from ticdc_replay.changelog.reading import file_name
+from ticdc_replay.changelog.files.index import ChangelogIndex, DataFile, TableVersion
+from ticdc_replay.changelog.files.reading import file_name
+from ticdc_replay.config.target_rules import DdlPolicy
+from ticdc_replay.config.target_section import TargetSection
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import SourceWindow
 from ticdc_replay.storage import ObjectStore, open_store
-from ticdc_replay.targets.rules import DdlPolicy
-from ticdc_replay.targets.section import TargetSection
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

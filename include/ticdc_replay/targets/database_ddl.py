@@ -7,7 +7,7 @@ from operator import attrgetter, itemgetter
 
 import msgspec
 
-from ticdc_replay.changelog.index import ChangelogIndex, Ddl
+from ticdc_replay.changelog.files.index import ChangelogIndex, Ddl
 from ticdc_replay.domain.ddl_kinds import ChangeKind
 from ticdc_replay.domain.tables import TableName, folded
 from ticdc_replay.domain.tso import MAX_TSO, describe
@@ -20,8 +20,8 @@ from ticdc_replay.schemas.changes import (
     kind_of,
     perhaps_renamed,
 )
-from ticdc_replay.schemas.ddl import ParsedDdl, key_of
-from ticdc_replay.schemas.statements import DropDatabase
+from ticdc_replay.schemas.ddl.reader import ParsedDdl, key_of
+from ticdc_replay.schemas.ddl.statements import DropDatabase
 from ticdc_replay.targets.base import Load
 
 _DROPPED = (BreakingChange("the table was dropped with its database", "dropped"),)

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from ticdc_replay.changelog.index import ChangelogIndex
-from ticdc_replay.changelog.version_order import VersionOrder
-from ticdc_replay.decode.filter import TablePatterns
+from ticdc_replay.changelog.files.index import ChangelogIndex
+from ticdc_replay.changelog.files.version_order import VersionOrder
+from ticdc_replay.config.target_rules import DdlPolicy, Rule, Rules
+from ticdc_replay.domain.table_patterns import TablePatterns
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.tso import describe
 from ticdc_replay.schemas.changes import (
@@ -19,8 +20,7 @@ from ticdc_replay.schemas.changes import (
     TableCreated,
     kind_of,
 )
-from ticdc_replay.schemas.ddl import TableKey, key_of
-from ticdc_replay.targets.rules import DdlPolicy, Rule, Rules
+from ticdc_replay.schemas.ddl.reader import TableKey, key_of
 
 
 def stopping_policies(ddl: str, truncate: str, drop: str) -> frozenset[DdlPolicy]:

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ticdc_replay.decode.filter import TablePatterns
 from ticdc_replay.domain.errors import SupersededError
+from ticdc_replay.domain.table_patterns import TablePatterns
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
 from ticdc_replay.targets.base import Load

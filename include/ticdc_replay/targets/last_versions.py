@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ticdc_replay.changelog.fold import (
+from ticdc_replay.changelog.copies.fold import (
     by_value,
     is_put,
     last_versions,
@@ -26,9 +26,9 @@ from ticdc_replay.changelog.fold import (
     refuse_moved,
     zeros_alike,
 )
-from ticdc_replay.changelog.index import DataFile, TableVersion
-from ticdc_replay.changelog.parts import batches_of, counted, groups_with
-from ticdc_replay.changelog.version_order import VersionOrder
+from ticdc_replay.changelog.files.index import DataFile, TableVersion
+from ticdc_replay.changelog.files.parts import batches_of, counted, groups_with
+from ticdc_replay.changelog.files.version_order import VersionOrder
 from ticdc_replay.domain.errors import PermanentError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window

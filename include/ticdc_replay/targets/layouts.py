@@ -2,9 +2,9 @@
 
 import pyarrow.parquet as pq
 
-from ticdc_replay.changelog.fold import place_of
-from ticdc_replay.changelog.index import TableVersion
-from ticdc_replay.changelog.parts import rows_of
+from ticdc_replay.changelog.copies.fold import place_of
+from ticdc_replay.changelog.files.index import TableVersion
+from ticdc_replay.changelog.files.parts import rows_of
 from ticdc_replay.domain.tables import TableName, TableSchema
 from ticdc_replay.domain.tso import describe
 from ticdc_replay.targets.base import Load

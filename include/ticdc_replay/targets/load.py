@@ -5,16 +5,16 @@ from pkgutil import resolve_name
 from typing import TypeVar
 from uuid import uuid4
 
-from ticdc_replay.changelog import index as changelog_index
-from ticdc_replay.decode.filter import TablePatterns
+from ticdc_replay.changelog.files import index as changelog_index
+from ticdc_replay.config.target_kinds import read_section
+from ticdc_replay.config.target_section import TargetSection
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import ArtifactCorruptError
+from ticdc_replay.domain.table_patterns import TablePatterns
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.jobspec import LoadJob
 from ticdc_replay.targets.base import AnyTarget, Execute, Load, LoadReport, StoreAddress
 from ticdc_replay.targets.ddl import stopping_policies
-from ticdc_replay.targets.kinds import read_section
-from ticdc_replay.targets.section import TargetSection
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ticdc_replay.changelog.fold import place_of
-from ticdc_replay.changelog.side_files import SideFile, read_groups
+from ticdc_replay.changelog.copies.fold import place_of
+from ticdc_replay.changelog.files.side_files import SideFile, read_groups
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.storage.base import ObjectStore
 

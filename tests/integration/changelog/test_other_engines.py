@@ -11,9 +11,9 @@ import duckdb
 import pytest
 
 from tests.changelogs import Changelog, delete, put, table
-from ticdc_replay.changelog.index import ChangelogIndex
-from ticdc_replay.changelog.layout import changelog_root
-from ticdc_replay.changelog.reading import read_index, read_rows
+from ticdc_replay.changelog.files.index import ChangelogIndex
+from ticdc_replay.changelog.files.layout import changelog_root
+from ticdc_replay.changelog.files.reading import read_index, read_rows
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.storage import open_store
 

@@ -17,10 +17,10 @@ from confluent_kafka.admin import AdminClient
 from tests.changelogs import Changelog, put, table
 from tests.quarantine_files import TOPIC, index_with, quarantine
 from tests.waiting import PATIENCE_S
-from ticdc_replay.changelog.index import ChangelogIndex
-from ticdc_replay.changelog.layout import INDEX, changelog_root
-from ticdc_replay.changelog.reading import read_index
-from ticdc_replay.changelog.side_files import REFERENCES, SideFile
+from ticdc_replay.changelog.files.index import ChangelogIndex
+from ticdc_replay.changelog.files.layout import INDEX, changelog_root
+from ticdc_replay.changelog.files.reading import read_index
+from ticdc_replay.changelog.files.side_files import REFERENCES, SideFile
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain import canonical, tso
 from ticdc_replay.domain.column_types import ColumnType
@@ -29,17 +29,17 @@ from ticdc_replay.domain.errors import ArtifactNotFoundError, ConfigError, Trans
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.window import Window
 from ticdc_replay.kafka.offsets import Offsets
-from ticdc_replay.reconcile.coverage import bounds_of, searched_by_runs, unsearched
+from ticdc_replay.reconcile.look.coverage import bounds_of, searched_by_runs, unsearched
 from ticdc_replay.snapshot.manifest import Manifest, PartitionPin, SharedInput, Source, TopicPin
-from ticdc_replay.stages import changelogs
-from ticdc_replay.stages.changelogs import list_changelogs, prune, remove
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.derive import derive
-from ticdc_replay.stages.jobs import write_load_job
 from ticdc_replay.stages.leases import replaying
-from ticdc_replay.stages.quarantine import Selection
-from ticdc_replay.stages.redrive import open_runs, pin_redrive
-from ticdc_replay.stages.shared import pin_shared
+from ticdc_replay.stages.quarantine.entries import Selection
+from ticdc_replay.stages.quarantine.redrive import open_runs, pin_redrive
+from ticdc_replay.stages.upkeep import prune as changelogs
+from ticdc_replay.stages.upkeep.prune import list_changelogs, prune, remove
+from ticdc_replay.stages.window.derive import derive
+from ticdc_replay.stages.window.jobs import write_load_job
+from ticdc_replay.stages.window.shared import pin_shared
 from ticdc_replay.state.coverage import Coverage
 from ticdc_replay.state.manifests import WindowManifest
 from ticdc_replay.state.quarantine import AcceptedLoss, Redrive

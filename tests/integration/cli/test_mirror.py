@@ -17,7 +17,7 @@ from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.coverage import coverage
+from ticdc_replay.stages.load.coverage import coverage
 from ticdc_replay.state.coverage import Coverage, CoveredTable
 
 pytestmark = pytest.mark.integration

@@ -15,7 +15,7 @@ from tests.integration.snapshot.feed import START_MS, at
 from tests.waiting import PATIENCE_S
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.window import Window
-from ticdc_replay.stages.pin import pin
+from ticdc_replay.stages.window.pin import pin
 from ticdc_replay.state.runs import Run
 
 pytestmark = pytest.mark.integration

@@ -15,18 +15,18 @@ from tests.changelogs import Changelog, put, table
 from tests.integration.cli.conftest import Shop
 from tests.integration.snapshot.feed import at
 from tests.waiting import PATIENCE_S
-from ticdc_replay.changelog.index import ChangelogIndex
-from ticdc_replay.changelog.layout import INDEX, changelog_root
+from ticdc_replay.changelog.files.index import ChangelogIndex
+from ticdc_replay.changelog.files.layout import INDEX, changelog_root
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.window import Window
 from ticdc_replay.snapshot.manifest import Manifest, SharedInput
 from ticdc_replay.snapshot.pin import PinnedManifest
-from ticdc_replay.stages.changelogs import remove
-from ticdc_replay.stages.derive import derive, register, topics_of
-from ticdc_replay.stages.jobs import decode_job
-from ticdc_replay.stages.pin import pin
-from ticdc_replay.stages.plan import plan
+from ticdc_replay.stages.upkeep.prune import remove
+from ticdc_replay.stages.window.derive import derive, register, topics_of
+from ticdc_replay.stages.window.jobs import decode_job
+from ticdc_replay.stages.window.pin import pin
+from ticdc_replay.stages.window.plan import plan
 from ticdc_replay.state.manifests import WindowManifest
 from ticdc_replay.state.runs import Run
 

@@ -13,14 +13,14 @@ from tests.changelogs import Changelog, put, table
 from tests.integration.cli.conftest import Shop
 from tests.topics import create_topic
 from tests.waiting import PATIENCE_S, wait_for
-from ticdc_replay.changelog.layout import changelog_root
-from ticdc_replay.changelog.side_files import REFERENCES, SideFile
+from ticdc_replay.changelog.files.layout import changelog_root
+from ticdc_replay.changelog.files.side_files import REFERENCES, SideFile
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.snapshot import manifest as manifests
 from ticdc_replay.snapshot.manifest import Manifest
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.pin import pin
+from ticdc_replay.stages.window.pin import pin
 from ticdc_replay.state.runs import Run
 
 pytestmark = pytest.mark.integration

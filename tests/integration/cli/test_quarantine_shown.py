@@ -12,14 +12,14 @@ from demo.embedded_stack.kafka import Kafka
 from tests.open_protocol import columns, message, resolved, row
 from tests.replayed_windows import decode
 from tests.waiting import PATIENCE_S
-from ticdc_replay.changelog.set_aside import read_entries
+from ticdc_replay.changelog.files.set_aside import read_entries
 from ticdc_replay.cli.main import app
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.window import Window
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.pin import pin
+from ticdc_replay.stages.window.pin import pin
 
 pytestmark = pytest.mark.integration
 

@@ -11,13 +11,13 @@ from confluent_kafka.admin import AdminClient
 from demo.embedded_stack.kafka import Kafka
 from tests import canal_json
 from tests.waiting import PATIENCE_S
+from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.registry import codec_for
-from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.decode.filter import TablePatterns
-from ticdc_replay.decode.sampling import PLACES, objects_of, sized
+from ticdc_replay.decode.plan.sampling import PLACES, objects_of, sized
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import ExpiredRangeError, TopicChangedError
 from ticdc_replay.domain.messages import OffsetRange, RawMessage
+from ticdc_replay.domain.table_patterns import TablePatterns
 from ticdc_replay.domain.window import Window
 from ticdc_replay.kafka import reader
 from ticdc_replay.kafka.reader import read_ranges
@@ -134,7 +134,7 @@ def test_sizes_are_estimated_along_partitions_and_for_all_of_them(
 def test_what_is_not_looked_at_counts_as_the_mean_of_its_topic(
     settings: KafkaSettings, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ticdc_replay.decode.sampling.MAX_PLACES", 3)
+    monkeypatch.setattr("ticdc_replay.decode.plan.sampling.MAX_PLACES", 3)
     topic, other = make_topic(4, KEPT), make_topic(1, KEPT)
     produce(settings, topic, {partition: [200 + 100 * partition] * (9 - partition) for partition in range(4)})
     produce(settings, other, {0: [1_000]})

@@ -20,9 +20,9 @@ from tests.s3_proxy import Refusal
 from tests.waiting import PATIENCE_S
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import ConfigError, LeaseHeldError, PolicyStopError, TicdcReplayError, TransientError
-from ticdc_replay.reconcile.results import all_results, files_of
-from ticdc_replay.reconcile.undo import undos_of
-from ticdc_replay.stages.deletion import choose_plan, decide, execute, make_plan, undo
+from ticdc_replay.reconcile.delete.results import all_results, files_of
+from ticdc_replay.reconcile.delete.undo import undos_of
+from ticdc_replay.store_stages.deletion import choose_plan, decide, execute, make_plan, undo
 
 pytestmark = pytest.mark.integration
 
@@ -103,7 +103,7 @@ def test_a_deletion_in_a_bucket_with_versions_can_be_undone_under_any_policy(ver
 def killed(scene: Scene, plan: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Execute the plan up to where its first results would be written."""
     with monkeypatch.context() as patch:
-        patch.setattr("ticdc_replay.reconcile.execution.write_results", lambda *_: 1 // 0)
+        patch.setattr("ticdc_replay.reconcile.delete.execution.write_results", lambda *_: 1 // 0)
         with pytest.raises(ZeroDivisionError):
             scene.execute(plan)
 
@@ -269,8 +269,8 @@ CHILD = """
 import sys, time
 from pathlib import Path
 from ticdc_replay.domain.connections import Connection
-from ticdc_replay.reconcile import plan as plans
-from ticdc_replay.stages import deletion
+from ticdc_replay.reconcile.delete import plan as plans
+from ticdc_replay.store_stages import deletion
 from ticdc_replay.storage.s3.deletion import S3Deletion
 from tests.deletions import Clock, Scene
 
@@ -296,7 +296,7 @@ deletion.execute(scene.context, plan, recheck)
 def test_a_deletion_that_is_killed_goes_on_and_each_object_has_one_result(
     versioned: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ticdc_replay.reconcile.plan.FILE_ROWS", 20)
+    monkeypatch.setattr("ticdc_replay.reconcile.delete.plan.FILE_ROWS", 20)
     names = set(versioned.put(*range(1, 61)))
     needed = {name(30): LOW + 1}
     plan = versioned.plan().plan_hash

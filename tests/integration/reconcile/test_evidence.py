@@ -23,15 +23,15 @@ from ticdc_replay.domain.errors import ConfigError, PermanentError
 from ticdc_replay.domain.events import SEARCH
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.window import Window
-from ticdc_replay.reconcile.owners import put_owner, read_owners
-from ticdc_replay.reconcile.rules import Evidence
-from ticdc_replay.reconcile.survey import Survey, read_survey
-from ticdc_replay.stages.evidence import gather
+from ticdc_replay.reconcile.judge.rules import Evidence
+from ticdc_replay.reconcile.look.owners import put_owner, read_owners
+from ticdc_replay.reconcile.look.survey import Survey, read_survey
 from ticdc_replay.stages.leases import replaying
-from ticdc_replay.stages.pin import pin
-from ticdc_replay.stages.reconcile import record_scan, survey
-from ticdc_replay.stages.store_context import StoreContext
+from ticdc_replay.stages.window.pin import pin
 from ticdc_replay.state.references import ScannedRange
+from ticdc_replay.store_stages.context import StoreContext
+from ticdc_replay.store_stages.evidence import gather
+from ticdc_replay.store_stages.reconcile import record_scan, survey
 
 if TYPE_CHECKING:
     from demo.embedded_stack.kafka import Kafka

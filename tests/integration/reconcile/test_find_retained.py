@@ -9,15 +9,15 @@ from confluent_kafka.admin import AdminClient
 
 from demo.embedded_stack.kafka import Kafka
 from tests.waiting import PATIENCE_S
-from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.config.sink_uri import from_sink_uri
+from ticdc_replay.changefeed.config import Changefeed
+from ticdc_replay.changefeed.sink_uri import from_sink_uri
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import TopicChangedError
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.kafka.offsets import Offsets
 from ticdc_replay.kafka.settings import KafkaSettings
-from ticdc_replay.reconcile.coverage import Retained, find_retained
-from ticdc_replay.reconcile.owners import Owner
+from ticdc_replay.reconcile.look.coverage import Retained, find_retained
+from ticdc_replay.reconcile.look.owners import Owner
 
 pytestmark = pytest.mark.integration
 

@@ -16,15 +16,15 @@ from ticdc_replay.config.load_store import load_store
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.topics import TopicIdentity
-from ticdc_replay.reconcile.records import CLASSIFIED_REFERENCES
-from ticdc_replay.reconcile.rules import ReferenceClass
-from ticdc_replay.reconcile.summary import ReferencesOfTable, Summary
-from ticdc_replay.reconcile.survey import read_survey
-from ticdc_replay.stages.alerts import Watched, look_after
-from ticdc_replay.stages.evidence import gather
-from ticdc_replay.stages.reconcile import survey
-from ticdc_replay.stages.store_context import StoreContext
+from ticdc_replay.reconcile.judge.records import CLASSIFIED_REFERENCES
+from ticdc_replay.reconcile.judge.rules import ReferenceClass
+from ticdc_replay.reconcile.judge.summary import ReferencesOfTable, Summary
+from ticdc_replay.reconcile.look.survey import read_survey
 from ticdc_replay.state.quarantine import AcceptedLoss
+from ticdc_replay.store_stages.alerts import Watched, look_after
+from ticdc_replay.store_stages.context import StoreContext
+from ticdc_replay.store_stages.evidence import gather
+from ticdc_replay.store_stages.reconcile import survey
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -167,7 +167,7 @@ def test_a_loss_that_somebody_accepted_is_no_alert(store: Store) -> None:
 
 
 def test_of_very_many_missing_objects_the_first_are_named(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ticdc_replay.stages.alerts.MOST", 2)
+    monkeypatch.setattr("ticdc_replay.store_stages.alerts.MOST", 2)
     *named, rest = store.look_after(*NAMES).alerts
     assert [alert.object_name for alert in named] == NAMES[:2]
     assert "of 4 references" in rest.text

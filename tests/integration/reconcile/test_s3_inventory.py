@@ -14,9 +14,9 @@ from tests.conftest import s3_client_of
 from tests.s3_inventory_reports import Entry, Reports, entries_of
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import ArtifactCorruptError, ArtifactNotFoundError, ConfigError, PermanentError
-from ticdc_replay.reconcile.inventory import Destination, Inventory
-from ticdc_replay.reconcile.records import OBJECTS
-from ticdc_replay.reconcile.s3_inventory import write_report
+from ticdc_replay.reconcile.judge.records import OBJECTS
+from ticdc_replay.reconcile.look.inventory import Destination, Inventory
+from ticdc_replay.reconcile.look.s3_inventory import write_report
 from ticdc_replay.storage import ObjectStore, open_store
 from ticdc_replay.storage.file import FileStore
 

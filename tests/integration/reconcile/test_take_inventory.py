@@ -16,10 +16,10 @@ from tests.conftest import s3_client_of
 from tests.s3_inventory_reports import Reports, entries_of
 from ticdc_replay.config.load_store import load_store
 from ticdc_replay.domain.connections import Connection, Connections
-from ticdc_replay.reconcile.inventory import Inventory
-from ticdc_replay.reconcile.survey import Survey, put_survey
-from ticdc_replay.stages.reconcile import take_inventory
-from ticdc_replay.stages.store_context import StoreContext
+from ticdc_replay.reconcile.look.inventory import Inventory
+from ticdc_replay.reconcile.look.survey import Survey, put_survey
+from ticdc_replay.store_stages.context import StoreContext
+from ticdc_replay.store_stages.reconcile import take_inventory
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

@@ -9,14 +9,14 @@ from tests.avro_messages import EXTENSION, column, confluent, encoded, extension
 from tests.decoded_captures import LIMITS
 from tests.decoded_splits import quarantine as quarantined
 from tests.schema_registry import Registry, serve
-from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.decode.assembly import assemble
-from ticdc_replay.decode.shared_names import refuse_shared_names
-from ticdc_replay.decode.split import SplitDecoder
-from ticdc_replay.decode.tasks import Attempt, Split
-from ticdc_replay.dispatch.rules import Dispatch, Rule
-from ticdc_replay.dispatch.table_filter import TableFilter
-from ticdc_replay.dispatch.topic_expression import TopicExpression
+from ticdc_replay.changefeed.config import Changefeed
+from ticdc_replay.changefeed.rules import Dispatch, Rule
+from ticdc_replay.changefeed.table_filter import TableFilter
+from ticdc_replay.changefeed.topic_expression import TopicExpression
+from ticdc_replay.decode.complete.assembly import assemble
+from ticdc_replay.decode.plan.shared_names import refuse_shared_names
+from ticdc_replay.decode.plan.tasks import Attempt, Split
+from ticdc_replay.decode.read.split import SplitDecoder
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.errors import AuthenticationError, PermanentError
 from ticdc_replay.domain.messages import EventPlace, OffsetRange, RawMessage

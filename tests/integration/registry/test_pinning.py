@@ -12,8 +12,8 @@ from tests.debezium_messages import TS
 from tests.schema_registry import Registry, serve
 from tests.unit.codecs.test_debezium_avro import DDL, SCHEMAS, WATERMARK, source
 from tests.waiting import PATIENCE_S
-from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.decode.schema_pass import find_schemas
+from ticdc_replay.changefeed.config import Changefeed
+from ticdc_replay.decode.plan.schema_pass import find_schemas
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.window import Window

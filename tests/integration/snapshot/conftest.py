@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from demo.embedded_stack.kafka import Kafka
 from tests.integration.snapshot.feed import Feed, at
-from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.window import Window
 from ticdc_replay.kafka.settings import KafkaSettings

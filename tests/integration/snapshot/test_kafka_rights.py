@@ -21,14 +21,14 @@ from demo.embedded_stack.kafka import Kafka
 from tests.integration.snapshot.feed import Feed
 from tests.topics import create_topic
 from tests.waiting import PATIENCE_S
-from ticdc_replay.dispatch.rules import Dispatch, Rule
-from ticdc_replay.dispatch.table_filter import TableFilter
-from ticdc_replay.dispatch.topic_expression import TopicExpression
+from ticdc_replay.changefeed.rules import Dispatch, Rule
+from ticdc_replay.changefeed.table_filter import TableFilter
+from ticdc_replay.changefeed.topic_expression import TopicExpression
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import AuthenticationError, UnprovenWindowError
 from ticdc_replay.kafka.offsets import Offsets
 from ticdc_replay.kafka.settings import KafkaSettings
-from ticdc_replay.reconcile.coverage import find_retained
+from ticdc_replay.reconcile.look.coverage import find_retained
 from ticdc_replay.snapshot.manifest import Manifest
 from ticdc_replay.snapshot.pin import pin_window
 from ticdc_replay.snapshot.request import PinRequest

@@ -12,7 +12,7 @@ from demo.embedded_stack.kafka import Kafka
 from tests import debezium_messages
 from tests.integration.snapshot.feed import START_MS, at
 from tests.waiting import PATIENCE_S
-from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.errors import UnprovenWindowError, WatermarkNotReachedError
 from ticdc_replay.domain.messages import OffsetRange

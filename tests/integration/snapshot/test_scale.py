@@ -10,9 +10,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from demo.embedded_stack.kafka import Kafka
 from tests.integration.snapshot.feed import START_MS, Feed, at
 from tests.waiting import PATIENCE_S, wait_for
-from ticdc_replay.dispatch.rules import Dispatch, Rule
-from ticdc_replay.dispatch.table_filter import TableFilter
-from ticdc_replay.dispatch.topic_expression import TopicExpression
+from ticdc_replay.changefeed.rules import Dispatch, Rule
+from ticdc_replay.changefeed.table_filter import TableFilter
+from ticdc_replay.changefeed.topic_expression import TopicExpression
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.messages import OffsetRange, RawMessage
 from ticdc_replay.domain.window import Window

@@ -11,9 +11,9 @@ from confluent_kafka.admin import AdminClient
 
 from tests.integration.snapshot.feed import Feed, at
 from tests.waiting import PATIENCE_S, wait_for
-from ticdc_replay.dispatch.rules import Dispatch, Rule
-from ticdc_replay.dispatch.table_filter import TableFilter
-from ticdc_replay.dispatch.topic_expression import TopicExpression
+from ticdc_replay.changefeed.rules import Dispatch, Rule
+from ticdc_replay.changefeed.table_filter import TableFilter
+from ticdc_replay.changefeed.topic_expression import TopicExpression
 from ticdc_replay.domain.errors import TopicChangedError, UnprovenWindowError, WatermarkNotReachedError
 from ticdc_replay.domain.window import Window
 from ticdc_replay.kafka.settings import KafkaSettings

@@ -7,7 +7,7 @@ from confluent_kafka import Producer
 
 from tests.integration.snapshot.feed import START_MS, Feed, at
 from tests.waiting import PATIENCE_S
-from ticdc_replay.config.changefeed import Changefeed
+from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.errors import TopicChangedError
 from ticdc_replay.kafka.settings import KafkaSettings

@@ -9,7 +9,7 @@ from tests.mirror_rig import DROPPED, OLD, Rig
 from tests.open_protocol import columns, ddl, row
 from ticdc_replay.domain.errors import PolicyStopError
 from ticdc_replay.domain.window import Window
-from ticdc_replay.stages.quarantine import Selection, accept
+from ticdc_replay.stages.quarantine.entries import Selection, accept
 
 pytestmark = pytest.mark.integration
 

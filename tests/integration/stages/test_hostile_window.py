@@ -16,8 +16,8 @@ from tests import canal_json, open_protocol
 from tests.replayed_windows import decode
 from tests.waiting import PATIENCE_S
 from ticdc_replay import jobspec
-from ticdc_replay.changelog.index import ChangelogIndex
-from ticdc_replay.changelog.set_aside import Entry, read_entries
+from ticdc_replay.changelog.files.index import ChangelogIndex
+from ticdc_replay.changelog.files.set_aside import Entry, read_entries
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain import canonical, tso
 from ticdc_replay.domain.connections import Connection, Connections
@@ -25,10 +25,10 @@ from ticdc_replay.domain.errors import TargetMismatchError, UnprovenWindowError
 from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.domain.window import Window
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.jobs import write_load_job
-from ticdc_replay.stages.pin import pin
-from ticdc_replay.stages.publish import publish
-from ticdc_replay.stages.quarantine import Selection, accept
+from ticdc_replay.stages.load.publish import publish
+from ticdc_replay.stages.quarantine.entries import Selection, accept
+from ticdc_replay.stages.window.jobs import write_load_job
+from ticdc_replay.stages.window.pin import pin
 from ticdc_replay.targets.load import in_process, load
 
 pytestmark = pytest.mark.integration

@@ -16,16 +16,16 @@ from tests.definition_histories import History
 from tests.examples import examples
 from tests.laggard import Laggard, at
 from tests.replayed_windows import decode, pipeline_for, replay, rows_of
-from ticdc_replay.changelog.index import ChangelogIndex
-from ticdc_replay.changelog.set_aside import read_entries
+from ticdc_replay.changelog.files.index import ChangelogIndex
+from ticdc_replay.changelog.files.set_aside import read_entries
 from ticdc_replay.codecs.open.codec import OpenCodec
 from ticdc_replay.domain.errors import PolicyStopError, WatermarkNotReachedError
 from ticdc_replay.domain.events import Event
 from ticdc_replay.domain.window import Window
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.pin import pin
-from ticdc_replay.stages.quarantine import Selection, accept
-from ticdc_replay.stages.redrive import check_redrive, open_runs, pin_redrive
+from ticdc_replay.stages.quarantine.entries import Selection, accept
+from ticdc_replay.stages.quarantine.redrive import check_redrive, open_runs, pin_redrive
+from ticdc_replay.stages.window.pin import pin
 
 pytestmark = pytest.mark.integration
 

@@ -8,8 +8,8 @@ from tests.integration.snapshot.feed import at
 from tests.mirror_rig import DROPPED, Rig
 from ticdc_replay.domain.errors import PolicyStopError
 from ticdc_replay.domain.window import Window
-from ticdc_replay.stages.quarantine import Selection, accept
-from ticdc_replay.stages.redrive import open_runs
+from ticdc_replay.stages.quarantine.entries import Selection, accept
+from ticdc_replay.stages.quarantine.redrive import open_runs
 
 pytestmark = pytest.mark.integration
 

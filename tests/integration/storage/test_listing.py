@@ -18,7 +18,7 @@ from tests.conftest import s3_client_of
 from tests.integration.storage.test_s3_deletion import make_bucket, store_of
 from tests.s3_proxy import Refusal
 from ticdc_replay.domain.errors import PermanentError, TransientError
-from ticdc_replay.reconcile.inventory import Destination, Inventory, write_listing
+from ticdc_replay.reconcile.look.inventory import Destination, Inventory, write_listing
 from ticdc_replay.storage import ObjectStore
 from ticdc_replay.storage.file import FileStore
 from ticdc_replay.storage.listing import list_parallel

@@ -19,7 +19,7 @@ from psycopg import sql
 from tests.decoded_captures import DecodedCapture
 from tests.expected import read_lines
 from tests.integration.targets.conftest import TARGET, Mirror
-from ticdc_replay.changelog.index import ChangelogIndex
+from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.domain.errors import PolicyStopError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window

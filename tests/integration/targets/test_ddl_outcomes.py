@@ -16,10 +16,10 @@ from demo.embedded_stack.postgres import Postgres
 from tests.changelogs import Changelog, Row, delete, put, table
 from tests.ddl_outcomes import COLUMNS, CREATE, STATEMENTS, Cells, Rows, Statement, event_table
 from tests.integration.targets.conftest import Mirror
+from ticdc_replay.config.target_rules import MIRROR
 from ticdc_replay.domain.errors import PermanentError, PolicyStopError
 from ticdc_replay.domain.tables import TableName, TableSchema
-from ticdc_replay.schemas.ddl import definition_from_sql
-from ticdc_replay.targets.rules import MIRROR
+from ticdc_replay.schemas.ddl.reader import definition_from_sql
 
 pytestmark = pytest.mark.integration
 

@@ -14,16 +14,16 @@ from demo.embedded_stack.kafka import Kafka
 from tests.integration.snapshot.feed import Feed, at
 from tests.replayed_windows import pipeline_for, replay
 from ticdc_replay import jobspec
-from ticdc_replay.airflow import docs
+from ticdc_replay.airflow.dags import docs
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.window import Window
-from ticdc_replay.stages.begin_load import begin_load
-from ticdc_replay.stages.check import ddl_stops
-from ticdc_replay.stages.coverage import coverage
-from ticdc_replay.stages.jobs import write_load_job
-from ticdc_replay.stages.lineage import loaded
-from ticdc_replay.stages.plan import plan
-from ticdc_replay.stages.publish import publish
+from ticdc_replay.stages.load.begin_load import begin_load
+from ticdc_replay.stages.load.check import ddl_stops
+from ticdc_replay.stages.load.coverage import coverage
+from ticdc_replay.stages.load.lineage import loaded
+from ticdc_replay.stages.load.publish import publish
+from ticdc_replay.stages.window.jobs import write_load_job
+from ticdc_replay.stages.window.plan import plan
 from ticdc_replay.targets.load import in_process, load
 
 pytestmark = pytest.mark.integration

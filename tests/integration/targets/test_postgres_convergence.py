@@ -11,8 +11,8 @@ from tests.decoded_splits import decode
 from tests.examples import examples
 from tests.integration.targets.conftest import TARGET, Mirror
 from tests.upstream import FIRST_TS, LAST_TS, STEPS, Step, delivered, deliveries, happened
-from ticdc_replay.changelog.index import ChangelogIndex
-from ticdc_replay.changelog.layout import INDEX, changelog_root
+from ticdc_replay.changelog.files.index import ChangelogIndex
+from ticdc_replay.changelog.files.layout import INDEX, changelog_root
 from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import LoadJob
 from ticdc_replay.targets.load import in_process, load

@@ -18,7 +18,7 @@ from ticdc_replay.domain.errors import PolicyStopError
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import Column, TableName
 from ticdc_replay.schemas.changes import ColumnAdded, changes_of
-from ticdc_replay.schemas.ddl import definition_from_sql
+from ticdc_replay.schemas.ddl.reader import definition_from_sql
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.targets.mirror.planning.fills import fill_of
 from ticdc_replay.targets.postgres.dialect import DIALECT

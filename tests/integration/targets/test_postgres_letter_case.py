@@ -10,7 +10,7 @@ from tests.integration.targets.conftest import Mirror
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import PolicyStopError
 from ticdc_replay.domain.tables import TableName
-from ticdc_replay.schemas.ddl import definition_from_sql
+from ticdc_replay.schemas.ddl.reader import definition_from_sql
 
 pytestmark = pytest.mark.integration
 

@@ -10,7 +10,7 @@ from tests.changelogs import Changelog, put, table
 from tests.integration.targets.conftest import TARGET, Mirror
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import PolicyStopError, TargetMismatchError, TransientError
-from ticdc_replay.schemas.ddl import definition_from_sql
+from ticdc_replay.schemas.ddl.reader import definition_from_sql
 from ticdc_replay.targets.load import in_process, load
 
 pytestmark = pytest.mark.integration

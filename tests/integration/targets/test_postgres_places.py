@@ -8,10 +8,10 @@ import pytest
 
 from tests.changelogs import Changelog, Row, delete, put, table
 from tests.integration.targets.conftest import Mirror
-from ticdc_replay.changelog.version_order import place
+from ticdc_replay.changelog.files.version_order import place
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import PermanentError, PolicyStopError, TargetMismatchError
-from ticdc_replay.schemas.ddl import definition_from_sql
+from ticdc_replay.schemas.ddl.reader import definition_from_sql
 
 pytestmark = pytest.mark.integration
 

@@ -12,7 +12,7 @@ from tests.integration.targets.conftest import Mirror
 from tests.integration.targets.test_postgres_values import INT, declared, random_text
 from ticdc_replay.domain.errors import PermanentError, TargetMismatchError, UnrepresentableValueError
 from ticdc_replay.domain.tables import TableName
-from ticdc_replay.schemas.ddl import definition_from_sql
+from ticdc_replay.schemas.ddl.reader import definition_from_sql
 from ticdc_replay.targets.base import LoadReport
 
 pytestmark = pytest.mark.integration

@@ -9,7 +9,7 @@ from tests.changelogs import Changelog, delete, put, table
 from tests.integration.targets.conftest import Mirror
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import ConfigError, PolicyStopError, TargetMismatchError
-from ticdc_replay.schemas.ddl import definition_from_sql
+from ticdc_replay.schemas.ddl.reader import definition_from_sql
 
 pytestmark = pytest.mark.integration
 

@@ -19,7 +19,7 @@ from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import SupersededError
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.jobs import write_load_job
+from ticdc_replay.stages.window.jobs import write_load_job
 from ticdc_replay.state.manifests import WindowManifest
 from ticdc_replay.targets.load import in_process, load
 from ticdc_replay.targets.parquet.entries import TableEntry

@@ -6,8 +6,8 @@ from typing import Any
 from tests.decoded_splits import decode
 from tests.integration.targets.conftest import Mirror
 from tests.open_protocol import message, row
-from ticdc_replay.changelog.index import ChangelogIndex
-from ticdc_replay.changelog.layout import INDEX, changelog_root
+from ticdc_replay.changelog.files.index import ChangelogIndex
+from ticdc_replay.changelog.files.layout import INDEX, changelog_root
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.jobspec import LoadJob
 from ticdc_replay.targets.load import in_process, load

@@ -15,7 +15,7 @@ import pytest
 from tests.expected import read_lines
 from tests.expected.wire import Json
 from ticdc_replay.captures import Capture
-from ticdc_replay.changelog.convert import rows_to_batch
+from ticdc_replay.changelog.cells.convert import rows_to_batch
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.domain.column_types import BINARY_TYPES, INTEGER_TYPES, ColumnType
 from ticdc_replay.domain.events import DdlEvent, RowEvent

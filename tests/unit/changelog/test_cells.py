@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ticdc_replay.changelog.cells import typed_array
-from ticdc_replay.changelog.time_cells import check_zone
+from ticdc_replay.changelog.cells.column import typed_array
+from ticdc_replay.changelog.cells.times import check_zone
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import ConfigError
 

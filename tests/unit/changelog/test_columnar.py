@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ticdc_replay.changelog.columnar import hashes, order_of
-from ticdc_replay.changelog.seen import NativeSeen, PythonSeen, Seen
+from ticdc_replay.changelog.cells.columnar import hashes, order_of
+from ticdc_replay.changelog.files.seen import NativeSeen, PythonSeen, Seen
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 2)), max_size=8))

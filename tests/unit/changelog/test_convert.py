@@ -5,8 +5,8 @@ import tracemalloc
 import pyarrow as pa
 import pytest
 
-from ticdc_replay.changelog.convert import BatchTooLargeError, rows_to_batch, rows_to_batches
-from ticdc_replay.changelog.types import image_type
+from ticdc_replay.changelog.cells.convert import BatchTooLargeError, rows_to_batch, rows_to_batches
+from ticdc_replay.changelog.cells.types import image_type
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.events import DdlEvent, Image, Operation, RowEvent, Shape, WireColumn
 from ticdc_replay.schemas.history import SchemaHistory
@@ -159,7 +159,7 @@ def test_rows_of_too_many_bytes_are_several_batches(monkeypatch: pytest.MonkeyPa
     rows = MANY_BYTES[what]
     resolved = SchemaResolver(HISTORY).resolve(rows[0])
     together = rows_to_batch(rows, resolved, "UTC")
-    monkeypatch.setattr("ticdc_replay.changelog.convert.BATCH_MAX_BYTES", 2500)
+    monkeypatch.setattr("ticdc_replay.changelog.cells.convert.BATCH_MAX_BYTES", 2500)
     with pytest.raises(BatchTooLargeError, match="rows are more than 2500 bytes"):
         rows_to_batch(rows, resolved, "UTC")
     batches = list(rows_to_batches(rows, resolved, "UTC"))
@@ -177,7 +177,7 @@ def test_rows_of_which_little_was_sent_take_no_more_memory_than_a_batch_may(monk
     shapes = [Shape((ID, WireColumn(name, ColumnType("bigint"), False, list))) for name in names]
     rows = [row(before=Image(shapes[at % 400], (at, at)))._replace(partial=True) for at in range(4_000)]
     resolved = SchemaResolver(history).resolve(rows[0])
-    monkeypatch.setattr("ticdc_replay.changelog.convert.BATCH_MAX_BYTES", 2_000_000)
+    monkeypatch.setattr("ticdc_replay.changelog.cells.convert.BATCH_MAX_BYTES", 2_000_000)
     written = 0
     tracemalloc.start()
     try:
@@ -194,7 +194,7 @@ def test_rows_of_which_little_was_sent_take_no_more_memory_than_a_batch_may(monk
 def test_one_row_is_a_batch_however_large(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [row(after=whole(1, "x" * 9000, None)), row(after=whole(-1, "y" * 9000, None))]
     resolved = SchemaResolver(HISTORY).resolve(rows[0])
-    monkeypatch.setattr("ticdc_replay.changelog.convert.BATCH_MAX_BYTES", 100)
+    monkeypatch.setattr("ticdc_replay.changelog.cells.convert.BATCH_MAX_BYTES", 100)
     first, second = rows_to_batches(rows, resolved, "UTC")
     assert first.after.to_pylist()[0]["name"] == "x" * 9000
     assert second.bad == {0: "after.id: -1 is negative"}

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ticdc_replay.changelog.cover import Candidate, Part, choose
+from ticdc_replay.changelog.copies.cover import Candidate, Part, choose
 from ticdc_replay.domain.window import Grade, Window
 
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ticdc_replay.changelog import data_file
-from ticdc_replay.changelog.columnar import HASH, ColumnarRows, content_bytes
-from ticdc_replay.changelog.data_file import DataFileWriter
-from ticdc_replay.changelog.keys import Keys
-from ticdc_replay.changelog.spill import Spill
+from ticdc_replay.changelog.cells.columnar import HASH, ColumnarRows, content_bytes
+from ticdc_replay.changelog.files import data_file
+from ticdc_replay.changelog.files.data_file import DataFileWriter
+from ticdc_replay.changelog.files.keys import Keys
+from ticdc_replay.changelog.files.spill import Spill
 
 SCHEMA = pa.schema(
     [

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ticdc_replay.changelog import keys
-from ticdc_replay.changelog.columnar import ColumnarRows, hashes
-from ticdc_replay.changelog.key_buckets import Bucket, plan_buckets, repeated
-from ticdc_replay.changelog.keys import Keys, KeysFile, KeysGroup
+from ticdc_replay.changelog.cells.columnar import ColumnarRows, hashes
+from ticdc_replay.changelog.copies.key_buckets import Bucket, plan_buckets, repeated
+from ticdc_replay.changelog.files import keys
+from ticdc_replay.changelog.files.keys import Keys, KeysFile, KeysGroup
 
 LOCAL = pyarrow.fs.LocalFileSystem()
 Version = tuple[int, int]

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ticdc_replay.changelog.layout import data_folder, escape, unescape
+from ticdc_replay.changelog.files.layout import data_folder, escape, unescape
 from ticdc_replay.domain.tables import TableName
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ticdc_replay.changelog.index import DataFile
-from ticdc_replay.changelog.parts import batches_of, groups_with, part_of, rows_of
+from ticdc_replay.changelog.files.index import DataFile
+from ticdc_replay.changelog.files.parts import batches_of, groups_with, part_of, rows_of
 from ticdc_replay.domain.window import Window
 
 TIMES = [5, 7, 1, 3, 20, 22, 21, 25, 9, 8]

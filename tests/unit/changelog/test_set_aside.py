@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.quarantine_files import TOPIC, index_with, quarantine
-from ticdc_replay.changelog import set_aside
-from ticdc_replay.changelog.set_aside import (
+from ticdc_replay.changelog.files import set_aside
+from ticdc_replay.changelog.files.set_aside import (
     EntryPlace,
     message_of,
     pack_messages,

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ticdc_replay.changelog import side_files
-from ticdc_replay.changelog.duplicates import drop_rows
-from ticdc_replay.changelog.side_files import QUARANTINE, SideFile, read_groups
+from ticdc_replay.changelog.copies.duplicates import drop_rows
+from ticdc_replay.changelog.files import side_files
+from ticdc_replay.changelog.files.side_files import QUARANTINE, SideFile, read_groups
 
 
 @pytest.mark.parametrize(

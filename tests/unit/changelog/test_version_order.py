@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ticdc_replay.changelog.version_order import MAX_PARTITION, OFFSET_BITS, place, versions_of
+from ticdc_replay.changelog.files.version_order import MAX_PARTITION, OFFSET_BITS, place, versions_of
 from ticdc_replay.domain.errors import PermanentError
 
 PARTITIONS = st.integers(0, MAX_PARTITION)

@@ -12,8 +12,8 @@ from tests.deletions import LOW, Scene, name, with_clock
 from ticdc_replay.cli import deletion
 from ticdc_replay.cli.main import app
 from ticdc_replay.jobspec import WrittenJob
-from ticdc_replay.reconcile.undo import Undone, put_undone
-from ticdc_replay.stages.deletion import make_plan
+from ticdc_replay.reconcile.delete.undo import Undone, put_undone
+from ticdc_replay.store_stages.deletion import make_plan
 
 
 @pytest.fixture

@@ -21,9 +21,9 @@ from ticdc_replay.cli.main import app
 from ticdc_replay.cli.terminal import terminal
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.domain.visible import visible, visible_lines
-from ticdc_replay.reconcile.contents import PlannedGroup, PlannedObject
-from ticdc_replay.stages.deletion import PlanDescription
+from ticdc_replay.reconcile.delete.contents import PlannedGroup, PlannedObject
 from ticdc_replay.state.deletion_plans import DeletionPlanRecord
+from ticdc_replay.store_stages.deletion import PlanDescription
 from ticdc_replay.submit.submitter import LogLine
 
 HOSTILE = "[red]a[link=http://e]b[/]\x1b]8;;http://e\x1b_\x1b[2Jc\x9b1m:bomb:\u202ed"

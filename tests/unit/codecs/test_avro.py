@@ -18,11 +18,11 @@ from tests.avro_messages import (
     glue,
     record,
 )
+from ticdc_replay.changefeed.config import Changefeed
+from ticdc_replay.changefeed.protocols import Carried
 from ticdc_replay.codecs.avro.codec import AvroCodec
 from ticdc_replay.codecs.checksum import RowChecksum
 from ticdc_replay.codecs.registry import carried_by
-from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.config.protocols import Carried
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import TransientError
 from ticdc_replay.domain.events import DdlEvent, Operation, RowEvent, Undecodable, WatermarkEvent

@@ -8,13 +8,13 @@ import pyarrow as pa
 import pytest
 
 from tests.canal_json import LOCATION, TS, ddl, message, row, watermark
+from ticdc_replay.changefeed.config import Changefeed
+from ticdc_replay.changefeed.protocols import Carried
+from ticdc_replay.changefeed.rules import ColumnSelector, Dispatch
+from ticdc_replay.changefeed.table_filter import ColumnFilter, TableFilter
 from ticdc_replay.codecs.canal.codec import CanalCodec
 from ticdc_replay.codecs.canonical import line
 from ticdc_replay.codecs.registry import carried_by
-from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.config.protocols import Carried
-from ticdc_replay.dispatch.rules import ColumnSelector, Dispatch
-from ticdc_replay.dispatch.table_filter import ColumnFilter, TableFilter
 from ticdc_replay.domain.events import (
     DdlEvent,
     Event,

@@ -12,9 +12,9 @@ from tests.canal_json import LOCATION, TS, ddl, message, row, watermark
 from tests.capture_sets import CaptureSets
 from tests.examples import examples
 from ticdc_replay.captures import Capture
+from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.canal.codec import CanalCodec
 from ticdc_replay.codecs.canonical import line
-from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.events import Event, RowEvent, Undecodable
 from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.schemas.lookup import SchemaLookup

@@ -9,8 +9,8 @@ import pytest
 
 from tests.canal_json import LOCATION, TS, ddl, message, row, watermark
 from tests.growth import assert_linear
+from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.canal.codec import CanalCodec
-from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.events import DdlEvent, LargeMessage, Operation, RowEvent, Undecodable
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.schemas.lookup import SchemaLookup

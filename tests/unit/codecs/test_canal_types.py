@@ -6,8 +6,8 @@ import pytest
 
 from ticdc_replay.codecs.canal.types import are_full, cell_kind
 from ticdc_replay.domain.column_types import ColumnType
-from ticdc_replay.schemas.column_parser import read_column
-from ticdc_replay.schemas.tokens import Cursor, sql_tokens
+from ticdc_replay.schemas.ddl.column_parser import read_column
+from ticdc_replay.schemas.ddl.tokens import Cursor, sql_tokens
 
 FULL_TYPES = [
     "tinyint(1)", "tinyint(3) unsigned", "smallint(6)", "mediumint(9)", "int(11)", "int(10) unsigned zerofill", "int",

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.debezium_messages import ABSENT, CREATED, ID, TS, ddl, field, history, message, row, watermark
+from ticdc_replay.changefeed.config import Changefeed
+from ticdc_replay.changefeed.protocols import Carried
 from ticdc_replay.codecs.debezium.codec import DebeziumCodec
 from ticdc_replay.codecs.registry import carried_by
-from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.config.protocols import Carried
 from ticdc_replay.domain.events import DdlEvent, Operation, RowEvent, Undecodable, WatermarkEvent
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.schemas.lookup import SchemaLookup

@@ -6,10 +6,10 @@ import pytest
 
 from tests.avro_messages import confluent, encoded
 from tests.debezium_messages import TS, history, message
+from ticdc_replay.changefeed.config import Changefeed
+from ticdc_replay.changefeed.protocols import Carried
 from ticdc_replay.codecs.debezium.avro import DebeziumAvroCodec
 from ticdc_replay.codecs.registry import carried_by
-from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.config.protocols import Carried
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import TransientError
 from ticdc_replay.domain.events import DdlEvent, Operation, RowEvent, Undecodable, WatermarkEvent

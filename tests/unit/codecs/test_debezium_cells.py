@@ -5,8 +5,8 @@ from base64 import b64encode
 import pytest
 
 from tests.debezium_messages import ID, field, history, row
+from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.debezium.codec import DebeziumCodec
-from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.events import RowEvent
 from ticdc_replay.schemas.history import SchemaHistory

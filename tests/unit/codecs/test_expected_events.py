@@ -13,8 +13,8 @@ from tests.expected import match
 from tests.expected.cells import same_cell
 from tests.expected.wire import Wire
 from ticdc_replay.captures import Capture
+from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.canonical import line
-from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.events import RowEvent
 
 Json = dict[str, Any]

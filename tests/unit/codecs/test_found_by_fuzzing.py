@@ -3,12 +3,12 @@
 import pytest
 
 from tests import canal_json, debezium_messages, open_protocol
+from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.registry import codec_for
-from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.events import Event, RowEvent, Undecodable
 from ticdc_replay.domain.messages import RawMessage
-from ticdc_replay.schemas.literals import Literal, default_text
+from ticdc_replay.schemas.ddl.literals import Literal, default_text
 
 
 def decoded(protocol: str, good: RawMessage, changed: RawMessage) -> list[tuple[Event, ...]]:

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tests.open_protocol import message, resolved
+from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.open.codec import OpenCodec
-from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.events import (
     DdlEvent,
     Event,

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.open_protocol import columns, message, resolved, row
 from ticdc_replay.captures import Capture
+from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.canonical import line
 from ticdc_replay.codecs.open.codec import OpenCodec
-from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.events import Event, RowEvent, Undecodable
 from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.schemas.lookup import SchemaLookup

@@ -8,8 +8,8 @@ import pytest
 
 from tests.growth import assert_linear
 from tests.open_protocol import columns, message, row
+from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.open.codec import OpenCodec
-from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.events import LargeMessage, Operation, RowEvent, Undecodable
 from ticdc_replay.schemas.lookup import SchemaLookup
 

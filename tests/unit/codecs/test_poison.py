@@ -8,10 +8,10 @@ import pytest
 from tests import canal_json, open_protocol
 from tests.fuzz.poison import GROWING, codec
 from tests.growth import assert_linear
+from ticdc_replay.changefeed.config import Changefeed
+from ticdc_replay.changefeed.protocols import protocol_names
 from ticdc_replay.codecs.base import DECODER_FAILED, MAX_BAD_EVENTS, MAX_DDL_EVENTS, Codec
 from ticdc_replay.codecs.registry import codec_for
-from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.config.protocols import protocol_names
 from ticdc_replay.domain.errors import PermanentError, TransientError
 from ticdc_replay.domain.events import DdlEvent, Event, RowEvent, Undecodable
 from ticdc_replay.domain.messages import RawMessage

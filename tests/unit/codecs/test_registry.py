@@ -2,10 +2,10 @@
 
 import pytest
 
+from ticdc_replay.changefeed.config import Changefeed
+from ticdc_replay.changefeed.protocols import protocol_names
 from ticdc_replay.codecs.open.codec import OpenCodec
 from ticdc_replay.codecs.registry import carried_by, codec_for
-from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.config.protocols import protocol_names
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.domain.events import Operation, RowEvent, Undecodable
 from ticdc_replay.domain.messages import RawMessage

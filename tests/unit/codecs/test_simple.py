@@ -25,10 +25,10 @@ from tests.simple_protocol import (
     timestamp,
     watermark,
 )
+from ticdc_replay.changefeed.config import Changefeed
+from ticdc_replay.changefeed.protocols import Carried
 from ticdc_replay.codecs.registry import carried_by
 from ticdc_replay.codecs.simple.codec import SimpleCodec
-from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.config.protocols import Carried
 from ticdc_replay.domain.events import (
     BootstrapEvent,
     DdlEvent,

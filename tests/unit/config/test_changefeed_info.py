@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ticdc_replay.config.sink_uri import from_info, from_sink_uri
+from ticdc_replay.changefeed.sink_uri import from_info, from_sink_uri
 from ticdc_replay.domain.errors import ConfigError, SecretInConfigError
 
 URI = "kafka://b:9092/shop?protocol=simple&partition-num=3"

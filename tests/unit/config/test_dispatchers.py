@@ -4,8 +4,8 @@ import pickle
 
 import pytest
 
-from ticdc_replay.config.sink_uri import from_sink_uri
-from ticdc_replay.dispatch.rules import SourceTable
+from ticdc_replay.changefeed.rules import SourceTable
+from ticdc_replay.changefeed.sink_uri import from_sink_uri
 from ticdc_replay.domain.errors import ConfigError
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ticdc_replay.config.sink_uri import from_sink_uri
+from ticdc_replay.changefeed.sink_uri import from_sink_uri
 from ticdc_replay.domain.errors import ConfigError
 
 

@@ -8,11 +8,11 @@ from pkgutil import resolve_name
 import pytest
 
 from tests.packages import PLAIN_JSON, declare, install
+from ticdc_replay.changefeed.config import Changefeed
+from ticdc_replay.changefeed.protocols import GROUP, find_protocol, protocol_names
+from ticdc_replay.changefeed.sink_uri import from_sink_uri
 from ticdc_replay.codecs.base import Codec
 from ticdc_replay.codecs.registry import codec_for
-from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.config.protocols import GROUP, find_protocol, protocol_names
-from ticdc_replay.config.sink_uri import from_sink_uri
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.domain.events import Undecodable
 from ticdc_replay.domain.messages import RawMessage

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ticdc_replay.config.sink_uri import from_sink_uri
-from ticdc_replay.dispatch.rules import Dispatch
+from ticdc_replay.changefeed.rules import Dispatch
+from ticdc_replay.changefeed.sink_uri import from_sink_uri
 from ticdc_replay.domain.errors import ConfigError, SecretInConfigError
 
 URI = "kafka://broker-1:9092,broker-2:9092/orders?protocol=open-protocol"

@@ -10,13 +10,13 @@ from tests import debezium_messages as debezium
 from tests import simple_protocol as simple
 from tests.debezium_messages import TS, field
 from tests.decoded_splits import LIMITS, decode, quarantine
-from ticdc_replay.changelog.identity import ambiguous_key, row_key
-from ticdc_replay.changelog.writer import Located
+from ticdc_replay.changefeed.config import Changefeed
+from ticdc_replay.changelog.files.identity import ambiguous_key, row_key
+from ticdc_replay.changelog.files.writer import Located
 from ticdc_replay.codecs.registry import codec_for
-from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.decode.schema_pass import schemas_in
-from ticdc_replay.decode.source_record import SourceRecord
-from ticdc_replay.decode.source_rows import SourceRows
+from ticdc_replay.decode.plan.schema_pass import schemas_in
+from ticdc_replay.decode.read.source_record import SourceRecord
+from ticdc_replay.decode.read.source_rows import SourceRows
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.events import DdlEvent, LargeMessage, RowEvent
 from ticdc_replay.domain.messages import RawMessage

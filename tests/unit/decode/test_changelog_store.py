@@ -13,8 +13,9 @@ import pytest
 from tests.changelogs import table
 from tests.decoded_captures import LIMITS
 from tests.waiting import PATIENCE_S
-from ticdc_replay.changelog import side_files
-from ticdc_replay.changelog.index import (
+from ticdc_replay.changefeed.config import Changefeed
+from ticdc_replay.changelog.files import side_files
+from ticdc_replay.changelog.files.index import (
     ChangelogIndex,
     DataFile,
     DecodeReport,
@@ -22,10 +23,9 @@ from ticdc_replay.changelog.index import (
     MessageCounts,
     TableVersion,
 )
-from ticdc_replay.changelog.side_files import SideFile
-from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.decode.changelog_store import ChangelogStore
-from ticdc_replay.decode.tasks import Attempt
+from ticdc_replay.changelog.files.side_files import SideFile
+from ticdc_replay.decode.plan.changelog_store import ChangelogStore
+from ticdc_replay.decode.plan.tasks import Attempt
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connections

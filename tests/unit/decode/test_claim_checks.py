@@ -12,12 +12,12 @@ import pytest
 
 from tests.decoded_captures import LIMITS
 from tests.open_protocol import columns, message, row
-from ticdc_replay.changelog.layout import changelog_root
+from ticdc_replay.changefeed.config import Changefeed
+from ticdc_replay.changelog.files.layout import changelog_root
 from ticdc_replay.codecs.open.codec import OpenCodec
-from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.decode.known_objects import used_objects
-from ticdc_replay.decode.split import SplitDecoder
-from ticdc_replay.decode.tasks import Attempt, Split, SplitResult
+from ticdc_replay.decode.plan.known_objects import used_objects
+from ticdc_replay.decode.plan.tasks import Attempt, Split, SplitResult
+from ticdc_replay.decode.read.split import SplitDecoder
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.events import Event
 from ticdc_replay.domain.messages import OffsetRange, RawMessage

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tests.decoded_splits import decode
 from tests.examples import examples
 from tests.upstream import FIRST_TS, LAST_TS, STEPS, Delivery, Event, Step, Tables, delivered, deliveries, happened
-from ticdc_replay.changelog.fold import is_put, last_versions, narrow
-from ticdc_replay.changelog.index import ChangelogIndex
-from ticdc_replay.changelog.layout import changelog_root
+from ticdc_replay.changelog.copies.fold import is_put, last_versions, narrow
+from ticdc_replay.changelog.files.index import ChangelogIndex
+from ticdc_replay.changelog.files.layout import changelog_root
 from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.domain.window import Window
 

@@ -8,12 +8,12 @@ import pytest
 from tests import canal_json, open_protocol
 from tests.decoded_captures import LIMITS
 from tests.decoded_splits import decode, insert, quarantine
-from ticdc_replay.changelog.index import Ddl
+from ticdc_replay.changefeed.config import Changefeed
+from ticdc_replay.changelog.files.index import Ddl
 from ticdc_replay.codecs.registry import codec_for
-from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.decode.schema_pass import schemas_in
-from ticdc_replay.decode.split import SplitDecoder
-from ticdc_replay.decode.tasks import Attempt, Split
+from ticdc_replay.decode.plan.schema_pass import schemas_in
+from ticdc_replay.decode.plan.tasks import Attempt, Split
+from ticdc_replay.decode.read.split import SplitDecoder
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.messages import OffsetRange, RawMessage

@@ -11,7 +11,7 @@ import pytest
 
 from tests.decoded_splits import decode, delete, insert, versions
 from tests.open_protocol import Columns, columns, ddl, message, resolved, row
-from ticdc_replay.changelog.index import ChangelogIndex
+from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.domain.messages import RawMessage
 
 Event = tuple[bytes, bytes]

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from tests.changelogs import Changelog, delete, put, table
 from tests.decoded_captures import LIMITS
 from tests.examples import examples
-from ticdc_replay.changelog.cover import Candidate, choose
-from ticdc_replay.changelog.index import ChangelogIndex
-from ticdc_replay.changelog.layout import changelog_root
-from ticdc_replay.changelog.reading import read_rows
-from ticdc_replay.changelog.side_files import QUARANTINE
-from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.decode.changelog_store import ChangelogStore
-from ticdc_replay.decode.derive import Taken, derive
-from ticdc_replay.decode.tasks import Attempt
+from ticdc_replay.changefeed.config import Changefeed
+from ticdc_replay.changelog.copies.cover import Candidate, choose
+from ticdc_replay.changelog.files.index import ChangelogIndex
+from ticdc_replay.changelog.files.layout import changelog_root
+from ticdc_replay.changelog.files.reading import read_rows
+from ticdc_replay.changelog.files.side_files import QUARANTINE
+from ticdc_replay.decode.plan.changelog_store import ChangelogStore
+from ticdc_replay.decode.plan.derive import Taken, derive
+from ticdc_replay.decode.plan.tasks import Attempt
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connections

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tests.decoded_splits import WINDOW, decode, delete, insert, quarantine, versions
 from tests.examples import examples
 from tests.open_protocol import Columns, columns, ddl, message, row
-from ticdc_replay.changelog.layout import changelog_root
-from ticdc_replay.changelog.writer import ChangelogWriter
+from ticdc_replay.changelog.files.layout import changelog_root
+from ticdc_replay.changelog.files.writer import ChangelogWriter
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.schemas.history import SchemaHistory
@@ -71,7 +71,7 @@ def test_a_conflict_counts_once_however_its_copies_are_divided(tmp_path: Path, v
 
 
 def test_rows_whose_hashes_collide_stay_and_their_copies_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ticdc_replay.changelog.identity._digest", lambda data, seed=0: b"x" * 16)
+    monkeypatch.setattr("ticdc_replay.changelog.files.identity._digest", lambda data, seed=0: b"x" * 16)
     rest = [message([insert(150, 1, "other"), insert(150, 2)], 5), message([delete(150, 1)], 6)]
     index, rows = decode(tmp_path, [[message([insert(150, 1), insert(150, 2), insert(150, 3)], 0)], rest])
     assert versions(rows) == [(150, 1, "a"), (150, 1, None), (150, 2, "a"), (150, 3, "a")]
@@ -81,7 +81,7 @@ def test_rows_whose_hashes_collide_stay_and_their_copies_go(tmp_path: Path, monk
 def test_a_window_that_was_sent_twice_is_compared_and_written_in_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ticdc_replay.changelog.data_file.ROW_GROUP_ROWS", 10)
+    monkeypatch.setattr("ticdc_replay.changelog.files.data_file.ROW_GROUP_ROWS", 10)
     events = [insert(110 + key, key) for key in range(60)]
     # Members in another order, as from an old release: no fingerprint is equal, and one row really differs.
     again = [row(110 + key, new=dict(reversed(columns(key, "a" if key != 33 else "b").items()))) for key in range(60)]
@@ -97,8 +97,8 @@ def test_a_window_that_was_sent_twice_is_compared_and_written_in_parts(
 def test_rows_of_many_tables_wait_for_no_more_bytes_than_those_of_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ticdc_replay.decode.split.BATCH_BYTES", 2_000)
-    monkeypatch.setattr("ticdc_replay.changelog.writer.WAITING_BYTES", 10_000)
+    monkeypatch.setattr("ticdc_replay.decode.read.split.BATCH_BYTES", 2_000)
+    monkeypatch.setattr("ticdc_replay.changelog.files.writer.WAITING_BYTES", 10_000)
     stream = [message([row(150, new=columns(at, "x" * 1_000), table=f"t{at % 8}")], at) for at in range(40)]
     index, rows = decode(tmp_path, [stream])
     assert len(rows) == 40
@@ -295,7 +295,7 @@ def test_rows_are_written_in_batches_bounded_by_their_bytes_also_where_messages_
         return write(writer, rows, columnar)
 
     monkeypatch.setattr(ChangelogWriter, "write", watched)
-    monkeypatch.setattr("ticdc_replay.decode.split.BATCH_BYTES", 5_000)
+    monkeypatch.setattr("ticdc_replay.decode.read.split.BATCH_BYTES", 5_000)
     events = [insert(150, key, "x" * 1_000) for key in range(20)]
     if compression == "lz4":
         events = [(key, lz4.frame.compress(value)) for key, value in events]

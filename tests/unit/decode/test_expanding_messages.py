@@ -16,10 +16,10 @@ from tests.decoded_splits import LIMITS, decode, quarantine, versions
 from tests.native_decoding import LIMITS as NATIVE_LIMITS
 from tests.native_decoding import Written, both
 from tests.open_protocol import columns, message, row
-from ticdc_replay.changelog.reading import read_rows
-from ticdc_replay.changelog.writer import ChangelogWriter
-from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.decode import split
+from ticdc_replay.changefeed.config import Changefeed
+from ticdc_replay.changelog.files.reading import read_rows
+from ticdc_replay.changelog.files.writer import ChangelogWriter
+from ticdc_replay.decode.read import split
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.extension import native_extension
 from ticdc_replay.schemas.history import SchemaHistory
@@ -100,7 +100,7 @@ def test_rows_that_are_too_many_bytes_for_one_batch_are_all_written(
         return index.report.events, bad, sorted((line["_offset"], line["_index"], line["after"]) for line in rows)
 
     together = outcome(tmp_path / "together")
-    monkeypatch.setattr("ticdc_replay.changelog.convert.BATCH_MAX_BYTES", 1_000)
+    monkeypatch.setattr("ticdc_replay.changelog.cells.convert.BATCH_MAX_BYTES", 1_000)
     assert outcome(tmp_path / "apart") == together
     assert {reason for _, _, reason in together[1]} == {"cell_type_mismatch"}
 
@@ -120,7 +120,7 @@ def test_rows_that_lack_many_columns_of_long_names_are_written_in_bounded_pieces
     write: Callable[..., Written], monkeypatch: pytest.MonkeyPatch, natively: bool
 ) -> None:
     """A delete of 100 bytes names 40 columns that were not sent: 3 KB of changelog."""
-    monkeypatch.setattr("ticdc_replay.changelog.data_file.ROW_GROUP_BYTES", 100_000)
+    monkeypatch.setattr("ticdc_replay.changelog.files.data_file.ROW_GROUP_BYTES", 100_000)
     if natively:
         pytest.importorskip("ticdc_replay_native", reason="the native extension is not built here (no cargo)")
     deletes = [row(150 + at, old={"id": columns(at)["id"]}) for at in range(1_000)]
@@ -142,7 +142,7 @@ def test_rows_that_lack_many_columns_of_long_names_are_written_in_bounded_pieces
     assert len(groups) == 1
     assert groups[0] > 2_500_000
     assert rows[7]["_absent"] == [f"before.{name}" for name in sorted(LONG)]
-    monkeypatch.setattr("ticdc_replay.changelog.convert.BATCH_MAX_BYTES", 700_000)
+    monkeypatch.setattr("ticdc_replay.changelog.cells.convert.BATCH_MAX_BYTES", 700_000)
     apart, same, groups = decoded(on=natively)
     assert same == rows == decoded(on=False)[1]
     assert max(groups) < 2 * 700_000
@@ -156,7 +156,7 @@ def test_who_reads_a_changelog_gets_rows_that_lack_many_columns_in_bounded_batch
     deletes = [row(150, old={"id": columns(at)["id"]}) for at in range(1_000)]
     sent = [[message(deletes, 0)]]
     index, rows = decode(tmp_path, sent, history=WIDE, delete_only_output_handle_key_columns=True)
-    monkeypatch.setattr("ticdc_replay.changelog.parts.BATCH_BYTES", 300_000)
+    monkeypatch.setattr("ticdc_replay.changelog.files.parts.BATCH_BYTES", 300_000)
     batches = [batch for _, batch in read_rows(open_store(tmp_path.as_uri()), index)]
     assert max(batch.nbytes for batch in batches) < 500_000
     assert sum(batch.num_rows for batch in batches) == len(rows) == 1_000
@@ -166,7 +166,7 @@ def test_who_reads_a_changelog_gets_rows_that_lack_many_columns_in_bounded_batch
 def test_forms_of_too_many_absent_names_are_left_to_python(
     write: Callable[..., Written], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ticdc_replay.decode.native.NAMES_MAX_BYTES", 7_000)
+    monkeypatch.setattr("ticdc_replay.decode.read.native.NAMES_MAX_BYTES", 7_000)
     tables = [f"t{at}" for at in range(4)]
     create = f"(id BIGINT PRIMARY KEY, {', '.join(f'{name} INT' for name in LONG)})"
     history = SchemaHistory().with_ddls(

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ticdc_replay.decode.filter import TablePatterns
 from ticdc_replay.domain.errors import ConfigError
+from ticdc_replay.domain.table_patterns import TablePatterns
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ import pytest
 from tests.decoded_splits import decode, insert, quarantine
 from tests.native_decoding import Written, both
 from tests.open_protocol import Columns, columns, ddl, message, row
-from ticdc_replay.changelog.writer import ChangelogWriter
+from ticdc_replay.changefeed.config import Changefeed
+from ticdc_replay.changelog.files.writer import ChangelogWriter
 from ticdc_replay.codecs.open.codec import OpenCodec
 from ticdc_replay.codecs.registry import codec_for
-from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.decode.schema_pass import schemas_in
+from ticdc_replay.decode.plan.schema_pass import schemas_in
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.definition import DefinedColumn, Index, TableDefinition
 from ticdc_replay.domain.events import DdlEvent, Event, Shape

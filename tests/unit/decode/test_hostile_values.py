@@ -10,13 +10,13 @@ import pytest
 from tests import canal_json, debezium_messages, open_protocol, simple_protocol
 from tests.decoded_splits import LIMITS
 from tests.topics import identity
+from ticdc_replay.changefeed.config import Changefeed
+from ticdc_replay.changefeed.rules import Dispatch, Rule
 from ticdc_replay.codecs.base import DECODER_FAILED
 from ticdc_replay.codecs.registry import codec_for
-from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.decode.schema_pass import schemas_in
-from ticdc_replay.decode.split import SplitDecoder
-from ticdc_replay.decode.tasks import Attempt, Split
-from ticdc_replay.dispatch.rules import Dispatch, Rule
+from ticdc_replay.decode.plan.schema_pass import schemas_in
+from ticdc_replay.decode.plan.tasks import Attempt, Split
+from ticdc_replay.decode.read.split import SplitDecoder
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.messages import OffsetRange, RawMessage

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow.fs import LocalFileSystem
 
-from ticdc_replay.changelog import side_files
-from ticdc_replay.decode.known_objects import KnownObjects, used_objects
+from ticdc_replay.changelog.files import side_files
+from ticdc_replay.decode.plan.known_objects import KnownObjects, used_objects
 from ticdc_replay.domain.errors import TransientError
 from ticdc_replay.large_messages.claim_check import Expected
 

@@ -8,8 +8,8 @@ import pytest
 from tests import debezium_messages as debezium
 from tests.decoded_splits import WINDOW, decode, insert, quarantine
 from tests.open_protocol import columns, ddl, message, resolved, row
-from ticdc_replay.changelog.index import ChangelogIndex
-from ticdc_replay.decode import native
+from ticdc_replay.changelog.files.index import ChangelogIndex
+from ticdc_replay.decode.read import native
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.messages import EventPlace, RawMessage
 from ticdc_replay.domain.window import Window

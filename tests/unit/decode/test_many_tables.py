@@ -8,9 +8,9 @@ import pytest
 
 from tests.decoded_splits import decode
 from tests.open_protocol import columns, message, row
-from ticdc_replay.changelog.columnar import ColumnarRows
-from ticdc_replay.changelog.layout import changelog_root
-from ticdc_replay.changelog.spill import Spill, SpilledRows
+from ticdc_replay.changelog.cells.columnar import ColumnarRows
+from ticdc_replay.changelog.files.layout import changelog_root
+from ticdc_replay.changelog.files.spill import Spill, SpilledRows
 
 pytestmark = pytest.mark.slow
 
@@ -19,13 +19,13 @@ pytestmark = pytest.mark.slow
 def test_files_that_are_not_open_or_not_in_memory_hold_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
-    monkeypatch.setattr("ticdc_replay.decode.split.BATCH_BYTES", 2_000)
-    monkeypatch.setattr("ticdc_replay.changelog.writer.WAITING_BYTES", 10_000)
+    monkeypatch.setattr("ticdc_replay.decode.read.split.BATCH_BYTES", 2_000)
+    monkeypatch.setattr("ticdc_replay.changelog.files.writer.WAITING_BYTES", 10_000)
     stream = [message([row(100 + at, new=columns(at, "x" * (at % 900)), table=f"t{at % 7}")], at) for at in range(90)]
     stream += [message([row(100 + at, new=columns(at, "y"), table=f"t{at % 7}")], 90 + at) for at in range(30)]
     found = []
     for number in (1_000_000, 2):
-        monkeypatch.setattr(f"ticdc_replay.changelog.spill.{limit}", number)
+        monkeypatch.setattr(f"ticdc_replay.changelog.files.spill.{limit}", number)
         folder = tmp_path / str(number)
         index, _ = decode(folder, [stream[:70], stream[70:]])
         root = folder / changelog_root(index.run_hash)
@@ -35,8 +35,8 @@ def test_files_that_are_not_open_or_not_in_memory_hold_the_same_bytes(
 
 
 def test_a_split_of_many_tables_needs_few_open_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ticdc_replay.decode.split.BATCH_BYTES", 20_000)
-    monkeypatch.setattr("ticdc_replay.changelog.writer.WAITING_BYTES", 60_000)
+    monkeypatch.setattr("ticdc_replay.decode.read.split.BATCH_BYTES", 20_000)
+    monkeypatch.setattr("ticdc_replay.changelog.files.writer.WAITING_BYTES", 60_000)
     stream = [message([row(150, new=columns(at, "x" * 300), table=f"t{at % 400}")], at) for at in range(1_200)]
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = len(os.listdir("/proc/self/fd")) + 100
@@ -56,7 +56,7 @@ def test_tables_of_one_row_take_no_more_arrays_than_fit(tmp_path: Path, monkeypa
         held.append(spill.arrays)
         return put(spill, rows)
 
-    monkeypatch.setattr("ticdc_replay.changelog.spill.WAITING_ARRAYS", 2_000)
+    monkeypatch.setattr("ticdc_replay.changelog.files.spill.WAITING_ARRAYS", 2_000)
     monkeypatch.setattr(Spill, "put", counted)
     _, rows = decode(tmp_path, [[message([row(150, new=columns(at), table=f"t{at}")], at) for at in range(600)]])
     assert len(rows) == 600

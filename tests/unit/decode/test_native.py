@@ -18,10 +18,10 @@ from tests.fuzz.mutations import MUTATIONS
 from tests.fuzz.oracle import Subject
 from tests.native_decoding import EVER, LIMITS, Written, both
 from ticdc_replay.captures import Capture
+from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.registry import codec_for
-from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.decode import split
-from ticdc_replay.decode.schema_pass import lookup_in
+from ticdc_replay.decode.plan.schema_pass import lookup_in
+from ticdc_replay.decode.read import split
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.messages import RawMessage
@@ -241,7 +241,7 @@ def test_messages_for_whose_rows_there_is_no_room_are_read_by_python(
         messages = [open_protocol.message([open_protocol.row(TS + at, old=key)], at) for at, key in enumerate(keys)]
     assert both(write, messages, changefeed, history).taken == 40
     for room, taken in ((447, 0), (448, 1), (448 * 7 + 447, 7)):
-        monkeypatch.setattr("ticdc_replay.changelog.convert.BATCH_MAX_BYTES", room)
+        monkeypatch.setattr("ticdc_replay.changelog.cells.convert.BATCH_MAX_BYTES", room)
         assert both(write, messages, changefeed, history).taken == taken
     # What was written leaves room.
     monkeypatch.setattr(split, "CHECKED_MESSAGES", 4)

@@ -15,12 +15,12 @@ from tests import canal_json, open_protocol
 from tests.capture_sets import CaptureSets, Committed
 from tests.native_decoding import LIMITS, Written, both
 from ticdc_replay.captures import Capture
-from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.decode import split
-from ticdc_replay.decode.native import NativeRows
-from ticdc_replay.decode.redrive import RedriveDecoder
-from ticdc_replay.decode.schema_pass import lookup_in
-from ticdc_replay.decode.tasks import Attempt, Split
+from ticdc_replay.changefeed.config import Changefeed
+from ticdc_replay.decode.plan.schema_pass import lookup_in
+from ticdc_replay.decode.plan.tasks import Attempt, Split
+from ticdc_replay.decode.read import split
+from ticdc_replay.decode.read.native import NativeRows
+from ticdc_replay.decode.read.redrive import RedriveDecoder
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import PermanentError
 from ticdc_replay.domain.events import DdlEvent
@@ -118,7 +118,7 @@ def test_limits_fall_on_the_same_rows(
     write: Callable[..., Written], monkeypatch: pytest.MonkeyPatch, captures: CaptureSets
 ) -> None:
     monkeypatch.setattr(split, "BATCH_BYTES", 60_000)
-    monkeypatch.setattr("ticdc_replay.changelog.data_file.ROW_GROUP_ROWS", 3)
+    monkeypatch.setattr("ticdc_replay.changelog.files.data_file.ROW_GROUP_ROWS", 3)
     folder = captures.of(Committed("canal-json", "new", "canal-json-claim-check"))
     found = Capture(folder)
     changefeed = msgspec.structs.replace(found.changefeed(), claim_check_uri=(folder / "objects").as_uri())

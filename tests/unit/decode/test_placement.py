@@ -2,12 +2,12 @@
 
 import pytest
 
-from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.decode.placement import PlacementCheck
-from ticdc_replay.decode.planning import sampled_of
-from ticdc_replay.dispatch.rules import Dispatch, Rule
-from ticdc_replay.dispatch.table_filter import TableFilter
-from ticdc_replay.dispatch.topic_expression import TopicExpression
+from ticdc_replay.changefeed.config import Changefeed
+from ticdc_replay.changefeed.rules import Dispatch, Rule
+from ticdc_replay.changefeed.table_filter import TableFilter
+from ticdc_replay.changefeed.topic_expression import TopicExpression
+from ticdc_replay.decode.plan.splits import sampled_of
+from ticdc_replay.decode.read.placement import PlacementCheck
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import TransientError
 from ticdc_replay.domain.events import Image, Operation, RowEvent, Shape, WatermarkEvent, WireColumn

@@ -3,10 +3,10 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ticdc_replay.config.protocols import Carried
-from ticdc_replay.decode import planning
-from ticdc_replay.decode.planning import divide, plan_splits, schema_ranges
-from ticdc_replay.decode.sampling import SizedRange, Stretch
+from ticdc_replay.changefeed.protocols import Carried
+from ticdc_replay.decode.plan import splits as planning
+from ticdc_replay.decode.plan.sampling import SizedRange, Stretch
+from ticdc_replay.decode.plan.splits import divide, plan_splits, schema_ranges
 from ticdc_replay.domain.messages import OffsetRange
 
 MIB = 1 << 20

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import canal_json, open_protocol
+from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.registry import codec_for
-from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.decode.unread_references import UnreadReferences, unread_references
+from ticdc_replay.decode.read.unread_references import UnreadReferences, unread_references
 from ticdc_replay.domain.events import Reference, Undecodable
 from ticdc_replay.domain.messages import RawMessage
 

@@ -11,11 +11,11 @@ from rich.console import Console
 from demo import report
 from demo.sample import contents
 from demo.verify import TableCheck
-from ticdc_replay.changelog.index import EventCounts, MessageCounts
+from ticdc_replay.changelog.files.index import EventCounts, MessageCounts
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
-from ticdc_replay.stages.publish import RunReport, TargetRun
+from ticdc_replay.stages.load.publish import RunReport, TargetRun
 from ticdc_replay.targets.base import TableReport
 
 GOOD = TableCheck("shop.orders", 3002, True, ())

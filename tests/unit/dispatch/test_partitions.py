@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from ticdc_replay.captures import Capture
+from ticdc_replay.changefeed.partitions import cell_hash, partitions_of, table_hash
+from ticdc_replay.changefeed.rules import ColumnSelector, Dispatch, Rule
+from ticdc_replay.changefeed.table_filter import ColumnFilter, TableFilter
 from ticdc_replay.codecs.registry import codec_for
-from ticdc_replay.dispatch.partitions import cell_hash, partitions_of, table_hash
-from ticdc_replay.dispatch.rules import ColumnSelector, Dispatch, Rule
-from ticdc_replay.dispatch.table_filter import ColumnFilter, TableFilter
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.events import Image, Operation, RowEvent, Shape, WireColumn
 from ticdc_replay.domain.tables import Column, TableName, TableSchema

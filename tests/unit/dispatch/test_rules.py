@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.decode.filter import TablePatterns as TablePatterns
-from ticdc_replay.dispatch.rules import Dispatch, Rule, SourceTable
-from ticdc_replay.dispatch.table_filter import TablePatterns
-from ticdc_replay.dispatch.topic_expression import TopicExpression
+from ticdc_replay.changefeed.config import Changefeed
+from ticdc_replay.changefeed.rules import Dispatch, Rule, SourceTable
+from ticdc_replay.changefeed.table_filter import TableFilter
+from ticdc_replay.changefeed.topic_expression import TopicExpression
+from ticdc_replay.domain.table_patterns import TablePatterns
 
 
 def rule(matcher, topic=None, **members):
-    return Rule(TablePatterns(tuple(matcher)), topic=TopicExpression(topic) if topic else None, **members)
+    return Rule(TableFilter(tuple(matcher)), topic=TopicExpression(topic) if topic else None, **members)
 
 
 BY_TABLE = Dispatch((rule(["shop.*", "!shop.log"], "cdc_{schema}_{table}"), rule(["audit.*"], "audit")))

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ticdc_replay.dispatch.table_filter import ColumnFilter, TableFilter
-from ticdc_replay.dispatch.topic_expression import TopicExpression
+from ticdc_replay.changefeed.table_filter import ColumnFilter, TableFilter
+from ticdc_replay.changefeed.topic_expression import TopicExpression
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ticdc_replay.dispatch.topic_expression import TopicExpression
+from ticdc_replay.changefeed.topic_expression import TopicExpression
 
 
 @pytest.mark.parametrize(

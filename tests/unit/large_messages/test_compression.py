@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ticdc_replay.config.changefeed import Compression
+from ticdc_replay.changefeed.config import Compression
 from ticdc_replay.large_messages.compression import CompressionError, DecompressedTooLargeError, decompress
 
 MEBI = 1 << 20

@@ -8,7 +8,7 @@ import pytest
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.large_messages.source_statements import at_snapshot, key_cell, key_cells, select_rows, show_create
-from ticdc_replay.schemas.ddl import definition_from_sql
+from ticdc_replay.schemas.ddl.reader import definition_from_sql
 
 
 def test_the_snapshot_is_a_session_variable_of_tidb() -> None:

@@ -2,7 +2,7 @@
 
 from msgspec import structs
 
-from ticdc_replay.changelog.index import (
+from ticdc_replay.changelog.files.index import (
     ChangelogIndex,
     DataFile,
     DecodeReport,

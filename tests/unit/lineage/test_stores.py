@@ -4,10 +4,10 @@ import pytest
 
 from ticdc_replay.lineage.datasets import Check, Dataset, PartitionRange, Rows, TopicRanges
 from ticdc_replay.lineage.stores import deleted, reconciled
-from ticdc_replay.reconcile.audit import Audit, Release
-from ticdc_replay.reconcile.report import ReconciliationReport
-from ticdc_replay.reconcile.rules import Evidence, ObjectClass, PartitionBounds, ReferenceClass
-from ticdc_replay.reconcile.summary import ObjectsOfDay, ReferencesOfTable, Summary
+from ticdc_replay.reconcile.delete.audit import Audit, Release
+from ticdc_replay.reconcile.judge.report import ReconciliationReport
+from ticdc_replay.reconcile.judge.rules import Evidence, ObjectClass, PartitionBounds, ReferenceClass
+from ticdc_replay.reconcile.judge.summary import ObjectsOfDay, ReferencesOfTable, Summary
 
 ROOT = "s3://lake/stores/claims"
 BOUNDS = [

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from ticdc_replay.domain import tso
-from ticdc_replay.reconcile.alerts import (
+from ticdc_replay.reconcile.judge.alerts import (
     altered_alerts,
     evidence_alerts,
     lifecycle_alerts,
@@ -20,10 +20,10 @@ from ticdc_replay.reconcile.alerts import (
     missing_alerts,
     oldest_ms,
 )
-from ticdc_replay.reconcile.lost_rows import LaterVersion, LostRow, later_versions, lost_rows
-from ticdc_replay.reconcile.records import CLASSIFIED_REFERENCES
-from ticdc_replay.reconcile.rules import Evidence, ObjectClass, PartitionBounds, ReferenceClass, ReplayableRange
-from ticdc_replay.reconcile.summary import ObjectsOfTable, ReferencesOfTable, Summary
+from ticdc_replay.reconcile.judge.lost_rows import LaterVersion, LostRow, later_versions, lost_rows
+from ticdc_replay.reconcile.judge.records import CLASSIFIED_REFERENCES
+from ticdc_replay.reconcile.judge.rules import Evidence, ObjectClass, PartitionBounds, ReferenceClass, ReplayableRange
+from ticdc_replay.reconcile.judge.summary import ObjectsOfTable, ReferencesOfTable, Summary
 from ticdc_replay.storage import ObjectStore, open_store
 from ticdc_replay.storage.facts import Archival, Expiration, StoreFacts
 

@@ -7,8 +7,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ticdc_replay.reconcile.buckets import buckets_of, buckets_of_references, buckets_of_versions
-from ticdc_replay.reconcile.row_versions import VERSION
+from ticdc_replay.reconcile.judge.buckets import buckets_of, buckets_of_references, buckets_of_versions
+from ticdc_replay.reconcile.judge.row_versions import VERSION
 
 NAMES = st.one_of(
     st.uuids().map(lambda number: f"{number}.json"),

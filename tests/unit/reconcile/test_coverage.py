@@ -10,14 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.topics import identity
-from ticdc_replay.changelog.index import ChangelogIndex, DecodeReport, EventCounts, MessageCounts
-from ticdc_replay.changelog.layout import INDEX, changelog_root
+from ticdc_replay.changelog.files.index import ChangelogIndex, DecodeReport, EventCounts, MessageCounts
+from ticdc_replay.changelog.files.layout import INDEX, changelog_root
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.events import SEARCH
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.domain.window import Window
-from ticdc_replay.reconcile.coverage import (
+from ticdc_replay.reconcile.judge.rules import PartitionBounds
+from ticdc_replay.reconcile.look.coverage import (
     DecodedFiles,
     Searched,
     searched_by_runs,
@@ -26,7 +27,6 @@ from ticdc_replay.reconcile.coverage import (
     unsearched,
     without,
 )
-from ticdc_replay.reconcile.rules import PartitionBounds
 from ticdc_replay.state import StateStore, open_state
 from ticdc_replay.state.references import ScannedRange
 from ticdc_replay.state.runs import Run

@@ -32,11 +32,11 @@ from tests.unit.reconcile.test_histories import (
     scanned,
 )
 from ticdc_replay.domain.errors import PolicyStopError
-from ticdc_replay.reconcile import plan as plans
-from ticdc_replay.reconcile.records import OBJECTS
-from ticdc_replay.reconcile.rules import Evidence, PartitionBounds, ReplayableRange
-from ticdc_replay.stages import deletion, deletion_guards
+from ticdc_replay.reconcile.delete import plan as plans
+from ticdc_replay.reconcile.judge.records import OBJECTS
+from ticdc_replay.reconcile.judge.rules import Evidence, PartitionBounds, ReplayableRange
 from ticdc_replay.state import tables
+from ticdc_replay.store_stages import deletion, deletion_guards
 
 pytestmark = pytest.mark.slow
 

@@ -19,15 +19,15 @@ from tests import canal_json
 from tests.examples import examples
 from tests.reconciliation_rules import ObjectFacts, Protection, classify_object, deletable
 from tests.topics import topic_id
+from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs import claim_checks
 from ticdc_replay.codecs.canal import codec as canal
 from ticdc_replay.codecs.registry import codec_for
-from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.messages import OffsetRange, RawMessage
 from ticdc_replay.domain.topics import TopicIdentity
-from ticdc_replay.reconcile.coverage import Searched, unsearched
-from ticdc_replay.reconcile.rules import UNREADABLE, Evidence, ObjectClass, PartitionBounds, ReplayableRange
-from ticdc_replay.reconcile.scan import ReferenceScan
+from ticdc_replay.reconcile.judge.rules import UNREADABLE, Evidence, ObjectClass, PartitionBounds, ReplayableRange
+from ticdc_replay.reconcile.look.coverage import Searched, unsearched
+from ticdc_replay.reconcile.look.scan import ReferenceScan
 
 YOUNG, SKEW, PARTITIONS = 20, 8, 2
 

@@ -11,8 +11,8 @@ import pytest
 
 from ticdc_replay.domain.errors import TransientError
 from ticdc_replay.large_messages.locations import object_name
-from ticdc_replay.reconcile.inventory import Destination, Inventory, write_listing
-from ticdc_replay.reconcile.records import OBJECTS
+from ticdc_replay.reconcile.judge.records import OBJECTS
+from ticdc_replay.reconcile.look.inventory import Destination, Inventory, write_listing
 from ticdc_replay.storage.file import FileStore
 
 UUID = "{:08x}-0000-4000-8000-000000000000.json"

@@ -24,12 +24,12 @@ from tests.reconciliation_rules import (
     reads,
 )
 from ticdc_replay.domain import tso
-from ticdc_replay.reconcile import records
-from ticdc_replay.reconcile.buckets import buckets_of, buckets_of_references, buckets_of_versions
-from ticdc_replay.reconcile.judgement import FOR_OBJECTS, Bucket
-from ticdc_replay.reconcile.protection import Protections
-from ticdc_replay.reconcile.row_versions import COPIES, VERSION, several, versions_of
-from ticdc_replay.reconcile.rules import (
+from ticdc_replay.reconcile.judge import records
+from ticdc_replay.reconcile.judge.buckets import buckets_of, buckets_of_references, buckets_of_versions
+from ticdc_replay.reconcile.judge.judgement import FOR_OBJECTS, Bucket
+from ticdc_replay.reconcile.judge.protection import Protections
+from ticdc_replay.reconcile.judge.row_versions import COPIES, VERSION, several, versions_of
+from ticdc_replay.reconcile.judge.rules import (
     REPLACED,
     UNREADABLE,
     Evidence,

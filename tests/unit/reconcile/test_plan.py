@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 from ticdc_replay.domain.errors import ArtifactCorruptError, ArtifactNotFoundError
-from ticdc_replay.reconcile.audit import audit_of
-from ticdc_replay.reconcile.plan import PLANNED, DeletionPlan, read_plan, read_planned, write_plan
-from ticdc_replay.reconcile.results import Outcome, deletion_folder, withheld, write_results
+from ticdc_replay.reconcile.delete.audit import audit_of
+from ticdc_replay.reconcile.delete.plan import PLANNED, DeletionPlan, read_plan, read_planned, write_plan
+from ticdc_replay.reconcile.delete.results import Outcome, deletion_folder, withheld, write_results
 from ticdc_replay.storage import ObjectStore, open_store
 
 

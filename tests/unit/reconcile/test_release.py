@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.reconciliation_rules import Protection
-from ticdc_replay.reconcile.release import unforeseen
-from ticdc_replay.reconcile.rules import Evidence, PartitionBounds, ReplayableRange
+from ticdc_replay.reconcile.delete.release import unforeseen
+from ticdc_replay.reconcile.judge.rules import Evidence, PartitionBounds, ReplayableRange
 
 LOW, HIGH = 10, 20
 

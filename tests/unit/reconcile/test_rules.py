@@ -13,7 +13,7 @@ from tests.reconciliation_rules import (
     deletable,
 )
 from ticdc_replay.domain import tso
-from ticdc_replay.reconcile.rules import (
+from ticdc_replay.reconcile.judge.rules import (
     Evidence,
     ObjectClass,
     PartitionBounds,

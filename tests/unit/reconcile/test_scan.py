@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from tests import canal_json, open_protocol, simple_protocol
 from tests.capture_sets import COMMITTED, CaptureSets, Committed
 from ticdc_replay.captures import Capture
-from ticdc_replay.changelog.identity import row_key
+from ticdc_replay.changefeed.config import Changefeed
+from ticdc_replay.changelog.files.identity import row_key
 from ticdc_replay.codecs.base import Codec
 from ticdc_replay.codecs.registry import codec_for
-from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.decode.schema_pass import lookup_in
+from ticdc_replay.decode.plan.schema_pass import lookup_in
 from ticdc_replay.domain.events import RowEvent, Undecodable
 from ticdc_replay.domain.messages import OffsetRange, RawMessage
-from ticdc_replay.reconcile.records import REFERENCES
-from ticdc_replay.reconcile.scan import ReferenceScan
+from ticdc_replay.reconcile.judge.records import REFERENCES
+from ticdc_replay.reconcile.look.scan import ReferenceScan
 from ticdc_replay.schemas.lookup import SchemaLookup
 
 MAX_BYTES = 1 << 26

@@ -5,9 +5,9 @@ from pathlib import Path
 from tests.topics import identity
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.topics import TopicIdentity
-from ticdc_replay.reconcile.coverage import Searched, unsearched
-from ticdc_replay.reconcile.rules import PartitionBounds
-from ticdc_replay.reconcile.truncation import Truncated, put_truncated, read_truncated, searched_once, truncated
+from ticdc_replay.reconcile.judge.rules import PartitionBounds
+from ticdc_replay.reconcile.look.coverage import Searched, unsearched
+from ticdc_replay.reconcile.look.truncation import Truncated, put_truncated, read_truncated, searched_once, truncated
 from ticdc_replay.storage.file import FileStore
 
 TOPIC = identity("t")

@@ -7,10 +7,10 @@ from tests.growth import assert_linear
 from ticdc_replay.domain.errors import ConfigError, TransientError
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import TableName
-from ticdc_replay.schemas import ddl as reader
-from ticdc_replay.schemas.ddl import AppliedDdl, Tables, UnparsedDdl, apply_ddl, definition_from_sql
+from ticdc_replay.schemas.ddl import reader
+from ticdc_replay.schemas.ddl.reader import AppliedDdl, Tables, UnparsedDdl, apply_ddl, definition_from_sql
+from ticdc_replay.schemas.ddl.tokens import MAX_CHARACTERS
 from ticdc_replay.schemas.history import SchemaHistory
-from ticdc_replay.schemas.tokens import MAX_CHARACTERS
 
 T = TableName("shop", "t")
 ONE = "CREATE TABLE `t` (`id` INT PRIMARY KEY, {})"

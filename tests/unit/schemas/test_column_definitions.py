@@ -5,7 +5,7 @@ import pytest
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.domain.tables import TableName
-from ticdc_replay.schemas.ddl import definition_from_sql
+from ticdc_replay.schemas.ddl.reader import definition_from_sql
 
 TABLE = TableName("shop", "t")
 

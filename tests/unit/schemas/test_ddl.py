@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import TableName
-from ticdc_replay.schemas.ddl import AppliedDdl, UnparsedDdl, apply_ddl, key_of
-from ticdc_replay.schemas.ddl import Tables as KnownTables
-from ticdc_replay.schemas.parser import MAX_TABLES
+from ticdc_replay.schemas.ddl.parser import MAX_TABLES
+from ticdc_replay.schemas.ddl.reader import AppliedDdl, UnparsedDdl, apply_ddl, key_of
+from ticdc_replay.schemas.ddl.reader import Tables as KnownTables
 
 
 class Tables:

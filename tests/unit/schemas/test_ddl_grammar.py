@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.schemas.changes import changes_of
-from ticdc_replay.schemas.ddl import Tables, UnparsedDdl, apply_ddl, key_of
+from ticdc_replay.schemas.ddl.reader import Tables, UnparsedDdl, apply_ddl, key_of
 from ticdc_replay.schemas.history import SchemaHistory
 
 NAMES = st.sampled_from(["t", "`t`", "u", "`s`.`t`", "`a b`", "``", "c", "id", "`C`", "'q'", "9", "_x", "$", "ÿ"])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.growth import assert_linear
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import TableName
-from ticdc_replay.schemas.ddl import definition_from_sql
+from ticdc_replay.schemas.ddl.reader import definition_from_sql
 from ticdc_replay.schemas.history import SchemaHistory
 
 T = TableName("shop", "t")

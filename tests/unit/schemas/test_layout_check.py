@@ -6,11 +6,11 @@ from tests.capture_sets import COMMITTED, CaptureSets, Committed
 from tests.unit.schemas.test_resolve import wire
 from ticdc_replay.captures import Capture
 from ticdc_replay.codecs.registry import carried_by, codec_for
-from ticdc_replay.decode.schema_pass import lookup_in
+from ticdc_replay.decode.plan.schema_pass import lookup_in
 from ticdc_replay.domain.events import DdlEvent, Image, Operation, RowEvent, Shape
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.tso import describe
-from ticdc_replay.schemas.ddl import definition_from_sql
+from ticdc_replay.schemas.ddl.reader import definition_from_sql
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.schemas.layout_check import LayoutCheck
 from ticdc_replay.schemas.resolve import SchemaResolver

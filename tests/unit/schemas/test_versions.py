@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from ticdc_replay.domain.tables import TableName
-from ticdc_replay.schemas.ddl import definition_from_sql
+from ticdc_replay.schemas.ddl.reader import definition_from_sql
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.schemas.versions import TableVersions
 

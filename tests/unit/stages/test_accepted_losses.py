@@ -4,9 +4,9 @@ import pytest
 
 from tests.topics import identity
 from ticdc_replay.domain.topics import TopicIdentity
-from ticdc_replay.reconcile.lost_rows import LostRow
-from ticdc_replay.stages.accepted_losses import not_accepted
+from ticdc_replay.reconcile.judge.lost_rows import LostRow
 from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.quarantine.accepted_losses import not_accepted
 from ticdc_replay.state.quarantine import AcceptedLoss
 
 TOPIC = identity("t")

@@ -7,17 +7,17 @@ import msgspec
 import pytest
 
 from tests.changelogs import Changelog
-from ticdc_replay.changelog.layout import INDEX, changelog_root
+from ticdc_replay.changelog.files.layout import INDEX, changelog_root
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import PolicyStopError
 from ticdc_replay.domain.messages import EventPlace
 from ticdc_replay.domain.tables import TableName
-from ticdc_replay.schemas.ddl import definition_from_sql
+from ticdc_replay.schemas.ddl.reader import definition_from_sql
 from ticdc_replay.snapshot.manifest import Manifest
-from ticdc_replay.stages.check import CheckResult, check, ddl_stops, idle_patterns
 from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.load.check import CheckResult, check, ddl_stops, idle_patterns
 
 CHANGED = [TableName("shop", "orders"), TableName("shop", "items")]
 

@@ -3,7 +3,7 @@
 import pytest
 
 from ticdc_replay.config.pipeline import PoliciesSection
-from ticdc_replay.stages.check import stopping_reasons
+from ticdc_replay.stages.load.check import stopping_reasons
 
 
 @pytest.mark.parametrize(("policy", "stops"), [("stop", True), ("quarantine", False), ("accept", False)])

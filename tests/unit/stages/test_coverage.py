@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
-from ticdc_replay.stages.coverage import (
+from ticdc_replay.stages.load.coverage import (
     Covered,
     Gap,
     Held,
@@ -19,7 +19,7 @@ from ticdc_replay.stages.coverage import (
     side_by_side,
     target_coverage,
 )
-from ticdc_replay.stages.publish import coverage_of
+from ticdc_replay.stages.load.publish import coverage_of
 from ticdc_replay.state.coverage import Coverage, CoveredTable
 from ticdc_replay.targets.base import LoadReport, TableReport
 

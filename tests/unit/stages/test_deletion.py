@@ -15,14 +15,14 @@ from ticdc_replay.domain.errors import (
     PolicyStopError,
     TicdcReplayError,
 )
-from ticdc_replay.reconcile.audit import stopped_of
-from ticdc_replay.reconcile.plan import plan_name, read_plan
-from ticdc_replay.reconcile.release import RECHECK_MAX_AGE_MS
-from ticdc_replay.stages import deletion, deletion_guards
-from ticdc_replay.stages.deletion import choose_plan, decide, describe_plan, execute, make_plan, undo
+from ticdc_replay.reconcile.delete.audit import stopped_of
+from ticdc_replay.reconcile.delete.plan import plan_name, read_plan
+from ticdc_replay.reconcile.delete.release import RECHECK_MAX_AGE_MS
 from ticdc_replay.stages.leases import holding_store
 from ticdc_replay.state import tables
 from ticdc_replay.storage.file_deletion import FileDeletion
+from ticdc_replay.store_stages import deletion, deletion_guards
+from ticdc_replay.store_stages.deletion import choose_plan, decide, describe_plan, execute, make_plan, undo
 
 
 @pytest.fixture
@@ -175,7 +175,7 @@ def test_what_waits_on_another_plan_is_not_planned_again_unless_that_was_rejecte
 
 
 def test_what_was_deleted_since_the_inventory_began_leaves_room_for_others(scene, monkeypatch):
-    monkeypatch.setattr("ticdc_replay.reconcile.execution._now_ms", scene.clock)
+    monkeypatch.setattr("ticdc_replay.reconcile.delete.execution._now_ms", scene.clock)
     scene.put(1, 2)
     plan = scene.plan().plan_hash
     scene.execute(plan)
@@ -677,7 +677,7 @@ def test_a_plan_that_is_rejected_after_a_kill_tells_what_may_be_deleted_without_
     scene.put(*range(1, 7))
     plan = scene.plan().plan_hash
     with monkeypatch.context() as killed:
-        killed.setattr("ticdc_replay.reconcile.execution.write_results", lambda *_: 1 // 0)
+        killed.setattr("ticdc_replay.reconcile.delete.execution.write_results", lambda *_: 1 // 0)
         killed.setattr(deletion, "_note_stopped", lambda *_: None)
         with pytest.raises(ZeroDivisionError):
             scene.execute(plan)
@@ -742,7 +742,7 @@ def test_a_lease_that_is_lost_in_the_middle_stops_it_there_and_another_execution
 
 
 def test_a_lease_that_is_lost_within_a_file_of_the_plan_stops_it_there(scene, monkeypatch):
-    monkeypatch.setattr("ticdc_replay.reconcile.plan.FILE_ROWS", 100)
+    monkeypatch.setattr("ticdc_replay.reconcile.delete.plan.FILE_ROWS", 100)
     monkeypatch.setattr(deletion, "_THREADS", 1)
     monkeypatch.setattr(deletion_guards, "_LEASE_EVERY_S", 0.0)
     scene.put(*range(1, 31))

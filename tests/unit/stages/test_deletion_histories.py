@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.deletions import LOW, Scene, name, with_clock
 from tests.examples import examples
-from ticdc_replay.reconcile.results import deletion_folder, files_of
-from ticdc_replay.stages import deletion
+from ticdc_replay.reconcile.delete.results import deletion_folder, files_of
+from ticdc_replay.store_stages import deletion
 
 pytestmark = pytest.mark.slow
 

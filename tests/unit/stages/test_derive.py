@@ -10,8 +10,8 @@ import yaml
 
 from tests.changelogs import Changelog, put, table
 from tests.quarantine_files import index_with, quarantine
-from ticdc_replay.changelog.index import ChangelogIndex
-from ticdc_replay.changelog.layout import INDEX, changelog_root
+from ticdc_replay.changelog.files.index import ChangelogIndex
+from ticdc_replay.changelog.files.layout import INDEX, changelog_root
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.column_types import ColumnType
@@ -21,12 +21,12 @@ from ticdc_replay.domain.messages import EventPlace, OffsetRange
 from ticdc_replay.domain.window import Window
 from ticdc_replay.snapshot.manifest import Manifest, SharedInput, Source, TopicPin
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.derive import derive, find_changelogs
-from ticdc_replay.stages.quarantine import Selection, list_quarantine
-from ticdc_replay.stages.replayable import find_replayable, replayable_ranges
+from ticdc_replay.stages.quarantine.entries import Selection, list_quarantine
+from ticdc_replay.stages.window.derive import derive, find_changelogs
 from ticdc_replay.state.manifests import WindowManifest
 from ticdc_replay.state.quarantine import Redrive
 from ticdc_replay.state.runs import Run
+from ticdc_replay.store_stages.replayable import find_replayable, replayable_ranges
 
 ORDERS = table("s.orders", {"id": ColumnType("bigint", declared=True)})
 

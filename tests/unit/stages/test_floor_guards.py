@@ -12,7 +12,7 @@ from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.floor_guards import still_to_come
+from ticdc_replay.stages.upkeep.floor_guards import still_to_come
 from ticdc_replay.state.coverage import Coverage, CoveredTable
 from ticdc_replay.state.manifests import WindowManifest
 from ticdc_replay.state.runs import Run

@@ -17,9 +17,9 @@ from ticdc_replay.domain.messages import EventPlace, OffsetRange
 from ticdc_replay.domain.window import Window
 from ticdc_replay.snapshot.manifest import Manifest, PartitionPin, SharedInput, TopicPin
 from ticdc_replay.snapshot.pin import PinnedManifest
-from ticdc_replay.stages.begin_load import begin_load
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.jobs import decode_job, write_load_job
+from ticdc_replay.stages.load.begin_load import begin_load
+from ticdc_replay.stages.window.jobs import decode_job, write_load_job
 from ticdc_replay.state.manifests import WindowManifest
 
 PIPELINE = """

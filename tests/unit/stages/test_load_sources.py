@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tests.changelogs import Changelog, put, table
-from ticdc_replay.changelog.layout import INDEX, changelog_root
+from ticdc_replay.changelog.files.layout import INDEX, changelog_root
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.column_types import ColumnType
@@ -18,9 +18,9 @@ from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import LoadJob, decode
 from ticdc_replay.snapshot.manifest import Manifest, SharedInput, Source, TopicPin
 from ticdc_replay.snapshot.pin import PinnedManifest
-from ticdc_replay.stages.check import check
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.jobs import require_current, write_decode_job, write_load_job
+from ticdc_replay.stages.load.check import check
+from ticdc_replay.stages.window.jobs import require_current, write_decode_job, write_load_job
 from ticdc_replay.state.manifests import WindowManifest
 from ticdc_replay.state.runs import Run
 from ticdc_replay.targets.load import in_process, load

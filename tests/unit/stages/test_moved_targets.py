@@ -11,11 +11,11 @@ from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import ConfigError, PermanentError
 from ticdc_replay.domain.window import Window
-from ticdc_replay.stages.begin_load import begin_load
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.coverage import Gap, TargetCoverage, coverage
-from ticdc_replay.stages.publish import last_load, publish, settle
-from ticdc_replay.stages.quarantine import holding
+from ticdc_replay.stages.load.begin_load import begin_load
+from ticdc_replay.stages.load.coverage import Gap, TargetCoverage, coverage
+from ticdc_replay.stages.load.publish import last_load, publish, settle
+from ticdc_replay.stages.quarantine.entries import holding
 from ticdc_replay.state.quarantine import Redrive
 from ticdc_replay.storage import open_store
 from ticdc_replay.targets.base import LoadReport

@@ -11,7 +11,7 @@ from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.window import Window
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.rates import rates
+from ticdc_replay.stages.window.rates import rates
 from ticdc_replay.state.runs import Run
 
 

@@ -7,19 +7,19 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.quarantine_files import TOPIC, index_with, quarantine
-from ticdc_replay.changelog.index import ChangelogIndex
-from ticdc_replay.changelog.side_files import SPARSE_INDEX
+from ticdc_replay.changelog.files.index import ChangelogIndex
+from ticdc_replay.changelog.files.side_files import SPARSE_INDEX
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.errors import ArtifactNotFoundError
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.window import Window
-from ticdc_replay.reconcile.rules import ReplayableRange
+from ticdc_replay.reconcile.judge.rules import ReplayableRange
 from ticdc_replay.snapshot.manifest import Manifest, PartitionPin, SharedInput, Source, TopicPin
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.derive import register
-from ticdc_replay.stages.recording import finish_run, record_decode
-from ticdc_replay.stages.replayable import find_replayable, replayable_ranges
+from ticdc_replay.stages.load.recording import finish_run, record_decode
+from ticdc_replay.stages.window.derive import register
 from ticdc_replay.state.runs import Run
+from ticdc_replay.store_stages.replayable import find_replayable, replayable_ranges
 
 SPAN, FIRST, LATER = Window(0, 600), Window(0, 100), Window(200, 300)
 RANGE = OffsetRange("topic", 0, 0, 10)

@@ -9,7 +9,7 @@ from tests.unit.stages.test_replayable import WINDOW, accept, pin, recorded, red
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.redrive import write_redrive_loads
+from ticdc_replay.stages.quarantine.redrive import write_redrive_loads
 from ticdc_replay.state.coverage import Coverage
 from ticdc_replay.state.quarantine import Redrive
 

@@ -16,11 +16,11 @@ from ticdc_replay.domain.window import Grade, Window
 from ticdc_replay.snapshot import manifest as manifests
 from ticdc_replay.snapshot.manifest import Manifest, TopicPin
 from ticdc_replay.snapshot.pin import PinnedManifest
-from ticdc_replay.stages.begin_load import begin_load
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.coverage import coverage
-from ticdc_replay.stages.jobs import write_decode_job, write_load_job
-from ticdc_replay.stages.publish import publish
+from ticdc_replay.stages.load.begin_load import begin_load
+from ticdc_replay.stages.load.coverage import coverage
+from ticdc_replay.stages.load.publish import publish
+from ticdc_replay.stages.window.jobs import write_decode_job, write_load_job
 from ticdc_replay.state.manifests import WindowManifest
 from ticdc_replay.state.quarantine import Redrive
 from ticdc_replay.storage import open_store

@@ -9,22 +9,22 @@ import pytest
 
 from tests.quarantine_files import TOPIC, index_with, quarantine
 from tests.unit.stages.conftest import CLAIMS
-from ticdc_replay.changelog.index import ChangelogIndex
-from ticdc_replay.changelog.set_aside import MESSAGES
+from ticdc_replay.changelog.files.index import ChangelogIndex
+from ticdc_replay.changelog.files.set_aside import MESSAGES
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.errors import ArtifactNotFoundError
 from ticdc_replay.domain.events import SEARCH
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.window import Window
-from ticdc_replay.reconcile.rules import ReplayableRange
+from ticdc_replay.reconcile.judge.rules import ReplayableRange
 from ticdc_replay.snapshot.manifest import Manifest, PartitionPin, PinnedFile, Redriven, TopicPin
-from ticdc_replay.stages import replayable
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.leases import Replayed, replaying
-from ticdc_replay.stages.replayable import find_replayable, replayable_ranges
 from ticdc_replay.state.manifests import WindowManifest
 from ticdc_replay.state.quarantine import AcceptedLoss, Redrive
 from ticdc_replay.state.runs import Run
+from ticdc_replay.store_stages import replayable
+from ticdc_replay.store_stages.replayable import find_replayable, replayable_ranges
 
 WINDOW = Window(1, 2)
 

@@ -8,16 +8,16 @@ import pytest
 from sqlalchemy import insert
 
 from tests.topics import identity
-from ticdc_replay.decode.schema_pass import Unread
+from ticdc_replay.decode.plan.schema_pass import Unread
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
-from ticdc_replay.schemas.ddl import definition_from_sql
+from ticdc_replay.schemas.ddl.reader import definition_from_sql
 from ticdc_replay.schemas.epochs import Epoch
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.schemas import all_schemas, recorded_schemas
-from ticdc_replay.stages.searched_ddl import Reach, reaches, without
+from ticdc_replay.stages.window.schemas import all_schemas, recorded_schemas
+from ticdc_replay.stages.window.searched_ddl import Reach, reaches, without
 from ticdc_replay.state import tables
 from ticdc_replay.state.database import Database
 from ticdc_replay.state.ddl import DdlScan, KnownDdl

@@ -12,8 +12,8 @@ from ticdc_replay.domain.window import Window
 from ticdc_replay.snapshot.manifest import Manifest
 from ticdc_replay.snapshot.pin import PinnedManifest
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.jobs import write_decode_job
 from ticdc_replay.stages.selection import selected_tables
+from ticdc_replay.stages.window.jobs import write_decode_job
 
 PIPELINE = """\
 name: shop

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from tests.quarantine_files import TOPIC, index_with, quarantine
-from ticdc_replay.changelog.set_aside import Entry, EntryPlace, read_entries
+from ticdc_replay.changelog.files.set_aside import Entry, EntryPlace, read_entries
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.domain.window import Window
-from ticdc_replay.stages.quarantine import Listed, RunQuarantine, Selection, grouped
+from ticdc_replay.stages.quarantine.entries import Listed, RunQuarantine, Selection, grouped
 from ticdc_replay.stages.set_aside import Redriven, SetAside
 from ticdc_replay.state.quarantine import AcceptedLoss
 from ticdc_replay.storage import open_store

@@ -9,16 +9,16 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from ticdc_replay.changelog.layout import INDEX
+from ticdc_replay.changelog.files.layout import INDEX
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import LeaseHeldError
 from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import SharedDecode
-from ticdc_replay.stages import shared
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.shared import decoding, span_of
+from ticdc_replay.stages.window import shared
+from ticdc_replay.stages.window.shared import decoding, span_of
 
 SINK = "kafka://b:9092/t?protocol=open-protocol"
 

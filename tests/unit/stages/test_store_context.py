@@ -9,7 +9,7 @@ import yaml
 from ticdc_replay.config.load_store import LoadedStore, load_store
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.errors import ConfigError
-from ticdc_replay.stages.store_context import StoreContext, store_connection_ids
+from ticdc_replay.store_stages.context import StoreContext, store_connection_ids
 
 PIPELINE = """\
 name: shop

@@ -4,10 +4,10 @@ import msgspec
 
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.tables import TableName
-from ticdc_replay.schemas.ddl import definition_from_sql
+from ticdc_replay.schemas.ddl.reader import definition_from_sql
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.schemas import all_schemas
-from ticdc_replay.stages.versions import record_versions
+from ticdc_replay.stages.window.schemas import all_schemas
+from ticdc_replay.stages.window.versions import record_versions
 
 
 def definition(columns: str, version: int = 7) -> TableDefinition:

@@ -11,7 +11,7 @@ from ticdc_replay.domain.errors import ConfigError, UnprovenWindowError, WindowB
 from ticdc_replay.domain.window import Window
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.watermark import pin_request
+from ticdc_replay.stages.window.watermark import pin_request
 
 PIPELINE = """\
 name: shop

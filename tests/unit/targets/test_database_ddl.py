@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from tests.changelogs import Changelog
 from tests.growth import assert_linear
+from ticdc_replay.config.target_rules import MIRROR, DdlPolicy
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.schemas.changes import kind_of
 from ticdc_replay.targets.base import Load, StoreAddress
 from ticdc_replay.targets.database_ddl import dropped_databases, with_ddl_of
 from ticdc_replay.targets.ddl import emptied_by, words_of
-from ticdc_replay.targets.rules import MIRROR, DdlPolicy
 
 
 def load_of(changelog: Changelog) -> Load:

@@ -12,14 +12,14 @@ import pytest
 
 from tests.changelogs import Changelog, put, table
 from tests.ddl_outcomes import COLUMNS, CREATE, STATEMENTS, Statement, event_table
+from ticdc_replay.config.target_kinds import kinds
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.ddl_kinds import ChangeKind
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.schemas.changes import kind_of
-from ticdc_replay.schemas.ddl import definition_from_sql
+from ticdc_replay.schemas.ddl.reader import definition_from_sql
 from ticdc_replay.targets.ddl import stopping_policies
-from ticdc_replay.targets.kinds import kinds
 from ticdc_replay.targets.load import in_process, load
 
 RULES = {name: kind.rules for name, kind in kinds().items()}

@@ -11,18 +11,18 @@ import yaml
 from tests.packages import declare
 from ticdc_replay.config.json_schema import json_schema
 from ticdc_replay.config.load import load_pipeline
+from ticdc_replay.config.target_kinds import GROUP, kinds, read_section
 from ticdc_replay.domain.ddl_kinds import ChangeKind
 from ticdc_replay.domain.errors import ConfigError
-from ticdc_replay.targets.kinds import GROUP, kinds, read_section
 
 LIBRARY = Path(__file__).resolve().parents[3] / "include" / "ticdc_replay"
 
 NO_TARGET = {
-    ("decode/source_record.py", "parquet"): "the format of a file of the decode",
-    ("stages/redrive.py", "parquet"): "the suffix of a file of the artefacts",
+    ("decode/read/source_record.py", "parquet"): "the format of a file of the decode",
+    ("stages/quarantine/redrive.py", "parquet"): "the suffix of a file of the artefacts",
     ("stages/context.py", "postgres"): "the type of the state store's connection",
-    ("targets/kinds.py", "postgres"): "the table of kinds",
-    ("targets/kinds.py", "parquet"): "the table of kinds",
+    ("config/target_kinds.py", "postgres"): "the table of kinds",
+    ("config/target_kinds.py", "parquet"): "the table of kinds",
 }
 """Where a word that is a target's type stands for something else, and for what."""
 

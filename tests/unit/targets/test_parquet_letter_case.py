@@ -11,7 +11,7 @@ from tests.changelogs import Changelog, put, table
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.tables import TableName
-from ticdc_replay.schemas.ddl import definition_from_sql
+from ticdc_replay.schemas.ddl.reader import definition_from_sql
 from ticdc_replay.targets.load import in_process, load
 
 INT = ColumnType("int", declared=True)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.changelogs import Changelog, Row, delete, put, table
 from tests.unit.targets.test_parquet import INT, NO_KEY, ORDERS, TEXT, current, run
-from ticdc_replay.changelog.version_order import VersionOrder
+from ticdc_replay.changelog.files.version_order import VersionOrder
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.tables import TableSchema
 from ticdc_replay.targets import last_versions

@@ -18,9 +18,9 @@ class AwaitWatermarkOperator(ReplayOperator):
     """
 
     def execute(self, context: Mapping[str, Any]) -> str:
-        from ticdc_replay.stages.pin import is_in_changelogs, is_pinned
         from ticdc_replay.stages.selection import selected_tables
-        from ticdc_replay.stages.watermark import watermark_status
+        from ticdc_replay.stages.window.pin import is_in_changelogs, is_pinned
+        from ticdc_replay.stages.window.watermark import watermark_status
 
         window, options = run_window(context), run_options(context)
         self.log.info("Window %s", window)

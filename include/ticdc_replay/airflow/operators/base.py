@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from ticdc_replay.lineage.datasets import Lineage
     from ticdc_replay.stages.context import ReplayContext
-    from ticdc_replay.stages.store_context import StoreContext
+    from ticdc_replay.store_stages.context import StoreContext
 
 
 _STANDSTILL_S = 900
@@ -40,7 +40,7 @@ def open_store(store_file: str, pipelines: str, *, deleting: bool = False) -> It
     """
     from ticdc_replay.airflow.connections import resolve
     from ticdc_replay.config.load_store import load_store
-    from ticdc_replay.stages.store_context import StoreContext, store_connection_ids
+    from ticdc_replay.store_stages.context import StoreContext, store_connection_ids
 
     loaded = load_store(store_file, pipelines)
     ids = [*store_connection_ids(loaded), *filter(None, [loaded.store.connections.deletion if deleting else None])]

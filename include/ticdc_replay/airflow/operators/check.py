@@ -16,8 +16,8 @@ class CheckOperator(ReplayOperator):
     """
 
     def execute(self, context: Mapping[str, Any]) -> dict[str, Any]:
-        from ticdc_replay.stages.check import check
-        from ticdc_replay.stages.jobs import write_load_job
+        from ticdc_replay.stages.load.check import check
+        from ticdc_replay.stages.window.jobs import write_load_job
 
         options = run_options(context)
         run_hash = pull(context, SNAPSHOT, Pinned).decode.run_hash

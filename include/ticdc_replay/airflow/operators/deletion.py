@@ -25,7 +25,7 @@ class ChoosePlanOperator(StoreOperator):
     """Finds the plan of this run: the one that the form names, else the oldest one that is due. Skipped where there is none."""
 
     def execute(self, context: Mapping[str, Any]) -> dict[str, Any]:
-        from ticdc_replay.stages.deletion import choose_plan
+        from ticdc_replay.store_stages.deletion import choose_plan
 
         with self.opened() as store:
             plan = choose_plan(store, chosen_plan(context))
@@ -56,7 +56,7 @@ class ApprovePlanOperator(OnStore, ApprovalOperator):
 
     def execute(self, context: Any) -> Any:
         from ticdc_replay.airflow import approval
-        from ticdc_replay.stages.deletion import describe_plan
+        from ticdc_replay.store_stages.deletion import describe_plan
 
         chosen = pull(context, CHOOSE_PLAN, ChosenPlan)
         with self.opened() as store:
@@ -78,7 +78,7 @@ class ApprovePlanOperator(OnStore, ApprovalOperator):
             raise
 
     def execute_complete(self, context: Any, event: dict[str, Any], plan: str) -> Any:
-        from ticdc_replay.stages.deletion import decide
+        from ticdc_replay.store_stages.deletion import decide
 
         if "error" not in event:
             person = event["responded_by_user"]
@@ -104,8 +104,8 @@ class DeletePlanOperator(EmitsLineage, StoreOperator):
     """Deletes what the plan names and the check has just found deletable again. A repeat goes on where it stopped."""
 
     def execute(self, context: Mapping[str, Any]) -> dict[str, Any]:
-        from ticdc_replay.stages.deletion import execute
-        from ticdc_replay.stages.store_lineage import deleted
+        from ticdc_replay.store_stages.deletion import execute
+        from ticdc_replay.store_stages.lineage import deleted
 
         plan, recheck = pull(context, CHOOSE_PLAN, ChosenPlan).plan, pull(context, RECHECK, Rechecked).recheck
         with self.opened(deleting=True) as store:

@@ -13,8 +13,8 @@ class PublishOperator(EmitsLineage, ReplayOperator):
     """Records the coverage, keeps the run's report, tells it in the log, and gives lineage from Kafka to the targets."""
 
     def execute(self, context: Mapping[str, Any]) -> dict[str, Any]:
-        from ticdc_replay.stages import lineage
-        from ticdc_replay.stages.publish import publish
+        from ticdc_replay.stages.load import lineage
+        from ticdc_replay.stages.load.publish import publish
 
         run_hash = pull(context, CHECK, Checked).run_hash
         with self.opened() as replay:

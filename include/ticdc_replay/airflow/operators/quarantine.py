@@ -12,14 +12,14 @@ from ticdc_replay.jobspec import WrittenJob
 
 if TYPE_CHECKING:
     from ticdc_replay.stages.context import ReplayContext
-    from ticdc_replay.stages.quarantine import RunQuarantine, Selection
+    from ticdc_replay.stages.quarantine.entries import RunQuarantine, Selection
 
 
 class SelectOperator(ReplayOperator):
     """Tells what is in quarantine, accepts it as lost, or pins it for a re-drive and writes the job spec of its decode."""
 
     def execute(self, context: Mapping[str, Any]) -> dict[str, Any]:
-        from ticdc_replay.stages.quarantine import Selection, list_quarantine
+        from ticdc_replay.stages.quarantine.entries import Selection, list_quarantine
 
         options, selection = quarantine_options(context), quarantine_selection(context)
         if options.action == "accept" and selection == Selection():
@@ -37,7 +37,7 @@ class SelectOperator(ReplayOperator):
         return {"entries": sum(len(run.entries) for run in found)}
 
     def _tell(self, run: "RunQuarantine") -> None:
-        from ticdc_replay.stages.quarantine import grouped
+        from ticdc_replay.stages.quarantine.entries import grouped
 
         self.log.info("%s, run %s, in targets: %s", run.window, run.run_hash, ", ".join(run.targets) or "none")
         for group in grouped(run):
@@ -51,15 +51,15 @@ class SelectOperator(ReplayOperator):
             )
 
     def _accept(self, replay: "ReplayContext", selection: "Selection", person: str, why: str) -> dict[str, Any]:
-        from ticdc_replay.stages.quarantine import accept
+        from ticdc_replay.stages.quarantine.entries import accept
 
         accepted = {str(record.window): len(record.entries) for record in accept(replay, selection, person, why)}
         self.log.info("%s accepted as lost: %s (%s)", person, accepted, why)
         return {"accepted": accepted}
 
     def _pin(self, replay: "ReplayContext", selection: "Selection") -> dict[str, Any]:
-        from ticdc_replay.stages.jobs import write_decode_job
-        from ticdc_replay.stages.redrive import open_runs, pin_redrive
+        from ticdc_replay.stages.quarantine.redrive import open_runs, pin_redrive
+        from ticdc_replay.stages.window.jobs import write_decode_job
 
         runs = open_runs(replay, selection)
         for run in runs:
@@ -81,7 +81,7 @@ class CheckRedriveOperator(ReplayOperator):
     """Records what the re-drive brought, and writes the job specs of the loads."""
 
     def execute(self, context: Mapping[str, Any]) -> dict[str, Any]:
-        from ticdc_replay.stages.redrive import check_redrive, write_redrive_loads
+        from ticdc_replay.stages.quarantine.redrive import check_redrive, write_redrive_loads
 
         run_hash = pull(context, SELECT, Pinned).decode.run_hash
         with self.opened() as replay:
@@ -104,8 +104,8 @@ class PublishRedriveOperator(EmitsLineage, ReplayOperator):
     """Records what the window's coverage is now, keeps the re-drive's report, and gives lineage."""
 
     def execute(self, context: Mapping[str, Any]) -> dict[str, Any]:
-        from ticdc_replay.stages import lineage
-        from ticdc_replay.stages.redrive import publish_redrive
+        from ticdc_replay.stages.load import lineage
+        from ticdc_replay.stages.quarantine.redrive import publish_redrive
 
         checked = pull(context, CHECK, Checked)
         targets = sorted(checked.loads)

@@ -33,15 +33,15 @@ class Decode(Step["ReplayContext"]):
         return pull(context, SNAPSHOT, Pinned).decode
 
     def held(self, engine: "ReplayContext", job: WrittenJob, spec: JobSpec) -> AbstractContextManager[None]:
-        from ticdc_replay.stages.shared import decoding
+        from ticdc_replay.stages.window.shared import decoding
 
         assert isinstance(spec, DecodeJob)
         return decoding(engine, spec.manifest, job.run_hash, job.shared)
 
     def finish(self, engine: "ReplayContext", job: WrittenJob) -> "tuple[dict[str, Any], Lineage | None]":
-        from ticdc_replay.changelog.reading import read_index
-        from ticdc_replay.stages import lineage
-        from ticdc_replay.stages.recording import record_decode
+        from ticdc_replay.changelog.files.reading import read_index
+        from ticdc_replay.stages.load import lineage
+        from ticdc_replay.stages.load.recording import record_decode
 
         index = read_index(engine.artifacts, job.run_hash)
         record_decode(engine, index)  # here already: what it set aside must be known before the lease ends
@@ -87,8 +87,8 @@ class Load(Step["ReplayContext"]):
         return _begun(engine, job, reload=run_options(context).reload)
 
     def finish(self, engine: "ReplayContext", job: WrittenJob) -> "tuple[dict[str, Any], Lineage | None]":
-        from ticdc_replay.stages import lineage
-        from ticdc_replay.stages.publish import load_of
+        from ticdc_replay.stages.load import lineage
+        from ticdc_replay.stages.load.publish import load_of
 
         summary = {
             str(table.table): {
@@ -128,9 +128,9 @@ class LoadAgain(Load):
 
 def _begun(engine: "ReplayContext", job: WrittenJob, *, reload: bool) -> WrittenJob:
     """*job*, a load that begins now. Its spec may be much older: somebody clears the task after the window was pinned again."""
-    from ticdc_replay.changelog.reading import read_index
-    from ticdc_replay.stages.begin_load import begin_load
-    from ticdc_replay.stages.jobs import require_current
+    from ticdc_replay.changelog.files.reading import read_index
+    from ticdc_replay.stages.load.begin_load import begin_load
+    from ticdc_replay.stages.window.jobs import require_current
 
     if not reload:
         require_current(engine, read_index(engine.artifacts, job.run_hash))

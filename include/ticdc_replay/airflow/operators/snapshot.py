@@ -21,9 +21,9 @@ class SnapshotOperator(ReplayOperator):
     """
 
     def execute(self, context: Mapping[str, Any]) -> dict[str, Any]:
-        from ticdc_replay.stages.jobs import write_decode_job
-        from ticdc_replay.stages.pin import pin
         from ticdc_replay.stages.selection import selected_tables
+        from ticdc_replay.stages.window.jobs import write_decode_job
+        from ticdc_replay.stages.window.pin import pin
 
         window, options = run_window(context), run_options(context)
         with self.opened() as replay:
@@ -55,8 +55,8 @@ class SnapshotOperator(ReplayOperator):
         return {**summary, **encode(handed_over)}
 
     def _plan(self, replay: "ReplayContext", window: Window, options: RunOptions) -> dict[str, Any]:
-        from ticdc_replay.stages.plan import plan
-        from ticdc_replay.stages.plan_text import lines
+        from ticdc_replay.stages.window.plan import plan
+        from ticdc_replay.stages.window.plan_text import lines
 
         made = plan(replay, [window], options.tables, targets=options.targets, policy=options.pin, repin=options.repin)
         for line in lines(made):

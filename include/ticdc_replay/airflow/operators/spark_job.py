@@ -20,7 +20,7 @@ from ticdc_replay.submit.submitter import Submission, Submitter
 
 if TYPE_CHECKING:
     from ticdc_replay.stages.context import ReplayContext
-    from ticdc_replay.stages.store_context import StoreContext
+    from ticdc_replay.store_stages.context import StoreContext
 
 
 class SparkJobOperator(EmitsLineage, BaseOperator):

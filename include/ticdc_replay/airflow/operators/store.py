@@ -12,7 +12,7 @@ from ticdc_replay.airflow.xcom import Inventoried, Reconciled, Reported, Surveye
 from ticdc_replay.domain.errors import PermanentError
 
 if TYPE_CHECKING:
-    from ticdc_replay.reconcile.report import Alert
+    from ticdc_replay.reconcile.judge.report import Alert
 
 _TOLD = 10
 """How many alerts a failing task names; the report has them all."""
@@ -22,7 +22,7 @@ class SurveyOperator(StoreOperator):
     """Reads what Kafka retains of every changefeed of the store, and writes the job spec that scans what nobody has searched."""
 
     def execute(self, context: Mapping[str, Any]) -> dict[str, Any]:
-        from ticdc_replay.stages.reconcile import survey
+        from ticdc_replay.store_stages.reconcile import survey
 
         with self.opened() as store:
             surveyed = survey(store)
@@ -34,7 +34,7 @@ class ListObjectsOperator(StoreOperator):
     """Takes the inventory of the store: by listing it, or from S3's own reports."""
 
     def execute(self, context: Mapping[str, Any]) -> dict[str, Any]:
-        from ticdc_replay.stages.reconcile import take_inventory
+        from ticdc_replay.store_stages.reconcile import take_inventory
 
         survey = pull(context, SURVEY, Surveyed).survey
         with self.opened() as store:
@@ -47,8 +47,8 @@ class ReportOperator(EmitsLineage, StoreOperator):
     """Writes the report of the reconciliation, tells it in the log, and gives lineage with what it says of the data's quality."""
 
     def execute(self, context: Mapping[str, Any]) -> dict[str, Any]:
-        from ticdc_replay.stages.reconcile_report import publish_reconciliation
-        from ticdc_replay.stages.store_lineage import reconciled
+        from ticdc_replay.store_stages.lineage import reconciled
+        from ticdc_replay.store_stages.reconcile_report import publish_reconciliation
 
         reconciliation = pull(context, RECONCILE, Reconciled).reconciliation
         survey = pull(context, SURVEY, Surveyed).survey
@@ -97,7 +97,7 @@ class PlanDeletionOperator(StoreOperator):
     """Puts what may be deleted on a plan. Skipped where the form says so."""
 
     def execute(self, context: Mapping[str, Any]) -> dict[str, Any]:
-        from ticdc_replay.stages.deletion import make_plan
+        from ticdc_replay.store_stages.deletion import make_plan
 
         if not plans_deletion(context):
             raise AirflowSkipException("This run is not to plan a deletion")

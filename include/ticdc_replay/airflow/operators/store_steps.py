@@ -10,7 +10,7 @@ from ticdc_replay.airflow.xcom import ChosenPlan, Inventoried, Rechecked, Reconc
 from ticdc_replay.jobspec import WrittenJob
 
 if TYPE_CHECKING:
-    from ticdc_replay.stages.store_context import StoreContext
+    from ticdc_replay.store_stages.context import StoreContext
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Scan(Step["StoreContext"]):
         return job
 
     def finish(self, engine: "StoreContext", job: WrittenJob) -> tuple[dict[str, Any], None]:
-        from ticdc_replay.stages.reconcile import record_scan
+        from ticdc_replay.store_stages.reconcile import record_scan
 
         return {
             feed.pipeline: {
@@ -45,7 +45,7 @@ class Reconcile(Step["StoreContext"]):
     """Joins the store's inventory with every known reference. The spec is written here: a repeat has evidence of its own time."""
 
     def find(self, engine: "StoreContext", context: Mapping[str, Any]) -> WrittenJob:
-        from ticdc_replay.stages.reconcile import write_reconcile_job
+        from ticdc_replay.store_stages.reconcile import write_reconcile_job
 
         inventory = pull(context, LIST_OBJECTS, Inventoried).inventory
         return write_reconcile_job(engine, pull(context, SURVEY, Surveyed).survey, inventory)
@@ -59,7 +59,7 @@ class Recheck(Step["StoreContext"]):
     """Joins the objects of a deletion plan with every reference that is known now. The spec is written here."""
 
     def find(self, engine: "StoreContext", context: Mapping[str, Any]) -> WrittenJob:
-        from ticdc_replay.stages.reconcile import write_recheck_job
+        from ticdc_replay.store_stages.reconcile import write_recheck_job
 
         plan = pull(context, CHOOSE_PLAN, ChosenPlan).plan
         return write_recheck_job(engine, pull(context, SURVEY, Surveyed).survey, plan)

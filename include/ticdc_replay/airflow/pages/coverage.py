@@ -17,7 +17,7 @@ from ticdc_replay.domain import tso
 from ticdc_replay.domain.errors import TicdcReplayError
 from ticdc_replay.domain.window import Window
 from ticdc_replay.stages.context import open_pipeline_state
-from ticdc_replay.stages.coverage import Covered, TargetCoverage, coverage
+from ticdc_replay.stages.load.coverage import Covered, TargetCoverage, coverage
 
 router = APIRouter()
 

@@ -17,13 +17,13 @@ from ticdc_replay.airflow.declared import declared_in
 from ticdc_replay.airflow.pages.charts import HEIGHT, WIDTH, stacked_areas, stacked_columns
 from ticdc_replay.config.store import Store
 from ticdc_replay.domain.errors import TicdcReplayError
-from ticdc_replay.reconcile.rules import ObjectClass, ReferenceClass
-from ticdc_replay.reconcile.summary import Summary
+from ticdc_replay.reconcile.judge.rules import ObjectClass, ReferenceClass
+from ticdc_replay.reconcile.judge.summary import Summary
 from ticdc_replay.stages.context import state_url
-from ticdc_replay.stages.store_context import artifacts_of
-from ticdc_replay.stages.store_overview import StoreOverview, store_overview
 from ticdc_replay.state import open_state
 from ticdc_replay.state.reconciliations import Reconciliation
+from ticdc_replay.store_stages.context import artifacts_of
+from ticdc_replay.store_stages.overview import StoreOverview, store_overview
 
 router = APIRouter()
 

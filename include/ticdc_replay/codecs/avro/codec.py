@@ -6,13 +6,13 @@ import msgspec
 import xxhash
 from msgspec import Meta
 
+from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.avro.binary import AvroError, encode, read
 from ticdc_replay.codecs.avro.forms import Form, Forms, MessageError
 from ticdc_replay.codecs.avro.framing import Framed, FramingError, is_framed, unframe
 from ticdc_replay.codecs.avro.traits import is_test_mode
 from ticdc_replay.codecs.base import Codec
 from ticdc_replay.codecs.checksum import RowChecksum
-from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.events import DdlEvent, Event, Image, Operation, RowEvent, Shape, Undecodable, WatermarkEvent
 from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.domain.tso import MAX_TSO, physical_ms

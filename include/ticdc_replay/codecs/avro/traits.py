@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Literal
 
-from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.config.protocols import Carried, ProtocolTraits, Refusal
+from ticdc_replay.changefeed.config import Changefeed
+from ticdc_replay.changefeed.protocols import Carried, ProtocolTraits, Refusal
 
 
 def is_test_mode(changefeed: Changefeed) -> bool:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 
+from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.base import MAX_BAD_EVENTS, Codec, too_many_bad
 from ticdc_replay.codecs.canal.members import (
     WATERMARK,
@@ -17,7 +18,6 @@ from ticdc_replay.codecs.canal.members import (
 from ticdc_replay.codecs.canal.rows import NO_COMMIT_TS, RowReader
 from ticdc_replay.codecs.canal.shapes import with_handle_key_of
 from ticdc_replay.codecs.claim_checks import in_place_of, may_refer, unwrap
-from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.events import DdlEvent, Event, RowEvent, Undecodable, WatermarkEvent
 from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.domain.tso import from_ms

@@ -9,11 +9,11 @@ import msgspec
 import xxhash
 from msgspec import UNSET, UnsetType
 
+from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.canal.compiled import Columns, CompiledForm, RowForm, compile_form
 from ticdc_replay.codecs.canal.members import DocumentError, Head, Object, read_row
 from ticdc_replay.codecs.canal.shapes import Shapes
 from ticdc_replay.codecs.replaced_text import REPLACED, lossy_cells
-from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.events import Image, LargeMessage, Operation, Reference, RowEvent, Shape
 from ticdc_replay.domain.tso import LOGICAL_BITS
 from ticdc_replay.large_messages.locations import object_name

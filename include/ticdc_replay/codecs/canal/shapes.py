@@ -6,11 +6,11 @@ the row has no identity: nothing is guessed. Rows without commitTs have no place
 commit, so what it says of that is told here, and nobody later can.
 """
 
+from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.canal.compiled import Columns, RowForm
 from ticdc_replay.codecs.canal.members import DocumentError
 from ticdc_replay.codecs.canal.types import are_full, cell_kind
 from ticdc_replay.codecs.claim_checks import SharedImage
-from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.events import Image, RowEvent, Shape, WireColumn
 from ticdc_replay.domain.limits import refused_columns
 from ticdc_replay.domain.tables import folded

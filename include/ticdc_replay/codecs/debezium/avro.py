@@ -4,6 +4,7 @@ from typing import Any
 
 import xxhash
 
+from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.avro.binary import AvroError, read
 from ticdc_replay.codecs.avro.framing import Framed, FramingError, is_framed, unframe
 from ticdc_replay.codecs.base import Codec
@@ -11,7 +12,6 @@ from ticdc_replay.codecs.debezium.avro_forms import SOURCE, Forms, KeyForm, Valu
 from ticdc_replay.codecs.debezium.avro_traits import is_test_mode
 from ticdc_replay.codecs.debezium.json import MessageError
 from ticdc_replay.codecs.debezium.plans import seed_of
-from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.events import DdlEvent, Event, Image, Operation, RowEvent, Undecodable, WatermarkEvent
 from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.domain.tso import MAX_TSO, physical_ms

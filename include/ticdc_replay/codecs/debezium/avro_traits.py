@@ -1,7 +1,7 @@
 """What is true of Debezium in Avro besides its bytes."""
 
-from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.config.protocols import Carried, ProtocolTraits
+from ticdc_replay.changefeed.config import Changefeed
+from ticdc_replay.changefeed.protocols import Carried, ProtocolTraits
 
 
 def is_test_mode(changefeed: Changefeed) -> bool:

@@ -3,11 +3,11 @@
 import re
 from typing import Any
 
+from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.base import Codec
 from ticdc_replay.codecs.claim_checks import may_refer
 from ticdc_replay.codecs.debezium.json import Document, MessageError, Number, Source, is_unicode, read_source
 from ticdc_replay.codecs.debezium.rows import RowReader
-from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.events import DdlEvent, Event, Undecodable, WatermarkEvent
 from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.large_messages.compression import CompressionError, DecompressedTooLargeError, decompress

@@ -8,12 +8,12 @@ import msgspec
 import xxhash
 from msgspec import UNSET, Meta, UnsetType
 
+from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.base import MAX_BAD_EVENTS, Codec, too_many_bad
 from ticdc_replay.codecs.claim_checks import is_object, may_name_object, states_once, unwrap
 from ticdc_replay.codecs.open.framing import FramingError, places, split
 from ticdc_replay.codecs.open.members import EventError
 from ticdc_replay.codecs.open.rows import RowReader
-from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.events import (
     DdlEvent,
     Event,

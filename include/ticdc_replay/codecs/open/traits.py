@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.config.protocols import Carried, ProtocolTraits, Refusal
+from ticdc_replay.changefeed.config import Changefeed
+from ticdc_replay.changefeed.protocols import Carried, ProtocolTraits, Refusal
 
 
 def _carries(changefeed: Changefeed) -> Carried:

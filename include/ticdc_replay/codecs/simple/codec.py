@@ -3,6 +3,7 @@
 import msgspec
 import xxhash
 
+from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.base import Codec
 from ticdc_replay.codecs.claim_checks import unwrap
 from ticdc_replay.codecs.simple.avro import AvroEncoding
@@ -18,7 +19,6 @@ from ticdc_replay.codecs.simple.messages import (
     Watermark,
 )
 from ticdc_replay.codecs.simple.schema import TableSchema, database_of, definition_of
-from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.events import (
     BootstrapEvent,

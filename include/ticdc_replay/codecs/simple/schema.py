@@ -9,8 +9,8 @@ from ticdc_replay.domain.column_types import BINARY_TYPES, INTEGER_TYPES, BaseTy
 from ticdc_replay.domain.definition import PRIMARY, DefinedColumn, Index, TableDefinition
 from ticdc_replay.domain.tables import TableName, folded
 from ticdc_replay.domain.tso import MAX_TSO
-from ticdc_replay.schemas import literals
-from ticdc_replay.schemas.tokens import Cursor, DdlSyntaxError, wire_tokens
+from ticdc_replay.schemas.ddl import literals
+from ticdc_replay.schemas.ddl.tokens import Cursor, DdlSyntaxError, wire_tokens
 
 _BASES: dict[str, BaseType] = {base: base for base in get_args(BaseType)} | {"var_string": "varchar"}
 _TEMPORAL_WIDTH = {"time": 10, "datetime": 19, "timestamp": 19}

@@ -14,10 +14,7 @@ from ticdc_replay.targets.mirror import dropped_databases, emptying, marks
 from ticdc_replay.targets.mirror.marks import Marks
 from ticdc_replay.targets.mirror.planning import differences, form
 from ticdc_replay.targets.mirror.planning.plan import TablePlan
-from ticdc_replay.targets.mirror.section import MirrorSection
-from ticdc_replay.targets.mirror.session import Merged, Session
-from ticdc_replay.targets.mirror.staging import Staged
-from ticdc_replay.targets.mirror.tables import (
+from ticdc_replay.targets.mirror.planning.tables import (
     ChangeDefault,
     ChangeType,
     ColumnDefinition,
@@ -25,6 +22,9 @@ from ticdc_replay.targets.mirror.tables import (
     FoundTable,
     Step,
 )
+from ticdc_replay.targets.mirror.section import MirrorSection
+from ticdc_replay.targets.mirror.session import Merged, Session
+from ticdc_replay.targets.mirror.staging import Staged
 
 
 def commit_table(

@@ -8,15 +8,15 @@ is forgotten is not told of it any more before the window is loaded again.
 
 from collections.abc import Sequence
 
-from ticdc_replay.changelog.index import ChangelogIndex
-from ticdc_replay.decode.filter import TablePatterns
+from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.domain.errors import TransientError
+from ticdc_replay.domain.table_patterns import TablePatterns
 from ticdc_replay.domain.tables import TableName, folded
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.database_ddl import dropped_databases
-from ticdc_replay.targets.mirror.dialect import Dialect
 from ticdc_replay.targets.mirror.ledger import MirrorPlaces
 from ticdc_replay.targets.mirror.marks import place_of
+from ticdc_replay.targets.mirror.planning.dialect import Dialect
 from ticdc_replay.targets.mirror.planning.plan import TablePlan, target_of
 from ticdc_replay.targets.mirror.section import MirrorSection
 from ticdc_replay.targets.mirror.session import Session

@@ -4,8 +4,8 @@ import msgspec
 
 from ticdc_replay.domain.tso import describe
 from ticdc_replay.targets.mirror.planning.plan import TablePlan
+from ticdc_replay.targets.mirror.planning.tables import ChangeType, DropColumn, Observed, Relation, Step, TableState
 from ticdc_replay.targets.mirror.session import Session
-from ticdc_replay.targets.mirror.tables import ChangeType, DropColumn, Observed, Relation, Step, TableState
 
 
 def rows_before_creation(session: Session, plan: TablePlan, observed: Observed) -> list[str]:

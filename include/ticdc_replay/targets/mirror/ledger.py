@@ -18,7 +18,7 @@ from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
 from ticdc_replay.targets.base import HeldTable, Load, StoppedLoad, TableReport
 from ticdc_replay.targets.generations import Mark
-from ticdc_replay.targets.mirror.tables import KnownColumn, Relation, TableState
+from ticdc_replay.targets.mirror.planning.tables import KnownColumn, Relation, TableState
 
 
 class MirrorPlaces(NamedTuple):

@@ -11,11 +11,11 @@ from contextlib import AbstractContextManager, contextmanager
 
 import msgspec
 
-from ticdc_replay.decode.filter import TablePatterns
 from ticdc_replay.domain.errors import TargetMismatchError
+from ticdc_replay.domain.table_patterns import TablePatterns
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.schemas.changes import TableChanges
-from ticdc_replay.schemas.ddl import TableKey, key_of
+from ticdc_replay.schemas.ddl.reader import TableKey, key_of
 from ticdc_replay.targets.base import Execute, Load, Loaded
 from ticdc_replay.targets.database_ddl import with_creations_of, with_ddl_of
 from ticdc_replay.targets.ddl import changes_by_table
@@ -23,8 +23,8 @@ from ticdc_replay.targets.last_versions import fold_groups, found_last_versions
 from ticdc_replay.targets.layouts import layouts_of
 from ticdc_replay.targets.mirror import dropped_databases, marks, stops
 from ticdc_replay.targets.mirror.commit import commit_table
-from ticdc_replay.targets.mirror.dialect import Dialect
 from ticdc_replay.targets.mirror.planning import differences
+from ticdc_replay.targets.mirror.planning.dialect import Dialect
 from ticdc_replay.targets.mirror.planning.plan import TablePlan, plan_table, target_of
 from ticdc_replay.targets.mirror.planning.window_ddl import Floor, first_floor
 from ticdc_replay.targets.mirror.section import MirrorSection

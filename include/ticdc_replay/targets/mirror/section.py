@@ -6,9 +6,9 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
+from ticdc_replay.config.target_rules import MIRROR, Rules
+from ticdc_replay.config.target_section import TargetSection
 from ticdc_replay.config.types import ConnectionId
-from ticdc_replay.targets.rules import MIRROR, Rules
-from ticdc_replay.targets.section import TargetSection
 
 LEDGER_SCHEMA = "_ticdc_replay"
 """Schema of everything a mirror needs beside its tables: ledger, tombstones, staging."""

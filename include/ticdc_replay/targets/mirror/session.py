@@ -9,8 +9,8 @@ import msgspec
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.mirror.ledger import Ledger
 from ticdc_replay.targets.mirror.planning.plan import TablePlan
+from ticdc_replay.targets.mirror.planning.tables import FoundTable, Observed, Relation, Step
 from ticdc_replay.targets.mirror.staging import Staged
-from ticdc_replay.targets.mirror.tables import FoundTable, Observed, Relation, Step
 
 
 class Merged(msgspec.Struct, frozen=True):

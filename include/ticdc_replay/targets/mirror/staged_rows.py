@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ticdc_replay.changelog.fold import is_put, key_cells, narrow, narrow_columns, place_of
+from ticdc_replay.changelog.copies.fold import is_put, key_cells, narrow, narrow_columns, place_of
 from ticdc_replay.domain.errors import PermanentError, TargetMismatchError
 from ticdc_replay.targets.last_versions import Fold
-from ticdc_replay.targets.mirror.dialect import Dialect
+from ticdc_replay.targets.mirror.planning.dialect import Dialect
 from ticdc_replay.targets.quarantine import Refused
 
 VERSION = "version"

@@ -8,12 +8,12 @@ from ticdc_replay.domain.errors import ConfigError, PermanentError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.targets.base import FloorRaised, Mirror, StoppedLoad
 from ticdc_replay.targets.mirror import dropped_databases, emptying
-from ticdc_replay.targets.mirror.dialect import Dialect
 from ticdc_replay.targets.mirror.planning import differences
+from ticdc_replay.targets.mirror.planning.dialect import Dialect
 from ticdc_replay.targets.mirror.planning.plan import target_of, tombstones_of
+from ticdc_replay.targets.mirror.planning.tables import Relation
 from ticdc_replay.targets.mirror.section import MirrorSection
 from ticdc_replay.targets.mirror.session import Session
-from ticdc_replay.targets.mirror.tables import Relation
 
 
 class KeptMirror(Mirror[MirrorSection]):

@@ -12,10 +12,10 @@ from operator import attrgetter
 
 import msgspec
 
-from ticdc_replay.changelog.index import Ddl
-from ticdc_replay.decode.filter import TablePatterns
+from ticdc_replay.changelog.files.index import Ddl
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.errors import ArtifactNotFoundError
+from ticdc_replay.domain.table_patterns import TablePatterns
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
 from ticdc_replay.schemas.changes import TableChanges

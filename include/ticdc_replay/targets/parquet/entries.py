@@ -6,13 +6,13 @@ from typing import Literal
 
 import msgspec
 
-from ticdc_replay.changelog.index import DataFile, Ddl, TableVersion
-from ticdc_replay.changelog.layout import escape, unescape
-from ticdc_replay.decode.filter import TablePatterns
+from ticdc_replay.changelog.files.index import DataFile, Ddl, TableVersion
+from ticdc_replay.changelog.files.layout import escape, unescape
+from ticdc_replay.domain.table_patterns import TablePatterns
 from ticdc_replay.domain.tables import TableName, folded
 from ticdc_replay.domain.window import Window
 from ticdc_replay.schemas.changes import TableChanges
-from ticdc_replay.schemas.ddl import ParsedDdl, TableKey, key_of
+from ticdc_replay.schemas.ddl.reader import ParsedDdl, TableKey, key_of
 from ticdc_replay.storage import ObjectStore
 from ticdc_replay.targets.base import Load, TableReport
 from ticdc_replay.targets.ddl import changes_by_table

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow.fs import LocalFileSystem, copy_files
 
-from ticdc_replay.changelog.parts import batch_rows, batches_of, counted
+from ticdc_replay.changelog.files.parts import batch_rows, batches_of, counted
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
 from ticdc_replay.targets.base import StoreAddress

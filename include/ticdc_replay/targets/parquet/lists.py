@@ -6,9 +6,9 @@ from typing import TypeVar
 
 import msgspec
 
-from ticdc_replay.decode.filter import TablePatterns
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.errors import ArtifactNotFoundError, TransientError
+from ticdc_replay.domain.table_patterns import TablePatterns
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.storage import ObjectStore
 from ticdc_replay.targets.base import Load

@@ -10,8 +10,8 @@ from operator import attrgetter
 
 import msgspec
 
-from ticdc_replay.changelog.index import ChangelogIndex, DataFile, Ddl, TableVersion
-from ticdc_replay.changelog.reading import read_index
+from ticdc_replay.changelog.files.index import ChangelogIndex, DataFile, Ddl, TableVersion
+from ticdc_replay.changelog.files.reading import read_index
 from ticdc_replay.domain.errors import PermanentError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.targets.base import Load

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ticdc_replay.changelog.fold import version_keys
-from ticdc_replay.changelog.index import DataFile
-from ticdc_replay.changelog.parts import batches_of, counted
+from ticdc_replay.changelog.copies.fold import version_keys
+from ticdc_replay.changelog.files.index import DataFile
+from ticdc_replay.changelog.files.parts import batches_of, counted
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
 from ticdc_replay.targets.base import Execute, Load, StoreAddress

@@ -5,10 +5,10 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from ticdc_replay.config.target_rules import HISTORY, Rules
+from ticdc_replay.config.target_section import TargetSection
 from ticdc_replay.config.types import ConnectionId, FolderUri, check_place
 from ticdc_replay.storage.names import may_be_same_folder, may_be_within, tidy_folder
-from ticdc_replay.targets.rules import HISTORY, Rules
-from ticdc_replay.targets.section import TargetSection
 
 
 class ParquetTarget(TargetSection):

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ticdc_replay.changelog.index import TableVersion
-from ticdc_replay.changelog.types import table_arrow_schema
+from ticdc_replay.changelog.cells.types import table_arrow_schema
+from ticdc_replay.changelog.files.index import TableVersion
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.errors import ArtifactNotFoundError
 from ticdc_replay.domain.tables import TableName

@@ -9,7 +9,7 @@ import pyarrow as pa
 from psycopg import sql
 
 from ticdc_replay.domain.column_types import ColumnType
-from ticdc_replay.targets.mirror.dialect import Dialect
+from ticdc_replay.targets.mirror.planning.dialect import Dialect
 from ticdc_replay.targets.postgres.section import PostgresTarget
 from ticdc_replay.targets.postgres.types import (
     MAX_ENTRY_BYTES,

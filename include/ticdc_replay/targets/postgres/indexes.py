@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg import sql
 
-from ticdc_replay.targets.mirror.tables import Relation
+from ticdc_replay.targets.mirror.planning.tables import Relation
 from ticdc_replay.targets.postgres.tables import sql_of
 
 log = logging.getLogger(__name__)

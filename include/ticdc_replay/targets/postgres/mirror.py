@@ -5,8 +5,8 @@ from contextlib import closing, contextmanager
 from typing import ClassVar
 
 from ticdc_replay.targets.base import Load
-from ticdc_replay.targets.mirror.dialect import Dialect
 from ticdc_replay.targets.mirror.load import DatabaseMirror
+from ticdc_replay.targets.mirror.planning.dialect import Dialect
 from ticdc_replay.targets.mirror.session import Session
 from ticdc_replay.targets.mirror.staging import StageResult, StageTask
 from ticdc_replay.targets.postgres import ledger_tables, staging

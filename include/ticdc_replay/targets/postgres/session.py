@@ -11,9 +11,9 @@ from psycopg import sql
 from ticdc_replay.domain.errors import CommitStateUnknownError, TargetMismatchError
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.mirror.planning.plan import TablePlan
+from ticdc_replay.targets.mirror.planning.tables import FoundTable, Relation, Step
 from ticdc_replay.targets.mirror.session import Merged, Session
 from ticdc_replay.targets.mirror.staging import Staged
-from ticdc_replay.targets.mirror.tables import FoundTable, Relation, Step
 from ticdc_replay.targets.postgres import indexes, ledger_tables, staging
 from ticdc_replay.targets.postgres.errors import translate, translated
 from ticdc_replay.targets.postgres.ledger import PostgresLedger

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from adbc_driver_postgresql import dbapi
 
-from ticdc_replay.changelog.parts import batch_rows
+from ticdc_replay.changelog.files.parts import batch_rows
 from ticdc_replay.domain.errors import PermanentError, UnrepresentableValueError
 from ticdc_replay.domain.progress import report_done
 from ticdc_replay.targets.files import file_errors

@@ -6,7 +6,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from ticdc_replay.targets.mirror.tables import (
+from ticdc_replay.targets.mirror.planning.tables import (
     Action,
     AddColumn,
     ChangeDefault,

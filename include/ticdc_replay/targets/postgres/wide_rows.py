@@ -10,8 +10,8 @@ import psycopg
 import pyarrow.parquet as pq
 from psycopg import sql
 
-from ticdc_replay.changelog.fold import is_put, key_cells, narrow, narrow_columns
-from ticdc_replay.changelog.parts import batch_rows
+from ticdc_replay.changelog.copies.fold import is_put, key_cells, narrow, narrow_columns
+from ticdc_replay.changelog.files.parts import batch_rows
 from ticdc_replay.domain.errors import UnrepresentableValueError
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.files import file_errors

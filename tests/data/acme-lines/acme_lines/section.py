@@ -2,9 +2,9 @@
 
 from typing import ClassVar, Literal
 
+from ticdc_replay.config.target_rules import HISTORY, Rules
+from ticdc_replay.config.target_section import TargetSection
 from ticdc_replay.config.types import FolderUri
-from ticdc_replay.targets.rules import HISTORY, Rules
-from ticdc_replay.targets.section import TargetSection
 
 
 class LinesTarget(TargetSection):

@@ -6,7 +6,7 @@ import msgspec
 import pyarrow.parquet as pq
 
 from acme_lines.section import LinesTarget
-from ticdc_replay.changelog.parts import batch_rows
+from ticdc_replay.changelog.files.parts import batch_rows
 from ticdc_replay.storage import open_store
 from ticdc_replay.targets.base import Execute, Load, Loaded, StoreAddress, TableReport, Target
 from ticdc_replay.targets.files import file_errors

@@ -3,8 +3,8 @@
 import msgspec
 import xxhash
 
+from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.base import Codec
-from ticdc_replay.config.changefeed import Changefeed
 from ticdc_replay.domain.column_types import BaseType, ColumnType
 from ticdc_replay.domain.events import (
     DdlEvent,

@@ -1,7 +1,7 @@
 """What is true of Plain-JSON besides its bytes."""
 
-from ticdc_replay.config.changefeed import Changefeed
-from ticdc_replay.config.protocols import Carried, ProtocolTraits
+from ticdc_replay.changefeed.config import Changefeed
+from ticdc_replay.changefeed.protocols import Carried, ProtocolTraits
 
 
 def carries(changefeed: Changefeed) -> Carried:

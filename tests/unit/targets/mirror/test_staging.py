@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.changelogs import Changelog, put, table
-from ticdc_replay.changelog.index import ChangelogIndex
+from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.targets.base import Load, StoreAddress

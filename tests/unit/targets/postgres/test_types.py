@@ -7,7 +7,7 @@ import pytest
 
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.targets.mirror.planning.plan import tombstones_of
-from ticdc_replay.targets.mirror.tables import Relation
+from ticdc_replay.targets.mirror.planning.tables import Relation
 from ticdc_replay.targets.postgres.dialect import DIALECT, fit
 from ticdc_replay.targets.postgres.types import checks_of, holds, pg_type
 

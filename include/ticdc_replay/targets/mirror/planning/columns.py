@@ -1,10 +1,10 @@
 """The columns and keys of a mirror table, from all versions of a window. What does not go together is added to *conflicts*."""
 
-from ticdc_replay.changelog.index import TableVersion
+from ticdc_replay.changelog.files.index import TableVersion
 from ticdc_replay.domain.column_types import BINARY_TYPES, CHARACTER_TYPES, ColumnType
 from ticdc_replay.domain.limits import BAD_NAME, refused_columns
 from ticdc_replay.domain.tables import folded
-from ticdc_replay.targets.mirror.dialect import Dialect
+from ticdc_replay.targets.mirror.planning.dialect import Dialect
 from ticdc_replay.targets.mirror.planning.window_ddl import PlannedColumn
 
 

@@ -6,8 +6,7 @@ from ticdc_replay.domain.errors import PolicyStopError, TargetMismatchError
 from ticdc_replay.domain.tso import describe
 from ticdc_replay.targets.mirror.planning import form
 from ticdc_replay.targets.mirror.planning.plan import PlannedPiece, TablePlan
-from ticdc_replay.targets.mirror.planning.window_ddl import AddedColumn, FormColumn, WidenedColumn
-from ticdc_replay.targets.mirror.tables import (
+from ticdc_replay.targets.mirror.planning.tables import (
     AddColumn,
     ChangeDefault,
     ChangeType,
@@ -22,6 +21,7 @@ from ticdc_replay.targets.mirror.tables import (
     Step,
     TableState,
 )
+from ticdc_replay.targets.mirror.planning.window_ddl import AddedColumn, FormColumn, WidenedColumn
 
 
 def unfollowed_changes(plan: TablePlan, observed: Observed) -> list[str]:

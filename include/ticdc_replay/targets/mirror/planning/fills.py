@@ -7,11 +7,11 @@ column of the mirror.
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ticdc_replay.changelog.cells import typed_array
+from ticdc_replay.changelog.cells.column import typed_array
 from ticdc_replay.domain.column_types import BINARY_TYPES, INTEGER_TYPES, ColumnType
 from ticdc_replay.domain.visible import visible
 from ticdc_replay.schemas.changes import ColumnAdded
-from ticdc_replay.targets.mirror.dialect import Dialect
+from ticdc_replay.targets.mirror.planning.dialect import Dialect
 
 _SHOWN = 200
 """Characters of a default that a message shows."""

@@ -8,11 +8,11 @@ them. DDL that a mirror follows never ends in a conflict; what does is DDL that 
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
+from ticdc_replay.config.target_rules import FILL_ANEW
 from ticdc_replay.domain.tso import describe
 from ticdc_replay.targets.mirror.planning.plan import TablePlan
+from ticdc_replay.targets.mirror.planning.tables import FoundTable, KnownColumn, TableState
 from ticdc_replay.targets.mirror.planning.window_ddl import FormColumn
-from ticdc_replay.targets.mirror.tables import FoundTable, KnownColumn, TableState
-from ticdc_replay.targets.rules import FILL_ANEW
 
 Fit = Literal["unknown", "fits", "apart", "left out"]
 """``unknown``: the ledger has no definition to compare with. ``apart``: rows of both definitions can't share the mirror.

@@ -4,15 +4,16 @@ import hashlib
 
 import msgspec
 
-from ticdc_replay.changelog.index import ChangelogIndex, TableVersion
-from ticdc_replay.changelog.version_order import VersionOrder
+from ticdc_replay.changelog.files.index import ChangelogIndex, TableVersion
+from ticdc_replay.changelog.files.version_order import VersionOrder
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.tso import describe
 from ticdc_replay.schemas.changes import TableChanges, TableCreated
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.ddl import Emptied, emptied_by
-from ticdc_replay.targets.mirror.dialect import Dialect
 from ticdc_replay.targets.mirror.planning.columns import columns_of, one_handle_key, unique_keys
+from ticdc_replay.targets.mirror.planning.dialect import Dialect
+from ticdc_replay.targets.mirror.planning.tables import Relation
 from ticdc_replay.targets.mirror.planning.window_ddl import (
     AddedColumn,
     Floor,
@@ -24,7 +25,6 @@ from ticdc_replay.targets.mirror.planning.window_ddl import (
 )
 from ticdc_replay.targets.mirror.section import LEDGER_SCHEMA, MirrorSection
 from ticdc_replay.targets.mirror.staged_rows import StageColumn
-from ticdc_replay.targets.mirror.tables import Relation
 
 
 class PlannedPiece(msgspec.Struct, frozen=True):

@@ -2,15 +2,15 @@
 
 import msgspec
 
-from ticdc_replay.changelog.index import ChangelogIndex
+from ticdc_replay.changelog.files.index import ChangelogIndex
+from ticdc_replay.config.target_rules import Rules
 from ticdc_replay.domain.tables import Column, TableName, folded
 from ticdc_replay.domain.visible import visible
 from ticdc_replay.schemas.changes import BreakingChange, Change, ColumnAdded, ColumnWidened, TableChanges, kind_of
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.ddl import another_table_ts, stop_text, stops_without_rows, words_of
-from ticdc_replay.targets.mirror.dialect import Dialect
+from ticdc_replay.targets.mirror.planning.dialect import Dialect
 from ticdc_replay.targets.mirror.planning.fills import fill_of
-from ticdc_replay.targets.rules import Rules
 
 _SHOWN = 200
 """Characters of a fill that a message shows."""

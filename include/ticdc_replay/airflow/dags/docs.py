@@ -1,0 +1,128 @@
+"""The texts that Airflow shows beside a DAG and its tasks: what a person on call wants to know."""
+
+from ticdc_replay.airflow.markdown import cell, plain
+from ticdc_replay.airflow.naming import asset_name
+from ticdc_replay.config.load import LoadedPipeline
+from ticdc_replay.config.target_section import TargetSection
+
+AWAIT_WATERMARK = """
+Waits, without a worker slot, until **every live partition has carried a resolved-ts at or after the window's end**: before
+that, the window is not complete in Kafka.
+
+*It stays deferred:* TiCDC lags or its changefeed is stopped. The triggerer's log tells which partitions are behind.
+"""
+
+SNAPSHOT = """
+Pins the window: which offsets of which partitions are read, and which claim-check objects exist. The **manifest** is
+written once; a repeat of the run reads exactly the same. The XCom names it and its counts.
+
+In a dry run it tells in its log what the run would read, how long it would take and what it would stop at, and pins nothing.
+
+*It fails with ExpiredRangeError:* Kafka's retention has removed a part, and no changelogs hold the window; the message tells the
+oldest time that is left, and what of the window nothing holds.
+"""
+
+DECODE = """
+A Spark job: reads the pinned offsets, decodes them, fetches large messages and drops duplicates. Its result is a
+**changelog** of Parquet files, a report in which every message is accounted for, and a quarantine of what can't be decoded.
+Of a window that is taken from other changelogs it reads nothing but these. Skipped in a dry run.
+
+*It waits:* another run decodes what this window shares with it (`window.decode_hours`).
+"""
+
+CHECK = """
+Holds the report against the pipeline's **policies** before a target is touched.
+
+*It fails with PolicyStopError:* the message lists what is in quarantine, where to look at it, and how to go on.
+"""
+
+PUBLISH = """
+Records which window is loaded in which target, keeps the run's report beside the changelog, and emits lineage.
+"""
+
+SELECT = """
+Finds what the form chose in the pipeline's quarantine. To **list**, it tells the groups in its log and the others are skipped. To
+**accept**, it records the loss in your name. To **redrive**, it pins the messages, with their bytes out of the quarantine files.
+"""
+
+DECODE_AGAIN = """
+A Spark job: decodes the pinned messages with the version and the configuration of now, looks for their claim-check objects
+again, and leaves a changelog of its own. Kafka is not asked.
+"""
+
+CHECK_REDRIVE = """
+Records what came out. What could not be used again stays in quarantine, and stops nothing.
+
+*It fails with PolicyStopError:* the window's own run is not loaded yet, and something else in its quarantine still stops it.
+"""
+
+LOAD_WINDOW = """
+A Spark job: loads the window's own run first, where its check had stopped it before this target was reached. Else skipped.
+"""
+
+PUBLISH_REDRIVE = """
+Records the window's coverage anew: complete where nothing is left in quarantine, or what is left was accepted as lost.
+"""
+
+_QUARANTINE = """
+### Quarantine of {name}
+
+What could not be used of this changefeed, and the ways back: **Trigger** with the form, which begins with listing. See
+*Quarantine* in the operations guide, and `ticdc-replay quarantine` for the same from a shell, with the bytes of each message.
+"""
+
+_LOAD = """
+A Spark job: loads the changelog into target **{target}** ({kind}). Repeating it is harmless: a ledger knows what is loaded,
+and no row is replaced by an older version of itself.
+
+The loads of this DAG into it run one at a time. Each updates the asset `{asset}`.
+"""
+
+_DAG = """
+### {name}
+
+{description}
+
+| | |
+|---|---|
+| topic | {topic} |
+| protocol | {protocol} |
+| tables | {tables} |
+| targets | {targets} |
+| artefacts | {artifacts} |
+| file | {file} |
+
+A run replays one **window** of commit time: the schedule's interval, or From and To of the trigger form. To load a stretch of
+the past, use **Backfill**. All artefacts of a run are kept; running a window again reads what was pinned the first time.
+{warnings}"""
+
+
+def dag(loaded: LoadedPipeline) -> str:
+    """The page of the DAG."""
+    pipeline = loaded.pipeline
+    warnings = "".join(f"\n* {plain(warning)}" for warning in loaded.warnings)
+    return _DAG.format(
+        name=pipeline.name,
+        description=pipeline.description,
+        topic=cell(loaded.changefeed.topic),
+        protocol=cell(loaded.changefeed.protocol),
+        tables=", ".join(cell(pattern) for pattern in pipeline.tables),
+        targets=", ".join(f"{target.name} ({cell(target.description)})" for target in pipeline.targets),
+        artifacts=cell(pipeline.artifacts),
+        file=cell(str(loaded.path)),
+        warnings=f"\n**Notes on the configuration**\n{warnings}\n" if warnings else "",
+    )
+
+
+def quarantine(pipeline: str) -> str:
+    """The page of the quarantine DAG."""
+    return _QUARANTINE.format(name=pipeline)
+
+
+def load(pipeline: str, target: TargetSection) -> str:
+    """The page of the task that loads *target*."""
+    return _LOAD.format(
+        target=target.name,
+        kind=cell(target.description),
+        asset=asset_name(pipeline, target.name),
+    )

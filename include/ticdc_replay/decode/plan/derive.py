@@ -1,0 +1,321 @@
+"""A changelog that is taken from other changelogs instead of Kafka: no row is copied, the index says which ones count."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import xxhash
+
+from ticdc_replay.changelog.files import side_files
+from ticdc_replay.changelog.files.index import (
+    ChangelogIndex,
+    DataFile,
+    DecodeReport,
+    EventCounts,
+    MessageCounts,
+    TableVersion,
+)
+from ticdc_replay.changelog.files.layout import changelog_root, quarantine_file
+from ticdc_replay.changelog.files.parts import lies_in, part_of
+from ticdc_replay.decode.plan.tasks import Attempt
+from ticdc_replay.domain.errors import ArtifactNotFoundError, PermanentError
+from ticdc_replay.domain.events import SEARCH
+from ticdc_replay.domain.messages import EventPlace
+from ticdc_replay.domain.table_patterns import TablePatterns
+from ticdc_replay.domain.tables import TableSchema
+from ticdc_replay.domain.window import Window
+from ticdc_replay.jobspec import DecodeJob
+from ticdc_replay.schemas.unread import UnreadDdl
+from ticdc_replay.schemas.versions import TableVersions
+from ticdc_replay.snapshot.manifest import Manifest, Source
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """A source with its index."""
+
+    source: Source
+    index: ChangelogIndex
+
+
+class FilePart(msgspec.Struct, frozen=True):
+    """A data file of a source, and the window of which its rows are wanted."""
+
+    schema: TableSchema
+    version: str
+    declared: bool
+    file: DataFile
+    window: Window
+
+
+class SetAsidePart(msgspec.Struct, frozen=True):
+    """What the quarantines of all sources hold of the window. ``file`` is None where that is nothing."""
+
+    file: str | None = None
+    reasons: dict[str, int] = {}
+    rows: int = 0
+    """Entries of rows; the others could not be read at all."""
+
+
+class Execute(Protocol):
+    """Runs independent tasks, anywhere; results come in their order."""
+
+    def __call__(
+        self, work: Callable[[FilePart], DataFile | None], tasks: Sequence[FilePart], name: str
+    ) -> list[DataFile | None]: ...
+
+
+def derive(
+    job: DecodeJob,
+    manifest: Manifest,
+    taken: Sequence[Taken],
+    attempt: Attempt,
+    filesystem: Any,
+    base: str,
+    execute: Execute,
+) -> ChangelogIndex:
+    """The index of the window of *manifest*, whose rows lie in *taken*. *base* is the root of the artefacts in *filesystem*.
+
+    Writes what *taken* set aside of the window, and nothing else. Raises ArtifactNotFoundError where a file is gone,
+    PermanentError where a topic was recreated between two of *taken*.
+    """
+    parts = _wanted_parts(job, taken)
+    cut = [part for part in parts if not lies_in(part.file, part.window)]
+    counted = iter(execute(partial(_count_part, filesystem=filesystem, base=base), cut, "count rows"))
+    found = [part.file if lies_in(part.file, part.window) else next(counted) for part in parts]
+    aside = _cut_quarantine(job, taken, attempt, filesystem, base)
+    return _assemble(job, manifest, taken, parts, found, aside)
+
+
+def _wanted_parts(job: DecodeJob, taken: Sequence[Taken]) -> list[FilePart]:
+    """The files of *taken* that may hold rows of the window and of the tables of *job*."""
+    wanted = TablePatterns(job.tables)
+    return [
+        FilePart(version.schema, version.version, version.declared, _of_run(each.index, file), each.source.window)
+        for each in taken
+        for version in each.index.tables
+        if wanted.wants(version.schema.name.schema, version.schema.name.table)
+        for file in version.files
+        if file.min_commit_ts < each.source.window.to_ts and file.max_commit_ts >= each.source.window.from_ts
+    ]
+
+
+def _count_part(part: FilePart, filesystem: Any, base: str) -> DataFile | None:
+    """What of the file of *part* is in its window, None where no row is."""
+    path = f"{base}/{changelog_root(part.file.run)}/{part.file.name}"
+    try:
+        return part_of(filesystem, path, part.file, part.window)
+    except FileNotFoundError:
+        raise ArtifactNotFoundError(
+            f"{path} is gone, which {part.window} is derived from; pin the window anew"
+        ) from None
+
+
+def _cut_quarantine(
+    job: DecodeJob, taken: Sequence[Taken], attempt: Attempt, filesystem: Any, base: str
+) -> SetAsidePart:
+    """Write what the quarantines of *taken* hold of the window and of the tables of *job*.
+
+    An entry without commitTs or table may be of any window and any table, and is kept. One without commitTs, which several
+    sources may have met, comes from the first of them.
+    """
+    wanted = TablePatterns(job.tables)
+    name = quarantine_file(f"{attempt.id}-derived")
+    path = f"{base}/{changelog_root(job.run_hash)}/{name}"
+    reasons: Counter[str] = Counter()
+    rows, writer = 0, None
+    before: set[bytes] = set()
+    try:
+        for each in taken:
+            met: set[bytes] = set()
+            for batch in _entries(each, filesystem, base):
+                kept = batch.filter(pa.array(_keep(batch, each.source.window, wanted, before, met)))
+                if not kept.num_rows:
+                    continue
+                if writer is None:
+                    filesystem.create_dir(path.rpartition("/")[0], recursive=True)
+                    writer = pq.ParquetWriter(
+                        path, side_files.QUARANTINE, filesystem=filesystem, **side_files.QUARANTINE_ENCODING
+                    )
+                writer.write_table(side_files.shared_bytes(pa.Table.from_batches([kept])))
+                reasons.update(kept["reason"].to_pylist())
+                rows += pc.sum(pc.is_valid(kept["commit_ts"]), min_count=0).as_py()
+            before |= met
+    finally:
+        if writer is not None:
+            writer.close()
+    return SetAsidePart(name if writer is not None else None, dict(sorted(reasons.items())), rows)
+
+
+def _assemble(
+    job: DecodeJob,
+    manifest: Manifest,
+    taken: Sequence[Taken],
+    parts: Sequence[FilePart],
+    found: Sequence[DataFile | None],
+    aside: SetAsidePart,
+) -> ChangelogIndex:
+    """The index of what *found* says that counts of *parts*, in the same order, and of the DDL of *taken*."""
+    tables = _tables(parts, found)
+    written = sum(table.rows for table in tables)
+    ddl = tuple(sorted({ddl for each in taken for ddl in each.index.ddl if ddl.commit_ts in each.source.window}))
+    unread = sum(aside.reasons.values()) - aside.rows
+    return ChangelogIndex(
+        pipeline=job.pipeline,
+        run_hash=job.run_hash,
+        input_hash=job.input_hash,
+        library_version=job.library_version,
+        window=manifest.window,
+        ranges=(),
+        topic_ids=_topic_ids(taken),
+        cluster_id=_cluster_id(taken),
+        tables=tables,
+        ddl=ddl,
+        unread_ddl=_unread_ddl(taken),
+        changes=tuple(
+            change for each in taken for change in each.index.changes if change.commit_ts in each.source.window
+        ),
+        quarantine_files=(aside.file,) if aside.file is not None else (),
+        reference_files=(),
+        sparse_index_files=(),
+        unsearched=_unsearched(taken),
+        search=min((each.index.search for each in taken), default=SEARCH),
+        definitions=tuple(TableVersions(each for source in taken for each in source.index.definitions)),
+        selection=job.tables,
+        variant=job.variant,
+        set_aside=_set_aside(taken),
+        derived=tuple(each.source for each in taken),
+        report=DecodeReport(
+            messages=MessageCounts(),
+            events=EventCounts(
+                rows=written + aside.rows,
+                ddl=len(ddl),
+                undecodable=unread,
+                quarantined=aside.rows,
+                written=written,
+                unkeyed=sum(table.rows for table in tables if not table.schema.handle_key),
+            ),
+            quarantine_reasons=aside.reasons,
+            idle_places=_idle_places(taken),
+            watermark=min(
+                (each.index.report.watermark for each in taken if each.index.report.watermark is not None), default=None
+            ),
+            undeclared_tables=tuple(sorted({str(table.schema.name) for table in tables if not table.declared})),
+        ),
+    )
+
+
+def _of_run(index: ChangelogIndex, file: DataFile) -> DataFile:
+    return msgspec.structs.replace(file, run=file.run or index.run_hash)
+
+
+def _entries(taken: Taken, filesystem: Any, base: str) -> Any:
+    root = f"{base}/{changelog_root(taken.index.run_hash)}"
+    for name in taken.index.quarantine_files:
+        try:
+            with pq.ParquetFile(f"{root}/{name}", filesystem=filesystem) as file:
+                yield from side_files.read_groups(file)
+        except FileNotFoundError:
+            raise ArtifactNotFoundError(f"{root}/{name} is gone, which a window is derived from") from None
+
+
+def _keep(
+    batch: pa.RecordBatch, window: Window, wanted: TablePatterns, before: set[bytes], met: set[bytes]
+) -> list[bool]:
+    """Per entry of a source whether it is taken from there.
+
+    *before* are hashes of the entries without commitTs of the sources before it; those of *batch* are added to *met*.
+    """
+    columns = ("topic", "partition", "offset", "ordinal", "reason", "commit_ts", "schema", "table")
+    kept = []
+    for entry in zip(*(batch[name].to_pylist() for name in columns), strict=True):
+        *_, commit_ts, schema, table = entry
+        mine = not (schema and table) or wanted.wants(schema, table)
+        if commit_ts is not None:
+            mine = mine and commit_ts in window
+        elif mine:
+            hashed = xxhash.xxh3_128_digest(msgspec.msgpack.encode(entry))
+            met.add(hashed)
+            mine = hashed not in before
+        kept.append(mine)
+    return kept
+
+
+def _tables(parts: Sequence[FilePart], found: Sequence[DataFile | None]) -> tuple[TableVersion, ...]:
+    groups: defaultdict[tuple[str, str, str], list[tuple[FilePart, DataFile]]] = defaultdict(list)
+    for part, file in zip(parts, found, strict=True):
+        if file is not None:
+            groups[(part.schema.name.schema, part.schema.name.table, part.version)].append((part, file))
+    tables = []
+    for key in sorted(groups):
+        members = groups[key]
+        files = tuple(sorted((file for _, file in members), key=lambda file: (file.min_commit_ts, file.run, file.name)))
+        schema = min((part.schema for part, _ in members), key=lambda schema: schema.valid_from)
+        declared = all(part.declared for part, _ in members)
+        tables.append(TableVersion(schema, key[2], declared, files, sum(file.rows for file in files)))
+    return tuple(tables)
+
+
+def _topic_ids(taken: Sequence[Taken]) -> dict[str, str]:
+    """Raises PermanentError where a topic was recreated between two sources: places in it would have two meanings."""
+    found: dict[str, str] = {}
+    for each in taken:
+        for topic, topic_id in each.index.topic_ids.items():
+            if found.setdefault(topic, topic_id) != topic_id:
+                raise PermanentError(
+                    f"topic {topic} was recreated between the changelogs that the window is derived from: derive a window on "
+                    "each side of that moment"
+                )
+    return found
+
+
+def _cluster_id(taken: Sequence[Taken]) -> str | None:
+    """The cluster of all sources; None where one does not know it. Raises PermanentError where they are of several clusters."""
+    found = {each.index.cluster_id for each in taken}
+    if len(found - {None}) > 1:
+        raise PermanentError(
+            "the changelogs that the window is derived from read several Kafka clusters: derive a window on each side of the move"
+        )
+    return found.pop() if len(found) == 1 else None
+
+
+def _unsearched(taken: Sequence[Taken]) -> Any:
+    parts = [each.index.unsearched for each in taken]
+    return (
+        None if any(part is None for part in parts) else tuple(sorted({part for each in parts for part in each or ()}))
+    )
+
+
+def _set_aside(taken: Sequence[Taken]) -> tuple[EventPlace, ...]:
+    """The places that one of *taken* was told to set aside, and each other one, too, that read them."""
+    return tuple(
+        place
+        for place in sorted({place for each in taken for place in each.index.set_aside})
+        if all(
+            place in each.index.set_aside
+            or place.message in each.index.set_aside
+            or not any(place.lies_in(part) for part in each.index.ranges)
+            for each in taken
+        )
+    )
+
+
+def _idle_places(taken: Sequence[Taken]) -> tuple[EventPlace, ...]:
+    """The places of which none of *taken* set anything aside, whatever part of it is wanted."""
+    idle = {place for each in taken for place in each.index.report.idle_places}
+    acting = {place for each in taken for place in each.index.set_aside if place not in each.index.report.idle_places}
+    return tuple(sorted(idle - acting))
+
+
+def _unread_ddl(taken: Sequence[Taken]) -> tuple[UnreadDdl, ...] | None:
+    """What of the DDL of *taken* could not be read, and may have committed before the end of what is taken from there."""
+    found: set[UnreadDdl] = set()
+    for each in taken:
+        if each.index.unread_ddl is None:
+            return None
+        found |= {gap for gap in each.index.unread_ddl if gap.after < each.source.window.to_ts}
+    return tuple(sorted(found))

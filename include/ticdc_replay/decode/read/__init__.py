@@ -1,0 +1,1 @@
+"""One split: its messages are read, decoded, made whole from claim-check objects or the source, and written."""

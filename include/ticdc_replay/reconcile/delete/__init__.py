@@ -1,0 +1,1 @@
+"""Deletion plans: made, decided, executed, audited, undone."""

@@ -1,0 +1,113 @@
+"""The report of a reconciliation: what people, pages and lineage are told. Put once, as ``report.json`` in its folder."""
+
+from typing import Literal
+
+import msgspec
+
+from ticdc_replay.reconcile.judge.classified import reconciliation_folder
+from ticdc_replay.reconcile.judge.rules import Evidence, ObjectClass, ReferenceClass
+from ticdc_replay.reconcile.judge.summary import Summary
+
+AlertKind = Literal["missing", "altered", "malformed", "lifecycle", "unread", "clock", "owners", "inventory"]
+
+
+class Alert(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that somebody has to look after. What does not belong to its kind is empty."""
+
+    kind: AlertKind
+    text: str
+    """One sentence that says it all but ``still_from``."""
+    topic: str = ""
+    partition: int | None = None
+    offset: int | None = None
+    schema: str = ""
+    table: str = ""
+    key: str | None = None
+    """The row's handle key as JSON."""
+    commit_ts: int | None = None
+    object_name: str = ""
+    still_from: tuple[str, ...] = ()
+    """Where the row of a missing object can still be had, the best first."""
+
+
+class Previous(msgspec.Struct, frozen=True, kw_only=True):
+    """The reconciliation before. ``began_at_ms``: Unix ms."""
+
+    reconciliation_id: str
+    began_at_ms: int
+    totals: dict[str, int]
+
+
+class ReconciliationReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reconciliation found. Times are Unix ms; names are below the store's artefacts."""
+
+    format: int = 1
+    library_version: str
+    store: str
+    uri: str
+    reconciliation_id: str
+    finished_at_ms: int
+    evidence: Evidence
+    summary: Summary
+    """References to objects that only the second look has found are present here, and missing in the files."""
+    unlisted: int = 0
+    """Objects that the second look has found and that the inventory should have had."""
+    object_files: tuple[str, ...]
+    """``records.CLASSIFIED_OBJECTS``."""
+    reference_files: tuple[str, ...]
+    """``records.CLASSIFIED_REFERENCES``."""
+    alerts: tuple[Alert, ...]
+    """Of missing objects at most ``alerts.MOST``; the files of references have all."""
+    notes: tuple[str, ...]
+    """What could not be found out."""
+    previous: Previous | None
+
+    @property
+    def bounds_ms(self) -> int:
+        """When the offsets of Kafka were read."""
+        return self.evidence.bounds_ms
+
+    @property
+    def listed_ms(self) -> int:
+        """What the inventory is of."""
+        return self.evidence.listed_ms
+
+    @property
+    def complete(self) -> bool:
+        """Whether anything may be deleted at all."""
+        return not self.obstacles
+
+    @property
+    def obstacles(self) -> tuple[str, ...]:
+        """Why nothing may be deleted; empty where ``complete``."""
+        lacks = f"the inventory lacks {self.unlisted:,} objects that exist and are older than it"
+        return (*self.evidence.obstacles(), *([lacks] if self.unlisted else ()))
+
+    @property
+    def unread_offsets(self) -> int:
+        """Offsets that can be read and that nobody has searched."""
+        return self.evidence.unread_offsets
+
+    def totals(self) -> dict[str, int]:
+        """The counts of which a trend is made."""
+        summary = self.summary
+        found = {f"objects.{kind}": summary.objects(kind) for kind in ObjectClass}
+        found |= {f"bytes.{kind}": summary.bytes(kind) for kind in ObjectClass}
+        found |= {f"references.{kind}": summary.references(kind) for kind in ReferenceClass}
+        return found | {
+            "deletable.objects": summary.deletable,
+            "deletable.bytes": sum(day.deletable_bytes for day in summary.by_day),
+            "lost_rows": summary.lost_rows,
+            "unread_offsets": self.unread_offsets,
+            "unlisted": self.unlisted,
+        }
+
+
+def report_name(reconciliation_id: str) -> str:
+    """The name of a report, below the store's artefacts."""
+    return f"{reconciliation_folder(reconciliation_id)}/report.json"
+
+
+def decode(content: bytes) -> ReconciliationReport:
+    """A report from its JSON. Raises msgspec.ValidationError with the path inside the document."""
+    return msgspec.json.decode(content, type=ReconciliationReport)

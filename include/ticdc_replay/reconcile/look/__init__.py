@@ -1,0 +1,1 @@
+"""What Kafka retains, which offsets were searched for references, and which objects a store has."""

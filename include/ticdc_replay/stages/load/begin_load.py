@@ -1,0 +1,46 @@
+"""The beginning of a load: whether it may begin still, and what it may replace is not shown as held until its end is recorded."""
+
+from ticdc_replay import jobspec
+from ticdc_replay.changelog.files.reading import read_index
+from ticdc_replay.config.target_kinds import read_section
+from ticdc_replay.domain.errors import ConfigError
+from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.named import require_set_aside
+from ticdc_replay.state.coverage import BegunLoad
+
+
+def begin_load(context: ReplayContext, uri: str) -> None:
+    """Note that the load of the job spec at *uri* begins. Called before each attempt, whoever runs it.
+
+    A mirror needs no note, since a load takes nothing away from it, and a re-drive only adds to what its window has. Raises
+    ArtifactNotFoundError where the spec or the changelog is gone, ConfigError where the pipeline has no such target any more or
+    the target has another place since, and what ``require_set_aside`` raises.
+    """
+    job = jobspec.read(context.artifacts, uri)
+    if not isinstance(job, jobspec.LoadJob):
+        raise ConfigError(f"{uri} is no job spec of a load")
+    name = str(job.target["name"])
+    section = next((target for target in context.pipeline.targets if target.name == name), None)
+    if section is None:
+        raise ConfigError(f"pipeline {job.pipeline} has no target {name!r} any more")
+    place = read_section(job.target).place
+    if section.place != place:
+        raise ConfigError(
+            f"this load of target {name} was prepared for another place ({place}) than the target has in the pipeline file now "
+            f"({section.place}): start the run again; in Airflow clear it from check on"
+        )
+    index = read_index(context.artifacts, job.run_hash)
+    require_set_aside(context, index, job.tables)  # the spec may be older than the line in the pipeline file
+    if section.is_mirror or index.redrives is not None:
+        return
+    context.state.coverage.record_begun(
+        BegunLoad(
+            pipeline=job.pipeline,
+            target=name,
+            place=place,
+            window=job.window,
+            run_hash=job.run_hash,
+            selection=job.tables,
+            generation=job.generation,
+        )
+    )

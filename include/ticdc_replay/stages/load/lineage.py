@@ -1,0 +1,44 @@
+"""What a run read and wrote, for lineage, from the artefacts it left behind."""
+
+from collections.abc import Sequence
+
+from ticdc_replay.changelog.files.reading import read_index
+from ticdc_replay.domain.connections import Connection
+from ticdc_replay.lineage.datasets import Lineage
+from ticdc_replay.lineage.stages import Source
+from ticdc_replay.snapshot import manifest
+from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.load.publish import load_of
+
+
+def decoded(context: ReplayContext, run_hash: str) -> Lineage:
+    """What the decode of *run_hash* read, and its changelog."""
+    return _source(context, run_hash).decoded()
+
+
+def loaded(context: ReplayContext, run_hash: str, target: str) -> Lineage:
+    """What the newest load of *run_hash* wrote into *target*."""
+    return _source(context, run_hash).loaded(load_of(context, run_hash, target), _target_connection(context, target))
+
+
+def published(context: ReplayContext, run_hash: str, targets: Sequence[str]) -> Lineage:
+    """The whole run, from Kafka to *targets*."""
+    return _source(context, run_hash).published(
+        [(load_of(context, run_hash, target), _target_connection(context, target)) for target in targets]
+    )
+
+
+def _source(context: ReplayContext, run_hash: str) -> Source:
+    index = read_index(context.artifacts, run_hash)
+    return Source(
+        manifest.decode(context.artifacts.get(f"manifests/{index.input_hash}.json")),
+        index,
+        artifacts_uri=context.artifacts_uri,
+        bootstrap_servers=str(context.kafka.options["bootstrap.servers"]),
+        claim_check_uri=context.changefeed.claim_check_uri,
+    )
+
+
+def _target_connection(context: ReplayContext, name: str) -> Connection | None:
+    target = next(target for target in context.pipeline.targets if target.name == name)
+    return context.connections.get(target.connection_id)

@@ -1,0 +1,1 @@
+"""What was set aside: looking at it, accepting it as lost, decoding and loading it again."""

@@ -1,0 +1,31 @@
+"""Missing objects that nobody has to look after any more, as a person accepted that their rows are lost."""
+
+from collections.abc import Iterable, Sequence
+
+from ticdc_replay.decode.read.unread_references import NO_ORDINAL
+from ticdc_replay.domain.topics import is_topic_id
+from ticdc_replay.reconcile.judge.lost_rows import LostRow
+from ticdc_replay.stages.context import ReplayContext
+
+_OF_OBJECTS = "claim_check_"
+"""How the reasons begin for which a quarantine holds a message whose object can't be had."""
+
+
+def not_accepted(pipelines: Iterable[ReplayContext], lost: Sequence[LostRow]) -> list[LostRow]:
+    """Those of *lost* whose loss nobody has accepted in the quarantine of their pipeline: for want of the object, of the event or
+    of the whole message."""
+    accepted: dict[tuple[str, str, str, int, int], set[int]] = {}
+    for each in pipelines:
+        for loss in each.state.quarantine.accepted_losses(each.pipeline.name):
+            if loss.reason.startswith(_OF_OBJECTS):
+                message = loss.pipeline, loss.topic.name, loss.topic.topic_id, loss.partition, loss.offset
+                accepted.setdefault(message, set()).add(loss.ordinal)
+
+    def is_accepted(row: LostRow) -> bool:
+        # What an earlier version recorded has no name: then the id must be one that tells topics apart.
+        names = (row.topic, "") if is_topic_id(row.topic_id) else (row.topic,)
+        places = [(row.pipeline, name, row.topic_id, row.partition, row.offset) for name in names]
+        ordinals = {ordinal for place in places for ordinal in accepted.get(place, ())}
+        return bool(ordinals & {row.ordinal, NO_ORDINAL}) or (row.ordinal == NO_ORDINAL and bool(ordinals))
+
+    return [row for row in lost if not is_accepted(row)]

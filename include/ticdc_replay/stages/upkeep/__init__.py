@@ -1,0 +1,1 @@
+"""What people do between windows: prune changelogs, raise the floor of a mirror."""

@@ -1,0 +1,75 @@
+"""What a person tells the mirrors of a pipeline, between windows."""
+
+from typing import Any
+
+from ticdc_replay.domain.errors import ConfigError, PolicyStopError
+from ticdc_replay.domain.tables import TableName
+from ticdc_replay.domain.tso import describe
+from ticdc_replay.domain.window import Window
+from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.load.publish import brought, last_load
+from ticdc_replay.stages.upkeep.floor_guards import still_to_come
+from ticdc_replay.targets.base import FloorRaised, Mirror
+from ticdc_replay.targets.load import open_target
+
+
+def raise_floor(
+    context: ReplayContext, target: str, table: TableName, floor_ts: int, *, holds_all_rows: bool = False
+) -> FloorRaised:
+    """Have nothing below *floor_ts* (TSO) applied to the mirror of *table* in *target* any more.
+
+    *holds_all_rows* says that the mirror has the rows of all windows up to there, from a dump of the upstream. Otherwise they
+    have to be loaded first, but for windows from before the first that was loaded.
+
+    Raises ConfigError where *target* is no mirror, PolicyStopError where a row from below the floor may be still to come
+    (``still_to_come``), and what ``Mirror.raise_floor`` raises.
+    """
+    mirror = _mirror(context, target)
+    from_ts = mirror.floor_of(table)
+    if not holds_all_rows and from_ts < floor_ts:
+        stopped = mirror.stopped_loads(context.pipeline.name, table)
+        lacking = still_to_come(context, target, table, Window(from_ts, floor_ts), stopped)
+        if lacking:
+            raise PolicyStopError(
+                f"rows of {table} from below {describe(floor_ts)} may be still to come, and no load applies them once the floor "
+                "is there:\n- "
+                + "\n- ".join(lacking)
+                + "\nBring them in this order, while the mirror has the form from before the DDL. Where the mirror was filled "
+                "from a dump of the upstream and holds all rows up to this floor, say so: --holds-all-rows"
+            )
+    return mirror.raise_floor(context.pipeline.name, table, floor_ts)
+
+
+def forget(context: ReplayContext, target: str, table: TableName) -> str:
+    """Forget what was loaded into the mirror of *table* in *target*, and that it covers any window; the mirror's name.
+
+    What re-drives brought into it is forgotten, too: their entries are open again. Safe to repeat after it broke.
+
+    Raises ConfigError where *target* is no mirror or the mirror is still there, and what ``Mirror.forget`` raises.
+    """
+    pipeline, mirror = context.pipeline.name, _mirror(context, target)
+    mirror.require_gone(pipeline, table)
+    # First of all what is shown: the ledger alone decides whether windows are loaded again.
+    place = context.place_of(target)
+    context.state.coverage.forget(pipeline, place, table, _redrives_with(context, place, table))
+    return mirror.forget(pipeline, table)
+
+
+def _redrives_with(context: ReplayContext, place: str, table: TableName) -> list[str]:
+    """The re-drives that have brought *table* into *place*."""
+    state, pipeline = context.state, context.pipeline.name
+    runs = [record.run_hash for record in state.coverage.all(pipeline) if record.place == place]
+    redrives = [
+        each.redrive_hash for run in runs for each in state.quarantine.redrives(pipeline, run) if each.place == place
+    ]
+    return [redrive for redrive in redrives if table in brought(last_load(context, redrive, place))]
+
+
+def _mirror(context: ReplayContext, name: str) -> Mirror[Any]:
+    section = next((target for target in context.pipeline.targets if target.name == name), None)
+    if section is None or not section.is_mirror:
+        mirrors = [target.name for target in context.pipeline.targets if target.is_mirror]
+        raise ConfigError(f"{name} is no mirror of the pipeline; its mirrors: {', '.join(mirrors) or 'none'}")
+    target = open_target(section, context.connections)
+    assert isinstance(target, Mirror), "a section that is a mirror makes one"
+    return target

@@ -1,0 +1,1 @@
+"""Planning and pinning a window, and the job that decodes it."""

@@ -1,0 +1,219 @@
+"""Writes the job specs that Spark jobs are given."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from ticdc_replay import __version__, jobspec
+from ticdc_replay.changelog.files.index import ChangelogIndex
+from ticdc_replay.changelog.files.layout import INDEX, changelog_root
+from ticdc_replay.changelog.files.reading import read_index
+from ticdc_replay.domain.errors import ConfigError, PermanentError, TransientError
+from ticdc_replay.domain.messages import EventPlace
+from ticdc_replay.domain.window import Window
+from ticdc_replay.jobspec import DecodeJob, Limits, LoadJob, SharedDecode, SourceWindow, WrittenJob
+from ticdc_replay.snapshot import manifest as manifests
+from ticdc_replay.snapshot.manifest import Manifest
+from ticdc_replay.snapshot.pin import PinnedManifest
+from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.named import named_places, require_set_aside
+from ticdc_replay.stages.selection import selected_tables, undecoded
+from ticdc_replay.stages.window.derive import is_of
+from ticdc_replay.state.manifests import WindowManifest
+from ticdc_replay.state.runs import Run
+
+
+def decode_job(context: ReplayContext, pinned: PinnedManifest, tables: tuple[str, ...] | None = None) -> DecodeJob:
+    """The job that decodes the pinned range; *tables* narrows the pipeline's patterns down.
+
+    Raises ConfigError for a pattern that is not within the pipeline's.
+    """
+    pipeline = context.pipeline
+    return DecodeJob(
+        library_version=__version__,
+        pipeline=pipeline.name,
+        artifacts=context.artifacts_uri,
+        artifacts_connection=pipeline.connections.artifacts,
+        kafka_connection=pipeline.connections.kafka,
+        claim_check_connection=pipeline.connections.claim_check,
+        schema_registry_connection=pipeline.connections.schema_registry,
+        source_connection=pipeline.connections.source if pipeline.policies.handle_key_only == "reread" else None,
+        accept_damaged=pipeline.policies.damaged == "accept",
+        set_aside=_set_aside(context, pinned.manifest),
+        filters_ddl=context.loaded.filters_ddl,
+        manifest=pinned.name,
+        input_hash=pinned.manifest.input_hash,
+        changefeed=context.changefeed,
+        tables=selected_tables(pipeline, tables),
+        shared_tables=pipeline.tables if pinned.manifest.shared is not None else (),
+        limits=Limits(**pipeline.limits.model_dump()),
+        clock_skew_ms=pipeline.window.clock_skew_seconds * 1000,
+    )
+
+
+def _set_aside(context: ReplayContext, manifest: Manifest) -> tuple[EventPlace, ...]:
+    """The places that the input of *manifest* may hold; what others say in the pipeline file leaves its run alone."""
+    if manifest.derived or not context.pipeline.set_aside:
+        return ()
+    if manifest.redrive is not None:
+        return named_places(context.pipeline)
+    if manifest.shared is not None:
+        manifest = manifests.decode(context.artifacts.get(manifest.shared.manifest))
+    return named_places(context.pipeline, manifest.ranges())
+
+
+def write_decode_job(
+    context: ReplayContext, pinned: PinnedManifest, tables: tuple[str, ...] | None = None
+) -> WrittenJob:
+    """The spec of ``decode_job``. Raises what that raises.
+
+    The run gets its generation here, and so does the decode that it shares: a run that is decoded later is newer.
+    """
+    job = decode_job(context, pinned, tables)
+    if pinned.manifest.redrive is None:  # else it is a part of the run whose quarantine it decodes
+        _give_generation(context, job, pinned.manifest.window)
+    shared, decoded = pinned.manifest.shared, None
+    if shared is not None:
+        wide = job.decoding(shared)
+        _give_generation(context, wide, shared.window)
+        decoded = SharedDecode(shared.manifest, wide.run_hash)
+    return WrittenJob(jobspec.put(context.artifacts, job), job.run_hash, decoded)
+
+
+def write_load_job(
+    context: ReplayContext,
+    run_hash: str,
+    target_name: str,
+    tables: tuple[str, ...] | None = None,
+    *,
+    reload: bool = False,
+) -> WrittenJob:
+    """The spec that loads the changelog of *run_hash* into the target called *target_name*.
+
+    Raises ConfigError for an unknown target and for tables that are not within the pipeline's or were not decoded,
+    ArtifactNotFoundError where the changelog, or one that it takes rows from, is not complete, what ``require_set_aside`` raises,
+    and without *reload* what ``require_current`` raises.
+    """
+    pipeline = context.pipeline
+    target = next((target for target in pipeline.targets if target.name == target_name), None)
+    if target is None:
+        known = ", ".join(target.name for target in pipeline.targets)
+        raise ConfigError(f"pipeline {pipeline.name} has no target {target_name!r}; its targets: {known}")
+    index = read_index(context.artifacts, run_hash)
+    selection = selected_tables(pipeline, tables)
+    if lacking := undecoded(index, selection):
+        raise ConfigError(
+            f"run {run_hash} decoded tables {', '.join(index.selection)}, and this load is for {', '.join(lacking)}, too: their "
+            "rows are not in its changelog. Start a new run of the window, which decodes them; in Airflow "
+            "clear the run from snapshot on"
+        )
+    require_set_aside(context, index, selection)
+    sources: tuple[SourceWindow, ...] = ()
+    if not reload:
+        sources = _sources(context, index)
+        require_current(
+            context, index
+        )  # after that: whoever pins one of these windows anew from here on has a newer generation
+    job = LoadJob(
+        library_version=__version__,
+        pipeline=pipeline.name,
+        artifacts=context.artifacts_uri,
+        artifacts_connection=pipeline.connections.artifacts,
+        index=f"{changelog_root(run_hash)}/{INDEX}",
+        run_hash=run_hash,
+        window=index.window,
+        target=target.model_dump(mode="json", by_alias=True),
+        tables=selection,
+        target_value=pipeline.policies.target_value,
+        ddl=pipeline.policies.ddl,
+        truncate=pipeline.policies.truncate,
+        drop=pipeline.policies.drop,
+        reload=reload,
+        generation=_generation(context, index, reload=reload),
+        sources=sources,
+    )
+    return WrittenJob(jobspec.put(context.artifacts, job), run_hash)
+
+
+def require_current(context: ReplayContext, index: ChangelogIndex) -> None:
+    """Return if the changelog of *index*, or the one it re-drives, comes from what its window is pinned to now; and if each
+    changelog that it takes rows from comes from what that one's window is pinned to, or is still what that is derived from.
+
+    Returns, too, where nothing is known of a window.
+
+    Raises PermanentError where a window was pinned anew since: of equal commitTs the version loaded last counts, so that rows
+    which the newer run repaired would be replaced by those of the older one.
+    """
+    index = _of_window(context, index)
+    pinned = context.state.manifests.of_window(context.pipeline.name, index.window)
+    if pinned is not None and pinned.input_hash != index.input_hash:
+        raise PermanentError(
+            f"run {index.run_hash} is of an older input of window {index.window}: the window was pinned anew (repin) at "
+            f"{_pinned_at(pinned)}, and this run would replace rows that the newer one may have repaired (its input is "
+            f"{index.input_hash}, the window's is now {pinned.input_hash}). Clear the run from snapshot on, which reads what is "
+            "pinned now; only a run that was started with reload is loaded all the same"
+        )
+    for run in _source_runs(context, index):
+        pinned = context.state.manifests.of_window(context.pipeline.name, run.window)
+        if pinned is not None and not _counts(context, run, pinned):
+            raise PermanentError(
+                f"run {index.run_hash} of window {index.window} takes rows from run {run.run_hash} of window {run.window}, which "
+                f"was pinned anew (repin) at {_pinned_at(pinned)}: it would bring back rows that the newer input may have "
+                f"repaired. Pin window {index.window} anew (repin; with from_changelog where Kafka has expired it); only "
+                "a run that was started with reload is loaded all the same"
+            )
+
+
+def _generation(context: ReplayContext, index: ChangelogIndex, *, reload: bool) -> int:
+    """The generation that a load of *index* carries; a re-drive has that of the run that it completes.
+
+    Raises what ``require_current`` raises where the window was pinned again since that was asked.
+    """
+    index = _of_window(context, index)
+    pipeline, window = context.pipeline.name, index.window
+    if reload:
+        return context.state.generations.advance(pipeline, window, index.run_hash)
+    given = context.state.generations.of_run(pipeline, window, index.run_hash, index.input_hash)
+    if given is None:
+        require_current(context, index)
+        raise TransientError(f"window {window} was pinned again while a load of it was prepared; try again")
+    return given
+
+
+def _give_generation(context: ReplayContext, job: DecodeJob, window: Window) -> None:
+    context.state.generations.of_run(job.pipeline, window, job.run_hash, job.input_hash, job.rows_hash)
+
+
+def _sources(context: ReplayContext, index: ChangelogIndex) -> tuple[SourceWindow, ...]:
+    """The windows that *index* takes rows from, each with the newest generation that one of its runs has now."""
+    state, pipeline = context.state, context.pipeline.name
+    found = {}
+    for run in _source_runs(context, _of_window(context, index)):
+        # One from before runs had generations, or of a state store that was lost, gets its own: targets may know larger ones.
+        state.generations.of_run(pipeline, run.window, run.run_hash, run.input_hash)
+        found[run.window] = state.generations.newest(pipeline, run.window)
+    return tuple(SourceWindow(window, generation) for window, generation in sorted(found.items()))
+
+
+def _source_runs(context: ReplayContext, index: ChangelogIndex) -> Iterator[Run | ChangelogIndex]:
+    """The runs that *index* takes rows from: as the state store knows them, else by their changelogs, as where it was lost.
+
+    Raises ArtifactNotFoundError where neither is there.
+    """
+    for run_hash in dict.fromkeys(source.run_hash for source in index.derived):
+        yield context.state.runs.get(context.pipeline.name, run_hash) or read_index(context.artifacts, run_hash)
+
+
+def _counts(context: ReplayContext, run: Run | ChangelogIndex, pinned: WindowManifest) -> bool:
+    """Whether *run* is of what its window is *pinned* to, or what that is derived from."""
+    return run.input_hash == pinned.input_hash or is_of(
+        run, pinned, manifests.decode(context.artifacts.get(pinned.name))
+    )
+
+
+def _pinned_at(pinned: WindowManifest) -> str:
+    return f"{datetime.fromtimestamp(pinned.pinned_at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _of_window(context: ReplayContext, index: ChangelogIndex) -> ChangelogIndex:
+    """The changelog of the window's run: *index*, or the one whose quarantine it re-drives."""
+    return index if index.redrives is None else read_index(context.artifacts, index.redrives)

@@ -1,0 +1,174 @@
+"""Looks for the DDL before a window in Kafka, in the first partition of each topic, and reads each stretch once.
+
+A resolved-ts R says that every DDL with a smaller commitTs was sent to the partition before it (protocols: delivery semantics,
+section 2). So the search ends where the first resolved-ts at or after the window's start is, however far the changefeed lags;
+a record time near the window's start says nothing of what was sent by then. Where it begins, a record time is enough: a record is
+made after its commit, up to clock skew.
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from ticdc_replay.codecs.registry import carried_by
+from ticdc_replay.decode.plan.schema_pass import Unread, find_schemas
+from ticdc_replay.domain import tso
+from ticdc_replay.domain.errors import WatermarkNotReachedError
+from ticdc_replay.domain.messages import OffsetRange
+from ticdc_replay.domain.topics import TopicIdentity
+from ticdc_replay.domain.window import Window
+from ticdc_replay.kafka.offsets import Bounds, Offsets, Partition, Record, Topic
+from ticdc_replay.schemas.history import SchemaHistory
+from ticdc_replay.snapshot.request import PinRequest
+from ticdc_replay.snapshot.resolved import first_watermarks
+from ticdc_replay.snapshot.topics import find_topics
+from ticdc_replay.snapshot.watermark import watermark_status
+from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.window.searched_ddl import Chain, chains_of, without
+from ticdc_replay.stages.window.versions import record_versions
+from ticdc_replay.stages.window.watermark import pin_request
+from ticdc_replay.state.ddl import DdlScan, KnownDdl
+
+log = logging.getLogger(__name__)
+
+_HOUR_MS = 3_600_000
+
+
+class _End(NamedTuple):
+    """Where the search ends in a partition, and the resolved-ts before that; 0 where there is none."""
+
+    offset: int
+    resolved_ts: int
+
+
+def look_back(context: ReplayContext, window: Window) -> dict[TopicIdentity, int]:
+    """Bring the DDL before *window* into the state store, as far back as ``window.schema_look_back_hours`` says.
+
+    Returns, by topic, the offset of the topic's first partition before which all DDL with a commitTs below the window's
+    start was sent. That partition has all DDL, if any has (delivery semantics, section 6). A topic that TiCDC writes to no more
+    is searched to its end. Nothing is read that was searched before, by a look back or by a decode.
+
+    Raises WatermarkNotReachedError where the changefeed has not come to the window's start, and what reading a range raises.
+    """
+    if carried_by(context.changefeed).ddl == "nowhere" or window.from_ts == 0:
+        return {}
+    request = _up_to(window.from_ts, pin_request(context, window, SchemaHistory()))
+    with Offsets(context.kafka) as offsets:
+        topics = {min(topic.partitions): topic for topic in find_topics(_with_retired(request), offsets, context.kafka)}
+        searched = _searched(context, topics)
+        far_ms = max(0, tso.physical_ms(window.from_ts) - context.pipeline.window.schema_look_back_hours * _HOUR_MS)
+        far_ts = tso.from_ms(far_ms + request.clock_skew_ms)
+        ends: dict[TopicIdentity, int] = {}
+        for topic in topics.values():
+            for chain in searched[topic.identity]:
+                if chain.resolved_ts >= request.resolved_ts and chain.known_from <= far_ts:
+                    ends[topic.identity] = chain.end
+        left = {partition: topic for partition, topic in topics.items() if topic.identity not in ends}
+        if left:
+            first = offsets.at_or_after(dict.fromkeys(left, far_ms))
+            found = _ends(context, request, offsets, left)
+            for partition, bounds in offsets.bounds(left).items():
+                topic, end = left[partition], found[partition]
+                start = min(end.offset, _start(first[partition], bounds))
+                unread = _search(context, topic, partition, start, end.offset, searched[topic.identity])
+                known_from = _known_from(first[partition], bounds, far_ms, request)
+                scan = DdlScan(
+                    topic=topic.identity,
+                    partition=partition.number,
+                    start=start,
+                    end=end.offset,
+                    known_from=known_from,
+                    resolved_ts=end.resolved_ts,
+                )
+                context.state.ddl.record_scans(context.pipeline.name, without(unread, scan, request.clock_skew_ms))
+                ends[topic.identity] = end.offset
+    return ends
+
+
+def _up_to(commit_ts: int, request: PinRequest) -> PinRequest:
+    """*request* for the window that ends at *commit_ts* (TSO)."""
+    return msgspec.structs.replace(request, window=Window(commit_ts - 1, commit_ts))
+
+
+def _with_retired(request: PinRequest) -> PinRequest:
+    """*request* with the topics that TiCDC writes to no more: a RENAME out of one is there and nowhere else."""
+    others = {topic: last for topic, last in request.retired_topics.items() if last is None}
+    return msgspec.structs.replace(request, retired_topics=others)
+
+
+def _searched(context: ReplayContext, topics: Mapping[Partition, Topic]) -> dict[TopicIdentity, list[Chain]]:
+    scans = context.state.ddl.scans(context.pipeline.name)
+    return {
+        topic.identity: chains_of(scan for scan in scans if scan.topic == topic.identity) for topic in topics.values()
+    }
+
+
+def _start(first: Record | None, bounds: Bounds) -> int:
+    return bounds.high if first is None else max(first.offset, bounds.low)
+
+
+def _known_from(first: Record | None, bounds: Bounds, far_ms: int, request: PinRequest) -> int:
+    """The commitTs (TSO) from which on no DDL lies before the start of the search, which was looked for from *far_ms* on."""
+    if first is not None and first.offset < bounds.low:  # expired between two questions
+        return request.window.to_ts
+    if first is not None and first.offset == bounds.low:  # what was before it is gone, up to its time
+        return 0 if bounds.low == 0 else tso.from_ms(first.timestamp_ms + request.clock_skew_ms + 1)
+    return tso.from_ms(far_ms + request.clock_skew_ms)
+
+
+def _ends(
+    context: ReplayContext, request: PinRequest, offsets: Offsets, topics: Mapping[Partition, Topic]
+) -> dict[Partition, _End]:
+    if request.ends_by_time:
+        over = offsets.at_or_after(dict.fromkeys(topics, request.end_ms))
+        bounds = offsets.bounds(topics)
+        return {
+            partition: _End(bounds[partition].high if record is None else record.offset, 0)
+            for partition, record in over.items()
+        }
+    complete = offsets.at_or_after(dict.fromkeys(topics, request.complete_from_ms))
+    bounds = offsets.bounds(topics)
+    tails = {
+        partition: (max(record.offset, bounds[partition].low), bounds[partition].high)
+        for partition, record in complete.items()
+        if record is not None
+    }
+    found = first_watermarks(request, context.kafka, offsets, tails)
+    ends = {partition: _End(found[partition].offset + 1, found[partition].commit_ts) for partition in found}
+    missing = [partition for partition in topics if partition not in ends]
+    if missing:
+        status = watermark_status(request, context.kafka)
+        if any(each.partition in missing for each in status.lagging):
+            raise WatermarkNotReachedError(
+                f"not complete in Kafka {context.kafka.where} yet: DDL from before its start may still come; {status}"
+            )
+        # Asked for after that: what a topic holds that is written to no more is all there is.
+        ends |= {partition: _End(held.high, 0) for partition, held in offsets.bounds(missing).items()}
+    return ends
+
+
+def _search(
+    context: ReplayContext, topic: Topic, partition: Partition, start: int, end: int, searched: list[Chain]
+) -> list[Unread]:
+    """Record what ``[start, end)`` says of tables, but for what was *searched* before. Returns what of it can't be read."""
+    unread: list[Unread] = []
+    for chain in [*searched, Chain(end, end, 0)]:
+        stop = min(chain.start, end)
+        if start < stop:
+            log.info("looking for DDL in %s, offsets %d to %d", partition, start, stop - 1)
+            schemas = find_schemas(
+                [OffsetRange(topic.name, partition.number, start, stop)],
+                context.changefeed,
+                context.kafka,
+                context.pipeline.limits.decompressed_max_bytes,
+                context.connections.get(context.pipeline.connections.schema_registry),
+            )
+            context.state.ddl.record(context.pipeline.name, (KnownDdl(topic.identity, event) for event in schemas.ddl))
+            record_versions(context, schemas.definitions)
+            for message in schemas.unread:
+                log.warning("%s[%d]@%d may hold DDL and can't be read", *message[:3])
+            unread += schemas.unread
+        start = max(start, min(chain.end, end))
+    return unread

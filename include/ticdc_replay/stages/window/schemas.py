@@ -1,0 +1,120 @@
+"""Which definition a table has at a commitTs, as far as it is known: declared definitions and the DDL that was found in Kafka.
+
+DDL is kept as it was sent, with where it was searched, and definitions are worked out of it each time: so they are the same in
+whatever order windows are pinned, decoded and repeated. DDL before a gap does not count, since nobody knows what the gap
+held: rows of its tables are typed by the wire.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from ticdc_replay.domain.tables import TableName
+from ticdc_replay.domain.topics import TopicIdentity
+from ticdc_replay.domain.window import Window
+from ticdc_replay.schemas.ddl.reader import definition_from_sql, key_of
+from ticdc_replay.schemas.epochs import Epoch
+from ticdc_replay.schemas.history import SchemaHistory
+from ticdc_replay.schemas.unread import UnreadDdl, forgetting
+from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.window.look_back import look_back
+from ticdc_replay.stages.window.searched_ddl import Reach, reaches
+
+
+def known_schemas(context: ReplayContext, window: Window) -> SchemaHistory:
+    """The table definitions that rows of *window* start from: all DDL with a commitTs below its start is in them.
+
+    Looks back into Kafka for what is not known yet, and raises what ``look_back`` raises.
+    """
+    ends = look_back(context, window)
+    return _history(context, window, window.from_ts, window.from_ts, ends).since(window.from_ts)
+
+
+def recorded_schemas(
+    context: ReplayContext, window: Window, unread: Iterable[UnreadDdl] | None = None
+) -> SchemaHistory:
+    """All that is known by now of the tables that rows of *window* are of, its own DDL included. Asks nothing of Kafka.
+
+    *unread* is what of its DDL can't be read, if that is known: else DDL from before a gap in the window does not count. Where a
+    person accepted it as lost, the tables that it concerns are typed by the wire, or as they are declared.
+    """
+    if unread is None:
+        return _history(context, window, window.to_ts, window.to_ts - 1, {}).since(window.from_ts)
+    history = _history(context, window, window.to_ts, window.from_ts, {})
+    losses = {
+        (loss.topic.name, loss.partition, loss.offset)
+        for loss in context.state.quarantine.accepted_losses(context.pipeline.name)
+    }
+    lost: list[UnreadDdl] = []
+    held: list[UnreadDdl] = []
+    for each in unread:
+        (lost if (each.topic, each.partition, each.offset) in losses else held).append(each)
+    topic_of = context.changefeed.topic_of
+    history = forgetting(history, lost, topic_of, accepted_as=_declared(context))
+    return forgetting(history, held, topic_of).since(window.from_ts)
+
+
+def all_schemas(context: ReplayContext) -> SchemaHistory:
+    """All that is known of the pipeline's tables by now, of whatever time. Reads no message."""
+    state, name = context.state, context.pipeline.name
+    history = _declared(context).with_epochs(state.ddl.earlier_epochs(name))
+    return history.with_ddls(known.event for known in state.ddl.all(name)).with_versions(state.table_versions.all(name))
+
+
+def _history(
+    context: ReplayContext, window: Window, until_ts: int, at_ts: int, ends: Mapping[TopicIdentity, int]
+) -> SchemaHistory:
+    """What DDL below *until_ts* (TSO) made of tables, for rows of *window*; *ends* are ``look_back``'s.
+
+    DDL counts where no gap lies between it and *at_ts* (TSO).
+
+    DDL from before the changefeed's start-ts was sent by another one, and what changed between the two by nobody.
+    """
+    state, name = context.state, context.pipeline.name
+    start_ts = context.loaded.start_ts or 0
+    if window.to_ts <= start_ts:  # of the other one altogether
+        start_ts = 0
+    searched = reaches(state.ddl.scans(name), state.ddl.earlier_scans(name), at_ts, ends)
+    by_topic = {topic: reach.since(start_ts) for topic, reach in searched.items()}
+    declared = _declared(context)
+    counting = [
+        known.event
+        for known in state.ddl.all(name)  # read after the scans, which are recorded after it
+        if known.event.commit_ts < until_ts
+        and known.topic in by_topic
+        and known.event.commit_ts >= by_topic[known.topic].known_from
+    ]
+    by_name = {topic.name: reach for topic, reach in by_topic.items()}
+    earlier = [
+        epoch
+        for epoch in state.ddl.earlier_epochs(name)
+        if start_ts <= epoch.after < until_ts
+        and ((reach := _reach_of(context, by_name, epoch.name)) is None or _is_from_before(epoch, reach))
+    ]
+    history = declared.with_epochs(earlier).with_ddls(counting)
+    # A table may come into a topic from another one, whose DDL is known from further back.
+    forgotten = {}
+    for epoch in history.epochs:
+        reach = _reach_of(context, by_name, epoch.name)
+        if reach is not None and 0 < epoch.after < reach.known_from:
+            before = declared.definition_at(epoch.name.schema, epoch.name.table, 1)
+            forgotten[key_of(epoch.name)] = Epoch(epoch.name, reach.known_from - 1, before)
+    return history.with_epochs(forgotten.values()).with_versions(state.table_versions.all(name))
+
+
+def _reach_of(context: ReplayContext, by_name: Mapping[str, Reach], table: TableName) -> Reach | None:
+    """How far back the DDL of *table* is known; None of a topic that was never searched."""
+    topic = context.changefeed.topic_of(table.schema, table.table)
+    if topic is None:  # routing leaves open which it is
+        return max(by_name.values(), key=lambda reach: reach.known_from, default=None)
+    return by_name.get(topic)
+
+
+def _is_from_before(epoch: Epoch, reach: Reach) -> bool:
+    return reach.known_from <= epoch.after < reach.ddl_from
+
+
+def _declared(context: ReplayContext) -> SchemaHistory:
+    definitions = []
+    for declared in context.pipeline.definitions:
+        schema, _, table = declared.name.partition(".")
+        definitions.append(definition_from_sql(TableName(schema, table), declared.create_table))
+    return SchemaHistory(Epoch(definition.name, 0, definition) for definition in definitions)

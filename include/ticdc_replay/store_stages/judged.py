@@ -1,0 +1,61 @@
+"""What reconciliations and rechecks of a store have left, as a deletion needs it."""
+
+import pyarrow as pa
+
+from ticdc_replay.domain import canonical
+from ticdc_replay.domain.errors import ArtifactCorruptError, ArtifactNotFoundError, PolicyStopError
+from ticdc_replay.reconcile.delete import plan as plans
+from ticdc_replay.reconcile.delete.plan import DeletionPlan
+from ticdc_replay.reconcile.delete.release import Recheck
+from ticdc_replay.reconcile.judge.classified import Classified, read_classified, recheck_folder, reconciliation_folder
+from ticdc_replay.reconcile.judge.rules import Evidence
+from ticdc_replay.reconcile.look.survey import read_survey
+from ticdc_replay.store_stages.context import StoreContext
+from ticdc_replay.store_stages.evidence import read_evidence
+
+
+def evidence_of(context: StoreContext, found: Classified) -> Evidence:
+    """What *found* was judged by. Raises ArtifactCorruptError where it was changed since."""
+    evidence = read_evidence(context.artifacts, found.evidence)
+    if found.evidence != f"evidence/{canonical.hash_of(evidence)}.json":
+        raise ArtifactCorruptError(
+            f"{context.artifacts.uri(found.evidence)} was changed since {found.id} was judged by it"
+        )
+    return evidence
+
+
+def read_recheck(context: StoreContext, recheck_id: str) -> Recheck:
+    """The recheck *recheck_id*. Raises ArtifactNotFoundError where there is none, ArtifactCorruptError where it was changed."""
+    found = read_classified(context.artifacts, recheck_folder(recheck_id))
+    survey = read_survey(context.artifacts, found.survey)
+    return Recheck(
+        recheck_id=recheck_id,
+        store=found.store,
+        plan_hash=found.plan_hash or "",
+        pipelines=tuple(feed.pipeline for feed in survey.feeds),
+        evidence=evidence_of(context, found),
+        files=tuple(file.name for file in found.objects),
+    )
+
+
+def last_copies(context: StoreContext, found: Classified) -> pa.Array:
+    """Names of objects that hold a row whose own object the reconciliation *found* missing."""
+    return plans.last_copies(context.artifacts, [file.name for file in found.references])
+
+
+def newest_last_copies(context: StoreContext, plan: DeletionPlan) -> frozenset[str]:
+    """``last_copies`` of the newest reconciliation: it may have missed objects that were there when *plan* was made.
+
+    Raises PolicyStopError where the files of that reconciliation were removed.
+    """
+    newest = context.state.reconciliations.all(plan.store)[-1:]
+    if not newest or newest[0].reconciliation_id == plan.reconciliation_id:
+        return frozenset()
+    try:
+        found = read_classified(context.artifacts, reconciliation_folder(newest[0].reconciliation_id))
+    except ArtifactNotFoundError as error:
+        raise PolicyStopError(
+            f"plan {plan.hash} of store {plan.store} is not executed: the files of the newest reconciliation are gone, so nobody "
+            f"knows which objects are the last copy of a row ({error}). Reconcile again, and execute the plan after that"
+        ) from error
+    return frozenset(last_copies(context, found).to_pylist())

@@ -1,0 +1,80 @@
+"""The last step of a reconciliation: its report."""
+
+import time
+
+from ticdc_replay import __version__
+from ticdc_replay.domain import canonical
+from ticdc_replay.domain.errors import ArtifactExistsError, ArtifactNotFoundError
+from ticdc_replay.reconcile.judge import report as reports
+from ticdc_replay.reconcile.judge.classified import read_classified, reconciliation_folder
+from ticdc_replay.reconcile.judge.report import Previous, ReconciliationReport, report_name
+from ticdc_replay.reconcile.look.survey import read_survey
+from ticdc_replay.state.reconciliations import Reconciliation
+from ticdc_replay.store_stages.alerts import look_after
+from ticdc_replay.store_stages.context import StoreContext
+from ticdc_replay.store_stages.evidence import read_evidence
+
+
+def publish_reconciliation(context: StoreContext, reconciliation_id: str) -> ReconciliationReport:
+    """Write the report, and keep its totals for the trend. A repeat returns the report that is there.
+
+    Looks once more for each object that is missing. Raises ArtifactNotFoundError where the join did not come to its end, and what
+    Kafka and the stores raise.
+    """
+    name = report_name(reconciliation_id)
+    report = _found(context, name)
+    if report is None:
+        report = _report(context, reconciliation_id)
+        try:
+            context.artifacts.put_once(name, canonical.encode(report))
+        except ArtifactExistsError:  # another attempt was faster
+            report = reports.decode(context.artifacts.get(name))
+    context.state.reconciliations.record(
+        Reconciliation(
+            store=report.store,
+            reconciliation_id=reconciliation_id,
+            began_at_ms=report.bounds_ms,
+            finished_at_ms=report.finished_at_ms,
+            report=name,
+            totals=report.totals(),
+        )
+    )
+    return report
+
+
+def _found(context: StoreContext, name: str) -> ReconciliationReport | None:
+    try:
+        return reports.decode(context.artifacts.get(name))
+    except ArtifactNotFoundError:
+        return None
+
+
+def _report(context: StoreContext, reconciliation_id: str) -> ReconciliationReport:
+    classified = read_classified(context.artifacts, reconciliation_folder(reconciliation_id))
+    assert classified.summary is not None  # it is no recheck
+    evidence = read_evidence(context.artifacts, classified.evidence)
+    files = tuple(file.name for file in classified.references)
+    survey = read_survey(context.artifacts, classified.survey)
+    watched = look_after(context, survey, evidence, classified.summary, files)
+    before = [
+        each for each in context.state.reconciliations.all(context.store.name) if each.began_at_ms < evidence.bounds_ms
+    ]
+    return ReconciliationReport(
+        library_version=__version__,
+        store=context.store.name,
+        uri=context.store.uri,
+        reconciliation_id=reconciliation_id,
+        finished_at_ms=time.time_ns() // 1_000_000,
+        evidence=evidence,
+        summary=watched.summary,
+        unlisted=watched.unlisted,
+        object_files=tuple(file.name for file in classified.objects),
+        reference_files=files,
+        alerts=watched.alerts,
+        notes=watched.notes,
+        previous=Previous(
+            reconciliation_id=before[-1].reconciliation_id, began_at_ms=before[-1].began_at_ms, totals=before[-1].totals
+        )
+        if before
+        else None,
+    )
