@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from tests.examples import load_profile
-from tests.packages import ACME_LINES, install
-from tests.waiting import PATIENCE_S
+from tests.support.examples import load_profile
+from tests.support.packages import ACME_LINES, install
+from tests.support.waiting import PATIENCE_S
 
 load_profile()
 
@@ -38,14 +38,14 @@ if TYPE_CHECKING:  # imported where they are used, so that a run of unit tests a
     from demo.embedded_stack.kafka import Kafka
     from demo.embedded_stack.postgres import Postgres
     from demo.embedded_stack.s3 import MotoServer, S3Server, VersityGateway
-    from tests.capture_sets import CaptureSets
-    from tests.mariadb import Programs
+    from tests.support.capture_sets import CaptureSets
+    from tests.support.mariadb import Programs
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling | None:
     """pytest-xdist's question how ``--dist loadfile`` is meant."""
-    from tests.distribution import DearFirst
+    from tests.support.distribution import DearFirst
 
     return DearFirst(config, log) if config.getoption("dist") == "loadfile" else None
 
@@ -156,7 +156,7 @@ def make_topic(kafka: Kafka) -> MakeTopic:
     """Makes a topic in ``kafka`` and returns its name."""
     from confluent_kafka.admin import AdminClient
 
-    from tests.topics import create_topic
+    from tests.support.topics import create_topic
 
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
 
@@ -225,7 +225,7 @@ def made_up_target(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest
 @pytest.fixture(scope="session")
 def captures(tmp_path_factory: pytest.TempPathFactory) -> CaptureSets:
     """The captures of a protocol: ``captures("avro")`` holds ``<classic|new>/<variant>`` (see tests/captures/README.md)."""
-    from tests.capture_sets import CaptureSets
+    from tests.support.capture_sets import CaptureSets
 
     return CaptureSets(tmp_path_factory.mktemp("captures"))
 

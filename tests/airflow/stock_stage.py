@@ -4,8 +4,8 @@ import json
 import subprocess
 
 from tests.airflow.stage import Stage
-from tests.waiting import PATIENCE_S
-from tests.wheels import environment_with_wheel
+from tests.support.waiting import PATIENCE_S
+from tests.support.wheels import environment_with_wheel
 
 DAG_FILE = """\
 from ticdc_replay.airflow.dags import build_dags

@@ -7,7 +7,7 @@ from importlib import import_module
 
 import pytest
 
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.errors import (
     AuthenticationError,

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from tests.packages import PLAIN_JSON, install
-from tests.waiting import PATIENCE_S
+from tests.support.packages import PLAIN_JSON, install
+from tests.support.waiting import PATIENCE_S
 from ticdc_replay.changefeed.protocols import find_protocol
 from ticdc_replay.domain import tso
 

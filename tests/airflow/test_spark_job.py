@@ -224,7 +224,7 @@ def test_a_decode_holds_its_claim_check_store_as_long_as_its_driver_runs(job, pi
 
 
 def test_a_decode_is_recorded_before_its_lease_ends(job, pipelines, tmp_path, monkeypatch):
-    from tests.changelogs import Changelog
+    from tests.support.changelogs import Changelog
     from ticdc_replay.domain import canonical
     from ticdc_replay.domain.window import Window
     from ticdc_replay.snapshot.manifest import Manifest
@@ -277,7 +277,7 @@ def test_a_connection_that_airflow_does_not_know_is_told_by_name(job, monkeypatc
 
 
 def test_a_load_task_that_is_cleared_after_its_window_was_pinned_anew_is_refused(tmp_path, pipelines, monkeypatch):
-    from tests.changelogs import Changelog
+    from tests.support.changelogs import Changelog
     from ticdc_replay.airflow.operators.replay_steps import Load
     from ticdc_replay.airflow.operators.spark_job import SparkJobOperator
     from ticdc_replay.airflow.xcom import Checked, encode

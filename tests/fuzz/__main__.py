@@ -9,9 +9,9 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from tests.capture_sets import COMMITTED, CaptureSets
 from tests.fuzz.campaign import measured, once, summary
 from tests.fuzz.oracle import Subject
+from tests.support.capture_sets import COMMITTED, CaptureSets
 from ticdc_replay.captures import Capture
 
 

@@ -14,7 +14,7 @@ from enum import Enum
 from types import FrameType
 from typing import NamedTuple
 
-from tests.capture_differences import codec_of
+from tests.support.capture_differences import codec_of
 from ticdc_replay.captures import Capture
 from ticdc_replay.changelog.cells.convert import rows_to_batch
 from ticdc_replay.codecs.base import DECODER_FAILED, Codec

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import lz4.frame
 
-from tests import avro_messages, canal_json, debezium_messages, open_protocol, simple_protocol
+from tests.support import avro_messages, canal_json, debezium_messages, open_protocol, simple_protocol
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.base import Codec
 from ticdc_replay.codecs.registry import codec_for

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests import mariadb
-from tests.ddl_histories import STEPS, TABLES, Step, happened
-from tests.examples import examples
+from tests.support import mariadb
+from tests.support.ddl_histories import STEPS, TABLES, Step, happened
+from tests.support.examples import examples
 from ticdc_replay.domain.connections import Connection
 
 pytestmark = pytest.mark.integration

@@ -7,7 +7,7 @@ import numpy as np
 import pymysql
 import pytest
 
-from tests import mariadb
+from tests.support import mariadb
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.schemas.changes import Change, ColumnAdded, changes_of, kind_of
 from ticdc_replay.schemas.history import SchemaHistory

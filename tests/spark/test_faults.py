@@ -15,10 +15,10 @@ import xxhash
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tests import faults
-from tests.open_protocol import columns, message, row
-from tests.topics import create_topic
-from tests.waiting import PATIENCE_S
+from tests.support import faults
+from tests.support.open_protocol import columns, message, row
+from tests.support.topics import create_topic
+from tests.support.waiting import PATIENCE_S
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.config.pipeline import LimitsSection

@@ -14,8 +14,8 @@ from uuid import uuid4
 import pytest
 import yaml
 
-from tests.changelogs import Changelog, put, table
-from tests.waiting import PATIENCE_S, wait_for
+from tests.support.changelogs import Changelog, put, table
+from tests.support.waiting import PATIENCE_S, wait_for
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.column_types import ColumnType
 

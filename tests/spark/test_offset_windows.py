@@ -10,12 +10,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.capture_sets import CaptureSets, Committed
 from tests.expected import expected_events
 from tests.integration.targets.conftest import Mirror
 from tests.integration.targets.test_captures import assert_same_rows, last_rows
-from tests.published_captures import Topics
 from tests.spark.test_protocols import spec
+from tests.support.capture_sets import CaptureSets, Committed
+from tests.support.published_captures import Topics
 from ticdc_replay import jobspec
 from ticdc_replay.captures import Capture
 from ticdc_replay.changelog.files.index import ChangelogIndex

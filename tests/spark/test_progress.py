@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from tests.waiting import wait_for
+from tests.support.waiting import wait_for
 from ticdc_replay.domain.errors import PermanentError
 from ticdc_replay.domain.progress import report_done
 from ticdc_replay.spark import progress

@@ -15,14 +15,14 @@ import boto3
 import pyarrow.parquet as pq
 import pytest
 
-from tests.capture_sets import CaptureSets, Committed
 from tests.expected import expected_events
 from tests.expected.cells import same_cell
 from tests.expected.wire import Wire
 from tests.integration.targets.conftest import Mirror
 from tests.integration.targets.test_captures import Json, SameCell, assert_same_rows, last_rows, same
-from tests.published_captures import Topics
-from tests.schema_registry import Registry, serve
+from tests.support.capture_sets import CaptureSets, Committed
+from tests.support.published_captures import Topics
+from tests.support.schema_registry import Registry, serve
 from ticdc_replay import jobspec
 from ticdc_replay.captures import Capture, changefeed_toml
 from ticdc_replay.config.load import load_pipeline

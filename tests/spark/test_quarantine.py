@@ -17,8 +17,8 @@ from confluent_kafka import Producer
 from typer.testing import CliRunner
 
 from tests.integration.snapshot.feed import START_MS, at
-from tests.open_protocol import columns, message, resolved, row
-from tests.waiting import PATIENCE_S
+from tests.support.open_protocol import columns, message, resolved, row
+from tests.support.waiting import PATIENCE_S
 from ticdc_replay import jobspec
 from ticdc_replay.cli.main import app
 from ticdc_replay.config.load import load_pipeline

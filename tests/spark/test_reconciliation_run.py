@@ -18,9 +18,9 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner
 
-from tests import open_protocol
-from tests.open_protocol import Columns, resolved
-from tests.waiting import PATIENCE_S
+from tests.support import open_protocol
+from tests.support.open_protocol import Columns, resolved
+from tests.support.waiting import PATIENCE_S
 from ticdc_replay import jobspec
 from ticdc_replay.cli.main import app
 from ticdc_replay.config.load_store import load_store

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient
 from demo.sample import contents
 from demo.sample.publish import publish as publish_sample
 from demo.verify import verify
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 from ticdc_replay import jobspec
 from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.changelog.files.layout import changelog_root

@@ -24,11 +24,11 @@ import yaml
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tests import s3_proxy
 from tests.conftest import s3_client_of
 from tests.integration.snapshot.feed import START_MS, at
-from tests.open_protocol import columns, message, resolved, row
-from tests.waiting import PATIENCE_S, wait_for
+from tests.support import s3_proxy
+from tests.support.open_protocol import columns, message, resolved, row
+from tests.support.waiting import PATIENCE_S, wait_for
 from ticdc_replay import jobspec
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.config.load_store import load_store

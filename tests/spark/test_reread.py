@@ -12,14 +12,14 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
-from tests import mariadb
-from tests.capture_sets import CaptureSets, Committed
 from tests.expected import expected_events
 from tests.integration.targets.conftest import Mirror
 from tests.integration.targets.test_captures import assert_same_rows, last_rows
-from tests.published_captures import Topics
-from tests.typed_cells import same_value
-from tests.upstream_history import WITHOUT_TLS, Definition, Upstream, shown
+from tests.support import mariadb
+from tests.support.capture_sets import CaptureSets, Committed
+from tests.support.published_captures import Topics
+from tests.support.typed_cells import same_value
+from tests.support.upstream_history import WITHOUT_TLS, Definition, Upstream, shown
 from ticdc_replay import jobspec
 from ticdc_replay.captures import Capture, changefeed_toml
 from ticdc_replay.changelog.files.index import ChangelogIndex

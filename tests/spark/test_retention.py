@@ -15,8 +15,8 @@ import yaml
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from tests.open_protocol import columns, message, row
-from tests.waiting import PATIENCE_S, wait_for
+from tests.support.open_protocol import columns, message, row
+from tests.support.waiting import PATIENCE_S, wait_for
 from ticdc_replay import jobspec
 from ticdc_replay.config.load_store import load_store
 from ticdc_replay.domain import tso

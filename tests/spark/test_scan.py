@@ -12,8 +12,8 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
-from tests.capture_sets import CaptureSets, Committed
-from tests.published_captures import Topics
+from tests.support.capture_sets import CaptureSets, Committed
+from tests.support.published_captures import Topics
 from ticdc_replay import jobspec
 from ticdc_replay.captures import Capture, changefeed_toml
 from ticdc_replay.codecs.registry import codec_for

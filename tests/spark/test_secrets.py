@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.submit.properties import spark_properties
 

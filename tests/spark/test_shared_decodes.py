@@ -13,9 +13,9 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tests.open_protocol import columns, message, resolved, row
-from tests.topics import create_topic
-from tests.waiting import PATIENCE_S
+from tests.support.open_protocol import columns, message, resolved, row
+from tests.support.topics import create_topic
+from tests.support.waiting import PATIENCE_S
 from ticdc_replay import jobspec
 from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.changelog.files.reading import read_index, read_rows

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.changelogs import Changelog, put, table
-from tests.waiting import PATIENCE_S
+from tests.support.changelogs import Changelog, put, table
+from tests.support.waiting import PATIENCE_S
 from ticdc_replay.cli.submit import submit
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain import canonical

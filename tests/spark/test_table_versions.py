@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Producer
 
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.config.pipeline import LimitsSection

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 LIBRARY = CHECKOUT / "include" / "ticdc_replay"

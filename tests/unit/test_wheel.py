@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.capture_sets import CaptureSets
-from tests.wheels import environment_with_wheel, run
+from tests.support.capture_sets import CaptureSets
+from tests.support.wheels import environment_with_wheel, run
 
 pytestmark = [pytest.mark.slow]
 

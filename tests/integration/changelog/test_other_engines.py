@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
-from tests.changelogs import Changelog, delete, put, table
+from tests.support.changelogs import Changelog, delete, put, table
 from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.changelog.files.layout import changelog_root
 from ticdc_replay.changelog.files.reading import read_index, read_rows

@@ -14,9 +14,9 @@ import yaml
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tests.changelogs import Changelog, put, table
-from tests.quarantine_files import TOPIC, index_with, quarantine
-from tests.waiting import PATIENCE_S
+from tests.support.changelogs import Changelog, put, table
+from tests.support.quarantine_files import TOPIC, index_with, quarantine
+from tests.support.waiting import PATIENCE_S
 from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.changelog.files.layout import INDEX, changelog_root
 from ticdc_replay.changelog.files.reading import read_index

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.every_type import write_one_row
+from tests.support.every_type import write_one_row
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,8 +8,8 @@ from confluent_kafka import Producer
 from typer.testing import CliRunner, Result
 
 from demo.embedded_stack.kafka import Kafka
-from tests.open_protocol import columns, message, resolved, row
-from tests.waiting import PATIENCE_S
+from tests.support.open_protocol import columns, message, resolved, row
+from tests.support.waiting import PATIENCE_S
 from ticdc_replay.cli.main import app
 
 pytestmark = pytest.mark.integration

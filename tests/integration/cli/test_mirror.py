@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 import pytest
 from typer.testing import CliRunner
 
-from tests.changelogs import Changelog, put, table
 from tests.integration.targets.conftest import Mirror
+from tests.support.changelogs import Changelog, put, table
 from ticdc_replay.cli.main import app
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain.column_types import ColumnType

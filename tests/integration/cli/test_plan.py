@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from demo.embedded_stack.kafka import Kafka
 from tests.integration.cli.conftest import Shop
 from tests.integration.snapshot.feed import START_MS, at
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.window import Window
 from ticdc_replay.stages.window.pin import pin

@@ -11,10 +11,10 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from demo.embedded_stack.kafka import Kafka
-from tests.changelogs import Changelog, put, table
 from tests.integration.cli.conftest import Shop
 from tests.integration.snapshot.feed import at
-from tests.waiting import PATIENCE_S
+from tests.support.changelogs import Changelog, put, table
+from tests.support.waiting import PATIENCE_S
 from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.changelog.files.layout import INDEX, changelog_root
 from ticdc_replay.domain import canonical

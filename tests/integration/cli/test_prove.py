@@ -9,10 +9,10 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from demo.embedded_stack.kafka import Kafka
-from tests.changelogs import Changelog, put, table
 from tests.integration.cli.conftest import Shop
-from tests.topics import create_topic
-from tests.waiting import PATIENCE_S, wait_for
+from tests.support.changelogs import Changelog, put, table
+from tests.support.topics import create_topic
+from tests.support.waiting import PATIENCE_S, wait_for
 from ticdc_replay.changelog.files.layout import changelog_root
 from ticdc_replay.changelog.files.side_files import REFERENCES, SideFile
 from ticdc_replay.domain import canonical

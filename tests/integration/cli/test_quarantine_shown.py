@@ -9,9 +9,9 @@ from confluent_kafka import Producer
 from typer.testing import CliRunner
 
 from demo.embedded_stack.kafka import Kafka
-from tests.open_protocol import columns, message, resolved, row
-from tests.replayed_windows import decode
-from tests.waiting import PATIENCE_S
+from tests.support.open_protocol import columns, message, resolved, row
+from tests.support.replayed_windows import decode
+from tests.support.waiting import PATIENCE_S
 from ticdc_replay.changelog.files.set_aside import read_entries
 from ticdc_replay.cli.main import app
 from ticdc_replay.config.load import load_pipeline

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 from ticdc_replay.decode.plan.lost_files import require_range
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import TopicChangedError

@@ -5,7 +5,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from demo.sample import contents
 from demo.sample.publish import publish
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.integration
 

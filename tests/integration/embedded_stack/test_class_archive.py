@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from demo.embedded_stack import class_archive, java
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.integration
 

@@ -8,8 +8,8 @@ import pytest
 from demo.embedded_stack import cache
 from demo.embedded_stack.errors import MissingToolError
 from demo.embedded_stack.s3 import find_versitygw
-from tests import mariadb
-from tests.mariadb import Programs
+from tests.support import mariadb
+from tests.support.mariadb import Programs
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 LOOK_UP = re.compile(r"""(?<!\w)which\((f?["'][^"']+["']|\w+)""")

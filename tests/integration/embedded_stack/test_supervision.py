@@ -12,7 +12,7 @@ import pytest
 from demo.embedded_stack.errors import StackError
 from demo.embedded_stack.process import ManagedProcess
 from demo.embedded_stack.server import Server
-from tests.waiting import wait_for
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.integration
 

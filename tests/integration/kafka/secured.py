@@ -20,7 +20,7 @@ from cryptography.x509.oid import NameOID
 
 from demo.embedded_stack.kafka import Kafka
 from demo.embedded_stack.ports import HOST, free_ports
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 MORE = """
 listeners=PLAINTEXT://{plain},SASL://{sasl},CONTROLLER://{controller},TLS://{tls},MTLS://{mtls},SASLTLS://{sasl_tls},OAUTH://{oauth}

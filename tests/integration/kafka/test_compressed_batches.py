@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 
 from demo.embedded_stack.kafka import Kafka
 from tests.conftest import MakeTopic
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.integration
 

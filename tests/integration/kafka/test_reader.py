@@ -11,8 +11,8 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from demo.embedded_stack.kafka import Kafka
-from tests.topics import create_topic
-from tests.waiting import PATIENCE_S, wait_for
+from tests.support.topics import create_topic
+from tests.support.waiting import PATIENCE_S, wait_for
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import AuthenticationError, ExpiredRangeError, TopicChangedError, TransientError
 from ticdc_replay.domain.messages import OffsetRange, RawMessage

@@ -7,7 +7,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from demo.embedded_stack.kafka import Kafka
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.kafka.retained import RetainedReader

@@ -13,8 +13,8 @@ from confluent_kafka.admin import (
 )
 
 from tests.integration.kafka.secured import Identity, SecuredKafka, make_certificates, token_endpoint
-from tests.topics import create_topic
-from tests.waiting import PATIENCE_S
+from tests.support.topics import create_topic
+from tests.support.waiting import PATIENCE_S
 from ticdc_replay.changefeed.kafka_access import KafkaAccess
 from ticdc_replay.changefeed.sink_uri import from_sink_uri
 from ticdc_replay.domain.connections import Connection

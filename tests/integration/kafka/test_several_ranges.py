@@ -9,8 +9,8 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from demo.embedded_stack.kafka import Kafka
-from tests import canal_json
-from tests.waiting import PATIENCE_S
+from tests.support import canal_json
+from tests.support.waiting import PATIENCE_S
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.decode.plan.sampling import PLACES, objects_of, sized

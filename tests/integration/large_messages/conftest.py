@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests import mariadb
+from tests.support import mariadb
 from ticdc_replay.domain.connections import Connection
 
 

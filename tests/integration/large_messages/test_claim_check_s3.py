@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from demo.embedded_stack.s3 import MotoServer
-from tests.s3_proxy import Refusal, before
+from tests.support.s3_proxy import Refusal, before
 from ticdc_replay.captures import Capture
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.domain.connections import Connection

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests import mariadb
+from tests.support import mariadb
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import AuthenticationError, PermanentError, TransientError

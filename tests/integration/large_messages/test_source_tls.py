@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests import mariadb
-from tests.schema_registry import Certificate, make_authority, make_certificate
+from tests.support import mariadb
+from tests.support.schema_registry import Certificate, make_authority, make_certificate
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import AuthenticationError, ConfigError, PermanentError
 from ticdc_replay.domain.tables import TableName

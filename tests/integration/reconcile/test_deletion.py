@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from demo.embedded_stack.s3 import S3Server
-from tests import s3_proxy
 from tests.conftest import s3_client_of
-from tests.deletions import LOW, Scene, name, with_clock
-from tests.s3_proxy import Refusal
-from tests.waiting import PATIENCE_S
+from tests.support import s3_proxy
+from tests.support.deletions import LOW, Scene, name, with_clock
+from tests.support.s3_proxy import Refusal
+from tests.support.waiting import PATIENCE_S
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import ConfigError, LeaseHeldError, PolicyStopError, TicdcReplayError, TransientError
 from ticdc_replay.reconcile.delete.results import all_results, files_of
@@ -272,7 +272,7 @@ from ticdc_replay.domain.connections import Connection
 from ticdc_replay.reconcile.delete import plan as plans
 from ticdc_replay.store_stages import deletion
 from ticdc_replay.storage.s3.deletion import S3Deletion
-from tests.deletions import Clock, Scene
+from tests.support.deletions import Clock, Scene
 
 folder, uri, endpoint, key, secret, region, plan, recheck, ahead = sys.argv[1:]
 fields = {"endpoint_url": endpoint, "region_name": region}

@@ -13,9 +13,9 @@ import yaml
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from tests import open_protocol
-from tests.reconciliation_rules import Protection
-from tests.waiting import PATIENCE_S, wait_for
+from tests.support import open_protocol
+from tests.support.reconciliation_rules import Protection
+from tests.support.waiting import PATIENCE_S, wait_for
 from ticdc_replay.config.load_store import load_store
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.connections import Connection, Connections

@@ -8,7 +8,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from demo.embedded_stack.kafka import Kafka
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.changefeed.sink_uri import from_sink_uri
 from ticdc_replay.domain.connections import Connection

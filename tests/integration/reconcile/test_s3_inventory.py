@@ -11,7 +11,7 @@ import pytest
 
 from demo.embedded_stack.s3 import S3Server
 from tests.conftest import s3_client_of
-from tests.s3_inventory_reports import Entry, Reports, entries_of
+from tests.support.s3_inventory_reports import Entry, Reports, entries_of
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import ArtifactCorruptError, ArtifactNotFoundError, ConfigError, PermanentError
 from ticdc_replay.reconcile.judge.records import OBJECTS

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from tests.conftest import s3_client_of
-from tests.s3_inventory_reports import Reports, entries_of
+from tests.support.s3_inventory_reports import Reports, entries_of
 from ticdc_replay.config.load_store import load_store
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.reconcile.look.inventory import Inventory

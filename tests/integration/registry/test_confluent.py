@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.schema_registry import Registry, make_authority, make_certificate, serve, server_context
+from tests.support.schema_registry import Registry, make_authority, make_certificate, serve, server_context
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import AuthenticationError, PermanentError, TransientError
 from ticdc_replay.registry import confluent, open_registry

@@ -5,10 +5,10 @@ from hashlib import sha256
 
 import pytest
 
-from tests.avro_messages import EXTENSION, column, confluent, encoded, extension, record
-from tests.decoded_captures import LIMITS
-from tests.decoded_splits import quarantine as quarantined
-from tests.schema_registry import Registry, serve
+from tests.support.avro_messages import EXTENSION, column, confluent, encoded, extension, record
+from tests.support.decoded_captures import LIMITS
+from tests.support.decoded_splits import quarantine as quarantined
+from tests.support.schema_registry import Registry, serve
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.changefeed.rules import Dispatch, Rule
 from ticdc_replay.changefeed.table_filter import TableFilter

@@ -5,7 +5,7 @@ import uuid
 import boto3
 import pytest
 
-from tests.schema_registry import Registry, serve
+from tests.support.schema_registry import Registry, serve
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import AuthenticationError, TransientError
 from ticdc_replay.registry import glue, open_registry

@@ -9,10 +9,10 @@ import pytest
 from confluent_kafka import Producer
 
 from demo.embedded_stack.kafka import Kafka
-from tests.avro_messages import EXTENSION, column, confluent, encoded, extension, record
-from tests.replayed_windows import pipeline_for, replay
-from tests.schema_registry import Registry, serve
-from tests.waiting import PATIENCE_S
+from tests.support.avro_messages import EXTENSION, column, confluent, encoded, extension, record
+from tests.support.replayed_windows import pipeline_for, replay
+from tests.support.schema_registry import Registry, serve
+from tests.support.waiting import PATIENCE_S
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.errors import PermanentError

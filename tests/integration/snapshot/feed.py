@@ -4,7 +4,7 @@ import json
 
 from confluent_kafka import Producer
 
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 from ticdc_replay.domain import tso
 
 START_MS = 1_760_000_000_000

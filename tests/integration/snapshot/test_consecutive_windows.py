@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.examples import examples
 from tests.integration.snapshot.feed import Feed, at
+from tests.support.examples import examples
 from ticdc_replay.domain.events import RowEvent, WatermarkEvent
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.window import Window

@@ -19,8 +19,8 @@ from confluent_kafka.admin import (
 
 from demo.embedded_stack.kafka import Kafka
 from tests.integration.snapshot.feed import Feed
-from tests.topics import create_topic
-from tests.waiting import PATIENCE_S
+from tests.support.topics import create_topic
+from tests.support.waiting import PATIENCE_S
 from ticdc_replay.changefeed.rules import Dispatch, Rule
 from ticdc_replay.changefeed.table_filter import TableFilter
 from ticdc_replay.changefeed.topic_expression import TopicExpression

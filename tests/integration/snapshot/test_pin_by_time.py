@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka import Producer
 
 from demo.embedded_stack.kafka import Kafka
-from tests import debezium_messages
 from tests.integration.snapshot.feed import START_MS, at
-from tests.waiting import PATIENCE_S
+from tests.support import debezium_messages
+from tests.support.waiting import PATIENCE_S
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.errors import UnprovenWindowError, WatermarkNotReachedError

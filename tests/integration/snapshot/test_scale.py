@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from demo.embedded_stack.kafka import Kafka
 from tests.integration.snapshot.feed import START_MS, Feed, at
-from tests.waiting import PATIENCE_S, wait_for
+from tests.support.waiting import PATIENCE_S, wait_for
 from ticdc_replay.changefeed.rules import Dispatch, Rule
 from ticdc_replay.changefeed.table_filter import TableFilter
 from ticdc_replay.changefeed.topic_expression import TopicExpression

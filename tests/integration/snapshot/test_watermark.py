@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.integration.snapshot.feed import START_MS, Feed, at
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.errors import TopicChangedError

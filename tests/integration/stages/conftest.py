@@ -10,8 +10,8 @@ from confluent_kafka import Producer
 
 from demo.embedded_stack.kafka import Kafka
 from tests.integration.snapshot.feed import at
-from tests.mirror_rig import DROPPED, OBJECT, OLD, Rig
-from tests.open_protocol import columns, ddl, row
+from tests.support.mirror_rig import DROPPED, OBJECT, OLD, Rig
+from tests.support.open_protocol import columns, ddl, row
 
 
 @pytest.fixture

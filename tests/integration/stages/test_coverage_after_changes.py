@@ -18,9 +18,9 @@ from confluent_kafka.admin import AdminClient
 
 from demo.embedded_stack.kafka import Kafka
 from tests.integration.snapshot.feed import START_MS, at
-from tests.open_protocol import columns, ddl, message, resolved, row
-from tests.replayed_windows import decode
-from tests.waiting import PATIENCE_S, wait_for
+from tests.support.open_protocol import columns, ddl, message, resolved, row
+from tests.support.replayed_windows import decode
+from tests.support.waiting import PATIENCE_S, wait_for
 from ticdc_replay import jobspec
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain import canonical

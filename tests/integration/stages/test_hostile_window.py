@@ -12,9 +12,9 @@ import yaml
 from confluent_kafka import Producer
 
 from demo.embedded_stack.kafka import Kafka
-from tests import canal_json, open_protocol
-from tests.replayed_windows import decode
-from tests.waiting import PATIENCE_S
+from tests.support import canal_json, open_protocol
+from tests.support.replayed_windows import decode
+from tests.support.waiting import PATIENCE_S
 from ticdc_replay import jobspec
 from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.changelog.files.set_aside import Entry, read_entries

@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from demo.embedded_stack.kafka import Kafka
-from tests.definition_histories import History
-from tests.examples import examples
-from tests.laggard import Laggard, at
-from tests.replayed_windows import decode, pipeline_for, replay, rows_of
+from tests.support.definition_histories import History
+from tests.support.examples import examples
+from tests.support.laggard import Laggard, at
+from tests.support.replayed_windows import decode, pipeline_for, replay, rows_of
 from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.changelog.files.set_aside import read_entries
 from ticdc_replay.codecs.open.codec import OpenCodec

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.integration.snapshot.feed import at
-from tests.mirror_rig import DROPPED, Rig
+from tests.support.mirror_rig import DROPPED, Rig
 from ticdc_replay.domain.errors import PolicyStopError
 from ticdc_replay.domain.window import Window
 from ticdc_replay.stages.load.coverage import coverage

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.integration.snapshot.feed import at
-from tests.mirror_rig import DROPPED, OLD, Rig
-from tests.open_protocol import columns, ddl, row
+from tests.support.mirror_rig import DROPPED, OLD, Rig
+from tests.support.open_protocol import columns, ddl, row
 from ticdc_replay.domain.errors import PolicyStopError
 from ticdc_replay.domain.window import Window
 

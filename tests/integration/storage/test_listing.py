@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from demo.embedded_stack.s3 import S3Server, VersityGateway
-from tests import s3_proxy
 from tests.conftest import s3_client_of
 from tests.integration.storage.test_s3_deletion import make_bucket, store_of
-from tests.s3_proxy import Refusal
+from tests.support import s3_proxy
+from tests.support.s3_proxy import Refusal
 from ticdc_replay.domain.errors import PermanentError, TransientError
 from ticdc_replay.reconcile.look.inventory import Destination, Inventory, write_listing
 from ticdc_replay.storage import ObjectStore

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 import pytest
 
 from demo.embedded_stack.s3 import MotoServer, S3Server
-from tests import s3_proxy
 from tests.integration.storage.test_s3_deletion import make_bucket, put, store_of
-from tests.s3_proxy import Refusal
+from tests.support import s3_proxy
+from tests.support.s3_proxy import Refusal
 from ticdc_replay.domain.errors import MissingAbilityError
 from ticdc_replay.storage import ObjectInfo
 from ticdc_replay.storage.abilities import PROBE_PREFIX

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from demo.embedded_stack.s3 import S3Server
-from tests import s3_proxy
 from tests.conftest import s3_client_of
-from tests.s3_proxy import Refusal
+from tests.support import s3_proxy
+from tests.support.s3_proxy import Refusal
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import AuthenticationError, PermanentError, TransientError
 from ticdc_replay.storage import ObjectInfo, ObjectStore, open_store

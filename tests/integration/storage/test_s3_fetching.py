@@ -10,7 +10,7 @@ import boto3
 import pytest
 
 from demo.embedded_stack.s3 import MotoServer, S3Server
-from tests.s3_proxy import Proxy, Refusal, before
+from tests.support.s3_proxy import Proxy, Refusal, before
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import (
     ArtifactNotFoundError,

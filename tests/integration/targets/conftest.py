@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from tests.changelogs import Changelog
+from tests.support.changelogs import Changelog
 from ticdc_replay.config.target_kinds import read_section
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.tables import TableName

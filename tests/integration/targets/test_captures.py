@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 from psycopg import sql
 
-from tests.decoded_captures import DecodedCapture
 from tests.expected import read_lines
 from tests.integration.targets.conftest import TARGET, Mirror
+from tests.support.decoded_captures import DecodedCapture
 from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.domain.errors import PolicyStopError
 from ticdc_replay.domain.tables import TableName

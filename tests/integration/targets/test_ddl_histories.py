@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from demo.embedded_stack.postgres import Postgres
-from tests.changelogs import Changelog
-from tests.ddl_histories import STEPS, TABLES, History, Step, changelogs, defaults_of, happened
-from tests.examples import examples
 from tests.integration.targets.conftest import Mirror
+from tests.support.changelogs import Changelog
+from tests.support.ddl_histories import STEPS, TABLES, History, Step, changelogs, defaults_of, happened
+from tests.support.examples import examples
 from ticdc_replay.domain.errors import PolicyStopError
 from ticdc_replay.targets.postgres.ledger import PostgresLedger
 

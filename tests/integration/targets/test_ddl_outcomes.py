@@ -13,9 +13,9 @@ import psycopg
 import pytest
 
 from demo.embedded_stack.postgres import Postgres
-from tests.changelogs import Changelog, Row, delete, put, table
-from tests.ddl_outcomes import COLUMNS, CREATE, STATEMENTS, Cells, Rows, Statement, event_table
 from tests.integration.targets.conftest import Mirror
+from tests.support.changelogs import Changelog, Row, delete, put, table
+from tests.support.ddl_outcomes import COLUMNS, CREATE, STATEMENTS, Cells, Rows, Statement, event_table
 from ticdc_replay.config.target_rules import MIRROR
 from ticdc_replay.domain.errors import PermanentError, PolicyStopError
 from ticdc_replay.domain.tables import TableName, TableSchema

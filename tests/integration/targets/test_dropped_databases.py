@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.changelogs import Changelog, put, table
 from tests.integration.targets.conftest import TARGET, Mirror
+from tests.support.changelogs import Changelog, put, table
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import PolicyStopError, SupersededError, TransientError

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 
 from demo.embedded_stack.kafka import Kafka
 from tests.integration.snapshot.feed import Feed, at
-from tests.replayed_windows import pipeline_for, replay
+from tests.support.replayed_windows import pipeline_for, replay
 from ticdc_replay import jobspec
 from ticdc_replay.airflow.dags import docs
 from ticdc_replay.domain import canonical

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from demo.embedded_stack.s3 import MotoServer
-from tests.changelogs import Changelog, delete, put, table
+from tests.support.changelogs import Changelog, delete, put, table
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.errors import TransientError

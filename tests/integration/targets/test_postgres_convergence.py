@@ -7,10 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.decoded_splits import decode
-from tests.examples import examples
 from tests.integration.targets.conftest import TARGET, Mirror
-from tests.upstream import FIRST_TS, LAST_TS, STEPS, Step, delivered, deliveries, happened
+from tests.support.decoded_splits import decode
+from tests.support.examples import examples
+from tests.support.upstream import FIRST_TS, LAST_TS, STEPS, Step, delivered, deliveries, happened
 from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.changelog.files.layout import INDEX, changelog_root
 from ticdc_replay.domain.window import Window

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from psycopg import sql
 
-from tests.changelogs import Changelog, put, table
-from tests.examples import examples
 from tests.integration.targets.conftest import Mirror
+from tests.support.changelogs import Changelog, put, table
+from tests.support.examples import examples
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import PolicyStopError
 from ticdc_replay.domain.events import DdlEvent

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.changelogs import Changelog, delete, put, table
 from tests.integration.targets.conftest import Mirror
+from tests.support.changelogs import Changelog, delete, put, table
 from ticdc_replay.domain.column_types import ColumnType
 
 pytestmark = pytest.mark.integration

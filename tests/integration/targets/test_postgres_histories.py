@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.changelogs import Changelog, Row, table
-from tests.examples import examples
 from tests.integration.targets.conftest import Mirror
+from tests.support.changelogs import Changelog, Row, table
+from tests.support.examples import examples
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.targets import last_versions
 from ticdc_replay.targets.mirror import load as mirror_load

@@ -11,8 +11,8 @@ import msgspec
 import psycopg
 import pytest
 
-from tests.changelogs import Changelog, delete, put, table
 from tests.integration.targets.conftest import TARGET, Mirror
+from tests.support.changelogs import Changelog, delete, put, table
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import (

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.changelogs import Changelog, put, table
 from tests.integration.targets.conftest import Mirror
+from tests.support.changelogs import Changelog, put, table
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import PolicyStopError
 from ticdc_replay.domain.tables import TableName

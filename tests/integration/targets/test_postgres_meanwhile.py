@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.changelogs import Changelog, put, table
 from tests.integration.targets.conftest import TARGET, Mirror
+from tests.support.changelogs import Changelog, put, table
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import PolicyStopError, TargetMismatchError, TransientError
 from ticdc_replay.schemas.ddl.reader import definition_from_sql

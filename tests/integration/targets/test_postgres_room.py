@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.changelogs import Changelog, Row, delete, put, table
 from tests.integration.targets.conftest import Mirror
 from tests.integration.targets.test_postgres_values import INT, declared, random_text
+from tests.support.changelogs import Changelog, Row, delete, put, table
 from ticdc_replay.domain.errors import PermanentError, TargetMismatchError, UnrepresentableValueError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.schemas.ddl.reader import definition_from_sql

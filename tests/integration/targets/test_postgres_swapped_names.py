@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.changelogs import Changelog, Row, put, table
 from tests.integration.targets.conftest import Mirror
+from tests.support.changelogs import Changelog, Row, put, table
 from ticdc_replay.changelog.files.version_order import VersionOrder
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import PolicyStopError

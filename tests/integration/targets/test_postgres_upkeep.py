@@ -5,8 +5,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.changelogs import Changelog, delete, put, table
 from tests.integration.targets.conftest import Mirror
+from tests.support.changelogs import Changelog, delete, put, table
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import ConfigError, PolicyStopError, TargetMismatchError
 from ticdc_replay.schemas.ddl.reader import definition_from_sql

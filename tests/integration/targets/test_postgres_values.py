@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.changelogs import Changelog, Row, delete, put, table
 from tests.integration.targets.conftest import Mirror
+from tests.support.changelogs import Changelog, Row, delete, put, table
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import PermanentError, TargetMismatchError, UnrepresentableValueError
 

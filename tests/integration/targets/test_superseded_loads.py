@@ -11,9 +11,9 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
-from tests.changelogs import Changelog, put, table
 from tests.integration.targets.conftest import Mirror
-from tests.waiting import wait_for
+from tests.support.changelogs import Changelog, put, table
+from tests.support.waiting import wait_for
 from ticdc_replay import jobspec
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain.column_types import ColumnType
@@ -68,7 +68,7 @@ class Window:
         folder.mkdir()
         (folder / "job.json").write_bytes(msgspec.json.encode(job))
         (folder / "connections.json").write_bytes(msgspec.json.encode([self._mirror.connections["target"]]))
-        driver = (sys.executable, "-m", "tests.held_load", str(folder))
+        driver = (sys.executable, "-m", "tests.support.held_load", str(folder))
         submitter = subprocess.Popen((sys.executable, "-c", SUBMITTER, *driver), cwd=CHECKOUT)
         wait_for("the load to be staged", (folder / "staged").exists)
         return submitter

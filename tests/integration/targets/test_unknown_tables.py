@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from tests.decoded_splits import decode
 from tests.integration.targets.conftest import Mirror
-from tests.open_protocol import message, row
+from tests.support.decoded_splits import decode
+from tests.support.open_protocol import message, row
 from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.changelog.files.layout import INDEX, changelog_root
 from ticdc_replay.domain.connections import Connections

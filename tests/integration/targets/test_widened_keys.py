@@ -8,10 +8,10 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
-from tests.decoded_splits import decode
 from tests.integration.targets.conftest import Mirror
 from tests.integration.targets.test_postgres_convergence import job
-from tests.open_protocol import ddl, message, row
+from tests.support.decoded_splits import decode
+from tests.support.open_protocol import ddl, message, row
 from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.events import DdlEvent

@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.capture_differences import read
-from tests.capture_sets import COMMITTED, CaptureSets, Committed
 from tests.expected import expected_events, known_deviations
 from tests.expected.wire import Json, Wire
-from tests.typed_cells import Cell, expected_value, image_of, typed_rows
+from tests.support.capture_differences import read
+from tests.support.capture_sets import COMMITTED, CaptureSets, Committed
+from tests.support.typed_cells import Cell, expected_value, image_of, typed_rows
 from ticdc_replay.captures import Capture
 from ticdc_replay.domain.events import RowEvent
 from ticdc_replay.schemas.history import SchemaHistory

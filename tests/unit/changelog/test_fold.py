@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.changelogs import Row, delete, put, rows_of, table
+from tests.support.changelogs import Row, delete, put, rows_of, table
 from ticdc_replay.changelog.copies.fold import by_value, is_put, last_versions, narrow, refuse_moved
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import PermanentError

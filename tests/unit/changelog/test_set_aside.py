@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.quarantine_files import TOPIC, index_with, quarantine
+from tests.support.quarantine_files import TOPIC, index_with, quarantine
 from ticdc_replay.changelog.files import set_aside
 from ticdc_replay.changelog.files.set_aside import (
     EntryPlace,

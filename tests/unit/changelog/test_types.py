@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.every_type import COLUMNS, SCHEMA, write_one_row
+from tests.support.every_type import COLUMNS, SCHEMA, write_one_row
 from ticdc_replay.changelog.cells.types import arrow_type, table_arrow_schema
 from ticdc_replay.domain.column_types import ColumnType
 

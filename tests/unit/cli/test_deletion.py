@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.deletions import LOW, Scene, name, with_clock
+from tests.support.deletions import LOW, Scene, name, with_clock
 from ticdc_replay.cli import deletion
 from ticdc_replay.cli.main import app
 from ticdc_replay.jobspec import WrittenJob

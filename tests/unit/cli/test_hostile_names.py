@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 from typer.testing import CliRunner
 
-from tests.open_protocol import columns, message, row
+from tests.support.open_protocol import columns, message, row
 from ticdc_replay.cli import deletion_shown, submit
 from ticdc_replay.cli.main import app
 from ticdc_replay.cli.terminal import terminal

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.capture_sets import CaptureSets
+from tests.support.capture_sets import CaptureSets
 from ticdc_replay.cli.main import app
 
 

@@ -6,7 +6,7 @@ from zlib import crc32
 
 import pytest
 
-from tests.avro_messages import (
+from tests.support.avro_messages import (
     CHECKSUM,
     EXTENSION,
     before,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.avro_messages import encoded, record
-from tests.growth import assert_linear
+from tests.support.avro_messages import encoded, record
+from tests.support.growth import assert_linear
 from ticdc_replay.codecs.avro.binary import AvroError, encode, read, schema_of
 from ticdc_replay.codecs.avro.schema import parse
 

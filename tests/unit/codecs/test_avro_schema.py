@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.avro_messages import record
+from tests.support.avro_messages import record
 from ticdc_replay.codecs.avro.schema import SchemaError, parse
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.avro_messages import column, decimal, record
+from tests.support.avro_messages import column, decimal, record
 from ticdc_replay.codecs.avro.schema import SchemaError, parse
 from ticdc_replay.codecs.avro.values import cell_kind, elements
 from ticdc_replay.domain.column_types import ColumnType

@@ -7,7 +7,7 @@ import lz4.frame
 import pyarrow as pa
 import pytest
 
-from tests.canal_json import LOCATION, TS, ddl, message, row, watermark
+from tests.support.canal_json import LOCATION, TS, ddl, message, row, watermark
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.changefeed.protocols import Carried
 from ticdc_replay.changefeed.rules import ColumnSelector, Dispatch

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.canal_json import LOCATION, TS, ddl, message, row, watermark
-from tests.capture_sets import CaptureSets
-from tests.examples import examples
+from tests.support.canal_json import LOCATION, TS, ddl, message, row, watermark
+from tests.support.capture_sets import CaptureSets
+from tests.support.examples import examples
 from ticdc_replay.captures import Capture
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.canal.codec import CanalCodec

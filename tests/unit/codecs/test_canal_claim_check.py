@@ -7,8 +7,8 @@ from typing import Any
 import lz4.frame
 import pytest
 
-from tests.canal_json import LOCATION, TS, ddl, message, row, watermark
-from tests.growth import assert_linear
+from tests.support.canal_json import LOCATION, TS, ddl, message, row, watermark
+from tests.support.growth import assert_linear
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.canal.codec import CanalCodec
 from ticdc_replay.domain.events import DdlEvent, LargeMessage, Operation, RowEvent, Undecodable

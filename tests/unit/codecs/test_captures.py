@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.capture_differences import read
-from tests.capture_sets import COMMITTED, CaptureSets, Committed
+from tests.support.capture_differences import read
+from tests.support.capture_sets import COMMITTED, CaptureSets, Committed
 
 _more = os.environ.get("TICDC_REPLAY_CAPTURES")
 MORE_CAPTURES = [

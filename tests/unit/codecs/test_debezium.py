@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.debezium_messages import ABSENT, CREATED, ID, TS, ddl, field, history, message, row, watermark
+from tests.support.debezium_messages import ABSENT, CREATED, ID, TS, ddl, field, history, message, row, watermark
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.changefeed.protocols import Carried
 from ticdc_replay.codecs.debezium.codec import DebeziumCodec

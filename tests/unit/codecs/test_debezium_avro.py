@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tests.avro_messages import confluent, encoded
-from tests.debezium_messages import TS, history, message
+from tests.support.avro_messages import confluent, encoded
+from tests.support.debezium_messages import TS, history, message
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.changefeed.protocols import Carried
 from ticdc_replay.codecs.debezium.avro import DebeziumAvroCodec

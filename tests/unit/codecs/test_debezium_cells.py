@@ -4,7 +4,7 @@ from base64 import b64encode
 
 import pytest
 
-from tests.debezium_messages import ID, field, history, row
+from tests.support.debezium_messages import ID, field, history, row
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.debezium.codec import DebeziumCodec
 from ticdc_replay.domain.column_types import ColumnType

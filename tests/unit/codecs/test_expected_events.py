@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.capture_differences import decode
-from tests.capture_sets import CaptureSets, Committed
 from tests.expected import match
 from tests.expected.cells import same_cell
 from tests.expected.wire import Wire
+from tests.support.capture_differences import decode
+from tests.support.capture_sets import CaptureSets, Committed
 from ticdc_replay.captures import Capture
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.canonical import line

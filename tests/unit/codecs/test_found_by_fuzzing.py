@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests import canal_json, debezium_messages, open_protocol
+from tests.support import canal_json, debezium_messages, open_protocol
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.domain.column_types import ColumnType

@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.capture_sets import CaptureSets, Committed
 from tests.fuzz import oracle
 from tests.fuzz.campaign import run
 from tests.fuzz.oracle import Subject
+from tests.support.capture_sets import CaptureSets, Committed
 from ticdc_replay.captures import Capture
 from ticdc_replay.codecs.base import Codec
 from ticdc_replay.domain.events import Event, RowEvent

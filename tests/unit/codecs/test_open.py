@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.open_protocol import message, resolved
+from tests.support.open_protocol import message, resolved
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.open.codec import OpenCodec
 from ticdc_replay.domain.events import (

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.examples import examples
-from tests.open_protocol import columns, message, resolved, row
+from tests.support.examples import examples
+from tests.support.open_protocol import columns, message, resolved, row
 from ticdc_replay.captures import Capture
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.canonical import line

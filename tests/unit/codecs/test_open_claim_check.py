@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.growth import assert_linear
-from tests.open_protocol import columns, message, row
+from tests.support.growth import assert_linear
+from tests.support.open_protocol import columns, message, row
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.open.codec import OpenCodec
 from ticdc_replay.domain.events import LargeMessage, Operation, RowEvent, Undecodable

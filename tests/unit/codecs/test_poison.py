@@ -5,9 +5,9 @@ import tracemalloc
 import msgspec
 import pytest
 
-from tests import canal_json, open_protocol
 from tests.fuzz.poison import GROWING, codec
-from tests.growth import assert_linear
+from tests.support import canal_json, open_protocol
+from tests.support.growth import assert_linear
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.changefeed.protocols import protocol_names
 from ticdc_replay.codecs.base import DECODER_FAILED, MAX_BAD_EVENTS, MAX_DDL_EVENTS, Codec

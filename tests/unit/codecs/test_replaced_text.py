@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests import canal_json, open_protocol
+from tests.support import canal_json, open_protocol
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.domain.events import RowEvent

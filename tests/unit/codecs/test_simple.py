@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.simple_protocol import (
+from tests.support.simple_protocol import (
     COMMIT_TS,
     ID,
     PRIMARY_ID,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.examples import examples
-from tests.simple_protocol import (
+from tests.support.examples import examples
+from tests.support.simple_protocol import (
     COMMIT_TS,
     ID,
     Encoding,

@@ -5,7 +5,19 @@ from zlib import crc32
 
 import pytest
 
-from tests.simple_protocol import ID, Encoding, Json, codec, column, message, number, row, table_schema, text, timestamp
+from tests.support.simple_protocol import (
+    ID,
+    Encoding,
+    Json,
+    codec,
+    column,
+    message,
+    number,
+    row,
+    table_schema,
+    text,
+    timestamp,
+)
 from ticdc_replay.domain.events import RowEvent
 
 NAME = column("name", "varchar", charset="utf8mb4", length=20)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.simple_protocol import ID, Json, codec, column, message, row, table_schema, timestamp, unsigned
+from tests.support.simple_protocol import ID, Json, codec, column, message, row, table_schema, timestamp, unsigned
 from ticdc_replay.codecs.simple.values import cell_kind
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.events import RowEvent, Undecodable

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tests.decoded_splits import decode, delete, insert
-from tests.open_protocol import columns, ddl, message, resolved, row
+from tests.support.decoded_splits import decode, delete, insert
+from tests.support.open_protocol import columns, ddl, message, resolved, row
 from ticdc_replay.domain.messages import RawMessage
 
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from tests import canal_json, open_protocol
-from tests import debezium_messages as debezium
-from tests import simple_protocol as simple
-from tests.debezium_messages import TS, field
-from tests.decoded_splits import LIMITS, decode, quarantine
+from tests.support import canal_json, open_protocol
+from tests.support import debezium_messages as debezium
+from tests.support import simple_protocol as simple
+from tests.support.debezium_messages import TS, field
+from tests.support.decoded_splits import LIMITS, decode, quarantine
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.changelog.files.identity import ambiguous_key, row_key
 from ticdc_replay.changelog.files.writer import Located

@@ -10,9 +10,9 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from tests.changelogs import table
-from tests.decoded_captures import LIMITS
-from tests.waiting import PATIENCE_S
+from tests.support.changelogs import table
+from tests.support.decoded_captures import LIMITS
+from tests.support.waiting import PATIENCE_S
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.changelog.files import side_files
 from ticdc_replay.changelog.files.index import (

@@ -9,9 +9,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.decoded_splits import decode
-from tests.examples import examples
-from tests.upstream import FIRST_TS, LAST_TS, STEPS, Delivery, Event, Step, Tables, delivered, deliveries, happened
+from tests.support.decoded_splits import decode
+from tests.support.examples import examples
+from tests.support.upstream import (
+    FIRST_TS,
+    LAST_TS,
+    STEPS,
+    Delivery,
+    Event,
+    Step,
+    Tables,
+    delivered,
+    deliveries,
+    happened,
+)
 from ticdc_replay.changelog.copies.fold import is_put, last_versions, narrow
 from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.changelog.files.layout import changelog_root

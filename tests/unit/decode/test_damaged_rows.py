@@ -7,8 +7,8 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
-from tests.decoded_captures import LIMITS
-from tests.open_protocol import columns, message, row
+from tests.support.decoded_captures import LIMITS
+from tests.support.open_protocol import columns, message, row
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.changelog.files.layout import changelog_root
 from ticdc_replay.codecs.open.codec import OpenCodec

@@ -5,9 +5,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests import canal_json, open_protocol
-from tests.decoded_captures import LIMITS
-from tests.decoded_splits import decode, insert, quarantine
+from tests.support import canal_json, open_protocol
+from tests.support.decoded_captures import LIMITS
+from tests.support.decoded_splits import decode, insert, quarantine
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.changelog.files.index import Ddl
 from ticdc_replay.codecs.registry import codec_for

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.decoded_splits import decode, delete, insert, versions
-from tests.open_protocol import Columns, columns, ddl, message, resolved, row
+from tests.support.decoded_splits import decode, delete, insert, versions
+from tests.support.open_protocol import Columns, columns, ddl, message, resolved, row
 from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.domain.messages import RawMessage
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.changelogs import Changelog, delete, put, table
-from tests.decoded_captures import LIMITS
-from tests.examples import examples
+from tests.support.changelogs import Changelog, delete, put, table
+from tests.support.decoded_captures import LIMITS
+from tests.support.examples import examples
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.changelog.copies.cover import Candidate, choose
 from ticdc_replay.changelog.files.index import ChangelogIndex

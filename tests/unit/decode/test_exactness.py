@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.decoded_splits import WINDOW, decode, delete, insert, quarantine, versions
-from tests.examples import examples
-from tests.open_protocol import Columns, columns, ddl, message, row
+from tests.support.decoded_splits import WINDOW, decode, delete, insert, quarantine, versions
+from tests.support.examples import examples
+from tests.support.open_protocol import Columns, columns, ddl, message, row
 from ticdc_replay.changelog.files.layout import changelog_root
 from ticdc_replay.changelog.files.writer import ChangelogWriter
 from ticdc_replay.domain.events import DdlEvent

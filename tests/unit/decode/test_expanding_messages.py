@@ -12,10 +12,10 @@ import lz4.frame
 import pyarrow.parquet as pq
 import pytest
 
-from tests.decoded_splits import LIMITS, decode, quarantine, versions
-from tests.native_decoding import LIMITS as NATIVE_LIMITS
-from tests.native_decoding import Written, both
-from tests.open_protocol import columns, message, row
+from tests.support.decoded_splits import LIMITS, decode, quarantine, versions
+from tests.support.native_decoding import LIMITS as NATIVE_LIMITS
+from tests.support.native_decoding import Written, both
+from tests.support.open_protocol import columns, message, row
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.changelog.files.reading import read_rows
 from ticdc_replay.changelog.files.writer import ChangelogWriter

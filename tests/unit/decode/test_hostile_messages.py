@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.decoded_splits import decode, insert, quarantine
-from tests.native_decoding import Written, both
-from tests.open_protocol import Columns, columns, ddl, message, row
+from tests.support.decoded_splits import decode, insert, quarantine
+from tests.support.native_decoding import Written, both
+from tests.support.open_protocol import Columns, columns, ddl, message, row
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.changelog.files.writer import ChangelogWriter
 from ticdc_replay.codecs.open.codec import OpenCodec

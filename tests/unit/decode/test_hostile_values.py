@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests import canal_json, debezium_messages, open_protocol, simple_protocol
-from tests.decoded_splits import LIMITS
-from tests.topics import identity
+from tests.support import canal_json, debezium_messages, open_protocol, simple_protocol
+from tests.support.decoded_splits import LIMITS
+from tests.support.topics import identity
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.changefeed.rules import Dispatch, Rule
 from ticdc_replay.codecs.base import DECODER_FAILED

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests import debezium_messages as debezium
-from tests.decoded_splits import WINDOW, decode, insert, quarantine
-from tests.open_protocol import columns, ddl, message, resolved, row
+from tests.support import debezium_messages as debezium
+from tests.support.decoded_splits import WINDOW, decode, insert, quarantine
+from tests.support.open_protocol import columns, ddl, message, resolved, row
 from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.decode.read import native
 from ticdc_replay.domain.events import DdlEvent

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.decoded_splits import decode
-from tests.open_protocol import columns, message, row
+from tests.support.decoded_splits import decode
+from tests.support.open_protocol import columns, message, row
 from ticdc_replay.changelog.cells.columnar import ColumnarRows
 from ticdc_replay.changelog.files.layout import changelog_root
 from ticdc_replay.changelog.files.spill import Spill, SpilledRows

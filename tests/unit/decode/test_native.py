@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests import canal_json, open_protocol
-from tests.capture_sets import COMMITTED, CaptureSets, Committed
-from tests.examples import examples
 from tests.fuzz.mutations import MUTATIONS
 from tests.fuzz.oracle import Subject
-from tests.native_decoding import EVER, LIMITS, Written, both
+from tests.support import canal_json, open_protocol
+from tests.support.capture_sets import COMMITTED, CaptureSets, Committed
+from tests.support.examples import examples
+from tests.support.native_decoding import EVER, LIMITS, Written, both
 from ticdc_replay.captures import Capture
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.registry import codec_for
@@ -208,7 +208,7 @@ def test_limits_fall_on_the_same_rows_where_python_reads_some_of_them(
     monkeypatch.setattr(split, "CHECKED_MESSAGES", 16)
     monkeypatch.setattr(split, "BATCH_ROWS", 16)
     for name, limit in limits.items():
-        monkeypatch.setattr(f"ticdc_replay.changelog.{name}", limit)
+        monkeypatch.setattr(f"ticdc_replay.changelog.files.{name}", limit)
     rows = [
         canal_json.row(ts=TS + at, data={"id": str(at), "v": "x" * (at % 37)}, table=f"t{at % 2}") for at in range(400)
     ]

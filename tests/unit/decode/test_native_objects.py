@@ -11,9 +11,9 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from tests import canal_json, open_protocol
-from tests.capture_sets import CaptureSets, Committed
-from tests.native_decoding import LIMITS, Written, both
+from tests.support import canal_json, open_protocol
+from tests.support.capture_sets import CaptureSets, Committed
+from tests.support.native_decoding import LIMITS, Written, both
 from ticdc_replay.captures import Capture
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.decode.plan.schema_pass import lookup_in

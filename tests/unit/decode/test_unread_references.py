@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests import canal_json, open_protocol
+from tests.support import canal_json, open_protocol
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.decode.read.unread_references import UnreadReferences, unread_references

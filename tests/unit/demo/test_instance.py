@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from demo import instance
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 HOLDER = """
 import sys, time

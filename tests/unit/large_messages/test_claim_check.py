@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.examples import examples
-from tests.waiting import PATIENCE_S
+from tests.support.examples import examples
+from tests.support.waiting import PATIENCE_S
 from ticdc_replay.domain.errors import AuthenticationError, TransientError
 from ticdc_replay.large_messages.claim_check import ClaimCheckResolver, Expected
 from ticdc_replay.storage.base import ObjectInfo

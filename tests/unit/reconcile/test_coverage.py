@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.topics import identity
+from tests.support.topics import identity
 from ticdc_replay.changelog.files.index import ChangelogIndex, DecodeReport, EventCounts, MessageCounts
 from ticdc_replay.changelog.files.layout import INDEX, changelog_root
 from ticdc_replay.domain import canonical

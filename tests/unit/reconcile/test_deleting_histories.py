@@ -16,9 +16,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.deletions import Scene, with_clock
-from tests.examples import examples
-from tests.reconciliation_rules import ObjectFacts, Protection, classify_object, deletable
+from tests.support.deletions import Scene, with_clock
+from tests.support.examples import examples
+from tests.support.reconciliation_rules import ObjectFacts, Protection, classify_object, deletable
 from tests.unit.reconcile.test_histories import (
     KINDS,
     PARTITIONS,

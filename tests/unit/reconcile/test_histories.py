@@ -15,10 +15,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests import canal_json
-from tests.examples import examples
-from tests.reconciliation_rules import ObjectFacts, Protection, classify_object, deletable
-from tests.topics import topic_id
+from tests.support import canal_json
+from tests.support.examples import examples
+from tests.support.reconciliation_rules import ObjectFacts, Protection, classify_object, deletable
+from tests.support.topics import topic_id
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs import claim_checks
 from ticdc_replay.codecs.canal import codec as canal

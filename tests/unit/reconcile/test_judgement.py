@@ -13,7 +13,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.reconciliation_rules import (
+from tests.support.reconciliation_rules import (
     Found,
     ObjectFacts,
     Protection,

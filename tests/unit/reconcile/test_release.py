@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.reconciliation_rules import Protection
+from tests.support.reconciliation_rules import Protection
 from ticdc_replay.reconcile.delete.release import unforeseen
 from ticdc_replay.reconcile.judge.rules import Evidence, PartitionBounds, ReplayableRange
 

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from tests.reconciliation_rules import (
+from tests.support.reconciliation_rules import (
     Found,
     ObjectFacts,
     Protection,

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests import canal_json, open_protocol, simple_protocol
-from tests.capture_sets import COMMITTED, CaptureSets, Committed
+from tests.support import canal_json, open_protocol, simple_protocol
+from tests.support.capture_sets import COMMITTED, CaptureSets, Committed
 from ticdc_replay.captures import Capture
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.changelog.files.identity import row_key

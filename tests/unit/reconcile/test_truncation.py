@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.topics import identity
+from tests.support.topics import identity
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.reconcile.judge.rules import PartitionBounds

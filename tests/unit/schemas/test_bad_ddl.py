@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from tests.growth import assert_linear
+from tests.support.growth import assert_linear
 from ticdc_replay.domain.errors import ConfigError, TransientError
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import TableName

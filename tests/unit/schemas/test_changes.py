@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from tests.growth import assert_linear
+from tests.support.growth import assert_linear
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import TableName

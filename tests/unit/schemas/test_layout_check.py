@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.capture_sets import COMMITTED, CaptureSets, Committed
+from tests.support.capture_sets import COMMITTED, CaptureSets, Committed
 from tests.unit.schemas.test_resolve import wire
 from ticdc_replay.captures import Capture
 from ticdc_replay.codecs.registry import carried_by, codec_for

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from tests.growth import assert_linear
+from tests.support.growth import assert_linear
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.schemas.unread import UnreadDdl, forgetting

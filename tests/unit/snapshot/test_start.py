@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.topics import identity
+from tests.support.topics import identity
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.domain.window import Window
 from ticdc_replay.kafka.offsets import Bounds, Partition, Record

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import PATIENCE_S, wait_for
+from tests.support.waiting import PATIENCE_S, wait_for
 from ticdc_replay.jobspec import EXIT_TRANSIENT
 
 SUBMITTER = """

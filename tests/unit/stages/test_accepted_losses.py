@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.topics import identity
+from tests.support.topics import identity
 from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.reconcile.judge.lost_rows import LostRow
 from ticdc_replay.stages.context import ReplayContext

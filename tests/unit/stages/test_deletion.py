@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deletions import DAY_MS, GRACE_DAYS, HIGH, LOW, Scene, changed, name, with_clock
+from tests.support.deletions import DAY_MS, GRACE_DAYS, HIGH, LOW, Scene, changed, name, with_clock
 from ticdc_replay.domain.errors import (
     ArtifactCorruptError,
     ConfigError,
@@ -585,7 +585,7 @@ def test_an_object_that_is_referenced_again_stays(scene):
 
 
 def test_an_object_whose_expired_message_may_be_read_again_stays(scene):
-    from tests.deletions import expired
+    from tests.support.deletions import expired
 
     (found,) = scene.put(1)
     plan = scene.plan({found: LOW - 5}).plan_hash
@@ -688,7 +688,7 @@ def test_a_plan_that_is_rejected_after_a_kill_tells_what_may_be_deleted_without_
 
 
 def test_who_begins_to_read_expired_messages_in_the_middle_stops_it_there(scene, meanwhile, monkeypatch):
-    from tests.deletions import expired
+    from tests.support.deletions import expired
 
     scene.put(*range(1, 7))
     plan = scene.plan().plan_hash
@@ -714,7 +714,7 @@ def test_a_replay_of_a_pipeline_that_is_not_listed_stops_it_there(scene, meanwhi
 
 
 def test_who_begins_to_read_what_kafka_holds_does_not_stop_it(scene, monkeypatch):
-    from tests.deletions import expired
+    from tests.support.deletions import expired
 
     scene.put(1)
     monkeypatch.setattr(deletion_guards, "replayable_ranges", lambda _pipeline: (expired(LOW, HIGH + 50),))

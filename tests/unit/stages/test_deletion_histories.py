@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.deletions import LOW, Scene, name, with_clock
-from tests.examples import examples
+from tests.support.deletions import LOW, Scene, name, with_clock
+from tests.support.examples import examples
 from ticdc_replay.reconcile.delete.results import deletion_folder, files_of
 from ticdc_replay.store_stages import deletion
 

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 import yaml
 
-from tests.changelogs import Changelog, put, table
-from tests.quarantine_files import index_with, quarantine
+from tests.support.changelogs import Changelog, put, table
+from tests.support.quarantine_files import index_with, quarantine
 from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.changelog.files.layout import INDEX, changelog_root
 from ticdc_replay.config.load import load_pipeline

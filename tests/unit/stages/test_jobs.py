@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.changelogs import Changelog, put, table
+from tests.support.changelogs import Changelog, put, table
 from ticdc_replay import jobspec
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain import canonical

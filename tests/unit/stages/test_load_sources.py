@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.changelogs import Changelog, put, table
+from tests.support.changelogs import Changelog, put, table
 from ticdc_replay.changelog.files.layout import INDEX, changelog_root
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain import canonical

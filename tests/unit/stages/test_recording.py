@@ -6,7 +6,7 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
-from tests.quarantine_files import TOPIC, index_with, quarantine
+from tests.support.quarantine_files import TOPIC, index_with, quarantine
 from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.changelog.files.side_files import SPARSE_INDEX
 from ticdc_replay.domain import canonical

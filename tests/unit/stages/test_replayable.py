@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.quarantine_files import TOPIC, index_with, quarantine
+from tests.support.quarantine_files import TOPIC, index_with, quarantine
 from tests.unit.stages.conftest import CLAIMS
 from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.changelog.files.set_aside import MESSAGES

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from sqlalchemy import insert
 
-from tests.topics import identity
+from tests.support.topics import identity
 from ticdc_replay.decode.plan.schema_pass import Unread
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.events import DdlEvent

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.quarantine_files import TOPIC, index_with, quarantine
+from tests.support.quarantine_files import TOPIC, index_with, quarantine
 from ticdc_replay.changelog.files.set_aside import Entry, EntryPlace, read_entries
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.domain.window import Window

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from tests.topics import identity
+from tests.support.topics import identity
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.state import StateStore
 from ticdc_replay.state.ddl import DdlScan, KnownDdl

@@ -2,7 +2,7 @@
 
 import time
 
-from tests.processes import at_once
+from tests.support.processes import at_once
 from ticdc_replay.domain.window import Window
 from ticdc_replay.state import StateStore, open_state
 from ticdc_replay.state.manifests import WindowManifest

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.processes import at_once
+from tests.support.processes import at_once
 from ticdc_replay.domain.errors import LeaseHeldError, LeaseLostError
 from ticdc_replay.state import StateStore, open_state
 from ticdc_replay.state.leases import Lease

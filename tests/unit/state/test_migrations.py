@@ -12,7 +12,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Boolean, Connection, Integer, MetaData, make_url, select
 from sqlalchemy.types import JSON
 
-from tests.processes import at_once
+from tests.support.processes import at_once
 from ticdc_replay.state import database as databases
 from ticdc_replay.state import open_state, tables
 from ticdc_replay.state.database import Database

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from tests.topics import identity
+from tests.support.topics import identity
 from ticdc_replay.state import StateStore
 from ticdc_replay.state.quarantine import AcceptedLoss, Redrive
 

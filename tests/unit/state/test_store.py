@@ -8,8 +8,8 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import text
 
-from tests.processes import at_once
-from tests.topics import identity
+from tests.support.processes import at_once
+from tests.support.topics import identity
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.errors import AuthenticationError, ConfigError, PermanentError, TransientError
 from ticdc_replay.domain.events import DdlEvent

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import at_once
+from tests.support.processes import at_once
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import (
     ArtifactExistsError,

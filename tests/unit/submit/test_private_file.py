@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.submit.private_file import private_file
 

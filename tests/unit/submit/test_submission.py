@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.changelogs import Changelog
+from tests.support.changelogs import Changelog
 from ticdc_replay import jobspec
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain.connections import Connection, Connections

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.changelogs import Changelog
-from tests.growth import assert_linear
+from tests.support.changelogs import Changelog
+from tests.support.growth import assert_linear
 from ticdc_replay.config.target_rules import MIRROR, DdlPolicy
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.schemas.changes import kind_of

@@ -10,8 +10,8 @@ from typing import get_args
 import msgspec
 import pytest
 
-from tests.changelogs import Changelog, put, table
-from tests.ddl_outcomes import COLUMNS, CREATE, STATEMENTS, Statement, event_table
+from tests.support.changelogs import Changelog, put, table
+from tests.support.ddl_outcomes import COLUMNS, CREATE, STATEMENTS, Statement, event_table
 from ticdc_replay.config.target_kinds import kinds
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections

@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 import yaml
 
-from tests.packages import declare
+from tests.support.packages import declare
 from ticdc_replay.config.json_schema import json_schema
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.config.target_kinds import GROUP, kinds, read_section

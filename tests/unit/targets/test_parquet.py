@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.changelogs import Changelog, Row, delete, put, table
-from tests.examples import examples
+from tests.support.changelogs import Changelog, Row, delete, put, table
+from tests.support.examples import examples
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import TransientError

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.ddl_histories import STEPS_WITH_RENAMES, TABLES, History, Step, changelogs, happened
-from tests.examples import examples
+from tests.support.ddl_histories import STEPS_WITH_RENAMES, TABLES, History, Step, changelogs, happened
+from tests.support.examples import examples
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.tso import MAX_TSO
 from ticdc_replay.targets.load import in_process, load

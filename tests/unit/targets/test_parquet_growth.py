@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.changelogs import Changelog, put, table
-from tests.growth import assert_linear
+from tests.support.changelogs import Changelog, put, table
+from tests.support.growth import assert_linear
 from tests.unit.targets.test_database_ddl import load_of
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connections

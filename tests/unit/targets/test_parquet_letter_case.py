@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.changelogs import Changelog, put, table
+from tests.support.changelogs import Changelog, put, table
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.tables import TableName

@@ -9,8 +9,8 @@ import pyarrow.fs as fs
 import pyarrow.parquet as pq
 import pytest
 
-from tests.changelogs import Row, delete, put, rows_of, table
-from tests.growth import assert_linear
+from tests.support.changelogs import Row, delete, put, rows_of, table
+from tests.support.growth import assert_linear
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.storage import open_store

@@ -1,7 +1,7 @@
 """The classes of all objects and references of one bucket, as columns.
 
-Hot: 20 million references and 10 million objects pass through here in a minute. ``tests/reconciliation_rules.py`` is the same for
-one object and one reference; a test compares the two.
+Hot: 20 million references and 10 million objects pass through here in a minute. ``tests/support/reconciliation_rules.py`` is the
+same for one object and one reference; a test compares the two.
 """
 
 from collections.abc import Iterator, Sequence

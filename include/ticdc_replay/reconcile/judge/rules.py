@@ -1,7 +1,7 @@
 """What a reconciliation knows (``Evidence``), and the classes that it gives to objects and references.
 
 ``judgement`` classifies. The rules for one object and one reference are an executable specification in the tests
-(``tests/reconciliation_rules.py``), to which a test holds it.
+(``tests/support/reconciliation_rules.py``), to which a test holds it.
 """
 
 from enum import StrEnum

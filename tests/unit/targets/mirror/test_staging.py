@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.changelogs import Changelog, put, table
+from tests.support.changelogs import Changelog, put, table
 from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connection

@@ -5,9 +5,9 @@ import shutil
 import tomllib
 from pathlib import Path
 
-PLAIN_JSON = Path(__file__).parent / "data" / "plain-json"
+PLAIN_JSON = Path(__file__).parents[1] / "data" / "plain-json"
 """A package with a protocol of its own, ``plain-json``."""
-ACME_LINES = Path(__file__).parent / "data" / "acme-lines"
+ACME_LINES = Path(__file__).parents[1] / "data" / "acme-lines"
 """A package with a kind of target of its own, ``lines``."""
 
 

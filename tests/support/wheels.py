@@ -6,9 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
-CHECKOUT = Path(__file__).resolve().parents[1]
+CHECKOUT = Path(__file__).resolve().parents[2]
 UV = Path(sys.executable).with_name("uv")
 
 

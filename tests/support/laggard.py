@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Producer
 
-from tests.open_protocol import ddl, message, resolved, row
-from tests.waiting import PATIENCE_S
+from tests.support.open_protocol import ddl, message, resolved, row
+from tests.support.waiting import PATIENCE_S
 from ticdc_replay.domain import tso
 
 START_MS = 1_760_000_000_000

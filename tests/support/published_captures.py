@@ -6,7 +6,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 from ticdc_replay.captures import Capture
 
 

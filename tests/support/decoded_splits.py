@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from tests.duplicates import drop_duplicates
-from tests.open_protocol import columns, row
+from tests.support.duplicates import drop_duplicates
+from tests.support.open_protocol import columns, row
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.changelog.files.layout import INDEX, changelog_root

@@ -3,7 +3,7 @@
 import random
 from typing import Any, NamedTuple
 
-from tests.laggard import Laggard
+from tests.support.laggard import Laggard
 
 Cells = dict[str, Any]
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 from hypothesis import strategies as st
 
-from tests.changelogs import Changelog, Row, delete, put, table
+from tests.support.changelogs import Changelog, Row, delete, put, table
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.tables import TableName, TableSchema

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from tests.reconciliation_rules import ObjectFacts, Protection, classify_object, deletable
+from tests.support.reconciliation_rules import ObjectFacts, Protection, classify_object, deletable
 from ticdc_replay.config.load_store import load_store
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connection, Connections

@@ -1,4 +1,4 @@
-"""A driver of a load that stops once all is staged, until it is told to go on: ``python -m tests.held_load <folder>``.
+"""A driver of a load that stops once all is staged, until it is told to go on: ``python -m tests.support.held_load <folder>``.
 
 The folder has ``job.json`` and ``connections.json``. The driver puts ``staged`` (its process id) there, waits for ``go``, and
 ends with ``outcome``: the name of the error, or ``loaded``.
@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from tests.waiting import wait_for
+from tests.support.waiting import wait_for
 from ticdc_replay import jobspec
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.errors import TicdcReplayError

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
-from tests.open_protocol import columns, message, row
+from tests.support.open_protocol import columns, message, row
 from ticdc_replay.domain.messages import RawMessage
 
 FIRST_TS, LAST_TS = 100, 140

@@ -7,7 +7,7 @@ from pkgutil import resolve_name
 
 import pytest
 
-from tests.packages import PLAIN_JSON, declare, install
+from tests.support.packages import PLAIN_JSON, declare, install
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.changefeed.protocols import GROUP, find_protocol, protocol_names
 from ticdc_replay.changefeed.sink_uri import from_sink_uri

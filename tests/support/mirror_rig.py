@@ -13,9 +13,9 @@ from confluent_kafka import Producer
 
 from demo.embedded_stack.kafka import Kafka
 from tests.integration.snapshot.feed import START_MS, at
-from tests.open_protocol import columns, message, resolved, row
-from tests.replayed_windows import decode
-from tests.waiting import PATIENCE_S
+from tests.support.open_protocol import columns, message, resolved, row
+from tests.support.replayed_windows import decode
+from tests.support.waiting import PATIENCE_S
 from ticdc_replay import jobspec
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain import canonical

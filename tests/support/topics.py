@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from tests.waiting import PATIENCE_S, wait_for
+from tests.support.waiting import PATIENCE_S, wait_for
 from ticdc_replay.domain.topics import TopicIdentity
 
 _NOT_LED_YET = {

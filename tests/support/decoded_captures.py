@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.duplicates import drop_duplicates
+from tests.support.duplicates import drop_duplicates
 from ticdc_replay.captures import Capture
 from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.changelog.files.layout import INDEX

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from ticdc_replay.captures import unpack
 
-_ARCHIVES = Path(__file__).parent / "captures"
+_ARCHIVES = Path(__file__).parents[1] / "captures"
 _GROUND_TRUTH = "expected"
 """The archive of the expected events and known deviations, which those of the protocols do not repeat."""
 

