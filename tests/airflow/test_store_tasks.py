@@ -277,3 +277,14 @@ def test_a_deletion_that_the_store_denied_fails_and_one_of_which_objects_were_ke
     done |= {"counts": {"deleted": 5, "denied": 2}, "trouble": [f"{NAME}: denied: AccessDenied"]}
     with pytest.raises(PermanentError, match=rf"2 were denied, such as\n{NAME}: denied: AccessDenied"):
         task.execute(context(task, {"delete": done}))
+
+
+def test_what_tasks_hand_over_has_types_of_json_alone():
+    from ticdc_replay.airflow.xcom import Reported, encode
+
+    assert encode(Reported(reconciliation="r1", totals={"orphaned": 1}, alerts=1, first_alerts=("a",))) == {
+        "reconciliation": "r1",
+        "totals": {"orphaned": 1},
+        "alerts": 1,
+        "first_alerts": ["a"],
+    }

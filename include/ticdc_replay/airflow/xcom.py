@@ -16,8 +16,8 @@ Value = TypeVar("Value", bound=msgspec.Struct)
 
 
 def encode(value: msgspec.Struct) -> dict[str, Any]:
-    """*value* as an XCom."""
-    plain: dict[str, Any] = msgspec.to_builtins(value)
+    """*value* as an XCom: of types that JSON has, as Airflow wraps all others, tuples too."""
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(value))
     return plain
 
 
