@@ -80,7 +80,7 @@ class ConnectionsSection(Section):
         description="Schema registry of avro and debezium-avro: type http (Confluent's interface) or aws (AWS Glue)",
     )
     source: ConnectionId | None = Field(
-        None, description="The changefeed's upstream (type mysql), for policies.handle_key_only: reread"
+        None, description="The changefeed's upstream (type tidb or mysql), for policies.handle_key_only: reread"
     )
     artifacts: ConnectionId | None = Field(
         None, description="Object store of manifests and changelogs (type aws); none for file:"
@@ -280,7 +280,7 @@ class Pipeline(Section):
         check_place("artifacts", self.artifacts, "connections.artifacts", self.connections.artifacts)
         if (self.policies.handle_key_only == "reread") != (self.connections.source is not None):
             raise ValueError(
-                "connections.source: name the Airflow connection (type mysql) of the changefeed's upstream where "
+                "connections.source: name the Airflow connection (type tidb or mysql) of the changefeed's upstream where "
                 "policies.handle_key_only is reread, and only there"
             )
         for at, target in enumerate(self.targets):

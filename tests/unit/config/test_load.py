@@ -185,7 +185,7 @@ def test_a_claim_check_store_needs_a_connection_and_a_local_folder_must_not_have
 
 def test_reading_rows_again_needs_a_source_and_nothing_else_may_have_one(error_of, write):
     reread = changed(("policies",), {"handle_key_only": "reread"})
-    assert "connections.source: name the Airflow connection (type mysql)" in error_of(reread)
+    assert "connections.source: name the Airflow connection (type tidb or mysql)" in error_of(reread)
     reread["connections"]["source"] = "upstream"
     assert load_pipeline(write(reread)).pipeline.connections.source == "upstream"
     assert "connections.source" in error_of(changed(("connections", "source"), "upstream"))
