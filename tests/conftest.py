@@ -141,7 +141,7 @@ def postgres(servers_folder: Path) -> Iterator[Postgres]:
 @pytest.fixture(scope="session")
 def mariadb_programs() -> Programs:
     """The programs of a MariaDB server, the peer for what is MySQL's in an upstream; skips where they don't exist."""
-    from tests import mariadb
+    from tests.support import mariadb
 
     found = mariadb.programs()
     if found is None:

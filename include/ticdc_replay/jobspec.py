@@ -8,6 +8,7 @@ import msgspec
 
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.changelog.files.layout import changelog_root
+from ticdc_replay.config.target_kinds import read_section
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.events import SEARCH
 from ticdc_replay.domain.messages import EventPlace, OffsetRange
@@ -282,7 +283,7 @@ def connections_of(job: JobSpec) -> list[str]:
             named += [job.kafka_connection, job.claim_check_connection]
             named += [job.schema_registry_connection, job.source_connection]
         case LoadJob():
-            named += [job.target.get("connection")]
+            named += [read_section(job.target).connection_id]
         case ScanJob():
             named += [feed.kafka_connection for feed in job.feeds]
         case ReconcileJob():

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -119,6 +120,29 @@ def test_the_dags_are_as_the_airflow_section_says(parse, pipelines):
         DagSerialization.to_dict(dag)
 
 
+def test_a_dag_that_a_cluster_policy_refuses_takes_no_other_down(parse, pipelines, monkeypatch):
+    from airflow import settings
+    from airflow.exceptions import AirflowClusterPolicyViolation
+
+    def refuse_strangers(dag):
+        if dag.owner == "nobody":
+            raise AirflowClusterPolicyViolation("an owner that nobody knows")
+
+    monkeypatch.setattr(settings, "dag_policy", refuse_strangers)
+    pipelines.add("billing", {"airflow": {"owner": "nobody"}})
+    dags = parse().dags
+    assert "an owner that nobody knows" in dags.pop("ticdc_replay_unusable_pipeline_billing.yaml").doc_md
+    assert sorted(dags) == ["ticdc_replay_shop", "ticdc_replay_shop_quarantine"]
+
+
+def test_a_file_that_can_not_be_read_stops_no_task_of_others(parse, pipelines, monkeypatch):
+    (pipelines.path / "gone.yaml").symlink_to(pipelines.path / "nowhere")
+    is_file = Path.is_file  # it was there when the folder was listed
+    monkeypatch.setattr(Path, "is_file", lambda self: self.name == "gone.yaml" or is_file(self))
+    monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", "ticdc_replay_shop")
+    assert list(parse().dags) == ["ticdc_replay_shop"]
+
+
 def test_a_callback_that_can_not_be_imported_is_named(parse, pipelines):
     pipelines.add("shop", {"airflow": {"callbacks": {"run_failed": "my_company.alerts.page"}}})
     dag = parse().dags["ticdc_replay_unusable_pipeline_shop.yaml"]
@@ -138,6 +162,8 @@ def test_airflow_s_database_holds_what_a_dag_was_made_from(process, pipelines, n
     from ticdc_replay.config.pipeline import Pipeline
     from ticdc_replay.config.store import Store
 
+    mirror = {"name": "mirror", "type": "postgres", "connection": "warehouse", "schema": "of_its_own"}
+    pipelines.add("shop", {"targets": [mirror], "window": {"pin": "head"}, "airflow": {"tags": ["finance"]}})
     process()
     assert declared_in(name, Pipeline) == load_pipeline(pipelines.path / "shop.yaml").pipeline
     assert declared_in(name, Store) is None

@@ -1,7 +1,7 @@
 """What a DAG was made from, kept in the DAG itself: Airflow's servers read it in their database and need no file."""
 
 import json
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -17,7 +17,7 @@ _LIBRARY = "ticdc-replay"
 
 def declaration(declared: Pipeline | Store) -> str:
     """*declared* for the ``doc_json`` of a task of its DAG, where ``declared_in`` finds it."""
-    content = declared.model_dump(mode="json", exclude_unset=True)
+    content = declared.model_dump(mode="json", by_alias=True, exclude_unset=True)
     return json.dumps({_LIBRARY: __version__, type(declared).__name__: content})
 
 
@@ -30,8 +30,8 @@ def declared_in(dag_id: str, kind: type[Declared]) -> Declared | None:
     from airflow.models.serialized_dag import SerializedDagModel
 
     dag = SerializedDagModel.get_dag(dag_id)
-    texts = [] if dag is None else [task.doc_json for task in dag.tasks if task.doc_json]
-    for content in map(json.loads, texts):
+    for text in [] if dag is None else [task.doc_json for task in dag.tasks if task.doc_json]:
+        content = _declaration(text)
         if kind.__name__ in content:
             try:
                 return kind.model_validate_json(json.dumps(content[kind.__name__]))
@@ -41,3 +41,12 @@ def declared_in(dag_id: str, kind: type[Declared]) -> Declared | None:
                     f"until Airflow's DAG processor has parsed its file again ({error.error_count()} keys differ)"
                 ) from None
     return None
+
+
+def _declaration(text: str) -> dict[str, Any]:
+    """What *text*, the ``doc_json`` of a task, says of a DAG of this library; nothing for one of somebody else's."""
+    try:
+        content = json.loads(text)
+    except ValueError:
+        return {}
+    return content if isinstance(content, dict) and _LIBRARY in content else {}

@@ -1,5 +1,6 @@
 """Loading a store file, with the files of the pipelines that write to it."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.storage.names import may_be_same_folder
 
 PIPELINE_SUFFIXES = (".yaml", ".yml")
+LoadPipeline = Callable[[Path], LoadedPipeline]
 
 
 class LoadedStore(NamedTuple):
@@ -33,8 +35,8 @@ class LoadedStore(NamedTuple):
         return self.store.owners_complete and not self.unlisted
 
 
-def load_store(path: str | Path, pipelines_folder: str | Path) -> LoadedStore:
-    """The store in the YAML file *path*. Reads that file, and every pipeline file in *pipelines_folder*.
+def load_store(path: str | Path, pipelines_folder: str | Path, load: LoadPipeline = load_pipeline) -> LoadedStore:
+    """The store in the YAML file *path*. Reads that file, and by *load* every pipeline file in *pipelines_folder*.
 
     Raises SecretInConfigError for a secret, and ConfigError for anything else that is wrong in it or in the file of a pipeline
     that it lists: one that is not there, whose changefeed uses no claim-check store or another one; and where the store says that
@@ -48,7 +50,7 @@ def load_store(path: str | Path, pipelines_folder: str | Path) -> LoadedStore:
         store = Store.model_validate(document)
     except ValidationError as error:
         raise explained(error, document, path, Store) from None
-    listed, unlisted, broken = _pipelines(store, path, folder)
+    listed, unlisted, broken = _pipelines(store, path, folder, load)
     if store.owners_complete and unlisted:
         raise ConfigError(
             f"{path}: owners_complete: is true, but: {'; '.join(unlisted)}. List what writes to {store.uri} in pipelines, or set "
@@ -57,7 +59,9 @@ def load_store(path: str | Path, pipelines_folder: str | Path) -> LoadedStore:
     return LoadedStore(store, path, listed, (*unlisted, *broken))
 
 
-def _pipelines(store: Store, path: Path, folder: Path) -> tuple[tuple[LoadedPipeline, ...], list[str], list[str]]:
+def _pipelines(
+    store: Store, path: Path, folder: Path, load: LoadPipeline
+) -> tuple[tuple[LoadedPipeline, ...], list[str], list[str]]:
     """The pipelines that *store* lists, and what is to be said of other files in *folder* that write to it or can't be loaded."""
     if not folder.is_dir():
         raise ConfigError(f"{path}: pipelines: {folder}, where their files are looked for, is not a folder")
@@ -65,7 +69,7 @@ def _pipelines(store: Store, path: Path, folder: Path) -> tuple[tuple[LoadedPipe
     unlisted, broken = [], []
     for file in sorted(found for found in folder.iterdir() if found.suffix in PIPELINE_SUFFIXES and found.is_file()):
         try:
-            loaded = load_pipeline(file)
+            loaded = load(file)
         except ConfigError as error:
             broken.append(f"{file} can't be loaded: {error}")
             continue

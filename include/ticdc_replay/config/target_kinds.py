@@ -81,7 +81,7 @@ def _known() -> dict[str, str]:
 def _resolved(name: str, place: str) -> type[TargetSection]:
     try:
         kind = resolve_name(place)
-    except (ImportError, AttributeError, ValueError) as error:
+    except Exception as error:  # of a package: it must not take down what does not use it
         raise ValueError(
             f"type {name!r} is registered as {place}, which can't be imported ({error}); mend or remove the package"
         ) from error

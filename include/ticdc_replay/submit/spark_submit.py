@@ -24,7 +24,11 @@ _PROGRESS = re.compile(r" INFO ticdc_replay\.spark\.progress: (.*)")
 class SparkSubmit(Submitter):
     """Runs *submission* by *command*, words of a spark-submit, in what a driver gets of *environ* (``driver_environment``)."""
 
-    def __init__(self, submission: Submission, command: Sequence[str], environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, submission: Submission, command: Sequence[str], environ: Mapping[str, str], grace_s: float = _GRACE_S
+    ) -> None:
+        """*grace_s* seconds are left to a job that is cancelled, before it is killed."""
+        self._grace_s = grace_s
         self._submission = submission
         self._command = command
         self._environ = environ
@@ -76,9 +80,9 @@ class SparkSubmit(Submitter):
         is gone.
         """
         self._cancelled = True
-        if self._process is None:
+        if self._process is None or self._process.returncode is not None:
             return
-        until = time.monotonic() + _GRACE_S
+        until = time.monotonic() + self._grace_s
         with suppress(KeyboardInterrupt, ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGTERM)
             while time.monotonic() < until:

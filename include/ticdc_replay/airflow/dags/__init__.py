@@ -3,10 +3,13 @@
 import logging
 import re
 from collections.abc import Callable, Container, Iterator
-from functools import partial
+from copy import deepcopy
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from airflow import settings
+from airflow.exceptions import AirflowClusterPolicyError, AirflowClusterPolicySkipDag, AirflowClusterPolicyViolation
 from airflow.sdk import DAG, BaseOperator, get_parsing_context
 
 from ticdc_replay.airflow.dags.deletion import build_deletion_dag
@@ -15,7 +18,8 @@ from ticdc_replay.airflow.dags.quarantine import build_quarantine_dag
 from ticdc_replay.airflow.dags.store import build_store_dag
 from ticdc_replay.airflow.markdown import code
 from ticdc_replay.airflow.naming import dag_id, deletion_dag_id, quarantine_dag_id, store_dag_id, unusable_dag_id
-from ticdc_replay.config.load_store import PIPELINE_SUFFIXES
+from ticdc_replay.config.load import load_pipeline
+from ticdc_replay.config.load_store import PIPELINE_SUFFIXES, LoadPipeline
 from ticdc_replay.domain.errors import ConfigError
 
 log = logging.getLogger(__name__)
@@ -40,7 +44,8 @@ def build_dags(pipelines: str | Path, stores: str | Path | None = None) -> dict[
             "TICDC_REPLAY_PIPELINES"
         )
     wanted = get_parsing_context().dag_id
-    files = [*_pipeline_files(pipelines), *_store_files(pipelines, stores)]
+    load = lru_cache(maxsize=None)(load_pipeline)  # each pipeline once, however many DAGs and stores ask for it
+    files = [*_pipeline_files(pipelines, load), *_store_files(pipelines, stores, load)]
     if wanted is not None:
         files.sort(key=lambda file: not file.seems_to_have(wanted))
     dags: dict[str, DAG] = {}
@@ -59,10 +64,11 @@ def build_dags(pipelines: str | Path, stores: str | Path | None = None) -> dict[
             dags |= {dag.dag_id: dag for dag in made}
             continue
         log.error("%s", message)
-        broken.append(message)
+        if wanted is not None and file.seems_to_have(wanted):
+            broken.append(message)
         dag = _unusable(file, message)
         dags[dag.dag_id] = dag
-    if wanted is not None and wanted not in dags and broken:
+    if wanted not in dags and broken:
         raise ConfigError("\n".join(broken))
     return dags
 
@@ -78,20 +84,23 @@ class _File(NamedTuple):
 
     def seems_to_have(self, dag_id: str) -> bool:
         """Whether *dag_id* is of the name that a look at the file finds; much faster than to make its DAGs."""
-        found = _NAME.search(self.path.read_text(encoding="utf-8", errors="replace"))
+        try:
+            found = _NAME.search(self.path.read_text(encoding="utf-8", errors="replace"))
+        except OSError:  # what it is is said when the DAGs are made
+            return False
         return found is not None and dag_id in self.ids(found[1])
 
 
-def _pipeline_files(folder: Path) -> Iterator[_File]:
+def _pipeline_files(folder: Path, load: LoadPipeline) -> Iterator[_File]:
     for path in _yaml_files(folder):
-        builders = (partial(build_dag, path), partial(build_quarantine_dag, path))
+        builders = (partial(build_dag, path, load), partial(build_quarantine_dag, path, load))
         yield _File(path, "pipeline", lambda name: (dag_id(name), quarantine_dag_id(name)), builders)
 
 
-def _store_files(pipelines: Path, stores: str | Path | None) -> Iterator[_File]:
+def _store_files(pipelines: Path, stores: str | Path | None, load: LoadPipeline) -> Iterator[_File]:
     folder = None if stores is None else Path(stores).absolute()
     for path in _yaml_files(folder) if folder is not None and folder.is_dir() else ():
-        builders = (partial(build_store_dag, path, pipelines), partial(build_deletion_dag, path, pipelines))
+        builders = (partial(build_store_dag, path, pipelines, load), partial(build_deletion_dag, path, pipelines, load))
         yield _File(path, "store", lambda name: (store_dag_id(name), deletion_dag_id(name)), builders)
 
 
@@ -105,7 +114,24 @@ def _made(file: _File, known: Container[str]) -> list[DAG]:
     for dag in made:
         if dag.dag_id in known:
             raise ConfigError(f"{file.path}: another file has the DAG {dag.dag_id} already: give this one another name")
+        _ask_cluster_policies(file.path, dag)
     return made
+
+
+def _ask_cluster_policies(path: Path, dag: DAG) -> None:
+    """Raise ConfigError where a policy of this Airflow refuses *dag*: Airflow asks later, and refuses all DAGs of the file then.
+
+    A copy is asked: policies may change what they are given, and Airflow has that done by itself.
+    """
+    copy = deepcopy(dag)
+    try:
+        settings.dag_policy(copy)
+        for task in copy.tasks:
+            settings.task_policy(task)
+    except AirflowClusterPolicySkipDag:
+        return  # Airflow leaves the DAG out by itself
+    except (AirflowClusterPolicyError, AirflowClusterPolicyViolation) as error:
+        raise ConfigError(f"{path}: a cluster policy of this Airflow refuses DAG {dag.dag_id}: {error}") from error
 
 
 def _unusable(file: _File, message: str) -> DAG:
@@ -119,6 +145,7 @@ def _unusable(file: _File, message: str) -> DAG:
         schedule=None,
         auto_register=False,
         tags={"ticdc-replay", "unusable"},
+        default_args={"owner": "ticdc-replay"},
     ) as dag:
         _Unusable(task_id="unusable", message=message, retries=0)
     return dag

@@ -20,16 +20,17 @@ from ticdc_replay.airflow.operators.spark_job import SparkJobOperator
 from ticdc_replay.airflow.operators.store import SurveyOperator
 from ticdc_replay.airflow.operators.store_steps import Recheck, Scan
 from ticdc_replay.airflow.store_form import deletion_params
-from ticdc_replay.config.load_store import load_store
+from ticdc_replay.config.load import load_pipeline
+from ticdc_replay.config.load_store import LoadPipeline, load_store
 
 
-def build_deletion_dag(path: str | Path, pipelines: str | Path) -> DAG | None:
+def build_deletion_dag(path: str | Path, pipelines: str | Path, load: LoadPipeline = load_pipeline) -> DAG | None:
     """The DAG ``ticdc_replay_store_<name>_deletion`` of the store in *path*; None where its policy is never to delete.
 
     With the policy approval it is started by hand, and asks; with the policy automatic it also runs after each reconciliation.
     Reads what ``store_dag.build_store_dag`` reads. Raises ConfigError.
     """
-    loaded = load_store(path, pipelines)
+    loaded = load_store(path, pipelines, load)
     store = loaded.store
     if store.deletion.policy == "never":
         return None

@@ -17,14 +17,15 @@ from ticdc_replay.airflow.operators.snapshot import SnapshotOperator
 from ticdc_replay.airflow.operators.spark_job import SparkJobOperator
 from ticdc_replay.airflow.timetable import WindowTimetable
 from ticdc_replay.config.load import load_pipeline
+from ticdc_replay.config.load_store import LoadPipeline
 
 
-def build_dag(path: str | Path) -> DAG:
+def build_dag(path: str | Path, load: LoadPipeline = load_pipeline) -> DAG:
     """The DAG ``ticdc_replay_<name>`` of the pipeline in *path*.
 
     Reads that file, and the changefeed's TOML where it is given by path, and nothing else. Raises ConfigError.
     """
-    loaded = load_pipeline(path)
+    loaded = load(Path(path))
     pipeline, schedule = loaded.pipeline, loaded.pipeline.schedule
     file = str(loaded.path)
     with DAG(

@@ -13,14 +13,15 @@ from ticdc_replay.airflow.operators.replay_steps import DecodeAgain, LoadAgain
 from ticdc_replay.airflow.operators.spark_job import SparkJobOperator
 from ticdc_replay.airflow.quarantine_form import quarantine_params
 from ticdc_replay.config.load import load_pipeline
+from ticdc_replay.config.load_store import LoadPipeline
 
 
-def build_quarantine_dag(path: str | Path) -> DAG:
+def build_quarantine_dag(path: str | Path, load: LoadPipeline = load_pipeline) -> DAG:
     """The DAG ``ticdc_replay_<name>_quarantine`` of the pipeline in *path*: started by hand only, one run at a time.
 
     Reads what ``factory.build_dag`` reads. Raises ConfigError.
     """
-    loaded = load_pipeline(path)
+    loaded = load(Path(path))
     pipeline, file = loaded.pipeline, str(loaded.path)
     with DAG(
         dag_id=naming.quarantine_dag_id(pipeline.name),

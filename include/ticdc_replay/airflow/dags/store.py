@@ -20,18 +20,19 @@ from ticdc_replay.airflow.operators.store import (
 from ticdc_replay.airflow.operators.store_steps import Reconcile, Scan
 from ticdc_replay.airflow.store_form import store_params
 from ticdc_replay.airflow.timetable import WindowTimetable
-from ticdc_replay.config.load_store import load_store
+from ticdc_replay.config.load import load_pipeline
+from ticdc_replay.config.load_store import LoadPipeline, load_store
 
 AFTER_SCAN = "none_failed_min_one_success"
 """Trigger rule of what comes after survey and scan: the scan may be skipped, but not both."""
 
 
-def build_store_dag(path: str | Path, pipelines: str | Path) -> DAG:
+def build_store_dag(path: str | Path, pipelines: str | Path, load: LoadPipeline = load_pipeline) -> DAG:
     """The DAG ``ticdc_replay_store_<name>`` of the store in *path*, whose pipelines are in the folder *pipelines*.
 
     Reads the files of both and nothing else. Raises ConfigError.
     """
-    loaded = load_store(path, pipelines)
+    loaded = load_store(path, pipelines, load)
     store, schedule = loaded.store, loaded.store.schedule
     files: dict[str, Any] = {"store_file": str(path), "pipelines": str(pipelines)}
     with DAG(

@@ -10,6 +10,7 @@ from ticdc_replay.airflow.naming import CHECK, SELECT, SNAPSHOT
 from ticdc_replay.airflow.operators.step import Step
 from ticdc_replay.airflow.quarantine_form import quarantine_options
 from ticdc_replay.airflow.xcom import Checked, Pinned, pull
+from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.jobspec import DecodeJob, JobSpec, WrittenJob
 
 if TYPE_CHECKING:
@@ -83,7 +84,9 @@ class Load(Step["ReplayContext"]):
         return f"Target {self.target} is not among the targets of this run"
 
     def find(self, engine: "ReplayContext", context: Mapping[str, Any]) -> WrittenJob:
-        job = pull(context, CHECK, Checked).loads[self.target]
+        job = pull(context, CHECK, Checked).loads.get(self.target)
+        if job is None:
+            raise ConfigError(f"target {self.target} is newer than the check of this run; clear the run from there on")
         return _begun(engine, job, reload=run_options(context).reload)
 
     def finish(self, engine: "ReplayContext", job: WrittenJob) -> "tuple[dict[str, Any], Lineage | None]":
@@ -112,6 +115,9 @@ class LoadAgain(Load):
     """Whether it is the window's own run, which is loaded first into a target that lacks it."""
 
     def skip(self, context: Mapping[str, Any]) -> str | None:
+        action = quarantine_options(context).action
+        if action != "redrive":
+            return f"This run is to {action}; nothing is decoded or loaded"
         if self._job(context) is not None:
             return None
         return f"There is nothing of this kind to load into target {self.target}"

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from ticdc_replay.stages.context import ReplayContext
     from ticdc_replay.store_stages.context import StoreContext
 
+_GRACE_S = 3.0
+"""Airflow kills a task that has not ended 5 s after it was asked to; the job must be gone before that."""
+
 
 class SparkJobOperator(EmitsLineage, BaseOperator):
     """Runs the job of *step*, of the pipeline in *pipeline_file* or of the store in *store_file*; see ``base``.
@@ -70,7 +73,7 @@ class SparkJobOperator(EmitsLineage, BaseOperator):
             # The hook has no public name for the command line alone, and its own way to run it tells no exit code.
             command = hook._build_spark_submit_command(submission.script)
             with self.step.held(engine, job, submission.job):
-                with SparkSubmit(submission, command, os.environ) as self._submitter:
+                with SparkSubmit(submission, command, os.environ, _GRACE_S) as self._submitter:
                     self._submitter.start()
                     outcome = self._submitter.wait(lambda line: self.log.info("%s", line.text))
                 self.log.info("%s: %s", self.task_id, outcome.counts)
