@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from ticdc_replay.domain.errors import PermanentError, PolicyStopError
-from ticdc_replay.reconcile.delete.plan import PLANNED, plan_name, write_plan
+from ticdc_replay.reconcile.delete.deletion_plan import PLANNED, plan_name, write_plan
 from ticdc_replay.state import open_state
 from ticdc_replay.state.deletion_plans import DeletionPlanRecord
 from ticdc_replay.storage import open_store

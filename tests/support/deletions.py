@@ -20,7 +20,7 @@ from tests.support.reconciliation_rules import ObjectFacts, Protection, classify
 from ticdc_replay.config.load_store import load_store
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connection, Connections
-from ticdc_replay.reconcile.delete import plan as plans
+from ticdc_replay.reconcile.delete import deletion_plan as plans
 from ticdc_replay.reconcile.delete.audit import Audit
 from ticdc_replay.reconcile.delete.results import Result, all_results
 from ticdc_replay.reconcile.judge.classified import Classified, ClassifiedFile, classified_name

@@ -1,7 +1,7 @@
 """The executable specification of a reconciliation: the class of one object and of one reference, and what may be deleted.
 
 The library judges whole columns (``reconcile.judgement``, ``reconcile.protection``), and
-``tests/unit/reconcile/test_judgement.py`` compares the two. A change of the rules begins here.
+``tests/unit/reconcile/judge/test_judgement.py`` compares the two. A change of the rules begins here.
 """
 
 from typing import NamedTuple

@@ -21,7 +21,7 @@ from ticdc_replay.cli.store import (
 )
 from ticdc_replay.cli.submit import submit
 from ticdc_replay.domain.errors import ConfigError, PolicyStopError
-from ticdc_replay.reconcile.delete import plan as plans
+from ticdc_replay.reconcile.delete import deletion_plan as plans
 from ticdc_replay.reconcile.delete.audit import read_audit, stopped_of
 from ticdc_replay.reconcile.delete.release import due_ms
 from ticdc_replay.reconcile.delete.undo import undos_of

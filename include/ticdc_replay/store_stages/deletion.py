@@ -13,7 +13,7 @@ from ticdc_replay.domain.errors import (
     PolicyStopError,
     TicdcReplayError,
 )
-from ticdc_replay.reconcile.delete import plan as plans
+from ticdc_replay.reconcile.delete import deletion_plan as plans
 from ticdc_replay.reconcile.delete.audit import (
     Audit,
     Release,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from ticdc_replay.config.load_store import load_store
 from ticdc_replay.domain.errors import ConfigError, PolicyStopError
-from ticdc_replay.reconcile.delete.plan import DeletionPlan
+from ticdc_replay.reconcile.delete.deletion_plan import DeletionPlan
 from ticdc_replay.reconcile.delete.release import Recheck, objections, objections_to_recheck, unforeseen
 from ticdc_replay.stages.leases import Hold
 from ticdc_replay.store_stages.context import StoreContext

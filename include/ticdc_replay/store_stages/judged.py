@@ -4,8 +4,8 @@ import pyarrow as pa
 
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.errors import ArtifactCorruptError, ArtifactNotFoundError, PolicyStopError
-from ticdc_replay.reconcile.delete import plan as plans
-from ticdc_replay.reconcile.delete.plan import DeletionPlan
+from ticdc_replay.reconcile.delete import deletion_plan as plans
+from ticdc_replay.reconcile.delete.deletion_plan import DeletionPlan
 from ticdc_replay.reconcile.delete.release import Recheck
 from ticdc_replay.reconcile.judge.classified import Classified, read_classified, recheck_folder, reconciliation_folder
 from ticdc_replay.reconcile.judge.rules import Evidence

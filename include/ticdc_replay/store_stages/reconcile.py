@@ -12,7 +12,7 @@ from ticdc_replay import __version__, jobspec
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.jobspec import ReconcileJob, ScanJob, WrittenJob
-from ticdc_replay.reconcile.delete.plan import read_plan
+from ticdc_replay.reconcile.delete.deletion_plan import read_plan
 from ticdc_replay.reconcile.look import scan_report
 from ticdc_replay.reconcile.look.inventory import Destination, Inventory, store_clock, write_listing
 from ticdc_replay.reconcile.look.owners import Owner, put_owner, read_owners

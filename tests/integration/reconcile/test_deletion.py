@@ -269,7 +269,7 @@ CHILD = """
 import sys, time
 from pathlib import Path
 from ticdc_replay.domain.connections import Connection
-from ticdc_replay.reconcile.delete import plan as plans
+from ticdc_replay.reconcile.delete import deletion_plan as plans
 from ticdc_replay.store_stages import deletion
 from ticdc_replay.storage.s3.deletion import S3Deletion
 from tests.support.deletions import Clock, Scene
@@ -296,7 +296,7 @@ deletion.execute(scene.context, plan, recheck)
 def test_a_deletion_that_is_killed_goes_on_and_each_object_has_one_result(
     versioned: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ticdc_replay.reconcile.delete.plan.FILE_ROWS", 20)
+    monkeypatch.setattr("ticdc_replay.reconcile.delete.deletion_plan.FILE_ROWS", 20)
     names = set(versioned.put(*range(1, 61)))
     needed = {name(30): LOW + 1}
     plan = versioned.plan().plan_hash

@@ -11,7 +11,7 @@ from tests.support.avro_messages import confluent, encoded
 from tests.support.debezium_messages import TS
 from tests.support.schema_registry import Registry, serve
 from tests.support.waiting import PATIENCE_S
-from tests.unit.codecs.test_debezium_avro import DDL, SCHEMAS, WATERMARK, source
+from tests.unit.codecs.debezium.test_avro import DDL, SCHEMAS, WATERMARK, source
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.decode.plan.schema_pass import find_schemas
 from ticdc_replay.domain.connections import Connection

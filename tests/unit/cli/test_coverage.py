@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.unit.stages.test_moved_targets import lake_at, place
-from tests.unit.stages.test_replaced_windows import WINDOW
+from tests.unit.stages.load.test_moved_targets import lake_at, place
+from tests.unit.stages.load.test_replaced_windows import WINDOW
 from ticdc_replay.cli.main import app
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.support.file_pipelines import CLAIMS
 from tests.support.waiting import wait_for
-from tests.unit.stages.conftest import CLAIMS
 from ticdc_replay.domain.errors import LeaseHeldError, LeaseLostError, TransientError
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.leases import Replayed, holding_store, replayed, replaying

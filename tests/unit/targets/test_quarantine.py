@@ -14,7 +14,7 @@ from tests.support.growth import assert_linear
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.storage import open_store
-from ticdc_replay.targets.quarantine import KEY_CHARACTERS, Refused, ValueQuarantine, describe, read_refused
+from ticdc_replay.targets.refused_rows import KEY_CHARACTERS, Refused, ValueQuarantine, describe, read_refused
 
 NAME = TableName("s", "t")
 TEXT = ColumnType("varchar", length=20, declared=True)

@@ -11,7 +11,7 @@ from ticdc_replay.codecs.base import Codec
 from ticdc_replay.codecs.debezium.avro_forms import SOURCE, Forms, KeyForm, ValueForm
 from ticdc_replay.codecs.debezium.avro_traits import is_test_mode
 from ticdc_replay.codecs.debezium.json import MessageError
-from ticdc_replay.codecs.debezium.plans import seed_of
+from ticdc_replay.codecs.debezium.row_plans import seed_of
 from ticdc_replay.domain.events import DdlEvent, Event, Image, Operation, RowEvent, Undecodable, WatermarkEvent
 from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.domain.tso import MAX_TSO, physical_ms

@@ -9,7 +9,7 @@ from ticdc_replay.codecs.avro.binary import Schema, schema_of
 from ticdc_replay.codecs.avro.schema import Record, SchemaError
 from ticdc_replay.codecs.debezium.avro_schema import WriterSchema, parse_key, parse_value
 from ticdc_replay.codecs.debezium.json import MessageError
-from ticdc_replay.codecs.debezium.plans import Plan, plan_of
+from ticdc_replay.codecs.debezium.row_plans import Plan, plan_of
 from ticdc_replay.codecs.debezium.schema import Field
 from ticdc_replay.schemas.lookup import SchemaLookup, UnusableAnswerError
 

@@ -21,7 +21,7 @@ from ticdc_replay.decode.plan.tasks import Attempt, Split, SplitResult, VersionF
 from ticdc_replay.decode.read.collector import no_cycle_search
 from ticdc_replay.decode.read.native import NativeRows, native_rows
 from ticdc_replay.decode.read.placement import WRONG_TOPIC, ForeignNames, PlacementCheck
-from ticdc_replay.decode.read.quarantine import DDL_UNREAD, SET_ASIDE, Quarantine, about_row
+from ticdc_replay.decode.read.quarantine_writer import DDL_UNREAD, SET_ASIDE, Quarantine, about_row
 from ticdc_replay.decode.read.references import References
 from ticdc_replay.decode.read.sparse_index import SparseIndex
 from ticdc_replay.decode.read.whole_rows import WholeRows

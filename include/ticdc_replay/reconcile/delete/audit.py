@@ -12,7 +12,7 @@ import msgspec
 from ticdc_replay import __version__
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.errors import ArtifactCorruptError
-from ticdc_replay.reconcile.delete.plan import DeletionPlan, read_planned
+from ticdc_replay.reconcile.delete.deletion_plan import DeletionPlan, read_planned
 from ticdc_replay.reconcile.delete.results import (
     FileProgress,
     Outcome,

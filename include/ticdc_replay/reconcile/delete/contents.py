@@ -2,7 +2,7 @@
 
 import msgspec
 
-from ticdc_replay.reconcile.delete.plan import DeletionPlan, read_planned
+from ticdc_replay.reconcile.delete.deletion_plan import DeletionPlan, read_planned
 from ticdc_replay.storage.base import ObjectStore
 
 

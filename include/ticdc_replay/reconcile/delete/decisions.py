@@ -7,7 +7,7 @@ somebody has rejected must not come back with it.
 import msgspec
 
 from ticdc_replay.domain import canonical
-from ticdc_replay.reconcile.delete.plan import plan_folder
+from ticdc_replay.reconcile.delete.deletion_plan import plan_folder
 from ticdc_replay.state.deletion_plans import DeletionPlanRecord, PlanStatus
 from ticdc_replay.storage.base import ObjectStore
 

@@ -11,7 +11,7 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from ticdc_replay.reconcile.delete.plan import DeletionPlan, read_planned
+from ticdc_replay.reconcile.delete.deletion_plan import DeletionPlan, read_planned
 from ticdc_replay.reconcile.delete.results import (
     Result,
     deletion_folder,

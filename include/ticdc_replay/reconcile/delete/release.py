@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from ticdc_replay.config.store import Store
-from ticdc_replay.reconcile.delete.plan import DeletionPlan
+from ticdc_replay.reconcile.delete.deletion_plan import DeletionPlan
 from ticdc_replay.reconcile.judge.rules import Evidence, ReplayableRange, merged
 from ticdc_replay.state.deletion_plans import DeletionPlanRecord
 

@@ -9,7 +9,7 @@ import msgspec
 
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.errors import AuthenticationError, PermanentError
-from ticdc_replay.reconcile.delete.plan import DeletionPlan, read_planned
+from ticdc_replay.reconcile.delete.deletion_plan import DeletionPlan, read_planned
 from ticdc_replay.reconcile.delete.results import Outcome, Result, deletion_folder, epoch_ms, progress_of, read_results
 from ticdc_replay.storage.base import NO_VERSION, ObjectStore
 from ticdc_replay.storage.deletion import DeleteMarker

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ticdc_replay.domain.errors import ArtifactCorruptError
-from ticdc_replay.reconcile.delete.plan import DeletionPlan
+from ticdc_replay.reconcile.delete.deletion_plan import DeletionPlan
 from ticdc_replay.reconcile.delete.release import Recheck
 from ticdc_replay.reconcile.judge.records import CLASSIFIED_OBJECTS, OBJECTS
 from ticdc_replay.reconcile.judge.rules import ObjectClass

@@ -19,7 +19,7 @@ from ticdc_replay.stages.set_aside import set_aside, sets_aside
 from ticdc_replay.stages.window.jobs import require_current
 from ticdc_replay.state.coverage import Coverage, CoveredTable
 from ticdc_replay.targets.base import StoppedLoad, TableReport
-from ticdc_replay.targets.quarantine import read_refused
+from ticdc_replay.targets.refused_rows import read_refused
 
 
 class _Load(msgspec.Struct, frozen=True):

@@ -13,7 +13,8 @@ from ticdc_replay.targets.base import Field, Load, TableReport
 from ticdc_replay.targets.mirror import dropped_databases, emptying, marks
 from ticdc_replay.targets.mirror.marks import Marks
 from ticdc_replay.targets.mirror.planning import differences, form
-from ticdc_replay.targets.mirror.planning.plan import TablePlan
+from ticdc_replay.targets.mirror.planning.section import MirrorSection
+from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
 from ticdc_replay.targets.mirror.planning.tables import (
     ChangeDefault,
     ChangeType,
@@ -22,7 +23,6 @@ from ticdc_replay.targets.mirror.planning.tables import (
     FoundTable,
     Step,
 )
-from ticdc_replay.targets.mirror.section import MirrorSection
 from ticdc_replay.targets.mirror.session import Merged, Session
 from ticdc_replay.targets.mirror.staging import Staged
 

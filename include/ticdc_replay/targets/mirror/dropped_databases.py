@@ -17,8 +17,8 @@ from ticdc_replay.targets.database_ddl import dropped_databases
 from ticdc_replay.targets.mirror.ledger import MirrorPlaces
 from ticdc_replay.targets.mirror.marks import place_of
 from ticdc_replay.targets.mirror.planning.dialect import Dialect
-from ticdc_replay.targets.mirror.planning.plan import TablePlan, target_of
-from ticdc_replay.targets.mirror.section import MirrorSection
+from ticdc_replay.targets.mirror.planning.section import MirrorSection
+from ticdc_replay.targets.mirror.planning.table_plan import TablePlan, target_of
 from ticdc_replay.targets.mirror.session import Session
 
 

@@ -3,7 +3,7 @@
 import msgspec
 
 from ticdc_replay.domain.tso import describe
-from ticdc_replay.targets.mirror.planning.plan import TablePlan
+from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
 from ticdc_replay.targets.mirror.planning.tables import ChangeType, DropColumn, Observed, Relation, Step, TableState
 from ticdc_replay.targets.mirror.session import Session
 

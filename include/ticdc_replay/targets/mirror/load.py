@@ -25,9 +25,9 @@ from ticdc_replay.targets.mirror import dropped_databases, marks, stops
 from ticdc_replay.targets.mirror.commit import commit_table
 from ticdc_replay.targets.mirror.planning import differences
 from ticdc_replay.targets.mirror.planning.dialect import Dialect
-from ticdc_replay.targets.mirror.planning.plan import TablePlan, plan_table, target_of
+from ticdc_replay.targets.mirror.planning.section import MirrorSection
+from ticdc_replay.targets.mirror.planning.table_plan import TablePlan, plan_table, target_of
 from ticdc_replay.targets.mirror.planning.window_ddl import Floor, first_floor
-from ticdc_replay.targets.mirror.section import MirrorSection
 from ticdc_replay.targets.mirror.session import Session
 from ticdc_replay.targets.mirror.staging import StageResult, StageTask, stage_tasks, staged_by, stages_of
 from ticdc_replay.targets.mirror.stops import Pending

@@ -12,8 +12,8 @@ from ticdc_replay.domain.errors import TransientError
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.generations import Mark, refuse_superseded, wants_any
 from ticdc_replay.targets.mirror.planning.dialect import Dialect
-from ticdc_replay.targets.mirror.planning.plan import TablePlan
-from ticdc_replay.targets.mirror.section import MirrorSection
+from ticdc_replay.targets.mirror.planning.section import MirrorSection
+from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
 from ticdc_replay.targets.mirror.session import Session
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.mirror.ledger import Ledger
-from ticdc_replay.targets.mirror.planning.plan import TablePlan
+from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
 from ticdc_replay.targets.mirror.planning.tables import FoundTable, Observed, Relation, Step
 from ticdc_replay.targets.mirror.staging import Staged
 

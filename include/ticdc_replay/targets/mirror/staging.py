@@ -10,8 +10,8 @@ from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.targets.base import Load, StoreAddress
 from ticdc_replay.targets.last_versions import FoldFile, FoldGroup
-from ticdc_replay.targets.mirror.planning.plan import TablePlan
-from ticdc_replay.targets.mirror.staged_rows import StagePiece
+from ticdc_replay.targets.mirror.planning.staged_rows import StagePiece
+from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
 
 MIN_TASK_BYTES = 4 * 1024 * 1024
 """Below this size of Parquet one more connection costs more than it saves."""

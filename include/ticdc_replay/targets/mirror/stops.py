@@ -12,9 +12,9 @@ from ticdc_replay.targets.base import Load, TableReport
 from ticdc_replay.targets.layouts import layouts_of
 from ticdc_replay.targets.mirror import emptying
 from ticdc_replay.targets.mirror.planning import differences
-from ticdc_replay.targets.mirror.planning.plan import TablePlan
+from ticdc_replay.targets.mirror.planning.section import MirrorSection
+from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
 from ticdc_replay.targets.mirror.planning.tables import TableState
-from ticdc_replay.targets.mirror.section import MirrorSection
 from ticdc_replay.targets.mirror.session import Session
 
 log = logging.getLogger(__name__)

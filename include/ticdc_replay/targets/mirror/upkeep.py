@@ -10,9 +10,9 @@ from ticdc_replay.targets.base import FloorRaised, Mirror, StoppedLoad
 from ticdc_replay.targets.mirror import dropped_databases, emptying
 from ticdc_replay.targets.mirror.planning import differences
 from ticdc_replay.targets.mirror.planning.dialect import Dialect
-from ticdc_replay.targets.mirror.planning.plan import target_of, tombstones_of
+from ticdc_replay.targets.mirror.planning.section import MirrorSection
+from ticdc_replay.targets.mirror.planning.table_plan import target_of, tombstones_of
 from ticdc_replay.targets.mirror.planning.tables import Relation
-from ticdc_replay.targets.mirror.section import MirrorSection
 from ticdc_replay.targets.mirror.session import Session
 
 

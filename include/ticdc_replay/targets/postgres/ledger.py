@@ -9,8 +9,8 @@ from psycopg import sql
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
 from ticdc_replay.targets.base import HeldTable, Load, StoppedLoad, TableReport
+from ticdc_replay.targets.mirror.planning.section import LEDGER_SCHEMA
 from ticdc_replay.targets.mirror.planning.tables import KnownColumn, RecordedColumn, Relation, TableState
-from ticdc_replay.targets.mirror.section import LEDGER_SCHEMA
 from ticdc_replay.targets.postgres.begun import BegunLoads
 from ticdc_replay.targets.postgres.tables import sql_of
 

@@ -22,7 +22,7 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg import sql
 
-from ticdc_replay.targets.mirror.section import LEDGER_SCHEMA
+from ticdc_replay.targets.mirror.planning.section import LEDGER_SCHEMA
 
 Connection = psycopg.Connection[Any]
 

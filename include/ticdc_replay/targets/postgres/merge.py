@@ -15,12 +15,12 @@ from psycopg import sql
 from ticdc_replay.changelog.files.version_order import OFFSET_BITS
 from ticdc_replay.domain.errors import TargetMismatchError
 from ticdc_replay.targets.base import Load
-from ticdc_replay.targets.mirror.planning.plan import TablePlan
+from ticdc_replay.targets.mirror.planning.section import LEDGER_SCHEMA
+from ticdc_replay.targets.mirror.planning.staged_rows import PUT, VERSION
+from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
 from ticdc_replay.targets.mirror.planning.tables import FoundTable
 from ticdc_replay.targets.mirror.planning.window_ddl import PlannedColumn
-from ticdc_replay.targets.mirror.section import LEDGER_SCHEMA
 from ticdc_replay.targets.mirror.session import Merged
-from ticdc_replay.targets.mirror.staged_rows import PUT, VERSION
 from ticdc_replay.targets.mirror.staging import Staged
 from ticdc_replay.targets.postgres import indexes, wide_rows
 from ticdc_replay.targets.postgres.tables import sql_of, trusted

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from ticdc_replay.config.types import ConnectionId
-from ticdc_replay.targets.mirror.section import LEDGER_SCHEMA, MirrorSection
+from ticdc_replay.targets.mirror.planning.section import LEDGER_SCHEMA, MirrorSection
 
 
 class PostgresTarget(MirrorSection):

@@ -10,7 +10,7 @@ from psycopg import sql
 
 from ticdc_replay.domain.errors import CommitStateUnknownError, TargetMismatchError
 from ticdc_replay.targets.base import Load
-from ticdc_replay.targets.mirror.planning.plan import TablePlan
+from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
 from ticdc_replay.targets.mirror.planning.tables import FoundTable, Relation, Step
 from ticdc_replay.targets.mirror.session import Merged, Session
 from ticdc_replay.targets.mirror.staging import Staged

@@ -13,13 +13,19 @@ from ticdc_replay.domain.errors import PermanentError, UnrepresentableValueError
 from ticdc_replay.domain.progress import report_done
 from ticdc_replay.targets.files import file_errors
 from ticdc_replay.targets.last_versions import LastVersions, winning_rows
-from ticdc_replay.targets.mirror.section import LEDGER_SCHEMA
-from ticdc_replay.targets.mirror.staged_rows import StagedBatch, StagePiece, columns_to_read, stage_rows, stage_schema
+from ticdc_replay.targets.mirror.planning.section import LEDGER_SCHEMA
+from ticdc_replay.targets.mirror.planning.staged_rows import (
+    StagedBatch,
+    StagePiece,
+    columns_to_read,
+    stage_rows,
+    stage_schema,
+)
 from ticdc_replay.targets.mirror.staging import StagedPiece, StageResult, StageTask
 from ticdc_replay.targets.postgres.dialect import DIALECT
 from ticdc_replay.targets.postgres.errors import translate
 from ticdc_replay.targets.postgres.settings import PostgresSettings
-from ticdc_replay.targets.quarantine import Refused, ValueQuarantine, describe
+from ticdc_replay.targets.refused_rows import Refused, ValueQuarantine, describe
 
 log = logging.getLogger(__name__)
 

@@ -10,10 +10,10 @@ from psycopg import sql
 
 from ticdc_replay.domain.errors import TargetMismatchError
 from ticdc_replay.targets.base import Load
-from ticdc_replay.targets.mirror.planning.plan import TablePlan
+from ticdc_replay.targets.mirror.planning.section import LEDGER_SCHEMA
+from ticdc_replay.targets.mirror.planning.staged_rows import PUT, VERSION
+from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
 from ticdc_replay.targets.mirror.planning.tables import ColumnDefinition
-from ticdc_replay.targets.mirror.section import LEDGER_SCHEMA
-from ticdc_replay.targets.mirror.staged_rows import PUT, VERSION
 from ticdc_replay.targets.postgres.errors import translated
 from ticdc_replay.targets.postgres.ledger_tables import CREATE_LOCK, LONG_WAIT, SHORT_WAIT, create, in_ledger
 from ticdc_replay.targets.postgres.settings import PostgresSettings

@@ -15,12 +15,12 @@ from ticdc_replay.changelog.files.parts import batch_rows
 from ticdc_replay.domain.errors import UnrepresentableValueError
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.files import file_errors
-from ticdc_replay.targets.mirror.planning.plan import TablePlan
-from ticdc_replay.targets.mirror.section import LEDGER_SCHEMA
-from ticdc_replay.targets.mirror.staged_rows import VERSION
+from ticdc_replay.targets.mirror.planning.section import LEDGER_SCHEMA
+from ticdc_replay.targets.mirror.planning.staged_rows import VERSION
+from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
 from ticdc_replay.targets.postgres.stage import TOO_WIDE, WAY_ON
 from ticdc_replay.targets.postgres.types import staged_cells
-from ticdc_replay.targets.quarantine import Refused, ValueQuarantine, describe
+from ticdc_replay.targets.refused_rows import Refused, ValueQuarantine, describe
 
 Connection = psycopg.Connection[Any]
 Insert = Callable[[str, sql.Composable], object]

@@ -11,7 +11,7 @@ from ticdc_replay.domain.connections import Connection
 from ticdc_replay.targets.base import Load, StoreAddress
 from ticdc_replay.targets.last_versions import fold_groups
 from ticdc_replay.targets.mirror import staging
-from ticdc_replay.targets.mirror.planning.plan import plan_table
+from ticdc_replay.targets.mirror.planning.table_plan import plan_table
 from ticdc_replay.targets.mirror.planning.window_ddl import Floor
 from ticdc_replay.targets.mirror.staging import StageTask
 from ticdc_replay.targets.postgres.dialect import DIALECT

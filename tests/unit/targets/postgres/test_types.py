@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from ticdc_replay.domain.column_types import ColumnType
-from ticdc_replay.targets.mirror.planning.plan import tombstones_of
+from ticdc_replay.targets.mirror.planning.table_plan import tombstones_of
 from ticdc_replay.targets.mirror.planning.tables import Relation
 from ticdc_replay.targets.postgres.dialect import DIALECT, fit
 from ticdc_replay.targets.postgres.types import checks_of, holds, pg_type

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 from ticdc_replay.domain.errors import PolicyStopError, TargetMismatchError
 from ticdc_replay.domain.tso import describe
 from ticdc_replay.targets.mirror.planning import form
-from ticdc_replay.targets.mirror.planning.plan import PlannedPiece, TablePlan
+from ticdc_replay.targets.mirror.planning.table_plan import PlannedPiece, TablePlan
 from ticdc_replay.targets.mirror.planning.tables import (
     AddColumn,
     ChangeDefault,

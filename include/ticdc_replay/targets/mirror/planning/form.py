@@ -10,7 +10,7 @@ from typing import Literal
 
 from ticdc_replay.config.target_rules import FILL_ANEW
 from ticdc_replay.domain.tso import describe
-from ticdc_replay.targets.mirror.planning.plan import TablePlan
+from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
 from ticdc_replay.targets.mirror.planning.tables import FoundTable, KnownColumn, TableState
 from ticdc_replay.targets.mirror.planning.window_ddl import FormColumn
 

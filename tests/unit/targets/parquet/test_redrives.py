@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.changelogs import Changelog, Row, delete, put, table
-from tests.unit.targets.test_parquet import INT, NO_KEY, ORDERS, TEXT, current, run
+from tests.unit.targets.parquet.test_files import INT, NO_KEY, ORDERS, TEXT, current, run
 from ticdc_replay.changelog.files.version_order import VersionOrder
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.tables import TableSchema

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.unit.stages.test_replaced_windows import PIPELINE, WINDOW, Lake
+from tests.unit.stages.load.test_replaced_windows import PIPELINE, WINDOW, Lake
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
@@ -112,7 +112,7 @@ def test_a_load_that_has_begun_elsewhere_takes_nothing_away(folder: Path) -> Non
 def test_windows_of_both_places_are_told_apart(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = lake_at(folder, "a")
     lake.replay(lake.run("proven", 1))
-    monkeypatch.setattr("tests.unit.stages.test_replaced_windows.WINDOW", Window(100, 200))
+    monkeypatch.setattr("tests.unit.stages.load.test_replaced_windows.WINDOW", Window(100, 200))
     moved = lake_at(folder, "b")
     moved.replay(moved.run("proven", 101))
     assert [span.window for span in shown(moved).target.spans] == [Window(100, 200)]

@@ -8,7 +8,7 @@ import pytest
 
 from ticdc_replay.domain.errors import ArtifactCorruptError, ArtifactNotFoundError
 from ticdc_replay.reconcile.delete.audit import audit_of
-from ticdc_replay.reconcile.delete.plan import PLANNED, DeletionPlan, read_plan, read_planned, write_plan
+from ticdc_replay.reconcile.delete.deletion_plan import PLANNED, DeletionPlan, read_plan, read_planned, write_plan
 from ticdc_replay.reconcile.delete.results import Outcome, deletion_folder, withheld, write_results
 from ticdc_replay.storage import ObjectStore, open_store
 

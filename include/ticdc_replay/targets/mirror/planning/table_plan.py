@@ -13,6 +13,8 @@ from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.ddl import Emptied, emptied_by
 from ticdc_replay.targets.mirror.planning.columns import columns_of, one_handle_key, unique_keys
 from ticdc_replay.targets.mirror.planning.dialect import Dialect
+from ticdc_replay.targets.mirror.planning.section import LEDGER_SCHEMA, MirrorSection
+from ticdc_replay.targets.mirror.planning.staged_rows import StageColumn
 from ticdc_replay.targets.mirror.planning.tables import Relation
 from ticdc_replay.targets.mirror.planning.window_ddl import (
     AddedColumn,
@@ -23,8 +25,6 @@ from ticdc_replay.targets.mirror.planning.window_ddl import (
     WindowDdl,
     changes_since,
 )
-from ticdc_replay.targets.mirror.section import LEDGER_SCHEMA, MirrorSection
-from ticdc_replay.targets.mirror.staged_rows import StageColumn
 
 
 class PlannedPiece(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.codecs.test_go_quote import quote
+from tests.unit.codecs.open.test_go_quote import quote
 from ticdc_replay.codecs.open.go_quote import unquote, unquote_all, unquoted_array
 from ticdc_replay.codecs.text_forms import DATE, DECIMAL, MOMENT, TIME, VECTOR, TextForm, utf8_array
 

@@ -16,7 +16,7 @@ from ticdc_replay.domain.errors import (
     TicdcReplayError,
 )
 from ticdc_replay.reconcile.delete.audit import stopped_of
-from ticdc_replay.reconcile.delete.plan import plan_name, read_plan
+from ticdc_replay.reconcile.delete.deletion_plan import plan_name, read_plan
 from ticdc_replay.reconcile.delete.release import RECHECK_MAX_AGE_MS
 from ticdc_replay.stages.leases import holding_store
 from ticdc_replay.state import tables
@@ -742,7 +742,7 @@ def test_a_lease_that_is_lost_in_the_middle_stops_it_there_and_another_execution
 
 
 def test_a_lease_that_is_lost_within_a_file_of_the_plan_stops_it_there(scene, monkeypatch):
-    monkeypatch.setattr("ticdc_replay.reconcile.delete.plan.FILE_ROWS", 100)
+    monkeypatch.setattr("ticdc_replay.reconcile.delete.deletion_plan.FILE_ROWS", 100)
     monkeypatch.setattr(deletion, "_THREADS", 1)
     monkeypatch.setattr(deletion_guards, "_LEASE_EVERY_S", 0.0)
     scene.put(*range(1, 31))

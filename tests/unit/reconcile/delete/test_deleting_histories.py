@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from tests.support.deletions import Scene, with_clock
 from tests.support.examples import examples
 from tests.support.reconciliation_rules import ObjectFacts, Protection, classify_object, deletable
-from tests.unit.reconcile.test_histories import (
+from tests.unit.reconcile.look.test_histories import (
     KINDS,
     PARTITIONS,
     SKEW,
@@ -32,7 +32,7 @@ from tests.unit.reconcile.test_histories import (
     scanned,
 )
 from ticdc_replay.domain.errors import PolicyStopError
-from ticdc_replay.reconcile.delete import plan as plans
+from ticdc_replay.reconcile.delete import deletion_plan as plans
 from ticdc_replay.reconcile.judge.records import OBJECTS
 from ticdc_replay.reconcile.judge.rules import Evidence, PartitionBounds, ReplayableRange
 from ticdc_replay.state import tables

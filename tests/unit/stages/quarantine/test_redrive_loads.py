@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.stages.test_replayable import WINDOW, accept, pin, recorded, redriven
+from tests.unit.store_stages.test_replayable import WINDOW, accept, pin, recorded, redriven
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.stages.context import ReplayContext

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.support.file_pipelines import CLAIMS
 from tests.support.quarantine_files import TOPIC, index_with, quarantine
-from tests.unit.stages.conftest import CLAIMS
 from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.changelog.files.set_aside import MESSAGES
 from ticdc_replay.domain import canonical

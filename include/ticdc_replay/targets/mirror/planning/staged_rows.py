@@ -14,7 +14,7 @@ from ticdc_replay.changelog.copies.fold import is_put, key_cells, narrow, narrow
 from ticdc_replay.domain.errors import PermanentError, TargetMismatchError
 from ticdc_replay.targets.last_versions import Fold
 from ticdc_replay.targets.mirror.planning.dialect import Dialect
-from ticdc_replay.targets.quarantine import Refused
+from ticdc_replay.targets.refused_rows import Refused
 
 VERSION = "version"
 PUT = "put"
