@@ -74,7 +74,9 @@ def main() -> None:
 def measure(workload: Capture, large: Capture, compression: Compression, runs: int) -> Measured:
     """Decode and scan the same messages again and again; the first run, in which parsers are made, does not count."""
     changefeed = workload.changefeed()
-    schemas = [schemas_in(each.messages(), codec_for(each.changefeed(), MAX_BYTES)) for each in (workload, large)]
+    schemas = [
+        schemas_in([list(each.messages())], codec_for(each.changefeed(), MAX_BYTES)) for each in (workload, large)
+    ]
     history = SchemaHistory()
     for part in schemas:
         history = history.with_ddls(part.ddl).with_versions(part.definitions)
