@@ -138,7 +138,7 @@ class Replay:
         self._spark, self._feed, self._sizes = spark, feed, sizes
         self._searched: list[OffsetRange] = []
         """What was read of Kafka for DDL before windows."""
-        look_back.find_schemas = self._find_schemas
+        setattr(look_back, "find_schemas", self._find_schemas)  # noqa: B010 - mypy knows no such attribute
 
     def decode(self, window: Window) -> ChangelogIndex:
         """Pin and decode *window* as the DAG does."""

@@ -10,18 +10,21 @@ import argparse
 import platform
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.results import replace_part
 from ticdc_replay.captures import Capture
 from ticdc_replay.changelog.cells.convert import rows_to_batch
+from ticdc_replay.codecs.base import Codec
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.decode.plan.schema_pass import lookup_in
 from ticdc_replay.decode.read.collector import no_cycle_search
 from ticdc_replay.decode.read.split import BATCH_ROWS
 from ticdc_replay.domain.events import RowEvent
+from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.schemas.resolve import ResolvedSchema, SchemaResolver
 
 CAPTURES = Path(__file__).parent / "captures"
@@ -94,13 +97,7 @@ def measure(folder: Path, runs: int) -> Measured:
             waiting: list[RowEvent] = []
             for at in range(0, len(messages), 1000):
                 some = messages[at : at + 1000]
-                decoded: list[RowEvent] = []
-                parse_s += _seconds(
-                    lambda some=some, decoded=decoded: decoded.extend(
-                        event for message in some for event in codec.decode(message) if isinstance(event, RowEvent)
-                    )
-                )
-                waiting += decoded
+                parse_s += _seconds(partial(_decode, codec, some, waiting))
                 if len(waiting) >= BATCH_ROWS:
                     arrow_s += convert(waiting)
                     waiting = []
@@ -109,6 +106,10 @@ def measure(folder: Path, runs: int) -> Measured:
             parse.append(parse_s)
             arrow.append(arrow_s)
     return Measured(events, size, statistics.median(parse[1:]), statistics.median(arrow[1:]))
+
+
+def _decode(codec: Codec, messages: Sequence[RawMessage], into: list[RowEvent]) -> None:
+    into.extend(event for message in messages for event in codec.decode(message) if isinstance(event, RowEvent))
 
 
 def table(found: dict[str, Measured], runs: int) -> str:

@@ -18,10 +18,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+import numpy.typing as npt
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -232,9 +234,10 @@ def references_of(count: int, objects: int) -> Iterator[pa.Table]:
         yield pa.Table.from_arrays([columns[name] for name in records.REFERENCES.names], schema=records.REFERENCES)
 
 
-def mixed(numbers: np.ndarray, words: int) -> np.ndarray:
+def mixed(numbers: npt.NDArray[Any], words: int) -> npt.NDArray[np.uint64]:
     """*words* well mixed 64-bit words of each number, by splitmix64: as random as UUIDs and hashes, and the same each time."""
-    state = numbers.astype(np.uint64)[:, None] * np.uint64(words) + np.arange(1, words + 1, dtype=np.uint64)
+    steps = np.arange(1, words + 1).astype(np.uint64)
+    state: npt.NDArray[np.uint64] = (numbers.astype(np.uint64)[:, None] * np.uint64(words) + steps).astype(np.uint64)
     state *= np.uint64(0x9E3779B97F4A7C15)
     state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -287,7 +290,7 @@ def write(folder: Path, kind: str, tables: Iterator[pa.Table]) -> None:
 
 def heap_after_collection(spark: SparkSession) -> float:
     """MB of the heap that the JVM of driver and executor still uses."""
-    runtime = spark.sparkContext._jvm.java.lang.Runtime.getRuntime()  # type: ignore[union-attr]
+    runtime = spark.sparkContext._jvm.java.lang.Runtime.getRuntime()
     runtime.gc()
     return float(runtime.totalMemory() - runtime.freeMemory()) / 1e6
 
@@ -320,10 +323,18 @@ def table(cores: int, small: Measured, large: Measured) -> str:
         row("files written", lambda run: str(run.files)),
     ]
     for kind in ObjectClass:
-        lines.append(row(f"objects {kind}", lambda run, kind=kind: f"{run.summary.objects(kind):,}"))
+        lines.append(row(f"objects {kind}", partial(_objects, kind)))
     for found in ReferenceClass:
-        lines.append(row(f"references {found}", lambda run, found=found: f"{run.summary.references(found):,}"))
+        lines.append(row(f"references {found}", partial(_references, found)))
     return "\n".join(lines)
+
+
+def _objects(kind: ObjectClass, run: Measured) -> str:
+    return f"{run.summary.objects(kind):,}"
+
+
+def _references(kind: ReferenceClass, run: Measured) -> str:
+    return f"{run.summary.references(kind):,}"
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -97,9 +98,14 @@ def measure(workload: Capture, large: Capture, compression: Compression, runs: i
         for _ in range(runs + 1):
             decode_s.append(_decode(messages, changefeed, lookup, codec.decode))
             scan = ReferenceScan(codec_for(changefeed, MAX_BYTES, lookup), "p", "id")
-            scan_s.append(_seconds(lambda scan=scan: (scan.add(messages), scan.table())))
+            scan_s.append(_seconds(partial(_scan, scan, messages)))
             references = scan.counts.references
     return Measured(events, len(messages), references, statistics.median(decode_s[1:]), statistics.median(scan_s[1:]))
+
+
+def _scan(scan: ReferenceScan, messages: Sequence[RawMessage]) -> None:
+    scan.add(messages)
+    scan.table()
 
 
 def _decode(

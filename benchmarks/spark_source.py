@@ -90,7 +90,7 @@ def compare(published: Published, bootstrap: str, folder: Path, runs: int) -> st
     artifacts = f"file://{folder}/artifacts/bench"
     manifest = pin_everything(bootstrap, TOPIC, artifacts)
     stages = [theirs]
-    ratios = []
+    ratios: list[tuple[str, float, str]] = []
     for decoder, conf in DECODERS.items():
         if decoder == "native" and not native_is_there():
             continue

@@ -12,7 +12,7 @@ import platform
 import signal
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -29,8 +29,8 @@ from demo.embedded_stack.kafka import Kafka
 from ticdc_replay.changelog.copies.key_buckets import plan_buckets
 from ticdc_replay.decode.complete.deduplicate import find_surplus
 from ticdc_replay.decode.plan.schema_pass import lookup_in
+from ticdc_replay.decode.plan.splits import sampled_of
 from ticdc_replay.decode.plan.tasks import Attempt, Split
-from ticdc_replay.decode.read.placement import sampled_of
 from ticdc_replay.decode.read.split import decode_split
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.window import Window
@@ -67,7 +67,7 @@ class Clock:
     """Processor seconds by stage while it is entered, in the main thread."""
 
     def __init__(self) -> None:
-        self.seconds: Counter[str] = Counter()
+        self.seconds: dict[str, float] = defaultdict(float)
         self.samples: Counter[str] = Counter()
         self._last = 0.0
 

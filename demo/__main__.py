@@ -21,6 +21,7 @@ from demo.sample import contents
 from demo.system import System
 from demo.verify import verify
 from ticdc_replay.domain import tso
+from ticdc_replay.stages.load.publish import RunReport
 
 DAG_ID = f"ticdc_replay_{pipeline.NAME}"
 BACKFILL = Watched(
@@ -176,7 +177,7 @@ def await_dag(api: AirflowApi, dag_id: str, patience: float) -> None:
         time.sleep(0.5)
 
 
-def read_reports(system: System, api: AirflowApi, runs: list[RunState]) -> list[report.RunReport]:
+def read_reports(system: System, api: AirflowApi, runs: list[RunState]) -> list[RunReport]:
     """The report that each run left among the artefacts."""
     hashes = [api.xcom(DAG_ID, run.run_id, "check")["run_hash"] for run in runs]
     names = [f"artifacts/{pipeline.NAME}/reports/{run_hash}.json" for run_hash in hashes]

@@ -62,7 +62,7 @@ def _differences(rows: list[SampleRow], keys: list[str], found: dict[tuple[Any, 
             yield f"{row.key}: _commit_ts is {commit_ts}, {row.commit_ts} expected"
         for name, cell in expected.items():
             actual = cells[name]
-            if row.columns[name]["mysql_type"] == "json" and None not in (cell, actual):
+            if row.columns[name]["mysql_type"] == "json" and cell is not None and actual is not None:
                 cell, actual = json.loads(cell), json.loads(actual)
             if actual != cell:
                 yield f"{row.key}: {name} is {actual!r:.80}, {cell!r:.80} expected"

@@ -61,7 +61,12 @@ def _archive(home: Path, report: Callable[[str], None]) -> None:
             "SPARK_LOCAL_IP": HOST,
             "SPARK_SUBMIT_OPTS": " ".join((*java.SHORT_LIVED, f"-XX:ArchiveClassesAtExit={archive}")),
         }
-        command = [Path(sys.executable).with_name("spark-submit"), "--conf", "spark.ui.enabled=false", job]
+        command: list[str | Path] = [
+            Path(sys.executable).with_name("spark-submit"),
+            "--conf",
+            "spark.ui.enabled=false",
+            job,
+        ]
         done = subprocess.run(
             command, env=environment, cwd=workshop, capture_output=True, text=True, timeout=MAKE_SECONDS
         )

@@ -44,7 +44,7 @@ class ManagedProcess:
         options = [str(os.getpid()), str(int(stop_signal)), str(grace), reach, owner]
         with log.open("ab") as output:
             self._process = subprocess.Popen(
-                [*script, *options, *map(os.fspath, command)],
+                [*script, *options, *(os.fspath(part) for part in command)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
