@@ -2,37 +2,37 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-# Set, every process compiles all modules again, and tests start hundreds of processes.
+# If it is set, each process compiles all modules again, and tests start hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/pytest
-# More than two cores can use, for much of a test is waiting for servers. Not in pyproject.toml: a single test by hand need not pay for it.
+# Three workers on two cores, because tests mostly wait for servers. Not in pyproject.toml: a single test runs faster without.
 WORKERS := -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo demo-stop test test-unit test-nightly lint format schema bench package audit clean
 
-help: ## this list
+help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: ## .venv with the ticdc-replay command, and the Kafka jars; fast when nothing changed
+setup: ## make .venv with the ticdc-replay command, and fetch the Kafka jars
 	@$(PYTHON) scripts/setup
 
-demo: setup ## the embedded stack, the sample changefeed and a backfill; EXIT=1 ends by itself, PATIENCE=3 waits longer
+demo: setup ## run the whole system with a sample changefeed; EXIT=1 stops it at the end, PATIENCE=3 waits longer
 	@$(BIN)/python -m demo $(if $(EXIT),--exit) $(if $(PATIENCE),--patience $(PATIENCE))
 
-demo-stop: ## stop a demo that runs elsewhere
+demo-stop: ## stop a demo that runs in another terminal
 	@$(BIN)/python -m demo.stop
 
-test: setup ## all tests, with real servers
+test: setup ## run all tests, with real servers
 	@$(PYTEST) $(WORKERS) $(ARGS)
 
-test-unit: setup ## the fast ones
+test-unit: setup ## run the fast tests, without servers
 	@$(PYTEST) tests/unit -m 'not slow' $(WORKERS) $(ARGS)
 
-test-nightly: setup ## all tests, with ten times as many examples of each property
+test-nightly: setup ## run all tests, with ten times as many examples of each property
 	@HYPOTHESIS_PROFILE=nightly $(PYTEST) $(WORKERS) --timeout 3600 $(ARGS)
 
-lint: setup ## format, lint and types, as CI asks
+lint: setup ## check format, lint and types, as CI does
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
@@ -40,23 +40,23 @@ lint: setup ## format, lint and types, as CI asks
 		CARGO_TARGET_DIR=../.cache/native cargo clippy --quiet --locked --release -- --deny warnings; fi
 	@$(BIN)/python -m ticdc_replay.config.json_schema include/pipelines/pipeline.schema.json include/stores/store.schema.json --check
 
-format: setup ## make `lint` content where a machine can
+format: setup ## fix format and lint where possible
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-schema: setup ## the JSON Schemas of pipeline and store files, from the types that read them
+schema: setup ## write the JSON Schemas of pipeline and store files
 	@$(BIN)/python -m ticdc_replay.config.json_schema include/pipelines/pipeline.schema.json include/stores/store.schema.json
 
-bench: setup ## measure; results go to benchmarks/RESULTS.md
+bench: setup ## measure, and write benchmarks/RESULTS.md
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-package: setup ## wheels, and the archive that Spark executors run from, in dist/; ARGS="--platform …" for another platform
+package: setup ## build wheels and the archive for Spark executors in dist/; ARGS="--platform …" for another platform
 	@$(BIN)/python scripts/package-executors $(ARGS)
 
-audit: setup ## known vulnerabilities and licences of all that is locked; ARGS=--allow-unasked where advisories can't be reached
+audit: setup ## check locked packages for vulnerabilities and licences; ARGS=--allow-unasked if advisories can't be reached
 	@$(BIN)/python scripts/audit $(ARGS)
 
-clean: ## remove the environment, the cache and all that tools left
+clean: ## remove the environment, caches and build files
 	@rm -rf .venv .cache .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	@rm -rf include/ticdc_replay.egg-info
