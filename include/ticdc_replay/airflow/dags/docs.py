@@ -68,7 +68,7 @@ _QUARANTINE = """
 ### Quarantine of {name}
 
 What could not be used of this changefeed, and the ways back: **Trigger** with the form, which begins with listing. See
-*Quarantine* in the operations guide, and `ticdc-replay quarantine` for the same from a shell, with the bytes of each message.
+docs/quarantine.md, and use `ticdc-replay quarantine` for the same from a shell, with the bytes of each message.
 """
 
 _LOAD = """
