@@ -1,7 +1,6 @@
-"""All benchmarks of the way from Kafka to a target, one after the other: ``make bench``, or ``make bench ARGS="replay flat"``.
+"""``make bench``: run the benchmarks from Kafka to a target, one after another. ``make bench ARGS="replay flat"`` runs these two.
 
-Each has a process and servers of its own and writes its part of ``benchmarks/RESULTS.md``. Those that are not of the main path
-are run by name only.
+Each has its own process and servers, and writes its part of ``benchmarks/RESULTS.md``. The others run only if they are named.
 """
 
 import argparse

@@ -1,7 +1,4 @@
-"""``make demo``: the system, the sample changefeed, a backfill of its windows, a reconciliation of its claim checks, the result.
-
-``--exit`` ends by itself then.
-"""
+"""``make demo``: start the system, backfill the sample changefeed, reconcile its claim-check store, and compare the result."""
 
 import argparse
 import shlex
@@ -53,16 +50,16 @@ class Stopped(BaseException):
 def main() -> int:
     """0 when every window was replayed, the tables are as expected and so is the store, also where it was stopped after that."""
     parser = argparse.ArgumentParser(prog="demo", description=__doc__)
-    parser.add_argument("--exit", action="store_true", help="end after the report instead of waiting for Ctrl-C")
+    parser.add_argument("--exit", action="store_true", help="stop after the report, instead of waiting for Ctrl-C")
     parser.add_argument(
-        "--folder", type=Path, default=instance.FOLDER, help="where data and logs go; emptied at the start"
+        "--folder", type=Path, default=instance.FOLDER, help="folder of data and logs; emptied at the start"
     )
     parser.add_argument(
         "--patience",
         type=float,
         default=1.0,
         metavar="FACTOR",
-        help="for slow machines: how many times as long as usual Airflow's work may take",
+        help="for slow machines: wait FACTOR times as long for Airflow",
     )
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, _stop)
