@@ -21,7 +21,7 @@ REASONS = {
     ("codecs/simple/codec.py", "avro"): "a value of encoding-format",
     ("codecs/simple/traits.py", "avro"): "a value of encoding-format",
     ("codecs/simple/avro.py", "default"): "a member of a column's schema",
-    ("cli/inspect.py", "open-protocol"): "what --protocol is by itself",
+    ("cli/messages.py", "open-protocol"): "what --protocol is by itself",
 }
 """Where a name may stand outside of them."""
 

@@ -9,13 +9,11 @@ import typer
 from rich.table import Table
 
 from ticdc_replay.changefeed.sink_uri import ParsedChangefeed, from_info, from_sink_uri
-from ticdc_replay.cli.terminal import terminal
+from ticdc_replay.cli.terminal import wide_terminal
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.stages.window.changefeed import ChangefeedSummary, summarize
-
-_WIDTH_WITHOUT_TERMINAL = 160
 
 
 def changefeed(
@@ -67,9 +65,7 @@ def _text(file: Path) -> str:
 
 
 def _show(summary: ChangefeedSummary) -> None:
-    console = terminal()
-    if not console.is_terminal:
-        console = terminal(width=_WIDTH_WITHOUT_TERMINAL)
+    console = wide_terminal()
     about = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     about.add_column(style="dim", no_wrap=True)
     about.add_column(overflow="fold")

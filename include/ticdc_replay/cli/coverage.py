@@ -3,13 +3,11 @@
 from contextlib import closing
 from typing import Annotated
 
-import msgspec
 import typer
-from rich.table import Table
 
 from ticdc_replay.cli.connections import load_connections
-from ticdc_replay.cli.replay import ConnectionsFile, PipelineFile, target_names
-from ticdc_replay.cli.terminal import terminal
+from ticdc_replay.cli.replay import ConnectionsFile, PipelineFile, Targets, target_names
+from ticdc_replay.cli.terminal import print_json, say, table
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.window import Window
@@ -22,7 +20,7 @@ EXIT_GAP = 1
 
 def coverage_command(
     pipeline: PipelineFile,
-    targets: Annotated[list[str] | None, typer.Option("--target", help="Only this target; repeatable")] = None,
+    targets: Targets = None,
     tables: Annotated[
         bool, typer.Option("--tables", help="Show each table too, not only the target as a whole")
     ] = False,
@@ -39,7 +37,7 @@ def coverage_command(
     with closing(open_pipeline_state(declared, found)) as state:
         covered = [each for each in coverage(declared, state) if each.target.name in names]
     if json:
-        typer.echo(msgspec.json.encode(covered).decode())
+        print_json(covered)
     else:
         for each in covered:
             _show(each, with_tables=tables)
@@ -48,21 +46,19 @@ def coverage_command(
 
 
 def _show(found: TargetCoverage, *, with_tables: bool) -> None:
-    console = terminal(soft_wrap=True)
     shown = [found.target, *(found.tables if with_tables else ())]
     if not any(each.spans or each.gaps for each in shown):
-        console.print(f"{found.target.name}: nothing is loaded yet")
+        say(f"{found.target.name}: nothing is loaded yet")
         return
-    table = Table(title=found.target.name, title_justify="left")
-    for heading in (*(["table"] if with_tables else []), "from", "to", "state", "proof"):
-        table.add_column(heading)
+    windows = table(*(["table"] if with_tables else []), "from", "to", "state", "proof")
+    windows.title, windows.title_justify = found.target.name, "left"
     for each in shown:
         name = [] if not with_tables else ["(all)" if each is found.target else each.name]
         for window, state, grade in _stretches(each):
-            table.add_row(*name, tso.describe(window.from_ts), tso.describe(window.to_ts), state, grade)
-    console.print(table)
+            windows.add_row(*name, tso.describe(window.from_ts), tso.describe(window.to_ts), state, grade)
+    say(windows)
     for window in found.derived:
-        console.print(f"taken from changelogs, not from Kafka: {window}")
+        say(f"taken from changelogs, not from Kafka: {window}")
 
 
 def _stretches(covered: Covered) -> list[tuple[Window, str, str]]:

@@ -1,6 +1,6 @@
-"""The ``ticdc-replay`` command. Each verb lives in a file of its own and is only listed here.
+"""The ``ticdc-replay`` command. The verbs live in other modules and are only listed here.
 
-A verb's file is imported when the verb is used: all of them together take two seconds, and ``--help`` needs none.
+A module is imported when one of its verbs is used: all of them together take two seconds, and ``--help`` needs none.
 """
 
 from importlib import import_module
@@ -29,21 +29,23 @@ class Verb(NamedTuple):
 
 _REPLAY, _CLOSER, _STORES, _MESSAGES = "Replay windows", "Look closer", "Claim-check stores", "Messages and changefeeds"
 VERBS = {
-    "plan": Verb(_REPLAY, "plan:plan_command", "What replaying windows would read and take. Nothing is kept"),
+    "plan": Verb(_REPLAY, "replay:plan_command", "What replaying windows would read and take. Nothing is kept"),
     "run": Verb(_REPLAY, "replay:run", "Replay a window into the pipeline's targets"),
     "coverage": Verb(_REPLAY, "coverage:coverage_command", "Which windows each target holds, and the gaps"),
     "quarantine": Verb(_REPLAY, "quarantine:quarantine", "What was set aside: list, decode again, accept as lost"),
     "snapshot": Verb(_CLOSER, "replay:snapshot", "Pin a window: find its offsets and write its manifest"),
-    "prove": Verb(_CLOSER, "prove:prove_command", "Compare a pinned window with Kafka and the object stores"),
-    "changelog": Verb(_CLOSER, "changelog:changelog", "List changelogs, or remove those that nothing needs"),
-    "mirror": Verb(_CLOSER, "mirror:mirror", "Set from when on a mirror counts rows, or forget it"),
+    "prove": Verb(_CLOSER, "replay:prove_command", "Compare a pinned window with Kafka and the object stores"),
+    "changelog": Verb(_CLOSER, "upkeep:changelog", "List changelogs, or remove those that nothing needs"),
+    "mirror": Verb(_CLOSER, "upkeep:mirror", "Set from when on a mirror counts rows, or forget it"),
     "reconcile": Verb(
         _STORES, "reconcile:reconcile", "Compare a store's objects with the messages. Nothing is deleted"
     ),
     "deletion": Verb(_STORES, "deletion:deletion", "Show, decide, execute and undo plans to delete objects"),
     "changefeed": Verb(_MESSAGES, "changefeed:changefeed", "What was understood of a changefeed's configuration"),
-    "decode": Verb(_MESSAGES, "decode:decode", "Write the events of a capture as JSON lines"),
-    "inspect": Verb(_MESSAGES, "inspect:inspect", "Show messages of a capture or a Kafka partition, with their events"),
+    "decode": Verb(_MESSAGES, "messages:decode", "Write the events of a capture as JSON lines"),
+    "inspect": Verb(
+        _MESSAGES, "messages:inspect", "Show messages of a capture or a Kafka partition, with their events"
+    ),
 }
 
 

@@ -3,16 +3,13 @@
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from ticdc_replay.cli import rendering
-from ticdc_replay.cli.replay import ConnectionsFile, PipelineFile, opened
-from ticdc_replay.cli.submit import submit
-from ticdc_replay.cli.terminal import terminal
-from ticdc_replay.domain import tso
+from ticdc_replay.cli.replay import ConnectionsFile, PipelineFile, opened, target_names, window_of
+from ticdc_replay.cli.submit import Master, submit
+from ticdc_replay.cli.terminal import say, table
 from ticdc_replay.domain.errors import ConfigError
-from ticdc_replay.domain.window import Window
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.leases import replaying
 from ticdc_replay.stages.load.begin_load import begin_load
@@ -57,12 +54,12 @@ def list_(
     """List what is in quarantine by reason and table, window by window, and what has become of it."""
     with opened(pipeline, connections) as context:
         found = stage.list_quarantine(context, _selection(run, from_, to, reasons, tables, None))
-        console = _console()
         if not found:
-            console.print("nothing is in quarantine")
+            say("nothing is in quarantine")
         for of_run in found:
-            console.print(_heading(of_run))
-            console.print(_entries(of_run) if each else _groups(of_run))
+            held = f"loaded into {', '.join(of_run.targets)}" if of_run.targets else "not loaded"
+            say(f"{of_run.window}\nrun {of_run.run_hash}, {held}")
+            say(_entries(of_run) if each else _groups(of_run))
 
 
 @quarantine.command()
@@ -75,7 +72,7 @@ def show(
     """Show one message in quarantine: its bytes, what this version makes of them, and where the error is."""
     with opened(pipeline, connections) as context:
         for shown in stage.show(context, place, run):
-            _show(_console(), shown)
+            _show(shown)
 
 
 @quarantine.command()
@@ -88,7 +85,7 @@ def redrive(
     tables: Tables = None,
     places: Places = None,
     targets: Annotated[list[str] | None, typer.Option("--target", help="Only into this target; repeatable")] = None,
-    master: Annotated[str, typer.Option(help="Spark master URL")] = "local[*]",
+    master: Master = "local[*]",
     connections: ConnectionsFile = None,
 ) -> None:
     """Decode what is in quarantine again, with the version and configuration of now, and load what comes out.
@@ -97,10 +94,10 @@ def redrive(
     """
     left = False
     with opened(pipeline, connections) as context:
-        _check_targets(context, targets)
+        target_names(context.pipeline, targets)  # refuses one that the pipeline does not have
         runs = open_runs(context, _selection(run, from_, to, reasons, tables, places))
         if not runs:
-            _console().print("nothing of this selection is open")
+            say("nothing of this selection is open")
         for of_run in sorted(runs, key=lambda each: each.window):
             report = _redrive(context, of_run, targets, master)
             left |= any(report.open.values())
@@ -128,18 +125,15 @@ def accept(
         raise ConfigError("this would accept the loss of everything in quarantine: choose entries, or say --all")
     with opened(pipeline, connections) as context:
         for record in stage.accept(context, selection, by, why):
-            _console().print(
-                f"{record.window}: {len(record.entries)} accepted as lost by {record.person}: {record.why}",
-            )
+            say(f"{record.window}: {len(record.entries)} accepted as lost by {record.person}: {record.why}")
 
 
 def _redrive(context: ReplayContext, run: RunQuarantine, targets: list[str] | None, master: str) -> RedriveReport:
-    console = _console()
     pinned = pin_redrive(context, run)
     job = write_decode_job(context, pinned)
     with replaying(context, pinned.name, job.run_hash):
         submit(job.uri, context, master)
-        console.print(check_redrive(context, job.run_hash).summary)
+        say(check_redrive(context, job.run_hash).summary)
     loads = write_redrive_loads(context, job.run_hash, targets)
     for load in loads:
         for uri in (load.window_job, load.redrive_job):
@@ -148,8 +142,8 @@ def _redrive(context: ReplayContext, run: RunQuarantine, targets: list[str] | No
                 submit(uri, context, master)
     report = publish_redrive(context, job.run_hash, [load.target for load in loads])
     for target, still in report.open.items():
-        told = ", ".join(f"{number} × {reason}" for reason, number in still.items())
-        console.print(f"{run.window}, {target}: {f'still in quarantine: {told}' if told else 'complete'}")
+        left = ", ".join(f"{number} × {reason}" for reason, number in still.items())
+        say(f"{run.window}, {target}: {f'still in quarantine: {left}' if left else 'complete'}")
     return report
 
 
@@ -163,69 +157,37 @@ def _selection(
 ) -> Selection:
     if (from_ is None) != (to is None):
         raise ConfigError("--from and --to name a window together")
-    window = None
-    if from_ is not None and to is not None:
-        try:
-            window = Window(tso.parse(from_), tso.parse(to))
-        except ValueError as error:
-            raise ConfigError(f"--from and --to: {error}") from None
+    window = None if from_ is None or to is None else window_of(from_, to)
     return Selection(run, window, tuple(reasons or ()), tuple(tables or ()), tuple(places or ())).checked()
 
 
-def _check_targets(context: ReplayContext, targets: list[str] | None) -> None:
-    known = {target.name for target in context.pipeline.targets}
-    unknown = sorted({*(targets or ())} - known)
-    if unknown:
-        raise ConfigError(
-            f"--target: {', '.join(unknown)} is not in the pipeline; its targets: {', '.join(sorted(known))}"
-        )
-
-
-def _heading(run: RunQuarantine) -> str:
-    held = ", ".join(run.targets)
-    return f"{run.window}\nrun {run.run_hash}, {f'loaded into {held}' if held else 'not loaded'}"
-
-
 def _groups(run: RunQuarantine) -> Table:
-    table = _table("reason", "table", "status", "entries", "for example")
+    groups = table("reason", "table", "status", "entries", "for example")
     for group in stage.grouped(run):
-        table.add_row(group.reason, group.table or "unknown", group.status, str(group.entries), group.example)
-    return table
+        groups.add_row(group.reason, group.table or "unknown", group.status, str(group.entries), group.example)
+    return groups
 
 
 def _entries(run: RunQuarantine) -> Table:
-    table = _table("place", "reason", "table", "status", "detail")
+    entries = table("place", "reason", "table", "status", "detail")
     for listed in run.entries:
-        entry = listed.entry
-        status = (
-            listed.status if listed.accepted is None else f"accepted by {listed.accepted.person}: {listed.accepted.why}"
-        )
-        table.add_row(entry.coordinates, entry.reason, entry.table_name or "unknown", status, entry.detail)
-    return table
+        entry, accepted = listed.entry, listed.accepted
+        status = listed.status if accepted is None else f"accepted by {accepted.person}: {accepted.why}"
+        entries.add_row(entry.coordinates, entry.reason, entry.table_name or "unknown", status, entry.detail)
+    return entries
 
 
-def _table(*headings: str) -> Table:
-    table = Table()
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
-    return table
-
-
-def _show(console: Console, shown: Shown) -> None:
+def _show(shown: Shown) -> None:
     for listed in shown.entries:
         entry, accepted = listed.entry, listed.accepted
-        console.print(f"{entry.coordinates} in quarantine of run {entry.run_hash}: {listed.status}")
+        say(f"{entry.coordinates} in quarantine of run {entry.run_hash}: {listed.status}")
         if accepted is not None:
-            console.print(f"accepted by {accepted.person}: {accepted.why}")
-        console.print(f"{entry.reason}: {entry.detail}")
-    console.print("\nas this version reads it:")
-    console.print(rendering.message(shown.message, shown.events))
+            say(f"accepted by {accepted.person}: {accepted.why}")
+        say(f"{entry.reason}: {entry.detail}")
+    say("\nas this version reads it:")
+    say(rendering.message(shown.message, shown.events))
     # Of several the first: all are of one message, and the dump is short.
     named = rendering.byte_named_in(shown.entries[0].entry.detail)
     for name, content in (("key", shown.message.key), ("value", shown.message.value)):
-        console.print(f"{name}:")
-        console.print(rendering.hex_dump(content, named))
-
-
-def _console() -> Console:
-    return terminal(soft_wrap=True)
+        say(f"{name}:")
+        say(rendering.hex_dump(content, named))

@@ -1,16 +1,17 @@
-"""``ticdc-replay snapshot`` and ``ticdc-replay run``: a window without Airflow, through the same stages."""
+"""A window without Airflow, through the same stages: ``ticdc-replay plan``, ``run``, ``snapshot`` and ``prove``."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
-from rich.table import Table
 
 from ticdc_replay.cli.connections import load_connections
-from ticdc_replay.cli.submit import submit
-from ticdc_replay.cli.terminal import terminal
+from ticdc_replay.cli.submit import Master, submit
+from ticdc_replay.cli.terminal import print_json, say, table, tell
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.config.pipeline import Pipeline
 from ticdc_replay.domain import tso
@@ -24,6 +25,9 @@ from ticdc_replay.stages.load.publish import RunReport, publish
 from ticdc_replay.stages.selection import selected_tables
 from ticdc_replay.stages.window.jobs import write_decode_job, write_load_job
 from ticdc_replay.stages.window.pin import pin, require_input
+from ticdc_replay.stages.window.plan import plan
+from ticdc_replay.stages.window.plan_text import lines
+from ticdc_replay.stages.window.prove import Proof, prove, prove_manifest
 from ticdc_replay.stages.window.shared import decoding
 
 PipelineFile = Annotated[Path, typer.Argument(help="The pipeline's YAML file", exists=True, dir_okay=False)]
@@ -46,7 +50,52 @@ Pin = Annotated[
         "--pin", help="Where the window ends in Kafka, in place of window.pin; with --repin where it has a manifest"
     ),
 ]
-Repin = Annotated[bool, typer.Option("--repin", help="Pin anew even if the window has a manifest, and decode anew")]
+Repin = Annotated[bool, typer.Option("--repin", help="Pin and decode the window again even if it has a manifest")]
+Tables = Annotated[list[str] | None, typer.Option("--table", help="Only tables of this pattern; repeatable")]
+Targets = Annotated[list[str] | None, typer.Option("--target", help="Only this target; repeatable")]
+
+EXIT_REFUSED = 1
+"""A planned window can't be replayed completely."""
+EXIT_GONE = 1
+"""Something is gone, but the window can be replayed."""
+EXIT_LOST = 3
+"""The window can't be replayed any more, neither from Kafka nor from a changelog."""
+_MOST_WINDOWS = 1_000
+_UNITS_MS = {"m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def plan_command(
+    pipeline: PipelineFile,
+    from_: From,
+    to: To,
+    every: Annotated[
+        str | None, typer.Option(help="Several windows, as a backfill has: their length, such as 30m, 1h or 1d")
+    ] = None,
+    connections: ConnectionsFile = None,
+    repin: Repin = False,
+    policy: Pin = None,
+    tables: Tables = None,
+    targets: Targets = None,
+    cores: Annotated[
+        int | None, typer.Option(min=1, help="Cores of the Spark workers, where no run has shown how long they take")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON")] = False,
+) -> None:
+    """Show what replaying windows would read, how long it would take, and what would stop it. Nothing is pinned or kept.
+
+    Exit code 1 where a window can't be replayed completely.
+    """
+    windows = _windows(window_of(from_, to), every)
+    with opened(pipeline, connections) as context:
+        names = target_names(context.pipeline, targets)
+        made = plan(context, windows, tables, targets=names, policy=policy, repin=repin, cores=cores)
+    if json:
+        print_json({**msgspec.to_builtins(made), "is_refused": made.is_refused})
+    else:
+        for line in lines(made):
+            say(line)
+    if made.is_refused:
+        raise typer.Exit(EXIT_REFUSED)
 
 
 def snapshot(
@@ -74,9 +123,9 @@ def run(
     from_changelog: FromChangelog = False,
     policy: Pin = None,
     reload: Annotated[bool, typer.Option("--reload", help="Load again what the targets' ledgers say is done")] = False,
-    tables: Annotated[list[str] | None, typer.Option("--table", help="Only tables of this pattern; repeatable")] = None,
-    targets: Annotated[list[str] | None, typer.Option("--target", help="Only this target; repeatable")] = None,
-    master: Annotated[str, typer.Option(help="Spark master URL")] = "local[*]",
+    tables: Tables = None,
+    targets: Targets = None,
+    master: Master = "local[*]",
 ) -> None:
     """Replay a window into the pipeline's targets: pin, decode, check, load, publish."""
     window = window_of(from_, to)
@@ -89,7 +138,7 @@ def run(
         job = write_decode_job(context, pinned, wanted)
         with decoding(context, pinned.name, job.run_hash, job.shared):
             submit(job.uri, context, master)
-            terminal().print(check(context, job.run_hash, wanted).summary)
+            say(check(context, job.run_hash, wanted).summary)
         for name in names:
             load = write_load_job(context, job.run_hash, name, wanted, reload=reload)
             begin_load(context, load.uri)
@@ -97,12 +146,44 @@ def run(
         _show_report(publish(context, job.run_hash, names))
 
 
+def prove_command(
+    pipeline: PipelineFile,
+    from_: Annotated[str | None, typer.Option("--from", help="Start of the window: a TSO, or an ISO 8601 time")] = None,
+    to: Annotated[str | None, typer.Option("--to", help="End of the window, exclusive")] = None,
+    manifest: Annotated[
+        str | None, typer.Option("--manifest", help="In place of a window: a manifest's URI, file name or input_hash")
+    ] = None,
+    connections: ConnectionsFile = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the proof as JSON")] = False,
+) -> None:
+    """Compare the manifest of a window with Kafka and the object stores, and list what is gone. Changes nothing.
+
+    Exit code 0: all is there. 1: something is gone, but the window can be replayed, from Kafka or from a changelog. 3: it can't
+    be replayed any more.
+    """
+    with opened(pipeline, connections) as context:
+        if manifest is not None and from_ is None and to is None:
+            proof = prove_manifest(context, manifest)
+        elif manifest is None and from_ is not None and to is not None:
+            proof = prove(context, window_of(from_, to))
+        else:
+            raise ConfigError("give a window by --from and --to, or a manifest by --manifest")
+    if json:
+        print_json({**msgspec.to_builtins(proof), "is_replayable": proof.is_replayable})
+    else:
+        _show_proof(proof)
+    if not proof.is_replayable:
+        raise typer.Exit(EXIT_LOST)
+    if proof.findings:
+        raise typer.Exit(EXIT_GONE)
+
+
 @contextmanager
 def opened(pipeline: Path, file: Path | None) -> Iterator[ReplayContext]:
     """The context of *pipeline*, with connections out of *file* or the environment; its warnings are shown."""
     loaded = load_pipeline(pipeline)
     for warning in loaded.warnings:
-        terminal(stderr=True).print(f"warning: {warning}")
+        tell(f"warning: {warning}")
     connections = load_connections(file, connection_ids(loaded.pipeline), loaded.pipeline.connections.artifacts)
     with ReplayContext(loaded, connections) as context:
         yield context
@@ -127,41 +208,66 @@ def target_names(pipeline: Pipeline, wanted: list[str] | None) -> list[str]:
 
 def _show_pinned(context: ReplayContext, pinned: PinnedManifest) -> None:
     manifest = pinned.manifest
-    table = Table()
-    for heading in ("topic", "partition", "start", "end", "messages", "resolved-ts"):
-        table.add_column(heading, justify="left" if heading == "topic" else "right")
+    numbers = ("partition", "start", "end", "messages", "resolved-ts")
+    partitions = table("topic", *numbers, right=numbers)
     for topic in manifest.topics:
         for partition in topic.partitions:
             part = partition.range
             resolved = "none" if partition.resolved_ts is None else str(partition.resolved_ts)
             cells = (part.partition, part.start, part.end, part.length, resolved)
-            table.add_row(topic.topic, *[str(cell) for cell in cells])
-    console = terminal(soft_wrap=True)  # what is to be copied stays in one piece
-    console.print(f"{manifest.pipeline} {manifest.window}")
-    console.print(table)
-    console.print(f"{manifest.grade}, pinned in {context.artifacts.uri(pinned.name)}")
+            partitions.add_row(topic.topic, *[str(cell) for cell in cells])
+    say(f"{manifest.pipeline} {manifest.window}")
+    say(partitions)
+    say(f"{manifest.grade}, pinned in {context.artifacts.uri(pinned.name)}")
     for source in manifest.derived:
-        console.print(f"{source.window} is taken from changelog {source.run_hash}")
+        say(f"{source.window} is taken from changelog {source.run_hash}")
     if manifest.shared is not None:
-        console.print(f"taken from the decode of {manifest.shared.window}")
+        say(f"taken from the decode of {manifest.shared.window}")
     for reason in manifest.reasons:
-        console.print(f"not proven: {reason}")
+        say(f"not proven: {reason}")
 
 
 def _show_report(report: RunReport) -> None:
     events = report.events
-    console = terminal()
-    console.print(
+    say(
         f"run {report.run_hash}\n{report.messages.consumed} messages, {events.rows} row events, "
         f"{events.outside_window} outside the window, {events.duplicates} duplicates, "
         f"{events.claim_checks_resolved} claim checks resolved, {events.written} row versions, "
         f"{sum(report.quarantine_reasons.values())} quarantined; {report.grade}",
     )
-    table = Table()
-    for heading in ("target", "table", "outcome", "upserted", "deleted", "superseded", "quarantined"):
-        table.add_column(heading)
+    tables = table("target", "table", "outcome", "upserted", "deleted", "superseded", "quarantined")
     for target in report.targets:
         for line in target.tables:
             counts = (line.upserted, line.deleted, line.superseded, line.quarantined)
-            table.add_row(target.target, line.destination, line.outcome, *[str(count) for count in counts])
-    console.print(table)
+            tables.add_row(target.target, line.destination, line.outcome, *[str(count) for count in counts])
+    say(tables)
+
+
+def _windows(whole: Window, every: str | None) -> list[Window]:
+    if every is None:
+        return [whole]
+    given = re.fullmatch(r"([1-9]\d*)([mhd])", every)
+    if given is None:
+        raise ConfigError(f"--every: {every!r} is no length of a window, such as 30m, 1h or 1d")
+    length = tso.from_ms(int(given[1]) * _UNITS_MS[given[2]])
+    starts = range(whole.from_ts, whole.to_ts, length)
+    if len(starts) > _MOST_WINDOWS:
+        raise ConfigError(f"--every: {every} gives {len(starts)} windows; {_MOST_WINDOWS} at most")
+    return [Window(start, min(start + length, whole.to_ts)) for start in starts]
+
+
+def _show_proof(proof: Proof) -> None:
+    say(f"{proof.pipeline} {proof.window}, {proof.grade or 'unreadable'}, pinned in {proof.manifest}")
+    say(f"{proof.offsets:,} offsets of Kafka, {proof.objects:,} claim-check objects looked at")
+    for finding in proof.findings:
+        say(f"gone: {finding}")
+    more = proof.missing_objects - sum(finding.kind == "object" for finding in proof.findings)
+    if more > 0:
+        say(f"gone: and {more:,} more objects")
+    ways = []
+    if proof.from_kafka:
+        ways.append("from Kafka")
+    if proof.from_others:
+        ways.append("from what it is derived from")
+    ways += [f"from changelog {run_hash}" for run_hash in proof.changelogs]
+    say(f"can be replayed {', or '.join(ways)}" if ways else "can not be replayed any more")

@@ -9,7 +9,7 @@ import typer
 
 from ticdc_replay.cli.connections import load_connections
 from ticdc_replay.cli.submit import submit
-from ticdc_replay.cli.terminal import terminal
+from ticdc_replay.cli.terminal import tell
 from ticdc_replay.config.load_store import LoadedStore, load_store
 from ticdc_replay.store_stages.context import StoreContext, store_connection_ids
 from ticdc_replay.store_stages.reconcile import record_scan, survey
@@ -21,14 +21,12 @@ PipelinesFolder = Annotated[
         "--pipelines", help="Folder of the pipelines' YAML files; else pipelines beside the folder of the store's file"
     ),
 ]
-Master = Annotated[str, typer.Option(help="Spark master URL")]
-
 
 _EXIT_INTERRUPTED = 130
-"""As a shell has it of a command that Ctrl-C ended."""
+"""The exit code that a shell gives a command that Ctrl-C ended."""
 
 Doing = Literal["reconciling", "deciding", "deleting", "undoing"]
-"""What a verb is for: it asks for no connection beyond that."""
+"""What a verb does: it resolves only the connections for that."""
 
 
 @contextmanager
@@ -77,14 +75,9 @@ def survey_and_scan(context: StoreContext, master: str) -> str:
     return surveyed.name
 
 
-def tell(text: str) -> None:
-    """Show progress: on stderr, so that stdout is the result."""
-    terminal(stderr=True, soft_wrap=True).print(text)
-
-
 @contextmanager
-def told_if_interrupted(state: Callable[[], str]) -> Iterator[None]:
-    """Say in one line what *state* says, and exit with 130, where Ctrl-C ends the verb."""
+def stated_if_interrupted(state: Callable[[], str]) -> Iterator[None]:
+    """Where Ctrl-C ends the verb, print *state* in one line and exit with 130."""
     try:
         yield
     except KeyboardInterrupt:

@@ -8,8 +8,9 @@ import signal
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+import typer
 from rich.text import Text
 
 from ticdc_replay.cli.terminal import terminal
@@ -22,6 +23,8 @@ from ticdc_replay.submit.submitter import LogLine, Submission, Submitter
 if TYPE_CHECKING:  # they bring all of SQLAlchemy and sqlglot
     from ticdc_replay.stages.context import ReplayContext
     from ticdc_replay.store_stages.context import StoreContext
+
+Master = Annotated[str, typer.Option(help="Spark master URL")]
 
 
 def submit(uri: str, context: ReplayContext | StoreContext, master: str) -> None:
@@ -42,7 +45,7 @@ def submit(uri: str, context: ReplayContext | StoreContext, master: str) -> None
 
 
 def run(submitter: Submitter) -> None:
-    """Run *submitter*'s job to its end. Whatever ends this process meanwhile, but SIGKILL, ends the job first."""
+    """Run *submitter*'s job to its end. Whatever ends this process meanwhile, except SIGKILL, ends the job first."""
     with ended_by(signal.SIGTERM, signal.SIGHUP), submitter:
         submitter.start()
         if sys.stderr.isatty():

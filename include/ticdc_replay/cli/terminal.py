@@ -4,14 +4,19 @@ Names and reasons come from topics, DDL and object stores. None of them is read 
 that a terminal would obey are shown instead.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any
 
+import msgspec
+import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.table import Table
 from rich.text import Text
 
 from ticdc_replay.domain.visible import visible_lines
+
+_WIDTH_WITHOUT_TERMINAL = 160
 
 
 class _Terminal(Console):
@@ -30,3 +35,32 @@ class _Terminal(Console):
 def terminal(*, stderr: bool = False, soft_wrap: bool = False, width: int | None = None) -> Console:
     """A console on stdout or *stderr*; with *soft_wrap* the terminal itself breaks lines, so that what is copied stays whole."""
     return _Terminal(stderr=stderr, soft_wrap=soft_wrap, width=width, markup=False, emoji=False, highlight=False)
+
+
+def wide_terminal() -> Console:
+    """A console on stdout that has 160 columns if it is not a terminal."""
+    console = terminal()
+    return console if console.is_terminal else terminal(width=_WIDTH_WITHOUT_TERMINAL)
+
+
+def say(shown: RenderableType) -> None:
+    """Print a result."""
+    terminal(soft_wrap=True).print(shown)
+
+
+def tell(text: str) -> None:
+    """Print progress or a warning: on stderr, so that stdout is the result."""
+    terminal(stderr=True, soft_wrap=True).print(text)
+
+
+def print_json(value: Any) -> None:
+    """Print *value* as JSON on a line of its own."""
+    typer.echo(msgspec.json.encode(value).decode())
+
+
+def table(*headings: str, right: Container[str] = ()) -> Table:
+    """A table with *headings*, of which those in *right* are columns of numbers. Long cells are folded."""
+    result = Table()
+    for heading in headings:
+        result.add_column(heading, justify="right" if heading in right else "left", overflow="fold")
+    return result

@@ -16,7 +16,7 @@ from rich.text import Text
 from typer.testing import CliRunner
 
 from tests.support.open_protocol import columns, message, row
-from ticdc_replay.cli import deletion_shown, submit
+from ticdc_replay.cli import deletion, submit
 from ticdc_replay.cli.main import app
 from ticdc_replay.cli.terminal import terminal
 from ticdc_replay.domain.errors import ConfigError
@@ -59,7 +59,7 @@ def test_nothing_that_a_terminal_obeys_is_left(text: str) -> None:
 
 def test_commands_print_through_the_one_console() -> None:
     # Whatever a new command prints, it prints it there; JSON is for programs, which read it as JSON.
-    for file in Path(deletion_shown.__file__).parent.glob("*.py"):
+    for file in Path(deletion.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and file.name != "terminal.py":
                 called = ast.unparse(node.func)
@@ -95,7 +95,7 @@ def test_a_plan_shows_names_of_objects(capsys: pytest.CaptureFixture[str]) -> No
     record = DeletionPlanRecord(
         store="s", plan_hash="1" * 64, name="n", made_at_ms=1, due_at_ms=1, objects=1, bytes=1, decided_why=HOSTILE
     )
-    deletion_shown.show_description(
+    deletion.show_description(
         PlanDescription(
             store="s",
             uri="s3://b",
@@ -107,7 +107,7 @@ def test_a_plan_shows_names_of_objects(capsys: pytest.CaptureFixture[str]) -> No
             objections=(),
         )
     )
-    deletion_shown.show_plans([(record, 1)])
+    deletion.show_plans([(record, 1)])
     output = capsys.readouterr().out
     assert is_harmless(output)
     assert "[red]a" in output
@@ -117,7 +117,7 @@ def test_an_error_shows_names(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise ConfigError(HOSTILE)
 
-    monkeypatch.setattr("ticdc_replay.cli.decode.Capture", fail)
+    monkeypatch.setattr("ticdc_replay.cli.messages.Capture", fail)
     result = CliRunner().invoke(app, ["decode", "--capture", "."])
     assert is_harmless(result.stderr)
     assert SHOWN in result.stderr

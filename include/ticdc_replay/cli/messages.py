@@ -1,4 +1,4 @@
-"""``ticdc-replay decode``: the events of a capture as canonical JSON lines."""
+"""``ticdc-replay decode`` and ``ticdc-replay inspect``: messages of a capture or of Kafka, and the events in them."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -7,18 +7,26 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
+from msgspec.structs import replace
 
 from ticdc_replay.captures import Capture
-from ticdc_replay.cli.terminal import terminal
+from ticdc_replay.changefeed.config import Changefeed
+from ticdc_replay.cli import rendering
+from ticdc_replay.cli.connections import load_connections
+from ticdc_replay.cli.terminal import tell, wide_terminal
 from ticdc_replay.codecs.base import Codec
 from ticdc_replay.codecs.canonical import line
 from ticdc_replay.codecs.registry import codec_for
+from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.config.pipeline import LimitsSection
 from ticdc_replay.decode.plan.schema_pass import lookup_in
+from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.domain.events import DdlEvent, Event, RowEvent, Undecodable, WatermarkEvent
-from ticdc_replay.domain.messages import RawMessage
+from ticdc_replay.domain.messages import OffsetRange, RawMessage
 from ticdc_replay.large_messages.claim_check import ClaimCheckResolver, Fetched
+from ticdc_replay.registry import UsedSchemas, open_registry
+from ticdc_replay.schemas.lookup import SchemaLookup
 from ticdc_replay.storage import open_store
 
 _MESSAGES_AT_A_TIME = 256
@@ -49,11 +57,64 @@ def decode(
         sys.stdout.buffer.write(item.line + b"\n")
     sys.stdout.buffer.flush()
     if quarantined:
-        console = terminal(stderr=True, soft_wrap=True)
         for item in quarantined:
             assert isinstance(item.event, Undecodable)
-            console.print(f"{item.message.place} {item.event.reason}: {item.event.detail}")
-        console.print(f"{len(quarantined)} messages or events could not be decoded")
+            tell(f"{item.message.place} {item.event.reason}: {item.event.detail}")
+        tell(f"{len(quarantined)} messages or events could not be decoded")
+        raise typer.Exit(1)
+
+
+def inspect(
+    capture: Annotated[Path | None, typer.Option(help="Folder of a capture")] = None,
+    pipeline: Annotated[Path | None, typer.Option(help="Pipeline YAML: its topic, with its protocol")] = None,
+    connections: Annotated[Path | None, typer.Option(help="YAML of connections, for --pipeline")] = None,
+    bootstrap: Annotated[str | None, typer.Option(help="Brokers without a pipeline: host:port,…")] = None,
+    topic: Annotated[
+        str | None, typer.Option(help="Topic, for --bootstrap; for --pipeline if not the default one")
+    ] = None,
+    protocol: Annotated[str, typer.Option(help="As in the sink-uri, for --bootstrap")] = "open-protocol",
+    partition: Annotated[int, typer.Option(min=0)] = 0,
+    start: Annotated[int | None, typer.Option("--from", min=0, help="First offset; the oldest if absent")] = None,
+    end: Annotated[int | None, typer.Option("--to", min=0, help="Offset after the last; the newest if absent")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Messages to show at most")] = 50,
+) -> None:
+    """Show messages of a capture, or of a range of one Kafka partition, with the events in them.
+
+    Claim-check objects are not fetched: what is shown is what Kafka holds. Exit code 1 when anything could not be decoded.
+    """
+    if [capture, pipeline, bootstrap].count(None) != 2:
+        raise ConfigError("say what to read by exactly one of --capture, --pipeline and --bootstrap")
+    limits = LimitsSection()
+    if capture is not None:
+        changefeed = Capture(capture).changefeed()
+        schemas = lookup_in(Capture(capture), limits.decompressed_max_bytes)
+        messages = _of_capture(Capture(capture), partition, start, end)
+    elif pipeline is not None:
+        loaded = load_pipeline(pipeline)
+        named = loaded.pipeline.connections
+        ids = [conn_id for conn_id in (named.kafka, named.schema_registry) if conn_id is not None]
+        known = load_connections(connections, ids)
+        schemas = SchemaLookup(writer_schemas=UsedSchemas(open_registry(known.get(named.schema_registry))))
+        changefeed = loaded.changefeed if topic is None else replace(loaded.changefeed, topic=topic)
+        messages = _of_topic(known[named.kafka], changefeed, partition, start, end)
+    else:
+        if topic is None:
+            raise ConfigError("--bootstrap needs --topic")
+        kafka = Connection("--bootstrap", "kafka", extra={"bootstrap.servers": bootstrap})
+        changefeed = Changefeed(protocol=protocol, topic=topic, timezone="UTC")
+        schemas = SchemaLookup()
+        messages = _of_topic(kafka, changefeed, partition, start, end)
+    codec = codec_for(changefeed, limits.decompressed_max_bytes, schemas)
+    console = wide_terminal()
+    shown = bad = 0
+    for raw in islice(messages, limit):
+        events = codec.decode(raw)
+        bad += sum(isinstance(event, Undecodable) for event in events)
+        console.print(rendering.message(raw, events))
+        shown += 1
+    if not shown:
+        tell(f"partition {partition} holds no message in this range")
+    if bad:
         raise typer.Exit(1)
 
 
@@ -145,3 +206,29 @@ def _partial(event: Event) -> bool:
 def _place(item: Decoded) -> tuple[str, int, int, int]:
     message = item.message
     return (message.topic, message.partition, message.offset, item.event.ordinal or 0)
+
+
+def _of_capture(capture: Capture, partition: int, start: int | None, end: int | None) -> Iterator[RawMessage]:
+    for message in capture.messages():
+        if message.partition == partition and message.offset >= (start or 0) and (end is None or message.offset < end):
+            yield message
+
+
+def _of_topic(
+    kafka: Connection, changefeed: Changefeed, number: int, start: int | None, end: int | None
+) -> Iterator[RawMessage]:
+    from ticdc_replay.kafka.offsets import Offsets, Partition
+    from ticdc_replay.kafka.reader import read_range
+    from ticdc_replay.kafka.settings import KafkaSettings
+
+    settings = KafkaSettings.from_connection(kafka, changefeed.max_message_bytes)
+    partition = Partition(changefeed.topic, number)
+    with Offsets(settings) as offsets:
+        known = offsets.topics([changefeed.topic]).get(changefeed.topic)
+        if known is None or partition not in known.partitions:
+            raise ConfigError(f"{partition} does not exist at Kafka {settings.where}")
+        held = offsets.bounds([partition])[partition]
+    first = held.low if start is None else start
+    last = held.high if end is None else end
+    for batch in read_range(settings, OffsetRange(changefeed.topic, number, first, last)):
+        yield from batch

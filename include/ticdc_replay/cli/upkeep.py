@@ -1,0 +1,136 @@
+"""``ticdc-replay changelog`` and ``ticdc-replay mirror``: what a person does between windows."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from rich.filesize import decimal
+
+from ticdc_replay.cli.replay import ConnectionsFile, PipelineFile, opened
+from ticdc_replay.cli.terminal import say, table, tell
+from ticdc_replay.domain import tso
+from ticdc_replay.domain.errors import ConfigError
+from ticdc_replay.domain.tables import TableName
+from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.upkeep import mirrors
+from ticdc_replay.stages.upkeep.prune import Stored, list_changelogs, prune
+
+changelog = typer.Typer(
+    no_args_is_help=True, help="List the changelogs of a pipeline, or remove those that nothing needs."
+)
+mirror = typer.Typer(no_args_is_help=True, help="Set from when on a mirror counts rows, or forget it.")
+
+UpstreamTable = Annotated[str, typer.Argument(help="The upstream's table: schema.table", metavar="TABLE")]
+Mirror = Annotated[
+    str | None, typer.Option("--target", help="The target's name, where the pipeline has several mirrors")
+]
+
+
+@changelog.command("list")
+def list_(pipeline: PipelineFile, connections: ConnectionsFile = None) -> None:
+    """Every complete changelog, with its size."""
+    with opened(pipeline, connections) as context:
+        found = list_changelogs(context)
+    _show(found, kept=False)
+
+
+@changelog.command("prune")
+def prune_(
+    pipeline: PipelineFile,
+    connections: ConnectionsFile = None,
+    keep_days: Annotated[
+        float | None, typer.Option("--keep-days", help="In place of changelog.keep_days of the pipeline")
+    ] = None,
+    even_if_last: Annotated[
+        bool, typer.Option("--even-if-last", help="Also what neither Kafka nor another changelog can give again")
+    ] = False,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Remove them; otherwise only show what would be removed")
+    ] = False,
+) -> None:
+    """Remove changelogs that are old enough and that nothing needs; without --execute nothing is removed."""
+    with opened(pipeline, connections) as context:
+        found = prune(context, keep_days=keep_days, even_if_last=even_if_last, execute=execute, tell=_say_removed)
+    _show(found, kept=True)
+    gone = [stored for stored in found if not stored.kept]
+    counted = f"{len(gone)} of {len(found)} changelogs, {decimal(sum(stored.bytes for stored in gone))}"
+    say(f"removed {counted}" if execute else f"would remove {counted}; --execute does it")
+
+
+@mirror.command()
+def floor(
+    pipeline: PipelineFile,
+    table: UpstreamTable,
+    at: Annotated[str, typer.Option("--at", help="A TSO, or an ISO 8601 time with a zone")],
+    holds_all_rows: Annotated[
+        bool,
+        typer.Option("--holds-all-rows", help="The mirror was filled from a dump and has all rows up to this commitTs"),
+    ] = False,
+    target: Mirror = None,
+    connections: ConnectionsFile = None,
+) -> None:
+    """Apply nothing from before a commitTs to a mirror any more, as after a base load or a TRUNCATE done by hand."""
+    try:
+        floor_ts = tso.parse(at)
+    except ValueError as error:
+        raise ConfigError(f"--at: {error}") from None
+    with opened(pipeline, connections) as context:
+        raised = mirrors.raise_floor(
+            context, _target(context, target), _table_name(table), floor_ts, holds_all_rows=holds_all_rows
+        )
+    say(
+        f"{raised.table}: nothing below {tso.describe(raised.now)} is applied"
+        + (f"; the floor was there before, and {at} is lower" if raised.now == raised.before > floor_ts else ""),
+    )
+    if raised.newest_ts > raised.now:
+        tell(
+            f"warning: windows with rows up to {tso.describe(raised.newest_ts)} count as loaded. If you have filled the table "
+            "again from an older dump, reload the windows after it",
+        )
+
+
+@mirror.command()
+def forget(
+    pipeline: PipelineFile, table: UpstreamTable, target: Mirror = None, connections: ConnectionsFile = None
+) -> None:
+    """Forget a mirror table that was dropped, so that its windows can be loaded again and build it again."""
+    with opened(pipeline, connections) as context:
+        name = mirrors.forget(context, _target(context, target), _table_name(table))
+    say(f"{name} is forgotten: load its windows again")
+
+
+def _say_removed(stored: Stored) -> None:
+    say(f"removed {stored.run_hash[:12]} of {stored.window}")
+
+
+def _show(found: Sequence[Stored], *, kept: bool) -> None:
+    headings = ["run", "window", "decoded", "rows", "files", "size", "rows lie in", *(["kept, for"] if kept else [])]
+    changelogs = table(*headings, right=("rows", "files", "size"))
+    for stored in found:
+        cells = [
+            stored.run_hash[:12],
+            str(stored.window),
+            f"{stored.decoded_at:%Y-%m-%d %H:%M}",
+            str(stored.rows),
+            str(stored.files),
+            decimal(stored.bytes),
+            ", ".join(run_hash[:12] for run_hash in stored.derived_from) or "its own files",
+        ]
+        changelogs.add_row(*cells, *(["; ".join(stored.kept) or "goes"] if kept else []))
+    say(changelogs)
+
+
+def _target(context: ReplayContext, name: str | None) -> str:
+    if name is not None:
+        return name
+    found = [target.name for target in context.pipeline.targets if target.is_mirror]
+    if len(found) != 1:
+        raise ConfigError(f"--target: name one of the pipeline's mirrors: {', '.join(found) or 'it has none'}")
+    return found[0]
+
+
+def _table_name(text: str) -> TableName:
+    schema, dot, name = text.partition(".")
+    if not (schema and dot and name):
+        raise ConfigError(f"{text!r} is not of the form schema.table")
+    return TableName(schema, name)
