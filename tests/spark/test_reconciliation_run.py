@@ -41,7 +41,7 @@ from ticdc_replay.storage import ObjectStore
 from ticdc_replay.store_stages.context import StoreContext
 from ticdc_replay.store_stages.deletion import make_plan
 from ticdc_replay.store_stages.reconcile import (
-    Surveyed,
+    WrittenSurvey,
     record_scan,
     survey,
     take_inventory,
@@ -239,7 +239,7 @@ class Steps:
         assert isinstance(job, DecodeJob)
         check(pipeline, run_decode(self._spark, job, self.context.connections).run_hash)
 
-    def scan(self) -> Surveyed:
+    def scan(self) -> WrittenSurvey:
         surveyed = survey(self.context)
         if surveyed.scan_job is not None:
             self.run(surveyed.scan_job.uri)

@@ -36,7 +36,7 @@ from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import DecodeJob, ReconcileJob, ScanJob, WrittenJob
 from ticdc_replay.reconcile.delete.audit import Audit
-from ticdc_replay.reconcile.judge.classified import Classified
+from ticdc_replay.reconcile.judge.classified import ClassifiedIndex
 from ticdc_replay.spark.decode import run_decode
 from ticdc_replay.spark.reconcile_job import run_reconcile
 from ticdc_replay.spark.scan import run_scan
@@ -242,16 +242,16 @@ class Shop:
             record_scan(context, found.scan_job.uri)
         return found.name
 
-    def reconcile(self, context: StoreContext) -> Classified:
+    def reconcile(self, context: StoreContext) -> ClassifiedIndex:
         name = self.surveyed(context)
         return self._join(context, write_reconcile_job(context, name, take_inventory(context, name)))
 
-    def classes(self, found: Classified) -> dict[str, str]:
+    def classes(self, found: ClassifiedIndex) -> dict[str, str]:
         folder = self.folder / "reconciliation" / "claims"
         tables = [pq.read_table(folder / file.name, columns=["name", "class"]) for file in found.objects]
         return {row["name"]: row["class"] for table in tables for row in table.to_pylist()}
 
-    def plan(self, context: StoreContext, found: Classified, patch: pytest.MonkeyPatch) -> DeletionPlanRecord:
+    def plan(self, context: StoreContext, found: ClassifiedIndex, patch: pytest.MonkeyPatch) -> DeletionPlanRecord:
         """The approved plan of *found*, made as long ago as its grace period is."""
         with patch.context() as earlier:
             earlier.setattr(deletion, "now_ms", lambda: time.time_ns() // 1_000_000 - 2 * DAYS_MS)
@@ -278,7 +278,7 @@ class Shop:
                     found[each["after"]["id"]] = each["after"]["v"]
         return found
 
-    def _join(self, context: StoreContext, written: WrittenJob) -> Classified:
+    def _join(self, context: StoreContext, written: WrittenJob) -> ClassifiedIndex:
         return run_reconcile(self.spark, self._job(context, written.uri, ReconcileJob), self.connections)
 
     def _job(self, context: StoreContext, uri: str, kind: type[Any]) -> Any:

@@ -23,7 +23,7 @@ from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.reconcile.delete import deletion_plan as plans
 from ticdc_replay.reconcile.delete.audit import Audit
 from ticdc_replay.reconcile.delete.results import Result, all_results
-from ticdc_replay.reconcile.judge.classified import Classified, ClassifiedFile, classified_name
+from ticdc_replay.reconcile.judge.classified import ClassifiedFile, ClassifiedIndex, classified_name
 from ticdc_replay.reconcile.judge.records import CLASSIFIED_OBJECTS, CLASSIFIED_REFERENCES, OBJECTS
 from ticdc_replay.reconcile.judge.rules import Evidence, PartitionBounds, ReplayableRange
 from ticdc_replay.reconcile.look.survey import Survey, SurveyedFeed, put_survey
@@ -291,7 +291,7 @@ class Scene:
         table = pa.Table.from_arrays(arrays, schema=CLASSIFIED_OBJECTS)
         write_parquet(artifacts, f"{folder}/objects/0.parquet", table)
         write_parquet(artifacts, f"{folder}/references/0.parquet", pa.Table.from_pylist(lost, CLASSIFIED_REFERENCES))
-        classified = Classified(
+        classified = ClassifiedIndex(
             store="claims",
             id=made,
             survey=put_survey(artifacts, survey),

@@ -63,7 +63,7 @@ class ReferenceFacts(NamedTuple):
     timestamp_ms: int | None
     commit_ts: int | None
     surveyed: bool = False
-    """Whether ``Surveyed`` has its message."""
+    """Whether ``SurveyedOffsets`` has its message."""
     read_since: bool = False
     """Whether another row for its message ``reads`` the object as it is now: of a re-drive, say."""
 

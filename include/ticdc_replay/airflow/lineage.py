@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import attr
+import msgspec
 from airflow.providers.openlineage.extractors import OperatorLineage
 from openlineage.client.event_v2 import InputDataset, OutputDataset
 from openlineage.client.facet_v2 import (
@@ -16,15 +18,87 @@ from openlineage.client.facet_v2 import (
     schema_dataset,
 )
 
-from ticdc_replay.airflow.facets import (
-    ClaimChecksFacet,
-    DeletionRunFacet,
-    ReconciliationRunFacet,
-    ReplayRunFacet,
-    StoreClassesFacet,
-    TopicRangesFacet,
-)
 from ticdc_replay.lineage.datasets import Dataset, DeletionRun, Lineage, Quality, ReconciliationRun, ReplayRun
+
+
+class _Ours:
+    """A facet whose schema is a URN with its name."""
+
+    @classmethod
+    def _get_schema(cls) -> str:
+        return f"urn:ticdc-replay:facets:1:{cls.__name__.removesuffix('Facet')}"
+
+
+@attr.define
+class ReplayRunFacet(_Ours, RunFacet):
+    """What was replayed: window (TSO), hashes, counts. See ``lineage.datasets.ReplayRun``."""
+
+    pipeline: str
+    fromTs: int  # noqa: N815
+    toTs: int  # noqa: N815
+    window: str
+    grade: str
+    manifest: str
+    inputHash: str  # noqa: N815
+    runHash: str  # noqa: N815
+    libraryVersion: str  # noqa: N815
+    messages: int | None = None
+    events: int | None = None
+    duplicates: int | None = None
+
+
+@attr.define
+class ReconciliationRunFacet(_Ours, RunFacet):
+    """What was reconciled: see ``lineage.datasets.ReconciliationRun``. Times are Unix ms."""
+
+    store: str
+    reconciliation: str
+    report: str
+    boundsMs: int  # noqa: N815
+    listedMs: int  # noqa: N815
+    complete: bool
+    deletable: int
+    alerts: int
+    libraryVersion: str  # noqa: N815
+
+
+@attr.define
+class DeletionRunFacet(_Ours, RunFacet):
+    """What was deleted: see ``lineage.datasets.DeletionRun``."""
+
+    store: str
+    plan: str
+    execution: str
+    audit: str
+    counts: dict[str, int]
+    libraryVersion: str  # noqa: N815
+
+
+@attr.define
+class StoreClassesFacet(_Ours, InputDatasetFacet):
+    """Objects and references of a claim-check store by class, and bytes of the objects."""
+
+    objects: dict[str, int]
+    bytes: dict[str, int]
+    references: dict[str, int]
+
+
+@attr.define
+class TopicRangesFacet(_Ours, InputDatasetFacet):
+    """Offsets that were read: ``partitions`` holds partition, start (included) and end (not included)."""
+
+    topicId: str  # noqa: N815
+    partitions: list[dict[str, int]]
+
+
+@attr.define
+class ClaimChecksFacet(_Ours, InputDatasetFacet):
+    """Objects of a claim-check store: the hash and size of the pinned listing, and what was read (bytes)."""
+
+    inventory: str | None
+    listed: int | None
+    resolved: int
+    bytes: int
 
 
 def operator_lineage(lineage: Lineage) -> OperatorLineage:
@@ -39,71 +113,27 @@ def operator_lineage(lineage: Lineage) -> OperatorLineage:
 def _run(run: ReplayRun | ReconciliationRun | DeletionRun) -> dict[str, RunFacet]:
     match run:
         case ReplayRun():
-            return {"ticdcReplay_run": _replay_run(run)}
+            return {"ticdcReplay_run": ReplayRunFacet(**msgspec.to_builtins(run))}
         case ReconciliationRun():
-            return {"ticdcReplay_reconciliation": _reconciliation_run(run)}
+            return {"ticdcReplay_reconciliation": ReconciliationRunFacet(**msgspec.to_builtins(run))}
         case DeletionRun():
-            return {"ticdcReplay_deletion": _deletion_run(run)}
-
-
-def _reconciliation_run(run: ReconciliationRun) -> ReconciliationRunFacet:
-    return ReconciliationRunFacet(
-        store=run.store,
-        reconciliation=run.reconciliation,
-        report=run.report,
-        boundsMs=run.bounds_ms,
-        listedMs=run.listed_ms,
-        complete=run.complete,
-        deletable=run.deletable,
-        alerts=run.alerts,
-        libraryVersion=run.library_version,
-    )
-
-
-def _deletion_run(run: DeletionRun) -> DeletionRunFacet:
-    return DeletionRunFacet(
-        store=run.store,
-        plan=run.plan,
-        execution=run.execution,
-        audit=run.audit,
-        counts=run.counts,
-        libraryVersion=run.library_version,
-    )
-
-
-def _replay_run(run: ReplayRun) -> ReplayRunFacet:
-    return ReplayRunFacet(
-        pipeline=run.pipeline,
-        fromTs=run.from_ts,
-        toTs=run.to_ts,
-        window=run.window,
-        grade=run.grade,
-        manifest=run.manifest,
-        inputHash=run.input_hash,
-        runHash=run.run_hash,
-        libraryVersion=run.library_version,
-        messages=run.messages,
-        events=run.events,
-        duplicates=run.duplicates,
-    )
+            return {"ticdcReplay_deletion": DeletionRunFacet(**msgspec.to_builtins(run))}
 
 
 def _input(dataset: Dataset) -> Any:
     facets: dict[str, InputDatasetFacet] = {}
     if dataset.topic is not None:
-        parts = dataset.topic.partitions
+        parts = dataset.topic.ranges
         facets["ticdcReplay_topicRanges"] = TopicRangesFacet(
             topicId=dataset.topic.topic_id,
             partitions=[{"partition": part.partition, "start": part.start, "end": part.end} for part in parts],
         )
         facets["inputStatistics"] = input_statistics_input_dataset.InputStatisticsInputDatasetFacet(
-            rowCount=sum(part.end - part.start for part in parts)
+            rowCount=sum(part.length for part in parts)
         )
     if dataset.claim_checks is not None:
         read = dataset.claim_checks
-        facets["ticdcReplay_claimChecks"] = ClaimChecksFacet(
-            inventory=read.inventory, listed=read.listed, resolved=read.resolved, bytes=read.bytes
-        )
+        facets["ticdcReplay_claimChecks"] = ClaimChecksFacet(**msgspec.to_builtins(read))
         facets["inputStatistics"] = input_statistics_input_dataset.InputStatisticsInputDatasetFacet(
             fileCount=read.resolved, size=read.bytes
         )
@@ -127,7 +157,7 @@ def _quality(found: Quality) -> dict[str, InputDatasetFacet]:
             assertions=[
                 data_quality_assertions_dataset.Assertion(
                     assertion=check.name,
-                    success=check.success,
+                    success=check.actual == 0,
                     severity=check.severity,
                     description=check.description,
                     expected="0",

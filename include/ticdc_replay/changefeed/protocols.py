@@ -93,7 +93,7 @@ class ProtocolTraits:
 
 def protocol_names() -> list[str]:
     """The values of ``protocol=`` that can be read."""
-    return [*_built_in(), *(found.name for found in entry_points(group=GROUP))]
+    return list(dict.fromkeys([*_built_in(), *(found.name for found in entry_points(group=GROUP))]))
 
 
 @lru_cache

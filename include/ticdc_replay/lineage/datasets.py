@@ -1,4 +1,4 @@
-"""Datasets and what is told about them, and how OpenLineage names them.
+"""Datasets of a run, their facts, and their names in OpenLineage.
 
 Names follow OpenLineage's naming conventions: ``kafka://host:port`` + topic, ``s3://bucket`` + key, ``file`` + path,
 ``postgres://host:port`` + database.schema.table. They are the same for every run, so that graphs of lineage join up.
@@ -11,23 +11,17 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from ticdc_replay.domain.connections import Connection
+from ticdc_replay.domain.messages import OffsetRange
+from ticdc_replay.targets.base import Field
 
 _IDENTIFIER = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
-
-
-class PartitionRange(msgspec.Struct, frozen=True):
-    """Offsets ``[start, end)`` of one partition."""
-
-    partition: int
-    start: int
-    end: int
 
 
 class TopicRanges(msgspec.Struct, frozen=True):
     """Which part of a topic was read. ``topic_id`` is Kafka's own id."""
 
     topic_id: str
-    partitions: tuple[PartitionRange, ...]
+    ranges: tuple[OffsetRange, ...]
 
 
 class ClaimChecks(msgspec.Struct, frozen=True):
@@ -40,21 +34,16 @@ class ClaimChecks(msgspec.Struct, frozen=True):
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """What was looked at in a dataset, and what came of it: ``actual`` violations, where there should be none."""
+    """A check of a dataset, and how many violations it found (``actual``), where there should be none."""
 
     name: str
     description: str
     actual: int
     severity: Literal["error", "warn"] = "error"
 
-    @property
-    def success(self) -> bool:
-        """Whether there is none."""
-        return self.actual == 0
-
 
 class Quality(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reconciliation says of a claim-check store. By class: counts, and bytes of objects."""
+    """What a reconciliation found in a claim-check store. By class: counts, and bytes of objects."""
 
     objects: int
     bytes: int
@@ -62,13 +51,6 @@ class Quality(msgspec.Struct, frozen=True, kw_only=True):
     bytes_by_class: dict[str, int]
     references_by_class: dict[str, int]
     checks: tuple[Check, ...]
-
-
-class Field(msgspec.Struct, frozen=True):
-    """One column, its type as the dataset's system spells it."""
-
-    name: str
-    type: str
 
 
 class Rows(msgspec.Struct, frozen=True):
@@ -93,7 +75,7 @@ class Dataset(msgspec.Struct, frozen=True, kw_only=True):
     written: Rows | None = None
 
 
-class ReplayRun(msgspec.Struct, frozen=True, kw_only=True):
+class ReplayRun(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What one run replayed: enough to read the same input again. TSO, and the same moments as text."""
 
     pipeline: str
@@ -111,7 +93,7 @@ class ReplayRun(msgspec.Struct, frozen=True, kw_only=True):
     duplicates: int | None = None
 
 
-class ReconciliationRun(msgspec.Struct, frozen=True, kw_only=True):
+class ReconciliationRun(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What one run reconciled. Times are Unix ms."""
 
     store: str
@@ -126,8 +108,8 @@ class ReconciliationRun(msgspec.Struct, frozen=True, kw_only=True):
     library_version: str
 
 
-class DeletionRun(msgspec.Struct, frozen=True, kw_only=True):
-    """What one run deleted: how many objects of the plan came to which end."""
+class DeletionRun(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What one run deleted: how many objects of the plan had which outcome."""
 
     store: str
     plan: str

@@ -1,15 +1,14 @@
 """Lineage of each stage, made from what the stage left behind."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.lineage.datasets import (
     ClaimChecks,
     Dataset,
-    Field,
     Lineage,
-    PartitionRange,
     ReplayRun,
     Rows,
     TopicRanges,
@@ -21,27 +20,18 @@ from ticdc_replay.snapshot.manifest import Manifest
 from ticdc_replay.targets.base import LEFT_OUT, LoadReport
 
 
-class Source:
-    """One decoded run: what it read, and its changelog.
+@dataclass(frozen=True, kw_only=True)
+class DecodedRun:
+    """One decoded run: what it read, and its changelog."""
 
-    *artifacts_uri* is the root of the pipeline's artefacts, *bootstrap_servers* Kafka's address as the connection has it,
-    *claim_check_uri* the changefeed's store.
-    """
-
-    def __init__(
-        self,
-        manifest: Manifest,
-        index: ChangelogIndex,
-        *,
-        artifacts_uri: str,
-        bootstrap_servers: str,
-        claim_check_uri: str | None,
-    ) -> None:
-        self._manifest = manifest
-        self._index = index
-        self._artifacts_uri = artifacts_uri
-        self._kafka = kafka_namespace(bootstrap_servers)
-        self._claim_check_uri = claim_check_uri
+    manifest: Manifest
+    index: ChangelogIndex
+    artifacts_uri: str
+    """The root of the pipeline's artefacts."""
+    bootstrap_servers: str
+    """Kafka's address as the connection has it."""
+    claim_check_uri: str | None
+    """The changefeed's store."""
 
     def decoded(self) -> Lineage:
         """From topics and claim-check store to the changelog."""
@@ -57,14 +47,14 @@ class Source:
         return Lineage(self._run(), self._inputs(), tuple(outputs))
 
     def _run(self) -> ReplayRun:
-        manifest, index = self._manifest, self._index
+        manifest, index = self.manifest, self.index
         return ReplayRun(
             pipeline=manifest.pipeline,
             from_ts=manifest.window.from_ts,
             to_ts=manifest.window.to_ts,
             window=str(manifest.window),
             grade=manifest.grade,
-            manifest=f"{self._artifacts_uri}/manifests/{manifest.input_hash}.json",
+            manifest=f"{self.artifacts_uri}/manifests/{manifest.input_hash}.json",
             input_hash=manifest.input_hash,
             run_hash=index.run_hash,
             library_version=index.library_version,
@@ -74,34 +64,27 @@ class Source:
         )
 
     def _inputs(self) -> tuple[Dataset, ...]:
-        namespace, name = uri_name(f"{self._artifacts_uri}/runs")
-        runs = dict.fromkeys(source.run_hash for source in self._index.derived)
+        namespace, name = uri_name(f"{self.artifacts_uri}/runs")
+        runs = dict.fromkeys(source.run_hash for source in self.index.derived)
         changelogs = [Dataset(namespace=namespace, name=name, version=run_hash) for run_hash in runs]
-        if self._manifest.derived:
+        if self.manifest.derived:
             return tuple(changelogs)
         # What windows share is decoded within the run of one of them, so each names its topics.
         topics = [
             Dataset(
-                namespace=self._kafka,
+                namespace=kafka_namespace(self.bootstrap_servers),
                 name=pin.topic,
-                topic=TopicRanges(
-                    pin.topic_id,
-                    tuple(
-                        PartitionRange(part.range.partition, part.range.start, part.range.end)
-                        for part in pin.partitions
-                        if part.range.length > 0
-                    ),
-                ),
+                topic=TopicRanges(pin.topic_id, tuple(part.range for part in pin.partitions if part.range.length > 0)),
             )
-            for pin in self._manifest.topics
+            for pin in self.manifest.topics
         ]
         return (*topics, *self._claim_check_store(), *changelogs)
 
     def _claim_check_store(self) -> list[Dataset]:
-        if self._claim_check_uri is None:
+        if self.claim_check_uri is None:
             return []
-        namespace, name = uri_name(self._claim_check_uri)
-        inventory, events = self._manifest.inventory, self._index.report.events
+        namespace, name = uri_name(self.claim_check_uri)
+        inventory, events = self.manifest.inventory, self.index.report.events
         read = ClaimChecks(
             inventory=inventory.sha256 if inventory else None,
             listed=inventory.count if inventory else None,
@@ -112,10 +95,10 @@ class Source:
 
     def _changelog(self, *, written: bool) -> Dataset:
         """One dataset for all runs of the pipeline; the run's hash is its version."""
-        namespace, name = uri_name(f"{self._artifacts_uri}/runs")
-        files = [file for table in self._index.tables for file in table.files]
+        namespace, name = uri_name(f"{self.artifacts_uri}/runs")
+        files = [file for table in self.index.tables for file in table.files]
         rows = Rows(sum(file.rows for file in files), sum(file.bytes for file in files), len(files))
-        return Dataset(namespace=namespace, name=name, version=self._index.run_hash, written=rows if written else None)
+        return Dataset(namespace=namespace, name=name, version=self.index.run_hash, written=rows if written else None)
 
 
 def _tables(report: LoadReport, connection: Connection | None) -> Iterable[Dataset]:
@@ -129,6 +112,6 @@ def _tables(report: LoadReport, connection: Connection | None) -> Iterable[Datas
         yield Dataset(
             namespace=namespace,
             name=name,
-            fields=tuple(Field(field.name, field.type) for field in table.fields),
+            fields=table.fields,
             written=Rows(table.upserted + table.deleted),
         )

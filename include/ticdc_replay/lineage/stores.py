@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 
+from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.lineage.datasets import (
     Check,
     Dataset,
     DeletionRun,
     Lineage,
-    PartitionRange,
     Quality,
     ReconciliationRun,
     Rows,
@@ -45,8 +45,8 @@ def reconciled(
         store=report.store,
         reconciliation=report.reconciliation_id,
         report=f"{artifacts_uri}/{report_name(report.reconciliation_id)}",
-        bounds_ms=report.bounds_ms,
-        listed_ms=report.listed_ms,
+        bounds_ms=report.evidence.bounds_ms,
+        listed_ms=report.evidence.listed_ms,
         complete=report.complete,
         deletable=report.summary.deletable,
         alerts=len(report.alerts),
@@ -96,18 +96,16 @@ def _checks(summary: Summary, report: ReconciliationReport) -> tuple[Check, ...]
         Check(
             name="retained_offsets_searched",
             description="Offsets that Kafka retains and nobody has searched for references",
-            actual=report.unread_offsets,
+            actual=report.evidence.unread_offsets,
         ),
     )
 
 
 def _topics(bootstrap_servers: str, bounds: Iterable[PartitionBounds]) -> Iterable[Dataset]:
-    found: dict[tuple[str, str], list[PartitionRange]] = {}
+    found: dict[tuple[str, str], list[OffsetRange]] = {}
     for part in bounds:
-        if part.high > part.low:
-            found.setdefault((part.topic, part.topic_id), []).append(
-                PartitionRange(part.partition, part.low, part.high)
-            )
+        if part.range.length > 0:
+            found.setdefault((part.topic, part.topic_id), []).append(part.range)
     for (topic, topic_id), ranges in found.items():
         yield Dataset(
             namespace=kafka_namespace(bootstrap_servers), name=topic, topic=TopicRanges(topic_id, tuple(ranges))

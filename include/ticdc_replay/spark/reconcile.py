@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from ticdc_replay.reconcile.judge import records
 from ticdc_replay.reconcile.judge.buckets import buckets_of, buckets_of_references, buckets_of_versions
 from ticdc_replay.reconcile.judge.counting import Counted, added, count_objects, count_references, summary_of
-from ticdc_replay.reconcile.judge.judgement import FOR_OBJECTS, PLACE, Bucket
+from ticdc_replay.reconcile.judge.judgement import FOR_OBJECTS, PLACE, JudgedBucket
 from ticdc_replay.reconcile.judge.protection import Protections
 from ticdc_replay.reconcile.judge.row_versions import COPIES, HOLDERS, VERSION, several, versions_of
 from ticdc_replay.reconcile.judge.rules import Evidence
@@ -146,7 +146,7 @@ def _spread(task: tuple[str, list[Part]], join: _Join) -> Iterator[Piece]:
 def _hold(arrived: Iterable[Piece], buckets: int) -> Iterator[Piece]:
     tables = assembled(arrived, {"objects": records.OBJECTS, "references": _REFERENCES})
     if tables["references"].num_rows:
-        holders = Bucket(tables["objects"], tables["references"]).holders()
+        holders = JudgedBucket(tables["objects"], tables["references"]).holders()
         yield from pieces("holders", holders, buckets_of_versions(holders.column("version"), buckets))
 
 
@@ -163,7 +163,7 @@ def _find_copies(arrived: Iterable[Piece], buckets: int) -> Iterator[Piece]:
 
 def _write_bucket(bucket: int, arrived: Iterable[Piece], evidence: Evidence, out: Place, folder: str) -> _Written:
     tables = assembled(arrived, {"objects": records.OBJECTS, "references": _REFERENCES, "copies": COPIES})
-    judge = Bucket(tables["objects"], tables["references"])
+    judge = JudgedBucket(tables["objects"], tables["references"])
     objects = judge.objects(evidence)
     written_objects = write_table(objects, out, f"{folder}/objects", bucket)
     counts = [*count_objects(objects)]
@@ -175,7 +175,7 @@ def _write_bucket(bucket: int, arrived: Iterable[Piece], evidence: Evidence, out
 
 def _write_objects(bucket: int, arrived: Iterable[Piece], evidence: Evidence, out: Place, folder: str) -> _Written:
     tables = assembled(arrived, {"objects": records.OBJECTS, "references": _OF_OBJECTS})
-    objects = Bucket(tables["objects"], tables["references"]).objects(evidence)
+    objects = JudgedBucket(tables["objects"], tables["references"]).objects(evidence)
     return (write_table(objects, out, f"{folder}/objects", bucket), None), [*count_objects(objects)]
 
 

@@ -10,7 +10,7 @@ from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import ArtifactExistsError, ArtifactNotFoundError
 from ticdc_replay.jobspec import ReconcileJob
-from ticdc_replay.reconcile.judge.classified import Classified, ClassifiedFile, classified_name, read_classified
+from ticdc_replay.reconcile.judge.classified import ClassifiedFile, ClassifiedIndex, classified_name, read_classified
 from ticdc_replay.reconcile.judge.rules import Evidence
 from ticdc_replay.reconcile.judge.summary import Summary
 from ticdc_replay.spark.parquet_files import DecodedBy, Place, Sources, WrittenFile
@@ -20,7 +20,7 @@ from ticdc_replay.storage import open_store
 log = logging.getLogger(__name__)
 
 
-def run_reconcile(spark: SparkSession, job: ReconcileJob, connections: Connections) -> Classified:
+def run_reconcile(spark: SparkSession, job: ReconcileJob, connections: Connections) -> ClassifiedIndex:
     """Put the classes of objects and references into files and, last, what names them; or return what is there.
 
     Of a recheck there are the classes of objects alone. Raises what a store raises.
@@ -46,7 +46,7 @@ def run_reconcile(spark: SparkSession, job: ReconcileJob, connections: Connectio
         judged, of_references, summary = done.objects, done.references, done.summary
     else:
         judged = classify_objects(spark, objects, references, evidence, out, job.folder).objects
-    classified = Classified(
+    classified = ClassifiedIndex(
         store=job.store,
         id=job.reconciliation_id,
         survey=job.survey,

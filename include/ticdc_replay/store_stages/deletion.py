@@ -1,6 +1,7 @@
 """Deletion plans of a store: made, looked at, decided about, executed, undone."""
 
 from collections.abc import Callable, Iterator
+from typing import Literal
 
 import msgspec
 import pyarrow as pa
@@ -36,9 +37,15 @@ from ticdc_replay.stages.leases import holding_store
 from ticdc_replay.state.deletion_plans import DeletionExecution, DeletionPlanRecord
 from ticdc_replay.storage import open_store
 from ticdc_replay.store_stages.context import StoreContext
-from ticdc_replay.store_stages.decisions import known_plan, known_plans
 from ticdc_replay.store_stages.deletion_guards import EverySoOften, now_ms, require_no_new_reader, require_release
-from ticdc_replay.store_stages.judged import evidence_of, last_copies, newest_last_copies, read_recheck
+from ticdc_replay.store_stages.judged import (
+    evidence_of,
+    known_plan,
+    known_plans,
+    last_copies,
+    newest_last_copies,
+    read_recheck,
+)
 
 _HOUR_MS = 3_600_000
 _THREADS = 16
@@ -158,15 +165,15 @@ def describe_plan(context: StoreContext, plan_hash: str, shown: int, *, approved
     record = known_plan(context, plan_hash)
     judged = msgspec.structs.replace(record, status="approved") if approved and record.status == "open" else record
     plan = plans.read_plan(context.artifacts, plan_hash)
-    contents = plan_contents(context.artifacts, plan, shown)
+    groups, first = plan_contents(context.artifacts, plan, shown)
     return PlanDescription(
         store=plan.store,
         uri=plan.uri,
         record=record,
         reconciliation_id=plan.reconciliation_id,
         due_at_ms=due_ms(context.store, plan),
-        groups=contents.groups,
-        first=contents.first,
+        groups=groups,
+        first=first,
         objections=tuple(objections(context.store, context.loaded.owners_complete, plan, judged, now_ms())),
     )
 
@@ -184,11 +191,9 @@ def decide(context: StoreContext, plan_hash: str, approve: bool, person: str, wh
             context.artifacts, plans.read_plan(context.artifacts, plan_hash), 0
         )  # nobody approves what was changed
     known_plan(context, plan_hash)  # a rejection of before the state store was restored stays the last word
-    wanted = "approved" if approve else "rejected"
+    wanted: Literal["approved", "rejected"] = "approved" if approve else "rejected"
     store = context.store.name
-    record = context.state.deletion_plans.decide(
-        store, plan_hash, "approved" if approve else "rejected", by=person.strip(), why=why.strip()
-    )
+    record = context.state.deletion_plans.decide(store, plan_hash, wanted, by=person.strip(), why=why.strip())
     if record.status != wanted:
         raise PolicyStopError(
             f"plan {plan_hash} of store {store} was {record.status} before; it can't be {wanted} any more"

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from ticdc_replay.config.load_store import load_store
 from ticdc_replay.domain.errors import ConfigError, PolicyStopError
 from ticdc_replay.reconcile.delete.deletion_plan import DeletionPlan
-from ticdc_replay.reconcile.delete.release import Recheck, objections, objections_to_recheck, unforeseen
+from ticdc_replay.reconcile.delete.release import RecheckedPlan, objections, objections_to_recheck, unforeseen
 from ticdc_replay.stages.leases import Hold
 from ticdc_replay.store_stages.context import StoreContext
-from ticdc_replay.store_stages.decisions import known_plan
-from ticdc_replay.store_stages.owners import unlisted_replays
-from ticdc_replay.store_stages.replayable import replayable_ranges
+from ticdc_replay.store_stages.judged import known_plan
+from ticdc_replay.store_stages.replayable import replayable_ranges, unlisted_replays
 
 _LEASE_EVERY_S = 10.0
 """Far below the time to live of a lease."""
@@ -23,7 +22,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def require_release(context: StoreContext, plan: DeletionPlan, recheck: Recheck) -> None:
+def require_release(context: StoreContext, plan: DeletionPlan, recheck: RecheckedPlan) -> None:
     """Return if *plan* may be executed now. Reads the store's file and those of the pipelines again, and what people said.
 
     Raises PolicyStopError with every objection.
@@ -43,7 +42,7 @@ def require_release(context: StoreContext, plan: DeletionPlan, recheck: Recheck)
         raise PolicyStopError(f"plan {plan.hash} of store {plan.store} is not executed: {'; '.join(found)}")
 
 
-def require_no_new_reader(context: StoreContext, recheck: Recheck) -> None:
+def require_no_new_reader(context: StoreContext, recheck: RecheckedPlan) -> None:
     """Return if nobody reads messages, or may, that Kafka had expired at the *recheck* and that did not count there, and no
     replay of a pipeline that is not listed uses the store.
 

@@ -1,10 +1,9 @@
-"""What a join of objects with references is told beside both: how far Kafka, decodes and clocks can be relied on."""
+"""The evidence of a join of objects with references: how far Kafka, decodes and clocks can be relied on."""
 
 from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from ticdc_replay.domain import canonical
 from ticdc_replay.domain.errors import PermanentError
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.topics import TopicIdentity
@@ -16,16 +15,16 @@ from ticdc_replay.reconcile.look.owners import ReadTopic, objections, read_owner
 from ticdc_replay.reconcile.look.survey import Survey, SurveyedFeed
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.storage.base import ObjectStore
+from ticdc_replay.storage.documents import put_document
 from ticdc_replay.store_stages.context import StoreContext
-from ticdc_replay.store_stages.owners import unlisted_replays
-from ticdc_replay.store_stages.replayable import find_replayable
+from ticdc_replay.store_stages.replayable import find_replayable, unlisted_replays
 from ticdc_replay.store_stages.scan import known_references
 
 _HOUR_MS = 3_600_000
 _UNREAD_NAMED = 20
 
 
-class Known(msgspec.Struct, frozen=True, kw_only=True):
+class JoinInput(msgspec.Struct, frozen=True, kw_only=True):
     """All that is known of the references to a store's objects."""
 
     evidence: Evidence
@@ -33,7 +32,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     scanned: tuple[str, ...]
 
 
-class _KnownOfFeed(msgspec.Struct, frozen=True, kw_only=True):
+class _FeedInput(msgspec.Struct, frozen=True, kw_only=True):
     held: tuple[PartitionBounds, ...]
     unread: tuple[ReplayableRange, ...]
     replayable: tuple[ReplayableRange, ...]
@@ -42,7 +41,7 @@ class _KnownOfFeed(msgspec.Struct, frozen=True, kw_only=True):
     references_of: tuple[ReadTopic, ...]
 
 
-def gather(context: StoreContext, survey: Survey, listed_ms: int, clock_ahead_ms: int) -> Known:
+def gather(context: StoreContext, survey: Survey, listed_ms: int, clock_ahead_ms: int) -> JoinInput:
     """What is known now, after the scan, about the moment of *survey*.
 
     *listed_ms* and *clock_ahead_ms* are those of the inventory (``Inventory.began_since_ms`` and ``clock_ahead_ms``).
@@ -61,9 +60,9 @@ def gather(context: StoreContext, survey: Survey, listed_ms: int, clock_ahead_ms
     bounds: dict[tuple[TopicIdentity, int], PartitionBounds] = {}
     for feed, found in zip(survey.feeds, known, strict=True):
         # Not as they were surveyed: of what Kafka has expired since without anybody having searched it, nothing is known.
-        held = {_place(part): part for part in found.held}
+        held = {part.place: part for part in found.held}
         for surveyed_part in feed.partitions:
-            place = _place(surveyed_part)
+            place = surveyed_part.place
             part = held.get(place, surveyed_part)
             bounds[place] = _wider(part, bounds.get(place, part))
     existing = {found.topic for found in bounds.values()}
@@ -93,7 +92,7 @@ def gather(context: StoreContext, survey: Survey, listed_ms: int, clock_ahead_ms
             *unlisted_replays(context),
         ),
     )
-    return Known(
+    return JoinInput(
         evidence=evidence,
         decoded=tuple(files for each in known for files in each.decoded),
         scanned=tuple(sorted({name for each in known for name in each.scanned})),
@@ -102,10 +101,7 @@ def gather(context: StoreContext, survey: Survey, listed_ms: int, clock_ahead_ms
 
 def put_evidence(artifacts: ObjectStore, evidence: Evidence) -> str:
     """Put *evidence* into *artifacts*, the store's; its name."""
-    content = canonical.encode(evidence)
-    name = f"evidence/{canonical.digest(content)}.json"
-    artifacts.put_once(name, content)
-    return name
+    return put_document(artifacts, "evidence/", evidence)
 
 
 def read_evidence(artifacts: ObjectStore, name: str) -> Evidence:
@@ -113,7 +109,7 @@ def read_evidence(artifacts: ObjectStore, name: str) -> Evidence:
     return msgspec.json.decode(artifacts.get(name), type=Evidence)
 
 
-def _of_feed(context: StoreContext, pipeline: ReplayContext, feed: SurveyedFeed) -> _KnownOfFeed:
+def _of_feed(context: StoreContext, pipeline: ReplayContext, feed: SurveyedFeed) -> _FeedInput:
     # In this order. What a decode has read before Kafka expired it is asked for after Kafka, and what decodes have found after
     # those that run: one that ends in between is in one of the two.
     with Offsets(pipeline.kafka) as offsets:
@@ -125,9 +121,10 @@ def _of_feed(context: StoreContext, pipeline: ReplayContext, feed: SurveyedFeed)
         held = still_retained(feed.partitions, offsets)
     replayable = find_replayable(pipeline)
     known = known_references(pipeline, context.state, context.artifacts)
-    readable = merged((*map(_as_range, held), *before_survey(replayable.decoding, feed)))
+    retained = [ReplayableRange.of(each.identity, each.range) for each in held]
+    readable = merged((*retained, *before_survey(replayable.decoding, feed)))
     unread = [*_not_searched(readable, known.searched), *before_survey(replayable.unsearchable, feed)]
-    return _KnownOfFeed(
+    return _FeedInput(
         held=held,
         unread=tuple(unread),
         replayable=replayable.ranges,
@@ -148,11 +145,8 @@ def _of_feed(context: StoreContext, pipeline: ReplayContext, feed: SurveyedFeed)
 
 def before_survey(ranges: Iterable[ReplayableRange], feed: SurveyedFeed) -> list[ReplayableRange]:
     """What of *ranges* lies below the ends that were surveyed: messages that came later refer to young objects only."""
-    ends = {(each.identity, each.partition): each.high for each in feed.partitions}
-    cut = (
-        msgspec.structs.replace(part, end=min(part.end, ends.get((part.identity, part.partition), part.end)))
-        for part in ranges
-    )
+    ends = {each.place: each.high for each in feed.partitions}
+    cut = (msgspec.structs.replace(part, end=min(part.end, ends.get(part.place, part.end))) for part in ranges)
     return [part for part in cut if part.start < part.end]
 
 
@@ -163,23 +157,12 @@ def _not_searched(ranges: Sequence[ReplayableRange], searched: Iterable[Searched
         done.setdefault(each.topic, []).append(each.range)
     wanted: dict[TopicIdentity, list[OffsetRange]] = {}
     for part in ranges:
-        wanted.setdefault(part.identity, []).append(OffsetRange(part.topic, part.partition, part.start, part.end))
+        wanted.setdefault(part.identity, []).append(part.range)
     left = []
     for topic, parts in sorted(wanted.items()):
         found = without(parts, done.get(topic, ()) if topic.complete else ())
-        left += [
-            ReplayableRange(topic.name, topic.topic_id, part.partition, part.start, part.end, topic.cluster_id)
-            for part in found
-        ]
+        left += [ReplayableRange.of(topic, part) for part in found]
     return left
-
-
-def _as_range(bounds: PartitionBounds) -> ReplayableRange:
-    return ReplayableRange(bounds.topic, bounds.topic_id, bounds.partition, bounds.low, bounds.high, bounds.cluster_id)
-
-
-def _place(bounds: PartitionBounds) -> tuple[TopicIdentity, int]:
-    return bounds.identity, bounds.partition
 
 
 def _wider(one: PartitionBounds, other: PartitionBounds) -> PartitionBounds:

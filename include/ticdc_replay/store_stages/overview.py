@@ -3,8 +3,7 @@
 import msgspec
 
 from ticdc_replay.reconcile.delete.undo import Undone, undos_of
-from ticdc_replay.reconcile.judge import report as reports
-from ticdc_replay.reconcile.judge.report import ReconciliationReport
+from ticdc_replay.reconcile.judge.report import ReconciliationReport, read_report
 from ticdc_replay.state import StateStore
 from ticdc_replay.state.deletion_plans import DeletionExecution, DeletionPlanRecord
 from ticdc_replay.state.reconciliations import Reconciliation
@@ -38,7 +37,7 @@ def store_overview(name: str, state: StateStore, artifacts: ObjectStore) -> Stor
     """What is known of the store called *name*. Reads the state store, one report, and the records of undos; raises what the
     stores raise."""
     trend = state.reconciliations.all(name)[-_TREND:]
-    newest = reports.decode(artifacts.get(trend[-1].report)) if trend else None
+    newest = read_report(artifacts, trend[-1].report) if trend else None
     executions: dict[str, list[DeletionExecution]] = {}
     for execution in state.deletion_plans.executions(name):
         executions.setdefault(execution.plan_hash, []).append(execution)

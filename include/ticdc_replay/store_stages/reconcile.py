@@ -5,6 +5,7 @@
 """
 
 import time
+from typing import NamedTuple
 
 import msgspec
 
@@ -21,19 +22,19 @@ from ticdc_replay.reconcile.look.scan_report import ScanReport
 from ticdc_replay.reconcile.look.survey import Survey, SurveyedFeed, put_survey, read_survey
 from ticdc_replay.storage.facts import Versioning
 from ticdc_replay.store_stages.context import StoreContext
-from ticdc_replay.store_stages.evidence import Known, gather, put_evidence
+from ticdc_replay.store_stages.evidence import JoinInput, gather, put_evidence
 from ticdc_replay.store_stages.scan import scan_feed, searched_feed, write_scan_job
 
 
-class Surveyed(msgspec.Struct, frozen=True):
-    """A survey that was put. ``scan_job`` scans what nobody has searched; None where there is nothing."""
+class WrittenSurvey(NamedTuple):
+    """The name of a survey, and the job that scans what nobody has searched; None where there is nothing."""
 
     name: str
     scan_job: WrittenJob | None
 
 
-def survey(context: StoreContext) -> Surveyed:
-    """Read what Kafka retains of every changefeed of the store now, and what of it is still to be searched.
+def survey(context: StoreContext) -> WrittenSurvey:
+    """Read what Kafka retains of every changefeed of the store now, and which offsets nobody has searched.
 
     Raises TopicChangedError where the default topic of a changefeed is missing, and what Kafka and the stores raise.
     """
@@ -69,7 +70,7 @@ def survey(context: StoreContext) -> Surveyed:
     if to_scan:
         artifacts_connection = context.store.connections.artifacts
         scan_job = write_scan_job(context.store.name, context.artifacts, artifacts_connection, to_scan)
-    return Surveyed(put_survey(context.artifacts, made), scan_job)
+    return WrittenSurvey(put_survey(context.artifacts, made), scan_job)
 
 
 def record_scan(context: StoreContext, scan_job: str) -> ScanReport:
@@ -145,7 +146,7 @@ def write_recheck_job(context: StoreContext, survey_name: str, plan_hash: str) -
 def _write(
     context: StoreContext,
     survey_name: str,
-    known: Known,
+    known: JoinInput,
     objects: tuple[str, ...],
     *,
     inventory: str | None = None,

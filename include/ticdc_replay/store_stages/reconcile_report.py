@@ -1,13 +1,13 @@
 """The last step of a reconciliation: its report."""
 
 import time
+from contextlib import suppress
 
 from ticdc_replay import __version__
 from ticdc_replay.domain import canonical
-from ticdc_replay.domain.errors import ArtifactExistsError, ArtifactNotFoundError
-from ticdc_replay.reconcile.judge import report as reports
+from ticdc_replay.domain.errors import ArtifactExistsError
 from ticdc_replay.reconcile.judge.classified import read_classified, reconciliation_folder
-from ticdc_replay.reconcile.judge.report import Previous, ReconciliationReport, report_name
+from ticdc_replay.reconcile.judge.report import Previous, ReconciliationReport, read_report, report_name
 from ticdc_replay.reconcile.look.survey import read_survey
 from ticdc_replay.state.reconciliations import Reconciliation
 from ticdc_replay.store_stages.alerts import look_after
@@ -22,31 +22,22 @@ def publish_reconciliation(context: StoreContext, reconciliation_id: str) -> Rec
     Kafka and the stores raise.
     """
     name = report_name(reconciliation_id)
-    report = _found(context, name)
-    if report is None:
-        report = _report(context, reconciliation_id)
-        try:
-            context.artifacts.put_once(name, canonical.encode(report))
-        except ArtifactExistsError:  # another attempt was faster
-            report = reports.decode(context.artifacts.get(name))
+    if context.artifacts.info(name) is None:
+        # Where another attempt was faster, its report is the one.
+        with suppress(ArtifactExistsError):
+            context.artifacts.put_once(name, canonical.encode(_report(context, reconciliation_id)))
+    report = read_report(context.artifacts, name)
     context.state.reconciliations.record(
         Reconciliation(
             store=report.store,
             reconciliation_id=reconciliation_id,
-            began_at_ms=report.bounds_ms,
+            began_at_ms=report.evidence.bounds_ms,
             finished_at_ms=report.finished_at_ms,
             report=name,
             totals=report.totals(),
         )
     )
     return report
-
-
-def _found(context: StoreContext, name: str) -> ReconciliationReport | None:
-    try:
-        return reports.decode(context.artifacts.get(name))
-    except ArtifactNotFoundError:
-        return None
 
 
 def _report(context: StoreContext, reconciliation_id: str) -> ReconciliationReport:
@@ -56,8 +47,11 @@ def _report(context: StoreContext, reconciliation_id: str) -> ReconciliationRepo
     files = tuple(file.name for file in classified.references)
     survey = read_survey(context.artifacts, classified.survey)
     watched = look_after(context, survey, evidence, classified.summary, files)
+    known = context.state.reconciliations.all(context.store.name)
     before = [
-        each for each in context.state.reconciliations.all(context.store.name) if each.began_at_ms < evidence.bounds_ms
+        Previous(reconciliation_id=each.reconciliation_id, began_at_ms=each.began_at_ms, totals=each.totals)
+        for each in known
+        if each.began_at_ms < evidence.bounds_ms
     ]
     return ReconciliationReport(
         library_version=__version__,
@@ -72,9 +66,5 @@ def _report(context: StoreContext, reconciliation_id: str) -> ReconciliationRepo
         reference_files=files,
         alerts=watched.alerts,
         notes=watched.notes,
-        previous=Previous(
-            reconciliation_id=before[-1].reconciliation_id, began_at_ms=before[-1].began_at_ms, totals=before[-1].totals
-        )
-        if before
-        else None,
+        previous=before[-1] if before else None,
     )

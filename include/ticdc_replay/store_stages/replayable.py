@@ -1,4 +1,5 @@
-"""Who still needs objects of messages that Kafka has expired: decodes that run, and quarantined messages."""
+"""Who still needs objects of messages that Kafka has expired: decodes that run, and quarantined messages; and who uses the store
+without being listed."""
 
 import logging
 import time
@@ -23,11 +24,12 @@ from ticdc_replay.stages.leases import Replayed, replayed
 from ticdc_replay.stages.set_aside import SetAside, redriven_places, set_aside, sets_aside
 from ticdc_replay.stages.window.derive import is_of
 from ticdc_replay.state.leases import Lease
+from ticdc_replay.store_stages.context import StoreContext
 
 log = logging.getLogger(__name__)
 
 _READERS = 16
-DRIVER_OUTLIVES_MS = 24 * 3_600_000
+_DRIVER_OUTLIVES_MS = 24 * 3_600_000
 """A decode whose lease ended without being released may still run, as its driver outlived the process that watched it: not longer
 than this."""
 
@@ -81,6 +83,30 @@ def replayable_ranges(context: ReplayContext) -> tuple[ReplayableRange, ...]:
     return _replayable(context, decoding, (*recorded, *(replay.run_hash for replay in ended))).ranges
 
 
+def unlisted_replays(context: StoreContext) -> list[str]:
+    """Replays that use the store, or used it when they died, of pipelines that it does not list; sorted, for people.
+
+    Those of ``former_pipelines`` count as long as they may run. Raises what the state stores raise.
+    """
+    listed = {each.pipeline.name for each in context.pipelines}
+    former = set(context.store.former_pipelines)
+    long_ago = _long_ago_ms()
+    found = set()
+    for state in (context.state, *(each.state for each in context.pipelines)):
+        for lease in (*state.leases.current(context.store.uri), *state.leases.lapsed(context.store.uri)):
+            if lease.kind != "replay":
+                continue
+            pipeline = replayed(lease).pipeline
+            if pipeline in listed or (pipeline in former and lease.expires_at_ms <= long_ago):
+                continue
+            found.add(
+                f"a replay of the pipeline {pipeline}, which is not listed, used the store and did not release its lease "
+                f"({lease.subject}): list it, or, when it has ended and nobody will ever read its messages again, name it in "
+                "former_pipelines"
+            )
+    return sorted(found)
+
+
 def _replayable(context: ReplayContext, decoding: Iterable[ReplayableRange], runs: Iterable[str]) -> Replayable:
     found = [_quarantined(context, index) for index in _indexes(context, runs)]
     return Replayable(
@@ -97,10 +123,15 @@ def _replays(context: ReplayContext) -> tuple[list[Replayed], list[Replayed]]:
         return [], []
     leases = context.state.leases.current(uri)  # first: what ends in between is among the lapsed
     lapsed = context.state.leases.lapsed(uri)
-    long_ago = int(time.time() * 1000) - DRIVER_OUTLIVES_MS
+    long_ago = _long_ago_ms()
     running = [*leases, *(lease for lease in lapsed if lease.expires_at_ms > long_ago)]
     ended = [lease for lease in lapsed if lease.expires_at_ms <= long_ago]
     return _of_pipeline(context, running), _of_pipeline(context, ended)
+
+
+def _long_ago_ms() -> int:
+    """A lease that ended before this moment is of no driver that still runs."""
+    return int(time.time() * 1000) - _DRIVER_OUTLIVES_MS
 
 
 def _of_pipeline(context: ReplayContext, leases: Iterable[Lease]) -> list[Replayed]:
@@ -116,7 +147,7 @@ def _pinned(context: ReplayContext, name: str) -> Iterator[ReplayableRange]:
             yield _one(place.topic, place.partition, place.offset)
     for topic in manifest.topics:
         for pin in topic.partitions:
-            yield _of_range(manifest.identities[topic.topic], pin.range)
+            yield ReplayableRange.of(manifest.identities[topic.topic], pin.range)
 
 
 def _with_quarantine(context: ReplayContext) -> list[str]:
@@ -219,7 +250,7 @@ def _is_searched(held: SetAside, entry: Entry, index: ChangelogIndex) -> bool:
 
 def _of_run(index: ChangelogIndex, ranges: Iterable[OffsetRange]) -> list[ReplayableRange]:
     topics = index.identities
-    return [_of_range(topics[part.topic], part) for part in ranges]
+    return [ReplayableRange.of(topics[part.topic], part) for part in ranges]
 
 
 def _entry(entry: Entry) -> ReplayableRange:
@@ -227,8 +258,4 @@ def _entry(entry: Entry) -> ReplayableRange:
 
 
 def _one(topic: TopicIdentity, partition: int, offset: int) -> ReplayableRange:
-    return _of_range(topic, OffsetRange(topic.name, partition, offset, offset + 1))
-
-
-def _of_range(topic: TopicIdentity, part: OffsetRange) -> ReplayableRange:
-    return ReplayableRange(topic.name, topic.topic_id, part.partition, part.start, part.end, topic.cluster_id)
+    return ReplayableRange.of(topic, OffsetRange(topic.name, partition, offset, offset + 1))

@@ -20,7 +20,7 @@ from tests.support.s3_proxy import Refusal
 from tests.support.waiting import PATIENCE_S
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import ConfigError, LeaseHeldError, PolicyStopError, TicdcReplayError, TransientError
-from ticdc_replay.reconcile.delete.results import all_results, files_of
+from ticdc_replay.reconcile.delete.results import all_results, progress_of
 from ticdc_replay.reconcile.delete.undo import undos_of
 from ticdc_replay.store_stages.deletion import choose_plan, decide, execute, make_plan, undo
 
@@ -364,7 +364,7 @@ def test_of_two_executions_at_once_one_deletes(scene: Scene) -> None:
     assert told.count("{'deleted': 39, 'withheld': 1}") + told.count("{'withheld': 1, 'deleted': 39}") == 1, told
     assert all("deleting there" in text or "executed" in text for text in told if "Error" in text), told
     assert scene.names() == {names[7]}
-    assert len([file for file in files_of(scene.artifacts, plan) if not file.begun]) == 20
+    assert sum(len(file.results) for file in progress_of(scene.artifacts, plan).values()) == 20
 
 
 def test_a_plan_made_again_after_an_undo_has_to_be_approved_again(versioned: Scene) -> None:

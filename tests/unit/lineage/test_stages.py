@@ -17,15 +17,13 @@ from ticdc_replay.domain.window import Window
 from ticdc_replay.lineage.datasets import (
     ClaimChecks,
     Dataset,
-    Field,
-    PartitionRange,
     Rows,
     TopicRanges,
     kafka_namespace,
     table_name,
     uri_name,
 )
-from ticdc_replay.lineage.stages import Source
+from ticdc_replay.lineage.stages import DecodedRun
 from ticdc_replay.snapshot.manifest import Manifest, PartitionPin, PinnedFile, SharedInput, TopicPin
 from ticdc_replay.snapshot.manifest import Source as PinnedSource
 from ticdc_replay.targets import base
@@ -105,9 +103,9 @@ LOAD = base.LoadReport(
 )
 
 
-SOURCE = Source(
-    MANIFEST,
-    INDEX,
+SOURCE = DecodedRun(
+    manifest=MANIFEST,
+    index=INDEX,
     artifacts_uri="s3://lake/replay/shop",
     bootstrap_servers="broker-1:9092,broker-2:9092",
     claim_check_uri="s3://claims/shop",
@@ -115,7 +113,7 @@ SOURCE = Source(
 TOPIC = Dataset(
     namespace="kafka://broker-1:9092",
     name="shop",
-    topic=TopicRanges("topic-id", (PartitionRange(0, 10, 25),)),
+    topic=TopicRanges("topic-id", (OffsetRange("shop", 0, 10, 25),)),
 )
 CLAIMS = Dataset(
     namespace="s3://claims", name="shop", claim_checks=ClaimChecks(inventory="abc", listed=9, resolved=3, bytes=7000)
@@ -123,7 +121,7 @@ CLAIMS = Dataset(
 MIRROR = Dataset(
     namespace="postgres://db:5432",
     name="sales.shop.orders",
-    fields=(Field("id", "bigint"), Field("total", "numeric(10,2)")),
+    fields=(base.Field("id", "bigint"), base.Field("total", "numeric(10,2)")),
     written=Rows(25),
 )
 
@@ -156,7 +154,9 @@ def test_the_run_can_be_read_again_from_its_lineage():
 
 
 def test_a_changefeed_without_claim_check_has_its_topic_as_only_input():
-    source = Source(MANIFEST, INDEX, artifacts_uri="file:///a", bootstrap_servers="b:9092", claim_check_uri=None)
+    source = DecodedRun(
+        manifest=MANIFEST, index=INDEX, artifacts_uri="file:///a", bootstrap_servers="b:9092", claim_check_uri=None
+    )
     assert [dataset.name for dataset in source.decoded().inputs] == ["shop"]
 
 
@@ -179,10 +179,10 @@ def _fields(report):
     return {name: getattr(report, name) for name in report.__struct_fields__}
 
 
-def source(manifest: Manifest, index: ChangelogIndex) -> Source:
-    return Source(
-        manifest,
-        index,
+def source(manifest: Manifest, index: ChangelogIndex) -> DecodedRun:
+    return DecodedRun(
+        manifest=manifest,
+        index=index,
         artifacts_uri="s3://lake/replay/shop",
         bootstrap_servers="broker-1:9092,broker-2:9092",
         claim_check_uri=None,

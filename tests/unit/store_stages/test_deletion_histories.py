@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.deletions import LOW, Scene, name, with_clock
 from tests.support.examples import examples
-from ticdc_replay.reconcile.delete.results import deletion_folder, files_of
+from ticdc_replay.reconcile.delete.results import deletion_folder, progress_of
 from ticdc_replay.store_stages import deletion
 
 pytestmark = pytest.mark.slow
@@ -101,7 +101,7 @@ def test_nothing_that_is_needed_goes_and_each_object_has_one_result(planned_refe
                 assert {name(number) for number in range(1, OBJECTS + 1)} - planned - removed <= scene.names()
             results = scene.results(plan)
             assert results.keys() == planned
-            written = [file.name for file in files_of(scene.artifacts, plan) if not file.begun]
+            written = [name for file in progress_of(scene.artifacts, plan).values() for name in file.results]
             assert sum(pq.read_metadata(scene.artifacts_folder / file).num_rows for file in written) == len(planned)
             ours = {
                 found.name

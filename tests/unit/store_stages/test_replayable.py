@@ -130,14 +130,14 @@ def test_a_driver_that_outlived_its_watcher_may_read_on_but_not_for_ever(
 ) -> None:
     lapse(context, pin(context, OffsetRange("topic", 0, 3, 9)), "def")
     assert replayable_ranges(context) == (part(3, 9),)
-    monkeypatch.setattr(replayable, "DRIVER_OUTLIVES_MS", 0)
+    monkeypatch.setattr(replayable, "_DRIVER_OUTLIVES_MS", 0)
     assert replayable_ranges(context) == ()
 
 
 def test_what_a_decode_set_aside_is_needed_though_its_watcher_died_before_it_was_recorded(
     context: ReplayContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replayable, "DRIVER_OUTLIVES_MS", 0)
+    monkeypatch.setattr(replayable, "_DRIVER_OUTLIVES_MS", 0)
     lapse(context, pin(context, OffsetRange("topic", 0, 3, 9)), "run")
     index = decoded(context, "run", 4, 5)
     assert replayable_ranges(context) == (part(4, 6),)
@@ -150,7 +150,7 @@ def test_what_a_run_sets_aside_that_is_decoded_anew_is_needed_whatever_is_record
     context: ReplayContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its files went and Kafka has the range still. This time an object is missing, and the watcher dies."""
-    monkeypatch.setattr(replayable, "DRIVER_OUTLIVES_MS", 0)
+    monkeypatch.setattr(replayable, "_DRIVER_OUTLIVES_MS", 0)
     recorded(context, "run", quarantine_files=())
     decoded(context, "run", 4)
     assert find_replayable(context).ranges == (part(4, 5),)

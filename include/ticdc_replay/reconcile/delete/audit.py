@@ -1,4 +1,4 @@
-"""The record of an execution: who released the plan, what it was checked against, and what became of the objects.
+"""The record of an execution: who released the plan, what it was checked against, and the outcomes of its objects.
 
 An execution that ended has its ``audit.json``; each time that one was stopped before, there is a ``stopped-<sha256>.json``.
 """
@@ -13,15 +13,9 @@ from ticdc_replay import __version__
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.errors import ArtifactCorruptError
 from ticdc_replay.reconcile.delete.deletion_plan import DeletionPlan, read_planned
-from ticdc_replay.reconcile.delete.results import (
-    FileProgress,
-    Outcome,
-    Result,
-    deletion_folder,
-    progress_of,
-    read_results,
-)
+from ticdc_replay.reconcile.delete.results import Outcome, deletion_folder, progress_of, read_results
 from ticdc_replay.storage.base import ObjectStore
+from ticdc_replay.storage.documents import put_document
 
 _TROUBLE = (Outcome.ALTERED, Outcome.DENIED, Outcome.REFUSED)
 _EXAMPLES = 100
@@ -58,7 +52,7 @@ class Release(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Audit(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a plan's objects. Times are Unix ms, sizes bytes.
+    """The outcome of each of a plan's objects, counted. Times are Unix ms, sizes bytes.
 
     Where ``status`` is ``executed``, each object has one result.
     """
@@ -100,9 +94,7 @@ def audit_name(plan_hash: str, execution_id: str) -> str:
 
 def put_release(artifacts: ObjectStore, plan_hash: str, release: Release) -> None:
     """Put what allows the execution that begins. A repeat does no harm."""
-    content = canonical.encode(release)
-    folder = f"{deletion_folder(plan_hash)}/{release.recheck_id}"
-    artifacts.put_once(f"{folder}/release-{canonical.digest(content)}.json", content)
+    put_document(artifacts, f"{deletion_folder(plan_hash)}/{release.recheck_id}/release-", release)
 
 
 def audit_of(
@@ -125,7 +117,7 @@ def audit_of(
     trouble: list[Trouble] = []
     undoable = untold = 0
     for number in range(len(plan.files)):
-        done = progress.get(number, FileProgress([], None))
+        done = progress[number]
         results = read_results(artifacts, done.results)
         planned = set(read_planned(artifacts, plan, number)["name"].to_pylist())
         if done.begun_ms is not None:
@@ -140,9 +132,8 @@ def audit_of(
             counts[result.outcome] += 1
             sizes[result.outcome] += result.size
             undoable += result.undoable
-        trouble += [_trouble(found) for found in results.values() if found.outcome in _TROUBLE][
-            : _EXAMPLES - len(trouble)
-        ]
+            if result.outcome in _TROUBLE and len(trouble) < _EXAMPLES:
+                trouble.append(Trouble(result.name, result.outcome, result.detail))
     names = [name for done in progress.values() for name in done.results]
     files = [AuditedFile(name, canonical.digest(artifacts.get(name))) for name in names]
     return Audit(
@@ -175,9 +166,7 @@ def read_audit(artifacts: ObjectStore, plan_hash: str, execution_id: str) -> Aud
 
 def put_stopped(artifacts: ObjectStore, audit: Audit) -> None:
     """Put the record of an execution that was stopped."""
-    content = canonical.encode(audit)
-    folder = f"{deletion_folder(audit.plan_hash)}/{audit.execution_id}"
-    artifacts.put_once(f"{folder}/stopped-{canonical.digest(content)}.json", content)
+    put_document(artifacts, f"{deletion_folder(audit.plan_hash)}/{audit.execution_id}/stopped-", audit)
 
 
 def stopped_of(artifacts: ObjectStore, plan_hash: str) -> list[Audit]:
@@ -195,7 +184,3 @@ def _put(artifacts: ObjectStore, plan_hash: str, kind: str) -> Iterator[bytes]:
     for info in artifacts.list(f"{deletion_folder(plan_hash)}/"):
         if info.name.rpartition("/")[2].startswith(f"{kind}-"):
             yield artifacts.get(info.name)
-
-
-def _trouble(result: Result) -> Trouble:
-    return Trouble(result.name, result.outcome, result.detail)

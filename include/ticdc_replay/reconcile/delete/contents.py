@@ -1,4 +1,4 @@
-"""What stands in a deletion plan, for people who decide about it."""
+"""The contents of a deletion plan, for people who decide about it."""
 
 import msgspec
 
@@ -28,15 +28,10 @@ class PlannedObject(msgspec.Struct, frozen=True, order=True):
     table: str
 
 
-class PlanContents(msgspec.Struct, frozen=True):
-    """The groups of a plan, and its first objects."""
-
-    groups: tuple[PlannedGroup, ...]
-    first: tuple[PlannedObject, ...]
-
-
-def plan_contents(artifacts: ObjectStore, plan: DeletionPlan, shown: int) -> PlanContents:
-    """What is in *plan*, with its first *shown* objects by name; reads and verifies all its files.
+def plan_contents(
+    artifacts: ObjectStore, plan: DeletionPlan, shown: int
+) -> tuple[tuple[PlannedGroup, ...], tuple[PlannedObject, ...]]:
+    """The groups of *plan*, and its first *shown* objects by name; reads and verifies all its files.
 
     Raises ArtifactCorruptError where one was changed.
     """
@@ -60,7 +55,7 @@ def plan_contents(artifacts: ObjectStore, plan: DeletionPlan, shown: int) -> Pla
             )
         if len(first) < shown:
             first += [_object(row) for row in table.slice(0, shown - len(first)).to_pylist()]
-    return PlanContents(tuple(sorted(groups.values())), tuple(first))
+    return tuple(sorted(groups.values())), tuple(first)
 
 
 def _object(row: dict[str, object]) -> PlannedObject:

@@ -19,7 +19,7 @@ from ticdc_replay.domain import canonical
 from ticdc_replay.domain.errors import ArtifactCorruptError
 from ticdc_replay.large_messages.locations import object_name
 from ticdc_replay.reconcile.judge.records import CLASSIFIED_OBJECTS, OBJECTS
-from ticdc_replay.reconcile.judge.rules import Evidence, ObjectClass, ReferenceClass
+from ticdc_replay.reconcile.judge.rules import DELETABLE, Evidence, ReferenceClass
 from ticdc_replay.storage.base import ObjectStore
 
 PLANNED = pa.schema([*OBJECTS, *(CLASSIFIED_OBJECTS.field(name) for name in ("class", "reason", "schema", "table"))])
@@ -31,7 +31,6 @@ FILE_ROWS = 2_000
 _FOLD_ROWS = 200_000
 _READ_ROWS = 20_000
 _THREADS = 8
-_DELETABLE = (ObjectClass.ORPHANED.value, ObjectClass.EXPIRED.value)
 
 
 class PlannedFile(msgspec.Struct, frozen=True, order=True):
@@ -63,7 +62,7 @@ class DeletionPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def hash(self) -> str:
-        """The SHA-256 of its canonical JSON; computed anew each time."""
+        """The SHA-256 of its canonical JSON; computed at each call."""
         return canonical.hash_of(self)
 
     def file_names(self) -> tuple[str, ...]:
@@ -216,7 +215,7 @@ def _deletable(artifacts: ObjectStore, files: Sequence[str], evidence: Evidence)
         table = pa.Table.from_batches([batch]).filter(batch["deletable"])
         if not len(table):
             continue
-        sound = pc.and_(pc.is_in(table["class"], pa.array(_DELETABLE)), pc.equal(table["protecting"], 0))
+        sound = pc.and_(pc.is_in(table["class"], pa.array(DELETABLE, pa.string())), pc.equal(table["protecting"], 0))
         sound = pc.and_(sound, pc.less_equal(table["last_modified_ms"], evidence.deletable_before_ms))
         wrong = table.filter(pc.invert(sound))["name"].to_pylist()
         wrong += [found for found in table["name"].to_pylist() if not found or object_name(found) != found]

@@ -6,28 +6,26 @@ again and knows why some of them are gone.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from ticdc_replay.reconcile.delete.deletion_plan import DeletionPlan, read_planned
 from ticdc_replay.reconcile.delete.results import (
-    Result,
     deletion_folder,
-    files_of,
     note_begun,
+    progress_of,
     read_results,
     result_of,
-    withheld,
     write_results,
 )
 from ticdc_replay.reconcile.delete.verdicts import Verdicts
 from ticdc_replay.storage.base import ObjectInfo, ObjectStore
-from ticdc_replay.storage.deletion import Deletion, ObjectDeletion, delete_parallel
+from ticdc_replay.storage.deletion import ObjectDeletion, delete_parallel
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-LAST_COPY = "a row whose own object is missing can still be had from it"
+LAST_COPY = "it is the last copy of a row whose own object is missing"
 
 
 class Guards(NamedTuple):
@@ -55,63 +53,54 @@ class Execution:
         Gives the number of new results after each file of the plan. Raises what the guards and the store raise, when the results
         of all that was begun are written, and ArtifactCorruptError where a file of the plan was changed.
         """
-        left = files_of(self._artifacts, self._plan.hash)
-        begun = {file.number for file in left if file.begun}
+        progress = progress_of(self._artifacts, self._plan.hash)
         for number, file in enumerate(self._plan.files):
-            done = read_results(
-                self._artifacts, [each.name for each in left if each.number == number and not each.begun]
-            )
+            done = read_results(self._artifacts, progress[number].results)
             if len(done) == file.rows:
                 continue
             guards.between()
             planned = read_planned(self._artifacts, self._plan, number)
-            kept = verdicts.withheld(planned)
-            batch = _Batch(number in begun)
-            for row in planned.to_pylist():
-                name = row["name"]
-                if name in done:
-                    continue
-                if name in kept:
-                    batch.withhold(row, kept[name])
-                elif name in last_copies:
-                    batch.withhold(row, LAST_COPY)
-                else:
-                    batch.wanted[name] = row
-            yield self._delete(number, batch, guards.before_each, threads)
+            left = [row for row in planned.to_pylist() if row["name"] not in done]
+            copies = {row["name"]: LAST_COPY for row in left if row["name"] in last_copies}
+            kept = copies | verdicts.withheld(planned)
+            tried_before = progress[number].begun_ms is not None
+            yield self._delete(number, left, kept, tried_before, guards.before_each, threads)
 
-    def _delete(self, number: int, batch: "_Batch", before_each: Callable[[], None], threads: int) -> int:
-        if batch.wanted:
+    def _delete(
+        self,
+        number: int,
+        rows: list[dict[str, Any]],
+        kept: Mapping[str, str],
+        tried_before: bool,
+        before_each: Callable[[], None],
+        threads: int,
+    ) -> int:
+        """Delete the objects *rows* of the plan's file *number* except those *kept*, which have a reason by name; how many."""
+        wanted = {row["name"]: row for row in rows if row["name"] not in kept}
+        results = [
+            result_of(row, kept[row["name"]], tried_before=tried_before, at_ms=_now_ms())
+            for row in rows
+            if row["name"] in kept
+        ]
+        if wanted:
             note_begun(self._artifacts, self._folder, number)
         try:
-            with closing(delete_parallel(self._deletion, batch.expected(before_each), threads=threads)) as deletions:
+            expected = _expected(wanted.values(), before_each)
+            with closing(delete_parallel(self._deletion, expected, threads=threads)) as deletions:
                 for info, deletion in deletions:
-                    batch.add(batch.wanted[info.name], deletion)
+                    results.append(result_of(wanted[info.name], deletion, tried_before=tried_before, at_ms=_now_ms()))
         finally:
-            if batch.results:
-                write_results(self._artifacts, self._folder, number, batch.results)
-        return len(batch.results)
+            if results:
+                write_results(self._artifacts, self._folder, number, results)
+        return len(results)
 
 
-class _Batch:
-    """The objects of one file of the plan that have no result yet."""
-
-    def __init__(self, tried_before: bool) -> None:
-        self.wanted: dict[str, dict[str, Any]] = {}
-        self.results: list[Result] = []
-        self._tried_before = tried_before
-
-    def withhold(self, row: dict[str, Any], why: str) -> None:
-        self.results.append(withheld(row, why, tried_before=self._tried_before, at_ms=_now_ms()))
-
-    def add(self, row: dict[str, Any], deletion: Deletion) -> None:
-        self.results.append(result_of(row, deletion, tried_before=self._tried_before, at_ms=_now_ms()))
-
-    def expected(self, before_each: Callable[[], None]) -> Iterator[ObjectInfo]:
-        """The objects that are wanted, as they were planned."""
-        for row in self.wanted.values():
-            before_each()
-            modified = _EPOCH + timedelta(milliseconds=row["last_modified_ms"])
-            yield ObjectInfo(row["name"], row["size"], row["etag"], modified, row["version_id"])
+def _expected(rows: Iterable[dict[str, Any]], before_each: Callable[[], None]) -> Iterator[ObjectInfo]:
+    """The objects *rows*, as they were planned."""
+    for row in rows:
+        before_each()
+        modified = _EPOCH + timedelta(milliseconds=row["last_modified_ms"])
+        yield ObjectInfo(row["name"], row["size"], row["etag"], modified, row["version_id"])
 
 
 def _now_ms() -> int:

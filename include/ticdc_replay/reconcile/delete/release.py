@@ -19,7 +19,7 @@ PLANNING_MAX_AGE_MS = 24 * 3_600_000
 _HOUR_MS = 3_600_000
 
 
-class Recheck(msgspec.Struct, frozen=True, kw_only=True):
+class RecheckedPlan(msgspec.Struct, frozen=True, kw_only=True):
     """A plan's objects, judged again by what Kafka holds now."""
 
     recheck_id: str
@@ -65,7 +65,7 @@ def objections(
         yield f"its grace period lasts until {_text(due_ms(store, plan))}"
 
 
-def objections_to_recheck(store: Store, plan: DeletionPlan, recheck: Recheck, now_ms: int) -> Iterator[str]:
+def objections_to_recheck(store: Store, plan: DeletionPlan, recheck: RecheckedPlan, now_ms: int) -> Iterator[str]:
     """Why *recheck* does not allow to execute *plan* of *store* at *now_ms*, for people; none where it does."""
     evidence, skew_ms = recheck.evidence, store.rules.clock_skew_seconds * 1000
     read = _text(evidence.bounds_ms)
@@ -93,11 +93,11 @@ def unforeseen(evidence: Evidence, replayable: Iterable[ReplayableRange]) -> tup
     Offsets that Kafka held at the recheck, or that came later, can't: messages that were there were searched, and later ones
     refer to objects that were too young to be judged. Nor can what was replayable at the recheck already.
     """
-    bounds = {(found.identity, found.partition): found for found in evidence.partitions}
+    bounds = {found.place: found for found in evidence.partitions}
     known = merged(evidence.replayable)
     result = []
     for part in merged(tuple(replayable)):
-        held = bounds.get((part.identity, part.partition))
+        held = bounds.get(part.place)
         if held is not None and part.start >= held.low:
             continue
         # Below the first offset that Kafka held: then all of it must have been known.
@@ -108,8 +108,7 @@ def unforeseen(evidence: Evidence, replayable: Iterable[ReplayableRange]) -> tup
 
 
 def _contains(outer: ReplayableRange, inner: ReplayableRange) -> bool:
-    same = (outer.identity, outer.partition) == (inner.identity, inner.partition)
-    return same and outer.start <= inner.start and inner.end <= outer.end
+    return outer.place == inner.place and outer.start <= inner.start and inner.end <= outer.end
 
 
 def _text(ms: int) -> str:

@@ -1,11 +1,12 @@
-"""What became of each object of a deletion plan, as files: ``deletions/<plan_hash>/<execution_id>/results-*.parquet``.
+"""The outcome of each object of a deletion plan, as files: ``deletions/<plan_hash>/<execution_id>/results-*.parquet``.
 
 A file belongs to one file of the plan, by its number. A plan may be executed by several attempts, one after the other; each
 object has one result.
 """
 
 import uuid
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from enum import StrEnum
 from io import BytesIO
@@ -21,7 +22,7 @@ from ticdc_replay.storage.deletion import Deletion
 
 
 class Outcome(StrEnum):
-    """What became of an object: as ``storage.deletion.DeletionOutcome`` says, or ``withheld`` where it was not tried."""
+    """The outcome of an object: as ``storage.deletion.DeletionOutcome`` says, or ``withheld`` where it was not tried."""
 
     DELETED = "deleted"
     GONE = "gone"
@@ -67,23 +68,14 @@ class Result(NamedTuple):
         return ours and self.marker is not None
 
 
-class ResultFile(NamedTuple):
-    """A file of ``RESULTS`` or, where ``begun``, the note that an attempt begins with the plan's file ``number``."""
-
-    name: str
-    number: int
-    begun: bool
-    put_at_ms: int
-    """By the clock of the artefact store, rounded down to the second or finer."""
-
-
 class FileProgress(NamedTuple):
     """How far executions have come with one file of a plan."""
 
-    results: list[str]
+    results: tuple[str, ...]
     """Names of files of ``RESULTS``."""
     begun_ms: int | None
-    """When the first attempt noted that it begins to delete; None where none did. See ``ResultFile.put_at_ms``."""
+    """When the first attempt noted that it begins to delete; None where none did. By the clock of the artefact store, rounded
+    down to the second or finer."""
 
 
 def deletion_folder(plan_hash: str) -> str:
@@ -91,28 +83,19 @@ def deletion_folder(plan_hash: str) -> str:
     return f"deletions/{plan_hash}"
 
 
-def files_of(artifacts: ObjectStore, plan_hash: str) -> list[ResultFile]:
-    """The files that executions of the plan have left so far."""
-    found = []
+def progress_of(artifacts: ObjectStore, plan_hash: str) -> defaultdict[int, FileProgress]:
+    """How far the plan's executions have come, by the numbers of its files."""
+    found: defaultdict[int, FileProgress] = defaultdict(lambda: FileProgress((), None))
     for info in artifacts.list(f"{deletion_folder(plan_hash)}/"):
         kind, _, rest = info.name.rpartition("/")[2].partition("-")
-        if kind in ("results", "begun"):
-            found.append(
-                ResultFile(info.name, int(rest.partition("-")[0]), kind == "begun", epoch_ms(info.last_modified))
-            )
-    return found
-
-
-def progress_of(artifacts: ObjectStore, plan_hash: str) -> dict[int, FileProgress]:
-    """How far the plan's executions have come, by the numbers of its files."""
-    found: dict[int, FileProgress] = {}
-    for file in files_of(artifacts, plan_hash):
-        known = found.get(file.number, FileProgress([], None))
-        if file.begun:
-            begun_ms = file.put_at_ms if known.begun_ms is None else min(known.begun_ms, file.put_at_ms)
-            found[file.number] = known._replace(begun_ms=begun_ms)
-        else:
-            found[file.number] = known._replace(results=[*known.results, file.name])
+        if kind not in ("results", "begun"):
+            continue
+        number, noted_ms = int(rest.partition("-")[0]), epoch_ms(info.last_modified)
+        known = found[number]
+        if kind == "results":
+            found[number] = known._replace(results=(*known.results, info.name))
+        elif known.begun_ms is None or noted_ms < known.begun_ms:
+            found[number] = known._replace(begun_ms=noted_ms)
     return found
 
 
@@ -121,11 +104,9 @@ def epoch_ms(moment: datetime) -> int:
     return int(moment.timestamp() * 1000)
 
 
-def note_begun(artifacts: ObjectStore, folder: str, number: int) -> str:
-    """Note below *folder* that objects of the plan's file *number* may be deleted from now on; the note's name."""
-    name = f"{folder}/begun-{number:05d}-{uuid.uuid4().hex}.json"
-    artifacts.put_once(name, canonical.encode({"file": number}))
-    return name
+def note_begun(artifacts: ObjectStore, folder: str, number: int) -> None:
+    """Note below *folder* that objects of the plan's file *number* may be deleted from now on."""
+    artifacts.put_once(f"{folder}/begun-{number:05d}-{uuid.uuid4().hex}.json", canonical.encode({"file": number}))
 
 
 def write_results(artifacts: ObjectStore, folder: str, number: int, results: list[Result]) -> str:
@@ -139,7 +120,7 @@ def write_results(artifacts: ObjectStore, folder: str, number: int, results: lis
     return name
 
 
-def read_results(artifacts: ObjectStore, names: list[str]) -> dict[str, Result]:
+def read_results(artifacts: ObjectStore, names: Iterable[str]) -> dict[str, Result]:
     """The result of each object in the files *names*, which are of one file of the plan.
 
     An attempt that lost its lease unknowing may have had a result for an object beside another: the one that deleted it counts,
@@ -160,16 +141,11 @@ def all_results(artifacts: ObjectStore, plan_hash: str) -> Iterator[dict[str, Re
             yield read_results(artifacts, progress.results)
 
 
-def result_of(planned: dict[str, Any], deletion: Deletion, *, tried_before: bool, at_ms: int) -> Result:
-    """The result of a request to delete the object *planned*, a row of ``plan.PLANNED``."""
-    outcome = Outcome(deletion.outcome.value)
-    return _result(planned, outcome, deletion.detail, deletion.marker, tried_before, at_ms)
-
-
-def withheld(planned: dict[str, Any], why: str, *, tried_before: bool, at_ms: int) -> Result:
-    """The result of the object *planned*, a row of ``plan.PLANNED``, which was not tried to be deleted."""
-    return _result(planned, Outcome.WITHHELD, why, None, tried_before, at_ms)
-
-
-def _result(planned: dict[str, Any], *rest: Any) -> Result:
-    return Result._make((*(planned[name] for name in OBJECTS.names), *rest))
+def result_of(planned: dict[str, Any], deletion: Deletion | str, *, tried_before: bool, at_ms: int) -> Result:
+    """The result of the object *planned*, a row of ``deletion_plan.PLANNED``. *deletion*: the request, or why none was made."""
+    outcome = (
+        (Outcome.WITHHELD, deletion, None)
+        if isinstance(deletion, str)
+        else (Outcome(deletion.outcome.value), deletion.detail, deletion.marker)
+    )
+    return Result._make((*(planned[name] for name in OBJECTS.names), *outcome, tried_before, at_ms))

@@ -1,4 +1,4 @@
-"""The way back from a deletion in a store that keeps versions: the delete markers that it set are taken away."""
+"""Undoing a deletion in a store that keeps versions: its delete markers are removed."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from ticdc_replay.domain import canonical
 from ticdc_replay.domain.errors import AuthenticationError, PermanentError
 from ticdc_replay.reconcile.delete.deletion_plan import DeletionPlan, read_planned
 from ticdc_replay.reconcile.delete.results import Outcome, Result, deletion_folder, epoch_ms, progress_of, read_results
 from ticdc_replay.storage.base import NO_VERSION, ObjectStore
 from ticdc_replay.storage.deletion import DeleteMarker
+from ticdc_replay.storage.documents import put_document, read_documents
 
 _EXAMPLES = 100
 
@@ -40,7 +40,7 @@ class Undone(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Markers:
-    """Takes markers away in *store*, which has the right to; counts what came of it. Clocks differ by *skew_ms* at most."""
+    """Removes markers in *store*, which has the right to, and counts the outcomes. Clocks differ by *skew_ms* at most."""
 
     def __init__(self, store: ObjectStore, threads: int, skew_ms: int) -> None:
         self._store = store
@@ -80,7 +80,7 @@ class Markers:
                 self.counts[outcome] += 1
 
     def _undo(self, result: Result, since_ms: int | None) -> str:
-        """Take the marker of *result* away; what came of it."""
+        """Remove the marker of *result*; the outcome."""
         if not result.undoable or result.marker is None:
             return "not_undoable"
         if result.outcome == Outcome.DELETED:
@@ -94,7 +94,7 @@ class Markers:
         return self._remove(result.name, result.marker)
 
     def _settle(self, row: dict[str, Any], since_ms: int) -> str | None:
-        """Bring the planned object of *row* back if it is hidden since; what came of it, None where nothing was to be done."""
+        """Bring the planned object of *row* back if it is hidden since; the outcome, None where nothing was to be done."""
         name = row["name"]
         found = self._deletion.marker_of(name)
         if found is None or not self._set_within(found, row["last_modified_ms"], since_ms, None):
@@ -104,7 +104,7 @@ class Markers:
         return self._remove(name, found.marker)
 
     def _set_within(self, marker: DeleteMarker, modified_ms: int, since_ms: int, until_ms: int | None) -> bool:
-        """Whether *marker*, which hides an object of *modified_ms*, was set then, as far as clocks and the store tell."""
+        """Whether *marker*, which hides an object of *modified_ms*, was set then, as far as clocks and the store show."""
         set_ms = epoch_ms(marker.set_at)
         if set_ms // 1000 <= modified_ms // 1000:
             return True  # some servers give a marker the time of what it hides; that was there when the plan was made
@@ -128,14 +128,10 @@ class Markers:
 
 def put_undone(artifacts: ObjectStore, undone: Undone) -> str:
     """Put the record *undone*; its name."""
-    content = canonical.encode(undone)
-    name = f"{deletion_folder(undone.plan_hash)}/undone-{canonical.digest(content)}.json"
-    artifacts.put_once(name, content)
-    return name
+    return put_document(artifacts, f"{deletion_folder(undone.plan_hash)}/undone-", undone)
 
 
 def undos_of(artifacts: ObjectStore, plan_hash: str) -> list[Undone]:
     """The records of all undos of a plan, the earliest first."""
-    found = artifacts.list(f"{deletion_folder(plan_hash)}/undone-")
-    undos = [msgspec.json.decode(artifacts.get(info.name), type=Undone) for info in found]
+    undos = read_documents(artifacts, f"{deletion_folder(plan_hash)}/undone-", Undone)
     return sorted(undos, key=lambda undone: undone.at_ms)

@@ -15,7 +15,7 @@ class ClassifiedFile(msgspec.Struct, frozen=True, order=True):
     rows: int
 
 
-class Classified(msgspec.Struct, frozen=True, kw_only=True):
+class ClassifiedIndex(msgspec.Struct, frozen=True, kw_only=True):
     """A complete join, put once, last. Names are below the store's artefacts."""
 
     format: int = 1
@@ -51,6 +51,6 @@ def recheck_folder(recheck_id: str) -> str:
     return f"rechecks/{recheck_id}"
 
 
-def read_classified(artifacts: ObjectStore, folder: str) -> Classified:
+def read_classified(artifacts: ObjectStore, folder: str) -> ClassifiedIndex:
     """What the join left in *folder*. Raises ArtifactNotFoundError where it did not come to its end."""
-    return msgspec.json.decode(artifacts.get(classified_name(folder)), type=Classified)
+    return msgspec.json.decode(artifacts.get(classified_name(folder)), type=ClassifiedIndex)

@@ -16,6 +16,7 @@ from ticdc_replay.domain import tso
 from ticdc_replay.reconcile.judge import records
 from ticdc_replay.reconcile.judge.row_versions import distinct_holders
 from ticdc_replay.reconcile.judge.rules import (
+    DELETABLE,
     REPLACED,
     UNREADABLE,
     USED,
@@ -23,7 +24,7 @@ from ticdc_replay.reconcile.judge.rules import (
     ObjectClass,
     Reason,
     ReferenceClass,
-    Surveyed,
+    SurveyedOffsets,
     Verdict,
 )
 
@@ -31,13 +32,12 @@ _CLAIM_CHECK_NAME = r"\A[0-9a-f-]{36}\.json\z"
 """``large_messages.locations.object_name``, for RE2."""
 PLACE = ("topic", "topic_id", "partition", "offset")
 FOR_OBJECTS = ("object_name", "schema", "table", "status", "etag", "size")
-"""The columns of ``records.REFERENCES`` that ``Bucket.objects`` asks for."""
-_DELETABLE = (ObjectClass.ORPHANED, ObjectClass.EXPIRED)
+"""The columns of ``records.REFERENCES`` that ``JudgedBucket.objects`` asks for."""
 
 _Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
 
-class Bucket:
+class JudgedBucket:
     """All objects and all references of the same names. *objects*: ``records.OBJECTS``; *references*: ``protecting``
     (``protection.Protections``) and, for ``objects``, ``FOR_OBJECTS``, for all else ``records.REFERENCES`` and
     ``row_versions.VERSION``."""
@@ -69,7 +69,7 @@ class Bucket:
             (np.ones(len(modified), bool), Verdict(ObjectClass.ORPHANED, Reason.ORPHANED)),
         ]
         chosen = _first([condition for condition, _ in verdicts])
-        can_go = np.array([verdict.kind in _DELETABLE for _, verdict in verdicts])[chosen]
+        can_go = np.array([verdict.kind in DELETABLE for _, verdict in verdicts])[chosen]
         schemas, tables = self._tables()
         columns = {
             **{name: self._objects[name] for name in records.OBJECTS.names},
@@ -162,7 +162,7 @@ class Bucket:
         young: _Bools = missing & (self._written_ms() > evidence.listed_before_ms)
         if evidence.surveyed_before_listing and young.any():
             rows = np.flatnonzero(young)
-            surveyed = Surveyed(evidence)
+            surveyed = SurveyedOffsets(evidence)
             columns = (self._references[name].take(rows).to_pylist() for name in PLACE)
             young[rows] = [not surveyed.has(*place) for place in zip(*columns, strict=True)]
         return young

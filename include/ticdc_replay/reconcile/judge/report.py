@@ -1,4 +1,4 @@
-"""The report of a reconciliation: what people, pages and lineage are told. Put once, as ``report.json`` in its folder."""
+"""The report of a reconciliation, for people, pages and lineage. Put once, as ``report.json`` in its folder."""
 
 from typing import Literal
 
@@ -7,16 +7,17 @@ import msgspec
 from ticdc_replay.reconcile.judge.classified import reconciliation_folder
 from ticdc_replay.reconcile.judge.rules import Evidence, ObjectClass, ReferenceClass
 from ticdc_replay.reconcile.judge.summary import Summary
+from ticdc_replay.storage.base import ObjectStore
 
 AlertKind = Literal["missing", "altered", "malformed", "lifecycle", "unread", "clock", "owners", "inventory"]
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that somebody has to look after. What does not belong to its kind is empty."""
+    """Something that a person has to attend to. What does not belong to its kind is empty."""
 
     kind: AlertKind
     text: str
-    """One sentence that says it all but ``still_from``."""
+    """One sentence with everything but ``still_from``."""
     topic: str = ""
     partition: int | None = None
     offset: int | None = None
@@ -27,7 +28,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
     commit_ts: int | None = None
     object_name: str = ""
     still_from: tuple[str, ...] = ()
-    """Where the row of a missing object can still be had, the best first."""
+    """Where the row of a missing object is still available, the best first."""
 
 
 class Previous(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,16 +64,6 @@ class ReconciliationReport(msgspec.Struct, frozen=True, kw_only=True):
     previous: Previous | None
 
     @property
-    def bounds_ms(self) -> int:
-        """When the offsets of Kafka were read."""
-        return self.evidence.bounds_ms
-
-    @property
-    def listed_ms(self) -> int:
-        """What the inventory is of."""
-        return self.evidence.listed_ms
-
-    @property
     def complete(self) -> bool:
         """Whether anything may be deleted at all."""
         return not self.obstacles
@@ -82,11 +73,6 @@ class ReconciliationReport(msgspec.Struct, frozen=True, kw_only=True):
         """Why nothing may be deleted; empty where ``complete``."""
         lacks = f"the inventory lacks {self.unlisted:,} objects that exist and are older than it"
         return (*self.evidence.obstacles(), *([lacks] if self.unlisted else ()))
-
-    @property
-    def unread_offsets(self) -> int:
-        """Offsets that can be read and that nobody has searched."""
-        return self.evidence.unread_offsets
 
     def totals(self) -> dict[str, int]:
         """The counts of which a trend is made."""
@@ -98,7 +84,7 @@ class ReconciliationReport(msgspec.Struct, frozen=True, kw_only=True):
             "deletable.objects": summary.deletable,
             "deletable.bytes": sum(day.deletable_bytes for day in summary.by_day),
             "lost_rows": summary.lost_rows,
-            "unread_offsets": self.unread_offsets,
+            "unread_offsets": self.evidence.unread_offsets,
             "unlisted": self.unlisted,
         }
 
@@ -108,6 +94,6 @@ def report_name(reconciliation_id: str) -> str:
     return f"{reconciliation_folder(reconciliation_id)}/report.json"
 
 
-def decode(content: bytes) -> ReconciliationReport:
-    """A report from its JSON. Raises msgspec.ValidationError with the path inside the document."""
-    return msgspec.json.decode(content, type=ReconciliationReport)
+def read_report(artifacts: ObjectStore, name: str) -> ReconciliationReport:
+    """The report called *name* in *artifacts*, the store's. Raises ArtifactNotFoundError."""
+    return msgspec.json.decode(artifacts.get(name), type=ReconciliationReport)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.topics import TopicIdentity
 
 UNREADABLE = "claim_check_unreadable"
@@ -23,7 +24,7 @@ _CLOCK_ERROR_MS = 1000
 
 
 class ObjectClass(StrEnum):
-    """What an object is to the changefeeds of its store. Only ``orphaned`` and ``expired`` objects may ever be deleted."""
+    """What an object is to the changefeeds of its store."""
 
     REFERENCED = "referenced"
     ORPHANED = "orphaned"
@@ -33,8 +34,12 @@ class ObjectClass(StrEnum):
     FOREIGN = "foreign"
 
 
+DELETABLE = (ObjectClass.ORPHANED, ObjectClass.EXPIRED)
+"""The only classes of objects that may be deleted."""
+
+
 class ReferenceClass(StrEnum):
-    """What became of the object that a reference names. ``too_young``: the inventory is older than the message."""
+    """The state of the object that a reference names. ``too_young``: the inventory is older than the message."""
 
     PRESENT = "present"
     MISSING = "missing"
@@ -63,7 +68,27 @@ class Verdict(NamedTuple):
     reason: Reason
 
 
-class PartitionBounds(msgspec.Struct, frozen=True, order=True):
+class _OfPartition:
+    """Of one partition of one topic of one cluster."""
+
+    __slots__ = ()
+    topic: str
+    topic_id: str
+    partition: int
+    cluster_id: str
+
+    @property
+    def identity(self) -> TopicIdentity:
+        """Its topic."""
+        return TopicIdentity(self.cluster_id, self.topic, self.topic_id)
+
+    @property
+    def place(self) -> tuple[TopicIdentity, int]:
+        """Its topic and partition."""
+        return self.identity, self.partition
+
+
+class PartitionBounds(_OfPartition, msgspec.Struct, frozen=True, order=True):
     """What Kafka retains of one partition: offsets ``[low, high)``, whether or not they can be read. ``first_ms``: the time of
     the record at ``low``; None where there is none."""
 
@@ -79,12 +104,12 @@ class PartitionBounds(msgspec.Struct, frozen=True, order=True):
     """Kafka's own; empty in files of earlier versions."""
 
     @property
-    def identity(self) -> TopicIdentity:
-        """Its topic."""
-        return TopicIdentity(self.cluster_id, self.topic, self.topic_id)
+    def range(self) -> OffsetRange:
+        """The offsets ``[low, high)``."""
+        return OffsetRange(self.topic, self.partition, self.low, self.high)
 
 
-class ReplayableRange(msgspec.Struct, frozen=True, order=True):
+class ReplayableRange(_OfPartition, msgspec.Struct, frozen=True, order=True):
     """Offsets ``[start, end)`` that the manifest of a window pins, where that window may be read again."""
 
     topic: str
@@ -95,15 +120,15 @@ class ReplayableRange(msgspec.Struct, frozen=True, order=True):
     cluster_id: str = ""
     """Kafka's own; empty where its manifest does not have it."""
 
-    @property
-    def identity(self) -> TopicIdentity:
-        """Its topic."""
-        return TopicIdentity(self.cluster_id, self.topic, self.topic_id)
+    @classmethod
+    def of(cls, topic: TopicIdentity, part: OffsetRange) -> "ReplayableRange":
+        """The offsets *part* of *topic*."""
+        return cls(topic.name, topic.topic_id, part.partition, part.start, part.end, topic.cluster_id)
 
     @property
-    def extent(self) -> tuple[int, int, int]:
-        """Its partition, and where it begins and ends."""
-        return self.partition, self.start, self.end
+    def range(self) -> OffsetRange:
+        """The offsets."""
+        return OffsetRange(self.topic, self.partition, self.start, self.end)
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
@@ -200,7 +225,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
         return max(firsts) + self.skew_ms if firsts else -1
 
 
-class Surveyed:
+class SurveyedOffsets:
     """Which messages were there when the offsets of Kafka were read, whatever time they have: a producer sets it."""
 
     def __init__(self, evidence: Evidence) -> None:
@@ -215,14 +240,10 @@ def merged(ranges: tuple[ReplayableRange, ...]) -> list[ReplayableRange]:
     """The same offsets as *ranges*, sorted and without overlap."""
     result: list[ReplayableRange] = []
     held = (found for found in ranges if found.start < found.end)
-    for part in sorted(held, key=lambda found: (found.topic, found.topic_id, found.cluster_id, *found.extent)):
+    for part in sorted(held, key=lambda found: (found.topic, found.topic_id, found.cluster_id, found.range)):
         last = result[-1] if result else None
-        if last is None or _place(last) != _place(part) or part.start > last.end:
+        if last is None or last.place != part.place or part.start > last.end:
             result.append(part)
         elif part.end > last.end:
             result[-1] = msgspec.structs.replace(last, end=part.end)
     return result
-
-
-def _place(part: ReplayableRange) -> tuple[TopicIdentity, int]:
-    return part.identity, part.partition

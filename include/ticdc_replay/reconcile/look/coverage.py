@@ -42,8 +42,7 @@ class Retained(msgspec.Struct, frozen=True):
     @property
     def ranges(self) -> tuple[OffsetRange, ...]:
         """What each partition holds, empty ones left out, in order."""
-        held = (OffsetRange(each.topic, each.partition, each.low, each.high) for each in self.partitions)
-        return tuple(part for part in held if part.length > 0)
+        return tuple(each.range for each in self.partitions if each.range.length > 0)
 
     @property
     def held_back(self) -> tuple[OffsetRange, ...]:
@@ -236,8 +235,7 @@ def unsearched(held: Iterable[PartitionBounds], searched: Iterable[Searched]) ->
     bounds = list(held)
     topics = {each.identity for each in bounds if each.identity.complete}
     done = [each.range for each in searched if each.topic in topics]
-    ranges = [OffsetRange(each.topic, each.partition, each.low, each.high) for each in bounds if each.low < each.high]
-    return without(ranges, done)
+    return without([each.range for each in bounds], done)
 
 
 def without(ranges: Iterable[OffsetRange], taken: Iterable[OffsetRange]) -> list[OffsetRange]:

@@ -8,7 +8,7 @@ may have been written since ``began_ms``.
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
@@ -66,6 +66,9 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
         return sum(found.bytes for found in self.files)
 
 
+Batches = Callable[[], Iterator[pa.RecordBatch]]
+
+
 class Destination(NamedTuple):
     """Where files of an inventory are written: below ``folder`` of ``store``."""
 
@@ -86,18 +89,8 @@ def write_listing(
     listing: Callable[[str], Iterator[ObjectInfo]] = (
         store.deletion().list_versions if versions else lambda after: store.list(after=after)
     )
-    with ThreadPoolExecutor(threads, thread_name_prefix="list-store") as pool:
-        parts = [
-            pool.submit(write_objects, out, partial(_batches, listing, part), f"{number:03d}")
-            for number, part in enumerate(name_ranges(digits))
-        ]
-        try:
-            written = [part.result() for part in parts]
-        finally:
-            for part in parts:
-                part.cancel()
+    files = write_files(out, [partial(_batches, listing, part) for part in name_ranges(digits)], threads)
     _, ended_ms = store_clock(store)
-    files = tuple(found for found in written if found is not None)
     return Inventory(files=files, began_ms=began_ms, ended_ms=ended_ms, clock_ahead_ms=ahead_ms, live=True)
 
 
@@ -109,10 +102,18 @@ def store_clock(store: ObjectStore) -> tuple[int, int]:
     return now_ms + 500 - (asked_ms + answered_ms) // 2, now_ms
 
 
-def write_objects(
-    out: Destination, batches: Callable[[], Iterator[pa.RecordBatch]], label: str
-) -> InventoryFile | None:
-    """Write *batches* (of ``records.OBJECTS``) as one file whose name begins with *label*; None where there are no rows."""
+def write_files(out: Destination, parts: Iterable[Batches], threads: int) -> tuple[InventoryFile, ...]:
+    """Write each of *parts* (batches of ``records.OBJECTS``) as a file, but those without rows, by *threads* at a time."""
+    with ThreadPoolExecutor(threads, thread_name_prefix="inventory") as pool:
+        files = [pool.submit(_write, out, batches, f"{number:05d}") for number, batches in enumerate(parts)]
+        try:
+            return tuple(written for file in files if (written := file.result()) is not None)
+        finally:
+            for file in files:
+                file.cancel()
+
+
+def _write(out: Destination, batches: Batches, label: str) -> InventoryFile | None:
     filesystem, root = out.store.arrow_filesystem()
     name = f"{out.folder}/{label}-{uuid.uuid4().hex}.parquet"
     rows = size = 0

@@ -12,12 +12,12 @@ import msgspec
 
 from ticdc_replay.changefeed.rules import Dispatch
 from ticdc_replay.config.store import Store
-from ticdc_replay.domain import canonical
 from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.storage.base import ObjectStore
+from ticdc_replay.storage.documents import put_document, read_documents
 from ticdc_replay.storage.names import may_be_same_folder
 
-_FOLDER = "owners"
+_FOLDER = "owners/"
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,8 +44,7 @@ class ReadTopic(NamedTuple):
 
 def put_owner(artifacts: ObjectStore, owner: Owner) -> None:
     """Put *owner* into *artifacts*, the store's."""
-    content = canonical.encode(owner)
-    artifacts.put_once(f"{_FOLDER}/{canonical.digest(content)}.json", content)
+    put_document(artifacts, _FOLDER, owner)
 
 
 def read_owners(artifacts: ObjectStore, uri: str) -> list[Owner]:
@@ -53,8 +52,7 @@ def read_owners(artifacts: ObjectStore, uri: str) -> list[Owner]:
 
     Raises msgspec.ValidationError with the path inside the document.
     """
-    names = sorted(entry.name for entry in artifacts.list(f"{_FOLDER}/"))
-    owners = [msgspec.json.decode(artifacts.get(name), type=Owner) for name in names]
+    owners = read_documents(artifacts, _FOLDER, Owner)
     return [owner for owner in owners if may_be_same_folder(owner.uri, uri)]
 
 

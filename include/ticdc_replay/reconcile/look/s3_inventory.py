@@ -10,7 +10,6 @@ import hashlib
 import re
 import tempfile
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -27,7 +26,7 @@ from ticdc_replay.domain.errors import (
     PermanentError,
     TransientError,
 )
-from ticdc_replay.reconcile.look.inventory import Destination, Inventory, store_clock, write_objects
+from ticdc_replay.reconcile.look.inventory import Destination, Inventory, store_clock, write_files
 from ticdc_replay.reconcile.look.s3_inventory_data import FORMATS, read_data
 from ticdc_replay.storage.base import ObjectStore
 
@@ -37,7 +36,7 @@ _COPY_BYTES = 4 * 1024 * 1024
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\dZ")
 
 
-class DataFile(msgspec.Struct, frozen=True):
+class ReportedFile(msgspec.Struct, frozen=True):
     """A data file as the manifest names it: its key in the bucket of the reports, bytes, MD5 in hex."""
 
     key: str
@@ -52,7 +51,7 @@ class ReportManifest(msgspec.Struct, frozen=True, rename="camel"):
     creation_timestamp: str
     file_format: str
     file_schema: str
-    files: tuple[DataFile, ...]
+    files: tuple[ReportedFile, ...]
 
     @property
     def began_ms(self) -> int:
@@ -125,22 +124,9 @@ def write_report(
             f"{max_age_hours} are allowed (inventory.max_age_hours). Look whether S3 still publishes them, or list the store "
             f"(inventory.source: listing)"
         )
-    with ThreadPoolExecutor(threads, thread_name_prefix="read-report") as pool:
-        files = [
-            pool.submit(write_objects, out, partial(_batches, reports, where, manifest, file, prefix), f"{number:05d}")
-            for number, file in enumerate(manifest.files)
-        ]
-        try:
-            written = [file.result() for file in files]
-        finally:
-            for file in files:
-                file.cancel()
-    return Inventory(
-        files=tuple(found for found in written if found is not None),
-        began_ms=manifest.began_ms,
-        ended_ms=report.ended_ms,
-        clock_ahead_ms=ahead_ms,
-    )
+    parts = [partial(_batches, reports, where, manifest, file, prefix) for file in manifest.files]
+    files = write_files(out, parts, threads)
+    return Inventory(files=files, began_ms=manifest.began_ms, ended_ms=report.ended_ms, clock_ahead_ms=ahead_ms)
 
 
 def _moments(reports: ObjectStore) -> set[str]:
@@ -164,7 +150,7 @@ def _place(store_uri: str) -> tuple[str, str]:
 
 
 def _batches(
-    reports: ObjectStore, where: str, manifest: ReportManifest, file: DataFile, prefix: str
+    reports: ObjectStore, where: str, manifest: ReportManifest, file: ReportedFile, prefix: str
 ) -> Iterator[pa.RecordBatch]:
     name = _name_of(reports, where, file.key)
     with tempfile.TemporaryDirectory(prefix="ticdc-replay-inventory-") as folder:
@@ -192,7 +178,7 @@ def _name_of(reports: ObjectStore, where: str, key: str) -> str:
     return name
 
 
-def _fetch(reports: ObjectStore, name: str, file: DataFile, copy: Path) -> None:
+def _fetch(reports: ObjectStore, name: str, file: ReportedFile, copy: Path) -> None:
     """Copy *name* to *copy*, and check size and MD5."""
     info = reports.info(name)
     if info is None:

@@ -6,10 +6,10 @@ come later refer to objects that are too young to be judged.
 
 import msgspec
 
-from ticdc_replay.domain import canonical
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.reconcile.judge.rules import PartitionBounds
 from ticdc_replay.storage.base import ObjectStore
+from ticdc_replay.storage.documents import put_document
 
 
 class SurveyedFeed(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,10 +40,7 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
 
 def put_survey(artifacts: ObjectStore, made: Survey) -> str:
     """Put *made* into *artifacts*, the store's; its name."""
-    content = canonical.encode(made)
-    name = f"surveys/{canonical.digest(content)}.json"
-    artifacts.put_once(name, content)
-    return name
+    return put_document(artifacts, "surveys/", made)
 
 
 def read_survey(artifacts: ObjectStore, name: str) -> Survey:

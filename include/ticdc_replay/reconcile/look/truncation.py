@@ -9,14 +9,14 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ticdc_replay.domain import canonical
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.reconcile.judge.rules import PartitionBounds
 from ticdc_replay.reconcile.look.coverage import Searched, without
 from ticdc_replay.storage.base import ObjectStore
+from ticdc_replay.storage.documents import put_document, read_documents
 
-_FOLDER = "truncations"
+_FOLDER = "truncations/"
 
 
 class Truncated(msgspec.Struct, frozen=True, order=True):
@@ -42,7 +42,7 @@ def truncated(held: Iterable[PartitionBounds], searched: Iterable[Searched]) -> 
     for each in searched:
         place = (each.topic, each.range.partition)
         ends[place] = max(each.range.end, ends.get(place, 0))
-    found = ((part, ends.get((part.identity, part.partition), 0)) for part in held)
+    found = ((part, ends.get(part.place, 0)) for part in held)
     return [
         Truncated(part.topic, part.topic_id, part.partition, part.high, end, part.cluster_id)
         for part, end in found
@@ -53,14 +53,12 @@ def truncated(held: Iterable[PartitionBounds], searched: Iterable[Searched]) -> 
 def put_truncated(artifacts: ObjectStore, found: Iterable[Truncated]) -> None:
     """Note *found* in *artifacts*, the store's, for good."""
     for each in found:
-        content = canonical.encode(each)
-        artifacts.put_once(f"{_FOLDER}/{canonical.digest(content)}.json", content)
+        put_document(artifacts, _FOLDER, each)
 
 
 def read_truncated(artifacts: ObjectStore) -> list[Truncated]:
     """All that was noted. Raises msgspec.ValidationError with the path inside the document."""
-    names = [entry.name for entry in artifacts.list(f"{_FOLDER}/")]
-    return [msgspec.json.decode(artifacts.get(name), type=Truncated) for name in names]
+    return read_documents(artifacts, _FOLDER, Truncated)
 
 
 def searched_once(searched: Iterable[Searched], found: Iterable[Truncated]) -> tuple[Searched, ...]:

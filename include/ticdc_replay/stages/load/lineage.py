@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ticdc_replay.changelog.files.reading import read_index
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.lineage.datasets import Lineage
-from ticdc_replay.lineage.stages import Source
+from ticdc_replay.lineage.stages import DecodedRun
 from ticdc_replay.snapshot import manifest
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.load.publish import load_of
@@ -28,11 +28,11 @@ def published(context: ReplayContext, run_hash: str, targets: Sequence[str]) -> 
     )
 
 
-def _source(context: ReplayContext, run_hash: str) -> Source:
+def _source(context: ReplayContext, run_hash: str) -> DecodedRun:
     index = read_index(context.artifacts, run_hash)
-    return Source(
-        manifest.decode(context.artifacts.get(f"manifests/{index.input_hash}.json")),
-        index,
+    return DecodedRun(
+        manifest=manifest.decode(context.artifacts.get(f"manifests/{index.input_hash}.json")),
+        index=index,
         artifacts_uri=context.artifacts_uri,
         bootstrap_servers=str(context.kafka.options["bootstrap.servers"]),
         claim_check_uri=context.changefeed.claim_check_uri,

@@ -9,7 +9,7 @@ import pytest
 from ticdc_replay.domain.errors import ArtifactCorruptError, ArtifactNotFoundError
 from ticdc_replay.reconcile.delete.audit import audit_of
 from ticdc_replay.reconcile.delete.deletion_plan import PLANNED, DeletionPlan, read_plan, read_planned, write_plan
-from ticdc_replay.reconcile.delete.results import Outcome, deletion_folder, withheld, write_results
+from ticdc_replay.reconcile.delete.results import Outcome, deletion_folder, result_of, write_results
 from ticdc_replay.storage import ObjectStore, open_store
 
 
@@ -64,7 +64,7 @@ def test_a_name_that_ticdc_does_not_give_is_not_read_from_a_plan_whoever_made_it
 @pytest.mark.parametrize("results", [[name(1)], [name(1), name(2), name(3)], [name(1), name(3)]])
 def test_an_audit_has_a_result_for_each_planned_object_and_for_no_other(artifacts, results):
     plan = planned(artifacts, name(1), name(2))
-    rows = [withheld(row(each), "needed", tried_before=False, at_ms=9) for each in results]
+    rows = [result_of(row(each), "needed", tried_before=False, at_ms=9) for each in results]
     write_results(artifacts, f"{deletion_folder(plan.hash)}/recheck", 0, rows)
     with pytest.raises(ArtifactCorruptError, match="have no result"):
         audit_of(artifacts, plan, "recheck", started_at_ms=1, finished_at_ms=2)
@@ -73,6 +73,6 @@ def test_an_audit_has_a_result_for_each_planned_object_and_for_no_other(artifact
 def test_of_two_results_for_one_object_the_deletion_counts(artifacts):
     plan = planned(artifacts, name(1))
     for at_ms, outcome in ((1, Outcome.GONE), (2, Outcome.DELETED), (3, Outcome.GONE)):
-        result = withheld(row(name(1)), "", tried_before=False, at_ms=at_ms)._replace(outcome=outcome)
+        result = result_of(row(name(1)), "", tried_before=False, at_ms=at_ms)._replace(outcome=outcome)
         write_results(artifacts, f"{deletion_folder(plan.hash)}/{at_ms}", 0, [result])
     assert audit_of(artifacts, plan, "recheck", started_at_ms=1, finished_at_ms=2).counts == {"deleted": 1}

@@ -26,7 +26,7 @@ from tests.support.reconciliation_rules import (
 from ticdc_replay.domain import tso
 from ticdc_replay.reconcile.judge import records
 from ticdc_replay.reconcile.judge.buckets import buckets_of, buckets_of_references, buckets_of_versions
-from ticdc_replay.reconcile.judge.judgement import FOR_OBJECTS, Bucket
+from ticdc_replay.reconcile.judge.judgement import FOR_OBJECTS, JudgedBucket
 from ticdc_replay.reconcile.judge.protection import Protections
 from ticdc_replay.reconcile.judge.row_versions import COPIES, VERSION, several, versions_of
 from ticdc_replay.reconcile.judge.rules import (
@@ -37,7 +37,7 @@ from ticdc_replay.reconcile.judge.rules import (
     PartitionBounds,
     ReferenceClass,
     ReplayableRange,
-    Surveyed,
+    SurveyedOffsets,
 )
 
 NOW = 1_800_000_000_000
@@ -207,7 +207,7 @@ def expected_references(
     expected = []
     for row in references:
         same = copies.get(row.version, set()) if row.version else {row.object_name} & set(there)
-        surveyed = Surveyed(evidence).has(row.topic, row.topic_id, row.partition, row.offset)
+        surveyed = SurveyedOffsets(evidence).has(row.topic, row.topic_id, row.partition, row.offset)
         facts = said(row)._replace(surveyed=surveyed, read_since=message_of(row) in read)
         kind = classify_reference(evidence, facts, there.get(row.object_name), len(same))
         protects = protection.protects(row.topic, row.topic_id, row.partition, row.offset)
@@ -236,7 +236,7 @@ def judged(
     of_objects = parts_of(inventory, buckets_of(inventory["name"], count), count)
     numbers = buckets_of_references(rows["object_name"], rows["version"], count)
     of_references = parts_of(rows, numbers, count)
-    buckets = [Bucket(*tables) for tables in zip(of_objects, of_references, strict=True)]
+    buckets = [JudgedBucket(*tables) for tables in zip(of_objects, of_references, strict=True)]
 
     holders = pa.Table.from_batches([bucket.holders() for bucket in buckets]).combine_chunks().to_batches()
     copies: list[list[pa.Table]] = [[] for _ in buckets]
@@ -250,7 +250,7 @@ def judged(
     judged_objects = [bucket.objects(evidence) for bucket in buckets]
     # A recheck of a plan reads only this much of references.
     needed = [part.select([*FOR_OBJECTS, "protecting"]) for part in of_references]
-    again = [Bucket(*tables).objects(evidence) for tables in zip(of_objects, needed, strict=True)]
+    again = [JudgedBucket(*tables).objects(evidence) for tables in zip(of_objects, needed, strict=True)]
     assert again == judged_objects
     judged_references = [bucket.references(evidence, part) for bucket, part in zip(buckets, known, strict=True)]
     assert {part.schema for part in judged_objects} == {records.CLASSIFIED_OBJECTS}

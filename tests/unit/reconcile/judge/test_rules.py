@@ -20,7 +20,7 @@ from ticdc_replay.reconcile.judge.rules import (
     Reason,
     ReferenceClass,
     ReplayableRange,
-    Surveyed,
+    SurveyedOffsets,
     merged,
 )
 
@@ -189,11 +189,11 @@ def test_the_class_of_a_reference(reference, found, copies, kind):
 )
 def test_a_message_from_the_future_is_no_younger_than_the_survey_that_saw_it(listed_ms, offset, kind):
     evidence = with_(listed_ms=listed_ms)
-    surveyed = Surveyed(evidence).has("t", "id", 0, offset)
+    surveyed = SurveyedOffsets(evidence).has("t", "id", 0, offset)
     reference = ReferenceFacts("seen", None, None, NOW + 1000 * HOUR, None, surveyed)
     assert classify_reference(evidence, reference, None, 0) is kind
 
 
 def test_a_recreated_topic_was_not_there_at_the_survey():
-    assert not Surveyed(EVIDENCE).has("t", "before", 0, 10)
-    assert not Surveyed(EVIDENCE).has("t", "id", 2, 0)
+    assert not SurveyedOffsets(EVIDENCE).has("t", "before", 0, 10)
+    assert not SurveyedOffsets(EVIDENCE).has("t", "id", 2, 0)
