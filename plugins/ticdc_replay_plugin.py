@@ -7,4 +7,4 @@ twice is an error of Airflow.
 from importlib.metadata import entry_points
 
 if not entry_points(group="airflow.plugins", name="ticdc_replay"):
-    from ticdc_replay.airflow.plugin import TicdcReplayPlugin as TicdcReplayPlugin
+    from ticdc_replay.airflow.registration.plugin import TicdcReplayPlugin as TicdcReplayPlugin

@@ -179,7 +179,7 @@ def test_the_task_goes_on_when_the_watermark_came(task):
 def test_a_watermark_that_does_not_come_is_not_waited_for_twice():
     from airflow.sdk import RetryAction
 
-    from ticdc_replay.airflow.retries import retry_policy
+    from ticdc_replay.airflow.dags.arguments import retry_policy
     from ticdc_replay.domain import errors
 
     policy = retry_policy()

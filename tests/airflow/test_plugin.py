@@ -151,14 +151,14 @@ def test_the_installed_package_registers_the_plugin_once_and_the_plugins_folder_
     plugins, errors = _get_plugins()
     assert errors == {}
     (ours,) = [plugin for plugin in plugins if plugin.name == "ticdc_replay"]
-    assert "ticdc_replay.airflow.plugin:TicdcReplayPlugin" in str(ours.source)
+    assert "ticdc_replay.airflow.registration.plugin:TicdcReplayPlugin" in str(ours.source)
 
 
 def test_a_library_that_is_on_the_path_only_is_registered_by_the_plugins_folder(monkeypatch):
     import importlib.metadata
     import runpy
 
-    from ticdc_replay.airflow.plugin import TicdcReplayPlugin
+    from ticdc_replay.airflow.registration.plugin import TicdcReplayPlugin
 
     file = PROJECT / "plugins" / "ticdc_replay_plugin.py"
     assert TicdcReplayPlugin not in runpy.run_path(str(file)).values()

@@ -278,7 +278,7 @@ def test_a_connection_that_airflow_does_not_know_is_told_by_name(job, monkeypatc
 
 def test_a_load_task_that_is_cleared_after_its_window_was_pinned_anew_is_refused(tmp_path, pipelines, monkeypatch):
     from tests.support.changelogs import Changelog
-    from ticdc_replay.airflow.operators.replay_steps import Load
+    from ticdc_replay.airflow.operators.replay_steps import LoadTarget
     from ticdc_replay.airflow.operators.spark_job import SparkJobOperator
     from ticdc_replay.airflow.xcom import Checked, encode
     from ticdc_replay.domain.window import Window
@@ -294,7 +294,7 @@ def test_a_load_task_that_is_cleared_after_its_window_was_pinned_anew_is_refused
     state = open_state(f"sqlite:///{tmp_path}/artifacts/state.db")
     state.manifests.register(WindowManifest("shop", Window(0, 100), "1" * 64, "manifests/1.json", 1))
     state.close()
-    operator = SparkJobOperator(task_id="load_lake", step=Load("lake"), pipeline_file=str(file))
+    operator = SparkJobOperator(task_id="load_lake", step=LoadTarget("lake"), pipeline_file=str(file))
     load = WrittenJob("file:///job.json", changelog.run_hash)
     checked = encode(Checked(summary="", run_hash=changelog.run_hash, loads={"lake": load}))
     options = {"tables": ["*.*"], "targets": ["lake"], "dry_run": False, "repin": False, "reload": False, "pin": None}

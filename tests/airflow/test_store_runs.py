@@ -41,7 +41,7 @@ def test_the_report_counts_what_is_there_and_a_missing_object_fails_the_alert_al
     assert f"objects.referenced: {len(REFERENCED) - 1} " in reconciled.log
     assert f"objects.orphaned: {len(ORPHANS)} " in reconciled.log
     assert f"object {reconciled.lost} does not exist: the row of devlarge.big with key" in reconciled.log
-    assert "still to be had from " in reconciled.log
+    assert "still available from " in reconciled.log
     assert submitted(reconciled.log) == ["reconcile", "scan"]
     assert "This run is not to plan a deletion" in reconciled.log
 

@@ -1,8 +1,8 @@
-"""The form of a manual run, and what a run's answers mean."""
+"""The forms of a manual run of a pipeline and of its quarantine, and what their answers mean."""
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
 from airflow.sdk import Param
@@ -12,6 +12,12 @@ from ticdc_replay.domain import tso
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.domain.window import PinPolicy, Window
 
+if TYPE_CHECKING:
+    from ticdc_replay.stages.quarantine.entries import Selection
+
+Action = Literal["list", "redrive", "accept"]
+
+_FORM = "the form's From and To"
 _HOW = "Trigger with From and To, or let the schedule or a backfill start the run"
 
 
@@ -25,6 +31,16 @@ class RunOptions(msgspec.Struct, frozen=True):
     reload: bool
     pin: PinPolicy | None
     """In place of the pipeline's ``window.pin``."""
+
+
+class QuarantineOptions(msgspec.Struct, frozen=True):
+    """What a run does with the entries that it selects."""
+
+    action: Action
+    targets: tuple[str, ...]
+    """Empty for those that hold the window."""
+    person: str
+    why: str
 
 
 def params(pipeline: Pipeline) -> dict[str, Param]:
@@ -67,7 +83,7 @@ def params(pipeline: Pipeline) -> dict[str, Param]:
             False,
             type="boolean",
             title="Dry run",
-            description="Tell what the run would read, how long it would take, and what it would stop at; nothing is done",
+            description="Show what the run would read, how long it would take, and what would stop it; nothing is done",
         ),
         "pin": Param(
             None,
@@ -100,34 +116,19 @@ def run_window(context: Mapping[str, Any]) -> Window:
     """
     answers = context["params"]
     start, end = answers["from"], answers["to"]
-    source = "the form's From and To"
+    source = _FORM
     if (start, end) != (None, None) and context["dag_run"].run_type == "backfill":
         # Airflow shows the form in its backfill dialog too, below a From and To of its own.
         raise ConfigError(
             "every run of this backfill was given the same From and To as a run parameter, but a run of a backfill replays its "
             "own interval; leave them empty, and give From and To as the backfill's date range only"
         )
-    if (start is None) != (end is None):
-        raise ConfigError(f"of From and To only one is given; {_HOW}")
-    if start is None:
+    if (start, end) == (None, None):
         source = "the run's data interval"
         start, end = context.get("data_interval_start"), context.get("data_interval_end")
-    if start is None or end is None:
-        raise ConfigError(f"this run has neither From and To nor a data interval, so it has no window. {_HOW}")
-    try:
-        return Window(_moment(start), _moment(end))
-    except ValueError as error:
-        raise ConfigError(f"{source} ({start} to {end}) is no window: {error}. {_HOW}") from None
-
-
-def window_between(start: str | None, end: str | None) -> Window:
-    """The window that From and To of a form name. Raises ConfigError where they name none."""
-    if start is None or end is None:
-        raise ConfigError("of From and To only one is given; together they name a window")
-    try:
-        return Window(_moment(start), _moment(end))
-    except ValueError as error:
-        raise ConfigError(f"the form's From and To ({start} to {end}) is no window: {error}") from None
+        if start is None or end is None:
+            raise ConfigError(f"this run has neither From and To nor a data interval, so it has no window. {_HOW}")
+    return _window(start, end, source, _HOW)
 
 
 def run_options(context: Mapping[str, Any]) -> RunOptions:
@@ -141,6 +142,89 @@ def run_options(context: Mapping[str, Any]) -> RunOptions:
         reload=answers["reload"],
         pin=answers["pin"],
     )
+
+
+def quarantine_params(pipeline: Pipeline) -> dict[str, Param]:
+    """The fields of the trigger form."""
+    targets = [target.name for target in pipeline.targets]
+    return {
+        "action": Param(
+            "list",
+            type="string",
+            enum=["list", "redrive", "accept"],
+            title="What to do",
+            description="list: show in the log what is there. redrive: decode it again and load what comes out. "
+            "accept: accept that it is lost",
+        ),
+        "run": Param(
+            None,
+            type=["null", "string"],
+            title="Run",
+            description="Hash of a run, or the beginning of it. Without it: the run that counts of each window",
+        ),
+        "from": Param(
+            None, type=["null", "string"], format="date-time", title="From", description="Start of one window, with To"
+        ),
+        "to": Param(None, type=["null", "string"], format="date-time", title="To", description="End of that window"),
+        "reasons": Param(
+            [], type="array", items={"type": "string"}, title="Reasons", description="Only these, one a line"
+        ),
+        "tables": Param(
+            [],
+            type="array",
+            items={"type": "string", "pattern": r"^[^.]+\..+$"},
+            title="Tables",
+            description="Only tables of these patterns, one a line",
+        ),
+        "messages": Param(
+            [],
+            type="array",
+            items={"type": "string", "pattern": r"^[^\[\]]+\[\d+\]@\d+(#\d+)?$"},
+            title="Messages",
+            description="Only these: topic[partition]@offset, or with #event, one a line",
+        ),
+        "targets": Param(
+            [],
+            type="array",
+            items={"type": "string", "enum": targets},
+            uniqueItems=True,
+            examples=targets,
+            title="Targets",
+            description="Where to load what comes out. Without any: where the window is loaded",
+        ),
+        "name": Param(
+            "", type="string", title="Your name", description="To accept: who does. It stays with the record"
+        ),
+        "why": Param("", type="string", title="Why", description="To accept: why the loss is acceptable"),
+    }
+
+
+def quarantine_options(context: Mapping[str, Any]) -> QuarantineOptions:
+    """What the run is to do."""
+    answers = context["params"]
+    return QuarantineOptions(answers["action"], tuple(answers["targets"]), answers["name"], answers["why"])
+
+
+def quarantine_selection(context: Mapping[str, Any]) -> "Selection":
+    """The entries that the run is for. Raises ConfigError where From and To are no window."""
+    from ticdc_replay.stages.quarantine.entries import Selection
+
+    answers = context["params"]
+    start, end = answers["from"], answers["to"]
+    how = "Together they name the window"
+    window = None if (start, end) == (None, None) else _window(start, end, _FORM, how)
+    lists = (tuple(answers[name]) for name in ("reasons", "tables", "messages"))
+    return Selection(answers["run"] or None, window, *lists).checked()
+
+
+def _window(start: str | datetime | None, end: str | datetime | None, source: str, how: str) -> Window:
+    """The window from *start* to *end*, which are of *source*. Raises ConfigError with *how* to name one where they name none."""
+    if start is None or end is None:
+        raise ConfigError(f"of From and To only one is given. {how}")
+    try:
+        return Window(_moment(start), _moment(end))
+    except ValueError as error:
+        raise ConfigError(f"{source} ({start} to {end}) is no window: {error}. {how}") from None
 
 
 def _moment(value: str | datetime) -> int:

@@ -6,10 +6,13 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-from ticdc_replay.airflow.retries import retry_policy
+from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryRule
+
 from ticdc_replay.config.pipeline import Pipeline
 from ticdc_replay.config.store import Store
 from ticdc_replay.domain.errors import ConfigError
+
+_ERRORS = "ticdc_replay.domain.errors"
 
 
 def dag_arguments(declared: Pipeline | Store, path: Path, tags: Iterable[str]) -> dict[str, Any]:
@@ -47,6 +50,32 @@ def _task_arguments(declared: Pipeline | Store, path: Path) -> dict[str, Any]:
         "retry_policy": retry_policy(),
     }
     return {name: value for name, value in arguments.items() if value is not None}
+
+
+def retry_policy() -> ExceptionRetryPolicy:
+    """Permanent errors fail the task at once; other errors are retried as the task's own settings say.
+
+    A watermark that did not come within its time is not waited for once more.
+    """
+    return ExceptionRetryPolicy(
+        rules=[
+            RetryRule(
+                exception=f"{_ERRORS}.WatermarkNotReachedError",
+                action=RetryAction.FAIL,
+                reason="The watermark did not come within window.timeout_minutes",
+            ),
+            RetryRule(
+                exception=f"{_ERRORS}.PermanentError",
+                action=RetryAction.FAIL,
+                reason="The same attempt would fail again: something has to be changed first",
+            ),
+            RetryRule(
+                exception=f"{_ERRORS}.TransientError",
+                action=RetryAction.RETRY,
+                reason="The same attempt may succeed later",
+            ),
+        ],
+    )
 
 
 def _named(name: str | None, path: Path, key: str) -> Any:

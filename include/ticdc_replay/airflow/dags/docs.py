@@ -67,8 +67,9 @@ Records the window's coverage anew: complete where nothing is left in quarantine
 _QUARANTINE = """
 ### Quarantine of {name}
 
-What could not be used of this changefeed, and the ways back: **Trigger** with the form, which begins with listing. See
-docs/quarantine.md, and use `ticdc-replay quarantine` for the same from a shell, with the bytes of each message.
+What could not be used of this changefeed, and the ways back: **Trigger** with the form, which begins with listing.
+`docs/quarantine.md` explains each reason and each way. `ticdc-replay quarantine` does the same from a shell, and also shows the
+bytes of each message.
 """
 
 _LOAD = """

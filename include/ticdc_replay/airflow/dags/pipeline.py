@@ -12,7 +12,7 @@ from ticdc_replay.airflow.form import params
 from ticdc_replay.airflow.operators.await_watermark import AwaitWatermarkOperator
 from ticdc_replay.airflow.operators.check import CheckOperator
 from ticdc_replay.airflow.operators.publish import PublishOperator
-from ticdc_replay.airflow.operators.replay_steps import Decode, Load
+from ticdc_replay.airflow.operators.replay_steps import Decode, LoadTarget
 from ticdc_replay.airflow.operators.snapshot import SnapshotOperator
 from ticdc_replay.airflow.operators.spark_job import SparkJobOperator
 from ticdc_replay.airflow.timetable import WindowTimetable
@@ -54,7 +54,7 @@ def build_dag(path: str | Path, load: LoadPipeline = load_pipeline) -> DAG:
         loads = [
             SparkJobOperator(
                 task_id=naming.load_task_id(target.name),
-                step=Load(target.name),
+                step=LoadTarget(target.name),
                 pipeline_file=file,
                 outlets=[Asset(name=naming.asset_name(pipeline.name, target.name))],
                 doc_md=docs.load(pipeline.name, target),

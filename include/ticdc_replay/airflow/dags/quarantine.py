@@ -8,10 +8,10 @@ from ticdc_replay.airflow import naming
 from ticdc_replay.airflow.dags import docs
 from ticdc_replay.airflow.dags.arguments import dag_arguments
 from ticdc_replay.airflow.declared import declaration
+from ticdc_replay.airflow.form import quarantine_params
 from ticdc_replay.airflow.operators.quarantine import CheckRedriveOperator, PublishRedriveOperator, SelectOperator
 from ticdc_replay.airflow.operators.replay_steps import DecodeAgain, LoadAgain
 from ticdc_replay.airflow.operators.spark_job import SparkJobOperator
-from ticdc_replay.airflow.quarantine_form import quarantine_params
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.config.load_store import LoadPipeline
 

@@ -1,7 +1,7 @@
 """What all operators of a replay share."""
 
 import faulthandler
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 _STANDSTILL_S = 900
-"""After as many seconds, again and again, a task's log gets the stack of every thread."""
+"""Every so many seconds a task's log gets the stack of every thread."""
 _STDERR = 2
 
 
@@ -50,12 +50,19 @@ def open_store(store_file: str, pipelines: str, *, deleting: bool = False) -> It
 
 @contextmanager
 def standstill_shown() -> Iterator[None]:
-    """Inside, a server that never answers shows in the task's log."""
+    """Show in the task's log where the task stands if a server never answers."""
     faulthandler.dump_traceback_later(_STANDSTILL_S, repeat=True, file=_STDERR)
     try:
         yield
     finally:
         faulthandler.cancel_dump_traceback_later()
+
+
+def logged(log: Any, summary: dict[str, Any]) -> dict[str, Any]:
+    """*summary*, each member of it written to *log*."""
+    for name, value in summary.items():
+        log.info("%s: %s", name, value)
+    return summary
 
 
 class EmitsLineage:
@@ -86,7 +93,6 @@ class OnStore:
 class StoreOperator(OnStore, BaseOperator):
     """A task of the store in *store_file*. Its file, and those in the folder *pipelines*, are read again when the task runs."""
 
-    template_fields: Sequence[str] = ("store_file", "pipelines")
     ui_color = "#e9f5e9"
 
     def __init__(self, *, store_file: str, pipelines: str, **kwargs: Any) -> None:
@@ -98,7 +104,6 @@ class StoreOperator(OnStore, BaseOperator):
 class ReplayOperator(BaseOperator):
     """A task of the pipeline in *pipeline_file*. The file is read again when the task runs."""
 
-    template_fields: Sequence[str] = ("pipeline_file",)
     ui_color = "#e8f1fa"
 
     def __init__(self, *, pipeline_file: str, **kwargs: Any) -> None:

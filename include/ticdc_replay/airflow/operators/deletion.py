@@ -1,6 +1,7 @@
 """The tasks that execute a deletion plan, beside its Spark jobs."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
@@ -8,17 +9,17 @@ from airflow.sdk import Param
 from airflow.sdk.exceptions import AirflowSkipException, TaskAwaitingInput
 
 from ticdc_replay.airflow.naming import CHOOSE_PLAN, DELETE, RECHECK
-from ticdc_replay.airflow.operators.base import EmitsLineage, OnStore, StoreOperator
+from ticdc_replay.airflow.operators.base import EmitsLineage, OnStore, StoreOperator, logged
 from ticdc_replay.airflow.store_form import chosen_plan
 from ticdc_replay.airflow.xcom import ChosenPlan, Deleted, Rechecked, encode, pull
 from ticdc_replay.domain.errors import PermanentError
 
 _SHOWN = 20
 """How many objects the question names; the plan has them all."""
-_TOLD = 10
+_NAMED = 10
 """How many objects a failing task names; the audit has more, the results have all."""
 _FAILED = ("denied", "refused")
-"""Outcomes of objects that the store did not delete though it was to; see ``reconcile.results.Outcome``."""
+"""Outcomes of objects that the store failed to delete; see ``reconcile.delete.results.Outcome``."""
 
 
 class ChoosePlanOperator(StoreOperator):
@@ -32,10 +33,7 @@ class ChoosePlanOperator(StoreOperator):
         if plan is None:
             raise AirflowSkipException("No plan is due")
         chosen = ChosenPlan(plan=plan.plan_hash, objects=plan.objects, bytes=plan.bytes, status=plan.status)
-        summary = encode(chosen)
-        for name, value in summary.items():
-            self.log.info("%s: %s", name, value)
-        return summary
+        return logged(self.log, encode(chosen))
 
 
 class ApprovePlanOperator(OnStore, ApprovalOperator):
@@ -44,15 +42,20 @@ class ApprovePlanOperator(OnStore, ApprovalOperator):
     Passes without asking where the plan was approved before, such as on the command line.
     """
 
-    template_fields = (*ApprovalOperator.template_fields, "store_file", "pipelines")
     ui_color = "#f5e9e9"
 
     def __init__(self, *, store_file: str, pipelines: str, store: str, **kwargs: Any) -> None:
         # Airflow hands every operator the fields of its DAG's form; those of the question are others.
-        kwargs["params"] = {"why": Param("", type="string", title="Why", description="Stays with the record")}
+        kwargs["params"] = {"why": ""}
         super().__init__(subject=f"Delete objects of claim-check store {store}?", **kwargs)
         self.store_file = store_file
         self.pipelines = pipelines
+
+    @property
+    def serialized_params(self) -> dict[str, dict[str, Any]]:
+        """The fields of the question. They are no params of the task: a reason is required, and the task starts without one."""
+        why = Param(None, type="string", minLength=1, title="Why", description="Stays with the record")
+        return {"why": why.serialize()}
 
     def execute(self, context: Any) -> Any:
         from ticdc_replay.airflow import approval
@@ -88,9 +91,7 @@ class ApprovePlanOperator(OnStore, ApprovalOperator):
             why = (event["params_input"] or {}).get("why", "")
             with self.opened() as store:
                 decide(store, plan, approve, person["name"], why)
-            self.log.info(
-                "%s by %s: %s", "Approved" if approve else "Rejected", person["name"], why or "no reason given"
-            )
+            self.log.info("%s by %s: %s", "Approved" if approve else "Rejected", person["name"], why)
             chosen = pull(context, CHOOSE_PLAN, ChosenPlan).plan
             if chosen != plan:
                 raise PermanentError(
@@ -109,15 +110,12 @@ class DeletePlanOperator(EmitsLineage, StoreOperator):
 
         plan, recheck = pull(context, CHOOSE_PLAN, ChosenPlan).plan, pull(context, RECHECK, Rechecked).recheck
         with self.opened(deleting=True) as store:
-            audit = execute(store, plan, recheck, progress=self._tell)
+            audit = execute(store, plan, recheck, progress=partial(self.log.info, "%d of %d objects are done"))
             self.lineage = deleted(store, audit)
         for outcome, count in audit.counts.items():
             self.log.info("%s: %d objects, %d bytes", outcome, count, audit.bytes.get(outcome, 0))
-        trouble = tuple(f"{each.name}: {each.outcome}: {each.detail}" for each in audit.trouble[:_TOLD])
+        trouble = tuple(f"{each.name}: {each.outcome}: {each.detail}" for each in audit.trouble[:_NAMED])
         return encode(Deleted(execution=audit.execution_id, counts=audit.counts, trouble=trouble))
-
-    def _tell(self, done: int, objects: int) -> None:
-        self.log.info("%d of %d objects are done", done, objects)
 
 
 class DeletionAlertOperator(StoreOperator):

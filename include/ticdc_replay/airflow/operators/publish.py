@@ -5,12 +5,12 @@ from typing import Any
 
 from ticdc_replay.airflow.form import run_options
 from ticdc_replay.airflow.naming import CHECK
-from ticdc_replay.airflow.operators.base import EmitsLineage, ReplayOperator
+from ticdc_replay.airflow.operators.base import EmitsLineage, ReplayOperator, logged
 from ticdc_replay.airflow.xcom import Checked, pull
 
 
 class PublishOperator(EmitsLineage, ReplayOperator):
-    """Records the coverage, keeps the run's report, tells it in the log, and gives lineage from Kafka to the targets."""
+    """Records the coverage, keeps and logs the run's report, and emits lineage from Kafka to the targets."""
 
     def execute(self, context: Mapping[str, Any]) -> dict[str, Any]:
         from ticdc_replay.stages.load import lineage
@@ -22,7 +22,7 @@ class PublishOperator(EmitsLineage, ReplayOperator):
             report = publish(replay, run_hash, targets)
             self.lineage = lineage.published(replay, run_hash, targets)
         events = report.events
-        summary = {
+        summary: dict[str, Any] = {
             "window": str(report.window),
             "grade": report.grade,
             "coverage": {target.target: target.quality for target in report.targets},
@@ -33,6 +33,4 @@ class PublishOperator(EmitsLineage, ReplayOperator):
             "quarantined": sum(report.quarantine_reasons.values()),
             "applied": {target.target: target.applied for target in report.targets},
         }
-        for name, value in summary.items():
-            self.log.info("%s: %s", name, value)
-        return summary
+        return logged(self.log, summary)

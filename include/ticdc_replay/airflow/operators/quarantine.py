@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ticdc_replay.airflow.form import quarantine_options, quarantine_selection
 from ticdc_replay.airflow.naming import CHECK, SELECT
-from ticdc_replay.airflow.operators.base import EmitsLineage, ReplayOperator
-from ticdc_replay.airflow.quarantine_form import quarantine_options, quarantine_selection
+from ticdc_replay.airflow.operators.base import EmitsLineage, ReplayOperator, logged
 from ticdc_replay.airflow.xcom import Checked, Pinned, encode, pull
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.jobspec import WrittenJob
@@ -119,6 +119,4 @@ class PublishRedriveOperator(EmitsLineage, ReplayOperator):
             "open": report.open,
             "applied": {target.target: target.applied for target in report.targets},
         }
-        for name, value in summary.items():
-            self.log.info("%s: %s", name, value)
-        return summary
+        return logged(self.log, summary)

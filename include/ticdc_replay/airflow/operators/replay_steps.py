@@ -5,10 +5,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ticdc_replay.airflow.form import run_options
+from ticdc_replay.airflow.form import quarantine_options, run_options
 from ticdc_replay.airflow.naming import CHECK, SELECT, SNAPSHOT
-from ticdc_replay.airflow.operators.step import Step
-from ticdc_replay.airflow.quarantine_form import quarantine_options
+from ticdc_replay.airflow.operators.step import SparkStep
 from ticdc_replay.airflow.xcom import Checked, Pinned, pull
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.jobspec import DecodeJob, JobSpec, WrittenJob
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Decode(Step["ReplayContext"]):
+class Decode(SparkStep["ReplayContext"]):
     """Decodes the pinned range into a changelog, and holds a lease of the claim-check store meanwhile. Skipped in a dry run.
 
     Of windows that share a decode one task decodes, and the others wait.
@@ -73,7 +72,7 @@ class DecodeAgain(Decode):
 
 
 @dataclass(frozen=True)
-class Load(Step["ReplayContext"]):
+class LoadTarget(SparkStep["ReplayContext"]):
     """Loads the changelog into one target. Skipped where the run's form leaves the target out."""
 
     target: str
@@ -108,7 +107,7 @@ class Load(Step["ReplayContext"]):
 
 
 @dataclass(frozen=True)
-class LoadAgain(Load):
+class LoadAgain(LoadTarget):
     """Loads what came out of quarantine into one target. Skipped where the target has no part in it."""
 
     window: bool = False

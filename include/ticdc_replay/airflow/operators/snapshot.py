@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ticdc_replay.airflow.form import RunOptions, run_options, run_window
-from ticdc_replay.airflow.operators.base import ReplayOperator
+from ticdc_replay.airflow.operators.base import ReplayOperator, logged
 from ticdc_replay.airflow.xcom import Pinned, encode
 from ticdc_replay.domain.errors import PolicyStopError
 from ticdc_replay.domain.window import Window
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class SnapshotOperator(ReplayOperator):
     """Fixes the window's input in a manifest, and writes the job spec of the decode.
 
-    In a dry run it tells instead what that would come to, and keeps nothing. Raises PolicyStopError then where the window can't
-    be replayed completely.
+    In a dry run it only logs what the run would read, and keeps nothing. Raises PolicyStopError then where the window can't be
+    replayed completely.
     """
 
     def execute(self, context: Mapping[str, Any]) -> dict[str, Any]:
@@ -41,8 +41,7 @@ class SnapshotOperator(ReplayOperator):
                 "claim_check_objects": manifest.inventory.count if manifest.inventory else None,
             }
             self.log.info("window: %s, manifest: %s", window, pinned.uri)
-            for name, value in summary.items():
-                self.log.info("%s: %s", name, value)
+            logged(self.log, summary)
             for part in ranges:
                 self.log.info("%s[%d]: offsets %d to %d", part.topic, part.partition, part.start, part.end)
             for source in manifest.derived:

@@ -1,7 +1,7 @@
 """The task that runs a Spark job: one operator, whatever the step."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from ticdc_replay.airflow.connections import resolve
 from ticdc_replay.airflow.operators.base import EmitsLineage, open_replay, open_store, standstill_shown
-from ticdc_replay.airflow.operators.step import Step
+from ticdc_replay.airflow.operators.step import SparkStep
 from ticdc_replay.config.pipeline import Pipeline
 from ticdc_replay.config.store import Store
 from ticdc_replay.domain.errors import ConfigError
@@ -34,13 +34,12 @@ class SparkJobOperator(EmitsLineage, BaseOperator):
     or TransientError with the driver's own message.
     """
 
-    template_fields: Sequence[str] = ("pipeline_file", "store_file", "pipelines")
     ui_color = "#fdf0d5"
 
     def __init__(
         self,
         *,
-        step: Step[Any],
+        step: SparkStep[Any],
         pipeline_file: str | None = None,
         store_file: str | None = None,
         pipelines: str | None = None,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 Engine = TypeVar("Engine")
 
 
-class Step(ABC, Generic[Engine]):
+class SparkStep(ABC, Generic[Engine]):
     """One job of a DAG as a value. *engine* is the engine's context: ``ReplayContext`` or ``StoreContext``.
 
     The connections that the job needs are those that its spec names.

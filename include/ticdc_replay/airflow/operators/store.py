@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowSkipException
 
 from ticdc_replay.airflow.naming import RECONCILE, REPORT, SURVEY
-from ticdc_replay.airflow.operators.base import EmitsLineage, StoreOperator
+from ticdc_replay.airflow.operators.base import EmitsLineage, StoreOperator, logged
 from ticdc_replay.airflow.store_form import plans_deletion
 from ticdc_replay.airflow.xcom import Inventoried, Reconciled, Reported, Surveyed, encode, pull
 from ticdc_replay.domain.errors import PermanentError
@@ -14,7 +14,7 @@ from ticdc_replay.domain.errors import PermanentError
 if TYPE_CHECKING:
     from ticdc_replay.reconcile.judge.report import Alert
 
-_TOLD = 10
+_NAMED = 10
 """How many alerts a failing task names; the report has them all."""
 
 
@@ -44,7 +44,7 @@ class ListObjectsOperator(StoreOperator):
 
 
 class ReportOperator(EmitsLineage, StoreOperator):
-    """Writes the report of the reconciliation, tells it in the log, and gives lineage with what it says of the data's quality."""
+    """Writes the report of the reconciliation, logs its counts, and emits lineage with the data's quality."""
 
     def execute(self, context: Mapping[str, Any]) -> dict[str, Any]:
         from ticdc_replay.store_stages.lineage import reconciled
@@ -55,17 +55,15 @@ class ReportOperator(EmitsLineage, StoreOperator):
         with self.opened() as store:
             report = publish_reconciliation(store, reconciliation)
             self.lineage = reconciled(store, report, survey)
-        totals = report.totals()
-        for name, value in totals.items():
-            self.log.info("%s: %d", name, value)
-        for told in (*report.obstacles, *report.notes):
-            self.log.warning("%s", told)
+        totals = logged(self.log, report.totals())
+        for found in (*report.obstacles, *report.notes):
+            self.log.warning("%s", found)
         return encode(
             Reported(
                 reconciliation=reconciliation,
                 totals=totals,
                 alerts=len(report.alerts),
-                first_alerts=tuple(_told(alert) for alert in report.alerts[:_TOLD]),
+                first_alerts=tuple(_lines(alert) for alert in report.alerts[:_NAMED]),
             )
         )
 
@@ -78,19 +76,12 @@ class AlertOperator(StoreOperator):
         if reported.alerts == 0:
             self.log.info("Nothing to alert anybody for")
             return
-        told = reported.first_alerts
-        for line in "\n".join(told).splitlines():
+        lines = list(reported.first_alerts)
+        for line in "\n".join(lines).splitlines():
             self.log.error("%s", line)
-        more = reported.alerts - len(told)
-        raise PermanentError(
-            "\n".join(
-                [
-                    f"reconciliation {reported.reconciliation}:",
-                    *told,
-                    *([f"and {more} more, in the report"] if more else []),
-                ]
-            )
-        )
+        if more := reported.alerts - len(lines):
+            lines.append(f"and {more} more, in the report")
+        raise PermanentError("\n".join([f"reconciliation {reported.reconciliation}:", *lines]))
 
 
 class PlanDeletionOperator(StoreOperator):
@@ -106,12 +97,10 @@ class PlanDeletionOperator(StoreOperator):
         if plan is None:
             raise AirflowSkipException("Nothing may be deleted")
         summary = {"plan": plan.plan_hash, "objects": plan.objects, "bytes": plan.bytes, "due_at_ms": plan.due_at_ms}
-        for name, value in summary.items():
-            self.log.info("%s: %s", name, value)
-        return summary
+        return logged(self.log, summary)
 
 
-def _told(alert: "Alert") -> str:
+def _lines(alert: "Alert") -> str:
     """The alert in lines of its own."""
-    places = [f"    still to be had from {place}" for place in alert.still_from]
+    places = [f"    still available from {place}" for place in alert.still_from]
     return "\n".join([f"{alert.kind}: {alert.text}", *places])

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ticdc_replay.airflow.naming import CHOOSE_PLAN, LIST_OBJECTS, SURVEY
-from ticdc_replay.airflow.operators.step import Step
+from ticdc_replay.airflow.operators.step import SparkStep
 from ticdc_replay.airflow.xcom import ChosenPlan, Inventoried, Rechecked, Reconciled, Surveyed, encode, pull
 from ticdc_replay.jobspec import WrittenJob
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Scan(Step["StoreContext"]):
+class Scan(SparkStep["StoreContext"]):
     """Searches the retained offsets that nobody has searched. Skipped where there are none."""
 
     def skip(self, context: Mapping[str, Any]) -> str | None:
@@ -41,7 +41,7 @@ class Scan(Step["StoreContext"]):
 
 
 @dataclass(frozen=True)
-class Reconcile(Step["StoreContext"]):
+class Reconcile(SparkStep["StoreContext"]):
     """Joins the store's inventory with every known reference. The spec is written here: a repeat has evidence of its own time."""
 
     def find(self, engine: "StoreContext", context: Mapping[str, Any]) -> WrittenJob:
@@ -55,7 +55,7 @@ class Reconcile(Step["StoreContext"]):
 
 
 @dataclass(frozen=True)
-class Recheck(Step["StoreContext"]):
+class Recheck(SparkStep["StoreContext"]):
     """Joins the objects of a deletion plan with every reference that is known now. The spec is written here."""
 
     def find(self, engine: "StoreContext", context: Mapping[str, Any]) -> WrittenJob:

@@ -1,0 +1,1 @@
+"""What the entry points of the wheel name: the plugin and the provider."""
