@@ -155,6 +155,8 @@ def test_a_person_is_shown_the_plan_s_numbers_reasons_and_first_objects(deletion
     assert plan.plan_hash in asked["body"]
     assert asked["options"] == ["Approve", "Reject"]
     assert list(asked["params"]) == ["why"]
+    assert asked["params"]["why"]["value"] is None
+    assert asked["params"]["why"]["schema"] == {"type": "string", "minLength": 1, "title": "Why"}, "an answer needs it"
 
 
 def test_nobody_is_asked_about_a_plan_that_was_settled_since_it_was_chosen(deletion, plan, state):

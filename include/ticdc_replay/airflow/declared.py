@@ -44,7 +44,7 @@ def declared_in(dag_id: str, kind: type[Declared]) -> Declared | None:
 
 
 def _declaration(text: str) -> dict[str, Any]:
-    """What *text*, the ``doc_json`` of a task, says of a DAG of this library; nothing for one of somebody else's."""
+    """The declaration in *text*, the ``doc_json`` of a task; empty for a DAG of somebody else."""
     try:
         content = json.loads(text)
     except ValueError:

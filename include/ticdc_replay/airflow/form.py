@@ -90,21 +90,21 @@ def params(pipeline: Pipeline) -> dict[str, Param]:
             type=["null", "string"],
             enum=[None, *get_args(PinPolicy)],
             title="Pin policy",
-            description="Where the window ends in Kafka: first or head; empty: as the pipeline says. With Pin anew where it ran",
+            description="Where the window ends in Kafka: first or head; empty: as the pipeline says. With Pin again where it ran",
         ),
         "repin": Param(
             False,
             type="boolean",
-            title="Pin anew",
+            title="Pin again",
             description=(
-                "Look for the window's offsets and objects again instead of reading what an earlier run pinned, and decode anew"
+                "Look for the window's offsets and objects again instead of reading what an earlier run pinned, and decode again"
             ),
         ),
         "reload": Param(
             False,
             type="boolean",
             title="Reload",
-            description="Load again though the target's ledger says that the window is loaded",
+            description="Load again even if the target's ledger has the window",
         ),
     }
 

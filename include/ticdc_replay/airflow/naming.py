@@ -56,7 +56,7 @@ def deletion_dag_id(store: str) -> str:
 
 
 def unusable_dag_id(kind: str, file: str) -> str:
-    """The DAG that says why the pipeline or store *file*, as *kind* says, has none."""
+    """The DAG that shows why *file* has none; *kind* is ``pipeline`` or ``store``."""
     return f"ticdc_replay_unusable_{kind}_{file}"
 
 

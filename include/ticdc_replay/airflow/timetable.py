@@ -12,8 +12,8 @@ class WindowTimetable(CronDataIntervalTimetable):
     """The intervals of a cron expression; those that begin before *start* or after *end* are not scheduled.
 
     The DAG itself has no start and end date. With them Airflow makes no task for a manual run whose logical date, which is now
-    unless somebody says otherwise, lies outside (``DagRun.verify_integrity``), and calls the run a success: a window of a
-    changefeed that has ended could not be replayed by hand, and nobody would be told. Airflow takes no *catchup* without a
+    unless somebody sets another, lies outside (``DagRun.verify_integrity``), and calls the run a success: a window of a
+    changefeed that has ended could not be replayed by hand, without any error. Airflow takes no *catchup* without a
     start date, so it lives here too.
 
     A backfill names its own range and may reach outside.
@@ -36,7 +36,7 @@ class WindowTimetable(CronDataIntervalTimetable):
     def next_dagrun_info(
         self, *, last_automated_data_interval: DataInterval | None, restriction: TimeRestriction
     ) -> DagRunInfo | None:
-        if restriction.earliest is None:  # the scheduler asks; a backfill says from when
+        if restriction.earliest is None:  # the scheduler asks; a backfill has a start
             end = None if self._end is None else instance(self._end)
             restriction = TimeRestriction(instance(self._start), end, self._catchup)
         return super().next_dagrun_info(

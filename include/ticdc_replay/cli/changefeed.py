@@ -85,7 +85,7 @@ def _lines(summary: ChangefeedSummary) -> list[tuple[str, str]]:
     partitions = "as many as it has" if summary.partition_num is None else str(summary.partition_num)
     lines = [
         ("protocol", summary.protocol),
-        ("messages tell", ", ".join(summary.carries) or "rows and nothing else"),
+        ("messages carry", ", ".join(summary.carries) or "rows and nothing else"),
         ("windows", "; ".join([summary.windows, *summary.windows_why])),
         ("default topic", f"{summary.default_topic}, partitions: {partitions}"),
         ("largest message", f"{summary.max_message_bytes:,} bytes, compressed inside: {summary.compression}"),

@@ -62,7 +62,7 @@ def _show(found: TargetCoverage, *, with_tables: bool) -> None:
 
 
 def _stretches(covered: Covered) -> list[tuple[Window, str, str]]:
-    """Windows in order, each with what is held of it and how well it is proven."""
+    """Windows in order, each with its state and how well it is proven."""
     held = [(span.window, span.held.quality, span.held.grade) for span in covered.spans]
     return sorted([*held, *((gap.window, _missing(gap), "") for gap in covered.gaps)])
 

@@ -47,7 +47,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print it as JSON, with times
 def list_(
     store: StoreFile, pipelines: PipelinesFolder = None, connections: ConnectionsFile = None, json: Json = False
 ) -> None:
-    """List the plans of a store, the oldest first, and what people said to them."""
+    """List the plans of a store, the oldest first, and people's decisions."""
     with opened_store(store, pipelines, connections, "deciding") as context:
         known = [(plan, due_ms(context.store, plan)) for plan in context.state.deletion_plans.all(context.store.name)]
         if json:
@@ -109,7 +109,7 @@ def show(
             say(f"not executed now: {objection}")
         for execution in executions:
             if execution.audit is None:
-                say(f"an execution began {moment(execution.started_at_ms)} UTC and has not come to its end")
+                say(f"an execution began {moment(execution.started_at_ms)} UTC and has not ended")
         ended = [*stopped, *audits]
         for audit in ended:
             show_audit(audit, context.artifacts, undos if audit is ended[-1] else [])
@@ -339,7 +339,7 @@ def show_audit(audit: Audit, artifacts: ObjectStore, undos: Sequence[Undone]) ->
         table.add_row(outcome, f"{count:,}", size(audit.bytes[outcome]))
     terminal().print(table)
     if audit.untold:
-        say(f"{audit.untold:,} objects more may have been deleted: there was no time to say so")
+        say(f"{audit.untold:,} objects more may have been deleted, without a result")
     restored = 0
     for undone in undos:
         restored += undone.restored

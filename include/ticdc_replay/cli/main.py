@@ -19,7 +19,7 @@ EXIT_ERROR = 2
 
 
 class Verb(NamedTuple):
-    """A verb: what ``--help`` says of it, under which heading, and the function or group of verbs that it is."""
+    """A verb: its heading and summary in ``--help``, and its function or group of verbs."""
 
     panel: str
     place: str

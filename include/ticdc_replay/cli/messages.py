@@ -168,7 +168,7 @@ def _good(decoded: Iterable[Decoded], quarantined: list[Decoded]) -> Iterator[De
 def _deduplicated(decoded: Iterable[Decoded]) -> Iterator[Decoded]:
     """One of *decoded* for each row version and DDL: the first whole copy, else the first. Watermarks are left out.
 
-    Rows of tables without a key can't be told apart; all of them stay. Raises ConfigError for rows without commitTs.
+    Rows of tables without a key can't be distinguished; all of them stay. Raises ConfigError for rows without commitTs.
     """
     kept: dict[tuple[Any, ...], Decoded] = {}
     for number, item in enumerate(decoded):

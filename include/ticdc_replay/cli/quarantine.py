@@ -51,7 +51,7 @@ def list_(
     each: Annotated[bool, typer.Option("--each", help="Every entry, not only how many there are of a kind")] = False,
     connections: ConnectionsFile = None,
 ) -> None:
-    """List what is in quarantine by reason and table, window by window, and what has become of it."""
+    """List what is in quarantine by reason and table, window by window, with its status."""
     with opened(pipeline, connections) as context:
         found = stage.list_quarantine(context, _selection(run, from_, to, reasons, tables, None))
         if not found:
@@ -88,7 +88,7 @@ def redrive(
     master: Master = "local[*]",
     connections: ConnectionsFile = None,
 ) -> None:
-    """Decode what is in quarantine again, with the version and configuration of now, and load what comes out.
+    """Decode what is in quarantine again, with the current version and configuration, and load what comes out.
 
     Exit code 1 where something is left.
     """

@@ -56,17 +56,17 @@ def hex_dump(content: bytes | None, at: int | None = None) -> str:
     if at is not None and at < len(content):
         line = at - at % _LINE_BYTES
         wanted |= {start for start in range(line - _LINE_BYTES, line + 2 * _LINE_BYTES, _LINE_BYTES) if start >= 0}
-    lines, behind = [], 0
+    lines, end = [], 0
     for start in sorted(start for start in wanted if start < len(content)):
-        if start > behind:
+        if start > end:
             lines.append("  …")
         part = content[start : start + _LINE_BYTES]
         text = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in part)
         mark = "> " if at is not None and start <= at < start + _LINE_BYTES else "  "
         lines.append(f"{mark}{start:08x}  {part.hex(' '):<{3 * _LINE_BYTES}} {text}")
-        behind = start + _LINE_BYTES
-    if behind < len(content):
-        lines.append(f"  … {len(content) - behind:,} bytes more")
+        end = start + _LINE_BYTES
+    if end < len(content):
+        lines.append(f"  … {len(content) - end:,} bytes more")
     return "\n".join(lines) if lines else "  empty"
 
 

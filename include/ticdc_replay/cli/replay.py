@@ -190,7 +190,7 @@ def opened(pipeline: Path, file: Path | None) -> Iterator[ReplayContext]:
 
 
 def window_of(from_: str, to: str) -> Window:
-    """The window that the options say. Raises ConfigError where they say none."""
+    """The window of the options. Raises ConfigError where they name none."""
     try:
         return Window(tso.parse(from_), tso.parse(to))
     except ValueError as error:

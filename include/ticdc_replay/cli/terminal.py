@@ -59,7 +59,7 @@ def print_json(value: Any) -> None:
 
 
 def table(*headings: str, right: Container[str] = ()) -> Table:
-    """A table with *headings*, of which those in *right* are columns of numbers. Long cells are folded."""
+    """A table with *headings*; columns in *right* are numbers. Long cells are folded."""
     result = Table()
     for heading in headings:
         result.add_column(heading, justify="right" if heading in right else "left", overflow="fold")

@@ -1,4 +1,4 @@
-"""Lineage of each stage, made from what the stage left behind."""
+"""Lineage of each stage, made from its results."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Finds out what of a reconciliation somebody has to look after."""
+"""Collects the alerts of a reconciliation."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +21,7 @@ _ASKING = 16
 
 
 class Watched(msgspec.Struct, frozen=True):
-    """What is to be told. ``notes``: what could not be found out."""
+    """What people have to know. ``notes``: what could not be found out."""
 
     alerts: tuple[Alert, ...]
     notes: tuple[str, ...]
@@ -84,11 +84,11 @@ def _look_again(context: StoreContext, evidence: Evidence, summary: Summary, fil
 def _missing(context: StoreContext, summary: Summary, files: Sequence[str], second: _SecondLook) -> list[Alert]:
     if not summary.lost_rows:
         return []
-    told = not_accepted(context.pipelines, second.still_lost)[:MOST]
-    later = later_versions(context.artifacts, files, told)
+    named = not_accepted(context.pipelines, second.still_lost)[:MOST]
+    later = later_versions(context.artifacts, files, named)
     sources = {each.pipeline.name: each.pipeline.connections.source for each in context.pipelines}
     more = [alerts.more_missing_alert(summary.lost_rows)] if not second.all else []
-    return [*alerts.missing_alerts(told, later, sources), *more]
+    return [*alerts.missing_alerts(named, later, sources), *more]
 
 
 def _retention(context: StoreContext, survey: Survey) -> dict[str, int | None]:

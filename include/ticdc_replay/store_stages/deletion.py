@@ -69,9 +69,9 @@ class PlanDescription(msgspec.Struct, frozen=True, kw_only=True):
 def make_plan(context: StoreContext, reconciliation_id: str) -> DeletionPlanRecord | None:
     """Plan to delete what the reconciliation found deletable: at most ``max_objects_per_run``, the oldest first.
 
-    None where the policy is never, or nothing is left to plan: objects that stand in another plan which is open or approved are
+    None where the policy is never, or nothing is left to plan: objects in another plan that is open or approved are
     not planned again, nor those that deletions removed since they were listed; and those that hold a row whose own object is
-    missing stay. A reconciliation has one plan: a repeat gives it, whatever people said to it since. The grace period begins when
+    missing stay. A reconciliation has one plan: a repeat returns it, whatever people decided since. The grace period begins when
     the plan is made, not when the reconciliation was.
 
     Raises PolicyStopError where the reconciliation could not show that nothing refers to what it found, is old or not the newest,
@@ -259,7 +259,7 @@ def execute(
             for count in attempt.run(verdicts, kept, Guards(between, EverySoOften(hold)), _THREADS):
                 done += count
                 progress(done, plan.objects)
-        except BaseException as error:  # also who is asked to stop by a signal tells what was done
+        except BaseException as error:  # also if a signal stops the process, what was done is recorded
             try:
                 _note_stopped(context, plan, execution, f"{type(error).__name__}: {error}")
             except TicdcReplayError as failed:
@@ -299,7 +299,7 @@ def undo(context: StoreContext, plan_hash: str, person: str, why: str, names: fr
     counts = markers.counts
     if not counts["found"]:
         raise ConfigError(
-            f"plan {plan_hash} of store {store.name} has deleted nothing of that; ticdc-replay deletion show tells"
+            f"plan {plan_hash} of store {store.name} has deleted nothing of this selection; see ticdc-replay deletion show"
         )
     undone = Undone(
         store=store.name,
@@ -320,7 +320,7 @@ def undo(context: StoreContext, plan_hash: str, person: str, why: str, names: fr
 
 
 def _objections(context: StoreContext, record: DeletionPlanRecord) -> list[str]:
-    """Against the plan of *record*, whatever people are still to say to it."""
+    """Objections to the plan of *record*, assuming that people approve it."""
     plan = plans.read_plan(context.artifacts, record.plan_hash)
     asked = record.status == "open" and context.store.deletion.policy == "approval"
     decided = msgspec.structs.replace(record, status="approved") if asked else record
@@ -369,7 +369,7 @@ def _started(context: StoreContext, plan_hash: str, execution_id: str) -> int:
 
 
 def _note_unfinished(context: StoreContext, record: DeletionPlanRecord) -> None:
-    """Tell what the last execution of a plan that is rejected did, if it did not come to its end: there is no other now."""
+    """Record what the last execution of a rejected plan did, if it did not come to its end: no other will follow."""
     executions = context.state.deletion_plans.executions(record.store, record.plan_hash)
     if not executions or executions[-1].audit is not None:
         return
@@ -393,7 +393,7 @@ def _note_stopped(context: StoreContext, plan: plans.DeletionPlan, execution: De
 
 
 def _finish(context: StoreContext, audit: Audit) -> Audit:
-    """Note that nothing of the plan is left to do."""
+    """Record that the plan is executed."""
     context.state.deletion_plans.record_execution(
         DeletionExecution(
             store=audit.store,

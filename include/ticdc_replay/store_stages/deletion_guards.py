@@ -1,4 +1,4 @@
-"""What the execution of a deletion plan asks again and again while it goes on."""
+"""Checks that the execution of a deletion plan repeats."""
 
 import time
 from collections.abc import Callable
@@ -23,7 +23,7 @@ def now_ms() -> int:
 
 
 def require_release(context: StoreContext, plan: DeletionPlan, recheck: RecheckedPlan) -> None:
-    """Return if *plan* may be executed now. Reads the store's file and those of the pipelines again, and what people said.
+    """Check that *plan* may be executed now. Reads the files of store and pipelines again, and people's decisions.
 
     Raises PolicyStopError with every objection.
     """
@@ -43,8 +43,8 @@ def require_release(context: StoreContext, plan: DeletionPlan, recheck: Rechecke
 
 
 def require_no_new_reader(context: StoreContext, recheck: RecheckedPlan) -> None:
-    """Return if nobody reads messages, or may, that Kafka had expired at the *recheck* and that did not count there, and no
-    replay of a pipeline that is not listed uses the store.
+    """Check that nobody reads, or may read, messages that Kafka had expired at the *recheck* and that did not count there, and
+    that no replay of a pipeline that is not listed uses the store.
 
     Raises PolicyStopError where somebody does: another recheck will respect it.
     """
@@ -62,7 +62,7 @@ def require_no_new_reader(context: StoreContext, recheck: RecheckedPlan) -> None
 
 
 class EverySoOften:
-    """Asks the lease, but not for every object."""
+    """Verifies the lease, but not for every object."""
 
     def __init__(self, hold: Hold, clock: Callable[[], float] = time.monotonic) -> None:
         self._hold = hold

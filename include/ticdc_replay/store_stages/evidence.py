@@ -116,7 +116,7 @@ def _of_feed(context: StoreContext, pipeline: ReplayContext, feed: SurveyedFeed)
         if offsets.cluster_id() != feed.cluster_id:
             raise PermanentError(
                 f"{feed.pipeline}: the Kafka connection leads to cluster {offsets.cluster_id()}, and the survey read cluster "
-                f"{feed.cluster_id}: what that holds can't be known from here. Mend the connection, or survey again"
+                f"{feed.cluster_id}: what that holds can't be known from here. Correct the connection, or survey again"
             )
         held = still_retained(feed.partitions, offsets)
     replayable = find_replayable(pipeline)

@@ -38,7 +38,7 @@ class Replayable(msgspec.Struct, frozen=True):
     """Offsets that are read, or may be read again, whether or not Kafka has expired them."""
 
     decoding: tuple[ReplayableRange, ...]
-    """Of decodes that run. Their references are not told yet: they are known only where others have searched, too."""
+    """Of decodes that run. Their references are not recorded yet: they are known only where others have searched, too."""
     quarantined: tuple[ReplayableRange, ...]
     """Of quarantined messages."""
     unsearchable: tuple[ReplayableRange, ...]
@@ -59,7 +59,7 @@ def find_replayable(context: ReplayContext) -> Replayable:
     that is added later gets them from there.
 
     Every changelog is looked at as it is now, whatever the state store has of its run: that may be older than the changelog,
-    which was decoded anew, or restored from a backup.
+    which was decoded again, or restored from a backup.
 
     Raises ArtifactNotFoundError where the manifest of a decode that runs is gone, and what the stores raise.
     """
@@ -164,7 +164,7 @@ def _has_quarantine(context: ReplayContext, run_hash: str) -> bool:
 
 
 def _indexes(context: ReplayContext, runs: Iterable[str]) -> list[ChangelogIndex]:
-    """The changelogs of *runs* whose quarantine can be re-driven. What a re-drive left belongs to the run that it is of."""
+    """The changelogs of *runs* whose quarantine can be re-driven. What a re-drive left belongs to the run that it re-drives."""
     found: dict[str, ChangelogIndex] = {}
     for run_hash in sorted(set(runs)):
         index = _index(context, run_hash)
@@ -177,7 +177,7 @@ def _indexes(context: ReplayContext, runs: Iterable[str]) -> list[ChangelogIndex
 
 def _counts(context: ReplayContext, index: ChangelogIndex) -> bool:
     """Whether the run with *index* is of what its window is pinned to, or what that takes rows from: until it is decoded, and for
-    tables that it is not decoded for, nobody else has what the run set aside. Else it was pinned anew, when Kafka still held it.
+    tables that it is not decoded for, nobody else has what the run set aside. Else it was pinned again, when Kafka still held it.
 
     A run that the state store does not know counts: what that has of the window may be older.
     """
@@ -188,7 +188,7 @@ def _counts(context: ReplayContext, index: ChangelogIndex) -> bool:
     try:
         manifest = manifests.decode(context.artifacts.get(pinned.name))
     except (ArtifactNotFoundError, msgspec.DecodeError):
-        return True  # nothing tells what it takes rows from
+        return True  # what it takes rows from is not known
     return is_of(index, pinned, manifest)
 
 
@@ -217,7 +217,7 @@ def _quarantined(context: ReplayContext, index: ChangelogIndex) -> tuple[list[Re
 
 def _looked(context: ReplayContext, index: ChangelogIndex) -> bool:
     """Whether the decode of *index* searched what it could not read. Earlier versions did not with protocols that have no claim
-    checks; of which protocol it was nothing tells but its schemas of a registry and what is declared now."""
+    checks; its protocol shows only in its schemas of a registry and in what is declared now."""
     return index.search >= SEARCH or (context.changefeed.traits.has_claim_checks and not index.writer_schemas)
 
 
@@ -237,8 +237,8 @@ def _has_reference_files(context: ReplayContext, index: ChangelogIndex) -> bool:
 
 
 def _is_searched(held: SetAside, entry: Entry, index: ChangelogIndex) -> bool:
-    """Whether the references of *entry* are in the files of the run with *index*, in whose quarantine it is or out of which it
-    came. A location that names no object is in none; earlier versions counted it as searched."""
+    """Whether the references of *entry* are in the files of the run with *index*, which has it in its quarantine or brought it
+    out of one. A location that names no object is in none; earlier versions counted it as searched."""
     settled = any(each.index is index and each.settles(entry.place) for each in held.redrives)
     if not settled and (index.run_hash != entry.run_hash or entry.reason == BAD_NAME):
         return False

@@ -1,4 +1,4 @@
-"""What of a claim-check store's changefeeds is still to be scanned for references, and the job that does it."""
+"""Which offsets of a claim-check store's changefeeds are still to be scanned for references, and the job that does it."""
 
 from collections.abc import Iterable
 
@@ -43,7 +43,7 @@ class KnownReferences(msgspec.Struct, frozen=True):
 
 
 class SearchedFeed(msgspec.Struct, frozen=True):
-    """What Kafka holds of one pipeline's changefeed, and what of it nobody has searched for references."""
+    """What Kafka holds of one pipeline's changefeed, and which offsets nobody has searched for references."""
 
     pipeline: str
     retained: Retained
@@ -52,7 +52,7 @@ class SearchedFeed(msgspec.Struct, frozen=True):
 
     @property
     def to_scan(self) -> tuple[OffsetRange, ...]:
-        """What of ``unsearched`` can be read: not what an open transaction holds back."""
+        """The parts of ``unsearched`` that can be read: an open transaction holds others back."""
         return tuple(without(self.unsearched, self.retained.held_back))
 
 
@@ -106,7 +106,7 @@ def _tables(context: ReplayContext) -> set[tuple[str, str]]:
 
 
 def scan_feed(context: ReplayContext, feed: SearchedFeed, artifacts: ObjectStore) -> ScanFeed:
-    """What a scan of ``SearchedFeed.to_scan`` of *feed* is told. Puts the known table schemas into *artifacts*, the store's."""
+    """The input of a scan of *feed*'s ``SearchedFeed.to_scan``. Puts the known table schemas into *artifacts*, the store's."""
     history = all_schemas(context)
     schemas = None
     if history:

@@ -86,6 +86,7 @@ def test_the_codec_of_a_package_reads_messages_and_says_what_it_can_not_read(
 def test_a_package_replaces_no_built_in_protocol(site: Path) -> None:
     declare(site, "other", "1", {GROUP: {"avro": "nowhere:TRAITS"}})
     assert feed("avro").traits.codec == "ticdc_replay.codecs.avro.codec:AvroCodec"
+    assert protocol_names().count("avro") == 1
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def build_dags(pipelines: str | Path, stores: str | Path | None = None) -> dict[
     """The DAGs of the pipeline files in the folder *pipelines* and of the store files in the folder *stores*, by id.
 
     For ``globals().update(build_dags(…))`` in a DAG file. A pipeline has a DAG, and one for its quarantine; a store has one, and
-    one that deletes, if its policy allows that. A file that can't be used takes no other down: a DAG with the file's name says
+    one that deletes, if its policy allows that. A file that can't be used takes no other down: a DAG with the file's name shows
     the error. Where Airflow parses the DAG file to run a task, that task's DAG alone is made. Without the folder *stores* there
     are no stores.
 
@@ -74,7 +74,7 @@ def build_dags(pipelines: str | Path, stores: str | Path | None = None) -> dict[
 
 
 class _File(NamedTuple):
-    """A YAML file, what it is of, and how its DAGs are made."""
+    """A YAML file, its kind, and how its DAGs are made."""
 
     path: Path
     kind: str
@@ -86,7 +86,7 @@ class _File(NamedTuple):
         """Whether *dag_id* is of the name that a look at the file finds; much faster than to make its DAGs."""
         try:
             found = _NAME.search(self.path.read_text(encoding="utf-8", errors="replace"))
-        except OSError:  # what it is is said when the DAGs are made
+        except OSError:  # reported when the DAGs are made
             return False
         return found is not None and dag_id in self.ids(found[1])
 
@@ -135,13 +135,13 @@ def _ask_cluster_policies(path: Path, dag: DAG) -> None:
 
 
 def _unusable(file: _File, message: str) -> DAG:
-    """The DAG that says by *message* why *file* has none, and fails with it where it is run."""
+    """The DAG that shows in *message* why *file* has none, and fails with it where it is run."""
     with DAG(
         dag_id=unusable_dag_id(file.kind, re.sub(r"[^A-Za-z0-9_.-]", "_", file.path.name)),
         dag_display_name=f"{file.path.name} can't be used",
         description=message[:500],
         doc_md=f"The {file.kind} file {code(str(file.path))} can't be used:\n\n{code(message)}\n\n"
-        "Until that is mended its DAGs are not there, and their runs wait.",
+        "Until that is corrected its DAGs are not there, and their runs wait.",
         schedule=None,
         auto_register=False,
         tags={"ticdc-replay", "unusable"},

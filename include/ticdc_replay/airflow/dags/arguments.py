@@ -1,4 +1,4 @@
-"""What all DAGs of a pipeline or a store are made with, as the ``airflow`` section of its file says."""
+"""Arguments of all DAGs of a pipeline or a store, from the ``airflow`` section of its file."""
 
 from collections.abc import Iterable
 from datetime import timedelta
@@ -16,9 +16,9 @@ _ERRORS = "ticdc_replay.domain.errors"
 
 
 def dag_arguments(declared: Pipeline | Store, path: Path, tags: Iterable[str]) -> dict[str, Any]:
-    """Arguments for each DAG of *declared*, whose file is *path*; *tags* say what kind of DAG it is.
+    """Arguments for each DAG of *declared*, whose file is *path*; *tags* name the kind of DAG.
 
-    Raises ConfigError for a name in the ``airflow`` section that is of nothing.
+    Raises ConfigError for a name in the ``airflow`` section that can't be imported.
     """
     section = declared.airflow
     return {

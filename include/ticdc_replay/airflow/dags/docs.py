@@ -9,17 +9,17 @@ AWAIT_WATERMARK = """
 Waits, without a worker slot, until **every live partition has carried a resolved-ts at or after the window's end**: before
 that, the window is not complete in Kafka.
 
-*It stays deferred:* TiCDC lags or its changefeed is stopped. The triggerer's log tells which partitions are behind.
+*It stays deferred:* TiCDC lags or its changefeed is stopped. The triggerer's log shows which partitions lag.
 """
 
 SNAPSHOT = """
 Pins the window: which offsets of which partitions are read, and which claim-check objects exist. The **manifest** is
 written once; a repeat of the run reads exactly the same. The XCom names it and its counts.
 
-In a dry run it tells in its log what the run would read, how long it would take and what it would stop at, and pins nothing.
+In a dry run it only shows in its log what the run would read, how long it would take and what would stop it.
 
-*It fails with ExpiredRangeError:* Kafka's retention has removed a part, and no changelogs hold the window; the message tells the
-oldest time that is left, and what of the window nothing holds.
+*It fails with ExpiredRangeError:* Kafka's retention has removed a part, and no changelogs hold the window; the message has the
+oldest time that is left, and the parts of the window that nothing holds.
 """
 
 DECODE = """
@@ -41,7 +41,7 @@ Records which window is loaded in which target, keeps the run's report beside th
 """
 
 SELECT = """
-Finds what the form chose in the pipeline's quarantine. To **list**, it tells the groups in its log and the others are skipped. To
+Finds what the form chose in the pipeline's quarantine. To **list**, it shows the groups in its log and skips the other tasks. To
 **accept**, it records the loss in your name. To **redrive**, it pins the messages, with their bytes out of the quarantine files.
 """
 
@@ -61,7 +61,7 @@ A Spark job: loads the window's own run first, where its check had stopped it be
 """
 
 PUBLISH_REDRIVE = """
-Records the window's coverage anew: complete where nothing is left in quarantine, or what is left was accepted as lost.
+Records the window's new coverage: complete where nothing is left in quarantine, or what is left was accepted as lost.
 """
 
 _QUARANTINE = """

@@ -30,13 +30,13 @@ lineage carries the metrics and the checks of the store's data quality. Updates 
 """
 
 ALERT = """
-Fails where the report has alerts, and names the first of them. Everything before it has worked; do not clear the run, look at
-what it says. A **missing** object is a row that a replay lacks: the alert tells where the row can still be had.
+Fails where the report has alerts, and names the first of them. Everything before it has worked; do not clear the run, read the
+alert. A **missing** object is a row that a replay lacks: the alert shows where the row is still available.
 """
 
 PLAN_DELETION = """
 Puts what may be deleted on a **plan**: immutable, named by its hash, each object with reason and ETag. Nothing is deleted by
-this. Skipped where nothing may be deleted, or the form said no.
+this. Skipped where nothing may be deleted, or the form does not ask for it.
 """
 
 CHOOSE_PLAN = """
@@ -61,7 +61,7 @@ on: what has a result is not done again.
 The **audit record** and the result of each object lie below the store's artefacts, in `deletions`. On a bucket with versions
 `ticdc-replay deletion undo` brings objects back.
 
-*It fails and says that the check is too old:* clear the run from `survey` on.
+*It fails because the check is too old:* clear the run from `survey` on.
 """
 
 DELETION_ALERT = """
@@ -83,7 +83,7 @@ _STORE = """
 | deletion | {deletion} |
 | file | {file} |
 
-Says of each claim-check object whether a message needs it, and of each message whether its object is there. **It deletes
+Finds for each claim-check object whether a message needs it, and for each message whether its object is there. **It deletes
 nothing.** See the tab *Store* for what was found.
 """
 

@@ -85,7 +85,7 @@ class OnStore:
 
     @contextmanager
     def opened(self, *, deleting: bool = False) -> Iterator["StoreContext"]:
-        """The engine's context, as the files say now; see ``open_store``."""
+        """The engine's context, as the files are now; see ``open_store``."""
         with standstill_shown(), open_store(self.store_file, self.pipelines, deleting=deleting) as context:
             yield context
 
@@ -112,6 +112,6 @@ class ReplayOperator(BaseOperator):
 
     @contextmanager
     def opened(self) -> Iterator["ReplayContext"]:
-        """The engine's context, as the file says now; see ``open_replay``."""
+        """The engine's context, as the file is now; see ``open_replay``."""
         with standstill_shown(), open_replay(self.pipeline_file) as context:
             yield context

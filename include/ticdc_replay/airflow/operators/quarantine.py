@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class SelectOperator(ReplayOperator):
-    """Tells what is in quarantine, accepts it as lost, or pins it for a re-drive and writes the job spec of its decode."""
+    """Lists what is in quarantine, accepts it as lost, or pins it for a re-drive and writes the job spec of its decode."""
 
     def execute(self, context: Mapping[str, Any]) -> dict[str, Any]:
         from ticdc_replay.stages.quarantine.entries import Selection, list_quarantine
@@ -33,10 +33,10 @@ class SelectOperator(ReplayOperator):
                 return self._accept(replay, selection, options.person, options.why)
             found = list_quarantine(replay, selection)
             for run in found:
-                self._tell(run)
+                self._log_entries(run)
         return {"entries": sum(len(run.entries) for run in found)}
 
-    def _tell(self, run: "RunQuarantine") -> None:
+    def _log_entries(self, run: "RunQuarantine") -> None:
         from ticdc_replay.stages.quarantine.entries import grouped
 
         self.log.info("%s, run %s, in targets: %s", run.window, run.run_hash, ", ".join(run.targets) or "none")
@@ -63,14 +63,14 @@ class SelectOperator(ReplayOperator):
 
         runs = open_runs(replay, selection)
         for run in runs:
-            self._tell(run)
+            self._log_entries(run)
         if len(runs) != 1:
             windows = "".join(f"\n{run.window}, run {run.run_hash}" for run in runs)
             raise ConfigError(
                 f"a run of this DAG re-drives one window, and this selection has open entries of {len(runs)}: name one by Run, "
                 f"or by From and To{windows}"
                 if runs
-                else "nothing of this selection is open; action list tells what is there"
+                else "nothing of this selection is open; action list shows what is there"
             )
         pinned = pin_redrive(replay, runs[0])
         made = Pinned(str(runs[0].window), pinned.uri, write_decode_job(replay, pinned))

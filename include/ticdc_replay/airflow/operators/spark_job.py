@@ -29,7 +29,7 @@ _GRACE_S = 3.0
 class SparkJobOperator(EmitsLineage, BaseOperator):
     """Runs the job of *step*, of the pipeline in *pipeline_file* or of the store in *store_file*; see ``base``.
 
-    The driver runs here (client mode), as the Spark connection says. It gets its connections from a private file, whose path
+    The driver runs here (client mode), as the Spark connection sets. It gets its connections from a private file, whose path
     reaches it through the environment: no secret in a command line, a Spark property, a log or a template. Raises PermanentError
     or TransientError with the driver's own message.
     """
@@ -69,7 +69,7 @@ class SparkJobOperator(EmitsLineage, BaseOperator):
                 name=f"{engine.declared.name} {self.task_id}",
                 application_args=submission.arguments,
             )
-            # The hook has no public name for the command line alone, and its own way to run it tells no exit code.
+            # The hook has no public name for the command line alone, and its own way to run it returns no exit code.
             command = hook._build_spark_submit_command(submission.script)
             with self.step.held(engine, job, submission.job):
                 with SparkSubmit(submission, command, os.environ, _GRACE_S) as self._submitter:

@@ -39,4 +39,4 @@ class SparkStep(ABC, Generic[Engine]):
 
     @abstractmethod
     def finish(self, engine: Engine, job: WrittenJob) -> tuple[dict[str, Any], "Lineage | None"]:
-        """The task's XCom, from what the job left behind, and its lineage."""
+        """The task's XCom, from the job's results, and its lineage."""

@@ -85,7 +85,7 @@ class AlertOperator(StoreOperator):
 
 
 class PlanDeletionOperator(StoreOperator):
-    """Puts what may be deleted on a plan. Skipped where the form says so."""
+    """Puts what may be deleted on a plan. Skipped where the form does not ask for it."""
 
     def execute(self, context: Mapping[str, Any]) -> dict[str, Any]:
         from ticdc_replay.store_stages.deletion import make_plan

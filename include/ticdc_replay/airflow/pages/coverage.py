@@ -27,7 +27,7 @@ _KINDS = {
     "quarantine offset": "a part is in quarantine, the rest by offset",
     "partial": "only some of the tables",
 }
-"""Classes of the style sheet, and what they say."""
+"""Classes of the style sheet, and their meaning."""
 
 _TEMPLATES = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True)
 

@@ -7,7 +7,7 @@ from ticdc_replay.airflow.timetable import WindowTimetable
 
 
 class TicdcReplayPlugin(AirflowPlugin):
-    """The pages of pipelines and stores, tabs of each DAG; and the timetable of the DAGs, which Airflow wants to be told of."""
+    """The pages of pipelines and stores, as tabs of each DAG, and the timetable, which Airflow accepts from plugins only."""
 
     name = "ticdc_replay"
     timetables = [WindowTimetable]

@@ -23,10 +23,10 @@ from ticdc_replay.reconcile.judge.rules import DELETABLE, Evidence, ReferenceCla
 from ticdc_replay.storage.base import ObjectStore
 
 PLANNED = pa.schema([*OBJECTS, *(CLASSIFIED_OBJECTS.field(name) for name in ("class", "reason", "schema", "table"))])
-"""An object of a plan, as the inventory had it, with its class and the sentence that says why it may go."""
+"""An object of a plan, as the inventory had it, with its class and the reason as a sentence."""
 
 FILE_ROWS = 2_000
-"""Objects of one file of a plan. A file is also a step of the execution: between two of them everything is looked at again."""
+"""Objects of one file of a plan. A file is also a step of the execution: between two of them everything is checked again."""
 
 _FOLD_ROWS = 200_000
 _READ_ROWS = 20_000
@@ -109,7 +109,7 @@ def oldest_deletable(
 def last_copies(artifacts: ObjectStore, files: Sequence[str]) -> pa.Array:
     """Names of objects that hold a row whose own object is missing although its message can still be read.
 
-    Nothing refers to such an object any more, perhaps; but it is where the row can still be had. *files*
+    Perhaps no message refers to such an object any more, but the row is still available there. *files*
     (``records.CLASSIFIED_REFERENCES``) are those of a reconciliation below *artifacts*.
     """
     found = [pa.array([], pa.string())]
@@ -122,7 +122,7 @@ def last_copies(artifacts: ObjectStore, files: Sequence[str]) -> pa.Array:
 
 
 def names_in(artifacts: ObjectStore, plans: Sequence[DeletionPlan]) -> pa.Array:
-    """The names of all objects that stand in *plans*."""
+    """The names of all objects in *plans*."""
     found = [pa.array([], pa.string())]
     found += [batch["name"] for plan in plans for batch in _batches(artifacts, plan.file_names(), ["name"])]
     return pa.concat_arrays(found)
@@ -141,7 +141,7 @@ def write_plan(
 ) -> DeletionPlan:
     """Put a plan of *objects* (``PLANNED``) into *artifacts*: its files, and last the plan itself; see ``DeletionPlan``.
 
-    The same arguments give the same plan; a repeat does no harm. Raises ArtifactCorruptError where an object stands there twice.
+    The same arguments give the same plan; a repeat does no harm. Raises ArtifactCorruptError where an object is there twice.
     """
     table = objects.select(PLANNED.names).cast(PLANNED).sort_by("name")
     doubled = [left for left, right in pairwise(table["name"].to_pylist()) if left == right]
@@ -192,7 +192,7 @@ def read_plan(artifacts: ObjectStore, plan_hash: str) -> DeletionPlan:
 
 
 def read_planned(artifacts: ObjectStore, plan: DeletionPlan, number: int) -> pa.Table:
-    """The objects in file *number* of *plan*. Raises ArtifactCorruptError where it is not what the plan says."""
+    """The objects in file *number* of *plan*. Raises ArtifactCorruptError where it differs from the plan."""
     file, name = plan.files[number], plan.file_names()[number]
     content = artifacts.get(name)
     if canonical.digest(content) != file.sha256:

@@ -1,8 +1,8 @@
 """The execution of a deletion plan: file by file of the plan, each object as it was planned, and a result for each.
 
-Before a file's first object is touched, a note says that it begins; when its last is done, or when something stops the
-execution, its results are written. So an attempt that was killed leaves a note without results: the next one does these objects
-again and knows why some of them are gone.
+Before a file's first object is touched, a note is put; when its last is done, or when something stops the execution, its results
+are written. So an attempt that was killed leaves a note without results: the next one does these objects again and knows why some
+of them are gone.
 """
 
 import time
@@ -29,7 +29,7 @@ LAST_COPY = "it is the last copy of a row whose own object is missing"
 
 
 class Guards(NamedTuple):
-    """What is asked on the way; each raises to stop the execution."""
+    """Checks during the execution; each raises to stop it."""
 
     between: Callable[[], None]
     """Before each file of the plan."""
@@ -75,7 +75,7 @@ class Execution:
         before_each: Callable[[], None],
         threads: int,
     ) -> int:
-        """Delete the objects *rows* of the plan's file *number* except those *kept*, which have a reason by name; how many."""
+        """Delete the objects *rows* of the plan's file *number*, but not those *kept* (name → reason); the number of results."""
         wanted = {row["name"]: row for row in rows if row["name"] not in kept}
         results = [
             result_of(row, kept[row["name"]], tried_before=tried_before, at_ms=_now_ms())

@@ -1,4 +1,4 @@
-"""What must hold for a deletion plan to be executed, without any I/O. It is asked all the way."""
+"""The conditions for executing a deletion plan, without any I/O. They are checked throughout the execution."""
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -43,7 +43,7 @@ def objections(
 ) -> Iterator[str]:
     """Why *plan* of *store* may not be executed at *now_ms*, for people; none where it may.
 
-    *owners_complete*: what the store's and all pipelines' files say together, now. *record*: what people said to the plan.
+    *owners_complete*: of the store's and all pipelines' files, as they are now. *record*: the plan with people's decisions.
     """
     policy = store.deletion.policy
     if policy == "never":
@@ -88,7 +88,7 @@ def objections_to_recheck(store: Store, plan: DeletionPlan, recheck: RecheckedPl
 
 
 def unforeseen(evidence: Evidence, replayable: Iterable[ReplayableRange]) -> tuple[ReplayableRange, ...]:
-    """What of *replayable* may refer to objects that a recheck with *evidence* called deletable.
+    """The ranges in *replayable* that may refer to objects that a recheck with *evidence* called deletable.
 
     Offsets that Kafka held at the recheck, or that came later, can't: messages that were there were searched, and later ones
     refer to objects that were too young to be judged. Nor can what was replayable at the recheck already.

@@ -22,7 +22,7 @@ from ticdc_replay.storage.deletion import Deletion
 
 
 class Outcome(StrEnum):
-    """The outcome of an object: as ``storage.deletion.DeletionOutcome`` says, or ``withheld`` where it was not tried."""
+    """The outcome of an object: as in ``storage.deletion.DeletionOutcome``, or ``withheld`` where it was not tried."""
 
     DELETED = "deleted"
     GONE = "gone"
@@ -43,7 +43,7 @@ RESULTS = pa.schema(
     ]
 )
 """The object as it was planned; ``outcome`` (``Outcome``) and why; ``marker``: the delete marker that hides it, where the store
-keeps versions. ``tried_before``: an attempt that was interrupted may have deleted it, and had no time to say so: then ``gone``
+keeps versions. ``tried_before``: an attempt that was interrupted may have deleted it without a result: then ``gone``
 means most likely that it did. ``at_ms``: Unix ms."""
 
 

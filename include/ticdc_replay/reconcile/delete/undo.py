@@ -33,7 +33,7 @@ class Undone(msgspec.Struct, frozen=True, kw_only=True):
     without_marker: int
     """Deleted, but the marker was gone already: it was undone before, or somebody else removed it."""
     not_undoable: int
-    """Of those asked for: they have no result, or one without a marker of this deletion."""
+    """Named objects without a result, or with one that has no marker of this deletion."""
     failed: int
     failures: tuple[str, ...]
     """The first of those that failed, and why."""

@@ -1,4 +1,4 @@
-"""What of a reconciliation somebody has to look after, as sentences. Pure: the facts are given."""
+"""The alerts of a reconciliation, as sentences. Pure: the facts are given."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -43,7 +43,7 @@ def more_missing_alert(references: int) -> Alert:
     """For those of *references* that are missing and not named one by one."""
     return Alert(
         kind="missing",
-        text=f"of {references} references to missing objects only the first {MOST} are told here; the files of references "
+        text=f"only the first {MOST} of {references} references to missing objects are listed here; the files of references "
         "have all (class missing, protecting)",
     )
 
@@ -89,8 +89,8 @@ def malformed_alerts(summary: Summary) -> Iterator[Alert]:
 
 
 def oldest_ms(partitions: Iterable[PartitionBounds], now_ms: int) -> dict[str, int]:
-    """How old (ms) the oldest message of each topic is. Kafka keeps one longer than ``retention.ms`` says: until the segment is
-    full or old enough, and that of the last message in it."""
+    """How old (ms) the oldest message of each topic is. Kafka keeps one longer than ``retention.ms``: until its segment is closed
+    and the last message in it is old enough."""
     ages: dict[str, int] = {}
     for bounds in partitions:
         if bounds.first_ms is not None:
@@ -137,7 +137,7 @@ def lifecycle_notes(facts: StoreFacts, retention_ms: Mapping[str, int | None]) -
 
 
 def evidence_alerts(evidence: Evidence) -> Iterator[Alert]:
-    """What keeps a person from deleting anything, and goes away only if somebody looks after it."""
+    """What prevents any deletion until somebody attends to it."""
     if evidence.unread_offsets:
         places = ", ".join(_offsets(part.topic, part.partition, part.start, part.end) for part in evidence.unread)
         yield Alert(

@@ -1,4 +1,4 @@
-"""What a join of objects with references left: the file that says that it is done, and names all others."""
+"""The result of a join of objects with references: the file that marks it as done and names all others."""
 
 import msgspec
 

@@ -89,8 +89,8 @@ class JudgedBucket:
         return distinct_holders(versions, names, self._found)
 
     def references(self, evidence: Evidence, copies: pa.Table) -> pa.Table:
-        """``records.CLASSIFIED_REFERENCES``. *copies*: ``row_versions.COPIES`` of all row versions of which another object than
-        the one that a reference names is there."""
+        """``records.CLASSIFIED_REFERENCES``. *copies*: ``row_versions.COPIES`` of all row versions that have another
+        object than the one that a reference names."""
         references = self._references
         missing = self._found < 0
         at = self._at()
@@ -181,7 +181,7 @@ class JudgedBucket:
 
     def _reads(self, at: pa.Array) -> _Bools:
         """Whether a decode has read, at each reference, what the inventory has in the row *at*: then nothing is wrong with the
-        object, whatever other decodes said of it."""
+        object, whatever other decodes found."""
         etags, sizes = (self._objects[name].combine_chunks().take(at) for name in ("etag", "size"))
         used = _true(pc.equal(self._references["status"], USED))
         same_etag = _true(pc.equal(self._references["etag"], etags))

@@ -1,4 +1,4 @@
-"""Messages that can still be read and whose object is missing: which they are, and where their rows can still be had."""
+"""Readable messages whose object is missing, and where their rows are still available."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from ticdc_replay.reconcile.judge.rules import ReferenceClass
 from ticdc_replay.storage.base import ObjectStore
 
 _PLACE = 5
-"""How many members of a ``LostRow`` tell where its event is."""
+"""How many members of a ``LostRow`` are the place of its event."""
 _VERSION = ["schema", "table", "key_hash", "commit_ts", "object_name"]
 _THERE = (ReferenceClass.PRESENT.value, ReferenceClass.DUPLICATE.value)
 _BATCH_ROWS = 10_000
@@ -57,7 +57,7 @@ def lost_rows(artifacts: ObjectStore, files: Sequence[str], most: int) -> list[L
         event = LostRow(**row)
         place = event[:_PLACE]
         known = found.get(place)
-        # Of those who met the event, one may have known the row's key.
+        # Only some of those who met the event may have known the row's key.
         if known is None or (known.key_hash is None and event.key_hash is not None):
             found[place] = event
         if len(found) > 2 * most:
@@ -68,7 +68,7 @@ def lost_rows(artifacts: ObjectStore, files: Sequence[str], most: int) -> list[L
 def later_versions(
     artifacts: ObjectStore, files: Sequence[str], lost: Sequence[LostRow]
 ) -> dict[LostRow, LaterVersion]:
-    """Of each row of *lost* of which there is one, the next later version whose object is there; *files* as in ``lost_rows``."""
+    """The next later version of each row of *lost* whose object is there, if any; *files* as in ``lost_rows``."""
     waiting: dict[tuple[str, str, bytes | None], list[LostRow]] = {}
     for row in lost:
         if row.key_hash is not None and row.commit_ts is not None:
@@ -125,7 +125,7 @@ def _rows(
     wanted: Callable[[pa.Table], pa.ChunkedArray],
     columns: Sequence[str],
 ) -> Iterator[dict[str, Any]]:
-    """*columns* of the rows that are *wanted*, as *asked* columns tell; row groups without any are not read further."""
+    """*columns* of the rows that are *wanted* by their *asked* columns; row groups without any are not read further."""
     filesystem, root = artifacts.arrow_filesystem()
     for name in files:
         with pq.ParquetFile(f"{root}/{name}", filesystem=filesystem) as file:

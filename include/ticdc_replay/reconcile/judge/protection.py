@@ -22,7 +22,7 @@ class Protections:
         self._replayable = {place: np.array(parts, np.int64).T for place, parts in ranges.items()}
 
     def of(self, references: pa.RecordBatch) -> np.ndarray[Any, Any]:
-        """One bool a row of *references*, of which topic, topic_id, partition and offset are needed."""
+        """One bool a row of *references*, which has topic, topic_id, partition and offset."""
         topics, topic_ids = (references.column(name).dictionary_encode() for name in ("topic", "topic_id"))
         partitions, numbers = np.unique(references.column("partition").to_numpy(), return_inverse=True)
         offsets = references.column("offset").to_numpy()

@@ -1,4 +1,4 @@
-"""The Parquet layouts of a reconciliation: what is joined, and what comes of it."""
+"""The Parquet layouts of a reconciliation: its input and its results."""
 
 import pyarrow as pa
 
@@ -49,7 +49,7 @@ what each of them recorded.
 ``key_hash``: 128-bit hash of the row's handle key, ``key``: the same key as JSON for people; null where the key is not known.
 Rows with equal (schema, table, key_hash, commit_ts) are copies of one row version.
 ``etag``, ``size`` (bytes), ``sha256`` (hex): the object as the decode read it or its manifest pinned it; null where unknown.
-``status``: as a decode says it (``changelog.side_files.REFERENCES``), or ``SEEN``. ``source``: ``decode`` or ``scan``."""
+``status``: the decode's (``changelog.side_files.REFERENCES``), or ``SEEN``. ``source``: ``decode`` or ``scan``."""
 
 CLASSIFIED_OBJECTS = pa.schema(
     [
@@ -63,9 +63,9 @@ CLASSIFIED_OBJECTS = pa.schema(
         pa.field("deletable", pa.bool_(), nullable=False),
     ]
 )
-"""An object with its class (``rules.ObjectClass``) and the sentence that says why. ``references`` counts the rows of
+"""An object with its class (``rules.ObjectClass``) and the reason as a sentence. ``references`` counts the rows of
 ``REFERENCES`` that name it, ``protecting`` those of them whose message can still be read. ``schema`` and ``table`` are those of
-a reference, null without one. ``deletable``: what ``rules.deletable`` says."""
+a reference, null without one. ``deletable``: whether it may be on a plan."""
 
 CLASSIFIED_REFERENCES = pa.schema(
     [

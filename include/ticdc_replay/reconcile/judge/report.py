@@ -75,7 +75,7 @@ class ReconciliationReport(msgspec.Struct, frozen=True, kw_only=True):
         return (*self.evidence.obstacles(), *([lacks] if self.unlisted else ()))
 
     def totals(self) -> dict[str, int]:
-        """The counts of which a trend is made."""
+        """The counts that trends show."""
         summary = self.summary
         found = {f"objects.{kind}": summary.objects(kind) for kind in ObjectClass}
         found |= {f"bytes.{kind}": summary.bytes(kind) for kind in ObjectClass}

@@ -55,7 +55,7 @@ def _table_words(schemas: pa.Array, tables: pa.Array) -> _Words:
 def distinct_holders(versions: pa.Array, names: pa.Array, codes: np.ndarray[Any, Any]) -> pa.RecordBatch:
     """``HOLDERS`` of rows with *versions* that name *names*; *codes* are equal for equal names, -1 for one that is not there.
 
-    Rows without a version are left out, and most of those that say the same again.
+    Rows without a version are left out, and most repetitions.
     """
     known = np.flatnonzero(versions.is_valid().to_numpy(zero_copy_only=False))
     words, codes = words_of(versions)[known], codes[known]
@@ -91,7 +91,7 @@ def several(holders: pa.Table) -> tuple[pa.Array, pa.Table]:
 
 
 def words_of(hashes: pa.Array | pa.ChunkedArray) -> _Words:
-    """128-bit *hashes* as two words each; of null anything."""
+    """128-bit *hashes* as two words each; any words for null."""
     if isinstance(hashes, pa.ChunkedArray):
         hashes = hashes.combine_chunks()
     buffer = hashes.buffers()[1]

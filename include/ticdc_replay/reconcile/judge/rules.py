@@ -20,7 +20,7 @@ USED = "used"
 """The status of a reference whose object a decode has read."""
 
 _CLOCK_ERROR_MS = 1000
-"""A store tells its time in whole seconds."""
+"""A store's time is in whole seconds."""
 
 
 class ObjectClass(StrEnum):
@@ -142,24 +142,24 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     partitions: tuple[PartitionBounds, ...]
     """Every partition of every topic of all changefeeds of the store. Topics of two clusters may have one name, not one id."""
     gone_topics: tuple[str, ...] = ()
-    """Topics of which Kafka itself said that they do not exist any more. A topic that is in neither place is not known, and
-    references from it protect their objects."""
+    """Topics that, according to Kafka, do not exist any more. A topic that is neither here nor in ``partitions`` is not known,
+    and references from it protect their objects."""
     replayable: tuple[ReplayableRange, ...] = ()
     young_ms: int
     skew_ms: int
     """The clocks of the store, the brokers, TiCDC and the reader differ by at most this."""
     grace_ms: int
     owners_complete: bool
-    """A person's word that no changefeed but those of the listed pipelines writes to the store."""
+    """A person's confirmation that only changefeeds of the listed pipelines write to the store."""
     unread_offsets: int
     """Offsets within the bounds that neither a decode nor a scan has covered to its end, and those whose references are not all
     known although they can be read again after Kafka has expired them."""
     unread: tuple[ReplayableRange, ...] = ()
     """The first of these offsets, for people."""
     clock_ahead_ms: int = 0
-    """How far the store's clock was found to be ahead of the reader's, to the second; negative: behind."""
+    """How far the store's clock was found to be ahead of the reader's, to the second; negative if it is slow."""
     objections: tuple[str, ...] = ()
-    """What speaks against that all owners, their clusters and their topics are known (``reconcile.owners``)."""
+    """Reasons to doubt that all owners, their clusters and their topics are known (``reconcile.look.owners``)."""
 
     @property
     def complete(self) -> bool:
@@ -173,14 +173,16 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def clock_differs(self) -> bool:
-        """Whether the store's clock is further from the reader's than was said: ages of objects then can't be told."""
+        """Whether the clocks of store and reader differ by more than ``skew_ms``: then ages of objects are not known."""
         return abs(self.clock_ahead_ms) > self.skew_ms + _CLOCK_ERROR_MS
 
     def obstacles(self) -> tuple[str, ...]:
-        """Why nothing may be deleted, whatever its class; empty where nothing speaks against it."""
+        """Why nothing may be deleted, whatever its class; empty where something may."""
         found = []
         if not self.owners_complete:
-            found.append("nobody has said that all changefeeds which write to the store are listed (owners_complete)")
+            found.append(
+                "nobody has confirmed that all changefeeds which write to the store are listed (owners_complete)"
+            )
         if self.unread_offsets:
             found.append(
                 f"{self.unread_offsets} offsets that can be read have not been searched for references, or hold messages that "
@@ -190,7 +192,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
             side = "ahead of" if self.clock_ahead_ms > 0 else "behind"
             found.append(
                 f"the store's clock is {abs(self.clock_ahead_ms) / 1000:.0f} s {side} this program's, more than "
-                f"rules.clock_skew_seconds ({self.skew_ms / 1000:.0f}) allows, so ages can't be told"
+                f"rules.clock_skew_seconds ({self.skew_ms / 1000:.0f}) allows, so ages are not known"
             )
         return (*found, *self.objections)
 

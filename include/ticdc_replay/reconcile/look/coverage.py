@@ -37,7 +37,7 @@ class Retained(msgspec.Struct, frozen=True):
     cluster_id: str
     """Kafka's own."""
     gone: tuple[str, ...] = ()
-    """Topics that the changefeed has written to, and of which Kafka says that they do not exist."""
+    """Topics that the changefeed has written to and that, according to Kafka, do not exist."""
 
     @property
     def ranges(self) -> tuple[OffsetRange, ...]:
@@ -46,7 +46,7 @@ class Retained(msgspec.Struct, frozen=True):
 
     @property
     def held_back(self) -> tuple[OffsetRange, ...]:
-        """What of ``ranges`` can't be read as long as a transaction is open."""
+        """The parts of ``ranges`` that can't be read as long as a transaction is open."""
         found = ((each, max(each.low, each.stable)) for each in self.partitions if each.stable is not None)
         return tuple(OffsetRange(each.topic, each.partition, start, each.high) for each, start in found)
 
@@ -129,8 +129,8 @@ def _topics_of(
 
 
 def bounds_of(topics: Iterable[Topic], offsets: Offsets) -> tuple[PartitionBounds, ...]:
-    """What each partition of *topics* holds now, sorted; behind an open transaction, too: a reader that takes no notice of
-    transactions, such as TiCDC's own, has these messages."""
+    """What each partition of *topics* holds now, sorted. Includes messages after the start of an open transaction: a reader that
+    ignores transactions, such as TiCDC's own, sees them."""
     topics = list(topics)
     identities = {topic.name: topic.identity for topic in topics}
     partitions = [partition for topic in topics for partition in topic.partitions]
@@ -158,7 +158,7 @@ def bounds_of(topics: Iterable[Topic], offsets: Offsets) -> tuple[PartitionBound
 
 def still_retained(surveyed: Iterable[PartitionBounds], offsets: Offsets) -> tuple[PartitionBounds, ...]:
     """What of the bounds *surveyed* Kafka still holds: they begin where it begins now, be that earlier or later, and are empty
-    where it has expired all of them. Topics that were recreated are left out. One that Kafka does not tell of counts as it was
+    where it has expired all of them. Topics that were recreated are left out. One that Kafka does not list counts as it was
     surveyed: the next survey finds whether it is gone."""
     wanted = tuple(surveyed)
     topics = offsets.topics(sorted({bounds.topic for bounds in wanted}))
@@ -179,8 +179,8 @@ def searched_by_runs(state: StateStore, artifacts: ObjectStore, pipeline: str) -
     """What the runs of *pipeline* have searched, as far as all their reference files still exist in *artifacts*, the pipeline's.
 
     Also runs that the state store does not know: they were not recorded yet, or it was restored from a backup.
-    A run of which a file is gone, or by a version that searched less (``domain.events.SEARCH``) or did not know the cluster,
-    counts for nothing.
+    Does not count a run with a missing file, nor one by a version that searched less (``domain.events.SEARCH``) or did not know
+    the cluster.
     """
     runs = {run.run_hash for run in state.runs.all(pipeline) if run.index is not None} | complete_changelogs(artifacts)
     with ThreadPoolExecutor(_READERS) as readers:

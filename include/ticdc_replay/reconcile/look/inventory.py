@@ -1,9 +1,8 @@
 """The inventory of a store as Parquet: every object that a listing finds.
 
-A listing of a store that is written to meanwhile promises this: an object that exists from its beginning to its end is in it,
-once; one that is written, replaced or deleted meanwhile may be in it or not, and as it was at any of those moments. So an
-object in the inventory may be gone, or be another by now (its ETag says so before it is deleted), and one that is not in it
-may have been written since ``began_ms``.
+An object that exists from the beginning of a listing to its end is in it, once. One that is written, replaced or deleted
+meanwhile may be in it or not, in any of its states. So an object in the inventory may be gone or replaced by now (its ETag is
+checked before it is deleted), and one that is not in it may have been written since ``began_ms``.
 """
 
 import time
@@ -44,14 +43,14 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
     """What existed before this moment, and still does, is in the files (S3's own reports: see ``s3_inventory``)."""
     ended_ms: int
     clock_ahead_ms: int
-    """How far the store's clock was ahead of this machine's, ± 1 s; negative: behind."""
+    """How far the store's clock was ahead of this machine's, ± 1 s; negative if it is slow."""
     live: bool = False
     """Whether the store itself was listed, after the survey that the inventory is for; not so S3's own reports."""
 
     def began_since_ms(self, surveyed_ms: int) -> int:
         """``began_ms`` for who read the offsets of Kafka at *surveyed_ms*, by their own clock.
 
-        The store tells its time to the second, so a listing that begins right after the survey may seem older.
+        The store's time is in whole seconds, so a listing that begins right after the survey may seem older.
         """
         return max(self.began_ms, surveyed_ms) if self.live else self.began_ms
 

@@ -1,8 +1,8 @@
-"""Who was seen to write to a claim-check store, and where: what earlier surveys knew, and a later one might not see any more.
+"""Which changefeeds were seen to write to a claim-check store, and where, in earlier surveys.
 
-A pipeline that is listed no more, another cluster behind the same connection, a topic that no rule names now: messages there may
-still refer to objects, and nothing that Kafka says now tells of them. Each survey puts what it saw as ``owners/<sha256>.json``
-below the store's artefacts, once for the same content; nothing removes them.
+A later survey may not see them: a pipeline may no longer be listed, a connection may lead to another cluster, and a topic may no
+longer be in a rule. Messages there may still refer to objects. Each survey puts what it saw as ``owners/<sha256>.json`` below the
+store's artefacts, once for the same content; nothing removes them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,7 +36,7 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReadTopic(NamedTuple):
-    """A topic out of which references are known."""
+    """A topic with known references."""
 
     pipeline: str
     topic: TopicIdentity
@@ -59,7 +59,7 @@ def read_owners(artifacts: ObjectStore, uri: str) -> list[Owner]:
 def objections(
     store: Store, owners: Iterable[Owner], clusters: Mapping[str, str], references_of: Iterable[ReadTopic]
 ) -> list[str]:
-    """Why what Kafka says now may not be all: for people, who can acknowledge each in the store's file.
+    """Why Kafka may not show all messages now: for people, who can acknowledge each reason in the store's file.
 
     *clusters* are Kafka's ids by listed pipeline, *references_of* the topics whose references are known.
     """
@@ -74,7 +74,7 @@ def objections(
         before = {owner.cluster_id for owner in seen if owner.pipeline == pipeline}
         found += [
             f"the pipeline {pipeline} reads the Kafka cluster {cluster_id}, and earlier surveys read {other}: messages there may "
-            "still refer to objects. Mend the connection, or, when nobody will ever read them again, name that id in "
+            "still refer to objects. Correct the connection, or, when nobody will ever read them again, name that id in "
             "former_clusters"
             for other in sorted(before - {cluster_id} - set(store.former_clusters))
         ]

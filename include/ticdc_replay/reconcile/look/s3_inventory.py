@@ -98,10 +98,10 @@ def newest_report(reports: ObjectStore) -> Report:
 def write_report(
     reports: ObjectStore, store_uri: str, out: Destination, *, max_age_hours: int, threads: int = 4
 ) -> Inventory:
-    """Write what the newest of *reports* says of the store at *store_uri* (``s3://bucket/prefix``): current objects only.
+    """Write the current objects of the store at *store_uri* (``s3://bucket/prefix``) from the newest of *reports*.
 
     Each data file is copied to this machine's temporary folder, and its MD5 checked, before a row of it is used; *threads* at
-    a time, so the folder needs room for that many. The caller sees that Inventory.began_ms is the report's. Raises
+    a time, so the folder needs room for that many. Inventory.began_ms is the report's. Raises
     PermanentError for a report that is older than *max_age_hours*, ConfigError for one that is of another bucket or lacks a
     column, ArtifactCorruptError for a file that is not what the manifest says, and what a store raises.
     """

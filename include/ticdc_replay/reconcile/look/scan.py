@@ -42,7 +42,7 @@ class ScanCounts(msgspec.Struct, kw_only=True):
 
 
 class ScannedSplit(msgspec.Struct, frozen=True, kw_only=True):
-    """What the scan of one split left behind."""
+    """The result of the scan of one split."""
 
     scanned: tuple[OffsetRange, ...]
     """The split's range, without what Kafka removed meanwhile and without ``unsearched``."""
@@ -82,7 +82,7 @@ class ReferenceScan:
 
     @property
     def missing_versions(self) -> tuple[MissingVersion, ...]:
-        """Versions of tables whose rows have no key for want of a definition, sorted."""
+        """Versions of tables without a definition, so that their rows have no key; sorted."""
         return tuple(sorted(self._codec.missing_versions))
 
     def table(self) -> pa.Table:
@@ -136,7 +136,7 @@ class ReferenceScan:
 def scan_split(
     part: OffsetRange, job: ScanJob, feed: ScanFeed, history: SchemaHistory, connections: Connections
 ) -> ScannedSplit:
-    """Scan *part*, which is of *feed*, and put the references into the artefacts of *job*.
+    """Scan *part*, a range of *feed*, and put the references into the artefacts of *job*.
 
     What Kafka removes meanwhile is passed over: nobody can read it any more. A repeat puts the same file. *history* types the
     rows' keys. Raises TopicChangedError where the topic is gone or ends before the range, TransientError when Kafka or the
@@ -165,7 +165,7 @@ def scan_split(
 
 
 def schemas_of_split(part: OffsetRange, feed: ScanFeed, connections: Connections) -> FoundSchemas:
-    """What the messages of *part*, which is of *feed*, say of tables. Raises as ``scan_split`` does."""
+    """The table schemas in the messages of *part*, a range of *feed*. Raises as ``scan_split`` does."""
     codec = codec_for(feed.changefeed, feed.decompressed_max_bytes)
     reader = RetainedReader(_settings(feed, connections), part)
     return schemas_in(told(reader), codec)

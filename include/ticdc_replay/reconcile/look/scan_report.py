@@ -1,4 +1,4 @@
-"""What a scan found, as a whole: the file that says that it is done, and what of it is kept across reconciliations."""
+"""The result of a whole scan: the file that marks it as done, and the part that is kept across reconciliations."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""A survey: what Kafka retained of all changefeeds of a claim-check store at one moment, and what of it nobody had searched.
+"""A survey: what Kafka retained of all changefeeds of a claim-check store at one moment, and which offsets nobody had searched.
 
 Immutable, put once as ``surveys/<sha256>.json`` below the store's artefacts. All that follows is about this moment: messages that
 come later refer to objects that are too young to be judged.
@@ -21,13 +21,13 @@ class SurveyedFeed(msgspec.Struct, frozen=True, kw_only=True):
     partitions: tuple[PartitionBounds, ...]
     """Every partition of every topic, empty ones included."""
     gone_topics: tuple[str, ...]
-    """Topics that it has written to and of which Kafka itself said that they do not exist."""
+    """Topics that it has written to and that, according to Kafka, do not exist."""
     unsearched: tuple[OffsetRange, ...]
     """Retained offsets that no decode and no scan had searched for references."""
 
 
 class Survey(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be known before anything is judged."""
+    """What must be known before anything is judged."""
 
     format: int = 1
     store: str

@@ -1,8 +1,8 @@
-"""Offsets that Kafka has given to two messages: after an unclean leader election it goes on below what it had before.
+"""Offsets that Kafka has given to two messages: after an unclean leader election it continues at a lower offset.
 
-A search of such offsets may have been of the messages that Kafka lost. It counts for nothing from then on, whoever searched,
-until Kafka has expired these offsets. A loss is noticed where a survey finds the end of a partition below what was searched;
-where Kafka has gone beyond that before the next survey, nothing tells.
+A search of such offsets may have seen the messages that Kafka lost, so it no longer counts until Kafka has expired these offsets.
+A survey notices a loss if the end of a partition is below what was searched. It can't notice a loss if Kafka has passed that
+offset before.
 """
 
 from collections.abc import Iterable
@@ -51,7 +51,7 @@ def truncated(held: Iterable[PartitionBounds], searched: Iterable[Searched]) -> 
 
 
 def put_truncated(artifacts: ObjectStore, found: Iterable[Truncated]) -> None:
-    """Note *found* in *artifacts*, the store's, for good."""
+    """Record *found* in *artifacts*, the store's, permanently."""
     for each in found:
         put_document(artifacts, _FOLDER, each)
 
