@@ -24,6 +24,8 @@ from ticdc_replay.domain.tso import MAX_TSO
 
 _TYPES = {b"\x16\x00\x00": "WATERMARK", b"\x16\x02\x02": "BOOTSTRAP", b"\x16\x04\x04": "DDL", b"\x16\x06\x06": "DML"}
 """How messages begin: the record ``Message``, its type, and the record of its payload, which agree."""
+_VERSION = b"\x02"
+"""The version that is known, 1, as Avro writes it."""
 _PAYLOADS = {NAMESPACE + name: name.upper() for name in ("Watermark", "Bootstrap", "DDL", "DML")}
 _MAX_SUM = (1 << 32) - 1
 _NO_LOCATION = re.compile(rb"(?:[\x80-\xff]{0,9}[\x00-\x7f]){5}\x00").match
@@ -42,6 +44,8 @@ class AvroEncoding:
         type_ = _TYPES.get(content[:3])
         if type_ != "DML":
             return type_ is None
+        if content[3:4] != _VERSION:  # another version, or damage: what follows may begin at another byte
+            return True
         at = 4
         for _ in range(2):  # the names of database and table; a length of more than one byte is not looked into
             size = content[at : at + 1]

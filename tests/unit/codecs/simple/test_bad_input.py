@@ -310,3 +310,12 @@ def test_a_table_schema_with_as_many_indexes_as_a_table_can_have_is_read(encodin
     (event,) = codec(encoding).decode(message(bootstrap(encoding, schema)))
     assert isinstance(event, BootstrapEvent)
     assert len(event.definition.indexes) == 513
+
+
+@pytest.mark.parametrize("version", [b"\x04", b"\x82", b"\x00"])
+def test_what_is_not_of_the_known_version_may_refer_to_an_object(version: bytes) -> None:
+    """A damaged version may be of two bytes: then what follows it stands elsewhere."""
+    plain = row("avro", data=cells("avro", 1, "a"))
+    damaged = plain[:3] + version + plain[4:]
+    reader = codec("avro", SCHEMA)
+    assert [reader.may_refer(message(value)) for value in (plain, damaged)] == [False, True]
