@@ -5,11 +5,13 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.claim_checks import in_place_of, may_name_object, shared
+from ticdc_replay.codecs.errors import MessageError
 from ticdc_replay.domain.events import BootstrapEvent, DdlEvent, Event, RowEvent, Undecodable, WatermarkEvent
 from ticdc_replay.domain.failure import failure
 from ticdc_replay.domain.limits import is_unicode, latest_commit_ts, refused_definition, refused_table
 from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.domain.tso import MAX_TSO, describe
+from ticdc_replay.large_messages.compression import CompressionError, DecompressedTooLargeError, decompress
 from ticdc_replay.schemas.lookup import SchemaLookup
 from ticdc_replay.schemas.versions import MissingVersion
 
@@ -70,6 +72,8 @@ class Codec(ABC):
                 ):
                     return _too_much_ddl(events) or [self._usable(event, bool(value), latest) for event in events]
             return events
+        except MessageError as error:
+            return [error.as_event()]
         except BaseException as error:
             return [Undecodable(None, DECODER_FAILED, failure(error))]
 
@@ -88,6 +92,8 @@ class Codec(ABC):
         """
         try:
             return shared(self._read_object(content))
+        except MessageError as error:
+            return error.as_event()
         except BaseException as error:
             return Undecodable(None, DECODER_FAILED, failure(error))
 
@@ -158,12 +164,12 @@ class Codec(ABC):
 
     @abstractmethod
     def _decode(self, message: RawMessage) -> list[Event]:
-        """As ``decode``, which answers for what this raises."""
+        """As ``decode``. May raise MessageError, which becomes an ``Undecodable``."""
 
     def _read_object(self, content: bytes) -> Event:
-        """As ``read_object``. By itself for protocols of which TiCDC writes no claim-check objects."""
+        """As ``read_object``, and may raise MessageError. By itself for protocols without claim-check objects."""
         detail = f"TiCDC writes no claim-check objects with protocol {self.changefeed.protocol}"
-        return Undecodable(None, "claim_check_mismatch", detail)
+        raise MessageError("claim_check_mismatch", detail)
 
     def _made_whole(self, small: RowEvent, found: Event) -> Event:
         """As ``made_whole``."""
@@ -185,6 +191,24 @@ class Codec(ABC):
         """As ``may_refer``. By itself yes for what names an object, and for all that may be of a protocol with locations."""
         key, value = message.key or b"", message.value or b""
         return may_name_object(key) or may_name_object(value) or not self.has_no_location(message)
+
+    def _decompressed(self, data: bytes, part: str = "", room: int | None = None) -> bytes:
+        """The content of *data*, which errors call *part*. Raises MessageError.
+
+        *room* is what is left of ``decompressed_max_bytes``, where several contents share it.
+        """
+        compression, most = self.changefeed.compression, self.decompressed_max_bytes
+        room = most if room is None else room
+        try:
+            content = decompress(data, compression, room)
+        except DecompressedTooLargeError as error:
+            taken = f"; events before it take {most - room} of {most}" if room < most else ""
+            raise MessageError("too_large", f"{part}{error}{taken}") from None
+        except CompressionError as error:
+            detail = f"{part}{error}; the changefeed is configured with {compression}"
+            raise MessageError("bad_compression", detail) from None
+        self.expanded += len(content) - len(data)
+        return content
 
 
 def _too_late(event: RowEvent | DdlEvent | WatermarkEvent) -> Undecodable:

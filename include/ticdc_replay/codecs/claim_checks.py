@@ -1,11 +1,12 @@
 """Claim-check objects, whatever the protocol: their wrapper, and whether an object is of the message that refers to it."""
 
-import json
 import re
 from typing import Any
 
 import msgspec
 
+from ticdc_replay.codecs.errors import MessageError
+from ticdc_replay.codecs.members import pairs_decoder
 from ticdc_replay.domain.events import Event, Image, LargeMessage, Operation, RowEvent, Shape, Undecodable
 
 
@@ -50,7 +51,7 @@ class _Object(msgspec.Struct):
 
 _OBJECT = msgspec.json.Decoder(_Object)
 _WRAPPER = msgspec.json.Decoder(Wrapped)
-_PAIRS = json.JSONDecoder(object_pairs_hook=tuple)
+_PAIRS = pairs_decoder()
 _SHOWN_CHARACTERS, _SHOWN_CELLS = 200, 8
 _MOST_DETAIL = 2_000
 _MOST_HANDLE_KEYS = 16
@@ -92,12 +93,12 @@ def states_once(document: bytes, name: str) -> bool:
 def unwrap(content: bytes) -> Wrapped:
     """Key and value in the object *content*, which is JSON with base64; compressed as the message would have been.
 
-    Raises ValueError where it is no such JSON.
+    Raises MessageError where it is no such JSON.
     """
     try:
         return _WRAPPER.decode(content)
-    except RecursionError as error:
-        raise ValueError(str(error)) from None
+    except (ValueError, RecursionError) as error:
+        raise MessageError("claim_check_unreadable", str(error)) from None
 
 
 def shared(found: Event) -> Event:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from ticdc_replay.domain.column_types import BaseType
 from ticdc_replay.domain.events import RowEvent, Shape
+from ticdc_replay.domain.limits import is_unicode
 from ticdc_replay.domain.messages import RawMessage
 
 NOT_AS_WRITTEN = (ValueError, RecursionError)
@@ -47,8 +48,4 @@ class NativeReader(NamedTuple):
 
 def is_plain(text: str) -> bool:
     """Whether JSON has *text* as it is."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return _NOT_PLAIN.isdisjoint(text)
+    return is_unicode(text) and _NOT_PLAIN.isdisjoint(text)

@@ -4,10 +4,11 @@ Hot: a column is checked as the few distinct forms its values have, at about 0.1
 """
 
 import re
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pyarrow as pa
+
+from ticdc_replay.codecs.neutral import Arrow, present, with_nulls
 
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
 _NUMBER = r"-?0+(?:\.0+)?"
@@ -23,25 +24,21 @@ class TextForm:
 
     def of_texts(self, values: Sequence[str | None]) -> Sequence[str | None]:
         """*values* as they are. Raises ValueError for one that is not of the form."""
-        present = [value for value in values if value is not None]
-        if present and not self._all_match("\n".join(present).encode(), len(present)):
-            wrong = next(value for value in present if not self._matches(value.encode().translate(_DIGITS)))
+        texts = present(values)
+        if texts and not self._all_match("\n".join(texts).encode(), len(texts)):
+            wrong = next(value for value in texts if not self._matches(value.encode().translate(_DIGITS)))
             raise self._refused(wrong)
         return values
 
     def of_bytes(self, values: Sequence[bytes | None]) -> Sequence[str | None]:
         """*values* as text. Raises ValueError for one that is not of the form."""
-        present = [value for value in values if value is not None]
-        if not present:
+        content = present(values)
+        if not content:
             return values  # type: ignore[return-value] # all are None
-        joined = b"\n".join(present)
-        if not self._all_match(joined, len(present)):
-            raise self._refused(next(value for value in present if not self._matches(value.translate(_DIGITS))))
-        texts = joined.decode("ascii").split("\n")
-        if len(texts) == len(values):
-            return texts
-        following = iter(texts)
-        return [None if value is None else next(following) for value in values]
+        joined = b"\n".join(content)
+        if not self._all_match(joined, len(content)):
+            raise self._refused(next(value for value in content if not self._matches(value.translate(_DIGITS))))
+        return with_nulls(values, joined.decode("ascii").split("\n"))
 
     def arrow(self, values: Sequence[str | bytes | None]) -> pa.Array | None:
         """*values* as an Arrow array of text; None where one is not of the form."""
@@ -75,16 +72,12 @@ def utf8_array(values: Sequence[str | bytes | None]) -> pa.Array | None:
         return None
 
 
-INTEGER = TextForm("integer", r"-?0{1,20}")
-REAL = TextForm("number", _NUMBER)
 DECIMAL = TextForm("decimal", r"-?0{1,65}(?:\.0{1,30})?")
 DATE = TextForm("date", "0000-00-00")
 MOMENT = TextForm("date and time", f"0000-00-00 00:{_CLOCK}")
 TIME = TextForm("time", f"-?0{{2,3}}:{_CLOCK}")
 VECTOR = TextForm("vector", rf"\[(?:{_NUMBER}(?:,{_NUMBER})*)?\]")
 
-Arrow = Callable[[Sequence[Any]], Any]
-"""See ``WireColumn.arrow``."""
 ARROWS: dict[str, Arrow] = {
     "decimal": DECIMAL.arrow,
     "date": DATE.arrow,

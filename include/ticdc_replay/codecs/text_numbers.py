@@ -6,31 +6,38 @@ A column is read as one JSON array: at 0.06 µs a value, and stricter than ``int
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import Meta
 
-Neutral = Callable[[Sequence[Any]], Sequence[Any]]
+from ticdc_replay.codecs.neutral import (
+    MAX_UINT64,
+    Float32,
+    Neutral,
+    as_they_are,
+    in_64_bits,
+    integer,
+    present,
+    with_nulls,
+)
 
-_MAX_UINT64 = (1 << 64) - 1
-_LARGEST_FLOAT32 = 3.4028235e38
 _INTEGER = re.compile(r"-?[1-9][0-9]*|0")
 _REAL = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?")
 
 _NEGATIVE_ZERO = re.compile(rb"-0(?!\.)")
 
 
-def integers(low: int, high: int | None) -> Neutral:
-    """Integers from *low* to *high*, which are 64-bit integers with sign; without leading zeros, ``+`` or ``-0``."""
-    decode = msgspec.json.Decoder(list[Annotated[int, Meta(ge=low, le=high)]]).decode
+def integers(low: int, high: int) -> Neutral:
+    """Integers from *low* to *high*; without leading zeros, ``+`` or ``-0``."""
+    decode = msgspec.json.Decoder(list[integer(low, high)]).decode  # type: ignore[misc]
+    checked = in_64_bits if high == MAX_UINT64 else as_they_are
 
     def neutral(values: Sequence[str | None]) -> Sequence[int | None]:
-        present = _present(values)
-        joined = ",".join(present).encode()
+        texts = present(values)
+        joined = ",".join(texts).encode()
         if joined.translate(None, b"0123456789-,") or (b"-" in joined and b"-0" in joined):
-            raise ValueError(f"{_first_not(_INTEGER, present)!r} is not an integer")
-        return _with_nulls(values, _read(decode, joined, present))
+            raise ValueError(f"{_first_not(_INTEGER, texts)!r} is not an integer")
+        return with_nulls(values, checked(_read(decode, joined, texts)))
 
     return neutral
 
@@ -39,44 +46,24 @@ def _reals(annotation: Any) -> Neutral:
     decode = msgspec.json.Decoder(list[annotation]).decode
 
     def neutral(values: Sequence[str | None]) -> Sequence[float | None]:
-        present = _present(values)
-        joined = ",".join(present).encode()
+        texts = present(values)
+        joined = ",".join(texts).encode()
         if joined.translate(None, b"0123456789-.,"):
-            raise ValueError(f"{_first_not(_REAL, present)!r} is not a number")
-        numbers = _read(decode, joined, present)
+            raise ValueError(f"{_first_not(_REAL, texts)!r} is not a number")
+        numbers = _read(decode, joined, texts)
         if b"-" in joined and _NEGATIVE_ZERO.search(joined):  # msgspec reads it as an integer, which has no sign
-            numbers = [float(text) for text in present]
-        return _with_nulls(values, numbers)
+            numbers = [float(text) for text in texts]
+        return with_nulls(values, numbers)
 
     return neutral
 
 
-_natural = integers(0, None)
-
+unsigned_64 = integers(0, MAX_UINT64)
+"""Integers from 0 to 2^64 - 1."""
 float_64 = _reals(float)
 """DOUBLE: numbers without exponent."""
-float_32 = _reals(Annotated[float, Meta(ge=-_LARGEST_FLOAT32, le=_LARGEST_FLOAT32)])
+float_32 = _reals(Float32)
 """FLOAT: numbers without exponent, of the size of a 32-bit number."""
-
-
-def unsigned_64(values: Sequence[str | None]) -> Sequence[int | None]:
-    """Integers from 0 to 2^64 - 1."""
-    numbers = _natural(values)
-    for number in numbers:
-        if number is not None and number > _MAX_UINT64:
-            raise ValueError(f"{number} is above the largest unsigned 64-bit integer")
-    return numbers
-
-
-def _present(values: Sequence[str | None]) -> Sequence[str]:
-    return [value for value in values if value is not None] if None in values else values  # type: ignore[return-value]
-
-
-def _with_nulls(values: Sequence[str | None], numbers: list[Any]) -> list[Any]:
-    if len(numbers) == len(values):
-        return numbers
-    following = iter(numbers)
-    return [None if value is None else next(following) for value in values]
 
 
 def _read(decode: Callable[[bytes], list[Any]], joined: bytes, present: Sequence[str]) -> list[Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
 
-from ticdc_replay.codecs.avro.schema import Field, Record
+from ticdc_replay.codecs.avro.schema import AvroField, AvroRecord
 
 Schema = Any
 """A schema that fastavro has parsed."""
@@ -21,7 +21,7 @@ class AvroError(ValueError):
     """Bytes are not of the schema. The text says where."""
 
 
-def schema_of(record: Record) -> Schema:
+def schema_of(record: AvroRecord) -> Schema:
     """What *record* is read by: no logical types, and strings as bytes, for they may be text that is not UTF-8."""
     return parse_schema(_plain(record))
 
@@ -61,15 +61,15 @@ def encode(schema: Schema, value: Any) -> bytes:
     return target.getvalue()
 
 
-def _plain(record: Record, name: str = "r") -> dict[str, Any]:
+def _plain(record: AvroRecord, name: str = "r") -> dict[str, Any]:
     """*record* under a name of its own: a union may not have two of one name, nor a schema."""
     fields = [{"name": field.name, "type": _type(field, f"{name}{at}")} for at, field in enumerate(record.fields)]
     return {"type": "record", "name": name, "fields": fields}
 
 
-def _type(field: Field, name: str) -> Any:
+def _type(field: AvroField, name: str) -> Any:
     written: Any
-    if isinstance(field.type, Record):
+    if isinstance(field.type, AvroRecord):
         written = _plain(field.type, f"{name}_")
     else:
         written = "bytes" if field.type == "string" else field.type

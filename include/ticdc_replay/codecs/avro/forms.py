@@ -3,16 +3,16 @@
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-import xxhash
-
 from ticdc_replay.codecs.avro.binary import Schema, schema_of
-from ticdc_replay.codecs.avro.schema import Field, Record, SchemaError, parse
+from ticdc_replay.codecs.avro.registered import MAX_REMEMBERED, forms_by_id
+from ticdc_replay.codecs.avro.schema import AvroField, AvroRecord, SchemaError, parse
 from ticdc_replay.codecs.avro.values import cell_kind
+from ticdc_replay.codecs.errors import MessageError
+from ticdc_replay.codecs.fingerprints import seed_of
 from ticdc_replay.domain.events import Shape, WireColumn
 from ticdc_replay.domain.limits import refused_columns
-from ticdc_replay.schemas.lookup import UnusableAnswerError, WriterSchemas
+from ticdc_replay.schemas.lookup import WriterSchemas
 
-_MAX_REMEMBERED = 10_000
 _BEFORE = "_ticdc_before"
 _APPENDED = {
     "_tidb_op": "string",
@@ -34,15 +34,6 @@ _READ = (
 """Those that are read, in the order of ``Form.appended``."""
 
 
-class MessageError(ValueError):
-    """A message can't be understood. ``reason`` groups it; ``form`` is that of its table, as far as it is known."""
-
-    def __init__(self, reason: str, detail: str, form: "Form | None" = None) -> None:
-        super().__init__(detail)
-        self.reason = reason
-        self.form = form
-
-
 class Form(NamedTuple):
     """A writer schema, ready to read with."""
 
@@ -59,6 +50,11 @@ class Form(NamedTuple):
     image. "" where the schema lacks the field, or a column has its name."""
     avro: Schema
     """What its records are read by. Columns are in the order of ``columns`` in a record."""
+
+    @property
+    def about(self) -> tuple[None, str, str]:
+        """What errors of a row say it is about: its commitTs is not known."""
+        return None, self.schema, self.table
 
     def cells(self, record: dict[str, Any]) -> tuple[Any, ...]:
         """The cells of the columns of *record*."""
@@ -81,12 +77,12 @@ def form_of(text: str) -> Form:
     _, dot, schema = record.namespace.partition(".")
     if not dot or not schema:
         raise SchemaError(f"namespace {record.namespace!r:.80} does not name a database after a dot")
-    columns: list[Field] = []
-    appended: dict[str, Field] = {}
+    columns: list[AvroField] = []
+    appended: dict[str, AvroField] = {}
     for field in record.fields:
         if "tidb_type" in field.parameters:
             columns.append(field)
-        elif (isinstance(field.type, Record) and field.name == _BEFORE and field.null_branch is not None) or (
+        elif (isinstance(field.type, AvroRecord) and field.name == _BEFORE and field.null_branch is not None) or (
             field.null_branch is None and field.type == _APPENDED.get(field.name)
         ):
             appended[field.name] = field
@@ -95,7 +91,7 @@ def form_of(text: str) -> Form:
     if not columns:
         raise SchemaError("a record without columns")
     before = appended[_BEFORE].type if _BEFORE in appended else None
-    old_columns = before.fields if isinstance(before, Record) else ()
+    old_columns = before.fields if isinstance(before, AvroRecord) else ()
     for fields in (columns, old_columns):
         refusal = refused_columns([field.name for field in fields])
         if refusal is not None:
@@ -103,7 +99,7 @@ def form_of(text: str) -> Form:
     return Form(
         schema,
         record.name,
-        _seed(schema, record.name),
+        seed_of(schema, record.name),
         tuple(map(_column, columns)),
         tuple(map(_column, old_columns)),
         tuple(name if name in appended else "" for name in _READ),
@@ -112,91 +108,45 @@ def form_of(text: str) -> Form:
 
 
 class Forms:
-    """The forms of a registry's schemas by id, and what follows from pairs of them. Remembers ids that are not there, too."""
+    """The forms of a registry's schemas by id, and what follows from pairs of them."""
 
     def __init__(self, schemas: WriterSchemas) -> None:
-        self._schemas = schemas
-        self._forms: dict[str, Form | MessageError] = {}
-        self._rows: dict[tuple[str, str | None], RowForm] = {}
-        self._key_shapes: dict[str, Shape] = {}
-        self._shapes: dict[tuple[WireColumn, ...], Shape] = {}
-
-    def form(self, schema_id: str) -> Form:
-        """The form with *schema_id*. Raises MessageError (``schema_unknown``, ``bad_schema``), and what the registry raises."""
-        form = self._forms.get(schema_id)
-        if form is None:
-            form = self._load(schema_id)
-        if isinstance(form, MessageError):
-            raise MessageError(form.reason, str(form))
-        return form
+        self.form = forms_by_id(schemas, form_of)
+        """The form with an id, see ``forms_by_id``."""
+        self.row = lru_cache(MAX_REMEMBERED)(self._row)
+        """The shapes of values of one id beside keys of another, or without key (None). Raises MessageError."""
+        self.key_shape = lru_cache(MAX_REMEMBERED)(self._key_shape)
+        """The shape of what keys of an id alone say of a row. Raises MessageError."""
+        self._interned = lru_cache(MAX_REMEMBERED)(Shape)
 
     def key(self, schema_id: str) -> Form:
         """The form of keys with *schema_id*; raises MessageError (``bad_key``) also for that of values."""
         form = self.form(schema_id)
         if any(form.appended):
-            raise MessageError("bad_key", f"key: schema {schema_id} is one of values", form)
+            raise MessageError("bad_key", f"key: schema {schema_id} is one of values", *form.about)
         return form
 
-    def row(self, value_id: str, key_id: str | None) -> RowForm:
-        """The shapes of values of *value_id* beside keys of *key_id*, or without key. Raises MessageError."""
-        found = self._rows.get((value_id, key_id))
-        if found is None:
-            value = self.form(value_id)
-            key = self.key(key_id) if key_id is not None else None
-            found = self._rows[value_id, key_id] = self._row(value, key)
-        return found
-
-    def key_shape(self, key_id: str) -> Shape:
-        """The shape of what keys of *key_id* alone say of a row."""
-        shape = self._key_shapes.get(key_id)
-        if shape is None:
-            columns = self.key(key_id).columns
-            shape = self._key_shapes[key_id] = self._shape(columns, {column.name for column in columns})
-        return shape
-
-    def _load(self, schema_id: str) -> Form | MessageError:
-        if len(self._forms) >= _MAX_REMEMBERED:
-            for remembered in (self._forms, self._rows, self._key_shapes, self._shapes):
-                remembered.clear()
-        found: Form | MessageError
-        try:
-            text = self._schemas.text(schema_id)
-            found = (
-                MessageError("schema_unknown", f"the schema registry has no schema {schema_id}")
-                if text is None
-                else form_of(text)
-            )
-        except UnusableAnswerError as error:
-            found = MessageError("schema_unknown", str(error))
-        except SchemaError as error:
-            found = MessageError("bad_schema", f"schema {schema_id} of the registry: {error}")
-        self._forms[schema_id] = found
-        return found
-
-    def _row(self, value: Form, key: Form | None) -> RowForm:
-        names = {column.name for column in key.columns} if key is not None else set()
+    def _row(self, value_id: str, key_id: str | None) -> RowForm:
+        value = self.form(value_id)
+        names = {column.name for column in self.key(key_id).columns} if key_id is not None else set()
         unknown = names - {column.name for column in value.columns}
         if unknown:
-            raise MessageError(
-                "key_mismatch", f"the key has columns that the value lacks: {', '.join(sorted(unknown))}", value
-            )
+            detail = f"the key has columns that the value lacks: {', '.join(sorted(unknown))}"
+            raise MessageError("key_mismatch", detail, *value.about)
         shape = self._shape(value.columns, names)
         return RowForm(shape, self._shape(value.old_columns, names) if value.old_columns else shape)
 
+    def _key_shape(self, key_id: str) -> Shape:
+        columns = self.key(key_id).columns
+        return self._shape(columns, {column.name for column in columns})
+
     def _shape(self, columns: tuple[WireColumn, ...], key: set[str]) -> Shape:
         """The one Shape of *columns* with the handle key *key*."""
-        marked = tuple(column._replace(is_handle_key=column.name in key) for column in columns)
-        return self._shapes.setdefault(marked, Shape(marked))
+        return self._interned(tuple(column._replace(is_handle_key=column.name in key) for column in columns))
 
 
-def _column(field: Field) -> WireColumn:
-    if isinstance(field.type, Record):
+def _column(field: AvroField) -> WireColumn:
+    if isinstance(field.type, AvroRecord):
         raise SchemaError(f"column {field.name!r} is a record")
     kind = cell_kind(field)
     return WireColumn(field.name, kind.type, False, kind.neutral)
-
-
-@lru_cache(maxsize=10_000)
-def _seed(schema: str, table: str) -> int:
-    seed: int = xxhash.xxh3_64_intdigest(f"{schema}\0{table}".encode())
-    return seed

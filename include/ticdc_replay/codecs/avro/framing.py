@@ -11,6 +11,8 @@ from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
 
+from ticdc_replay.codecs.errors import MessageError
+
 CONFLUENT, GLUE = 0x00, 0x03
 CONFLUENT_HEADER_BYTES, GLUE_HEADER_BYTES = 5, 18
 _UNCOMPRESSED, _ZLIB = 0x00, 0x05
@@ -27,18 +29,10 @@ class Framed(NamedTuple):
     """Avro binary of one datum, decompressed."""
 
 
-class FramingError(ValueError):
-    """Bytes that are not framed. ``reason`` groups it (``bad_framing``, ``bad_compression``, ``too_large``)."""
-
-    def __init__(self, reason: str, detail: str) -> None:
-        super().__init__(detail)
-        self.reason = reason
-
-
 def unframe(data: bytes, max_bytes: int) -> Framed:
     """The schema id and the Avro binary of *data*, a whole Kafka key or value. About 0.5 µs.
 
-    Raises FramingError, also where the Avro binary would be larger than *max_bytes* when decompressed.
+    Raises MessageError, also where the Avro binary would be larger than *max_bytes* when decompressed.
     """
     size = len(data)
     if size >= CONFLUENT_HEADER_BYTES and data[0] == CONFLUENT:
@@ -50,11 +44,11 @@ def unframe(data: bytes, max_bytes: int) -> Framed:
         if compression == _ZLIB:
             return Framed(_glue_id(data[2:GLUE_HEADER_BYTES]), _inflated(data[GLUE_HEADER_BYTES:], max_bytes))
         if compression != _UNCOMPRESSED:
-            raise FramingError("bad_framing", f"compression {compression} in byte 1; 0 (none) and 5 (zlib) are known")
+            raise MessageError("bad_framing", f"compression {compression} in byte 1; 0 (none) and 5 (zlib) are known")
         if size - GLUE_HEADER_BYTES > max_bytes:
             raise _too_large(f"{size} bytes", max_bytes)
         return Framed(_glue_id(data[2:GLUE_HEADER_BYTES]), data[GLUE_HEADER_BYTES:])
-    raise FramingError(
+    raise MessageError(
         "bad_framing",
         f"{size} bytes that start with {data[:1].hex() or 'nothing'}: neither 00 and a schema id (5 bytes) "
         "nor 03, compression and a UUID (18 bytes)",
@@ -67,18 +61,18 @@ def _inflated(data: bytes, max_bytes: int) -> bytes:
     try:
         content = stream.decompress(data, max_bytes + 1)
     except zlib.error as error:
-        raise FramingError("bad_compression", f"zlib from byte {GLUE_HEADER_BYTES} on: {error}") from None
+        raise MessageError("bad_compression", f"zlib from byte {GLUE_HEADER_BYTES} on: {error}") from None
     if len(content) > max_bytes:
         raise _too_large(f"zlib: more than {max_bytes} bytes", max_bytes)
     if not stream.eof:
-        raise FramingError("bad_compression", f"zlib: the stream does not end in {len(data)} bytes")
+        raise MessageError("bad_compression", f"zlib: the stream does not end in {len(data)} bytes")
     if stream.unused_data:
-        raise FramingError("bad_compression", f"zlib: {len(stream.unused_data)} bytes after the stream")
+        raise MessageError("bad_compression", f"zlib: {len(stream.unused_data)} bytes after the stream")
     return content
 
 
-def _too_large(what: str, max_bytes: int) -> FramingError:
-    return FramingError("too_large", f"{what}; {max_bytes} allowed")
+def _too_large(what: str, max_bytes: int) -> MessageError:
+    return MessageError("too_large", f"{what}; {max_bytes} allowed")
 
 
 def is_framed(*parts: bytes | None) -> bool:

@@ -8,7 +8,7 @@ from ticdc_replay.changefeed.protocols import Carried, ProtocolTraits, Refusal
 
 
 def is_test_mode(changefeed: Changefeed) -> bool:
-    """Whether TiCDC sends DDL and watermarks too (protocols: avro, section 7)."""
+    """Whether TiCDC sends DDL and watermarks too (protocols: avro, section 7; debezium, section 6)."""
     return changefeed.enable_tidb_extension and changefeed.avro_enable_watermark
 
 

@@ -7,9 +7,7 @@ from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.base import MAX_BAD_EVENTS, Codec, too_many_bad
 from ticdc_replay.codecs.canal.members import (
     WATERMARK,
-    DocumentError,
     Head,
-    Object,
     documents,
     read_head,
     read_query,
@@ -18,11 +16,12 @@ from ticdc_replay.codecs.canal.members import (
 from ticdc_replay.codecs.canal.rows import NO_COMMIT_TS, RowReader
 from ticdc_replay.codecs.canal.shapes import with_handle_key_of
 from ticdc_replay.codecs.claim_checks import in_place_of, may_refer, unwrap
+from ticdc_replay.codecs.errors import MessageError
+from ticdc_replay.codecs.members import Object
 from ticdc_replay.domain.events import DdlEvent, Event, RowEvent, Undecodable, WatermarkEvent
 from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.domain.tso import from_ms
 from ticdc_replay.extension import native_extension
-from ticdc_replay.large_messages.compression import CompressionError, DecompressedTooLargeError, decompress
 from ticdc_replay.schemas.lookup import SchemaLookup
 
 _IS_DDL = b'"isDdl"'
@@ -53,22 +52,16 @@ class CanalCodec(Codec):
         if not value:
             return [Undecodable(None, "empty_message", "the value is null" if value is None else "the value is empty")]
         if self._compression != "none":
-            try:
-                value = self._decompressed(value)
-            except DocumentError as error:
-                return [Undecodable(None, error.reason, str(error))]
+            value = self._decompressed(value)
         known = self._rows.read_known(0, value)
         return self._events(value) if known is None else [known]
 
     def _read_object(self, content: bytes) -> Event:
-        try:
-            value = self._decompressed(content if self.changefeed.claim_check_raw_value else _unwrapped(content))
-        except DocumentError as error:
-            return Undecodable(None, error.reason, str(error))
+        value = self._decompressed(content if self.changefeed.claim_check_raw_value else _unwrapped(content))
         known = self._rows.read_known(0, value) if value else None
         events = self._events(value) if known is None else [known]
         if len(events) != 1:
-            return Undecodable(None, "claim_check_unreadable", f"{len(events)} events instead of one")
+            raise MessageError("claim_check_unreadable", f"{len(events)} events instead of one")
         return events[0]
 
     def _made_whole(self, small: RowEvent, found: Event) -> Event:
@@ -99,14 +92,14 @@ class CanalCodec(Codec):
     def _may_refer(self, message: RawMessage) -> bool:
         try:
             value = self._decompressed(message.value or b"")
-        except DocumentError:
+        except MessageError:
             return True
         return may_refer(value)
 
     def _may_be(self, be: Callable[[bytes], bool], message: RawMessage) -> bool:
         try:
             return be(self._decompressed(message.value or b""))
-        except DocumentError:
+        except MessageError:
             return False
 
     def _events(self, value: bytes) -> list[Event]:
@@ -120,7 +113,7 @@ class CanalCodec(Codec):
                     bad.append(event)
                     if len(bad) > MAX_BAD_EVENTS:
                         return too_many_bad(bad[0])
-        except DocumentError as error:
+        except MessageError as error:
             detail = f"after event {len(events) - 1}: {error}" if events else str(error)
             return [Undecodable(None, error.reason, detail)]
         return events
@@ -134,7 +127,7 @@ class CanalCodec(Codec):
             if head.type == WATERMARK:
                 return WatermarkEvent(ordinal, read_watermark(members))
             return self._rows.read(ordinal, document, members, head)
-        except DocumentError as error:
+        except MessageError as error:
             detail = f"event {ordinal}: {error}"
             if head is None:
                 return Undecodable(ordinal, error.reason, detail)
@@ -144,29 +137,14 @@ class CanalCodec(Codec):
         if head.commit_ts is not None:
             return DdlEvent(ordinal, head.commit_ts, head.schema, head.table, query, head.type)
         if self.changefeed.enable_tidb_extension:
-            raise DocumentError("bad_value", NO_COMMIT_TS)
+            raise MessageError("bad_value", NO_COMMIT_TS)
         return DdlEvent(ordinal, from_ms(head.es), head.schema, head.table, query, head.type, rounded=True)
-
-    def _decompressed(self, value: bytes) -> bytes:
-        try:
-            content = decompress(value, self._compression, self.decompressed_max_bytes)
-        except DecompressedTooLargeError as error:
-            raise DocumentError("too_large", str(error)) from None
-        except CompressionError as error:
-            raise DocumentError(
-                "bad_compression", f"{error}; the changefeed is configured with {self._compression}"
-            ) from None
-        self.expanded += len(content) - len(value)
-        return content
 
 
 def _unwrapped(content: bytes) -> bytes:
-    try:
-        wrapped = unwrap(content)
-    except ValueError as error:
-        raise DocumentError("claim_check_unreadable", str(error)) from None
+    wrapped = unwrap(content)
     if wrapped.key:
-        raise DocumentError("claim_check_unreadable", "it holds a key, which messages of Canal-JSON have not")
+        raise MessageError("claim_check_unreadable", "it holds a key, which messages of Canal-JSON have not")
     return wrapped.value
 
 

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from ticdc_replay.codecs.replaced_text import TEXTS, holds_replaced
+from ticdc_replay.codecs.structs import struct
 from ticdc_replay.domain.tso import MAX_MS, MAX_TSO
 
 
@@ -46,9 +47,10 @@ class CompiledForm(NamedTuple):
     """How rows of one form are read: ``decode`` the bytes, then pull the cells out of the struct."""
 
     decode: Callable[[bytes], Any]
-    """Reads a document into a struct with ``es`` and ``tidb`` (Extension or UNSET). Raises ValueError for another form."""
-    cells: Callable[[Any], tuple[Any, ...]]
-    """The cells of an image in ``data`` or ``old``, UNSET for those that ``old`` lacks."""
+    """Reads a document into a struct with ``es`` and ``tidb`` (Extension or UNSET). Raises ValueError for another form.
+
+    The structs in ``data`` and ``old`` have the cells of the images, UNSET for those that ``old`` lacks.
+    """
     filled: Callable[[tuple[Any, ...], tuple[Any, ...]], tuple[Any, ...]]
     """Old cells, those that are UNSET taken from the new ones, the second argument."""
     holds_replaced: Callable[[tuple[Any, ...]], bool]
@@ -66,7 +68,7 @@ def compile_form(form: RowForm, only_updated_columns: bool) -> CompiledForm | No
     data, old, types = images
     pk_names = tuple(Literal[name] for name in form.pk_names)
     try:
-        row = _struct(
+        row = struct(
             "Row",
             [
                 ("database", Literal[form.schema]),
@@ -86,14 +88,13 @@ def compile_form(form: RowForm, only_updated_columns: bool) -> CompiledForm | No
     except (ValueError, NotImplementedError):
         return None
     width = range(len(form.columns.names))
-    cells = eval(f"lambda row: ({''.join(f'row.c{at},' for at in width)})")
     filled = eval(
         f"lambda old, new: ({''.join(f'new[{at}] if old[{at}] is UNSET else old[{at}],' for at in width)})",
         {"UNSET": UNSET},
     )
     texts = [at for at, text in enumerate(form.columns.types) if text.partition("(")[0] in TEXTS]
     holds = eval(f"lambda cells: {holds_replaced(texts)}")
-    return CompiledForm(decode, cells, filled, holds)
+    return CompiledForm(decode, filled, holds)
 
 
 @lru_cache(maxsize=4096)
@@ -102,17 +103,12 @@ def _images(columns: Columns, only_updated_columns: bool) -> tuple[Any, Any, Any
     names = {f"c{at}": name for at, name in enumerate(columns.names)}
     options: dict[str, Any] = {"rename": names, "forbid_unknown_fields": True}
     try:
-        data = old = _struct("Image", [(name, str | None) for name in names], **options)
+        data = old = struct("Image", [(name, str | None) for name in names], **options)
         if only_updated_columns:
-            old = _struct("OldImage", [(name, str | UnsetType | None, UNSET) for name in names], **options)
-        types = _struct(
+            old = struct("OldImage", [(name, str | UnsetType | None, UNSET) for name in names], **options)
+        types = struct(
             "Types", [(name, Literal[text]) for name, text in zip(names, columns.types, strict=True)], **options
         )
     except ValueError:
         return None
     return data, old, types
-
-
-def _struct(name: str, fields: Any, **options: Any) -> Any:
-    """A struct without garbage collection: it holds no cycles, and a tenth of the time is saved."""
-    return msgspec.defstruct(name, fields, gc=False, **options)

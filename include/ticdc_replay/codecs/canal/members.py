@@ -4,33 +4,19 @@ It refuses repeated columns and says exactly what is wrong. It takes some 50 µs
 ``compiled`` instead; both read a row alike.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from msgspec import UNSET, UnsetType
 
+from ticdc_replay.codecs.errors import MessageError
+from ticdc_replay.codecs.members import Object, as_object, pairs_decoder
+from ticdc_replay.domain.limits import is_unicode
 from ticdc_replay.domain.tso import MAX_MS, MAX_TSO, physical_ms
 
 WATERMARK = "TIDB_WATERMARK"
 """The type of a document that is one."""
-Object = tuple[tuple[str, Any], ...]
-"""A JSON object with all its members, repeated ones too."""
-
-
-class DocumentError(ValueError):
-    """A document can't be understood. ``reason`` is a stable code, the text says where in the document and why.
-
-    ``commit_ts``, ``schema`` and ``table`` are what could be read of it.
-    """
-
-    def __init__(self, reason: str, detail: str) -> None:
-        super().__init__(detail)
-        self.reason = reason
-        self.commit_ts: int | None = None
-        self.schema: str | None = None
-        self.table: str | None = None
 
 
 class Head(NamedTuple):
@@ -59,7 +45,7 @@ class RowMembers(NamedTuple):
 def documents(value: bytes) -> Iterator[tuple[bytes, Object]]:
     """The JSON objects in *value*, one after the other or with blanks between them, each with its bytes.
 
-    Raises DocumentError at the first place that is none, and when there is no object at all.
+    Raises MessageError at the first place that is none, and when there is no object at all.
     """
     # Bytes that are not UTF-8 become lone surrogates, which are looked for where text is used.
     text = value.decode(errors="surrogateescape")
@@ -68,11 +54,11 @@ def documents(value: bytes) -> Iterator[tuple[bytes, Object]]:
         try:
             found, end = _DECODER.raw_decode(text, at)
         except ValueError as error:
-            raise DocumentError("bad_json", str(error)) from None
+            raise MessageError("bad_json", str(error)) from None
         except RecursionError:
-            raise DocumentError("bad_json", "nested too deeply") from None
+            raise MessageError("bad_json", "nested too deeply") from None
         if not isinstance(found, tuple):
-            raise DocumentError("bad_json", f"no object at character {at}")
+            raise MessageError("bad_json", f"no object at character {at}")
         yield text[at:end].encode(errors="surrogateescape"), found
         at = _blanks(text, end)
         if at == len(text):
@@ -85,15 +71,11 @@ def _blanks(text: str, at: int) -> int:
     return at
 
 
-def _no_constant(text: str) -> Any:
-    raise ValueError(f"{text} is not JSON")
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=tuple, parse_constant=_no_constant)
+_DECODER = pairs_decoder()
 
 
 def read_head(document: Object) -> Head:
-    """What *document* says besides its rows. Raises DocumentError.
+    """What *document* says besides its rows. Raises MessageError.
 
     A repeated member counts as it stands last, but for a claim-check location: it must stand once.
     """
@@ -102,74 +84,74 @@ def read_head(document: Object) -> Head:
     schema, table, type_ = (_text(members, name) for name in ("database", "table", "type"))
     es = _number(members, "es")
     if es > MAX_MS:
-        raise DocumentError("bad_value", f"es {es} is no time of a commit in ms")
+        raise MessageError("bad_value", f"es {es} is no time of a commit in ms")
     is_ddl = members.get("isDdl")
     if type(is_ddl) is not bool:
-        raise DocumentError("bad_value", "isDdl must be true or false")
+        raise MessageError("bad_value", "isDdl must be true or false")
     extension = _extension(members)
     commit_ts = _tso(extension, "commitTs", es) if "commitTs" in extension else None
     only_handle_key = extension.get("onlyHandleKey", False)
     if type(only_handle_key) is not bool:
-        raise DocumentError("bad_value", "onlyHandleKey must be true or false")
+        raise MessageError("bad_value", "onlyHandleKey must be true or false")
     claim_check: str | UnsetType = UNSET
     if "claimCheckLocation" in extension:
         if [name for name, _ in members["_tidb"]].count("claimCheckLocation") > 1:
-            raise DocumentError("bad_value", "claimCheckLocation stands more than once")
+            raise MessageError("bad_value", "claimCheckLocation stands more than once")
         claim_check = _text(extension, "claimCheckLocation")
         if is_ddl or type_ == WATERMARK:
-            raise DocumentError("bad_value", "claimCheckLocation in what is no row")
+            raise MessageError("bad_value", "claimCheckLocation in what is no row")
     return Head(schema, table, type_, is_ddl, es, commit_ts, only_handle_key, claim_check)
 
 
 def read_row(document: Object) -> RowMembers:
-    """The members of a row. Raises DocumentError."""
+    """The members of a row. Raises MessageError."""
     members = dict(document)
     pk_names = [] if members.get("pkNames") is None else members["pkNames"]
-    if not isinstance(pk_names, list) or not all(isinstance(name, str) and _is_unicode(name) for name in pk_names):
-        raise DocumentError("bad_value", "pkNames must be an array of names in UTF-8")
-    types = {} if members.get("mysqlType") is None else dict(_object(members["mysqlType"], "mysqlType"))
+    if not isinstance(pk_names, list) or not all(isinstance(name, str) and is_unicode(name) for name in pk_names):
+        raise MessageError("bad_value", "pkNames must be an array of names in UTF-8")
+    types = {} if members.get("mysqlType") is None else dict(as_object(members["mysqlType"], "mysqlType"))
     data = _image(members, "data")
     old = _image(members, "old")
     if data is None:
-        raise DocumentError("bad_value", "data is null")
+        raise MessageError("bad_value", "data is null")
     if types.keys() != data.keys():
         names = ", ".join(sorted(repr(name) for name in types.keys() ^ data.keys()))
-        raise DocumentError("bad_value", f"mysqlType and data have other columns: {names}")
+        raise MessageError("bad_value", f"mysqlType and data have other columns: {names}")
     for name, type_ in types.items():
-        if not isinstance(type_, str) or not _is_unicode(name) or not _is_unicode(type_):
-            raise DocumentError("bad_value", f"mysqlType of {name!r} is no text")
+        if not isinstance(type_, str) or not is_unicode(name) or not is_unicode(type_):
+            raise MessageError("bad_value", f"mysqlType of {name!r} is no text")
     return RowMembers(tuple(pk_names), {name: types[name] for name in data}, data, old)
 
 
 def read_query(document: Object) -> str:
-    """The SQL text of a DDL. Raises DocumentError."""
+    """The SQL text of a DDL. Raises MessageError."""
     return _text(dict(document), "sql")
 
 
 def read_watermark(document: Object) -> int:
-    """The TSO of a watermark. Raises DocumentError."""
+    """The TSO of a watermark. Raises MessageError."""
     members = dict(document)
     return _tso(_extension(members), "watermarkTs", _number(members, "es"))
 
 
 def _refuse_hidden_location(document: Object) -> None:
-    """Raise DocumentError where a ``_tidb`` that does not count has a claim-check location."""
+    """Raise MessageError where a ``_tidb`` that does not count has a claim-check location."""
     extensions = [value for name, value in document if name == "_tidb"]
     for extension in extensions[:-1]:
         if isinstance(extension, tuple) and any(
             name == "claimCheckLocation" and isinstance(value, str) for name, value in extension
         ):
-            raise DocumentError("bad_value", "claimCheckLocation in a _tidb before the one that counts")
+            raise MessageError("bad_value", "claimCheckLocation in a _tidb before the one that counts")
 
 
 def _extension(members: dict[str, Any]) -> dict[str, Any]:
-    return dict(_object(members["_tidb"], "_tidb")) if "_tidb" in members else {}
+    return dict(as_object(members["_tidb"], "_tidb")) if "_tidb" in members else {}
 
 
 def _tso(extension: dict[str, Any], name: str, es: int) -> int:
     tso = _number(extension, name)
     if tso > MAX_TSO or physical_ms(tso) != es:
-        raise DocumentError("bad_value", f"{name} {tso} is not of the time es, {es}")
+        raise MessageError("bad_value", f"{name} {tso} is not of the time es, {es}")
     return tso
 
 
@@ -178,46 +160,32 @@ def _image(members: dict[str, Any], member: str) -> dict[str, str | None] | None
     if rows is None:
         return None
     if not isinstance(rows, list) or len(rows) != 1:
-        raise DocumentError("bad_value", f"{member} must be an array of one row")
-    pairs = _object(rows[0], member)
+        raise MessageError("bad_value", f"{member} must be an array of one row")
+    pairs = as_object(rows[0], member)
     image = dict(pairs)
     if len(image) != len(pairs):
         names = Counter(name for name, _ in pairs)
         repeated = next(name for name, count in names.items() if count > 1)
-        raise DocumentError("bad_value", f"{member} has the column {repeated!r} more than once")
+        raise MessageError("bad_value", f"{member} has the column {repeated!r} more than once")
     for name, cell in pairs:
         if cell is None:
             continue
         if not isinstance(cell, str):
-            raise DocumentError("bad_cell", f"column {name!r} of {member} is neither text nor null")
-        if not _is_unicode(cell):
-            raise DocumentError("bad_cell", f"column {name!r} of {member} is not UTF-8, or has a lone surrogate")
+            raise MessageError("bad_cell", f"column {name!r} of {member} is neither text nor null")
+        if not is_unicode(cell):
+            raise MessageError("bad_cell", f"column {name!r} of {member} is not UTF-8, or has a lone surrogate")
     return image
-
-
-def _object(value: Any, where: str) -> Object:
-    if not isinstance(value, tuple):
-        raise DocumentError("bad_value", f"{where} is not an object")
-    return value
 
 
 def _text(members: dict[str, Any], name: str) -> str:
     value = members.get(name)
-    if not isinstance(value, str) or not _is_unicode(value):
-        raise DocumentError("bad_value", f"{name} must be text in UTF-8")
+    if not isinstance(value, str) or not is_unicode(value):
+        raise MessageError("bad_value", f"{name} must be text in UTF-8")
     return value
 
 
 def _number(members: dict[str, Any], name: str) -> int:
     value = members.get(name)
     if type(value) is not int or value < 0:
-        raise DocumentError("bad_value", f"{name} must be a number of 0 or more")
+        raise MessageError("bad_value", f"{name} must be a number of 0 or more")
     return value
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -11,8 +10,11 @@ from msgspec import UNSET, UnsetType
 
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.canal.compiled import Columns, CompiledForm, RowForm, compile_form
-from ticdc_replay.codecs.canal.members import DocumentError, Head, Object, read_row
+from ticdc_replay.codecs.canal.members import Head, read_row
 from ticdc_replay.codecs.canal.shapes import Shapes
+from ticdc_replay.codecs.errors import MessageError
+from ticdc_replay.codecs.fingerprints import seed_of
+from ticdc_replay.codecs.members import Object
 from ticdc_replay.codecs.replaced_text import REPLACED, lossy_cells
 from ticdc_replay.domain.events import Image, LargeMessage, Operation, Reference, RowEvent, Shape
 from ticdc_replay.domain.tso import LOGICAL_BITS
@@ -38,6 +40,7 @@ _CLOSING_BRACE = ord("}")
 NO_COMMIT_TS = "no _tidb.commitTs, though the changefeed is configured with enable-tidb-extension=true"
 # Hot: members of an enum are looked up through a descriptor, and a NamedTuple's constructor takes twice the time.
 _new = tuple.__new__
+_cells_of = msgspec.structs.astuple
 
 
 class _Route(NamedTuple):
@@ -45,7 +48,6 @@ class _Route(NamedTuple):
 
     form: RowForm
     decode: Callable[[bytes], Any]
-    cells: Callable[[Any], tuple[Any, ...]]
     filled: Callable[[tuple[Any, ...], tuple[Any, ...]], tuple[Any, ...]]
     holds_replaced: Callable[[tuple[Any, ...]], bool]
     operation: Operation
@@ -80,16 +82,16 @@ class RowReader:
         routes = self._routes.get(document[:end])
         if routes is None or document[-1] != _CLOSING_BRACE:
             return None
-        for form, decode, cells_of, filled, holds_replaced, operation, shape, columns, start, seed in routes:
+        for form, decode, filled, holds_replaced, operation, shape, columns, start, seed in routes:
             try:
                 row = decode(document)
             except (ValueError, RecursionError):
                 continue  # another form, or bad: ``read`` tells which
-            cells = cells_of(row.data[0])
+            cells = _cells_of(row.data[0])
             old: tuple[Any, ...] | None = None
             members = columns + 1
             if operation is _UPDATE:
-                old = cells_of(row.old[0])
+                old = _cells_of(row.old[0])
                 missing = old.count(UNSET)
                 members = columns + columns - missing
                 if missing:
@@ -126,20 +128,20 @@ class RowReader:
         return None
 
     def read(self, ordinal: int, document: bytes, members: Object, head: Head) -> RowEvent:
-        """The row in *document*, which was parsed as *members* and has the *head*. Raises DocumentError."""
+        """The row in *document*, which was parsed as *members* and has the *head*. Raises MessageError."""
         operation = _OPERATIONS.get(head.type)
         if operation is None:
-            raise DocumentError("unknown_event_type", f"type {head.type!r:.80}; INSERT, UPDATE and DELETE are known")
+            raise MessageError("unknown_event_type", f"type {head.type!r:.80}; INSERT, UPDATE and DELETE are known")
         if not head.schema or not head.table:
-            raise DocumentError("bad_value", "a row without database or table")
+            raise MessageError("bad_value", "a row without database or table")
         if head.commit_ts is None and self._needs_commit_ts:
-            raise DocumentError("bad_value", NO_COMMIT_TS)
+            raise MessageError("bad_value", NO_COMMIT_TS)
         row = read_row(members)
         if (row.old is not None) is not (operation is _UPDATE):
-            raise DocumentError("bad_value", f"old is {'null' if row.old is None else 'not null'} for {head.type}")
+            raise MessageError("bad_value", f"old is {'null' if row.old is None else 'not null'} for {head.type}")
         reduced = head.only_handle_key or head.claim_check is not UNSET
         if not row.data and not reduced and not (operation is _DELETE and self._key_only_deletes):
-            raise DocumentError("bad_value", "data has no column")
+            raise MessageError("bad_value", "data has no column")
         columns = Columns(tuple(row.data), tuple(row.types.values()))
         form = RowForm(head.schema, head.table, row.pk_names, head.type, columns)
         old = None if row.old is None else self._old_cells(row.data, row.old)
@@ -163,10 +165,10 @@ class RowReader:
         """The complete old image: columns that ``old`` lacks did not change."""
         added = old.keys() - data.keys()
         if added:
-            raise DocumentError("bad_value", f"old has columns that data lacks: {', '.join(sorted(map(repr, added)))}")
+            raise MessageError("bad_value", f"old has columns that data lacks: {', '.join(sorted(map(repr, added)))}")
         if len(old) < len(data) and not self._only_updated_columns:
             names = ", ".join(repr(name) for name in data if name not in old)
-            raise DocumentError(
+            raise MessageError(
                 "incomplete_old_image",
                 f"old lacks {names}; if the changefeed had only-output-updated-columns=true then, say so in its configuration",
             )
@@ -249,10 +251,3 @@ def _fingerprint(document: bytes, form: RowForm, operation: Operation, es: int, 
         at = -1
     content = document[at:] if at >= 0 else msgspec.json.encode(images)
     return xxhash.xxh3_128_digest(content, seed_of(form.schema, form.table, form.type) ^ es)
-
-
-@lru_cache(maxsize=10_000)
-def seed_of(schema: str, table: str, type_: str) -> int:
-    """Ties a fingerprint to the table and the kind of change, as the seed of a hash over the images (xor es)."""
-    seed: int = xxhash.xxh3_64_intdigest(f"{schema}\0{table}\0{type_}".encode())
-    return seed

@@ -8,9 +8,9 @@ commit, so what it says of that is told here, and nobody later can.
 
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.canal.compiled import Columns, RowForm
-from ticdc_replay.codecs.canal.members import DocumentError
 from ticdc_replay.codecs.canal.types import are_full, cell_kind
 from ticdc_replay.codecs.claim_checks import SharedImage
+from ticdc_replay.codecs.errors import MessageError
 from ticdc_replay.domain.events import Image, RowEvent, Shape, WireColumn
 from ticdc_replay.domain.limits import refused_columns
 from ticdc_replay.domain.tables import folded
@@ -39,7 +39,7 @@ class Shapes:
     def shape(self, form: RowForm, commit_ts: int | None, es: int, *, reduced: bool) -> Shape:
         """The shape of a row of *form* at *commit_ts* (TSO), or in the millisecond *es* where there is no commitTs.
 
-        *reduced* tells that TiCDC left only the handle key. Raises DocumentError for a type that is not known, and for columns
+        *reduced* tells that TiCDC left only the handle key. Raises MessageError for a type that is not known, and for columns
         that no table has.
         """
         known = None if self.are_certain(form) else self._known(form, commit_ts, es)
@@ -49,7 +49,7 @@ class Shapes:
         if shape is None:
             refusal = refused_columns(form.columns.names)
             if refusal is not None:
-                raise DocumentError(*refusal)
+                raise MessageError(*refusal)
             if len(self._answers) >= _MAX_ANSWERS:
                 self._answers.clear()
                 self._shapes.clear()
@@ -65,7 +65,7 @@ class Shapes:
         for name, text in zip(columns.names, columns.types, strict=True):
             kind = cell_kind(text, full)
             if kind is None:
-                raise DocumentError("unknown_column_type", f"column {name!r} has the mysqlType {text[:200]!r}")
+                raise MessageError("unknown_column_type", f"column {name!r} has the mysqlType {text[:200]!r}")
             type_ = declared.get(folded(name), kind.type)
             if kind.type.declared or not agree(type_, kind.type):
                 type_ = kind.type

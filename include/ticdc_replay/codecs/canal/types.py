@@ -8,21 +8,12 @@ for instance ``decimal(10,2) unsigned`` or ``enum('a','it''s')``.
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import NamedTuple, cast
+from typing import cast
 
 from ticdc_replay.codecs import text_forms
-from ticdc_replay.codecs.text_forms import Arrow
-from ticdc_replay.codecs.text_numbers import Neutral, float_32, float_64, integers, unsigned_64
-from ticdc_replay.domain.column_types import BaseType, ColumnType
-
-
-class CellKind(NamedTuple):
-    """How the cells of a column are read."""
-
-    type: ColumnType
-    neutral: Neutral
-    arrow: Arrow | None
-    """See ``WireColumn.arrow``."""
+from ticdc_replay.codecs.neutral import CellKind, Neutral, as_they_are
+from ticdc_replay.codecs.text_numbers import float_32, float_64, integers, unsigned_64
+from ticdc_replay.domain.column_types import INTEGER_TYPES, BaseType, ColumnType, integer_range
 
 
 @lru_cache(maxsize=10_000)
@@ -97,7 +88,7 @@ def _with_arguments(type_: ColumnType, arguments: str) -> ColumnType | None:
         return ColumnType(base, scale=number, declared=True) if number <= 6 else None
     if base in _LONGEST:
         return ColumnType(base, length=number, declared=True) if number <= _LONGEST[base] else None
-    if base in _INTEGER_BITS or base == "year":  # a display width
+    if base in INTEGER_TYPES or base == "year":  # a display width
         return ColumnType(base, unsigned, declared=True)
     return None
 
@@ -111,10 +102,6 @@ def _named(base: BaseType, arguments: str) -> ColumnType | None:
     return ColumnType(base, elements=elements, declared=True)
 
 
-def _as_they_are(values: Sequence[str | None]) -> Sequence[str | None]:
-    return values
-
-
 def _latin_1(values: Sequence[str | None]) -> list[bytes | None]:
     """Bytes, each as the character of its number (protocols: type mapping, section 5)."""
     try:
@@ -123,14 +110,11 @@ def _latin_1(values: Sequence[str | None]) -> list[bytes | None]:
         raise ValueError(f"the character {error.object[error.start]!r} is no byte") from None
 
 
-_INTEGER_BITS: dict[str, int] = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
+_INTEGERS: tuple[BaseType, ...] = ("tinyint", "smallint", "mediumint", "int", "bigint")
 _NEUTRALS: dict[str, tuple[Neutral, ...]] = {
     **{
-        base: (
-            integers(-(1 << (bits - 1)), (1 << (bits - 1)) - 1),
-            integers(0, (1 << bits) - 1) if bits < 64 else unsigned_64,
-        )
-        for base, bits in _INTEGER_BITS.items()
+        base: tuple(integers(*integer_range(ColumnType(base, unsigned))) for unsigned in (False, True))
+        for base in _INTEGERS
     },
     "float": (float_32, float_32),
     "double": (float_64, float_64),
@@ -144,7 +128,7 @@ _NEUTRALS: dict[str, tuple[Neutral, ...]] = {
     "enum": (integers(0, 65_535),),
     "set": (unsigned_64,),
     "vector": (text_forms.VECTOR.of_texts,),
-    **dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "json"), (_as_they_are,)),
+    **dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "json"), (as_they_are,)),
     **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), (_latin_1,)),
 }
 """How values of each type are converted: one entry, or for numbers one with and one without sign."""

@@ -6,12 +6,11 @@ import xxhash
 
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.avro.binary import AvroError, read
-from ticdc_replay.codecs.avro.framing import Framed, FramingError, is_framed, unframe
-from ticdc_replay.codecs.base import Codec
-from ticdc_replay.codecs.debezium.avro_forms import SOURCE, Forms, KeyForm, ValueForm
-from ticdc_replay.codecs.debezium.avro_traits import is_test_mode
-from ticdc_replay.codecs.debezium.json import MessageError
-from ticdc_replay.codecs.debezium.row_plans import seed_of
+from ticdc_replay.codecs.avro.registered import RegisteredCodec, read_whole
+from ticdc_replay.codecs.avro.traits import is_test_mode
+from ticdc_replay.codecs.debezium.avro_forms import SOURCE, Forms
+from ticdc_replay.codecs.errors import MessageError
+from ticdc_replay.codecs.fingerprints import seed_of
 from ticdc_replay.domain.events import DdlEvent, Event, Image, Operation, RowEvent, Undecodable, WatermarkEvent
 from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.domain.tso import MAX_TSO, physical_ms
@@ -23,7 +22,7 @@ _UPDATE = Operation.UPDATE
 _new = tuple.__new__
 
 
-class DebeziumAvroCodec(Codec):
+class DebeziumAvroCodec(RegisteredCodec):
     """Reads Debezium-Avro, with Confluent's or AWS Glue's framing; the first byte of a message tells which.
 
     The wire has decimals, bytes and large numbers exactly, but tells neither the columns' defaults nor, as a rule, which may be
@@ -45,20 +44,13 @@ class DebeziumAvroCodec(Codec):
         key, value = message.key or None, message.value
         if not value:
             return [Undecodable(None, "empty_message", "the value is null" if value is None else "the value is empty")]
-        try:
-            return [self._read(key, value)]
-        except MessageError as error:
-            ordinal = None if error.commit_ts is None else 0
-            return [Undecodable(ordinal, error.reason, str(error), error.commit_ts, error.schema, error.table)]
+        return [self._read(key, value)]
 
     def _is_schema_change(self, message: RawMessage) -> bool:
         return is_test_mode(self.changefeed)
 
     def _is_watermark(self, message: RawMessage) -> bool:
         return is_test_mode(self.changefeed)
-
-    def has_no_location(self, message: RawMessage) -> bool:
-        return is_framed(message.key, message.value)
 
     def _read(self, key: bytes | None, value: bytes) -> Event:
         schema_id, body = self._unframed("value", value)
@@ -80,14 +72,14 @@ class DebeziumAvroCodec(Codec):
                 return WatermarkEvent(0, commit_ts)
             fingerprint = xxhash.xxh3_128_digest(body[:before_build_time], seed_of(schema, table) ^ commit_ts)
             before, after = _image(record.get("before")), _image(record.get("after"))
-            return self._row(form, key, (schema, table, commit_ts), record["op"], before, after, fingerprint)
+            return self._row(schema_id, key, (schema, table, commit_ts), record["op"], before, after, fingerprint)
         except MessageError as error:
             error.commit_ts, error.schema, error.table = commit_ts, schema or None, table or None
             raise
 
     def _row(
         self,
-        form: ValueForm,
+        value_id: str,
         key: bytes | None,
         about: tuple[str, str, int],
         letter: bytes | None,
@@ -109,20 +101,13 @@ class DebeziumAvroCodec(Codec):
                 "incomplete_old_image",
                 "op u: no before; if the changefeed had debezium.output-old-value=false then, say so in its configuration",
             )
-        key_form: KeyForm | None = None
+        key_id: str | None = None
         key_cells: tuple[Any, ...] = ()
         if key is not None:
             key_id, key_body = self._unframed("key", key)
-            key_form = self._forms.key(key_id)
-            try:
-                key_record, end = read(key_form.avro, key_body)
-            except AvroError as error:
-                raise MessageError("bad_key", f"key: {error}") from None
-            if end != len(key_body):
-                raise MessageError("bad_key", f"key: {len(key_body) - end} bytes follow the record")
-            key_cells = tuple(key_record.values())
-        plan = self._forms.plan(form, key_form, about)
-        if key_form is not None and key_cells != tuple(cells[at] for at in plan.key):
+            key_cells = tuple(read_whole("key", self._forms.key(key_id).avro, key_body).values())
+        plan = self._forms.plan(value_id, key_id, about)
+        if key_id is not None and key_cells != tuple(cells[at] for at in plan.key):
             raise MessageError("key_mismatch", "the key has other cells than the row")
         lossy = plan.doubtful_before(before) if before is not None else ()
         if after is not None:
@@ -136,14 +121,6 @@ class DebeziumAvroCodec(Codec):
                 False, None, None, (), fingerprint, lossy, "",
             ),
         )  # fmt: skip
-
-    def _unframed(self, part: str, data: bytes) -> Framed:
-        try:
-            framed = unframe(data, self.decompressed_max_bytes)
-        except FramingError as error:
-            raise MessageError(error.reason, f"{part}: {error}") from None
-        self.expanded += max(0, len(framed.body) - len(data))
-        return framed
 
 
 def _image(pair: tuple[str, dict[str, Any]] | None) -> tuple[Any, ...] | None:

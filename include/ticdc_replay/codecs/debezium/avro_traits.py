@@ -2,11 +2,7 @@
 
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.changefeed.protocols import Carried, ProtocolTraits
-
-
-def is_test_mode(changefeed: Changefeed) -> bool:
-    """Whether TiCDC sends DDL and watermarks too (protocols: debezium, section 6)."""
-    return changefeed.enable_tidb_extension and changefeed.avro_enable_watermark
+from ticdc_replay.codecs.avro.traits import is_test_mode
 
 
 def _carries(changefeed: Changefeed) -> Carried:

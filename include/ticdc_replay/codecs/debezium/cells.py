@@ -18,21 +18,19 @@ from typing import Annotated, Any, NamedTuple
 from msgspec import Meta
 
 from ticdc_replay.codecs.avro.values import decimals as avro_decimals
-from ticdc_replay.codecs.avro.values import texts, unsigned_texts
+from ticdc_replay.codecs.avro.values import unsigned_texts
 from ticdc_replay.codecs.debezium import values
 from ticdc_replay.codecs.debezium.nulls import ALWAYS, Doubt, null_doubts, raw_defaults
 from ticdc_replay.codecs.debezium.schema import MICROSECONDS, Field
 from ticdc_replay.codecs.debezium.types import column_type
-from ticdc_replay.codecs.debezium.values import Neutral
+from ticdc_replay.codecs.neutral import MAX_UINT64, Float32, Neutral, as_they_are, finite, integer, texts
 from ticdc_replay.codecs.text_forms import DECIMAL, VECTOR
-from ticdc_replay.domain.column_types import BINARY_TYPES, CHARACTER_TYPES, INTEGER_TYPES, ColumnType
+from ticdc_replay.domain.column_types import BINARY_TYPES, CHARACTER_TYPES, INTEGER_TYPES, ColumnType, integer_range
 from ticdc_replay.domain.definition import DefinedColumn
 
 UNKNOWN = ColumnType("longtext")
 """The type of a column that nothing tells of: the text that stands on the wire, whatever it is."""
 
-_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
-_LARGEST_FLOAT32 = 3.4028235e38
 _LARGEST_DECIMAL = 1e65
 _SHIFTED_DAYS = 36_525
 """From 1970-01-01 to 2069-12-31: the years to which TiCDC shifts the years 0 to 99."""
@@ -64,7 +62,7 @@ def cells_of(field: Field | None, defined: DefinedColumn | None, is_handle_key: 
     type_ = column_type(field, defined.type if defined is not None else None)
     if type_ is None:
         ambiguous = values.may_be_decimals_as_text if field is None else False
-        return Cells(UNKNOWN, None, values.as_they_are, (ALWAYS,), True, ambiguous)
+        return Cells(UNKNOWN, None, as_they_are, (ALWAYS,), True, ambiguous)
     unit = _unit(type_, field)
     cells = _in_avro(type_, field, unit) if field is not None and field.avro else _in_json(type_, field, unit)
     doubts = _doubts(type_, field, unit)
@@ -134,14 +132,13 @@ def _in_json(type_: ColumnType, field: Field | None, unit: int) -> Cells:
     if base in INTEGER_TYPES:
         return _integer(type_)
     if base in CHARACTER_TYPES or base in ("enum", "set", "json"):
-        return Cells(type_, str, values.as_they_are, (), True)
+        return Cells(type_, str, as_they_are, (), True)
     if base in BINARY_TYPES:
-        return Cells(type_, bytes, values.as_they_are, (), False)
+        return Cells(type_, bytes, as_they_are, (), False)
     if base == "float":
-        float32 = Annotated[float, Meta(ge=-_LARGEST_FLOAT32, le=_LARGEST_FLOAT32)]
-        return Cells(type_, float32, values.as_they_are, (), False)
+        return Cells(type_, Float32, as_they_are, (), False)
     if base == "double":
-        return Cells(type_, float, values.as_they_are, (), False)
+        return Cells(type_, float, as_they_are, (), False)
     if base == "decimal":
         neutral = values.plain_numbers if type_.scale is None else values.decimals(type_.scale)
         number = Annotated[float, Meta(ge=-_LARGEST_DECIMAL, le=_LARGEST_DECIMAL)]
@@ -173,7 +170,7 @@ def _in_avro(type_: ColumnType, field: Field, unit: int) -> Cells:
     if base == "timestamp":
         return Cells(type_, None, lambda cells: values.timestamps(_as_text(cells)), (), False)
     if base in ("float", "double"):
-        return Cells(type_, None, values.finite, (), False)
+        return Cells(type_, None, finite, (), False)
     return _in_json(type_, field, unit)
 
 
@@ -182,23 +179,19 @@ def _as_text(cells: Sequence[bytes | None]) -> list[str | None]:
 
 
 def _integer(type_: ColumnType) -> Cells:
-    width = _BITS[type_.base]
-    if not type_.unsigned:
-        signed = Annotated[int, Meta(ge=-(1 << (width - 1)), le=(1 << (width - 1)) - 1)]
-        return Cells(type_, signed, values.as_they_are, (), False)
-    if width == 64:
-        return Cells(type_, Annotated[int, Meta(ge=-(1 << 63))], values.unsigned_64, (), False)
-    return Cells(type_, Annotated[int, Meta(ge=0, le=(1 << width) - 1)], values.as_they_are, (), False)
+    low, high = integer_range(type_)
+    if high == MAX_UINT64:
+        return Cells(type_, integer(-(1 << 63), high), values.unsigned_64, (), False)
+    return Cells(type_, integer(low, high), as_they_are, (), False)
 
 
 def _timed(type_: ColumnType, unit: int) -> Cells:
     base = type_.base
     if base == "year":
-        return Cells(type_, Annotated[int, Meta(ge=0, le=2155)], values.as_they_are, (), False)
-    long = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+        return Cells(type_, integer(0, 2155), as_they_are, (), False)
     neutral: dict[str, Callable[[], Neutral]] = {
         "date": lambda: values.dates,
         "datetime": lambda: values.moments(unit // 1000, type_.scale),
         "time": lambda: values.times(type_.scale),
     }
-    return Cells(type_, long, neutral[base](), (), False)
+    return Cells(type_, integer(-(1 << 63), (1 << 63) - 1), neutral[base](), (), False)

@@ -6,11 +6,12 @@ from typing import Any
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.base import Codec
 from ticdc_replay.codecs.claim_checks import may_refer
-from ticdc_replay.codecs.debezium.json import Document, MessageError, Number, Source, is_unicode, read_source
+from ticdc_replay.codecs.debezium.json import Document, Number, Source, read_source
 from ticdc_replay.codecs.debezium.rows import RowReader
+from ticdc_replay.codecs.errors import MessageError
 from ticdc_replay.domain.events import DdlEvent, Event, Undecodable, WatermarkEvent
+from ticdc_replay.domain.limits import is_unicode
 from ticdc_replay.domain.messages import RawMessage
-from ticdc_replay.large_messages.compression import CompressionError, DecompressedTooLargeError, decompress
 from ticdc_replay.schemas.lookup import SchemaLookup
 
 _ESCAPED_LETTER = rb"|\\u00[4-7]"
@@ -48,13 +49,10 @@ class DebeziumCodec(Codec):
             return [Undecodable(None, "empty_message", "the value is null" if value is None else "the value is empty")]
         try:
             if self._compressed:
-                key, value = self._decompressed("key", key) if key else None, self._decompressed("value", value)
+                key, value = self._decompressed(key, "key: ") if key else None, self._decompressed(value, "value: ")
             return [self._rows.read_known(key, value) or self._read(key, value)]
-        except MessageError as error:
-            ordinal = None if error.commit_ts is None else 0
-            return [Undecodable(ordinal, error.reason, str(error), error.commit_ts, error.schema, error.table)]
         except RecursionError:
-            return [Undecodable(None, "bad_json", "nested too deeply")]
+            raise MessageError("bad_json", "nested too deeply") from None
 
     def _is_schema_change(self, message: RawMessage) -> bool:
         return self._may_be(message, _MAY_BE_DDL, _MAY_BE_DDL_VALUE)
@@ -65,7 +63,7 @@ class DebeziumCodec(Codec):
     def _may_refer(self, message: RawMessage) -> bool:
         value = message.value or b""
         try:
-            return may_refer(self._decompressed("value", value) if self._compressed else value)
+            return may_refer(self._decompressed(value) if self._compressed else value)
         except MessageError:
             return True
 
@@ -74,10 +72,10 @@ class DebeziumCodec(Codec):
         key, value = message.key or b"", message.value or b""
         try:
             if self._compressed:
-                key = self._decompressed("key", key) if key else b""
+                key = self._decompressed(key) if key else b""
             if key and in_key.search(key) is None:
                 return False
-            return in_value.search(self._decompressed("value", value) if self._compressed else value) is not None
+            return in_value.search(self._decompressed(value) if self._compressed else value) is not None
         except MessageError:
             return False
 
@@ -117,19 +115,6 @@ class DebeziumCodec(Codec):
         if not isinstance(type_, str) or isinstance(type_, Number) or not is_unicode(type_):
             raise MessageError("bad_value", "the type of a table change must be text")
         return DdlEvent(0, source.commit_ts, source.db, source.table, query, type_)
-
-    def _decompressed(self, part: str, data: bytes) -> bytes:
-        compression = self.changefeed.compression
-        try:
-            content = decompress(data, compression, self.decompressed_max_bytes)
-        except DecompressedTooLargeError as error:
-            raise MessageError("too_large", f"{part}: {error}") from None
-        except CompressionError as error:
-            raise MessageError(
-                "bad_compression", f"{part}: {error}; the changefeed is configured with {compression}"
-            ) from None
-        self.expanded += len(content) - len(data)
-        return content
 
 
 def _check_key(key: bytes | None, like: re.Pattern[bytes], what: str) -> None:

@@ -12,32 +12,14 @@ import msgspec
 from msgspec import Meta
 
 from ticdc_replay.codecs.debezium.cells import Cells
+from ticdc_replay.codecs.errors import MessageError
+from ticdc_replay.codecs.members import as_object, pairs_decoder
+from ticdc_replay.domain.limits import is_unicode
 from ticdc_replay.domain.tso import MAX_TSO, physical_ms
 
 _SURROGATE = re.compile(rb"(?<!\\)(?:\\\\)*\\u[dD][89a-fA-F]")
 _LONGEST_NUMBER = 1_000
 """Characters of one outside of images. The longest are those of doubles; Python reads integers up to 4,300 digits."""
-
-Object = tuple[tuple[str, Any], ...]
-"""A JSON object with all its members, repeated ones too."""
-
-
-class MessageError(ValueError):
-    """A message can't be understood. ``reason`` groups it; the others say what it is about, as far as that could be read."""
-
-    def __init__(
-        self,
-        reason: str,
-        detail: str,
-        commit_ts: int | None = None,
-        schema: str | None = None,
-        table: str | None = None,
-    ) -> None:
-        super().__init__(detail)
-        self.reason = reason
-        self.commit_ts = commit_ts
-        self.schema = schema
-        self.table = table
 
 
 class Number(str):
@@ -79,13 +61,6 @@ class Document:
         found = dict(members) if isinstance(members, tuple) else {}
         self.payload = dict(as_object(found.get("payload"), f"{what}: payload"))
         self.schema = plain(found["schema"]) if "schema" in found else None
-
-
-def as_object(value: Any, where: str) -> Object:
-    """*value* as an object. Raises MessageError."""
-    if not isinstance(value, tuple):
-        raise MessageError("bad_value", f"{where} is not an object")
-    return value
 
 
 def plain(value: Any) -> Any:
@@ -160,15 +135,6 @@ def told(value: Any) -> str | bytes:
     return text if is_unicode(text) else text.encode(errors="surrogateescape")
 
 
-def is_unicode(text: str) -> bool:
-    """Whether *text* can be UTF-8: it holds no lone surrogate."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _is_utf8(data: bytes) -> bool:
     try:
         data.decode()
@@ -177,8 +143,4 @@ def _is_utf8(data: bytes) -> bool:
     return True
 
 
-def _no_constant(text: str) -> Any:
-    raise ValueError(f"{text} is not JSON")
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=tuple, parse_int=Number, parse_float=Number, parse_constant=_no_constant)
+_DECODER = pairs_decoder(parse_int=Number, parse_float=Number)

@@ -1,16 +1,14 @@
 """How rows of one form are read: what schema block, key and definition say together (protocols: debezium, sections 2 and 3)."""
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import NamedTuple
-
-import xxhash
 
 from ticdc_replay.codecs.avro.schema import SchemaError
 from ticdc_replay.codecs.debezium.cells import Cells, cells_of
 from ticdc_replay.codecs.debezium.compiled import Doubtful, compile_doubts
-from ticdc_replay.codecs.debezium.json import Document, MessageError
+from ticdc_replay.codecs.debezium.json import Document
 from ticdc_replay.codecs.debezium.schema import Field, key_names, value_fields
+from ticdc_replay.codecs.errors import MessageError
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.events import Shape, WireColumn
 from ticdc_replay.domain.limits import refused_columns
@@ -98,10 +96,3 @@ def handle_key_of(
     if unknown:
         raise MessageError("key_mismatch", f"the key has columns that the value lacks: {', '.join(map(repr, unknown))}")
     return found
-
-
-@lru_cache(maxsize=10_000)
-def seed_of(schema: str, table: str) -> int:
-    """Ties a fingerprint to the table, as the seed of a hash over the bytes of a message."""
-    seed: int = xxhash.xxh3_64_intdigest(f"{schema}\0{table}".encode())
-    return seed

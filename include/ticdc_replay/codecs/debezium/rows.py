@@ -8,9 +8,11 @@ from msgspec import UNSET
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.avro.schema import SchemaError
 from ticdc_replay.codecs.debezium.compiled import CompiledForm, compile_form
-from ticdc_replay.codecs.debezium.json import Document, MessageError, Source, read_image, wire_value
-from ticdc_replay.codecs.debezium.row_plans import Plan, fields_of, handle_key_of, plan_of, seed_of
+from ticdc_replay.codecs.debezium.json import Document, Source, read_image, wire_value
+from ticdc_replay.codecs.debezium.row_plans import Plan, fields_of, handle_key_of, plan_of
 from ticdc_replay.codecs.debezium.schema import Field
+from ticdc_replay.codecs.errors import MessageError
+from ticdc_replay.codecs.fingerprints import seed_of
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.events import Image, Operation, RowEvent
 from ticdc_replay.schemas.history import SchemaHistory

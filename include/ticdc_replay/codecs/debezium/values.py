@@ -4,21 +4,17 @@ NULL is None and stays None. What a converter refuses with ValueError can't be o
 """
 
 import decimal
-import math
 import re
 from binascii import a2b_base64
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ticdc_replay.codecs.neutral import MAX_UINT64, Neutral, without_sign
 from ticdc_replay.codecs.text_forms import TextForm
 
-Neutral = Callable[[Sequence[Any]], Sequence[Any]]
-
-_MAX_UINT64 = (1 << 64) - 1
 _FIRST_DAY, _LAST_DAY = -719_528, 2_932_896
 """0000-01-01 and 9999-12-31, in days since 1970-01-01."""
 _MILLISECONDS_A_DAY = 86_400_000
@@ -36,17 +32,12 @@ _EXACT = decimal.Context(prec=120)
 _UTC = TextForm("date and time in UTC", r"0000-00-00T00:00:00(?:\.0{1,6})?Z")
 
 
-def as_they_are(values: Sequence[Any]) -> Sequence[Any]:
-    """Values that need no conversion."""
-    return values
-
-
 def unsigned_64(values: Sequence[int | None]) -> list[int | None]:
     """BIGINT UNSIGNED, of which TiCDC writes the 64 bits with a sign; some releases wrote them without."""
     for value in values:
-        if value is not None and value > _MAX_UINT64:
+        if value is not None and value > MAX_UINT64:
             raise ValueError(f"{value} is above the largest unsigned 64-bit integer")
-    return [None if value is None else value & _MAX_UINT64 for value in values]
+    return without_sign(values)
 
 
 def flags(values: Sequence[bool | None]) -> list[int | None]:
@@ -129,7 +120,7 @@ def may_be_decimals_as_text(value: str | bytes | None) -> bool:
     number = decimal.Decimal(value)
     if len(number.normalize(_EXACT).as_tuple().digits) > _MOST_DOUBLE_DIGITS:
         return False
-    if "e" not in value and "." not in value and -(1 << 63) <= number <= _MAX_UINT64:
+    if "e" not in value and "." not in value and -(1 << 63) <= number <= MAX_UINT64:
         return False
     return may_be_decimals(float(number))
 
@@ -137,14 +128,6 @@ def may_be_decimals_as_text(value: str | bytes | None) -> bool:
 def plain_numbers(values: Sequence[float | None]) -> list[str | None]:
     """Doubles as decimals whose scale is not known: the digits on the wire."""
     return [None if value is None else format(decimal.Decimal(repr(value or 0.0)).normalize(), "f") for value in values]
-
-
-def finite(values: Sequence[float | None]) -> Sequence[float | None]:
-    """FLOAT and DOUBLE of Avro. Refuses what TiDB can't store."""
-    for value in values:
-        if value is not None and not math.isfinite(value):
-            raise ValueError(f"{value} can't be in a column")
-    return values
 
 
 def dates(values: Sequence[int | None]) -> Sequence[str | None]:

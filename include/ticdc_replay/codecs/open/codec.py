@@ -1,7 +1,6 @@
 """Open Protocol (``protocol=open-protocol``, also ``default``) of both generations of TiCDC."""
 
 import re
-from functools import lru_cache
 from typing import Annotated
 
 import msgspec
@@ -11,8 +10,9 @@ from msgspec import UNSET, Meta, UnsetType
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.base import MAX_BAD_EVENTS, Codec, too_many_bad
 from ticdc_replay.codecs.claim_checks import is_object, may_name_object, states_once, unwrap
-from ticdc_replay.codecs.open.framing import FramingError, places, split
-from ticdc_replay.codecs.open.members import EventError
+from ticdc_replay.codecs.errors import MessageError
+from ticdc_replay.codecs.fingerprints import seed_of
+from ticdc_replay.codecs.open.framing import places, split
 from ticdc_replay.codecs.open.rows import RowReader
 from ticdc_replay.domain.events import (
     DdlEvent,
@@ -26,7 +26,6 @@ from ticdc_replay.domain.events import (
 )
 from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.domain.tso import MAX_TSO
-from ticdc_replay.large_messages.compression import CompressionError, DecompressedTooLargeError, decompress
 from ticdc_replay.large_messages.locations import object_name
 from ticdc_replay.schemas.lookup import SchemaLookup
 
@@ -86,10 +85,7 @@ class OpenCodec(Codec):
         )
 
     def _decode(self, message: RawMessage) -> list[Event]:
-        try:
-            parts = split(message.key, message.value)
-        except FramingError as error:
-            return [Undecodable(None, error.reason, str(error))]
+        parts = split(message.key, message.value)
         self._room = self.decompressed_max_bytes
         events: list[Event] = []
         where: list[str] = []
@@ -97,7 +93,7 @@ class OpenCodec(Codec):
         for ordinal, (key, value) in enumerate(parts):
             try:
                 events.append(self._event(ordinal, key, value))
-            except EventError as error:
+            except MessageError as error:
                 where = where or places(parts)
                 detail = f"event {ordinal} at {where[ordinal]}: {error}"
                 bad.append(_undecodable(ordinal, error.reason, detail, key))
@@ -108,19 +104,14 @@ class OpenCodec(Codec):
 
     def _read_object(self, content: bytes) -> Event:
         self._room = self.decompressed_max_bytes
+        wrapped = unwrap(content)
         try:
-            wrapped = unwrap(content)
-            if wrapped.key is None:
-                raise ValueError("the key is null")
             parts = split(wrapped.key, wrapped.value)
-        except ValueError as error:
-            return Undecodable(None, "claim_check_unreadable", str(error))
+        except MessageError as error:
+            raise MessageError("claim_check_unreadable", str(error)) from None
         if len(parts) != 1:
-            return Undecodable(None, "claim_check_unreadable", f"{len(parts)} events instead of one")
-        try:
-            return self._event(0, *parts[0])
-        except EventError as error:
-            return Undecodable(None, error.reason, str(error))
+            raise MessageError("claim_check_unreadable", f"{len(parts)} events instead of one")
+        return self._event(0, *parts[0])
 
     def _is_schema_change(self, message: RawMessage) -> bool:
         return message.key is not None and _may_be(_DDL, message.key)
@@ -137,17 +128,18 @@ class OpenCodec(Codec):
         try:
             head = _KEY.decode(key)
         except (ValueError, RecursionError) as error:
-            raise EventError("bad_key", f"key JSON: {error}") from None
+            raise MessageError("bad_key", f"key JSON: {error}") from None
         if head.ccl is not UNSET and (head.t != _ROW or not states_once(key, "ccl")):
-            raise EventError("bad_key", "key JSON: ccl in what is no row, or more than once")
+            raise MessageError("bad_key", "key JSON: ccl in what is no row, or more than once")
         if head.t == _RESOLVED:
             return WatermarkEvent(ordinal, head.ts)
         if self._compression != "none":
-            value = self._decompressed(value)
+            value = self._decompressed(value, room=self._room)
+            self._room -= len(value)
         if head.t == _ROW:
             schema, table = head.scm, head.tbl
             if not schema or not table:
-                raise EventError("bad_key", "key JSON: a row without schema or table")
+                raise MessageError("bad_key", "key JSON: a row without schema or table")
             large, reference = None, None
             if head.ccl is not UNSET:
                 large, reference = LargeMessage.CLAIM_CHECK, Reference(head.ccl, object_name(head.ccl))
@@ -172,32 +164,18 @@ class OpenCodec(Codec):
             try:
                 ddl = _DDL_VALUE.decode(value)
             except (ValueError, RecursionError) as error:
-                raise EventError("bad_value", f"DDL: {error}") from None
+                raise MessageError("bad_value", f"DDL: {error}") from None
             return DdlEvent(ordinal, head.ts, head.scm, head.tbl, ddl.q, ddl.t)
-        raise EventError("unknown_event_type", f"key JSON: type {head.t}; 1 (row), 2 (DDL) and 3 (resolved) are known")
-
-    def _decompressed(self, value: bytes) -> bytes:
-        """The content of *value*. All events of a message, or object, share one cap: they are held together."""
-        try:
-            content = decompress(value, self._compression, self._room)
-        except DecompressedTooLargeError as error:
-            most = self.decompressed_max_bytes
-            taken = f"; events before it take {most - self._room} of {most}" if self._room < most else ""
-            raise EventError("too_large", f"{error}{taken}") from None
-        except CompressionError as error:
-            raise EventError(
-                "bad_compression", f"{error}; the changefeed is configured with {self._compression}"
-            ) from None
-        self.expanded += len(content) - len(value)
-        self._room -= len(content)
-        return content
+        raise MessageError(
+            "unknown_event_type", f"key JSON: type {head.t}; 1 (row), 2 (DDL) and 3 (resolved) are known"
+        )
 
 
 def _are_objects(key: bytes, value: bytes | None) -> bool:
     """Whether the frames of a message fit, and each event's key is an object."""
     try:
         return all(is_object(event) for event, _ in split(key, value))
-    except FramingError:
+    except MessageError:
         return False
 
 
@@ -210,13 +188,6 @@ def _undecodable(ordinal: int, reason: str, detail: str, key: bytes) -> Undecoda
     known = head.ccl is not UNSET and states_once(key, "ccl")
     reference = Reference(head.ccl, object_name(head.ccl)) if known else None  # type: ignore[arg-type]
     return Undecodable(ordinal, reason, detail, head.ts, head.scm or None, head.tbl or None, reference)
-
-
-@lru_cache(maxsize=10_000)
-def seed_of(schema: str, table: str) -> int:
-    """Ties a fingerprint to the table, as the seed of a hash over the bytes of the value (xor commitTs)."""
-    seed: int = xxhash.xxh3_64_intdigest(f"{schema}\0{table}".encode())
-    return seed
 
 
 def _may_be(kind: int, key: bytes) -> bool:

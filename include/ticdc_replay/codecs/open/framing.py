@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from struct import Struct
 
+from ticdc_replay.codecs.errors import MessageError
+
 VERSION = (1).to_bytes(8, "big")
 """What every key begins with."""
 _LENGTH = Struct(">Q")
@@ -11,27 +13,19 @@ Parts = tuple[bytes, bytes]
 """The key and the value of one event."""
 
 
-class FramingError(ValueError):
-    """The key and value of a message are not frames that fit each other. ``reason`` groups it, the text says where."""
-
-    def __init__(self, reason: str, detail: str) -> None:
-        super().__init__(detail)
-        self.reason = reason
-
-
 def split(key: bytes | None, value: bytes | None) -> list[Parts]:
     """The events of a message. Every length is checked against the bytes that are there.
 
     A key of the version alone with an empty value holds no event. An absent or empty value beside a single event stands for
     an empty part: resolved events may come so. Hot: 0.4 µs an event.
 
-    Raises FramingError; then nothing of the message is to be trusted, as a wrong length shifts all that follows it.
+    Raises MessageError; then nothing of the message is to be trusted, as a wrong length shifts all that follows it.
     """
     if key is None or len(key) < 8:
         what = "no key" if key is None else f"a key of {len(key)} bytes"
-        raise FramingError("foreign_message", f"{what}: not Open Protocol, whose keys start with 8 bytes of version")
+        raise MessageError("foreign_message", f"{what}: not Open Protocol, whose keys start with 8 bytes of version")
     if key[:8] != VERSION:
-        raise FramingError("unknown_version", f"version {_LENGTH.unpack_from(key)[0]} in key bytes 0..8, 1 expected")
+        raise MessageError("unknown_version", f"version {_LENGTH.unpack_from(key)[0]} in key bytes 0..8, 1 expected")
     length_at = _LENGTH.unpack_from
     size = len(key)
     if not value:
@@ -39,7 +33,7 @@ def split(key: bytes | None, value: bytes | None) -> list[Parts]:
             return []
         if size >= 16 and length_at(key, 8)[0] == size - 16:
             return [(key[16:], b"")]
-        raise FramingError("bad_framing", f"no value beside a key of {size} bytes that is not a single event")
+        raise MessageError("bad_framing", f"no value beside a key of {size} bytes that is not a single event")
     value_size = len(value)
     events = []
     at, value_at = 8, 0
@@ -58,7 +52,7 @@ def split(key: bytes | None, value: bytes | None) -> list[Parts]:
         events.append((key[start:end], value[value_start:value_end]))
         at, value_at = end, value_end
     if value_at != value_size:
-        raise FramingError("bad_framing", f"value bytes {value_at}..{value_size} belong to no event of the key")
+        raise MessageError("bad_framing", f"value bytes {value_at}..{value_size} belong to no event of the key")
     return events
 
 
@@ -75,10 +69,10 @@ def places(events: Sequence[Parts]) -> list[str]:
     return found
 
 
-def _cut_off(part: str, at: int, size: int) -> FramingError:
-    return FramingError("bad_framing", f"{part} bytes {at}..{size} are too few for a length")
+def _cut_off(part: str, at: int, size: int) -> MessageError:
+    return MessageError("bad_framing", f"{part} bytes {at}..{size} are too few for a length")
 
 
-def _too_long(part: str, at: int, length: int, size: int) -> FramingError:
+def _too_long(part: str, at: int, length: int, size: int) -> MessageError:
     left = size - at - 8
-    return FramingError("bad_framing", f"length {length} in {part} bytes {at}..{at + 8}, but {left} bytes follow")
+    return MessageError("bad_framing", f"length {length} in {part} bytes {at}..{at + 8}, but {left} bytes follow")

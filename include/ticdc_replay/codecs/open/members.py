@@ -4,29 +4,20 @@ It keeps what ordinary parsers lose: repeated members, the sign of ``-0``, integ
 takes some 30 µs a row, so rows whose form is known go through ``compiled`` instead; both read a row alike.
 """
 
-import json
 import math
 import re
 from typing import Any, NamedTuple
 
 import msgspec
 
+from ticdc_replay.codecs.errors import MessageError
+from ticdc_replay.codecs.members import Object, as_object, pairs_decoder
 from ticdc_replay.codecs.open.values import CellKind, cell_kind
+from ticdc_replay.domain.limits import is_unicode
 
 _LONE_ESCAPE = re.compile(rb"(?<!\\)(?:\\\\)*\\u[dD][89a-fA-F]")
 _NEGATIVE_ZERO = object()
 """``-0``: an integer for JSON, a float with a sign for the column."""
-
-Object = tuple[tuple[str, Any], ...]
-"""A JSON object with all its members, repeated ones too."""
-
-
-class EventError(ValueError):
-    """An event can't be understood. ``reason`` is a stable code, the text says where in the event and why."""
-
-    def __init__(self, reason: str, detail: str) -> None:
-        super().__init__(detail)
-        self.reason = reason
 
 
 class Cell(NamedTuple):
@@ -50,14 +41,14 @@ class Members(NamedTuple):
 
 
 def read(value: bytes) -> Members:
-    """The images of the row in *value*. Raises EventError."""
-    members = dict(_object(_parse(value), "the value"))
+    """The images of the row in *value*. Raises MessageError."""
+    members = dict(as_object(_parse(value), "the value"))
     u = _image(members["u"], "u") if "u" in members else None
     d = _image(members["d"], "d") if "d" in members else None
     p: dict[str, Cell] | None = None
     loose: tuple[tuple[int, int], ...] = ()
     if "p" in members:
-        columns = _object(members["p"], "p")
+        columns = as_object(members["p"], "p")
         p = _image(tuple(pair for pair in columns if isinstance(pair[1], tuple)), "p")
         loose = _loose(tuple(pair for pair in columns if not isinstance(pair[1], tuple)))
     return Members(u or None, p, d or None, loose)
@@ -68,14 +59,14 @@ def _parse(value: bytes) -> Any:
         text = value.decode()
     except UnicodeDecodeError:
         if _LONE_ESCAPE.search(value):
-            raise EventError("bad_value", "escaped surrogates beside bytes that are not UTF-8") from None
+            raise MessageError("bad_value", "escaped surrogates beside bytes that are not UTF-8") from None
         text = value.decode(errors="surrogateescape")
     try:
         return _DECODER.decode(text)
     except ValueError as error:
-        raise EventError("bad_value", f"not JSON: {error}") from None
+        raise MessageError("bad_value", f"not JSON: {error}") from None
     except RecursionError:
-        raise EventError("bad_value", "not JSON of a row: nested too deeply") from None
+        raise MessageError("bad_value", "not JSON of a row: nested too deeply") from None
 
 
 def _integer(text: str) -> Any:
@@ -89,38 +80,28 @@ def _real(text: str) -> float:
     return number
 
 
-def _no_constant(text: str) -> Any:
-    raise ValueError(f"{text} is not JSON")
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=tuple, parse_int=_integer, parse_float=_real, parse_constant=_no_constant)
-
-
-def _object(value: Any, where: str) -> Object:
-    if not isinstance(value, tuple):
-        raise EventError("bad_value", f"{where} is not an object")
-    return value
+_DECODER = pairs_decoder(parse_int=_integer, parse_float=_real)
 
 
 def _image(value: Any, member: str) -> dict[str, Cell]:
-    return {name: _cell(name, column, member) for name, column in dict(_object(value, member)).items()}
+    return {name: _cell(name, column, member) for name, column in dict(as_object(value, member)).items()}
 
 
 def _cell(name: str, value: Any, member: str) -> Cell:
     where = f"column {name!r} of {member}"
-    if not _is_unicode(name):
-        raise EventError("bad_value", f"{where}: the name is not UTF-8")
-    column = dict(_object(value, where))
+    if not is_unicode(name):
+        raise MessageError("bad_value", f"{where}: the name is not UTF-8")
+    column = dict(as_object(value, where))
     code, flags, handle = column.get("t"), column.get("f"), column.get("h", False)
     if type(code) is not int or type(flags) is not int:
-        raise EventError("bad_value", f"{where}: t and f must be integers")
+        raise MessageError("bad_value", f"{where}: t and f must be integers")
     if type(handle) is not bool:
-        raise EventError("bad_value", f"{where}: h must be true")
+        raise MessageError("bad_value", f"{where}: h must be true")
     if "v" not in column:
-        raise EventError("bad_value", f"{where} has no v")
+        raise MessageError("bad_value", f"{where} has no v")
     kind = cell_kind(code, flags)
     if kind is None:
-        raise EventError("unknown_column_type", f"{where} has the type code {code}, flags {flags}")
+        raise MessageError("unknown_column_type", f"{where} has the type code {code}, flags {flags}")
     return Cell(code, flags, handle, kind, _wire_value(column["v"], kind, where))
 
 
@@ -128,39 +109,31 @@ def _wire_value(value: Any, kind: CellKind, where: str) -> Any:
     """What msgspec would read for the cell, or bytes for text that is not UTF-8."""
     if value is _NEGATIVE_ZERO:
         value = -0.0 if kind.type.base in ("float", "double") else 0
-    if isinstance(value, str) and not _is_unicode(value):
+    if isinstance(value, str) and not is_unicode(value):
         if not kind.text:
-            raise EventError("bad_cell", f"{where}: {kind.type} can't hold bytes that are not UTF-8")
+            raise MessageError("bad_cell", f"{where}: {kind.type} can't hold bytes that are not UTF-8")
         try:
             return value.encode(errors="surrogateescape")
         except UnicodeEncodeError:
-            raise EventError("bad_cell", f"{where}: lone surrogate") from None
+            raise MessageError("bad_cell", f"{where}: lone surrogate") from None
     if isinstance(value, tuple):
-        raise EventError("bad_cell", f"{where}: an object instead of {kind.type}")
+        raise MessageError("bad_cell", f"{where}: an object instead of {kind.type}")
     try:
         return None if value is None else msgspec.convert(value, kind.annotation)
     except (ValueError, OverflowError) as error:
-        raise EventError("bad_cell", f"{where}: {error} for {kind.type}") from None
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+        raise MessageError("bad_cell", f"{where}: {error} for {kind.type}") from None
 
 
 def _loose(members: Object) -> tuple[tuple[int, int], ...]:
     """The type codes and flags of column objects whose members were written straight into ``p``."""
     for name, value in members:
         if name not in ("t", "h", "f", "v"):
-            raise EventError("bad_value", f"column {name!r} of p is not an object")
+            raise MessageError("bad_value", f"column {name!r} of p is not an object")
         if name in ("t", "f") and type(value) is not int:
-            raise EventError("bad_value", f"{name} in p must be an integer")
+            raise MessageError("bad_value", f"{name} in p must be an integer")
     codes = [value for name, value in members if name == "t"]
     flags = [value for name, value in members if name == "f"]
     values = sum(name == "v" for name, _ in members)
     if not len(codes) == len(flags) == values:
-        raise EventError("bad_value", "members in p that make up no columns")
+        raise MessageError("bad_value", "members in p that make up no columns")
     return tuple(zip(codes, flags, strict=True))

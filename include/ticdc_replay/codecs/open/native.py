@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 
 from ticdc_replay.changefeed.config import Changefeed
+from ticdc_replay.codecs.fingerprints import seed_of
 from ticdc_replay.codecs.native import NOT_AS_WRITTEN, NativeReader, Wire, is_plain
-from ticdc_replay.codecs.open.codec import seed_of
 from ticdc_replay.codecs.open.framing import split
 from ticdc_replay.domain.column_types import BaseType
 from ticdc_replay.domain.events import RowEvent, Shape

@@ -5,6 +5,8 @@ from typing import Any
 
 from ticdc_replay.codecs.avro.binary import AvroError
 from ticdc_replay.codecs.claim_checks import may_name_object
+from ticdc_replay.codecs.errors import MessageError
+from ticdc_replay.codecs.neutral import Neutral
 from ticdc_replay.codecs.simple.avro_schema import BRANCHES, NAMESPACE, read_message
 from ticdc_replay.codecs.simple.forms import RowForm
 from ticdc_replay.codecs.simple.messages import (
@@ -13,12 +15,11 @@ from ticdc_replay.codecs.simple.messages import (
     Checksum,
     Ddl,
     Message,
-    MessageError,
     Row,
     Watermark,
 )
 from ticdc_replay.codecs.simple.schema import ColumnSchema, DataType, IndexSchema, TableSchema
-from ticdc_replay.codecs.simple.values import TIMESTAMP, CellKind, Neutral
+from ticdc_replay.codecs.simple.values import TIMESTAMP, CellKind
 from ticdc_replay.domain.events import WireColumn
 from ticdc_replay.domain.tso import MAX_TSO
 

@@ -6,15 +6,16 @@ import xxhash
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.base import Codec
 from ticdc_replay.codecs.claim_checks import unwrap
+from ticdc_replay.codecs.errors import MessageError
+from ticdc_replay.codecs.fingerprints import seed_of
 from ticdc_replay.codecs.simple.avro import AvroEncoding
-from ticdc_replay.codecs.simple.forms import FormError, Forms, image_names, images_of, table_seed
+from ticdc_replay.codecs.simple.forms import FormError, Forms, image_names, images_of
 from ticdc_replay.codecs.simple.json import JsonEncoding
 from ticdc_replay.codecs.simple.json_rows import JsonRows
 from ticdc_replay.codecs.simple.messages import (
     OPERATIONS,
     Bootstrap,
     Ddl,
-    MessageError,
     Row,
     Watermark,
 )
@@ -33,7 +34,6 @@ from ticdc_replay.domain.events import (
 )
 from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.domain.tables import TableName
-from ticdc_replay.large_messages.compression import CompressionError, DecompressedTooLargeError, decompress
 from ticdc_replay.large_messages.locations import object_name
 from ticdc_replay.schemas.lookup import MissingVersion, SchemaLookup
 
@@ -59,7 +59,6 @@ class SimpleCodec(Codec):
     def __init__(self, changefeed: Changefeed, decompressed_max_bytes: int, schemas: SchemaLookup) -> None:
         super().__init__(changefeed, decompressed_max_bytes, schemas)
         self._compression = changefeed.compression
-        self._max_bytes = decompressed_max_bytes
         is_avro = changefeed.encoding_format == "avro"
         self._encoding = AvroEncoding() if is_avro else JsonEncoding()
         self._rows = None if is_avro else JsonRows()
@@ -69,25 +68,13 @@ class SimpleCodec(Codec):
         value = message.value
         if not value:
             return [Undecodable(None, "empty_message", "a message without value")]
-        try:
-            content = value if self._compression == "none" else self._decompressed(value)
-            row = None if self._rows is None else self._rows.read(content)
-            if row is not None:
-                return [row]
-            return [self._event(content)]
-        except MessageError as error:
-            ordinal = None if error.commit_ts is None else 0
-            return [Undecodable(ordinal, error.reason, str(error), error.commit_ts, error.schema, error.table)]
+        content = value if self._compression == "none" else self._decompressed(value)
+        row = None if self._rows is None else self._rows.read(content)
+        return [self._event(content) if row is None else row]
 
     def _read_object(self, content: bytes) -> Event:
-        try:
-            value = content if self.changefeed.claim_check_raw_value else unwrap(content).value
-        except ValueError as error:
-            return Undecodable(None, "claim_check_unreadable", str(error))
-        try:
-            return self._event(self._decompressed(value))
-        except MessageError as error:
-            return Undecodable(None, error.reason, str(error))
+        value = content if self.changefeed.claim_check_raw_value else unwrap(content).value
+        return self._event(self._decompressed(value))
 
     def _is_schema_change(self, message: RawMessage) -> bool:
         type_ = self._type(message)
@@ -107,19 +94,6 @@ class SimpleCodec(Codec):
             return self._encoding.type_of(self._decompressed(message.value or b""))
         except MessageError:
             return None
-
-    def _decompressed(self, value: bytes) -> bytes:
-        if self._compression == "none":
-            return value
-        try:
-            content = decompress(value, self._compression, self._max_bytes)
-        except DecompressedTooLargeError as error:
-            raise MessageError("too_large", str(error)) from None
-        except CompressionError as error:
-            detail = f"{error}; the changefeed is configured with {self._compression}"
-            raise MessageError("bad_compression", detail) from None
-        self.expanded += len(content) - len(value)
-        return content
 
     def _event(self, content: bytes) -> Event:
         """The event in *content*, read in full. Raises MessageError."""
@@ -175,7 +149,7 @@ class SimpleCodec(Codec):
             large=large,
             reference=reference,
             before_unknown=(),
-            fingerprint=_digest(_encode((after, before)), table_seed(row.schema, row.table) ^ row.commit_ts),
+            fingerprint=_digest(_encode((after, before)), seed_of(row.schema, row.table) ^ row.commit_ts),
             lossy=row.lossy,
             damage=form.damage(row.checksum, after, before, whole=large is None and not row.lossy),
         )

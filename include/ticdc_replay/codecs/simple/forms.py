@@ -1,16 +1,16 @@
 """Forms of Simple's rows: one table version, with the columns that are sent, made ready for reading."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
-import xxhash
 
 from ticdc_replay.codecs.checksum import RowChecksum
+from ticdc_replay.codecs.errors import MessageError
 from ticdc_replay.codecs.local_times import zone_info
-from ticdc_replay.codecs.simple.messages import Checksum, MessageError, Row
-from ticdc_replay.codecs.simple.values import CellKind, Neutral, cell_kind
+from ticdc_replay.codecs.neutral import Neutral
+from ticdc_replay.codecs.simple.messages import Checksum, Row
+from ticdc_replay.codecs.simple.values import CellKind, cell_kind
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.events import Operation, Shape, WireColumn
 from ticdc_replay.domain.limits import refused_columns
@@ -164,10 +164,3 @@ def _check_zone(location: str) -> None:
         zone_info(location)
     except ValueError as error:
         raise FormError(f"location of the timestamps: {error}") from None
-
-
-@lru_cache(maxsize=10_000)
-def table_seed(schema: str, table: str) -> int:
-    """What ties a fingerprint to the table, as the seed of a hash over the cells."""
-    seed: int = xxhash.xxh3_64_intdigest(f"{schema}\0{table}".encode())
-    return seed

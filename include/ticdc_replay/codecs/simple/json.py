@@ -7,6 +7,8 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from ticdc_replay.codecs.claim_checks import may_refer, states_once
+from ticdc_replay.codecs.errors import MessageError
+from ticdc_replay.codecs.neutral import Neutral
 from ticdc_replay.codecs.replaced_text import REPLACED
 from ticdc_replay.codecs.simple.forms import RowForm
 from ticdc_replay.codecs.simple.json_compiled import SentChecksum
@@ -16,12 +18,11 @@ from ticdc_replay.codecs.simple.messages import (
     Checksum,
     Ddl,
     Message,
-    MessageError,
     Row,
     Watermark,
 )
 from ticdc_replay.codecs.simple.schema import TableSchema
-from ticdc_replay.codecs.simple.values import CellKind, Neutral
+from ticdc_replay.codecs.simple.values import CellKind
 from ticdc_replay.domain.column_types import BINARY_TYPES
 from ticdc_replay.domain.events import Operation, WireColumn
 from ticdc_replay.domain.tso import MAX_TSO

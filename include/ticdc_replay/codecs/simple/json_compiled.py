@@ -12,6 +12,7 @@ from msgspec import UNSET, Meta, UnsetType
 from ticdc_replay.codecs.replaced_text import TEXTS, holds_replaced
 from ticdc_replay.codecs.simple.forms import RowForm
 from ticdc_replay.codecs.simple.messages import Checksum, ReadRow, Row, SeenRow
+from ticdc_replay.codecs.structs import struct
 from ticdc_replay.domain.column_types import BINARY_TYPES
 from ticdc_replay.domain.tso import MAX_TSO
 
@@ -37,7 +38,7 @@ def compile_rows(row: Row, form: RowForm) -> ReadRow | None:
     What is generated is made of column positions alone.
     """
     columns = form.shape.columns
-    timestamp = _struct("Timestamp", [("location", Literal[form.locations]), ("value", str)])
+    timestamp = struct("Timestamp", [("location", Literal[form.locations]), ("value", str)], forbid_unknown_fields=True)
     fields = []
     for at, column in enumerate(columns):
         base = column.type.base
@@ -46,7 +47,7 @@ def compile_rows(row: Row, form: RowForm) -> ReadRow | None:
     fields.sort()  # msgspec looks for the next member first, and TiCDC sorts them
     names = {attribute: name for name, attribute, _ in fields}
     try:
-        image = _struct("Image", [field[1:] for field in fields], rename=names)
+        image = struct("Image", [field[1:] for field in fields], rename=names, forbid_unknown_fields=True)
     except ValueError:
         return None
     has_new, has_old = row.data is not None, row.old is not None
@@ -58,7 +59,9 @@ def compile_rows(row: Row, form: RowForm) -> ReadRow | None:
         ("type", Literal[row.operation.value.upper()]),
         ("schemaVersion", Literal[row.version]),
     ]
-    message = _struct("Row", [*head, *_HEAD, *images, ("checksum", SentChecksum | UnsetType, UNSET)])
+    message = struct(
+        "Row", [*head, *_HEAD, *images, ("checksum", SentChecksum | UnsetType, UNSET)], forbid_unknown_fields=True
+    )
     cells = eval(f"lambda image: ({''.join(map(_cell, range(len(columns)), columns))})")
     texts = [at for at, column in enumerate(columns) if column.type.base in TEXTS]
     doubtful = eval(f"lambda cells: {holds_replaced(texts)}")
@@ -69,11 +72,6 @@ def _cell(at: int, column: Any) -> str:
     if column.type.base == "timestamp":
         return f"None if image.c{at} is None else image.c{at}.value,"
     return f"image.c{at},"
-
-
-def _struct(name: str, fields: Any, **options: Any) -> Any:
-    """A struct without garbage collection: it holds no cycles."""
-    return msgspec.defstruct(name, fields, gc=False, forbid_unknown_fields=True, **options)
 
 
 def _reader(decode: Any, cells_of: Any, doubtful: Any, has_new: bool, has_old: bool) -> ReadRow:

@@ -5,7 +5,8 @@ from typing import NamedTuple
 import msgspec
 import xxhash
 
-from ticdc_replay.codecs.simple.forms import RowForm, table_seed
+from ticdc_replay.codecs.fingerprints import seed_of
+from ticdc_replay.codecs.simple.forms import RowForm
 from ticdc_replay.codecs.simple.json_compiled import compile_rows
 from ticdc_replay.codecs.simple.messages import ReadRow, Row
 from ticdc_replay.domain.events import Image, Operation, RowEvent, Shape
@@ -93,7 +94,7 @@ class JsonRows:
         if len(self._routes) >= _MAX_REMEMBERED:
             self._routes.clear()
         route = self._routes.setdefault(start, _Route(start, len(start), {}))
-        seed = table_seed(row.schema, row.table)
+        seed = seed_of(row.schema, row.table)
         route.readers[content[route.size]] = _Reader(read, form, row.schema, row.table, row.operation, seed)
 
     def _routed(self, content: bytes) -> _Route:

@@ -10,24 +10,6 @@ OPERATIONS = {"INSERT": Operation.INSERT, "UPDATE": Operation.UPDATE, "DELETE": 
 """Types of messages that are rows (protocols: simple, section 2)."""
 
 
-class MessageError(ValueError):
-    """A message can't be understood. ``reason`` groups it; the others say what it is about, as far as that could be read."""
-
-    def __init__(
-        self,
-        reason: str,
-        detail: str,
-        commit_ts: int | None = None,
-        schema: str | None = None,
-        table: str | None = None,
-    ) -> None:
-        super().__init__(detail)
-        self.reason = reason
-        self.commit_ts = commit_ts
-        self.schema = schema
-        self.table = table
-
-
 class Checksum(NamedTuple):
     """The sums of the new and the old image, 0 where there is none, and whether TiCDC itself found them wrong."""
 

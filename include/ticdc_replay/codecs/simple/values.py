@@ -5,33 +5,39 @@ types; a cell of Avro is the number or the bytes that stand in the message. Of a
 is one for all of a message. ``of_json`` and ``of_avro`` convert a whole column.
 """
 
-import math
 import struct
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import numpy as np
 from msgspec import Meta
 
 from ticdc_replay.codecs import text_forms
-from ticdc_replay.codecs.avro.values import texts
 from ticdc_replay.codecs.local_times import in_utc
-from ticdc_replay.codecs.text_forms import Arrow
-from ticdc_replay.domain.column_types import BINARY_TYPES, INTEGER_TYPES, ColumnType
-
-_Value = TypeVar("_Value")
-Neutral = Callable[[Sequence[Any]], Sequence[Any]]
+from ticdc_replay.codecs.neutral import (
+    MAX_UINT64,
+    Arrow,
+    Float32,
+    Neutral,
+    as_they_are,
+    finite,
+    in_64_bits,
+    integer,
+    present,
+    texts,
+    with_nulls,
+    within,
+    without_sign,
+)
+from ticdc_replay.domain.column_types import BINARY_TYPES, INTEGER_TYPES, ColumnType, integer_range
 
 NULL, LONG, FLOAT, DOUBLE, STRING, BYTES, TIMESTAMP, UNSIGNED = range(8)
 """Branches of the union that the values of Avro's maps are."""
 
-_MAX_INT64 = (1 << 63) - 1
-_MAX_UINT64 = (1 << 64) - 1
-_LARGEST_FLOAT32 = 3.4028235e38
 _LARGEST_FLOAT64 = 1.7976931348623157e308
-_INTEGER_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
+_Float64 = Annotated[float, Meta(ge=-_LARGEST_FLOAT64, le=_LARGEST_FLOAT64)]
 _CONTENT = (STRING, BYTES)
 
 
@@ -55,27 +61,32 @@ def cell_kind(type_: ColumnType, foreign_zone: str | None) -> CellKind:
     """
     base = type_.base
     if base in INTEGER_TYPES:
-        return _integer_kind(type_)
+        low, high = integer_range(type_)
+        if high == MAX_UINT64:
+            return CellKind(type_, _integers(low, high), without_sign, (UNSIGNED,))
+        return CellKind(type_, _integers(low, high), within(low, high), (LONG,))
     if base == "year":
-        return _number_kind(type_, 0, 2155, _as_it_is)
+        return CellKind(type_, _integers(0, 2155), within(0, 2155), (LONG,))
     if base == "bit":
         return CellKind(type_, _integers(0, _mask(type_.length)), _bits(_mask(type_.length)), (LONG, STRING))
     if base == "enum":
-        return _number_kind(type_, 0, 65535, _as_it_is)
+        return CellKind(type_, _integers(0, 65535), within(0, 65535), (LONG,))
     if base == "set":
-        return _number_kind(type_, 0, _mask(len(type_.elements or ()) or 64), _without_sign)
+        members = _mask(len(type_.elements or ()) or 64)
+        # Avro's long has a sign, and wraps from 2^63 on (protocols: simple, section 5).
+        return CellKind(type_, _integers(0, members), lambda values: within(0, members)(without_sign(values)), (LONG,))
     if base == "float":
-        return CellKind(type_, _reals(_LARGEST_FLOAT32), _singles, (FLOAT,))
+        return CellKind(type_, _reals(Float32), _singles, (FLOAT,))
     if base == "double":
-        return CellKind(type_, _reals(_LARGEST_FLOAT64), _doubles, (DOUBLE,))
+        return CellKind(type_, _reals(_Float64), _doubles, (DOUBLE,))
     if base == "timestamp":
         return _timestamp_kind(type_, foreign_zone)
     form = _FORMS.get(base)
     if form is not None:
         return CellKind(type_, form.of_texts, form.of_bytes, _CONTENT, form.arrow)
     if base in BINARY_TYPES:
-        return CellKind(type_, _as_they_are, _as_they_are, _CONTENT)
-    return CellKind(type_, _as_they_are, texts, _CONTENT, text_forms.utf8_array)
+        return CellKind(type_, as_they_are, as_they_are, _CONTENT)
+    return CellKind(type_, as_they_are, texts, _CONTENT, text_forms.utf8_array)
 
 
 _FORMS = {
@@ -91,59 +102,11 @@ def _mask(bits: int | None) -> int:
     return (1 << (bits or 64)) - 1
 
 
-def _integer_kind(type_: ColumnType) -> CellKind:
-    bits = _INTEGER_BITS[type_.base]
-    if not type_.unsigned:
-        return _number_kind(type_, -(1 << (bits - 1)), (1 << (bits - 1)) - 1, _as_it_is)
-    if bits < 64:
-        return _number_kind(type_, 0, (1 << bits) - 1, _as_it_is)
-    kind = _number_kind(type_, 0, _MAX_UINT64, _without_sign)
-    return kind._replace(branches=(UNSIGNED,))
-
-
-def _number_kind(type_: ColumnType, low: int, high: int, number: Callable[[int], int]) -> CellKind:
-    def of_avro(values: Sequence[int | None]) -> Sequence[int | None]:
-        numbers = values if number is _as_it_is else [None if value is None else number(value) for value in values]
-        _refuse_outside(numbers, low, high)
-        return numbers
-
-    return CellKind(type_, _integers(low, high), of_avro, (LONG,))
-
-
-def _as_it_is(value: int) -> int:
-    return value
-
-
-def _without_sign(value: int) -> int:
-    """Avro's long has a sign, and wraps from 2^63 on (protocols: simple, section 5)."""
-    return value & _MAX_UINT64
-
-
-def _present(values: Sequence[_Value | None]) -> Sequence[_Value]:
-    """*values* without NULL."""
-    return [value for value in values if value is not None] if None in values else values  # type: ignore[return-value]
-
-
-def _refuse_outside(values: Sequence[int | None], low: int, high: int) -> None:
-    present = _present(values)
-    if present and not (low <= min(present) and max(present) <= high):
-        wrong = next(value for value in present if not low <= value <= high)
-        raise ValueError(f"{wrong} is not from {low} to {high}")
-
-
 def _integers(low: int, high: int) -> Neutral:
     """Hot: a column is read as one JSON array, at 0.05 µs a value."""
-    top = min(high, _MAX_INT64)  # msgspec's limits have no more
-    number = Annotated[int, Meta(ge=low, le=top)] if top == high else Annotated[int, Meta(ge=low)]
-    decode = msgspec.json.Decoder(list[number | None]).decode  # type: ignore[valid-type]
-
-    def neutral(values: Sequence[str | None]) -> list[int | None]:
-        numbers: list[int | None] = _numbers(decode, values, f"an integer from {low} to {high}")
-        if top < high:
-            _refuse_outside(numbers, low, high)
-        return numbers
-
-    return neutral
+    decode = msgspec.json.Decoder(list[integer(low, high) | None]).decode  # type: ignore[misc]
+    checked = in_64_bits if high == MAX_UINT64 else as_they_are
+    return lambda values: checked(_numbers(decode, values, f"an integer from {low} to {high}"))
 
 
 def _numbers(decode: Callable[[str], list[Any]], values: Sequence[str | None], what: str) -> list[Any]:
@@ -163,7 +126,7 @@ def _numbers(decode: Callable[[str], list[Any]], values: Sequence[str | None], w
 def _bits(largest: int) -> Neutral:
     """Old TiCDC writes BIT as long, new as text."""
 
-    def neutral(values: Sequence[int | bytes | None]) -> list[int | None]:
+    def neutral(values: Sequence[int | bytes | None]) -> Sequence[int | None]:
         numbers: list[int | None] = []
         for value in values:
             if isinstance(value, bytes):
@@ -171,15 +134,14 @@ def _bits(largest: int) -> Neutral:
                     raise ValueError(f"{value[:80]!r} is not an unsigned integer")
                 numbers.append(int(value))
             else:
-                numbers.append(None if value is None else value & _MAX_UINT64)
-        _refuse_outside(numbers, 0, largest)
-        return numbers
+                numbers.append(None if value is None else value & MAX_UINT64)
+        return within(0, largest)(numbers)
 
     return neutral
 
 
-def _reals(limit: float) -> Neutral:
-    decode = msgspec.json.Decoder(list[Annotated[float, Meta(ge=-limit, le=limit)] | None]).decode
+def _reals(annotation: Any) -> Neutral:
+    decode = msgspec.json.Decoder(list[annotation | None]).decode
 
     def neutral(values: Sequence[str | None]) -> list[float | None]:
         numbers: list[float | None] = _numbers(decode, values, "a number within the type's range")
@@ -190,26 +152,15 @@ def _reals(limit: float) -> Neutral:
     return neutral
 
 
-def _singles(values: Sequence[bytes | None]) -> list[float | None]:
+def _singles(values: Sequence[bytes | None]) -> Sequence[float | None]:
     """FLOAT as 4 bytes: the double whose text is the shortest that means the same 32-bit number, as other protocols have it."""
-    present = np.frombuffer(b"".join(value for value in values if value is not None), "<f4")
-    if not np.isfinite(present).all():
-        raise ValueError("infinity, or no number, can't be in a column")
-    shortest = iter(present.astype(str).astype(np.float64).tolist())
-    return [None if value is None else next(shortest) for value in values]
+    numbers = np.frombuffer(b"".join(present(values)), "<f4")
+    return finite(with_nulls(values, numbers.astype(str).astype(np.float64).tolist()))
 
 
-def _doubles(values: Sequence[bytes | None]) -> list[float | None]:
-    present = [value for value in values if value is not None]
-    numbers = struct.unpack(f"<{len(present)}d", b"".join(present))
-    if not all(map(math.isfinite, numbers)):
-        raise ValueError("infinity, or no number, can't be in a column")
-    following = iter(numbers)
-    return [None if value is None else next(following) for value in values]
-
-
-def _as_they_are(values: Sequence[Any]) -> Sequence[Any]:
-    return values
+def _doubles(values: Sequence[bytes | None]) -> Sequence[float | None]:
+    content = b"".join(present(values))
+    return finite(with_nulls(values, list(struct.unpack(f"<{len(content) // 8}d", content))))
 
 
 def _timestamp_kind(type_: ColumnType, foreign_zone: str | None) -> CellKind:

@@ -11,8 +11,9 @@ from typing import NamedTuple
 import msgspec
 
 from ticdc_replay.codecs.base import Codec
-from ticdc_replay.codecs.canal.members import DocumentError, documents
-from ticdc_replay.codecs.open.framing import VERSION, FramingError, split
+from ticdc_replay.codecs.canal.members import documents
+from ticdc_replay.codecs.errors import MessageError
+from ticdc_replay.codecs.open.framing import VERSION, split
 from ticdc_replay.domain.events import Event, Reference, RowEvent, Undecodable
 from ticdc_replay.domain.messages import OffsetRange, RawMessage
 from ticdc_replay.large_messages.compression import CompressionError, decompress
@@ -109,7 +110,7 @@ def _are_frames(key: bytes, value: bytes) -> bool:
     try:
         for event, _ in split(key, value):
             msgspec.json.decode(event.decode(errors="replace"))  # texts may be no UTF-8
-    except (FramingError, msgspec.DecodeError, RecursionError):
+    except (MessageError, msgspec.DecodeError, RecursionError):
         return False
     return True
 
@@ -118,7 +119,7 @@ def _is_json(text: bytes) -> bool:
     """Whether *text* is objects of JSON from end to end, or nothing."""
     try:
         return not text or all(True for _ in documents(text))
-    except DocumentError:
+    except MessageError:
         return False
 
 

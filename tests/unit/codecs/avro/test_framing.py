@@ -5,7 +5,8 @@ from uuid import UUID
 
 import pytest
 
-from ticdc_replay.codecs.avro.framing import Framed, FramingError, unframe
+from ticdc_replay.codecs.avro.framing import Framed, unframe
+from ticdc_replay.codecs.errors import MessageError
 
 UUID_TEXT = "b7b4a7f0-9c96-4e4a-a687-fb5de9ef0c63"
 UUID_BYTES = UUID(UUID_TEXT).bytes
@@ -14,7 +15,7 @@ CAP = 1000
 
 def refusal(data, cap=CAP):
     """The reason for which *data* is refused."""
-    with pytest.raises(FramingError) as error:
+    with pytest.raises(MessageError) as error:
         unframe(data, cap)
     return error.value.reason
 
