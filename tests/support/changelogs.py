@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
 
+from tests.support.schema_histories import history_of
 from ticdc_replay.changelog.cells.types import table_arrow_schema
 from ticdc_replay.changelog.files.index import (
     ChangelogIndex,
@@ -123,7 +124,7 @@ class Changelog:
 
     def knows(self, *definitions: TableDefinition) -> "Changelog":
         """Tables that were known before the window."""
-        self.history = SchemaHistory.from_definitions(definitions)
+        self.history = history_of(definitions)
         return self
 
     def write(self) -> ChangelogIndex:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, get_args
 
-from ticdc_replay.changefeed.options import Options
+from ticdc_replay.changefeed.options import Options, texts_of
 from ticdc_replay.changefeed.rules import ColumnSelector, Dispatch, Dispatcher, Rule
 from ticdc_replay.changefeed.table_filter import ColumnFilter, TableFilter
 from ticdc_replay.changefeed.topic_expression import TopicExpression
@@ -23,7 +23,7 @@ def dispatch_of(options: Options) -> Dispatch:
     selectors = []
     for at, table in enumerate(options.tables(_SELECTORS)):
         place = options.place(f"{_SELECTORS}[{at}]")
-        columns = ColumnFilter(_texts(table, "columns", place))
+        columns = ColumnFilter(texts_of(table.get("columns"), f"{place}.columns"))
         columns.check(f"{place}.columns")
         selectors.append(ColumnSelector(_matcher(table, place, case_sensitive=case_sensitive), columns))
     return Dispatch(tuple(rules), tuple(selectors))
@@ -34,7 +34,7 @@ def _rule(table: Mapping[str, Any], place: str, *, case_sensitive: bool) -> Rule
     if old_name and new_name:
         raise ConfigError(f"{place}: `dispatcher` and `partition` exclude each other; TiCDC refuses both")
     partition = _PARTITION_RULES.get((new_name or old_name).lower(), "table")
-    columns = _texts(table, "columns", place)
+    columns = texts_of(table.get("columns"), f"{place}.columns")
     if partition == "columns" and not columns:
         raise ConfigError(f"{place}.columns: missing; partition = 'columns' needs the names of columns")
     return Rule(
@@ -49,7 +49,7 @@ def _rule(table: Mapping[str, Any], place: str, *, case_sensitive: bool) -> Rule
 
 
 def _matcher(table: Mapping[str, Any], place: str, *, case_sensitive: bool) -> TableFilter:
-    matcher = TableFilter(_texts(table, "matcher", place), case_sensitive)
+    matcher = TableFilter(texts_of(table.get("matcher"), f"{place}.matcher"), case_sensitive)
     matcher.check(f"{place}.matcher")
     return matcher
 
@@ -74,12 +74,3 @@ def _text(table: Mapping[str, Any], name: str, place: str) -> str:
     if value is not None and not isinstance(value, str):
         raise ConfigError(f"{place}.{name}: must be a text")
     return (value or "").strip()
-
-
-def _texts(table: Mapping[str, Any], name: str, place: str) -> tuple[str, ...]:
-    value = table.get(name)
-    if value is None:
-        return ()
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise ConfigError(f"{place}.{name}: must be an array of texts")
-    return tuple(value)

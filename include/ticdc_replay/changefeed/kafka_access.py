@@ -36,11 +36,6 @@ class KafkaAccess(msgspec.Struct, frozen=True):
 
     fields: tuple[ConnectionField, ...]
 
-    @property
-    def security_protocol(self) -> str:
-        """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
-        return next(field.value or "" for field in self.fields if field.name == "security.protocol")
-
     def hint(self) -> str:
         """One line for errors of a client whose credentials or TLS the brokers refuse."""
         fields = "; ".join(str(field) for field in self.fields if field.name != "bootstrap.servers")

@@ -22,6 +22,15 @@ def is_masked(value: object) -> bool:
     return isinstance(value, str) and _MASKED.fullmatch(value) is not None
 
 
+def texts_of(value: Any, place: str) -> tuple[str, ...]:
+    """The array of texts *value*, empty for None. Raises ConfigError, which names *place*."""
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise ConfigError(f"{place}: must be an array of texts")
+    return tuple(value)
+
+
 class _Found(NamedTuple):
     value: Any
     place: str
@@ -97,12 +106,7 @@ class Options:
 
     def texts(self, *, key: str) -> tuple[str, ...]:
         """An array of texts, empty where there is none."""
-        value = self._in_toml(key)
-        if value is None:
-            return ()
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise ConfigError(f"{self.place(key)}: must be an array of texts")
-        return tuple(value)
+        return texts_of(self._in_toml(key), self.place(key))
 
     def tables(self, key: str) -> list[Mapping[str, Any]]:
         """The array of TOML tables at *key*, empty where there is none."""

@@ -6,6 +6,7 @@ excludes. Of several patterns the last one that matches decides; without any mat
 """
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -29,11 +30,7 @@ class TableFilter(msgspec.Struct, frozen=True):
 
     def check(self, where: str) -> None:
         """Raise ConfigError, which names *where*, for a pattern that TiCDC refuses."""
-        for pattern in self.patterns:
-            try:
-                _parsed((pattern,), self.case_sensitive)
-            except ValueError as error:
-                raise ConfigError(f"{where}: {pattern!r}: {error}") from None
+        _check(self.patterns, where, lambda pattern: _parsed((pattern,), self.case_sensitive))
 
     def matches(self, schema: str, table: str) -> bool:
         """Whether the filter means the table of these names, in the upstream's spelling."""
@@ -81,11 +78,7 @@ class ColumnFilter(msgspec.Struct, frozen=True):
 
     def check(self, where: str) -> None:
         """Raise ConfigError, which names *where*, for a pattern that TiCDC refuses."""
-        for pattern in self.patterns:
-            try:
-                _parsed_columns((pattern,))
-            except ValueError as error:
-                raise ConfigError(f"{where}: {pattern!r}: {error}") from None
+        _check(self.patterns, where, lambda pattern: _parsed_columns((pattern,)))
 
     def keeps(self, column: str) -> bool:
         """Whether events still have the column called *column*."""
@@ -93,6 +86,14 @@ class ColumnFilter(msgspec.Struct, frozen=True):
             if name.exact(column):
                 return positive
         return False
+
+
+def _check(patterns: tuple[str, ...], where: str, read: Callable[[str], object]) -> None:
+    for pattern in patterns:
+        try:
+            read(pattern)
+        except ValueError as error:
+            raise ConfigError(f"{where}: {pattern!r}: {error}") from None
 
 
 class _Name(NamedTuple):

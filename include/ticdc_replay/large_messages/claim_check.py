@@ -7,11 +7,18 @@ nothing about any message.
 import hashlib
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from tenacity import Retrying, retry_if_exception_type, retry_if_result, stop_after_attempt, wait_exponential_jitter
+from tenacity import (
+    Retrying,
+    retry,
+    retry_if_exception_type,
+    retry_if_result,
+    stop_after_attempt,
+    wait_exponential_jitter,
+)
 
 from ticdc_replay.domain.errors import (
     ArtifactNotFoundError,
@@ -21,10 +28,19 @@ from ticdc_replay.domain.errors import (
 )
 from ticdc_replay.storage.base import ObjectInfo, ObjectStore
 
+_Call = TypeVar("_Call", bound=Callable[..., Any])
+
 BAD_NAME = "claim_check_bad_name"
 """The reason of a row whose location names no object."""
 _ATTEMPTS = 3
-_FIRST_WAIT_S = 0.1
+_WAIT = wait_exponential_jitter(multiplier=0.1, jitter=0.1)
+
+
+def _retried(*errors: type[Exception]) -> Callable[[_Call], _Call]:
+    """Repeat a call that raises one of *errors*."""
+    return retry(  # type: ignore[return-value]
+        retry=retry_if_exception_type(errors), stop=stop_after_attempt(_ATTEMPTS), wait=_WAIT, reraise=True
+    )
 
 
 class Expected(NamedTuple):
@@ -138,20 +154,15 @@ class ClaimCheckResolver:
         Retrying(
             retry=retry_if_result(bool),
             stop=stop_after_attempt(_ATTEMPTS),
-            wait=_wait(),
+            wait=_WAIT,
             retry_error_callback=lambda state: None,
         )(look)
         return found
 
+    @_retried(TransientError)
     def _info(self, name: str) -> ObjectInfo | None:
-        """Runs in a thread of the pool. Asked again where the store stumbles."""
-        retrying = Retrying(
-            retry=retry_if_exception_type(TransientError),
-            stop=stop_after_attempt(_ATTEMPTS),
-            wait=_wait(),
-            reraise=True,
-        )
-        return retrying(self._store.info, name)
+        """Runs in a thread of the pool."""
+        return self._store.info(name)
 
     def _read(self, name: str, found: Expected, *, is_expected: bool) -> Fetched:
         """The object as it is *found*: known from before where *is_expected*, else as the store just said."""
@@ -174,22 +185,13 @@ class ClaimCheckResolver:
             return Fetched.failed("claim_check_altered", detail)
         return Fetched(content, "", "", found.etag, len(content), sha256)
 
+    @_retried(TransientError, ArtifactNotFoundError)
     def _content(self, name: str, found: Expected) -> bytes:
-        retrying = Retrying(
-            retry=retry_if_exception_type((TransientError, ArtifactNotFoundError)),
-            stop=stop_after_attempt(_ATTEMPTS),
-            wait=_wait(),
-            reraise=True,
-        )
-        return retrying(self._store.fetch, name, self._max_bytes, found.etag)
+        return self._store.fetch(name, self._max_bytes, found.etag)
 
     def _too_large(self, name: str, found: Expected) -> Fetched:
         uri = self._store.uri(name)
         return Fetched.failed("claim_check_too_large", f"{uri}: {found.size} bytes, {self._max_bytes} allowed", found)
-
-
-def _wait() -> wait_exponential_jitter:
-    return wait_exponential_jitter(multiplier=_FIRST_WAIT_S, jitter=_FIRST_WAIT_S)
 
 
 class _Budget:

@@ -6,14 +6,14 @@ What is wrong with one row is a value that goes with its message; what is wrong 
 import re
 import ssl
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import pymysql
 import pymysql.cursors
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
 
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.connections import Connection
@@ -43,6 +43,14 @@ _MAY_PASS = frozenset(
     {1040, 1053, 1158, 1159, 1160, 1161, 1205, 1213, 2002, 2003, 2006, 2013, 2055, *range(9001, 9006), 9010, 9012}
 )
 """Connections lost or refused for now, locks, and TiKV or PD that is busy or away."""
+
+
+_retried = retry(
+    retry=retry_if_exception_type(TransientError),
+    stop=stop_after_attempt(3),
+    wait=wait_exponential_jitter(multiplier=0.2, jitter=0.2),
+    reraise=True,
+)
 
 
 class RowRequest(NamedTuple):
@@ -102,14 +110,13 @@ class SourceReader:
             for start in range(0, len(members), _ROWS_PER_STATEMENT):
                 part = members[start : start + _ROWS_PER_STATEMENT]
                 keys = [requests[at].key for at in part]
-                answers = self._retried(partial(self._read, table, snapshot, key_names, keys))
-                found.update(zip(part, answers, strict=True))
+                found.update(zip(part, self._read(table, snapshot, key_names, keys), strict=True))
         return [found[at] for at in range(len(requests))]
 
     def check_safe_point(self, first_ts: int) -> None:
         """Raise PermanentError where rows at *first_ts* (TSO) are garbage already, by the source's GC safe point."""
         try:
-            rows = self._retried(lambda: self._query(Statement(statements.SAFE_POINT)))
+            rows = self._safe_point()
         except _NoTableError:
             rows = []
         if not rows or rows[0][0] is None:
@@ -129,15 +136,11 @@ class SourceReader:
     def _place(self) -> str:
         return f"source (connection {self._connection.conn_id})"
 
-    def _retried(self, call: Callable[[], Any]) -> Any:
-        retrying = Retrying(
-            retry=retry_if_exception_type(TransientError),
-            stop=stop_after_attempt(3),
-            wait=wait_exponential_jitter(multiplier=0.2, jitter=0.2),
-            reraise=True,
-        )
-        return retrying(call)
+    @_retried
+    def _safe_point(self) -> Sequence[tuple[Any, ...]]:
+        return self._query(Statement(statements.SAFE_POINT))
 
+    @_retried
     def _read(
         self, table: TableName, snapshot: int, key_names: tuple[str, ...], keys: Sequence[tuple[Any, ...]]
     ) -> Sequence[SourceRow | RowUnreadable]:

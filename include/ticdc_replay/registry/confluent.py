@@ -6,12 +6,13 @@ without telling what went wrong, and takes certificates by path only.
 
 import json
 import time
+from contextlib import suppress
 from ssl import SSLCertVerificationError, SSLContext, SSLError
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import AuthenticationError, ConfigError, PermanentError, TransientError
@@ -80,28 +81,24 @@ class ConfluentRegistry:
         """
         if not schema_id.isdecimal() or int(schema_id) > _MAX_ID:
             return None
-        found = self._answer(schema_id)
-        if not isinstance(found, _Plain404):
-            return found
-        # A wrong address gives this for every id, and then the job must stop; a proxy may give it for one.
-        if not self._is_registry:
-            self._answer(next(probe for probe in _PROBES if probe != schema_id))
-        if self._is_registry:
-            raise UnusableAnswerError(found.told)
-        raise PermanentError(f"{found.told}; {_NO_REGISTRY}")
+        try:
+            return self._answer(schema_id)
+        except _PlainNotFoundError as error:
+            # A wrong address gives this for every id, and then the job must stop; a proxy may give it for one.
+            if not self._is_registry:
+                with suppress(_PlainNotFoundError):
+                    self._answer(next(probe for probe in _PROBES if probe != schema_id))
+            if self._is_registry:
+                raise UnusableAnswerError(str(error)) from None
+            raise PermanentError(f"{error}; {_NO_REGISTRY}") from None
 
-    def _answer(self, schema_id: str) -> "str | _Plain404 | None":
-        for attempt in Retrying(
-            retry=retry_if_exception_type(TransientError),
-            stop=stop_after_attempt(_ATTEMPTS),
-            wait=wait_random_exponential(multiplier=0.2, max=5),
-            reraise=True,
-        ):
-            with attempt:
-                return self._fetch(schema_id)
-        raise AssertionError("a retry loop ends by return or raise")
-
-    def _fetch(self, schema_id: str) -> "str | _Plain404 | None":
+    @retry(
+        retry=retry_if_exception_type(TransientError),
+        stop=stop_after_attempt(_ATTEMPTS),
+        wait=wait_random_exponential(multiplier=0.2, max=5),
+        reraise=True,
+    )
+    def _answer(self, schema_id: str) -> str | None:
         what = f"{self._where}: schema {schema_id}"
         try:
             with self._client.stream("GET", f"schemas/ids/{schema_id}") as answer:
@@ -125,14 +122,12 @@ class ConfluentRegistry:
         if status in (408, 429) or status >= 500:
             raise TransientError(told)
         if status == 404:
-            return _Plain404(told)
+            raise _PlainNotFoundError(told)
         raise PermanentError(f"{told}; {_NO_REGISTRY}")
 
 
-class _Plain404(NamedTuple):
+class _PlainNotFoundError(PermanentError):
     """HTTP 404 that does not say what was not found."""
-
-    told: str
 
 
 _NO_REGISTRY = "this is no answer of a schema registry: check host, schema and port, and the path"

@@ -2,18 +2,22 @@
 
 from bisect import bisect_left
 from collections.abc import Iterable
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import msgspec
 
 from ticdc_replay.domain.definition import PRIMARY, TableDefinition
 from ticdc_replay.domain.events import DdlEvent
-from ticdc_replay.domain.tables import TableName, TableSchema, folded
+from ticdc_replay.domain.tables import TableSchema, folded
 from ticdc_replay.domain.tso import MAX_TSO
 from ticdc_replay.schemas import document
 from ticdc_replay.schemas.ddl.reader import TableKey, key_of
 from ticdc_replay.schemas.epochs import Epoch, replay
 from ticdc_replay.schemas.versions import TableVersions
+
+_after = attrgetter("after")
+_start = itemgetter(0)
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -61,11 +65,6 @@ class SchemaHistory:
         self._has_dropped = any(epoch.dropped for epoch in self.epochs)
         self._spelled: dict[tuple[str, str], list[tuple[int, Known | None]]] = {}
         self._spelled_definitions: dict[tuple[str, str], list[Epoch]] = {}
-
-    @classmethod
-    def from_definitions(cls, definitions: Iterable[TableDefinition]) -> "SchemaHistory":
-        """A history in which each of *definitions* holds after its ``valid_from``."""
-        return cls(Epoch(definition.name, definition.valid_from, definition) for definition in definitions)
 
     def with_epochs(self, epochs: Iterable[Epoch]) -> "SchemaHistory":
         """This history and *epochs*, for instance those of earlier windows."""
@@ -120,38 +119,31 @@ class SchemaHistory:
             self._spelled[schema, table] = spans
         return spans
 
-    def schema_at(self, name: TableName, commit_ts: int) -> TableSchema | None:
-        """The schema of the table *name* for rows of *commit_ts* (TSO); None where it is not known."""
-        known = self.known_at(name.schema, name.table, commit_ts)
-        return known.schema if known is not None else None
-
     def definition_at(self, schema: str, table: str, commit_ts: int) -> TableDefinition | None:
         """A table's definition for a row of *commit_ts* (TSO), None where it is not known. Cheap per row, as ``known_at``.
 
         It says more than ``known_at``, and is another object also after changes that leave the form of rows alone.
         """
+        epoch = self._epoch_at(schema, table, commit_ts)
+        return epoch.definition if epoch is not None else None
+
+    def unread_at(self, schema: str, table: str, commit_ts: int) -> str | None:
+        """Which message that may hold DDL could not be read, so that a row of *commit_ts* (TSO) can't be typed; mostly None."""
+        epoch = self._epoch_at(schema, table, commit_ts) if self.has_unread else None
+        return epoch.unread if epoch is not None else None
+
+    def dropped_at(self, schema: str, table: str, commit_ts: int) -> int | None:
+        """When (TSO) a table was dropped that is not there for a row of *commit_ts* (TSO), as its DDL tells; mostly None."""
+        epoch = self._epoch_at(schema, table, commit_ts) if self._has_dropped else None
+        return epoch.after if epoch is not None and epoch.dropped else None
+
+    def _epoch_at(self, schema: str, table: str, commit_ts: int) -> Epoch | None:
         epochs = self._spelled_definitions.get((schema, table))
         if epochs is None:
             epochs = self._definitions.get((folded(schema), folded(table)), [])
             self._spelled_definitions[schema, table] = epochs
         at = bisect_left(epochs, commit_ts, key=_after)
-        return epochs[at - 1].definition if at else None
-
-    def unread_at(self, schema: str, table: str, commit_ts: int) -> str | None:
-        """Which message that may hold DDL could not be read, so that a row of *commit_ts* (TSO) can't be typed; mostly None."""
-        if not self.has_unread:
-            return None
-        epochs = self._definitions.get((folded(schema), folded(table)), [])
-        at = bisect_left(epochs, commit_ts, key=_after)
-        return epochs[at - 1].unread if at else None
-
-    def dropped_at(self, schema: str, table: str, commit_ts: int) -> int | None:
-        """When (TSO) a table was dropped that is not there for a row of *commit_ts* (TSO), as its DDL tells; mostly None."""
-        if not self._has_dropped:
-            return None
-        epochs = self._definitions.get((folded(schema), folded(table)), [])
-        at = bisect_left(epochs, commit_ts, key=_after)
-        return epochs[at - 1].after if at and epochs[at - 1].dropped else None
+        return epochs[at - 1] if at else None
 
     def encode(self) -> bytes:
         """Epochs and versions as canonical JSON: equal histories give equal bytes."""
@@ -183,11 +175,3 @@ def _known(definition: TableDefinition | None, before: Known | None) -> Known | 
     schema = msgspec.structs.replace(known.schema, valid_from=before.schema.valid_from)
     same_form = msgspec.structs.replace(known, schema=schema)
     return before if same_form == before else known
-
-
-def _after(epoch: Epoch) -> int:
-    return epoch.after
-
-
-def _start(span: tuple[int, Known | None]) -> int:
-    return span[0]

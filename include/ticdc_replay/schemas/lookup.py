@@ -5,16 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ticdc_replay.schemas.history import SchemaHistory
-from ticdc_replay.schemas.versions import MissingVersion, TableVersions
-
-__all__ = [
-    "FixedWriterSchemas",
-    "MissingVersion",
-    "SchemaLookup",
-    "TableVersions",
-    "UnusableAnswerError",
-    "WriterSchemas",
-]
+from ticdc_replay.schemas.versions import TableVersions
 
 
 class UnusableAnswerError(ValueError):

@@ -84,13 +84,10 @@ class SchemaResolver:
         key = (row.schema, row.table, after, before, row.partial, id(known), dropped_ts)
         answer = self._answers.get(key)
         if answer is None:
-            answer = self._intern(self._resolve(row, after, before, known, dropped_ts))
-            self._answers[key] = answer
+            found = self._resolve(row, after, before, known, dropped_ts)
+            identity = (found.version, found.schema.valid_from, found.virtual, found.unlike)
+            answer = self._answers[key] = self._interned.setdefault(identity, found)
         return answer
-
-    def _intern(self, resolved: ResolvedSchema) -> ResolvedSchema:
-        identity = (resolved.version, resolved.schema.valid_from, resolved.virtual, resolved.unlike)
-        return self._interned.setdefault(identity, resolved)
 
     def _resolve(
         self, row: RowEvent, after: Shape | None, before: Shape | None, known: Known | None, dropped_ts: int | None

@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
+from operator import attrgetter
 
 import msgspec
 
@@ -11,6 +12,8 @@ from ticdc_replay.domain.tables import folded
 from ticdc_replay.schemas.ddl.reader import TableKey, key_of
 from ticdc_replay.schemas.epochs import Epoch
 from ticdc_replay.schemas.history import SchemaHistory
+
+_after, _until = attrgetter("after"), attrgetter("until")
 
 
 class UnreadDdl(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
@@ -66,7 +69,7 @@ class _Gaps:
 
     def __init__(self, gaps: Iterable[UnreadDdl]) -> None:
         self.gaps = sorted(gaps, key=_after)
-        self._last = list(accumulate(self.gaps, _later))
+        self._last: list[UnreadDdl] = list(accumulate(self.gaps, lambda one, other: max(one, other, key=_until)))
         """Of each and those before it the one that may have committed last."""
 
     def around(self, commit_ts: int) -> UnreadDdl | None:
@@ -123,11 +126,3 @@ def _forgotten(epochs: list[Epoch], gaps: _Gaps, *, accepted: bool) -> Iterator[
         elif gap is not None:
             why = f"{gap.coordinates} may hold DDL of it, and can't be read"
             yield Epoch(epoch.name, since, None, why if accepted else None, None if accepted else why)
-
-
-def _later(one: UnreadDdl, other: UnreadDdl) -> UnreadDdl:
-    return other if other.until > one.until else one
-
-
-def _after(gap: UnreadDdl) -> int:
-    return gap.after

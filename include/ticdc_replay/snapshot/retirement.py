@@ -19,7 +19,7 @@ from ticdc_replay.domain.tables import TableName
 from ticdc_replay.kafka.offsets import Offsets
 from ticdc_replay.kafka.reader import read_range, read_ranges
 from ticdc_replay.kafka.settings import KafkaSettings
-from ticdc_replay.schemas.ddl.reader import AppliedDdl, ParsedDdl, Tables, apply_ddl, key_of
+from ticdc_replay.schemas.ddl.reader import AppliedDdl, ParsedDdl, Tables, key_of
 from ticdc_replay.schemas.ddl.statements import AlterTable, DropTables, RenameTables
 from ticdc_replay.snapshot.request import PinRequest
 from ticdc_replay.snapshot.topics import find_topics
@@ -110,7 +110,7 @@ def _came_back(
 
 def _ended(request: PinRequest, topic: str, ddl: DdlEvent) -> list[TableName]:
     """The tables of *topic* that are gone with *ddl*, where no other goes there."""
-    outcome = apply_ddl(Tables(), ddl)
+    outcome = ParsedDdl(ddl).apply(Tables())
     if not isinstance(outcome, AppliedDdl):
         return []
     gone: tuple[TableName, ...] = outcome.gone

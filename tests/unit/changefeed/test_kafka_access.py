@@ -25,7 +25,6 @@ def test_gssapi_asks_for_a_keytab_of_the_readers_own():
         'sasl-gssapi-keytab-path = "/etc/cdc.keytab"\n'
         'sasl-gssapi-kerberos-config-path = "/etc/krb5.conf"\nsasl-gssapi-auth-type = "KEYTAB"',
     )
-    assert found.security_protocol == "SASL_PLAINTEXT"
     assert fields(found) == {
         "bootstrap.servers": "b-1:9092,b-2:9092",
         "security.protocol": "SASL_PLAINTEXT",
@@ -64,7 +63,7 @@ def test_an_audience_is_told_although_the_client_can_not_ask_for_it():
     ],
 )
 def test_tls_is_on_where_ticdc_turns_it_on(parameters, kafka_config, protocol):
-    assert access(parameters, kafka_config).security_protocol == protocol
+    assert fields(access(parameters, kafka_config))["security.protocol"] == protocol
 
 
 @pytest.mark.parametrize(

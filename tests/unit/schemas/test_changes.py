@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from tests.support.growth import assert_linear
+from tests.support.schema_histories import schema_at
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import TableName
@@ -167,7 +168,7 @@ def test_a_float_whose_digits_an_earlier_version_did_not_store_has_changed():
     earlier = SchemaHistory.decode(stored.replace(b'"digits":[7,2],', b""))
     assert [kind_of(each) for each in changes("ALTER TABLE `t` MODIFY `c` FLOAT(7,2)", earlier)] == ["column_changed"]
     assert [kind_of(each) for each in changes("ALTER TABLE `t` MODIFY `c` FLOAT", earlier)] == ["no_row_change"]
-    assert earlier.schema_at(T, 20) == history.schema_at(T, 20)
+    assert schema_at(earlier, T, 20) == schema_at(history, T, 20)
 
 
 @pytest.mark.parametrize(
@@ -312,8 +313,8 @@ def test_a_rename_that_does_not_tell_the_schema_of_the_old_name_may_be_of_any_ta
     ]
     assert query in found[2].changes[0].what
     # A table that was not the one goes on as it was.
-    assert history.schema_at(T, 40) is not None
-    assert history.schema_at(TableName("archive", "t"), 40) is None
+    assert schema_at(history, T, 40) is not None
+    assert schema_at(history, TableName("archive", "t"), 40) is None
 
 
 def test_changes_travel():
@@ -427,7 +428,7 @@ def test_an_alter_takes_time_as_its_actions_and_the_columns_are_many(actions):
     def told(count):
         history = SchemaHistory().with_ddls(made[count])
         assert history.epochs[-1].unparsed is None
-        return history.schema_at(T, 3), changes_of(made[count], history)
+        return schema_at(history, T, 3), changes_of(made[count], history)
 
     made = {count: story(count) for count in (1_000, 2_000)}
     assert_linear(told, 1_000)

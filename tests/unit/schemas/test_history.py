@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.growth import assert_linear
+from tests.support.schema_histories import history_of, schema_at
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.schemas.ddl.reader import definition_from_sql
@@ -22,7 +23,7 @@ def ddl(commit_ts, query, table="t", schema="shop"):
 
 
 def names(history, commit_ts, table="t"):
-    schema = history.schema_at(TableName("shop", table), commit_ts)
+    schema = schema_at(history, TableName("shop", table), commit_ts)
     return None if schema is None else [column.name for column in schema.columns]
 
 
@@ -85,7 +86,7 @@ def test_a_rename_in_a_circle_is_put_in_order():
 
 def test_a_declared_definition_holds_from_the_start_until_a_ddl():
     declared = definition_from_sql(T, "CREATE TABLE `t` (`id` INT)")
-    history = SchemaHistory.from_definitions([declared]).with_ddls([ddl(20, "ALTER TABLE `t` ADD COLUMN `a` INT")])
+    history = history_of([declared]).with_ddls([ddl(20, "ALTER TABLE `t` ADD COLUMN `a` INT")])
     assert [names(history, ts) for ts in (1, 20, 21)] == [["id"], ["id"], ["id", "a"]]
 
 
@@ -96,7 +97,7 @@ def test_a_declared_definition_of_today_takes_the_ddls_that_led_to_it():
         ddl(30, "ALTER TABLE `t` ADD COLUMN `a` INT"),
         ddl(40, "ALTER TABLE `t` DROP COLUMN `gone`"),
     ]
-    history = SchemaHistory.from_definitions([today]).with_ddls(story)
+    history = history_of([today]).with_ddls(story)
     assert names(history, 50) == ["id", "new_name", "a"]
     assert not any(epoch.unparsed for epoch in history.epochs)
 
@@ -121,7 +122,7 @@ def test_epochs_of_several_sources_join():
 
 def test_tables_are_found_in_any_letter_case():
     history = SchemaHistory().with_ddls([ddl(1, "CREATE TABLE `Shop`.`We$ird` (`Id` INT)", "We$ird")])
-    assert history.schema_at(TableName("SHOP", "we$IRD"), 2).columns[0].name == "Id"
+    assert schema_at(history, TableName("SHOP", "we$IRD"), 2).columns[0].name == "Id"
 
 
 def test_names_are_the_same_where_each_letter_is_in_lower_case():
@@ -142,7 +143,7 @@ def test_names_are_the_same_where_each_letter_is_in_lower_case():
 def test_a_ddl_that_leaves_rows_alone_does_not_begin_a_new_schema():
     history = SchemaHistory().with_ddls(STORY[:3])
     assert history.known_at("shop", "t", 25) is history.known_at("shop", "t", 35)
-    assert history.schema_at(T, 35).valid_from == 20
+    assert schema_at(history, T, 35).valid_from == 20
 
 
 def test_a_history_travels():

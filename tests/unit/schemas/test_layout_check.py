@@ -3,6 +3,7 @@
 import pytest
 
 from tests.support.capture_sets import COMMITTED, CaptureSets, Committed
+from tests.support.schema_histories import history_of
 from tests.unit.schemas.test_resolve import wire
 from ticdc_replay.captures import Capture
 from ticdc_replay.codecs.registry import carried_by, codec_for
@@ -120,7 +121,7 @@ def test_column_selectors_may_drop_columns_also_of_the_key() -> None:
 
 def test_only_what_ddl_tells_from_the_beginning_is_held_against_rows() -> None:
     odd = (ID, S, wire("w", "int"))
-    declared = SchemaHistory.from_definitions([definition_from_sql(NAME, CREATE)])
+    declared = history_of([definition_from_sql(NAME, CREATE)])
     assert difference(declared, *odd) == ""
     assert difference(history("ALTER TABLE `t` ADD COLUMN `x` INT", base=declared), *odd) == ""
     assert difference(history("CREATE TABLE `u` LIKE `t`", "RENAME TABLE `u` TO `t`", base=declared), *odd) == ""

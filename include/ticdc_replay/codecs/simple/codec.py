@@ -35,7 +35,8 @@ from ticdc_replay.domain.events import (
 from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.large_messages.locations import object_name
-from ticdc_replay.schemas.lookup import MissingVersion, SchemaLookup
+from ticdc_replay.schemas.lookup import SchemaLookup
+from ticdc_replay.schemas.versions import MissingVersion
 
 _ROWS = frozenset({*OPERATIONS, "DML"})
 

@@ -25,7 +25,8 @@ from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.reconcile.judge.records import REFERENCES, SEEN
 from ticdc_replay.reconcile.look.coverage import without
 from ticdc_replay.schemas.history import SchemaHistory
-from ticdc_replay.schemas.lookup import MissingVersion, SchemaLookup
+from ticdc_replay.schemas.lookup import SchemaLookup
+from ticdc_replay.schemas.versions import MissingVersion
 from ticdc_replay.storage import open_store
 
 _NAMES = tuple(REFERENCES.names)

@@ -1,6 +1,6 @@
 """Reads the actions of ALTER TABLE."""
 
-from ticdc_replay.domain.definition import PRIMARY
+from ticdc_replay.domain.definition import PRIMARY, Index
 from ticdc_replay.schemas.ddl import literals
 from ticdc_replay.schemas.ddl.column_parser import read_charset_name, read_column
 from ticdc_replay.schemas.ddl.index_parser import NO_INDEX, read_table_constraint
@@ -136,18 +136,14 @@ def _add(cursor: Cursor) -> list[Action]:
         return [AddIndex(index)]
     cursor.take("COLUMN")
     unless_there = cursor.take("IF", "NOT", "EXISTS")
-    if not cursor.take("("):
+    if not cursor.sees("("):
         return [AddColumn(read_column(cursor), _position(cursor), unless_there)]
-    actions: list[Action] = []
-    while True:
-        index = read_table_constraint(cursor)
-        if index is None:
-            actions.append(AddColumn(read_column(cursor), None, unless_there))
-        elif index is not NO_INDEX:
-            actions.append(AddIndex(index))
-        if cursor.take(")"):
-            return actions
-        cursor.expect(",")
+    parts = cursor.in_parentheses(lambda: read_table_constraint(cursor) or read_column(cursor))
+    return [
+        AddIndex(part) if isinstance(part, Index) else AddColumn(part, None, unless_there)
+        for part in parts
+        if part is not NO_INDEX
+    ]
 
 
 def _drop(cursor: Cursor) -> Action:

@@ -160,23 +160,14 @@ def _large(word: str, lengths: list[int]) -> ColumnType:
 
 def _lengths(cursor: Cursor, *limits: int) -> list[int]:
     """Reads ``(n, …)`` if it is next; *limits* are the largest numbers MySQL allows, where more would mean a misreading."""
-    if not cursor.take("("):
-        return []
-    numbers = [cursor.number()]
-    while cursor.take(","):
-        numbers.append(cursor.number())
-    cursor.expect(")")
+    numbers = cursor.in_parentheses(cursor.number) if cursor.sees("(") else []
     if limits and (len(numbers) > len(limits) or any(map(operator.gt, numbers, limits))):
         raise DdlSyntaxError(f"lengths {numbers} are beyond MySQL's {list(limits)}")
     return numbers
 
 
 def _elements(cursor: Cursor) -> tuple[str, ...]:
-    cursor.expect("(")
-    elements = [cursor.string()]
-    while cursor.take(","):
-        elements.append(cursor.string())
-    cursor.expect(")")
+    elements = cursor.in_parentheses(cursor.string)
     return tuple(element.rstrip(" ") for element in elements)  # MySQL drops trailing spaces of elements
 
 

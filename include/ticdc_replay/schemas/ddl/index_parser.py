@@ -25,10 +25,7 @@ def read_table_constraint(cursor: Cursor) -> Index | None:
     if cursor.take("UNIQUE"):
         cursor.take_any("KEY", "INDEX")
         return _named_index(cursor, unique=True, symbol=symbol)
-    if cursor.take("FOREIGN", "KEY"):
-        cursor.skip_item()
-        return NO_INDEX
-    if cursor.take("CHECK"):
+    if cursor.take("FOREIGN", "KEY") or cursor.take("CHECK"):
         cursor.skip_item()
         return NO_INDEX
     for kind in INDEX_KINDS:

@@ -23,6 +23,7 @@ from ticdc_replay.schemas.ddl.statements import (
     DropIndex,
     DropTables,
     NoEffect,
+    QualifiedName,
     RecoverTable,
     RenameTables,
     Statement,
@@ -83,18 +84,11 @@ def _create_table(cursor: Cursor) -> Statement:
     cursor.expect("(")
     if cursor.take("LIKE"):
         return CreateTableLike(name, cursor.dotted_name())
-    columns: list[ColumnSpec] = []
-    indexes: list[Index] = []
-    while True:
-        index = read_table_constraint(cursor)
-        if index is None:
-            columns.append(read_column(cursor))
-        elif index is not NO_INDEX:
-            indexes.append(index)
-        if cursor.take(")"):
-            break
-        cursor.expect(",")
-    return CreateTable(name, tuple(columns), tuple(indexes), _table_options_binary(cursor))
+    parts = cursor.listed(lambda: read_table_constraint(cursor) or read_column(cursor))
+    cursor.expect(")")
+    columns = tuple(part for part in parts if isinstance(part, ColumnSpec))
+    indexes = tuple(part for part in parts if isinstance(part, Index) and part is not NO_INDEX)
+    return CreateTable(name, columns, indexes, _table_options_binary(cursor))
 
 
 def _table_options_binary(cursor: Cursor) -> bool:
@@ -131,21 +125,18 @@ def _drop_statement(cursor: Cursor) -> Statement:
     if not cursor.take_any("TABLE", "TABLES"):
         raise DdlSyntaxError(f"unknown DROP statement {cursor.peek().text!r}")
     cursor.take("IF", "EXISTS")
-    names = [cursor.dotted_name()]
-    while cursor.take(","):
-        names.append(cursor.dotted_name())
+    names = cursor.listed(cursor.dotted_name)
     _refuse_many(names)
     return DropTables(tuple(names))
 
 
 def _rename_tables(cursor: Cursor) -> Statement:
-    pairs = []
-    while True:
+    def pair() -> tuple[QualifiedName, QualifiedName]:
         old = cursor.dotted_name()
         cursor.expect("TO")
-        pairs.append((old, cursor.dotted_name()))
-        if not cursor.take(","):
-            break
+        return old, cursor.dotted_name()
+
+    pairs = cursor.listed(pair)
     _refuse_many(pairs)
     if len({old for old, _ in pairs}) < len(pairs):
         raise DdlSyntaxError("one table is renamed twice")

@@ -136,7 +136,10 @@ class ParsedDdl:
         return False
 
     def apply(self, tables: Tables) -> AppliedDdl | UnparsedDdl:
-        """What the DDL does to *tables*, as ``apply_ddl`` has it."""
+        """What the DDL does to *tables*, the definitions that hold just before it. *tables* is not changed.
+
+        A DDL on a table that is not among *tables* defines nothing, unless it creates it.
+        """
         if self.statement is None:
             return self._unparsed(self._refused)
         if self.taken:
@@ -161,14 +164,6 @@ def _pairs(statement: Statement | None) -> list[tuple[QualifiedName, QualifiedNa
         case AlterTable(name, actions):
             return [(name, action.to) for action in actions if isinstance(action, RenameTo)]
     return []
-
-
-def apply_ddl(tables: Tables, ddl: DdlEvent) -> AppliedDdl | UnparsedDdl:
-    """What *ddl* does to *tables*, the definitions that hold just before it. *tables* is not changed.
-
-    A DDL on a table that is not among *tables* defines nothing, unless it creates it.
-    """
-    return ParsedDdl(ddl).apply(tables)
 
 
 def _reason(error: Exception) -> str:

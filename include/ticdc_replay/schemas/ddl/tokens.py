@@ -6,13 +6,15 @@ docs/decisions.md.
 """
 
 import re
-from typing import Any, ClassVar, Literal, NamedTuple
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from sqlglot.dialects.mysql import MySQL
 from sqlglot.errors import SqlglotError
 
 from ticdc_replay.domain.limits import refused_name
 
+_Item = TypeVar("_Item")
 Kind = Literal["word", "name", "string", "number", "bits", "hex", "symbol"]
 
 
@@ -194,6 +196,20 @@ class Cursor:
         if token.kind != "string":
             raise DdlSyntaxError(f"expected a string, found {token.text!r} before {self._rest()}")
         return token.text
+
+    def listed(self, read: Callable[[], _Item]) -> list[_Item]:
+        """What *read* reads, once and after each comma."""
+        found = [read()]
+        while self.take(","):
+            found.append(read())
+        return found
+
+    def in_parentheses(self, read: Callable[[], _Item]) -> list[_Item]:
+        """``(item, …)``, each item read by *read*."""
+        self.expect("(")
+        found = self.listed(read)
+        self.expect(")")
+        return found
 
     def skip_parentheses(self) -> None:
         """Reads a parenthesised group whatever it holds."""

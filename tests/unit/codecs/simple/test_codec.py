@@ -40,7 +40,7 @@ from ticdc_replay.domain.events import (
     WatermarkEvent,
 )
 from ticdc_replay.domain.tables import TableName
-from ticdc_replay.schemas.lookup import MissingVersion
+from ticdc_replay.schemas.versions import MissingVersion
 
 NAME = column("name", "varchar", charset="utf8mb4", length=20)
 TABLE = table_schema(ID, NAME)

@@ -9,6 +9,7 @@ import pytest
 from tests.support.decoded_splits import decode, insert, quarantine
 from tests.support.native_decoding import Written, both
 from tests.support.open_protocol import Columns, columns, ddl, message, row
+from tests.support.schema_histories import history_of, schema_at
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.changelog.files.writer import ChangelogWriter
 from ticdc_replay.codecs.open.codec import OpenCodec
@@ -131,7 +132,7 @@ def test_two_columns_that_letter_case_alone_tells_apart_stop_no_row_of_a_known_t
     known = [DefinedColumn("id", ColumnType("bigint"), nullable=False), DefinedColumn("v", ColumnType("int"))]
     declared = TableDefinition(TableName("s", "t"), tuple(known), (Index("PRIMARY", ("id",), unique=True),))
     sent = [message([row(150, new=columns(1, v=INT)), row(150, new=columns(2, v=INT, V=INT))], 0)]
-    index, rows = decode(tmp_path, [sent], history=SchemaHistory.from_definitions([declared]))
+    index, rows = decode(tmp_path, [sent], history=history_of([declared]))
     assert [line["after"]["id"] for line in rows] == [1]
     assert [entry["reason"] for entry in quarantine(tmp_path, index)] == ["bad_name"]
 
@@ -214,7 +215,7 @@ def test_a_stored_definition_with_a_type_that_no_column_has_tells_nothing(tmp_pa
         [bad, good]
     )
     history = SchemaHistory.decode(stored.encode())
-    assert [history.schema_at(name, at) is None for at in (10, 11, 21)] == [True, True, False]
+    assert [schema_at(history, name, at) is None for at in (10, 11, 21)] == [True, True, False]
     assert ["decimal(10,20)" in (epoch.unparsed or "") for epoch in history.epochs] == [True, True, False]
     assert list(history.versions) == [good]
     unjudged = SchemaHistory([Epoch(name, 9, bad)])  # a second line: no such file can be written

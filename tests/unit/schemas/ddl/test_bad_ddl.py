@@ -4,11 +4,12 @@ import msgspec
 import pytest
 
 from tests.support.growth import assert_linear
+from tests.support.schema_histories import schema_at
 from ticdc_replay.domain.errors import ConfigError, TransientError
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.schemas.ddl import reader
-from ticdc_replay.schemas.ddl.reader import AppliedDdl, Tables, UnparsedDdl, apply_ddl, definition_from_sql
+from ticdc_replay.schemas.ddl.reader import AppliedDdl, ParsedDdl, Tables, UnparsedDdl, definition_from_sql
 from ticdc_replay.schemas.ddl.tokens import MAX_CHARACTERS
 from ticdc_replay.schemas.history import SchemaHistory
 
@@ -20,7 +21,7 @@ def applied(query, known=None):
     tables = Tables()
     if known is not None:
         tables["shop", "t"] = definition_from_sql(T, known)
-    return apply_ddl(tables, DdlEvent(0, 9, "shop", "t", query, 3))
+    return ParsedDdl(DdlEvent(0, 9, "shop", "t", query, 3)).apply(tables)
 
 
 def history(query):
@@ -65,8 +66,8 @@ def test_from_a_text_with_impossible_parts_on_nothing_is_known_of_the_table(colu
     assert 0 < len(outcome.reason) <= 1000
     assert "defect" not in outcome.reason
     known = history(ONE.format(column))
-    assert known.schema_at(T, 9) is not None
-    assert known.schema_at(T, 10) is None
+    assert schema_at(known, T, 9) is not None
+    assert schema_at(known, T, 10) is None
     assert [epoch.unparsed is None for epoch in known.epochs] == [True, False]
     assert SchemaHistory.decode(known.encode()).encode() == known.encode()
 

@@ -3,10 +3,11 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.schema_histories import schema_at
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.schemas.changes import changes_of
-from ticdc_replay.schemas.ddl.reader import Tables, UnparsedDdl, apply_ddl, key_of
+from ticdc_replay.schemas.ddl.reader import ParsedDdl, Tables, UnparsedDdl, key_of
 from ticdc_replay.schemas.history import SchemaHistory
 
 NAMES = st.sampled_from(["t", "`t`", "u", "`s`.`t`", "`a b`", "``", "c", "id", "`C`", "'q'", "9", "_x", "$", "ÿ"])
@@ -63,7 +64,7 @@ def test_any_texts_define_tables_or_leave_them_unknown(texts: list[str]) -> None
             definition = history.definition_at(name.schema, name.table, ddl.commit_ts)
             if definition is not None:
                 known[key_of(name)] = definition
-        outcome = apply_ddl(known, ddl)
+        outcome = ParsedDdl(ddl).apply(known)
         if isinstance(outcome, UnparsedDdl):
             assert "defect" not in outcome.reason, (ddl.query, outcome.reason)
             assert len(outcome.reason) <= 1000
@@ -71,4 +72,4 @@ def test_any_texts_define_tables_or_leave_them_unknown(texts: list[str]) -> None
     encoded = history.encode()
     assert SchemaHistory.decode(encoded).encode() == encoded
     assert len(encoded) < 100_000 + 600 * sum(map(len, texts))
-    history.schema_at(TableName("s", "t"), 99)
+    schema_at(history, TableName("s", "t"), 99)

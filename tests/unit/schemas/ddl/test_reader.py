@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.schemas.ddl.parser import MAX_TABLES
-from ticdc_replay.schemas.ddl.reader import AppliedDdl, UnparsedDdl, apply_ddl, key_of
+from ticdc_replay.schemas.ddl.reader import AppliedDdl, ParsedDdl, UnparsedDdl, key_of
 from ticdc_replay.schemas.ddl.reader import Tables as KnownTables
 
 
@@ -22,7 +22,7 @@ class Tables:
 
     def run(self, query, schema="shop", table="t"):
         self.commit_ts += 1
-        outcome = apply_ddl(self.known, DdlEvent(0, self.commit_ts, schema, table, query, 0))
+        outcome = ParsedDdl(DdlEvent(0, self.commit_ts, schema, table, query, 0)).apply(self.known)
         if isinstance(outcome, AppliedDdl):
             for name in outcome.gone:
                 self.known.pop(key_of(name), None)

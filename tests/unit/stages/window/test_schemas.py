@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from sqlalchemy import insert
 
+from tests.support.schema_histories import schema_at
 from tests.support.topics import identity
 from ticdc_replay.decode.plan.schema_pass import Unread
 from ticdc_replay.domain import tso
@@ -53,7 +54,7 @@ def scanned(
 
 def names_at(context: ReplayContext, window: Window, table: str = "t") -> tuple[str, ...] | None:
     """The names of the enum at the window's end; None where they are not known."""
-    schema = recorded_schemas(context, window).schema_at(TableName("s", table), window.to_ts - 1)
+    schema = schema_at(recorded_schemas(context, window), TableName("s", table), window.to_ts - 1)
     column = schema.column("e") if schema is not None else None
     return column.type.elements if column is not None else None
 
