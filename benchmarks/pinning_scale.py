@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from benchmarks.results import replace_part
 from demo.embedded_stack.kafka import Kafka
 from ticdc_replay.changefeed.config import Changefeed
-from ticdc_replay.changefeed.rules import Dispatch, Rule
+from ticdc_replay.changefeed.rules import Dispatch, DispatchRule
 from ticdc_replay.changefeed.table_filter import TableFilter
 from ticdc_replay.changefeed.topic_expression import TopicExpression
 from ticdc_replay.domain import tso
@@ -101,7 +101,7 @@ def publish(bootstrap: str, layout: Layout) -> Changefeed:
                     producer.produce(name, value, key, partition, timestamp=ms + LAG_MS + at)
             producer.poll(0)
         assert producer.flush(120) == 0
-    rule = Rule(TableFilter(("shop.*",)), topic=TopicExpression(f"feed{layout.topics}_{{schema}}_{{table}}"))
+    rule = DispatchRule(TableFilter(("shop.*",)), topic=TopicExpression(f"feed{layout.topics}_{{schema}}_{{table}}"))
     return Changefeed(
         protocol="open-protocol", topic=names[0], timezone="UTC", dispatch=Dispatch((rule,) if len(names) > 1 else ())
     )

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 from ticdc_replay.changefeed.options import Options, texts_of
-from ticdc_replay.changefeed.rules import ColumnSelector, Dispatch, Dispatcher, Rule
+from ticdc_replay.changefeed.rules import ColumnSelector, Dispatch, Dispatcher, DispatchRule
 from ticdc_replay.changefeed.table_filter import ColumnFilter, TableFilter
 from ticdc_replay.changefeed.topic_expression import TopicExpression
 from ticdc_replay.domain.errors import ConfigError
@@ -29,7 +29,7 @@ def dispatch_of(options: Options) -> Dispatch:
     return Dispatch(tuple(rules), tuple(selectors))
 
 
-def _rule(table: Mapping[str, Any], place: str, *, case_sensitive: bool) -> Rule:
+def _rule(table: Mapping[str, Any], place: str, *, case_sensitive: bool) -> DispatchRule:
     old_name, new_name = _text(table, "dispatcher", place), _text(table, "partition", place)
     if old_name and new_name:
         raise ConfigError(f"{place}: `dispatcher` and `partition` exclude each other; TiCDC refuses both")
@@ -37,7 +37,7 @@ def _rule(table: Mapping[str, Any], place: str, *, case_sensitive: bool) -> Rule
     columns = texts_of(table.get("columns"), f"{place}.columns")
     if partition == "columns" and not columns:
         raise ConfigError(f"{place}.columns: missing; partition = 'columns' needs the names of columns")
-    return Rule(
+    return DispatchRule(
         matcher=_matcher(table, place, case_sensitive=case_sensitive),
         partition=partition,
         index=_text(table, "index", place) if partition == "index-value" else "",

@@ -22,7 +22,7 @@ class SourceTable(NamedTuple):
     table: str
 
 
-class Rule(msgspec.Struct, frozen=True):
+class DispatchRule(msgspec.Struct, frozen=True):
     """One rule: for tables that ``matcher`` means, how rows are spread over partitions and which topic they go to."""
 
     matcher: TableFilter = TableFilter()
@@ -49,16 +49,16 @@ class ColumnSelector(msgspec.Struct, frozen=True):
     columns: ColumnFilter
 
 
-_DEFAULT = Rule()
+_DEFAULT = DispatchRule()
 
 
 class Dispatch(msgspec.Struct, frozen=True):
     """All rules of a changefeed, in order: for a table, the first that means it counts (delivery semantics, section 4)."""
 
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[DispatchRule, ...] = ()
     selectors: tuple[ColumnSelector, ...] = ()
 
-    def rule_of(self, source: SourceTable) -> Rule:
+    def rule_of(self, source: SourceTable) -> DispatchRule:
         """The rule for a table; one that says nothing special where no rule means it."""
         return next((rule for rule in self.rules if rule.matcher.matches(*source)), _DEFAULT)
 
@@ -258,5 +258,5 @@ def _bare(name: str) -> str:
     return re.sub(r"[^a-zA-Z0-9]+", "_", name).strip("_")
 
 
-def _scatters(rule: Rule, raw_changes: bool) -> bool:
+def _scatters(rule: DispatchRule, raw_changes: bool) -> bool:
     return rule.partition in ("ts", "columns") or (rule.partition == "index-value" and bool(rule.index or raw_changes))

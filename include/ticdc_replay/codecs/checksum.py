@@ -13,6 +13,7 @@ from zlib import crc32
 
 from ticdc_replay.codecs.local_times import in_utc
 from ticdc_replay.domain.column_types import INTEGER_TYPES, ColumnType
+from ticdc_replay.domain.events import Image
 
 _MOST_READINGS = 64
 """Ways to read the ambiguous local times of one row that are tried; more than six such times are not doubted."""
@@ -42,6 +43,17 @@ class RowChecksum:
     def agrees(self, values: Sequence[Any], expected: int) -> bool:
         """Whether *expected* is the checksum of *values*, see ``parts``. A local time that clocks showed twice may be either."""
         return agrees(self.parts(values), expected)
+
+    def damage(self, image: Image, sent: int) -> str:
+        """Why *image* can't be the one that has the checksum *sent*; "" if it can."""
+        try:
+            values = [
+                column.neutral((cell,))[0] for column, cell in zip(image.shape.columns, image.values, strict=True)
+            ]
+            is_right = self.agrees(values, sent)
+        except ValueError as error:
+            return f"row checksum {sent} can't be checked: {error}"
+        return "" if is_right else f"row checksum {sent} is not that of the cells"
 
 
 def agrees(parts: Sequence[_Parts], expected: int) -> bool:

@@ -66,9 +66,14 @@ def may_refer(value: bytes) -> bool:
 def may_name_object(text: bytes) -> bool:
     """Whether something in *text* ends as the name of an object does, as damage may hide what it is. Cheap: 1 µs for 1 kB.
 
-    Also where letters are escaped: TiCDC escapes none, but what is written so is the same for JSON.
+    Also where letters are escaped.
     """
-    return b".json" in text or (b"\\u00" in text and _ESCAPED_LETTER.search(text) is not None)
+    return b".json" in text or has_escaped_letter(text)
+
+
+def has_escaped_letter(text: bytes) -> bool:
+    """Whether a letter in *text* may be escaped. TiCDC escapes none, but a member that is written so is the same for JSON."""
+    return b"\\u00" in text and _ESCAPED_LETTER.search(text) is not None
 
 
 def is_object(text: bytes) -> bool:

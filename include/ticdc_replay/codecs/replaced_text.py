@@ -17,12 +17,12 @@ REPLACED = b"\\ufffd"
 """To be looked for first: hardly any document has it."""
 TEXTS = CHARACTER_TYPES | {"json"}
 """Types whose cells may have lost bytes."""
-_HOLDS_ESCAPE = re.compile(rb"(?<!\\)(?:\\\\)*\\ufffd").search
+holds_escape = re.compile(rb"(?<!\\)(?:\\\\)*\\ufffd").search
 
 
 def lossy_cells(document: bytes, after: Image | None, before: Image | None) -> tuple[str, ...]:
     """The cells, as ``<side>.<column>``, that may have lost bytes in *document*: those with U+FFFD, if it is escaped there."""
-    if _HOLDS_ESCAPE(document) is None:
+    if holds_escape(document) is None:
         return ()
     return tuple(
         f"{side}.{column.name}"

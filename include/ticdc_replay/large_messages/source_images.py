@@ -9,6 +9,8 @@ from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.events import Image, Shape, WireColumn
 from ticdc_replay.domain.tables import folded
 
+Neutral = Callable[[Sequence[Any]], Sequence[Any]]
+
 
 class SourceRow(NamedTuple):
     """A row as the source gave it: bytes for the columns of ``definition.schema()``, in that order; None for NULL."""
@@ -21,20 +23,6 @@ def image_of(row: SourceRow, handle_key: tuple[str, ...], kept: tuple[str, ...])
     """*row* with the columns *kept*, keyed as its message says."""
     shape, places = _shape(row.definition, handle_key, kept)
     return Image(shape, tuple(row.values[at] for at in places))
-
-
-def neutral_of(column_type: ColumnType) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    """What turns cells of a source's column into the neutral form; raises ValueError for others (``WireColumn.neutral``)."""
-    base = column_type.base
-    if base in INTEGER_TYPES or base in ("bit", "enum", "set", "year"):
-        return _integers
-    if base in ("float", "double"):
-        return _floats
-    if base in BINARY_TYPES:
-        return _unchanged
-    if base in CHARACTER_TYPES or base in ("json", "vector"):
-        return _texts
-    return _moments if base == "timestamp" else _ascii
 
 
 @lru_cache(maxsize=1024)
@@ -51,32 +39,17 @@ def _shape(
     return Shape(wire), places
 
 
-def _integers(values: Sequence[bytes | None]) -> Sequence[int | None]:
-    return [None if value is None else int(value) for value in values]
+def _each(read: Callable[[bytes], Any]) -> Neutral:
+    return lambda values: [None if value is None else read(value) for value in values]
 
 
-def _floats(values: Sequence[bytes | None]) -> Sequence[float | None]:
-    return [None if value is None else float(value) for value in values]
+def _ascii(value: bytes) -> str:
+    return value.decode("ascii")
 
 
-def _unchanged(values: Sequence[bytes | None]) -> Sequence[bytes | None]:
-    return values
-
-
-def _ascii(values: Sequence[bytes | None]) -> Sequence[str | None]:
-    return [None if value is None else value.decode("ascii") for value in values]
-
-
-def _moments(values: Sequence[bytes | None]) -> Sequence[str | None]:
-    return [None if value is None else _moment(value.decode("ascii")) for value in values]
-
-
-def _moment(text: str) -> str:
+def _moment(value: bytes) -> str:
+    text = _ascii(value)
     return text if text.startswith("0000-00-00") else text + "Z"  # the zero value is no moment in any zone
-
-
-def _texts(values: Sequence[bytes | None]) -> Sequence[str | bytes | None]:
-    return [None if value is None else _text(value) for value in values]
 
 
 def _text(value: bytes) -> str | bytes:
@@ -84,3 +57,21 @@ def _text(value: bytes) -> str | bytes:
         return value.decode()
     except UnicodeDecodeError:
         return value
+
+
+_INTEGERS, _FLOATS, _TEXTS = _each(int), _each(float), _each(_text)
+_ASCII, _MOMENTS = _each(_ascii), _each(_moment)
+
+
+def neutral_of(column_type: ColumnType) -> Neutral:
+    """What turns cells of a source's column into the neutral form; raises ValueError for others (``WireColumn.neutral``)."""
+    base = column_type.base
+    if base in INTEGER_TYPES or base in ("bit", "enum", "set", "year"):
+        return _INTEGERS
+    if base in ("float", "double"):
+        return _FLOATS
+    if base in BINARY_TYPES:
+        return list
+    if base in CHARACTER_TYPES or base in ("json", "vector"):
+        return _TEXTS
+    return _MOMENTS if base == "timestamp" else _ASCII

@@ -44,7 +44,7 @@ from ticdc_replay.schemas.ddl.statements import (
     Statement,
     TruncateTable,
 )
-from ticdc_replay.schemas.epochs import Epoch
+from ticdc_replay.schemas.epochs import Epoch, keep
 from ticdc_replay.schemas.history import SchemaHistory
 
 
@@ -151,10 +151,7 @@ def changes_of(ddls: Iterable[DdlEvent], history: SchemaHistory) -> list[TableCh
     epoch = next(epochs, None)
     for commit_ts, of_moment in groupby(sorted(ddls, key=_commit_ts), key=_commit_ts):
         while epoch is not None and epoch.after < commit_ts:
-            if epoch.definition is not None:
-                tables[key_of(epoch.name)] = epoch.definition
-            else:
-                tables.pop(key_of(epoch.name), None)
+            keep(tables, key_of(epoch.name), epoch.definition)
             epoch = next(epochs, None)
         dropped: set[str] = set()
         for ddl in map(ParsedDdl, of_moment):

@@ -1,8 +1,9 @@
 """What DDLs make of tables, commitTs after commitTs: the epochs of their history."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from heapq import heappop, heappush
+from typing import TypeVar
 
 import msgspec
 
@@ -11,6 +12,8 @@ from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.limits import refused_types
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.schemas.ddl.reader import ParsedDdl, TableKey, Tables, UnparsedDdl, key_of
+
+_Value = TypeVar("_Value")
 
 
 class Epoch(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -59,21 +62,20 @@ def replay(base: Mapping[tuple[TableKey, int], Epoch], ddls: Iterable[DdlEvent])
         changed = {key: epoch for key, epoch in changed.items() if key in seen or _says_anything(epoch)}
         changed |= {key_of(epoch.name): epoch for epoch in given.get(moment, [])}
         for key, epoch in changed.items():
-            if epoch.definition is not None:
-                tables[key] = epoch.definition
-            else:
-                tables.pop(key, None)
-            if epoch.unread is not None:
-                unread[key] = epoch.unread
-            else:
-                unread.pop(key, None)
-            if epoch.dropped:
-                dropped[key] = epoch.name
-            else:
-                dropped.pop(key, None)
+            keep(tables, key, epoch.definition)
+            keep(unread, key, epoch.unread)
+            keep(dropped, key, epoch.name if epoch.dropped else None)
         seen.update(changed)  # ``|=`` with the keys of a dict copies the set
         epochs += [changed[key] for key in sorted(changed)]
     return tuple(epochs)
+
+
+def keep(known: MutableMapping[TableKey, _Value], key: TableKey, value: _Value | None) -> None:
+    """Let *known* have *value* at *key*; nothing if it is None."""
+    if value is None:
+        known.pop(key, None)
+    else:
+        known[key] = value
 
 
 def _says_anything(epoch: Epoch) -> bool:
@@ -155,14 +157,8 @@ class _Moment:
             key = key_of(epoch.name)
             self._changed[key] = epoch
             was_there = key in self._tables
-            if epoch.unread is not None:
-                self._unread[key] = epoch.unread
-            else:
-                self._unread.pop(key, None)
-            if epoch.definition is None:
-                self._tables.pop(key, None)
-            else:
-                self._tables[key] = epoch.definition
+            keep(self._unread, key, epoch.unread)
+            keep(self._tables, key, epoch.definition)
             if self._waiting and was_there is not (epoch.definition is not None):
                 self._count(key, -1 if was_there else 1)
 

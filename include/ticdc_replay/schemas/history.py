@@ -20,7 +20,7 @@ _after = attrgetter("after")
 _start = itemgetter(0)
 
 
-class Known(msgspec.Struct, frozen=True):
+class KnownTable(msgspec.Struct, frozen=True):
     """What is known of a table for a span of its history. ``virtual`` names the columns TiCDC does not send.
 
     ``schema.valid_from`` is the commitTs of the DDL that gave rows this form: comments, plain indexes and the like leave
@@ -55,7 +55,7 @@ class SchemaHistory:
         self._ddls = {(ddl.commit_ts, ddl.schema, ddl.table, ddl.query): ddl for ddl in ddls}
         self.epochs: tuple[Epoch, ...] = replay(self._base, (self._ddls[each] for each in sorted(self._ddls)))
         """The whole history, by time: what to keep for later windows and to ship to executors."""
-        self._spans: dict[TableKey, list[tuple[int, Known | None]]] = {}
+        self._spans: dict[TableKey, list[tuple[int, KnownTable | None]]] = {}
         """Of the tables that were asked for: others may be many, and have many columns."""
         self._definitions: dict[TableKey, list[Epoch]] = {}
         for epoch in self.epochs:
@@ -63,7 +63,7 @@ class SchemaHistory:
         self.has_unread = any(epoch.unread is not None for epoch in self.epochs)
         """Whether ``unread_at`` names anything for any row."""
         self._has_dropped = any(epoch.dropped for epoch in self.epochs)
-        self._spelled: dict[tuple[str, str], list[tuple[int, Known | None]]] = {}
+        self._spelled: dict[tuple[str, str], list[tuple[int, KnownTable | None]]] = {}
         self._spelled_definitions: dict[tuple[str, str], list[Epoch]] = {}
 
     def with_epochs(self, epochs: Iterable[Epoch]) -> "SchemaHistory":
@@ -88,7 +88,7 @@ class SchemaHistory:
             epochs.append(epoch)
         return SchemaHistory((epoch for epochs in needed.values() for epoch in epochs), versions=self.versions)
 
-    def known_at(self, schema: str, table: str, commit_ts: int) -> Known | None:
+    def known_at(self, schema: str, table: str, commit_ts: int) -> KnownTable | None:
         """What is known of a table for a row of *commit_ts* (TSO); the same object for the same span. Cheap per row."""
         spans = self._spans_of(schema, table)
         if spans and spans[-1][0] < commit_ts:  # most rows are later than the last DDL
@@ -107,7 +107,7 @@ class SchemaHistory:
         at = bisect_left(spans, commit_ts, key=_start)
         return (spans[at - 1][0] + 1 if at else 0, spans[at][0] if at < len(spans) else MAX_TSO)
 
-    def _spans_of(self, schema: str, table: str) -> list[tuple[int, Known | None]]:
+    def _spans_of(self, schema: str, table: str) -> list[tuple[int, KnownTable | None]]:
         spans = self._spelled.get((schema, table))
         if spans is None:
             key = folded(schema), folded(table)
@@ -163,11 +163,11 @@ class SchemaHistory:
         return SchemaHistory, (self.epochs, (), self.versions)
 
 
-def _known(definition: TableDefinition | None, before: Known | None) -> Known | None:
+def _known(definition: TableDefinition | None, before: KnownTable | None) -> KnownTable | None:
     if definition is None:
         return None
     has_primary_key = any(index.name == PRIMARY for index in definition.indexes)
-    known = Known(
+    known = KnownTable(
         definition.schema(), definition.virtual(), definition.from_ddl, has_primary_key, definition.partial_keys()
     )
     if before is None:

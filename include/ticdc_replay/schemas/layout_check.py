@@ -13,7 +13,7 @@ from ticdc_replay.domain.column_types import BINARY_TYPES, CHARACTER_TYPES, INTE
 from ticdc_replay.domain.events import Shape, WireColumn
 from ticdc_replay.domain.tables import TableName, folded
 from ticdc_replay.domain.tso import describe
-from ticdc_replay.schemas.history import Known
+from ticdc_replay.schemas.history import KnownTable
 
 _HIDDEN = ("_tidb_", "_v$_")
 """What the names of columns begin with that TiDB makes by itself, whatever the DDL says of columns."""
@@ -32,7 +32,7 @@ class LayoutCheck(NamedTuple):
         return None if changefeed.traits.avro_names else cls(complete=not changefeed.dispatch.selectors)
 
     def difference(
-        self, known: Known, columns: Iterable[WireColumn], handle_key: tuple[str, ...], whole: Shape | None
+        self, known: KnownTable, columns: Iterable[WireColumn], handle_key: tuple[str, ...], whole: Shape | None
     ) -> str:
         """Why no row of the table that is *known* has *columns* and *handle_key*; "" where one may.
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ticdc_replay.schemas.history import SchemaHistory
-from ticdc_replay.schemas.versions import TableVersions
 
 
 class UnusableAnswerError(ValueError):
@@ -41,8 +40,3 @@ class SchemaLookup:
 
     history: SchemaHistory = field(default_factory=SchemaHistory)
     writer_schemas: WriterSchemas = field(default_factory=FixedWriterSchemas)
-
-    @property
-    def versions(self) -> TableVersions:
-        """Definitions by the version that rows name."""
-        return self.history.versions

@@ -13,7 +13,7 @@ from ticdc_replay.domain.column_types import INTEGER_TYPES, ColumnType
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.events import RowEvent, Shape, WireColumn
 from ticdc_replay.domain.tables import Column, TableName, TableSchema, folded
-from ticdc_replay.schemas.history import Known, SchemaHistory
+from ticdc_replay.schemas.history import KnownTable, SchemaHistory
 from ticdc_replay.schemas.layout_check import LayoutCheck, gone
 
 _FAMILIES = {
@@ -90,7 +90,7 @@ class SchemaResolver:
         return answer
 
     def _resolve(
-        self, row: RowEvent, after: Shape | None, before: Shape | None, known: Known | None, dropped_ts: int | None
+        self, row: RowEvent, after: Shape | None, before: Shape | None, known: KnownTable | None, dropped_ts: int | None
     ) -> ResolvedSchema:
         virtual = frozenset(known.virtual) if known is not None else frozenset()
         image = after or before
@@ -140,13 +140,11 @@ def _reconciled(declared: TableSchema, wire: dict[str, WireColumn], partial: boo
     columns = []
     for column in declared.columns:
         sent = unmatched.pop(folded(column.name), None)
-        if sent is None:
-            if partial:
-                columns.append(Column(column.name, column.type, column.nullable, generated=column.generated))
-        elif sent.type.declared or not agree(column.type, sent.type):
-            columns.append(Column(sent.name, sent.type, column.nullable, generated=column.generated))
-        else:
-            columns.append(Column(sent.name, column.type, column.nullable, generated=column.generated))
+        if sent is not None:
+            type_ = sent.type if sent.type.declared or not agree(column.type, sent.type) else column.type
+            columns.append(Column(sent.name, type_, column.nullable, generated=column.generated))
+        elif partial:
+            columns.append(Column(column.name, column.type, column.nullable, generated=column.generated))
     columns += [_from_wire(unmatched[name]) for name in sorted(unmatched)]
     return tuple(columns)
 

@@ -10,7 +10,7 @@ from tests.support.decoded_captures import LIMITS
 from tests.support.decoded_splits import quarantine as quarantined
 from tests.support.schema_registry import Registry, serve
 from ticdc_replay.changefeed.config import Changefeed
-from ticdc_replay.changefeed.rules import Dispatch, Rule
+from ticdc_replay.changefeed.rules import Dispatch, DispatchRule
 from ticdc_replay.changefeed.table_filter import TableFilter
 from ticdc_replay.changefeed.topic_expression import TopicExpression
 from ticdc_replay.decode.complete.assembly import assemble
@@ -36,7 +36,7 @@ OTHER = record(ID, column("v", "string", "TEXT", null=0), *EXTENSION, table="ord
 TSO = 470_000_000_000_000_000
 WINDOW = Window(TSO, TSO + 100)
 NO_RULES = Dispatch()
-BY_TABLE = Dispatch((Rule(topic=TopicExpression("{schema}_{table}")),))
+BY_TABLE = Dispatch((DispatchRule(topic=TopicExpression("{schema}_{table}")),))
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ def test_the_error_names_some_of_many_rows(tmp_path, registry):
 
 def test_one_message_under_a_name_that_may_be_another_table_s_is_got_past(tmp_path, registry):
     """The default topic has tables that no rule means: the rule means ``order_items`` alone, and there may be ``order-items``."""
-    rule = Rule(matcher=TableFilter(("s.order_items",)), topic=TopicExpression("items"))
+    rule = DispatchRule(matcher=TableFilter(("s.order_items",)), topic=TopicExpression("items"))
     foreign = next(messages("topic", 11))._replace(offset=3)
     sent = [list(messages("items", 11)), [*messages("topic"), foreign]]
     with pytest.raises(PermanentError, match=r"- 1 in topic: topic\[0\]@3\n"):
@@ -195,8 +195,8 @@ class TestScatteredTables:
     TO_AUDIT = TopicExpression("audit")
     RULES = Dispatch(
         (
-            Rule(matcher=TableFilter(("s.order*",)), partition="ts", topic=TO_AUDIT),
-            Rule(matcher=TableFilter(("s.t",)), topic=TopicExpression("t")),
+            DispatchRule(matcher=TableFilter(("s.order*",)), partition="ts", topic=TO_AUDIT),
+            DispatchRule(matcher=TableFilter(("s.t",)), topic=TopicExpression("t")),
         )
     )
 
@@ -210,7 +210,7 @@ class TestScatteredTables:
         assert (rows_of(index), index.report.quarantine_reasons) == ({"s.t": 3}, {"wrong_topic": 1})
 
     def test_are_set_aside_by_name(self, tmp_path, registry):
-        rule = Rule(matcher=TableFilter(("s.order*",)), partition="ts")
+        rule = DispatchRule(matcher=TableFilter(("s.order*",)), partition="ts")
         sent = [[next(messages("topic", 11)), *(each._replace(offset=1 + each.offset) for each in messages())]]
         with pytest.raises(PermanentError, match="scatter"):
             decoded(tmp_path, registry, sent, Dispatch((rule,)), window=None)

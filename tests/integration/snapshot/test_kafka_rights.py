@@ -21,7 +21,7 @@ from demo.embedded_stack.kafka import Kafka
 from tests.integration.snapshot.feed import Feed
 from tests.support.topics import create_topic
 from tests.support.waiting import PATIENCE_S
-from ticdc_replay.changefeed.rules import Dispatch, Rule
+from ticdc_replay.changefeed.rules import Dispatch, DispatchRule
 from ticdc_replay.changefeed.table_filter import TableFilter
 from ticdc_replay.changefeed.topic_expression import TopicExpression
 from ticdc_replay.domain.connections import Connection
@@ -115,7 +115,7 @@ def pin(reader: KafkaSettings, artifacts: ObjectStore, state: StateStore) -> Pin
 
 
 def with_topic_rule(request: PinRequest, expression: str) -> PinRequest:
-    dispatch = Dispatch((Rule(TableFilter(("shop.*",)), topic=TopicExpression(expression)),))
+    dispatch = Dispatch((DispatchRule(TableFilter(("shop.*",)), topic=TopicExpression(expression)),))
     return msgspec.structs.replace(request, changefeed=msgspec.structs.replace(request.changefeed, dispatch=dispatch))
 
 

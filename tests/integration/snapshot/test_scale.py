@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from demo.embedded_stack.kafka import Kafka
 from tests.integration.snapshot.feed import START_MS, Feed, at
 from tests.support.waiting import PATIENCE_S, wait_for
-from ticdc_replay.changefeed.rules import Dispatch, Rule
+from ticdc_replay.changefeed.rules import Dispatch, DispatchRule
 from ticdc_replay.changefeed.table_filter import TableFilter
 from ticdc_replay.changefeed.topic_expression import TopicExpression
 from ticdc_replay.domain import tso
@@ -70,7 +70,7 @@ def test_a_hundred_partitions_in_topics_of_rules_are_pinned_as_one(
     feeds = [main, *(make_feed(20, name=f"{main.topic}_shop_{table}") for table in tables)]
     for each in feeds:
         each.seconds(48, 123)
-    rule = Rule(TableFilter(("shop.*",)), topic=TopicExpression(f"{main.topic}_{{schema}}_{{table}}"))
+    rule = DispatchRule(TableFilter(("shop.*",)), topic=TopicExpression(f"{main.topic}_{{schema}}_{{table}}"))
     request = request_for(main.topic)
     request = msgspec.structs.replace(
         request, changefeed=msgspec.structs.replace(request.changefeed, dispatch=Dispatch((rule,)))

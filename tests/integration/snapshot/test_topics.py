@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.integration.snapshot.feed import Feed, at
 from tests.support.waiting import PATIENCE_S, wait_for
-from ticdc_replay.changefeed.rules import Dispatch, Rule
+from ticdc_replay.changefeed.rules import Dispatch, DispatchRule
 from ticdc_replay.changefeed.table_filter import TableFilter
 from ticdc_replay.changefeed.topic_expression import TopicExpression
 from ticdc_replay.domain.errors import TopicChangedError, UnprovenWindowError, WatermarkNotReachedError
@@ -48,7 +48,9 @@ def topics(make_feed: Callable[..., Feed]) -> Topics:
 def request_of(request_for: Callable[..., PinRequest]) -> Callable[..., PinRequest]:
     def make(topics: Topics, *arguments: Window, **fields: object) -> PinRequest:
         request = request_for(topics.main.topic, *arguments, **fields)
-        rule = Rule(TableFilter(("shop.*",)), topic=TopicExpression(f"{topics.main.topic}_{{schema}}_{{table}}"))
+        rule = DispatchRule(
+            TableFilter(("shop.*",)), topic=TopicExpression(f"{topics.main.topic}_{{schema}}_{{table}}")
+        )
         return msgspec.structs.replace(
             request, changefeed=msgspec.structs.replace(request.changefeed, dispatch=Dispatch((rule,)))
         )

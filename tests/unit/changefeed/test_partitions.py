@@ -7,7 +7,7 @@ import pytest
 
 from ticdc_replay.captures import Capture
 from ticdc_replay.changefeed.partitions import cell_hash, partitions_of, table_hash
-from ticdc_replay.changefeed.rules import ColumnSelector, Dispatch, Rule
+from ticdc_replay.changefeed.rules import ColumnSelector, Dispatch, DispatchRule
 from ticdc_replay.changefeed.table_filter import ColumnFilter, TableFilter
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.domain.column_types import ColumnType
@@ -27,7 +27,7 @@ def row(*cells: tuple[WireColumn, object], commit_ts: int | None = 7, table: str
 
 
 def by(partition: str, **members: object) -> Dispatch:
-    return Dispatch((msgspec.convert({"partition": partition, **members}, Rule),))
+    return Dispatch((msgspec.convert({"partition": partition, **members}, DispatchRule),))
 
 
 def expected(*cells: tuple[str, bytes], count: int) -> frozenset[int]:
@@ -155,5 +155,5 @@ def test_columns_that_are_not_the_table_s_first_tell_no_partition() -> None:
 def test_a_column_selector_or_a_named_index_tell_no_partition() -> None:
     one = row((column("id", "int", key=True), 1))
     selector = ColumnSelector(TableFilter(("test.*",)), ColumnFilter(("*", "!x")))
-    assert partitions_of(one, Dispatch((Rule(partition="index-value"),), (selector,)), 3, "UTC") is None
+    assert partitions_of(one, Dispatch((DispatchRule(partition="index-value"),), (selector,)), 3, "UTC") is None
     assert partitions_of(one, by("index-value", index="u"), 3, "UTC") is None

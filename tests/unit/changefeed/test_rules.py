@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ticdc_replay.changefeed.config import Changefeed
-from ticdc_replay.changefeed.rules import Dispatch, Rule, SourceTable
+from ticdc_replay.changefeed.rules import Dispatch, DispatchRule, SourceTable
 from ticdc_replay.changefeed.table_filter import TableFilter
 from ticdc_replay.changefeed.topic_expression import TopicExpression
 from ticdc_replay.domain.table_patterns import TablePatterns
 
 
 def rule(matcher, topic=None, **members):
-    return Rule(TableFilter(tuple(matcher)), topic=TopicExpression(topic) if topic else None, **members)
+    return DispatchRule(TableFilter(tuple(matcher)), topic=TopicExpression(topic) if topic else None, **members)
 
 
 BY_TABLE = Dispatch((rule(["shop.*", "!shop.log"], "cdc_{schema}_{table}"), rule(["audit.*"], "audit")))

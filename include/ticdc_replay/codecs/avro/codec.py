@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.avro.binary import encode
-from ticdc_replay.codecs.avro.forms import Form, Forms
+from ticdc_replay.codecs.avro.forms import Forms, WriterForm
 from ticdc_replay.codecs.avro.framing import is_framed
 from ticdc_replay.codecs.avro.registered import RegisteredCodec, read_whole
 from ticdc_replay.codecs.avro.traits import is_test_mode
@@ -129,7 +129,7 @@ class AvroCodec(RegisteredCodec):
             ),
         )  # fmt: skip
 
-    def _check_key(self, key_id: str, body: bytes, record: dict[str, Any], form: Form) -> None:
+    def _check_key(self, key_id: str, body: bytes, record: dict[str, Any], form: WriterForm) -> None:
         """Check that a key with *body* has the cells of *record*, the value. Raises MessageError."""
         key_form = self._forms.key(key_id)
         try:
@@ -178,12 +178,7 @@ class AvroCodec(RegisteredCodec):
         if checksum is None:
             checksum = RowChecksum([column.type for column in shape.columns], self.changefeed.timezone)
             self._checksums[shape] = checksum
-        try:
-            neutral = [column.neutral((cell,))[0] for column, cell in zip(shape.columns, cells, strict=True)]
-            agrees = checksum.agrees(neutral, int(sent))
-        except ValueError as error:
-            return f"row checksum {int(sent)} can't be checked: {error}"
-        return "" if agrees else f"row checksum {int(sent)} is not that of the cells"
+        return checksum.damage(Image(shape, cells), int(sent))
 
 
 def _is_delete(value: bytes) -> bool:

@@ -31,10 +31,10 @@ _READ = (
     "_tidb_corrupted",
     _BEFORE,
 )
-"""Those that are read, in the order of ``Form.appended``."""
+"""Those that are read, in the order of ``WriterForm.appended``."""
 
 
-class Form(NamedTuple):
+class WriterForm(NamedTuple):
     """A writer schema, ready to read with."""
 
     schema: str
@@ -68,7 +68,7 @@ class RowForm(NamedTuple):
     old_shape: Shape
 
 
-def form_of(text: str) -> Form:
+def form_of(text: str) -> WriterForm:
     """The form of the writer schema *text*. Raises SchemaError for a document that TiCDC's Avro does not write.
 
     The names are those of the record and the second part of its namespace; both were sanitised, and nothing keeps the original.
@@ -96,7 +96,7 @@ def form_of(text: str) -> Form:
         refusal = refused_columns([field.name for field in fields])
         if refusal is not None:
             raise SchemaError(refusal[1])
-    return Form(
+    return WriterForm(
         schema,
         record.name,
         seed_of(schema, record.name),
@@ -119,7 +119,7 @@ class Forms:
         """The shape of what keys of an id alone say of a row. Raises MessageError."""
         self._interned = lru_cache(MAX_REMEMBERED)(Shape)
 
-    def key(self, schema_id: str) -> Form:
+    def key(self, schema_id: str) -> WriterForm:
         """The form of keys with *schema_id*; raises MessageError (``bad_key``) also for that of values."""
         form = self.form(schema_id)
         if any(form.appended):

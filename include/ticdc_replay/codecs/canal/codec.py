@@ -7,7 +7,7 @@ from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.base import MAX_BAD_EVENTS, Codec, too_many_bad
 from ticdc_replay.codecs.canal.members import (
     WATERMARK,
-    Head,
+    DocumentHead,
     documents,
     read_head,
     read_query,
@@ -15,7 +15,7 @@ from ticdc_replay.codecs.canal.members import (
 )
 from ticdc_replay.codecs.canal.rows import NO_COMMIT_TS, RowReader
 from ticdc_replay.codecs.canal.shapes import with_handle_key_of
-from ticdc_replay.codecs.claim_checks import in_place_of, may_refer, unwrap
+from ticdc_replay.codecs.claim_checks import has_escaped_letter, in_place_of, may_refer, unwrap
 from ticdc_replay.codecs.errors import MessageError
 from ticdc_replay.codecs.members import Object
 from ticdc_replay.domain.events import DdlEvent, Event, RowEvent, Undecodable, WatermarkEvent
@@ -26,8 +26,6 @@ from ticdc_replay.schemas.lookup import SchemaLookup
 
 _IS_DDL = b'"isDdl"'
 _IS_TRUE = re.compile(rb"\s*:\s*t")
-_ESCAPED_LETTER = re.compile(rb"\\u00[4-7]")
-"""TiCDC escapes no letter, but a member that is written so is the same for JSON."""
 
 
 class CanalCodec(Codec):
@@ -119,7 +117,7 @@ class CanalCodec(Codec):
         return events
 
     def _event(self, ordinal: int, document: bytes, members: Object) -> Event:
-        head: Head | None = None
+        head: DocumentHead | None = None
         try:
             head = read_head(members)
             if head.is_ddl:
@@ -133,7 +131,7 @@ class CanalCodec(Codec):
                 return Undecodable(ordinal, error.reason, detail)
             return Undecodable(ordinal, error.reason, detail, head.commit_ts, head.schema or None, head.table or None)
 
-    def _ddl(self, ordinal: int, head: Head, query: str) -> DdlEvent:
+    def _ddl(self, ordinal: int, head: DocumentHead, query: str) -> DdlEvent:
         if head.commit_ts is not None:
             return DdlEvent(ordinal, head.commit_ts, head.schema, head.table, query, head.type)
         if self.changefeed.enable_tidb_extension:
@@ -158,12 +156,8 @@ def _may_be_ddl(value: bytes) -> bool:
         if _IS_TRUE.match(value, at + len(_IS_DDL)):
             return True
         at = value.find(_IS_DDL, at + len(_IS_DDL))
-    return _has_escaped_letter(value)
+    return has_escaped_letter(value)
 
 
 def _may_be_watermark(value: bytes) -> bool:
-    return b'"TIDB_WATERMARK"' in value or _has_escaped_letter(value)
-
-
-def _has_escaped_letter(value: bytes) -> bool:
-    return b"\\u00" in value and _ESCAPED_LETTER.search(value) is not None
+    return b'"TIDB_WATERMARK"' in value or has_escaped_letter(value)

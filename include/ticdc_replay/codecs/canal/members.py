@@ -19,7 +19,7 @@ WATERMARK = "TIDB_WATERMARK"
 """The type of a document that is one."""
 
 
-class Head(NamedTuple):
+class DocumentHead(NamedTuple):
     """What a document says besides its rows."""
 
     schema: str
@@ -74,7 +74,7 @@ def _blanks(text: str, at: int) -> int:
 _DECODER = pairs_decoder()
 
 
-def read_head(document: Object) -> Head:
+def read_head(document: Object) -> DocumentHead:
     """What *document* says besides its rows. Raises MessageError.
 
     A repeated member counts as it stands last, but for a claim-check location: it must stand once.
@@ -100,7 +100,7 @@ def read_head(document: Object) -> Head:
         claim_check = _text(extension, "claimCheckLocation")
         if is_ddl or type_ == WATERMARK:
             raise MessageError("bad_value", "claimCheckLocation in what is no row")
-    return Head(schema, table, type_, is_ddl, es, commit_ts, only_handle_key, claim_check)
+    return DocumentHead(schema, table, type_, is_ddl, es, commit_ts, only_handle_key, claim_check)
 
 
 def read_row(document: Object) -> RowMembers:

@@ -7,7 +7,6 @@ import msgspec
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.fingerprints import seed_of
 from ticdc_replay.codecs.native import NOT_AS_WRITTEN, NativeReader, Wire, is_plain
-from ticdc_replay.domain.column_types import BaseType
 from ticdc_replay.domain.events import RowEvent, Shape
 from ticdc_replay.domain.messages import RawMessage
 
@@ -26,7 +25,13 @@ def native_reader(decoder: Any, changefeed: Changefeed) -> NativeReader:
         return taken, panicked
 
     return NativeReader(
-        decoder.read_canal, read_object, decoder.add_canal_form, _wire, _bytes_as, _text_as, is_wrapped=wrapped
+        read=decoder.read_canal,
+        read_object=read_object,
+        add_form=decoder.add_canal_form,
+        wire=_wire,
+        bytes_as=lambda base: "latin1",
+        text_as=lambda base: "text",
+        is_wrapped=wrapped,
     )
 
 
@@ -51,11 +56,3 @@ def _wire(message: RawMessage, row: RowEvent, shape: Shape) -> Wire | None:
         return None
     columns = tuple((name.encode(), types[name].encode()) for name in shape.names)
     return Wire(start, columns, seed_of(row.schema, row.table, type_))
-
-
-def _bytes_as(wire: BaseType) -> str:
-    return "latin1"
-
-
-def _text_as(wire: BaseType) -> str:
-    return "text"

@@ -1,6 +1,5 @@
 """Row events of Canal-JSON: from a document to a ``RowEvent`` (protocols: canal-json, sections 2 and 9)."""
 
-import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -10,8 +9,9 @@ from msgspec import UNSET, UnsetType
 
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.canal.compiled import Columns, CompiledForm, RowForm, compile_form
-from ticdc_replay.codecs.canal.members import Head, read_row
+from ticdc_replay.codecs.canal.members import DocumentHead, read_row
 from ticdc_replay.codecs.canal.shapes import Shapes
+from ticdc_replay.codecs.claim_checks import has_escaped_letter
 from ticdc_replay.codecs.errors import MessageError
 from ticdc_replay.codecs.fingerprints import seed_of
 from ticdc_replay.codecs.members import Object
@@ -27,7 +27,6 @@ _END_OF_ROUTE = b',"es":'
 _EXTENSION = b',"_tidb":{'
 _TIDB, _OF_LOCATION, _ESCAPE = b'"_tidb"', b"C", b"\\"
 """The last two are single bytes, which are found to be missing at once: few tables have a capital C in their names."""
-_ESCAPED_LETTER = re.compile(rb"\\u00[4-7]")
 _INSERT, _UPDATE, _DELETE = Operation.INSERT, Operation.UPDATE, Operation.DELETE
 _CLAIM_CHECK, _HANDLE_KEY_ONLY = LargeMessage.CLAIM_CHECK, LargeMessage.HANDLE_KEY_ONLY
 _OPERATIONS = {"INSERT": _INSERT, "UPDATE": _UPDATE, "DELETE": _DELETE}
@@ -99,7 +98,7 @@ class RowReader:
             at = document.find(start, end)
             if at < 0 or (document.find(_OF_LOCATION, 0, at) >= 0 and document.find(_TIDB, 0, at) >= 0):
                 return None  # a location may stand before, of which the decoder does not tell, as it takes the last
-            if document.find(_ESCAPE, 0, at) >= 0 and _ESCAPED_LETTER.search(document, 0, at) is not None:
+            if document.find(_ESCAPE, 0, at) >= 0 and has_escaped_letter(document[:at]):
                 return None  # so it may, spelled otherwise than TiCDC does
             if row.isDdl or (old is not None and document.find(_DATA_AFTER_OLD, at) < 0):
                 return None
@@ -127,7 +126,7 @@ class RowReader:
             return event
         return None
 
-    def read(self, ordinal: int, document: bytes, members: Object, head: Head) -> RowEvent:
+    def read(self, ordinal: int, document: bytes, members: Object, head: DocumentHead) -> RowEvent:
         """The row in *document*, which was parsed as *members* and has the *head*. Raises MessageError."""
         operation = _OPERATIONS.get(head.type)
         if operation is None:

@@ -15,7 +15,7 @@ from ticdc_replay.domain.events import Image, RowEvent, Shape, WireColumn
 from ticdc_replay.domain.limits import refused_columns
 from ticdc_replay.domain.tables import folded
 from ticdc_replay.domain.tso import from_ms
-from ticdc_replay.schemas.history import Known, SchemaHistory
+from ticdc_replay.schemas.history import KnownTable, SchemaHistory
 from ticdc_replay.schemas.resolve import agree
 
 _MAX_ANSWERS = 10_000
@@ -58,7 +58,9 @@ class Shapes:
             shape = self._answers[question] = self._shapes.setdefault(columns, Shape(columns))
         return shape
 
-    def _columns(self, columns: Columns, handle_key: tuple[str, ...], known: Known | None) -> tuple[WireColumn, ...]:
+    def _columns(
+        self, columns: Columns, handle_key: tuple[str, ...], known: KnownTable | None
+    ) -> tuple[WireColumn, ...]:
         full = are_full(columns.types, self._full_types)
         declared = {} if known is None else {folded(column.name): column.type for column in known.schema.columns}
         found = []
@@ -72,7 +74,7 @@ class Shapes:
             found.append(WireColumn(name, type_, name in handle_key, kind.neutral, kind.arrow))
         return tuple(found)
 
-    def _handle_key(self, form: RowForm, known: Known | None, reduced: bool) -> tuple[str, ...]:
+    def _handle_key(self, form: RowForm, known: KnownTable | None, reduced: bool) -> tuple[str, ...]:
         """The columns that identify a row of *form*; none where that can't be told.
 
         Classic TiCDC leaves columns that a selector drops out of ``pkNames`` too, and what is left of a primary key does not
@@ -87,7 +89,7 @@ class Shapes:
             handle_key = tuple(spelled.get(folded(name), "") for name in known.schema.handle_key)
         return handle_key if set(handle_key) <= set(names) else ()
 
-    def _known(self, form: RowForm, commit_ts: int | None, es: int) -> Known | None:
+    def _known(self, form: RowForm, commit_ts: int | None, es: int) -> KnownTable | None:
         """What is known of the table for a row; without its commitTs only if the same holds for all of the millisecond *es*."""
         if commit_ts is not None:
             return self._history.known_at(form.schema, form.table, commit_ts)

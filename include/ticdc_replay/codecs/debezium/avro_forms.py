@@ -7,8 +7,8 @@ from ticdc_replay.codecs.avro.binary import Schema, schema_of
 from ticdc_replay.codecs.avro.registered import MAX_REMEMBERED, forms_by_id
 from ticdc_replay.codecs.avro.schema import AvroField, AvroRecord, SchemaError
 from ticdc_replay.codecs.debezium.avro_schema import WriterSchema, parse_key, parse_value
-from ticdc_replay.codecs.debezium.row_plans import Plan, plan_of
-from ticdc_replay.codecs.debezium.schema import Field
+from ticdc_replay.codecs.debezium.row_plans import RowPlan, plan_of
+from ticdc_replay.codecs.debezium.schema import ConnectField
 from ticdc_replay.codecs.errors import MessageError
 from ticdc_replay.schemas.lookup import SchemaLookup
 
@@ -20,14 +20,14 @@ _BUILD_TIME = "ts_ms"
 class KeyForm(NamedTuple):
     """The schema of a key. The cells of a record are those of ``columns``, in their order."""
 
-    columns: tuple[Field, ...]
+    columns: tuple[ConnectField, ...]
     avro: Schema
 
 
 class ValueForm(NamedTuple):
     """The schema of a value. The cells of an image are those of ``columns``, in their order."""
 
-    columns: tuple[Field, ...]
+    columns: tuple[ConnectField, ...]
     is_ddl: bool
     avro: Schema
     """The fields before the time that the message was built at; of a schema change, those up to ``ddl``."""
@@ -41,11 +41,11 @@ class Forms:
     def __init__(self, schemas: SchemaLookup, zone: str) -> None:
         self._definition_at = schemas.history.definition_at
         self._zone = zone
-        self._plans: dict[tuple[str, str | None, int], Plan] = {}
+        self._plans: dict[tuple[str, str | None, int], RowPlan] = {}
         self.key = forms_by_id(schemas.writer_schemas, _key_form)
         self.value = forms_by_id(schemas.writer_schemas, _value_form)
 
-    def plan(self, value_id: str, key_id: str | None, about: tuple[str, str, int]) -> Plan:
+    def plan(self, value_id: str, key_id: str | None, about: tuple[str, str, int]) -> RowPlan:
         """How rows of *value_id* are read beside keys of *key_id*. Raises MessageError.
 
         *about* are schema, table and commitTs.

@@ -7,7 +7,7 @@ Defaults are not looked at: they say nothing of the columns' own.
 from typing import NamedTuple, get_args
 
 from ticdc_replay.codecs.avro.schema import AvroField, AvroRecord, SchemaError, document_of, parse, record_of
-from ticdc_replay.codecs.debezium.schema import BITS, DECIMAL, ConnectType, Field, bits
+from ticdc_replay.codecs.debezium.schema import BITS, DECIMAL, ConnectField, ConnectType, bits
 
 _CONNECT: dict[str, ConnectType] = {
     "boolean": "boolean",
@@ -26,7 +26,7 @@ class WriterSchema(NamedTuple):
 
     record: AvroRecord
     """Without what follows ``ddl`` in a schema change: nothing of it is needed but its beginning."""
-    columns: tuple[Field, ...] = ()
+    columns: tuple[ConnectField, ...] = ()
 
 
 def parse_key(text: str) -> WriterSchema:
@@ -51,7 +51,7 @@ def parse_value(text: str) -> WriterSchema:
     return WriterSchema(record, tuple(map(_column, before[0].fields)))
 
 
-def _column(field: AvroField) -> Field:
+def _column(field: AvroField) -> ConnectField:
     written = field.written_type
     name, tidb_type = field.document.get("connect.field", field.name), field.document.get("tidb_type", "")
     semantic = written.get("connect.name", "")
@@ -70,4 +70,4 @@ def _column(field: AvroField) -> Field:
     # Where all columns are unions, being one says nothing of NULL.
     nullable = None if field.null_branch is not None else False
     allowed = field.parameters.get("allowed")
-    return Field(name, type_, semantic, tidb_type, nullable, allowed, length, scale, None, avro=True)
+    return ConnectField(name, type_, semantic, tidb_type, nullable, allowed, length, scale, None, avro=True)

@@ -21,7 +21,7 @@ from ticdc_replay.codecs.avro.values import decimals as avro_decimals
 from ticdc_replay.codecs.avro.values import unsigned_texts
 from ticdc_replay.codecs.debezium import values
 from ticdc_replay.codecs.debezium.nulls import ALWAYS, Doubt, null_doubts, raw_defaults
-from ticdc_replay.codecs.debezium.schema import MICROSECONDS, Field
+from ticdc_replay.codecs.debezium.schema import MICROSECONDS, ConnectField
 from ticdc_replay.codecs.debezium.types import column_type
 from ticdc_replay.codecs.neutral import MAX_UINT64, Float32, Neutral, as_they_are, finite, integer, texts
 from ticdc_replay.codecs.text_forms import DECIMAL, VECTOR
@@ -54,7 +54,7 @@ class Cells(NamedTuple):
     """As ``WireColumn`` has it."""
 
 
-def cells_of(field: Field | None, defined: DefinedColumn | None, is_handle_key: bool, zone: str) -> Cells:
+def cells_of(field: ConnectField | None, defined: DefinedColumn | None, is_handle_key: bool, zone: str) -> Cells:
     """How cells of a column are read which *field* tells of and *defined* defines, as far as they are there.
 
     Without field, the wire is JSON without schema block. *zone* is TiCDC's. Columns of the handle key are never NULL.
@@ -87,20 +87,20 @@ def _ambiguous(type_: ColumnType) -> bool | Callable[[Any], bool]:
     return False
 
 
-def _may_be_null(field: Field | None, defined: DefinedColumn | None) -> bool:
+def _may_be_null(field: ConnectField | None, defined: DefinedColumn | None) -> bool:
     if field is not None and field.nullable is not None:
         return field.nullable
     return defined is None or defined.nullable
 
 
-def _unit(type_: ColumnType, field: Field | None) -> int:
+def _unit(type_: ColumnType, field: ConnectField | None) -> int:
     """How many units of a DATETIME are a second (protocols: debezium, section 3)."""
     if field is not None:
         return 1_000_000 if field.semantic == MICROSECONDS else 1000
     return 1_000_000 if (type_.scale or 0) > 3 else 1000
 
 
-def _doubts(type_: ColumnType, field: Field | None, unit: int) -> tuple[Doubt, ...]:
+def _doubts(type_: ColumnType, field: ConnectField | None, unit: int) -> tuple[Doubt, ...]:
     """When a cell may be another than it seems, NULL and defaults apart."""
     base, avro = type_.base, field is not None and field.avro
     digits_unknown = type_.scale is None
@@ -126,7 +126,7 @@ def _doubts(type_: ColumnType, field: Field | None, unit: int) -> tuple[Doubt, .
     return ()
 
 
-def _in_json(type_: ColumnType, field: Field | None, unit: int) -> Cells:
+def _in_json(type_: ColumnType, field: ConnectField | None, unit: int) -> Cells:
     """Cells in JSON, without their doubts."""
     base = type_.base
     if base in INTEGER_TYPES:
@@ -154,7 +154,7 @@ def _in_json(type_: ColumnType, field: Field | None, unit: int) -> Cells:
     return _timed(type_, unit)
 
 
-def _in_avro(type_: ColumnType, field: Field, unit: int) -> Cells:
+def _in_avro(type_: ColumnType, field: ConnectField, unit: int) -> Cells:
     """Cells in Avro, whose strings are bytes, without their doubts. What its binary form can't be, the reader refuses."""
     base = type_.base
     if field.type == "string" and base == "decimal":

@@ -6,7 +6,7 @@ from typing import Any
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.base import Codec
 from ticdc_replay.codecs.claim_checks import may_refer
-from ticdc_replay.codecs.debezium.json import Document, Number, Source, read_source
+from ticdc_replay.codecs.debezium.json import ChangeSource, Document, Number, read_source
 from ticdc_replay.codecs.debezium.rows import RowReader
 from ticdc_replay.codecs.errors import MessageError
 from ticdc_replay.domain.events import DdlEvent, Event, Undecodable, WatermarkEvent
@@ -104,7 +104,7 @@ class DebeziumCodec(Codec):
                 "bad_schema", f"names or types that are not UTF-8: {error}", source.commit_ts, source.db, source.table
             ) from None
 
-    def _ddl(self, payload: dict[str, Any], source: Source) -> DdlEvent:
+    def _ddl(self, payload: dict[str, Any], source: ChangeSource) -> DdlEvent:
         """A schema change; its type is that of the table change, "" for one on a database and for TRUNCATE TABLE."""
         query, changes = payload.get("ddl"), payload.get("tableChanges")
         if not isinstance(query, str) or isinstance(query, Number) or not is_unicode(query):

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from ticdc_replay.codecs.debezium.cells import Cells
-from ticdc_replay.codecs.debezium.json import Source, told
+from ticdc_replay.codecs.debezium.json import ChangeSource, told
 from ticdc_replay.codecs.structs import struct
 
 Doubtful = Callable[[tuple[Any, ...]], tuple[str, ...]]
@@ -49,7 +49,7 @@ def compile_form(names: Sequence[str], cells: Sequence[Cells], key: Sequence[int
     payload = struct(
         "Payload",
         [
-            ("source", Source),
+            ("source", ChangeSource),
             ("op", Literal["c", "u", "d"]),
             ("before", image | UnsetType | None, UNSET),
             ("after", image | UnsetType | None, UNSET),

@@ -28,7 +28,7 @@ class Number(str):
     __slots__ = ()
 
 
-class Source(msgspec.Struct, gc=False):
+class ChangeSource(msgspec.Struct, gc=False):
     """``source`` of a payload: where and when a change was. Times in ms."""
 
     db: str
@@ -37,7 +37,7 @@ class Source(msgspec.Struct, gc=False):
     ts_ms: int
 
 
-_SOURCE_FIELDS = frozenset(Source.__struct_fields__)
+_SOURCE_FIELDS = frozenset(ChangeSource.__struct_fields__)
 
 
 class Document:
@@ -78,11 +78,11 @@ def plain(value: Any) -> Any:
     return value
 
 
-def read_source(payload: dict[str, Any]) -> Source:
+def read_source(payload: dict[str, Any]) -> ChangeSource:
     """The source in *payload*. Raises MessageError, also where its time is not that of the commitTs."""
     members = plain(tuple(each for each in as_object(payload.get("source"), "source") if each[0] in _SOURCE_FIELDS))
     try:
-        source = msgspec.convert(members, Source)
+        source = msgspec.convert(members, ChangeSource)
     except (ValueError, OverflowError) as error:
         raise MessageError("bad_value", f"source: {error}") from None
     if not is_unicode(source.db) or not is_unicode(source.table):

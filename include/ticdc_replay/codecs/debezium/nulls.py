@@ -11,7 +11,7 @@ import struct
 from base64 import b64decode, b64encode
 from typing import Any, NamedTuple
 
-from ticdc_replay.codecs.debezium.schema import Default, Field
+from ticdc_replay.codecs.debezium.schema import ConnectField, Default
 from ticdc_replay.codecs.local_times import in_utc
 from ticdc_replay.domain.column_types import BINARY_TYPES, CHARACTER_TYPES, INTEGER_TYPES, ColumnType
 from ticdc_replay.domain.definition import DefinedColumn
@@ -38,7 +38,7 @@ _ZERO = Doubt("{v} == 0")
 
 
 def null_doubts(
-    type_: ColumnType, field: Field | None, defined: DefinedColumn | None, unit: int, zone: str
+    type_: ColumnType, field: ConnectField | None, defined: DefinedColumn | None, unit: int, zone: str
 ) -> tuple[Doubt, ...]:
     """When a cell of a column that may be NULL may stand for it.
 
@@ -60,7 +60,9 @@ def null_doubts(
     return _of_default(type_, _as_written(type_, defined.default, unit), unit, zone, in_avro=field is not None)
 
 
-def raw_defaults(field: Field | None, defined: DefinedColumn | None) -> tuple[frozenset[str | bytes], bytes] | None:
+def raw_defaults(
+    field: ConnectField | None, defined: DefinedColumn | None
+) -> tuple[frozenset[str | bytes], bytes] | None:
     """What classic TiCDC writes for the default of a binary column, and the bytes of the default; None without default."""
     if field is not None:
         if not isinstance(field.default, str):

@@ -7,14 +7,14 @@ from ticdc_replay.codecs.avro.schema import SchemaError
 from ticdc_replay.codecs.debezium.cells import Cells, cells_of
 from ticdc_replay.codecs.debezium.compiled import Doubtful, compile_doubts
 from ticdc_replay.codecs.debezium.json import Document
-from ticdc_replay.codecs.debezium.schema import Field, key_names, value_fields
+from ticdc_replay.codecs.debezium.schema import ConnectField, key_names, value_fields
 from ticdc_replay.codecs.errors import MessageError
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.events import Shape, WireColumn
 from ticdc_replay.domain.limits import refused_columns
 
 
-class Plan(NamedTuple):
+class RowPlan(NamedTuple):
     """All that rows with the same columns, types and key have in common. Interned, so that their shape is one object."""
 
     shape: Shape
@@ -27,11 +27,11 @@ class Plan(NamedTuple):
 
 def plan_of(
     names: Sequence[str],
-    fields: Mapping[str, Field] | None,
+    fields: Mapping[str, ConnectField] | None,
     handle_key: tuple[str, ...],
     definition: TableDefinition | None,
     zone: str,
-) -> Plan:
+) -> RowPlan:
     """How rows with the columns *names* are read, which *fields* tell of and *definition* defines.
 
     Raises SchemaError, and MessageError for columns that no table has.
@@ -49,7 +49,7 @@ def plan_of(
             for name, column in zip(names, cells, strict=True)
         )
     )
-    return Plan(
+    return RowPlan(
         shape,
         tuple(cells),
         tuple(names.index(name) for name in handle_key),
@@ -58,7 +58,9 @@ def plan_of(
     )
 
 
-def fields_of(document: Document, names: Sequence[str], definition: TableDefinition | None) -> dict[str, Field] | None:
+def fields_of(
+    document: Document, names: Sequence[str], definition: TableDefinition | None
+) -> dict[str, ConnectField] | None:
     """What the schema block tells of the columns *names*; None without schema block. Raises MessageError."""
     if document.schema is None:
         return None

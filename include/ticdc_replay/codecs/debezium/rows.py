@@ -8,9 +8,9 @@ from msgspec import UNSET
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.avro.schema import SchemaError
 from ticdc_replay.codecs.debezium.compiled import CompiledForm, compile_form
-from ticdc_replay.codecs.debezium.json import Document, Source, read_image, wire_value
-from ticdc_replay.codecs.debezium.row_plans import Plan, fields_of, handle_key_of, plan_of
-from ticdc_replay.codecs.debezium.schema import Field
+from ticdc_replay.codecs.debezium.json import ChangeSource, Document, read_image, wire_value
+from ticdc_replay.codecs.debezium.row_plans import RowPlan, fields_of, handle_key_of, plan_of
+from ticdc_replay.codecs.debezium.schema import ConnectField
 from ticdc_replay.codecs.errors import MessageError
 from ticdc_replay.codecs.fingerprints import seed_of
 from ticdc_replay.domain.definition import TableDefinition
@@ -36,7 +36,7 @@ class _Known(NamedTuple):
 
     value_suffix: bytes
     key_suffix: bytes | None
-    plan: Plan
+    plan: RowPlan
     form: CompiledForm
     definition: TableDefinition | None
 
@@ -52,7 +52,7 @@ class RowReader:
         self._old_values = changefeed.debezium_output_old_value
         self._definition_at = history.definition_at
         self._routes: dict[bytes, list[_Known]] = {}
-        self._plans: dict[tuple[Any, ...], Plan] = {}
+        self._plans: dict[tuple[Any, ...], RowPlan] = {}
         self._forms: dict[tuple[Any, ...], _Known | None] = {}
         """Forms that were met: None where it was once, or where msgspec can't read it."""
 
@@ -138,7 +138,7 @@ class RowReader:
             ),
         )  # fmt: skip
 
-    def read(self, key: bytes | None, value: bytes, document: Document, source: Source) -> RowEvent:
+    def read(self, key: bytes | None, value: bytes, document: Document, source: ChangeSource) -> RowEvent:
         """The row in *document*, which was read from *value*. Raises MessageError."""
         payload = document.payload
         operation = _OPERATIONS[payload["op"]]
@@ -207,12 +207,12 @@ class RowReader:
 
     def _plan(
         self,
-        source: Source,
+        source: ChangeSource,
         names: tuple[str, ...],
-        fields: dict[str, Field] | None,
+        fields: dict[str, ConnectField] | None,
         handle_key: tuple[str, ...],
         definition: TableDefinition | None,
-    ) -> Plan:
+    ) -> RowPlan:
         told = None if fields is None else tuple(fields.values())
         identity = (source.db, source.table, names, told, handle_key, id(definition))
         plan = self._plans.get(identity)
@@ -231,7 +231,7 @@ class RowReader:
         value: bytes,
         key: bytes | None,
         names: tuple[str, ...],
-        plan: Plan,
+        plan: RowPlan,
         definition: TableDefinition | None,
     ) -> None:
         """Compile a form when it is met for the second time, and read the next row of the table with it."""
@@ -263,7 +263,7 @@ def fingerprint(payload: bytes, schema: str, table: str, commit_ts: int) -> byte
     return xxhash.xxh3_128_digest(payload[max(payload.find(_OPERATION), 0) :], seed_of(schema, table) ^ commit_ts)
 
 
-def _check_key(document: Document, names: tuple[str, ...], plan: Plan, cells: tuple[Any, ...] | None) -> None:
+def _check_key(document: Document, names: tuple[str, ...], plan: RowPlan, cells: tuple[Any, ...] | None) -> None:
     assert cells is not None
     for at in plan.key:
         name = names[at]
@@ -272,7 +272,7 @@ def _check_key(document: Document, names: tuple[str, ...], plan: Plan, cells: tu
             raise MessageError("key_mismatch", f"column {name!r} of the key has another value than the row")
 
 
-def _cells(image: dict[str, Any], plan: Plan, raw: bool, side: str) -> tuple[Any, ...]:
+def _cells(image: dict[str, Any], plan: RowPlan, raw: bool, side: str) -> tuple[Any, ...]:
     return tuple(
         wire_value(image[name], cells, raw, f"column {name!r} of {side}")
         for name, cells in zip(plan.shape.names, plan.cells, strict=True)

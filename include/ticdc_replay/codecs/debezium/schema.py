@@ -27,7 +27,7 @@ DECIMAL = "org.apache.kafka.connect.data.Decimal"
 Default = str | int | float | bool | None
 
 
-class Field(NamedTuple):
+class ConnectField(NamedTuple):
     """What the wire says of one column."""
 
     name: str
@@ -81,7 +81,7 @@ class _Value(msgspec.Struct):
     fields: list[_Member]
 
 
-def value_fields(schema: Any) -> tuple[dict[str, Field], frozenset[str]]:
+def value_fields(schema: Any) -> tuple[dict[str, ConnectField], frozenset[str]]:
     """The columns of a row by name, in order, from the schema of its value; and those that are listed twice.
 
     New TiCDC lists virtual columns twice. Raises SchemaError.
@@ -95,7 +95,7 @@ def value_fields(schema: Any) -> tuple[dict[str, Field], frozenset[str]]:
         raise SchemaError(f"schema: {error}") from None
     if len(columns) > _MOST_COLUMNS:
         raise SchemaError(f"schema: {len(columns)} columns, of which no table has more than {_MOST_COLUMNS // 2}")
-    fields: dict[str, Field] = {}
+    fields: dict[str, ConnectField] = {}
     repeated = set()
     for column in columns:
         if column.field in fields:
@@ -120,14 +120,14 @@ def bits(text: str | None) -> int:
     return int(text)
 
 
-def _field(column: _Column) -> Field:
+def _field(column: _Column) -> ConnectField:
     parameters = column.parameters or _Parameters()
     default = column.default
     if not isinstance(default, str | int | float | bool | None):
         raise SchemaError(f"schema: the default of {column.field!r} is neither text nor number")
     if parameters.allowed is not None and not is_unicode(parameters.allowed):
         raise SchemaError(f"schema: names of {column.field!r} that are not UTF-8")
-    return Field(
+    return ConnectField(
         column.field,
         column.type,
         column.name,

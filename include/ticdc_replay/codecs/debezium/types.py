@@ -18,7 +18,7 @@ from ticdc_replay.codecs.debezium.schema import (
     VECTOR,
     YEAR,
     ZONED,
-    Field,
+    ConnectField,
 )
 from ticdc_replay.domain.column_types import BINARY_TYPES, CHARACTER_TYPES, INTEGER_TYPES, BaseType, ColumnType
 
@@ -53,7 +53,7 @@ _LONGEST_MILLISECONDS = 3
 """Up to so many fraction digits a DATETIME comes in milliseconds, else in microseconds."""
 
 
-def column_type(field: Field | None, declared: ColumnType | None) -> ColumnType | None:
+def column_type(field: ConnectField | None, declared: ColumnType | None) -> ColumnType | None:
     """The type of a column which *field* tells of, and *declared* defines; None where neither is enough.
 
     Where both are there and disagree, the wire is right: the definition is of another time.
@@ -65,7 +65,7 @@ def column_type(field: Field | None, declared: ColumnType | None) -> ColumnType 
     return _from_wire(field)
 
 
-def _fits(declared: ColumnType, field: Field) -> bool:
+def _fits(declared: ColumnType, field: ConnectField) -> bool:
     """Whether *field* can be of a column that is *declared* so."""
     base = declared.base
     if field.tidb_type:
@@ -101,7 +101,7 @@ def _fits(declared: ColumnType, field: Field) -> bool:
     return base in _STRINGS or (field.avro and base in ("decimal", "bigint"))
 
 
-def _from_wire(field: Field) -> ColumnType | None:
+def _from_wire(field: ConnectField) -> ColumnType | None:
     base = _SEMANTIC.get(field.semantic)
     if base == "bit":
         return ColumnType("bit", length=field.length, declared=True)
@@ -127,16 +127,16 @@ def _from_wire(field: Field) -> ColumnType | None:
     return ColumnType("longtext") if field.avro else None
 
 
-def _tidb_base(field: Field) -> BaseType | None:
+def _tidb_base(field: ConnectField) -> BaseType | None:
     name = field.tidb_type.removesuffix(" unsigned")
     if name == "var_string":
         return "varchar"
     return name if name in _COMPLETE | _STRINGS | {"decimal", "time", "datetime", "timestamp"} else None  # type: ignore[return-value]
 
 
-def _is_unsigned(field: Field) -> bool:
+def _is_unsigned(field: ConnectField) -> bool:
     return field.tidb_type.endswith(" unsigned")
 
 
-def _elements(field: Field) -> tuple[str, ...]:
+def _elements(field: ConnectField) -> tuple[str, ...]:
     return elements("set" if field.semantic == ENUM_SET else "enum", field.allowed or "")

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ticdc_replay.codecs.open.values import FLAG_NULLABLE, CellKind, cell_kind
+from ticdc_replay.codecs.open.values import FLAG_NULLABLE, OpenCellKind, cell_kind
 from ticdc_replay.codecs.replaced_text import REPLACED, TEXTS, holds_replaced
 from ticdc_replay.codecs.structs import struct
 from ticdc_replay.domain.events import Shape
@@ -97,7 +97,7 @@ def _column_struct(code: int, flags: int, is_handle_key: bool, nullable: bool = 
     return struct("Column", fields, forbid_unknown_fields=True)
 
 
-def _kind(code: int, flags: int) -> CellKind:
+def _kind(code: int, flags: int) -> OpenCellKind:
     kind = cell_kind(code, flags)
     assert kind is not None, "a form is made of columns that were read before"
     return kind

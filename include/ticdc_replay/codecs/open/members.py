@@ -12,7 +12,7 @@ import msgspec
 
 from ticdc_replay.codecs.errors import MessageError
 from ticdc_replay.codecs.members import Object, as_object, pairs_decoder
-from ticdc_replay.codecs.open.values import CellKind, cell_kind
+from ticdc_replay.codecs.open.values import OpenCellKind, cell_kind
 from ticdc_replay.domain.limits import is_unicode
 
 _LONE_ESCAPE = re.compile(rb"(?<!\\)(?:\\\\)*\\u[dD][89a-fA-F]")
@@ -26,7 +26,7 @@ class Cell(NamedTuple):
     code: int
     flags: int
     is_handle_key: bool
-    kind: CellKind
+    kind: OpenCellKind
     value: Any
 
 
@@ -105,7 +105,7 @@ def _cell(name: str, value: Any, member: str) -> Cell:
     return Cell(code, flags, handle, kind, _wire_value(column["v"], kind, where))
 
 
-def _wire_value(value: Any, kind: CellKind, where: str) -> Any:
+def _wire_value(value: Any, kind: OpenCellKind, where: str) -> Any:
     """What msgspec would read for the cell, or bytes for text that is not UTF-8."""
     if value is _NEGATIVE_ZERO:
         value = -0.0 if kind.type.base in ("float", "double") else 0

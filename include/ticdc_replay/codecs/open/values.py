@@ -1,7 +1,7 @@
 """Cells of Open Protocol: what type code and flags say of a column, and how its values are read.
 
-Sources: protocols, type mapping, sections 1, 2, 4, 6 and 7. Reading a cell has two halves. ``CellKind.annotation`` is what
-msgspec checks while it parses: the kind of JSON value, ranges, base64. ``CellKind.neutral`` converts a whole column later
+Sources: protocols, type mapping, sections 1, 2, 4, 6 and 7. Reading a cell has two halves. ``OpenCellKind.annotation`` is what
+msgspec checks while it parses: the kind of JSON value, ranges, base64. ``OpenCellKind.neutral`` converts a whole column later
 and checks what only text can get wrong.
 """
 
@@ -19,7 +19,7 @@ FLAG_NULLABLE = 0x40
 FLAG_UNSIGNED = 0x80
 
 
-class CellKind(NamedTuple):
+class OpenCellKind(NamedTuple):
     """How the cells of a column with one type code and flags are read. Both generations of TiCDC agree in all of it."""
 
     type: ColumnType
@@ -32,13 +32,13 @@ class CellKind(NamedTuple):
     """See ``WireColumn.arrow``."""
 
 
-def cell_kind(code: int, flags: int) -> CellKind | None:
+def cell_kind(code: int, flags: int) -> OpenCellKind | None:
     """How cells of the type *code* with *flags* are read; None for a code that Open Protocol does not have."""
     return _KINDS.get((code, flags & (FLAG_BINARY | FLAG_UNSIGNED)))
 
 
-def _number_kinds() -> dict[tuple[int, int], CellKind]:
-    kinds: dict[tuple[int, int], CellKind] = {}
+def _number_kinds() -> dict[tuple[int, int], OpenCellKind]:
+    kinds: dict[tuple[int, int], OpenCellKind] = {}
     integers: tuple[tuple[int, BaseType], ...] = (
         (1, "tinyint"),
         (2, "smallint"),
@@ -57,13 +57,13 @@ def _number_kinds() -> dict[tuple[int, int], CellKind]:
             type_ = ColumnType(base, unsigned)
             low, high = integer_range(type_)
             check = in_64_bits if high == MAX_UINT64 else as_they_are
-            kinds[code, flags] = CellKind(type_, integer(low, high), check, False)
+            kinds[code, flags] = OpenCellKind(type_, integer(low, high), check, False)
         for code, base, annotation, neutral in reals:
-            kinds[code, flags] = CellKind(ColumnType(base, unsigned), annotation, neutral, False, ARROWS.get(base))
+            kinds[code, flags] = OpenCellKind(ColumnType(base, unsigned), annotation, neutral, False, ARROWS.get(base))
     return kinds
 
 
-def _flagless_kinds() -> dict[tuple[int, int], CellKind]:
+def _flagless_kinds() -> dict[tuple[int, int], OpenCellKind]:
     """Types whose flags say nothing more: YEAR and BIT carry the unsigned flag, all but ENUM and SET the binary flag."""
     plain: tuple[tuple[int, BaseType, Any, Neutral], ...] = (
         (7, "timestamp", str, text_forms.MOMENT.of_texts),
@@ -78,16 +78,16 @@ def _flagless_kinds() -> dict[tuple[int, int], CellKind]:
         (248, "set", integer(0, MAX_UINT64), in_64_bits),
     )
     kinds = {
-        code: CellKind(ColumnType(base), annotation, neutral, False, ARROWS.get(base))
+        code: OpenCellKind(ColumnType(base), annotation, neutral, False, ARROWS.get(base))
         for code, base, annotation, neutral in plain
     }
-    kinds[245] = CellKind(ColumnType("json"), str, as_they_are, True)
+    kinds[245] = OpenCellKind(ColumnType("json"), str, as_they_are, True)
     flags = (0, FLAG_BINARY, FLAG_UNSIGNED, FLAG_BINARY | FLAG_UNSIGNED)
     return {(code, flag): kind for code, kind in kinds.items() for flag in flags}
 
 
-def _string_kinds() -> dict[tuple[int, int], CellKind]:
-    kinds: dict[tuple[int, int], CellKind] = {}
+def _string_kinds() -> dict[tuple[int, int], OpenCellKind]:
+    kinds: dict[tuple[int, int], OpenCellKind] = {}
     short: tuple[tuple[int, BaseType, BaseType], ...] = (
         (15, "varchar", "varbinary"),
         (253, "varchar", "varbinary"),
@@ -100,11 +100,11 @@ def _string_kinds() -> dict[tuple[int, int], CellKind]:
         (252, "text", "blob"),
     )
     for code, text, binary in short:
-        kinds[code, 0] = CellKind(ColumnType(text), str, as_they_are, True)
-        kinds[code, FLAG_BINARY] = CellKind(ColumnType(binary), str, unquote_all, False, unquoted_array)
+        kinds[code, 0] = OpenCellKind(ColumnType(text), str, as_they_are, True)
+        kinds[code, FLAG_BINARY] = OpenCellKind(ColumnType(binary), str, unquote_all, False, unquoted_array)
     for code, text, binary in long:
-        kinds[code, 0] = CellKind(ColumnType(text), bytes, texts, False, utf8_array)
-        kinds[code, FLAG_BINARY] = CellKind(ColumnType(binary), bytes, as_they_are, False)
+        kinds[code, 0] = OpenCellKind(ColumnType(text), bytes, texts, False, utf8_array)
+        kinds[code, FLAG_BINARY] = OpenCellKind(ColumnType(binary), bytes, as_they_are, False)
     return kinds
 
 

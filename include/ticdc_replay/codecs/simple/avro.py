@@ -11,16 +11,14 @@ from ticdc_replay.codecs.simple.avro_schema import BRANCHES, NAMESPACE, read_mes
 from ticdc_replay.codecs.simple.forms import RowForm
 from ticdc_replay.codecs.simple.messages import (
     OPERATIONS,
-    Bootstrap,
     Checksum,
-    Ddl,
-    Message,
-    Row,
-    Watermark,
+    RowMessage,
+    bootstrap_event,
+    ddl_event,
 )
-from ticdc_replay.codecs.simple.schema import ColumnSchema, DataType, IndexSchema, TableSchema
-from ticdc_replay.codecs.simple.values import TIMESTAMP, CellKind
-from ticdc_replay.domain.events import WireColumn
+from ticdc_replay.codecs.simple.schema import ColumnSchema, DataType, IndexSchema, SentTableSchema
+from ticdc_replay.codecs.simple.values import TIMESTAMP, SimpleCellKind
+from ticdc_replay.domain.events import Event, WatermarkEvent, WireColumn
 from ticdc_replay.domain.tso import MAX_TSO
 
 _TYPES = {b"\x16\x00\x00": "WATERMARK", b"\x16\x02\x02": "BOOTSTRAP", b"\x16\x04\x04": "DDL", b"\x16\x06\x06": "DML"}
@@ -55,8 +53,8 @@ class AvroEncoding:
             at += 1 + (size[0] >> 1)
         return _NO_LOCATION(content, at) is None or may_name_object(content)
 
-    def read(self, content: bytes) -> Message:
-        """The message in *content*. Raises MessageError."""
+    def read(self, content: bytes) -> RowMessage | Event:
+        """The row in *content*, or the event of any other message. Raises MessageError."""
         try:
             message = read_message(content)
         except AvroError as error:
@@ -70,17 +68,17 @@ class AvroEncoding:
         if payload["version"] != 1:
             raise MessageError("unknown_version", f"version {payload['version']}; 1 is known", commit_ts)
         if type_ == "WATERMARK":
-            return Watermark(commit_ts)
+            return WatermarkEvent(0, commit_ts)
         if type_ == "BOOTSTRAP":
-            return Bootstrap(_table_schema(payload["tableSchema"]))
+            return bootstrap_event(_table_schema(payload["tableSchema"]))
         if type_ == "DML":
             return _row(payload)
         schemas = [
             _table_schema(pair[1]) if pair else None for pair in (payload["tableSchema"], payload["preTableSchema"])
         ]
-        return Ddl(payload["type"], _text(payload["sql"]), commit_ts, *schemas)
+        return ddl_event(payload["type"], _text(payload["sql"]), commit_ts, *schemas)
 
-    def neutral(self, kind: CellKind) -> Neutral:
+    def neutral(self, kind: SimpleCellKind) -> Neutral:
         """The conversion of a column of cells."""
         return kind.of_avro
 
@@ -90,7 +88,7 @@ class AvroEncoding:
         return tuple(_cell(image[column.name], column, kind) for column, kind in columns)
 
 
-def _row(payload: dict[str, Any]) -> Row:
+def _row(payload: dict[str, Any]) -> RowMessage:
     schema, table, version = _text(payload["database"]), _text(payload["table"]), payload["schemaVersion"]
     about = (payload["commitTs"], schema, table)
     sums, data, old = (pair and pair[1] for pair in (payload["checksum"], payload["data"], payload["old"]))
@@ -108,7 +106,7 @@ def _row(payload: dict[str, Any]) -> Row:
         raise MessageError(
             "bad_cell", f"timestamps of several locations in one row: {sorted(locations)!r:.200}", *about
         )
-    return Row(
+    return RowMessage(
         schema=schema,
         table=table,
         table_id=payload["tableID"],
@@ -124,7 +122,7 @@ def _row(payload: dict[str, Any]) -> Row:
     )
 
 
-def _cell(cell: tuple[str, Any] | None, column: WireColumn, kind: CellKind) -> Any:
+def _cell(cell: tuple[str, Any] | None, column: WireColumn, kind: SimpleCellKind) -> Any:
     if cell is None:
         return None
     name, value = cell
@@ -133,10 +131,10 @@ def _cell(cell: tuple[str, Any] | None, column: WireColumn, kind: CellKind) -> A
     return value["value"] if type(value) is dict else value
 
 
-def _table_schema(payload: dict[str, Any]) -> TableSchema:
+def _table_schema(payload: dict[str, Any]) -> SentTableSchema:
     if not 0 <= payload["version"] <= MAX_TSO:
         raise MessageError("bad_message", f"{payload['version']} is no version of a table schema")
-    return TableSchema(
+    return SentTableSchema(
         schema=_text(payload["database"]),
         table=_text(payload["table"]),
         version=payload["version"],

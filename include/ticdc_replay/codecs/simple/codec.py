@@ -9,28 +9,17 @@ from ticdc_replay.codecs.claim_checks import unwrap
 from ticdc_replay.codecs.errors import MessageError
 from ticdc_replay.codecs.fingerprints import seed_of
 from ticdc_replay.codecs.simple.avro import AvroEncoding
-from ticdc_replay.codecs.simple.forms import FormError, Forms, image_names, images_of
+from ticdc_replay.codecs.simple.forms import Forms, image_names, images_of
 from ticdc_replay.codecs.simple.json import JsonEncoding
 from ticdc_replay.codecs.simple.json_rows import JsonRows
-from ticdc_replay.codecs.simple.messages import (
-    OPERATIONS,
-    Bootstrap,
-    Ddl,
-    Row,
-    Watermark,
-)
-from ticdc_replay.codecs.simple.schema import TableSchema, database_of, definition_of
-from ticdc_replay.domain.definition import TableDefinition
+from ticdc_replay.codecs.simple.messages import OPERATIONS, RowMessage
 from ticdc_replay.domain.events import (
-    BootstrapEvent,
-    DdlEvent,
     Event,
     Image,
     LargeMessage,
     Reference,
     RowEvent,
     Undecodable,
-    WatermarkEvent,
 )
 from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.domain.tables import TableName
@@ -69,13 +58,13 @@ class SimpleCodec(Codec):
         value = message.value
         if not value:
             return [Undecodable(None, "empty_message", "a message without value")]
-        content = value if self._compression == "none" else self._decompressed(value)
+        content = self._content(value)
         row = None if self._rows is None else self._rows.read(content)
         return [self._event(content) if row is None else row]
 
     def _read_object(self, content: bytes) -> Event:
         value = content if self.changefeed.claim_check_raw_value else unwrap(content).value
-        return self._event(self._decompressed(value))
+        return self._event(self._content(value))
 
     def _is_schema_change(self, message: RawMessage) -> bool:
         type_ = self._type(message)
@@ -86,46 +75,39 @@ class SimpleCodec(Codec):
 
     def _may_refer(self, message: RawMessage) -> bool:
         try:
-            return self._encoding.may_refer(self._decompressed(message.value or b""))
+            return self._encoding.may_refer(self._content(message.value or b""))
         except MessageError:
             return True
 
     def _type(self, message: RawMessage) -> str | None:
         try:
-            return self._encoding.type_of(self._decompressed(message.value or b""))
+            return self._encoding.type_of(self._content(message.value or b""))
         except MessageError:
             return None
+
+    def _content(self, value: bytes) -> bytes:
+        return value if self._compression == "none" else self._decompressed(value)
 
     def _event(self, content: bytes) -> Event:
         """The event in *content*, read in full. Raises MessageError."""
         message = self._encoding.read(content)
-        match message:
-            case Row():
-                return self._row(message, content)
-            case Ddl():
-                return _ddl(message)
-            case Bootstrap(schema=wire):
-                return BootstrapEvent(0, wire.schema, wire.table, definition_of(wire))
-            case Watermark():
-                return WatermarkEvent(0, message.commit_ts)
+        return self._row(message, content) if isinstance(message, RowMessage) else message
 
-    def _row(self, row: Row, content: bytes) -> Event:
+    def _row(self, row: RowMessage, content: bytes) -> Event:
         reference = None if row.claim_check is None else Reference(row.claim_check, object_name(row.claim_check))
         try:
             return self._typed(row, content, reference)
-        except FormError as error:
-            reason, detail = "schema_mismatch", str(error)
         except MessageError as error:
-            reason, detail = error.reason, str(error)
-        return Undecodable(0, reason, detail, row.commit_ts, row.schema, row.table, reference)
+            return Undecodable(0, error.reason, str(error), row.commit_ts, row.schema, row.table, reference)
 
-    def _typed(self, row: Row, content: bytes, reference: Reference | None) -> RowEvent:
-        definition = self.schemas.versions.find(row.schema, row.table, row.version)
+    def _typed(self, row: RowMessage, content: bytes, reference: Reference | None) -> RowEvent:
+        versions = self.schemas.history.versions
+        definition = versions.find(row.schema, row.table, row.version)
         if definition is None:
             self.missing_versions.add(MissingVersion(TableName(row.schema, row.table), row.version))
             detail = f"no bootstrap or DDL with version {row.version} of {row.schema}.{row.table} is known"
             raise MessageError("schema_unknown", detail)
-        why = self.schemas.versions.why_ambiguous(row.schema, row.table, row.version)
+        why = versions.why_ambiguous(row.schema, row.table, row.version)
         if why is not None:
             raise MessageError(
                 "schema_ambiguous", f"version {row.version} of {row.schema}.{row.table} is of two tables: {why}"
@@ -154,17 +136,3 @@ class SimpleCodec(Codec):
             lossy=row.lossy,
             damage=form.damage(row.checksum, after, before, whole=large is None and not row.lossy),
         )
-
-
-def _ddl(message: Ddl) -> DdlEvent:
-    wire = message.schema
-    schema, table = (database_of(message.sql), "") if wire is None else (wire.schema, wire.table)
-    return DdlEvent(
-        0, message.commit_ts, schema, table, message.sql, message.type, _definitions(message.old_schema, message.schema)
-    )
-
-
-def _definitions(*schemas: TableSchema | None) -> tuple[TableDefinition, ...]:
-    """The definitions of tables among *schemas*: a view's has no column of a known type."""
-    found = (definition_of(wire) for wire in schemas if wire is not None)
-    return tuple(definition for definition in found if definition.columns)

@@ -9,20 +9,16 @@ from ticdc_replay.codecs.checksum import RowChecksum
 from ticdc_replay.codecs.errors import MessageError
 from ticdc_replay.codecs.local_times import zone_info
 from ticdc_replay.codecs.neutral import Neutral
-from ticdc_replay.codecs.simple.messages import Checksum, Row
-from ticdc_replay.codecs.simple.values import CellKind, cell_kind
+from ticdc_replay.codecs.simple.messages import Checksum, RowMessage
+from ticdc_replay.codecs.simple.values import SimpleCellKind, cell_kind
 from ticdc_replay.domain.definition import TableDefinition
-from ticdc_replay.domain.events import Operation, Shape, WireColumn
+from ticdc_replay.domain.events import Image, Operation, Shape, WireColumn
 from ticdc_replay.domain.limits import refused_columns
 from ticdc_replay.domain.tables import TableName
 
 _MAX_FORMS = 10_000
 _IMAGES = {Operation.INSERT: (True, False), Operation.UPDATE: (True, True), Operation.DELETE: (False, True)}
 """Which images a whole row has: a new one, an old one (protocols: simple, section 2)."""
-
-
-class FormError(ValueError):
-    """The cells of a row are not those of its table's schema, or its timestamps of no zone that is known."""
 
 
 class RowForm(NamedTuple):
@@ -33,7 +29,7 @@ class RowForm(NamedTuple):
     """
 
     shape: Shape
-    kinds: tuple[CellKind, ...]
+    kinds: tuple[SimpleCellKind, ...]
     required: frozenset[int]
     locations: tuple[str, ...]
     checksum: RowChecksum
@@ -60,18 +56,14 @@ class RowForm(NamedTuple):
     def _wrong_sum(self, side: str, cells: tuple[Any, ...] | None, sent: int) -> str:
         if cells is None or sent == 0:
             return ""
-        try:
-            values = [column.neutral((cell,))[0] for column, cell in zip(self.shape.columns, cells, strict=True)]
-            agrees = self.checksum.agrees(values, sent)
-        except ValueError as error:
-            return f"{side}: row checksum {sent} can't be checked: {error}"
-        return "" if agrees else f"{side}: row checksum {sent} is not that of the cells"
+        damage = self.checksum.damage(Image(self.shape, cells), sent)
+        return damage and f"{side}: {damage}"
 
 
 class Forms:
     """The forms of a changefeed's rows, made when first met. *neutral_of* is the conversion of the encoding."""
 
-    def __init__(self, zone: str, neutral_of: Callable[[CellKind], Neutral]) -> None:
+    def __init__(self, zone: str, neutral_of: Callable[[SimpleCellKind], Neutral]) -> None:
         self._zone = zone
         self._neutral_of = neutral_of
         self._forms: dict[tuple[TableName, int, frozenset[str], bool, str | None], RowForm] = {}
@@ -79,8 +71,8 @@ class Forms:
     def form(self, definition: TableDefinition, names: frozenset[str], reduced: bool, location: str | None) -> RowForm:
         """The form of rows with the columns *names* and timestamps of *location*; *reduced* rows have the handle key alone.
 
-        Columns of the definition that are not sent are virtual, or a column selector drops them. Raises FormError, and
-        MessageError for columns that no table has.
+        Columns of the definition that are not sent are virtual, or a column selector drops them. Raises MessageError:
+        ``schema_mismatch``, or what says that no table has these columns.
         """
         foreign = None if location in (None, "Local", self._zone) else location
         key = (definition.name, definition.valid_from, names, reduced, foreign)
@@ -100,7 +92,10 @@ class Forms:
         columns = [column for column in definition.columns if column.name in names]
         if len(columns) < len(names):
             unknown = ", ".join(sorted(names - {column.name for column in columns}))
-            raise FormError(f"cells of columns that the schema of version {definition.valid_from} lacks: {unknown}")
+            raise MessageError(
+                "schema_mismatch",
+                f"cells of columns that the schema of version {definition.valid_from} lacks: {unknown}",
+            )
         handle_key = frozenset(names if reduced else _handle_key(definition, names))
         kinds = tuple(cell_kind(column.type, foreign) for column in columns)
         shape = Shape(
@@ -119,7 +114,7 @@ class Forms:
         )
 
 
-def images_of(row: Row, reduced: bool) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+def images_of(row: RowMessage, reduced: bool) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
     """The new and the old image. A reduced row of a table without handle key has none in the message: they are empty then.
 
     Raises MessageError where the operation has other images.
@@ -139,10 +134,10 @@ def images_of(row: Row, reduced: bool) -> tuple[dict[str, Any] | None, dict[str,
 
 
 def image_names(images: Sequence[Mapping[str, Any] | None]) -> frozenset[str]:
-    """The columns of *images*. Raises FormError where they have not the same."""
+    """The columns of *images*. Raises MessageError where they have not the same."""
     names = {frozenset(image) for image in images if image is not None}
     if len(names) > 1:
-        raise FormError("the new and the old image have not the same columns")
+        raise MessageError("schema_mismatch", "the new and the old image have not the same columns")
     return next(iter(names), frozenset())
 
 
@@ -155,7 +150,7 @@ def _handle_key(definition: TableDefinition, sent: frozenset[str]) -> tuple[str,
     key = msgspec.structs.replace(definition, columns=columns).handle_key()
     missing = sorted(set(key) - sent)
     if missing:
-        raise FormError(f"no cells of {', '.join(missing)}, which the primary key has")
+        raise MessageError("schema_mismatch", f"no cells of {', '.join(missing)}, which the primary key has")
     return key
 
 
@@ -163,4 +158,4 @@ def _check_zone(location: str) -> None:
     try:
         zone_info(location)
     except ValueError as error:
-        raise FormError(f"location of the timestamps: {error}") from None
+        raise MessageError("schema_mismatch", f"location of the timestamps: {error}") from None

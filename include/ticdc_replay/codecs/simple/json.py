@@ -1,6 +1,5 @@
 """Simple in JSON (protocols: simple, section 2)."""
 
-import re
 from typing import Annotated, Any
 
 import msgspec
@@ -9,29 +8,24 @@ from msgspec import UNSET, Meta, UnsetType
 from ticdc_replay.codecs.claim_checks import may_refer, states_once
 from ticdc_replay.codecs.errors import MessageError
 from ticdc_replay.codecs.neutral import Neutral
-from ticdc_replay.codecs.replaced_text import REPLACED
+from ticdc_replay.codecs.replaced_text import REPLACED, holds_escape
 from ticdc_replay.codecs.simple.forms import RowForm
 from ticdc_replay.codecs.simple.json_compiled import SentChecksum
 from ticdc_replay.codecs.simple.messages import (
     OPERATIONS,
-    Bootstrap,
     Checksum,
-    Ddl,
-    Message,
-    Row,
-    Watermark,
+    RowMessage,
+    bootstrap_event,
+    ddl_event,
 )
-from ticdc_replay.codecs.simple.schema import TableSchema
-from ticdc_replay.codecs.simple.values import CellKind
+from ticdc_replay.codecs.simple.schema import SentTableSchema
+from ticdc_replay.codecs.simple.values import SimpleCellKind
 from ticdc_replay.domain.column_types import BINARY_TYPES
-from ticdc_replay.domain.events import Operation, WireColumn
+from ticdc_replay.domain.events import Event, Operation, WatermarkEvent, WireColumn
 from ticdc_replay.domain.tso import MAX_TSO
 
 _Tso = Annotated[int, Meta(ge=0, le=MAX_TSO)]
 _Int64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
-
-_HOLDS_REPLACED = re.compile(rb"(?<!\\)(?:\\\\)*\\ufffd").search
-"""Go's encoder escapes the character that stands for bytes that are not UTF-8; the character itself it writes as it is."""
 
 
 class Timestamp(msgspec.Struct, gc=False):
@@ -56,8 +50,8 @@ class _Message(msgspec.Struct, gc=False, rename="camel"):
     checksum: SentChecksum | None = None
     data: _Cells | None = None
     old: _Cells | None = None
-    table_schema: TableSchema | None = None
-    pre_table_schema: TableSchema | None = None
+    table_schema: SentTableSchema | None = None
+    pre_table_schema: SentTableSchema | None = None
 
 
 class _Type(msgspec.Struct, gc=False):
@@ -88,8 +82,8 @@ class JsonEncoding:
         """Whether a message may hold a claim-check reference; also yes where it is no JSON object."""
         return may_refer(content)
 
-    def read(self, content: bytes) -> Message:
-        """The message in *content*. Raises MessageError."""
+    def read(self, content: bytes) -> RowMessage | Event:
+        """The row in *content*, or the event of any other message. Raises MessageError."""
         try:
             message = _MESSAGE.decode(content)
         except (ValueError, RecursionError) as error:
@@ -104,16 +98,16 @@ class JsonEncoding:
         if operation is not None:
             return _row(message, operation, content)
         if message.type == "WATERMARK":
-            return Watermark(message.commit_ts)
+            return WatermarkEvent(0, message.commit_ts)
         if message.type == "BOOTSTRAP":
             if message.table_schema is None:
                 raise MessageError("bad_message", "a bootstrap without tableSchema")
-            return Bootstrap(message.table_schema)
+            return bootstrap_event(message.table_schema)
         if not message.sql:
             raise MessageError("unknown_event_type", f"type {message.type[:40]!r} without sql", message.commit_ts)
-        return Ddl(message.type, message.sql, message.commit_ts, message.table_schema, message.pre_table_schema)
+        return ddl_event(message.type, message.sql, message.commit_ts, message.table_schema, message.pre_table_schema)
 
-    def neutral(self, kind: CellKind) -> Neutral:
+    def neutral(self, kind: SimpleCellKind) -> Neutral:
         """The conversion of a column of cells."""
         return kind.of_json
 
@@ -122,7 +116,7 @@ class JsonEncoding:
         return tuple(_cell(image[column.name], column) for column in form.shape.columns)
 
 
-def _row(message: _Message, operation: Operation, content: bytes) -> Row:
+def _row(message: _Message, operation: Operation, content: bytes) -> RowMessage:
     if not message.database or not message.table or message.schema_version is None:
         raise MessageError("bad_message", "a row without database, table or schemaVersion", message.commit_ts)
     about = (message.commit_ts, message.database, message.table)
@@ -136,7 +130,7 @@ def _row(message: _Message, operation: Operation, content: bytes) -> Row:
         found = ", ".join(sorted(locations))
         raise MessageError("bad_cell", f"timestamps of several locations in one row: {found:.200}", *about)
     sums = message.checksum
-    return Row(
+    return RowMessage(
         schema=message.database,
         table=message.table,
         table_id=message.table_id,
@@ -160,7 +154,7 @@ def _lossy(content: bytes) -> tuple[str, ...]:
         f"{side}.{name}"
         for side, image in (("after", images.data), ("before", images.old))
         for name, text in (image or {}).items()
-        if _HOLDS_REPLACED(bytes(text))
+        if holds_escape(bytes(text))
     )
 
 

@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from ticdc_replay.codecs.replaced_text import TEXTS, holds_replaced
 from ticdc_replay.codecs.simple.forms import RowForm
-from ticdc_replay.codecs.simple.messages import Checksum, ReadRow, Row, SeenRow
+from ticdc_replay.codecs.simple.messages import Checksum, ReadRow, RowMessage, SeenRow
 from ticdc_replay.codecs.structs import struct
 from ticdc_replay.domain.column_types import BINARY_TYPES
 from ticdc_replay.domain.tso import MAX_TSO
@@ -32,7 +32,7 @@ class SentChecksum(msgspec.Struct, gc=False):
     previous: Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]
 
 
-def compile_rows(row: Row, form: RowForm) -> ReadRow | None:
+def compile_rows(row: RowMessage, form: RowForm) -> ReadRow | None:
     """A reader of rows like *row*, which has *form*; None where msgspec can't express a column's name.
 
     What is generated is made of column positions alone.

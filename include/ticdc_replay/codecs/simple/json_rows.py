@@ -8,7 +8,7 @@ import xxhash
 from ticdc_replay.codecs.fingerprints import seed_of
 from ticdc_replay.codecs.simple.forms import RowForm
 from ticdc_replay.codecs.simple.json_compiled import compile_rows
-from ticdc_replay.codecs.simple.messages import ReadRow, Row
+from ticdc_replay.codecs.simple.messages import ReadRow, RowMessage
 from ticdc_replay.domain.events import Image, Operation, RowEvent, Shape
 
 _TYPE_OF_ROW = b',"type":"'
@@ -80,7 +80,7 @@ class JsonRows:
             ),
         )  # fmt: skip
 
-    def learn(self, content: bytes, row: Row, form: RowForm) -> None:
+    def learn(self, content: bytes, row: RowMessage, form: RowForm) -> None:
         """Compile *form*, that of *row* in *content*, when it is met for the second time."""
         met = (form.shape, row.operation)
         if met not in self._met:
@@ -104,7 +104,7 @@ class JsonRows:
         self._last = route
         return route
 
-    def _compiled(self, row: Row, form: RowForm) -> ReadRow | None:
+    def _compiled(self, row: RowMessage, form: RowForm) -> ReadRow | None:
         """The reader of rows like *row*, which has *form*; None where msgspec can't express a column's name."""
         key = (form.shape, row.operation)
         if key not in self._readers:

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ticdc_replay.codecs.simple.schema import TableSchema
-from ticdc_replay.domain.events import Operation
+from ticdc_replay.codecs.simple.schema import SentTableSchema, database_of, definition_of
+from ticdc_replay.domain.events import BootstrapEvent, DdlEvent, Operation
 
 OPERATIONS = {"INSERT": Operation.INSERT, "UPDATE": Operation.UPDATE, "DELETE": Operation.DELETE}
 """Types of messages that are rows (protocols: simple, section 2)."""
@@ -18,7 +18,7 @@ class Checksum(NamedTuple):
     corrupted: bool
 
 
-class Row(NamedTuple):
+class RowMessage(NamedTuple):
     """A row. Cells are by name, in the encoding's own form; an image is None where the member is absent.
 
     ``claim_check`` is None where the member is absent: an empty location is one that names no object.
@@ -46,26 +46,17 @@ ReadRow = Callable[[bytes], SeenRow | None]
 """Reads messages of one form; None for any other."""
 
 
-class Ddl(NamedTuple):
-    """A schema change. Without schema for statements on databases."""
-
-    type: str
-    sql: str
-    commit_ts: int
-    schema: TableSchema | None
-    old_schema: TableSchema | None
-
-
-class Bootstrap(NamedTuple):
-    """A table's schema."""
-
-    schema: TableSchema
+def ddl_event(
+    type_: str, sql: str, commit_ts: int, schema: SentTableSchema | None, old_schema: SentTableSchema | None
+) -> DdlEvent:
+    """A schema change, with the definitions of the table before and after it; statements on databases have none."""
+    name, table = (database_of(sql), "") if schema is None else (schema.schema, schema.table)
+    found = (definition_of(wire) for wire in (old_schema, schema) if wire is not None)
+    # A view's definition has no column of a known type.
+    definitions = tuple(definition for definition in found if definition.columns)
+    return DdlEvent(0, commit_ts, name, table, sql, type_, definitions)
 
 
-class Watermark(NamedTuple):
-    """A resolved-ts (TSO)."""
-
-    commit_ts: int
-
-
-Message = Row | Ddl | Bootstrap | Watermark
+def bootstrap_event(schema: SentTableSchema) -> BootstrapEvent:
+    """A table's schema, sent without a change."""
+    return BootstrapEvent(0, schema.schema, schema.table, definition_of(schema))

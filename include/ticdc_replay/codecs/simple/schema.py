@@ -48,7 +48,7 @@ class IndexSchema(msgspec.Struct, gc=False):
     columns: tuple[str, ...] | None
 
 
-class TableSchema(msgspec.Struct, gc=False):
+class SentTableSchema(msgspec.Struct, gc=False):
     """A table. ``version`` is what its rows name (TSO)."""
 
     schema: str
@@ -58,7 +58,7 @@ class TableSchema(msgspec.Struct, gc=False):
     indexes: tuple[IndexSchema, ...] | None
 
 
-def definition_of(wire: TableSchema) -> TableDefinition:
+def definition_of(wire: SentTableSchema) -> TableDefinition:
     """The definition that *wire* is; its ``valid_from`` is the version.
 
     Columns in the order of the wire: of the table (new TiCDC), or of column ids (old). Left out are those of types that no

@@ -41,7 +41,7 @@ _Float64 = Annotated[float, Meta(ge=-_LARGEST_FLOAT64, le=_LARGEST_FLOAT64)]
 _CONTENT = (STRING, BYTES)
 
 
-class CellKind(NamedTuple):
+class SimpleCellKind(NamedTuple):
     """How cells of one type are read."""
 
     type: ColumnType
@@ -54,7 +54,7 @@ class CellKind(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def cell_kind(type_: ColumnType, foreign_zone: str | None) -> CellKind:
+def cell_kind(type_: ColumnType, foreign_zone: str | None) -> SimpleCellKind:
     """How cells of *type_* are read; the same object for equal arguments.
 
     *foreign_zone* is the location of a message's timestamps (IANA) where it is not the changefeed's zone: they become UTC then.
@@ -63,30 +63,32 @@ def cell_kind(type_: ColumnType, foreign_zone: str | None) -> CellKind:
     if base in INTEGER_TYPES:
         low, high = integer_range(type_)
         if high == MAX_UINT64:
-            return CellKind(type_, _integers(low, high), without_sign, (UNSIGNED,))
-        return CellKind(type_, _integers(low, high), within(low, high), (LONG,))
+            return SimpleCellKind(type_, _integers(low, high), without_sign, (UNSIGNED,))
+        return SimpleCellKind(type_, _integers(low, high), within(low, high), (LONG,))
     if base == "year":
-        return CellKind(type_, _integers(0, 2155), within(0, 2155), (LONG,))
+        return SimpleCellKind(type_, _integers(0, 2155), within(0, 2155), (LONG,))
     if base == "bit":
-        return CellKind(type_, _integers(0, _mask(type_.length)), _bits(_mask(type_.length)), (LONG, STRING))
+        return SimpleCellKind(type_, _integers(0, _mask(type_.length)), _bits(_mask(type_.length)), (LONG, STRING))
     if base == "enum":
-        return CellKind(type_, _integers(0, 65535), within(0, 65535), (LONG,))
+        return SimpleCellKind(type_, _integers(0, 65535), within(0, 65535), (LONG,))
     if base == "set":
         members = _mask(len(type_.elements or ()) or 64)
         # Avro's long has a sign, and wraps from 2^63 on (protocols: simple, section 5).
-        return CellKind(type_, _integers(0, members), lambda values: within(0, members)(without_sign(values)), (LONG,))
+        return SimpleCellKind(
+            type_, _integers(0, members), lambda values: within(0, members)(without_sign(values)), (LONG,)
+        )
     if base == "float":
-        return CellKind(type_, _reals(Float32), _singles, (FLOAT,))
+        return SimpleCellKind(type_, _reals(Float32), _singles, (FLOAT,))
     if base == "double":
-        return CellKind(type_, _reals(_Float64), _doubles, (DOUBLE,))
+        return SimpleCellKind(type_, _reals(_Float64), _doubles, (DOUBLE,))
     if base == "timestamp":
         return _timestamp_kind(type_, foreign_zone)
     form = _FORMS.get(base)
     if form is not None:
-        return CellKind(type_, form.of_texts, form.of_bytes, _CONTENT, form.arrow)
+        return SimpleCellKind(type_, form.of_texts, form.of_bytes, _CONTENT, form.arrow)
     if base in BINARY_TYPES:
-        return CellKind(type_, as_they_are, as_they_are, _CONTENT)
-    return CellKind(type_, as_they_are, texts, _CONTENT, text_forms.utf8_array)
+        return SimpleCellKind(type_, as_they_are, as_they_are, _CONTENT)
+    return SimpleCellKind(type_, as_they_are, texts, _CONTENT, text_forms.utf8_array)
 
 
 _FORMS = {
@@ -163,19 +165,16 @@ def _doubles(values: Sequence[bytes | None]) -> Sequence[float | None]:
     return finite(with_nulls(values, list(struct.unpack(f"<{len(content) // 8}d", content))))
 
 
-def _timestamp_kind(type_: ColumnType, foreign_zone: str | None) -> CellKind:
+def _timestamp_kind(type_: ColumnType, foreign_zone: str | None) -> SimpleCellKind:
     form = text_forms.MOMENT
     if foreign_zone is None:
-        return CellKind(type_, form.of_texts, form.of_bytes, (TIMESTAMP,), form.arrow)
+        return SimpleCellKind(type_, form.of_texts, form.of_bytes, (TIMESTAMP,), form.arrow)
     zone = foreign_zone
 
-    def of_json(values: Sequence[str | None]) -> list[str | None]:
-        return [None if value is None else _utc(value, zone) for value in form.of_texts(values)]
+    def in_zone(texts_of: Neutral) -> Neutral:
+        return lambda values: [None if value is None else _utc(value, zone) for value in texts_of(values)]
 
-    def of_avro(values: Sequence[bytes | None]) -> list[str | None]:
-        return [None if value is None else _utc(value, zone) for value in form.of_bytes(values)]
-
-    return CellKind(type_, of_json, of_avro, (TIMESTAMP,))
+    return SimpleCellKind(type_, in_zone(form.of_texts), in_zone(form.of_bytes), (TIMESTAMP,))
 
 
 def _utc(local: str, zone: str) -> str:

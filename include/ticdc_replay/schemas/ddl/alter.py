@@ -131,7 +131,6 @@ class _Table:
         return TableDefinition(self._name, columns, indexes, self._binary, commit_ts, self._from_ddl)
 
     def append(self, spec: ColumnSpec) -> None:
-        """Adds a column at the end."""
         self._refuse_taken(spec.column.name)
         self._order.append(self._put(spec))
 
@@ -192,7 +191,6 @@ class _Table:
         self._rename(old, to)
 
     def set_default(self, name: str, default: literals.Literal | None, computed: bool) -> None:
-        """Changes a column's default."""
         key = folded(name)
         if key not in self._columns:
             raise InconsistentDdlError(f"{self._name} has no column {name!r} to set a default of")

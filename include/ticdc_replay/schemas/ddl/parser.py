@@ -46,14 +46,6 @@ def parse(tokens: list[Token]) -> Statement:
     raise DdlSyntaxError(f"unknown statement {cursor.peek().text!r} {cursor.peek(1).text!r}")
 
 
-def parse_create_table(tokens: list[Token]) -> CreateTable:
-    """The CREATE TABLE *tokens* make up. Raises DdlSyntaxError, for any other statement too."""
-    statement = parse(tokens)
-    if not isinstance(statement, CreateTable):
-        raise DdlSyntaxError("not a CREATE TABLE with a column list")
-    return statement
-
-
 def _create(cursor: Cursor) -> Statement:
     if cursor.take("TABLE") or cursor.take("TEMPORARY", "TABLE") or cursor.take("GLOBAL", "TEMPORARY", "TABLE"):
         return _create_table(cursor)

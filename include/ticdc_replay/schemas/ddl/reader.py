@@ -182,7 +182,9 @@ def definition_from_sql(name: TableName, sql: str) -> TableDefinition:
     Raises ConfigError when *sql* is not such a statement, or is of another table.
     """
     try:
-        statement = parser.parse_create_table(sql_tokens(sql))
+        statement = parser.parse(sql_tokens(sql))
+        if not isinstance(statement, CreateTable):
+            raise DdlSyntaxError("not a CREATE TABLE with a column list")
         if folded(statement.name[1]) != folded(name.table):
             raise DdlSyntaxError(f"it creates the table {statement.name[1]!r}")
         return alter.create(statement, name, commit_ts=0)
@@ -228,11 +230,9 @@ def _altered(statement: AlterTable, tables: Tables, ddl: DdlEvent) -> tuple[list
     if target is not None:
         defined, gone = _moved(after, _full(target, ddl), ddl)
         return defined, [name, *gone]
-    return ([after], []) if after is not None and not _same(before, after) else ([], [])
-
-
-def _same(before: TableDefinition | None, after: TableDefinition) -> bool:
-    return before is not None and msgspec.structs.replace(after, valid_from=before.valid_from) == before
+    if before is None or after is None or msgspec.structs.replace(after, valid_from=before.valid_from) == before:
+        return [], []
+    return [after], []
 
 
 def _moved(

@@ -39,8 +39,6 @@ class CreateTable(NamedTuple):
 
 
 class CreateTableLike(NamedTuple):
-    """CREATE TABLE … LIKE …"""
-
     name: QualifiedName
     source: QualifiedName
 
@@ -54,8 +52,6 @@ class AddColumn(NamedTuple):
 
 
 class DropColumn(NamedTuple):
-    """DROP COLUMN."""
-
     name: str
 
 
@@ -68,8 +64,6 @@ class ModifyColumn(NamedTuple):
 
 
 class RenameColumn(NamedTuple):
-    """RENAME COLUMN."""
-
     name: str
     to: str
 
@@ -95,15 +89,11 @@ class DropIndex(NamedTuple):
 
 
 class RenameIndex(NamedTuple):
-    """RENAME INDEX."""
-
     name: str
     to: str
 
 
 class RenameTo(NamedTuple):
-    """ALTER TABLE … RENAME."""
-
     to: QualifiedName
 
 
@@ -152,8 +142,6 @@ class RenameTables(NamedTuple):
 
 
 class DropTables(NamedTuple):
-    """DROP TABLE."""
-
     names: tuple[QualifiedName, ...]
 
 
@@ -164,8 +152,6 @@ class TruncateTable(NamedTuple):
 
 
 class DropDatabase(NamedTuple):
-    """DROP DATABASE."""
-
     name: str
 
 

@@ -6,7 +6,7 @@ import msgspec
 
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.changefeed.kafka_access import ConnectionField
-from ticdc_replay.changefeed.rules import Dispatch, Rule
+from ticdc_replay.changefeed.rules import Dispatch, DispatchRule
 from ticdc_replay.changefeed.sink_uri import ParsedChangefeed
 from ticdc_replay.codecs.registry import carried_by
 
@@ -110,12 +110,14 @@ def _scatters_somewhere(changefeed: Changefeed) -> bool:
 
 
 def _rules(changefeed: Changefeed) -> list[RuleSummary]:
-    return [_rule(changefeed, rule) for rule in (*changefeed.dispatch.rules, Rule())]
+    return [_rule(changefeed, rule) for rule in (*changefeed.dispatch.rules, DispatchRule())]
 
 
-def _rule(changefeed: Changefeed, rule: Rule) -> RuleSummary:
+def _rule(changefeed: Changefeed, rule: DispatchRule) -> RuleSummary:
     by = {"index-value": rule.index or "handle key", "columns": ", ".join(rule.columns)}.get(rule.partition)
-    alone = Dispatch((msgspec.structs.replace(rule, matcher=Rule().matcher, target_schema="", target_table=""),))
+    alone = Dispatch(
+        (msgspec.structs.replace(rule, matcher=DispatchRule().matcher, target_schema="", target_table=""),)
+    )
     return RuleSummary(
         tables=rule.matcher.patterns,
         topic=changefeed.topic if rule.topic is None else rule.topic.text,

@@ -95,7 +95,7 @@ def test_types_are_those_that_the_ddl_would_give(
     encoding: str, mysql_type: str, data_type: Json, expected: ColumnType
 ) -> None:
     schema = table_schema(ID, column("c", mysql_type, **data_type))
-    (definition,) = codec(encoding, schema).schemas.versions  # type: ignore[arg-type]
+    (definition,) = codec(encoding, schema).schemas.history.versions  # type: ignore[arg-type]
     found = definition.columns[1].type
     assert found.declared
     assert str(found) == str(expected)
@@ -125,7 +125,7 @@ def test_defaults_are_told_where_they_are_certain(
 ) -> None:
     for encoding, written in (("json", in_json), ("avro", in_avro)):
         schema = table_schema(ID, column("c", mysql_type, default=written, **data_type))
-        (definition,) = codec(encoding, schema).schemas.versions  # type: ignore[arg-type]
+        (definition,) = codec(encoding, schema).schemas.history.versions  # type: ignore[arg-type]
         assert (definition.columns[1].default, definition.columns[1].computed_default) == (default, computed)
 
 

@@ -11,7 +11,7 @@ from tests.support import canal_json, debezium_messages, open_protocol, simple_p
 from tests.support.decoded_splits import LIMITS
 from tests.support.topics import identity
 from ticdc_replay.changefeed.config import Changefeed
-from ticdc_replay.changefeed.rules import Dispatch, Rule
+from ticdc_replay.changefeed.rules import Dispatch, DispatchRule
 from ticdc_replay.codecs.base import DECODER_FAILED
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.decode.plan.schema_pass import schemas_in
@@ -152,7 +152,7 @@ def test_any_value_in_any_place(
         topic="topic",
         timezone="UTC",
         enable_tidb_extension=True,
-        dispatch=Dispatch((Rule(partition="index-value"),)),
+        dispatch=Dispatch((DispatchRule(partition="index-value"),)),
     )
     sent = [message._replace(offset=at, topic="topic") for at, message in enumerate(PROTOCOLS[protocol]())]
     sent = [each for message in sent for each in [message] * 2]  # a form is learnt when it is met again

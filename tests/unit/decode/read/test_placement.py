@@ -3,7 +3,7 @@
 import pytest
 
 from ticdc_replay.changefeed.config import Changefeed
-from ticdc_replay.changefeed.rules import Dispatch, Rule
+from ticdc_replay.changefeed.rules import Dispatch, DispatchRule
 from ticdc_replay.changefeed.table_filter import TableFilter
 from ticdc_replay.changefeed.topic_expression import TopicExpression
 from ticdc_replay.decode.plan.splits import sampled_of
@@ -15,7 +15,7 @@ from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.schemas.history import SchemaHistory
 
 SHAPE = Shape((WireColumn("id", ColumnType("int"), True, list),))
-BY_KEY = Dispatch((Rule(TableFilter(("test.*",)), partition="index-value"),))
+BY_KEY = Dispatch((DispatchRule(TableFilter(("test.*",)), partition="index-value"),))
 
 
 def feed(dispatch: Dispatch = BY_KEY, **fields: object) -> Changefeed:
@@ -66,7 +66,7 @@ def test_the_default_topic_has_as_many_partitions_as_the_sink_uri_says() -> None
 
 
 def test_a_row_in_a_topic_of_another_table_is_elsewhere() -> None:
-    dispatch = Dispatch((Rule(TableFilter(("test.*",)), topic=TopicExpression("cdc_{table}")),))
+    dispatch = Dispatch((DispatchRule(TableFilter(("test.*",)), topic=TopicExpression("cdc_{table}")),))
     check = PlacementCheck(feed(dispatch), {"cdc_t": 1, "cdc_u": 1}, 1, SchemaHistory())
     check.look_at(message(0, "cdc_t"), [row(1)])
     check.look_at(message(0, "cdc_u"), [row(1)])
