@@ -1,7 +1,7 @@
-"""How TiCDC reaches its brokers, told as the fields that the Airflow connection of type ``kafka`` needs to reach them likewise.
+"""How TiCDC reaches its brokers, as the fields that an Airflow connection of type ``kafka`` needs to reach them the same way.
 
-The fields are librdkafka's own keys in the connection's extra. Paths in a sink-uri are of TiCDC's machines and accounts are
-TiCDC's own, so they are told as where a value comes from, never copied: readers have files and, best, an account of their own.
+The fields are librdkafka's own keys in the connection's extra. Paths and accounts in a sink-uri are TiCDC's own. They are
+named in notes and never copied: readers have files and, best, an account of their own.
 """
 
 from typing import Literal

@@ -1,4 +1,4 @@
-"""The options TiCDC knows for a Kafka sink, so that a misspelt one can be told from one that does not matter to a reader.
+"""The options TiCDC knows for a Kafka sink, to find misspelt ones among those that do not matter to a reader.
 
 Source: Kafka sink and changefeed configuration pages of the TiDB documentation, and ``pkg/config`` of both architectures.
 """

@@ -1,8 +1,8 @@
 """The partition of a row, as TiCDC computes it.
 
 CRC-32 of schema and table, XOR for each dispatch column the CRC-32 of its name and the text of its value, modulo the number of
-partitions (protocols: delivery semantics, section 4). The two architectures differ in details, and nothing on the wire tells
-which wrote a message: so what is computed is a set of partitions, and only a row outside it is in a wrong one.
+partitions (protocols: delivery semantics, section 4). The two architectures differ in details, and nothing on the wire shows
+which wrote a message. So what is computed is a set of partitions, and only a row outside it is in a wrong one.
 """
 
 import struct
@@ -40,12 +40,13 @@ def cell_hash(column: str, value: bytes) -> int:
 def partitions_of(
     row: RowEvent, dispatch: Dispatch, count: int, timezone: str, schema: TableSchema | None = None
 ) -> frozenset[int] | None:
-    """The partitions, of *count*, that *row* may have been sent to; None where that can't be told.
+    """The partitions, of *count*, that *row* may have been sent to; None if that is unknown.
 
-    *timezone* is the changefeed's. *schema* is the table's, where its definition is known: for the order of columns. It can't be
-    told for rules that name an index, for tables with a column selector, for cells that the protocol writes in another way than
-    TiCDC hashes them (names of enums), for routed tables whose upstream name is open, and for names and values that no table
-    has (text that is not Unicode, a time on February 31).
+    *timezone* is the changefeed's. *schema* is the table's, if its definition is known: it has the order of columns.
+
+    The partitions are unknown for rules that name an index, for tables with a column selector, and for routed tables with an
+    unknown upstream name. They are also unknown if TiCDC hashes a cell in another form than the protocol writes (names of enums),
+    and for names and values that no table has (text that is not Unicode, a time on February 31).
     """
     try:
         return _partitions_of(row, dispatch, count, timezone, schema)
@@ -96,7 +97,7 @@ def _hashes_of_columns(
     """With a column's own name and NULL as text (classic), or its name in lower case and NULL left out (new).
 
     The new architecture takes the cells from the first columns of the table, whichever are named: where these are not the named
-    ones, what it computes can't be told.
+    ones, what it computes is unknown.
     """
     first = [column.name.lower() for column in schema.columns[: len(names)]] if schema is not None else []
     if first != [name.lower() for name in names]:
@@ -118,7 +119,7 @@ def _hashes_of_columns(
 
 
 def _texts(column: WireColumn, wire: object, timezone: str) -> _Texts | None:
-    """What TiCDC hashes for a cell; None where that can't be told from the wire. Raises as ``_partitions_of``."""
+    """What TiCDC hashes for a cell; None if the wire does not show it. Raises as ``_partitions_of``."""
     value = column.neutral((wire,))[0]
     kind = column.type.base
     if value is None:

@@ -37,7 +37,7 @@ class ParsedChangefeed(NamedTuple):
     registry: str | None
     """What the configuration calls the schema registry: an address for Confluent's, a name and region for Glue's."""
     start_ts: int | None = None
-    """The changefeed's start-ts (TSO), where the configuration tells it."""
+    """The changefeed's start-ts (TSO), if the configuration has it."""
     target_ts: int | None = None
     filters_ddl: bool = False
     """Whether event filters leave out DDL that changes columns or keys of tables."""

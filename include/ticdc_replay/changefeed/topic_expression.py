@@ -46,10 +46,10 @@ class TopicExpression(msgspec.Struct, frozen=True):
         return _REPLACED.get(topic, topic)
 
     def readings(self, topic: str) -> Iterator[tuple[str | None, str | None]]:
-        """The names of schema and table, as they look in a topic, that *topic* may be made of; None where it does not tell.
+        """The names of schema and table, as they look in a topic, that *topic* may be made of; None if it does not show one.
 
         More than one where the expression leaves open where a name ends; none where *topic* is not of this expression. A topic
-        of the greatest length may have lost its end, and tells nothing.
+        of the greatest length may have lost its end, and gives none.
         """
         if len(topic.encode()) == _LONGEST:
             yield None, None

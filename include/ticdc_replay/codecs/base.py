@@ -16,32 +16,33 @@ from ticdc_replay.schemas.lookup import SchemaLookup
 from ticdc_replay.schemas.versions import MissingVersion
 
 DECODER_FAILED = "decoder_failed"
-"""Reason of a message, or object, at which the reader of a protocol failed: a defect of it."""
+"""Reason of a message or object at which a protocol's reader failed, which is a defect of the reader."""
 MAX_BAD_EVENTS = 1_000
-"""Of one message: each has an entry of its own. With more of them the whole message is set aside, its good events included."""
+"""Of one message, each with an entry in quarantine. With more of them the whole message goes there."""
 
 MAX_DDL_EVENTS = 100
-"""Of one message: TiCDC sends each in one of its own, and each can change thousands of columns. With more of them the message is
-set aside as a whole."""
+"""Of one message. TiCDC sends one DDL a message, and each can change thousands of columns. With more of them the whole message
+goes to quarantine."""
 
 
 class Codec(ABC):
-    """Decodes the messages of one protocol. One instance serves one thread and keeps what it learnt of row shapes.
+    """Decodes the messages of one protocol. One instance serves one thread and remembers the shapes of rows.
 
-    Codecs read bytes, and the tables' schemas through the ``SchemaLookup`` they are made with; of all that they touch only the
-    schema registry behind it is a network. Whatever the bytes, they return; they never raise for bad input, only what the
-    lookup of a writer schema raises, and what ``failure`` does not lay to the input. A protocol implements the methods that begin
-    with an underscore; the public ones are the boundary around them, for all protocols.
+    A codec reads bytes, and the tables' schemas through the ``SchemaLookup`` it is made with. Only the schema registry behind
+    that is a network. It never raises for bad input, only what the look-up of a writer schema and ``failure`` raise.
+    A protocol implements the methods that begin with an underscore. The public ones are the boundary around them.
     """
 
     def __init__(self, changefeed: Changefeed, decompressed_max_bytes: int, schemas: SchemaLookup) -> None:
-        """A codec for the messages of *changefeed*, which refuses what is over *decompressed_max_bytes* when decompressed:
-        the events of a message together, or a key or value."""
+        """A codec for the messages of *changefeed*.
+
+        It refuses keys, values, and the events of a message together, that have over *decompressed_max_bytes* decompressed.
+        """
         self.changefeed = changefeed
         self.decompressed_max_bytes = decompressed_max_bytes
         self.schemas = schemas
         self.expanded = 0
-        """Bytes that decompression made so far, beyond those that it was given."""
+        """Bytes that decompression added so far."""
         self.missing_versions: set[MissingVersion] = set()
         """Versions of tables that rows named and *schemas* did not know; each such row became ``schema_unknown``."""
         self._ordered = changefeed.traits.carries(changefeed).commit_ts == "rows"
@@ -49,14 +50,15 @@ class Codec(ABC):
     def decode(self, message: RawMessage) -> list[Event]:
         """The events of *message*, in wire order; an ``Undecodable`` for each part that can't be understood.
 
-        A claim-check event comes back as the small message has it: ``partial`` and with its ``reference``. Never raises for a
-        message: what the protocol's reader raises becomes an ``Undecodable`` of the whole, with the reason ``decoder_failed``. So
-        does one of more than ``decompressed_max_bytes`` before anything is read of it (``too_large``), one with more than
-        ``MAX_BAD_EVENTS`` that can't be understood (``too_many_bad_events``), and one with more than ``MAX_DDL_EVENTS``
-        (``too_many_ddl_events``). DDL and bootstraps of what no table can be are set
-        aside, too (``domain.limits``); of rows the shape is refused where it is made, the table where they are written. So is a
-        row without commitTs where ``Carried`` says that rows have one: nothing orders it (``empty_message`` for a delete that is
-        a message without value, else ``bad_value``), and whatever is of a commitTs years after its record was made.
+        A claim-check event comes back as the small message has it: ``partial`` and with its ``reference``.
+
+        Never raises for a message. One ``Undecodable`` stands for all of it if the protocol's reader raises (``decoder_failed``),
+        if key or value is larger than ``decompressed_max_bytes`` (``too_large``), or if it has more than ``MAX_BAD_EVENTS``
+        (``too_many_bad_events``) or ``MAX_DDL_EVENTS`` (``too_many_ddl_events``).
+
+        An ``Undecodable`` also replaces DDL and bootstraps that no table can have (``domain.limits``), and events whose commitTs
+        is years after their record was made. So it does rows without commitTs if ``Carried`` says that rows have one, as nothing
+        orders them: ``empty_message`` for a delete without value, else ``bad_value``.
         """
         try:  # hot: the boundary takes 0.2 µs, and 0.04 µs an event
             _, _, _, recorded_ms, key, value = message
@@ -88,7 +90,7 @@ class Codec(ABC):
     def read_object(self, content: bytes) -> Event:
         """The event in the claim-check object *content*, for ``made_whole``; an ``Undecodable`` when it can't be read.
 
-        Takes time as the object is large, and ``made_whole`` as the row is: several rows may refer to one object.
+        Its time grows with the object, that of ``made_whole`` with the row: several rows may refer to one object.
         """
         try:
             return shared(self._read_object(content))
@@ -106,7 +108,7 @@ class Codec(ABC):
             return Undecodable(small.ordinal, DECODER_FAILED, detail, small.commit_ts, small.schema, small.table)
 
     def is_schema_change(self, message: RawMessage) -> bool:
-        """Whether *message* may hold a DDL or bootstrap; cheap, may say yes too often, never no wrongly."""
+        """Whether *message* may hold a DDL or bootstrap; cheap. May be wrong only if it is true."""
         return self._may(self._is_schema_change, message)
 
     def schema_changes(self, messages: Sequence[RawMessage]) -> Iterable[RawMessage]:
@@ -118,14 +120,13 @@ class Codec(ABC):
             return filter(self.is_schema_change, messages)
 
     def is_watermark(self, message: RawMessage) -> bool:
-        """Whether *message* may hold a watermark; cheap, may say yes too often, never no wrongly."""
+        """Whether *message* may hold a watermark; cheap. May be wrong only if it is true."""
         return self._may(self._is_watermark, message)
 
     def may_refer(self, message: RawMessage) -> bool:
-        """Whether *message* may hold a claim-check reference; cheap, may say yes too often, never no wrongly.
+        """Whether *message* may hold a claim-check reference; cheap. May be wrong only if it is true.
 
-        Also yes for what can't be decompressed or is not of the protocol's syntax from end to end: what is in it only ``decode``
-        can tell.
+        Also true for what can't be decompressed or is not of the protocol's syntax from end to end.
         """
         try:  # asked of every message of a scan: not by way of another call
             return self._may_refer(message)
@@ -134,15 +135,14 @@ class Codec(ABC):
             return True
 
     def has_no_location(self, message: RawMessage) -> bool:
-        """Whether *message*, which could not be decoded, is plainly of the protocol, and that has no locations of objects:
-        then the names in its bytes are all that it may refer to."""
+        """Whether *message*, which could not be decoded, is of the protocol, and that has no locations of objects.
+
+        Then it refers to no object but those whose names are in its bytes.
+        """
         return False
 
     def _usable(self, event: Event, has_value: bool, latest: int) -> Event:
-        """*event*, or an ``Undecodable`` in its place where it is about what no table can be, or what nothing orders.
-
-        That is a row without commitTs, and what is of one after *latest*.
-        """
+        """*event*, or an ``Undecodable`` in its place: see ``decode``. *latest* is the last commitTs that it may have."""
         if isinstance(event, RowEvent | DdlEvent | WatermarkEvent) and (event.commit_ts or 0) > latest:
             return _too_late(event)
         if not isinstance(event, RowEvent):
@@ -152,7 +152,7 @@ class Codec(ABC):
         reason, what = (
             ("bad_value", "a row") if has_value else ("empty_message", "no value: a delete by its key alone,")
         )
-        detail = f"{what} without commitTs, which all rows of this changefeed have: when it happened can't be known"
+        detail = f"{what} without commitTs, which all rows of this changefeed have: its time is unknown"
         return Undecodable(event.ordinal, reason, detail, None, event.schema, event.table, event.reference)
 
     def _may(self, question: Callable[[RawMessage], bool], message: RawMessage) -> bool:
@@ -167,7 +167,7 @@ class Codec(ABC):
         """As ``decode``. May raise MessageError, which becomes an ``Undecodable``."""
 
     def _read_object(self, content: bytes) -> Event:
-        """As ``read_object``, and may raise MessageError. By itself for protocols without claim-check objects."""
+        """As ``read_object``, and may raise MessageError. Overridden by protocols with claim-check objects."""
         detail = f"TiCDC writes no claim-check objects with protocol {self.changefeed.protocol}"
         raise MessageError("claim_check_mismatch", detail)
 
@@ -180,7 +180,7 @@ class Codec(ABC):
         """As ``is_schema_change``."""
 
     def _schema_changes(self, messages: Sequence[RawMessage]) -> list[RawMessage]:
-        """As ``schema_changes``, where many are asked for faster than one by one."""
+        """As ``schema_changes``. Overridden where many can be asked for faster than one by one."""
         return list(filter(self._is_schema_change, messages))
 
     @abstractmethod
@@ -188,7 +188,7 @@ class Codec(ABC):
         """As ``is_watermark``."""
 
     def _may_refer(self, message: RawMessage) -> bool:
-        """As ``may_refer``. By itself yes for what names an object, and for all that may be of a protocol with locations."""
+        """As ``may_refer``. Without override, true for what names an object, and for what may be of a protocol with locations."""
         key, value = message.key or b"", message.value or b""
         return may_name_object(key) or may_name_object(value) or not self.has_no_location(message)
 
@@ -223,7 +223,7 @@ def _too_late(event: RowEvent | DdlEvent | WatermarkEvent) -> Undecodable:
 
 
 def _of_tables(event: Event) -> Event:
-    """*event*, or an ``Undecodable`` in its place where it is about what no table can be."""
+    """*event*, or an ``Undecodable`` in its place if it is of names or definitions that no table has."""
     if not isinstance(event, DdlEvent | BootstrapEvent):
         return event
     if isinstance(event, DdlEvent) and not (is_unicode(event.query) and is_unicode(str(event.type))):
@@ -241,15 +241,15 @@ def _of_tables(event: Event) -> Event:
 
 
 def _too_much_ddl(events: Sequence[Event]) -> list[Event]:
-    """What stands for a message with more than ``MAX_DDL_EVENTS``; empty where it has no more."""
+    """The one event of a message with more than ``MAX_DDL_EVENTS``; empty for any other."""
     found = sum(event.__class__ is DdlEvent for event in events)
     if found <= MAX_DDL_EVENTS:
         return []
-    detail = f"{found} DDL, and {MAX_DDL_EVENTS} are read of a message: TiCDC sends each in one of its own"
+    detail = f"{found} DDL; at most {MAX_DDL_EVENTS} of a message are read, as TiCDC sends one"
     return [Undecodable(None, "too_many_ddl_events", detail)]
 
 
 def too_many_bad(first: Undecodable) -> list[Event]:
-    """What stands for a message with more than ``MAX_BAD_EVENTS`` that can't be understood, *first* the first of them."""
+    """The one event of a message with more than ``MAX_BAD_EVENTS`` that can't be understood; *first* is the first of them."""
     detail = f"more than {MAX_BAD_EVENTS} events can't be read, the first: {first.reason}, {first.detail}"
     return [Undecodable(None, "too_many_bad_events", detail)]

@@ -18,7 +18,7 @@ class Wrapped(msgspec.Struct):
 
 
 class SharedImage(Image):
-    """An image of an object that many rows may refer to: what each of them is compared with is worked out once."""
+    """An image of an object that many rows may refer to. Keys are computed once for all of them."""
 
     _key: tuple[Any, ...] | str | None = None
     _by_handle_key: dict[tuple[str, ...], "SharedImage"] | None = None
@@ -86,8 +86,8 @@ def is_object(text: bytes) -> bool:
 
 
 def states_once(document: bytes, name: str) -> bool:
-    """Whether the JSON object *document* has one member called *name*: of two, parsers tell the last, and the other object would
-    be nobody's. False for what is no JSON object."""
+    """Whether the JSON object *document* has one member called *name*: of two, parsers return the last,
+    and nothing would refer to the other object. False for what is no JSON object."""
     try:
         members = _PAIRS.decode(document.decode(errors="surrogateescape"))
     except (ValueError, RecursionError):
@@ -107,7 +107,7 @@ def unwrap(content: bytes) -> Wrapped:
 
 
 def shared(found: Event) -> Event:
-    """*found*, read from an object, for many rows: each costs what is in the row, not what is in the object."""
+    """*found*, read from an object, for many rows: the time for each depends on the row, not on the object."""
     if not isinstance(found, RowEvent):
         return found
     after, before = (image and SharedImage(*image) for image in (found.after, found.before))
@@ -136,7 +136,7 @@ def in_place_of(small: RowEvent, found: Event) -> Event:
 
 
 def difference(small: RowEvent, whole: RowEvent) -> str | None:
-    """What tells that *whole* is of another event than *small*; None where nothing does.
+    """What shows that *whole* is of another event than *small*; None if nothing does.
 
     An ``UPSERT`` may turn out to be an update: of an update that left the key alone, the reduced old image can be empty.
     Raises ValueError for a handle key that can't be of its columns' types.

@@ -1,6 +1,6 @@
 """The contract of a protocol's native reader: how the extension reads its messages, and what it has to know of rows of one form.
 
-Of the extension's ``Decoder`` it knows the functions of its protocol; ``decode.native`` does the rest for all.
+It knows the functions of the extension's ``Decoder`` for its protocol; ``decode.read.native`` does the rest for all.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ class Wire(NamedTuple):
     table: bytes
     """What names their table, and stands where the protocol has it."""
     columns: tuple[tuple[bytes, ...], ...]
-    """By column, what stands before its value, or tells what the value is."""
+    """By column, what stands before its value, or says what the value is."""
     seed: int
     """Of fingerprints, see the codecs."""
 
@@ -33,7 +33,7 @@ class NativeReader(NamedTuple):
     read: Callable[[list[RawMessage]], Any]
     """The ``Decoder``'s function for messages."""
     read_object: Callable[..., tuple[bool, bool]]
-    """Its function for a claim-check object: takes the content and the row, tells whether it took it, and whether it panicked."""
+    """Its function for a claim-check object: takes content and row, returns whether it took them and whether it panicked."""
     add_form: Callable[..., None]
     """Its function that learns a form of rows."""
     wire: Callable[[RawMessage, RowEvent, Shape], Wire | None]

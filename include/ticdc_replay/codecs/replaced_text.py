@@ -1,7 +1,7 @@
 """Text whose bytes TiCDC's JSON encoders replaced because they are not UTF-8 (protocols: type mapping, section 3).
 
 Go's ``encoding/json`` (classic Open Protocol) and easyjson (rows of Canal-JSON) write the escape ``\\ufffd`` in the place of
-such a byte, and the character U+FFFD, where the upstream really has it, as it is. So the escape tells that bytes were lost.
+such a byte, and the character U+FFFD, where the upstream really has it, as it is. So the escape shows that bytes were lost.
 
 Hot: to look for the escape in a document of 770 bytes takes 0.5 µs, to look for the character in a cell of a row that was read
 takes 0.03. So readers of known forms ask ``holds_replaced`` first, and hardly any document is searched.
@@ -34,5 +34,5 @@ def lossy_cells(document: bytes, after: Image | None, before: Image | None) -> t
 
 
 def holds_replaced(texts: Iterable[int]) -> str:
-    """An expression of Python that tells whether one of the ``cells`` at the positions *texts*, text or None, has U+FFFD."""
+    """An expression of Python for whether one of the ``cells`` at the positions *texts*, text or None, has U+FFFD."""
     return " or ".join(f"'\\ufffd' in (cells[{at}] or '')" for at in texts) or "False"

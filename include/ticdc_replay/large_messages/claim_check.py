@@ -1,7 +1,7 @@
 """Fetching claim-check objects: many at a time, with bounds on their number and their bytes.
 
-What is wrong with one object is a value that goes with its message; what is wrong with the store is an error, as it says
-nothing about any message.
+A fault of one object is a value that goes with its message. A fault of the store is an error, as it says nothing about a
+message.
 """
 
 import hashlib
@@ -52,7 +52,7 @@ class Expected(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """What came of one reference: ``content``, or the reason why there is none (``claim_check_…``, with a text for people).
+    """What one reference gave: ``content``, or the reason why there is none (``claim_check_…``, with a text for people).
 
     ``etag``, ``size`` (bytes) and ``sha256`` (hex) are of the object that was really read.
     """
@@ -86,7 +86,7 @@ class ClaimCheckResolver:
         self._connections = connections
 
     def fetch(self, names: Sequence[str], expected: Mapping[str, Expected] | None = None) -> Iterator[Fetched]:
-        """What came of each of *names*, in their order, while later ones are being fetched.
+        """The object of each of *names*, in their order, while later ones are being fetched.
 
         A name is what ``locations.object_name`` made of a location, empty for a location that names no object. An object that
         is *expected* takes one request and must be as it is known; of the others the sizes are asked for first, so that the bytes
@@ -116,7 +116,7 @@ class ClaimCheckResolver:
     def _fetch_one(
         self, ticket: int, name: str, found: Expected | None, is_expected: bool, budget: "_Budget"
     ) -> Fetched:
-        """Runs in a thread of the pool. Every ticket passes the budget exactly once, or those behind it would wait for ever."""
+        """Runs in a thread of the pool. Every ticket passes the budget exactly once, or later ones would wait for ever."""
         reserved = 0
         passed = False
         try:

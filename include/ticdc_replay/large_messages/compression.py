@@ -1,6 +1,6 @@
 """Decompression of one unit: an event's value, or a whole message (protocols: large messages, section 3).
 
-TiCDC leaves no mark of the compression in a message; the changefeed's configuration tells it. The sizes that a unit declares
+TiCDC leaves no mark of the compression in a message; it is in the changefeed's configuration. The sizes that a unit declares
 are not believed: what is larger than the cap is refused before memory is taken for it.
 """
 
@@ -63,8 +63,8 @@ def _snappy_block(data: bytes, max_bytes: int) -> bytes:
 def _lz4_frame(data: bytes, max_bytes: int) -> bytes:
     """The content of one LZ4 frame.
 
-    A small frame can't reach the cap whatever it says, and is taken in one call (1.3 µs for 1 kB, where the streaming call
-    takes 9 µs); others, and those that declare a size, are streamed up to the cap.
+    A frame too small to reach the cap is taken in one call: 1.3 µs for 1 kB, where the streaming call takes 9 µs. Others, and
+    those that declare a size, are streamed up to the cap.
     """
     if len(data) < _LZ4_SHORTEST_FRAME:
         raise CompressionError(f"lz4: {len(data)} bytes are shorter than any frame")

@@ -1,6 +1,6 @@
 """Reading rows of the upstream database as they were at a TSO, by the MySQL protocol (protocols: large messages, section 5).
 
-What is wrong with one row is a value that goes with its message; what is wrong with the server is an error.
+A fault of one row is a value that goes with its message. A fault of the server is an error.
 """
 
 import re
@@ -89,12 +89,14 @@ class SourceReader:
             session.close()
 
     def rows(self, requests: Sequence[RowRequest]) -> list[SourceRow | RowUnreadable]:
-        """What came of each of *requests*, in their order; those of one table and TSO are asked for together.
+        """The row, or why there is none, for each of *requests*, in their order.
 
-        Messages are not trusted: tables of system schemas are not read, the columns of a key must be a unique key of the table's
-        definition at that TSO, and its cells of their types, so that no statement reads more rows than there are keys.
+        Those of one table and TSO are asked for together.
 
-        A table that the login has no right to read is said of its rows. Raises TransientError when the source is away, also
+        Messages are not trusted. Tables of system schemas are not read. The columns of a key must be a unique key of the table's
+        definition at that TSO, and its cells of their types: so no statement reads more rows than there are keys.
+
+        If the login may not read a table, its rows are unreadable. Raises TransientError when the source is away, also
         after further tries, AuthenticationError when it refuses the credentials, PermanentError for any other error of the
         source, also where it gives a key two rows.
         """
@@ -292,7 +294,7 @@ def _parsed(table: TableName, created: bytes) -> TableDefinition:
 def _tls_context(given: Connection) -> ssl.SSLContext | None:
     """TLS that knows the source by ``ssl_ca`` and shows ``ssl_cert``; None where the connection names no certificate.
 
-    Then the session is encrypted if the source wants it, and not known to be with the right one.
+    Without, the session is encrypted if the source asks for it, and the source is not verified.
     """
     if not any(name in given.extra for name in _TLS_FIELDS):
         return None
@@ -318,7 +320,7 @@ def _refused(table: TableName) -> RowUnreadable | None:
 
 
 class _SnapshotGoneError(PermanentError):
-    """Ends a read whose snapshot is no more."""
+    """Ends a read whose snapshot was garbage-collected."""
 
 
 class _NoTableError(PermanentError):

@@ -33,7 +33,7 @@ _PROBES = ("1", "2")
 
 
 class ConfluentRegistry:
-    """A registry at *url*, the address below which ``/schemas/ids/<id>`` is. *where* tells people which connection it is."""
+    """A registry at *url*, the address below which ``/schemas/ids/<id>`` is. *where* names the connection in errors."""
 
     def __init__(
         self, url: str, where: str, context: SSLContext | None, auth: httpx.Auth | None = None, token: str | None = None
@@ -73,11 +73,11 @@ class ConfluentRegistry:
         return cls(url, where, context, auth, token)
 
     def text(self, schema_id: str) -> str | None:
-        """The schema *schema_id*; None where the registry has none, or the id is none of Confluent's, which has ids up to 2³¹-1.
+        """The schema *schema_id*; None if the registry has none, or *schema_id* is no id of Confluent's (up to 2³¹-1).
 
-        Raises TransientError while the registry is away, after some attempts; AuthenticationError where it refuses the
-        credentials; PermanentError for an answer that is none of a schema registry; UnusableAnswerError for one of more than
-        ``MAX_SCHEMA_BYTES``, and for HTTP 404 without a registry's error code where the same address does answer for other ids.
+        Raises TransientError while the registry is away, after some attempts; AuthenticationError if it refuses the
+        credentials; PermanentError if the answer is not that of a schema registry. Raises UnusableAnswerError for an answer of
+        more than ``MAX_SCHEMA_BYTES``, and for HTTP 404 without a registry's error code if the address answers for other ids.
         """
         if not schema_id.isdecimal() or int(schema_id) > _MAX_ID:
             return None
@@ -116,14 +116,14 @@ class ConfluentRegistry:
         if status == 404 and document.get("error_code") == _SCHEMA_NOT_FOUND:
             self._is_registry = True
             return None
-        told = f"{what}: HTTP {status} {document.get('message', content.decode(errors='replace'))!s:.300}"
+        detail = f"{what}: HTTP {status} {document.get('message', content.decode(errors='replace'))!s:.300}"
         if status in (401, 403):
-            raise AuthenticationError(f"{told}; check login and password, or extra {_BEARER}, of the connection")
+            raise AuthenticationError(f"{detail}; check login and password, or extra {_BEARER}, of the connection")
         if status in (408, 429) or status >= 500:
-            raise TransientError(told)
+            raise TransientError(detail)
         if status == 404:
-            raise _PlainNotFoundError(told)
-        raise PermanentError(f"{told}; {_NO_REGISTRY}")
+            raise _PlainNotFoundError(detail)
+        raise PermanentError(f"{detail}; {_NO_REGISTRY}")
 
 
 class _PlainNotFoundError(PermanentError):

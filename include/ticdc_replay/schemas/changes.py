@@ -1,7 +1,7 @@
 """What a DDL means for a table that mirrors the upstream's: nothing, an additive change, or one that needs a person.
 
 TiCDC sends no row events for what a DDL does to rows: a new column's default in old rows, truncated or exchanged partitions,
-dropped tables (delivery semantics, section 6). So each DDL is told apart by what it does to rows that exist already.
+dropped tables (delivery semantics, section 6). So DDL is classified by what it does to rows that exist already.
 """
 
 from bisect import bisect_right
@@ -55,7 +55,7 @@ class NoRowChange(msgspec.Struct, frozen=True, tag=True):
 
 
 class TableCreated(msgspec.Struct, frozen=True, tag=True):
-    """A table that is new and empty; ``schema`` is None where its definition could not be told."""
+    """A table that is new and empty; ``schema`` is None if its definition is unknown."""
 
     schema: TableSchema | None
 
@@ -63,10 +63,10 @@ class TableCreated(msgspec.Struct, frozen=True, tag=True):
 class ColumnAdded(msgspec.Struct, frozen=True, tag=True):
     """A new column. Old rows have ``fill`` in it, where ``fill_known``; a fill of None is NULL.
 
-    The fill is text in the neutral form: a number of the value that is stored, not always in the digits that MySQL prints (bit:
-    an unsigned decimal number), dates and times as MySQL prints them but for zeros that end a fraction, enum and set by name,
-    binary types as characters U+0000 to U+00FF. It is not known where the server computed it, or where its stored form depends
-    on the session that ran the DDL.
+    The fill is text in the neutral form. A number has the value that is stored, not always the digits that MySQL prints; bit is
+    an unsigned decimal number. Dates and times are as MySQL prints them, without zeros that end a fraction. Enum and set are
+    names, binary types characters U+0000 to U+00FF. The fill is unknown if the server computed it, or if it
+    depends on the session that ran the DDL.
     """
 
     column: Column
@@ -130,7 +130,7 @@ class TableChanges(msgspec.Struct, frozen=True):
 
     @property
     def moves_rows(self) -> bool:
-        """Whether rows came to the table, or went, that no row event tells of; or nobody knows whether they did."""
+        """Whether rows came to the table, or went, without row events; or whether they did is unknown."""
         return any(kind_of(change) in _MOVES_ROWS for change in self.changes)
 
 
@@ -139,12 +139,12 @@ _MOVES_ROWS = frozenset[ChangeKind](("renamed_here", "recovered", "partition_emp
 
 
 def changes_of(ddls: Iterable[DdlEvent], history: SchemaHistory) -> list[TableChanges]:
-    """What *ddls* do to the tables they touch, by commitTs; *history* tells their definitions just before each. Never raises.
+    """What *ddls* do to the tables they touch, by commitTs; *history* has their definitions just before each. Never raises.
 
-    Of a database that is dropped, the tables that it had are told, once, however many DDLs drop it. A RENAME whose text does not
-    tell the schema of the old name is told of each table that it may be, the last of several for one definition of it.
+    A dropped database counts for each of its tables, once, however many DDLs drop it. A RENAME whose text leaves out the schema
+    of the old name counts for each table that it may be, the last of several for one definition of it.
     """
-    told: list[TableChanges] = []
+    found: list[TableChanges] = []
     renames: defaultdict[str, list[ParsedDdl]] = defaultdict(list)
     tables = Tables()
     epochs = iter(history.epochs)
@@ -160,13 +160,13 @@ def changes_of(ddls: Iterable[DdlEvent], history: SchemaHistory) -> list[TableCh
                 if schema in dropped:
                     continue
                 dropped.add(schema)
-            told += [TableChanges(table, commit_ts, tuple(found)) for table, found in _told(ddl, tables).items()]
+            found += [TableChanges(table, commit_ts, tuple(made)) for table, made in _made_by(ddl, tables).items()]
             for name in ddl.taken:
                 renames[name].append(ddl)
         for schema in dropped:
             tables.drop_schema(schema)
-    told += _told_of_any_schema(renames, history)
-    return sorted(told, key=_commit_ts)
+    found += _in_any_schema(renames, history)
+    return sorted(found, key=_commit_ts)
 
 
 def perhaps_renamed(query: str) -> BreakingChange:
@@ -176,20 +176,20 @@ def perhaps_renamed(query: str) -> BreakingChange:
     )
 
 
-def _told_of_any_schema(renames: Mapping[str, list[ParsedDdl]], history: SchemaHistory) -> Iterator[TableChanges]:
+def _in_any_schema(renames: Mapping[str, list[ParsedDdl]], history: SchemaHistory) -> Iterator[TableChanges]:
     """*renames*, by the name that they take a table from, of each table of the name, in whatever schema."""
     current: dict[TableKey, Epoch] = {}
     for epoch in history.epochs if renames else ():
         key = key_of(epoch.name)
         if key[1] in renames:
             if key in current:
-                yield from _last_told(renames[key[1]], current[key], epoch.after)
+                yield from _last_rename(renames[key[1]], current[key], epoch.after)
             current[key] = epoch
     for key, epoch in current.items():
-        yield from _last_told(renames[key[1]], epoch, MAX_TSO)
+        yield from _last_rename(renames[key[1]], epoch, MAX_TSO)
 
 
-def _last_told(renames: list[ParsedDdl], epoch: Epoch, until: int) -> Iterator[TableChanges]:
+def _last_rename(renames: list[ParsedDdl], epoch: Epoch, until: int) -> Iterator[TableChanges]:
     """The last of *renames* up to *until* (TSO), of the table of *epoch*, where that was known by then."""
     last = renames[max(0, bisect_right(renames, until, key=_ddl_ts) - 1)]
     own = key_of(TableName(last.event.schema, last.event.table))
@@ -204,7 +204,7 @@ def _ddl_ts(ddl: ParsedDdl) -> int:
 _commit_ts = attrgetter("commit_ts")
 
 
-def _told(parsed: ParsedDdl, tables: Tables) -> dict[TableName, list[Change]]:
+def _made_by(parsed: ParsedDdl, tables: Tables) -> dict[TableName, list[Change]]:
     ddl = parsed.event
     outcome = parsed.apply(tables)
     if isinstance(outcome, UnparsedDdl):
@@ -249,7 +249,7 @@ def _altered(
     after = defined[0] if defined else before
     known = before.by_name() if before is not None else {}
     now = after.by_name() if after is not None else {}
-    told: set[tuple[str, str]] = set()
+    done: set[tuple[str, str]] = set()
     changes: dict[TableName, list[Change]] = {name: []}
     for action in statement.actions:
         if isinstance(action, RenameTo):
@@ -264,10 +264,10 @@ def _altered(
                 changes[name].append(_perhaps_added(action.spec.column))
                 continue
         subject = _subject(action)
-        if subject is None or subject not in told:
+        if subject is None or subject not in done:
             changes[name].extend(_change(action, before, known, now))
         if subject is not None:
-            told.add(subject)
+            done.add(subject)
     if before is not None and after is not None and before.handle_key() != after.handle_key():
         key = ", ".join(after.handle_key()) or "no column"
         changes[name].append(BreakingChange(f"rows are now identified by {key}", "key_changed"))
@@ -280,7 +280,7 @@ def _add_rename(changes: dict[TableName, list[Change]], old: TableName, new: Tab
 
 
 def _subject(action: Action) -> tuple[str, str] | None:
-    """What of the table an action's change tells by the definitions before and after the statement: once says it all."""
+    """What an action changes, if the definitions before and after the statement show all of it: then one change is enough."""
     match action:
         case AddColumn(spec):
             return "added", folded(spec.column.name)
@@ -343,7 +343,7 @@ def _perhaps_added(column: DefinedColumn) -> Change:
     if _fill(column) == (None, True):
         return NoRowChange(f"add column {column.name} if not exists")
     return BreakingChange(
-        f"ADD COLUMN IF NOT EXISTS {column.name} among other changes, and nothing tells whether the column was there"
+        f"ADD COLUMN IF NOT EXISTS {column.name} among other changes, and whether the column was there is unknown"
     )
 
 

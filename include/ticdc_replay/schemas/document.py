@@ -70,7 +70,7 @@ def encode(epochs: Iterable[Epoch], versions: Iterable[TableDefinition]) -> byte
 def decode(content: bytes) -> tuple[list[Epoch], list[TableDefinition]]:
     """What ``encode`` was given, without definitions that have types of no table (``epochs.believable``).
 
-    Raises msgspec.ValidationError, with the path inside the document where that is told.
+    Raises msgspec.ValidationError, with the path inside the document if it is known.
     """
     document = msgspec.json.decode(content, type=_Document)
     definitions: list[TableDefinition] = []
@@ -128,7 +128,7 @@ class _Definitions:
 
 
 def _pieces(parts: Sequence[Part], places: dict[Part, tuple[int, int]], number: int) -> tuple[_Run | Part, ...]:
-    """*parts* of the definition *number*; *places* tells where they stand last, and then that they stand here."""
+    """*parts* of the definition *number*; *places* has where each stood last; it is updated."""
     pieces: list[_Run | Part] = []
     for part in parts:
         place: tuple[int, int] | None = places.get(part)

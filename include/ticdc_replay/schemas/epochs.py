@@ -20,8 +20,8 @@ class Epoch(msgspec.Struct, frozen=True, omit_defaults=True):
     """A span of a table's history: *definition* holds for rows with commitTs > ``after`` (TSO) until the next epoch.
 
     Without a definition nothing is known of the table from there on: it was dropped, or ``unparsed`` says which DDL
-    could not be understood and why, or ``unread`` which message that may hold DDL could not be read. Of the last nobody knows
-    whether the table changed at all: rows are not typed before that is known.
+    could not be understood and why, or ``unread`` which message that may hold DDL could not be read. In the last case it is not
+    known whether the table changed at all, and rows are not typed before that is known.
     """
 
     name: TableName
@@ -100,7 +100,7 @@ class _Rename:
 
 
 class _Moment:
-    """The DDLs of one commitTs, as they are run on *tables*; *unread* tells why nothing is known of others. Both are changed.
+    """The DDLs of one commitTs, as they are run on *tables*; *unread* has why nothing is known of others. Both are changed.
 
     *dropped* are the tables whose last DDL was a DROP. Any other DDL that names one shows that it is there again, though nobody
     said how: of a table without key TiCDC sends no CREATE TABLE.
@@ -167,7 +167,7 @@ class _Moment:
         commit_ts = ddl.event.commit_ts
         if isinstance(outcome, UnparsedDdl):
             return [Epoch(outcome.table, commit_ts, unparsed=f"{ddl.event.query[:500]}: {outcome.reason}")]
-        # What comes of a table that is unknown is unknown for the same reason.
+        # What is made from an unknown table is unknown for the same reason.
         reasons = {target: self._unread.get(source) for source, target in ddl.copies}
         back = [self._dropped[key] for key in ddl.names if key in self._dropped] if self._dropped else []
         epochs = [Epoch(name, commit_ts) for name in sorted(back)]

@@ -40,7 +40,7 @@ class SchemaHistory:
     """Definitions of tables over time; immutable. Names are matched in any letter case, as TiDB does.
 
     A DDL of commitTs T holds for rows with commitTs > T: rows of T itself were sent before it (delivery semantics,
-    section 6). The same epochs and DDLs give the same history in whatever order and how often they come.
+    section 6). The same epochs and DDLs give the same history, in any order and however often they come.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class SchemaHistory:
         return SchemaHistory(self._base.values(), self._ddls.values(), self.versions.with_definitions(definitions))
 
     def since(self, commit_ts: int) -> "SchemaHistory":
-        """What of this history rows of *commit_ts* (TSO) and later ones need."""
+        """The part of this history that rows of *commit_ts* (TSO) and later need."""
         needed: dict[TableKey, list[Epoch]] = {}
         for epoch in self.epochs:
             epochs = needed.setdefault(key_of(epoch.name), [])
@@ -128,12 +128,12 @@ class SchemaHistory:
         return epoch.definition if epoch is not None else None
 
     def unread_at(self, schema: str, table: str, commit_ts: int) -> str | None:
-        """Which message that may hold DDL could not be read, so that a row of *commit_ts* (TSO) can't be typed; mostly None."""
+        """The unread message that may hold DDL, so that a row of *commit_ts* (TSO) can't be typed; mostly None."""
         epoch = self._epoch_at(schema, table, commit_ts) if self.has_unread else None
         return epoch.unread if epoch is not None else None
 
     def dropped_at(self, schema: str, table: str, commit_ts: int) -> int | None:
-        """When (TSO) a table was dropped that is not there for a row of *commit_ts* (TSO), as its DDL tells; mostly None."""
+        """When (TSO) a table was dropped that is not there for a row of *commit_ts* (TSO), by its DDL; mostly None."""
         epoch = self._epoch_at(schema, table, commit_ts) if self._has_dropped else None
         return epoch.after if epoch is not None and epoch.dropped else None
 

@@ -1,8 +1,8 @@
 """Whether rows look as their table's definition lets them: what a damaged or foreign message says, no table has.
 
-Only a definition that DDL tells from the CREATE TABLE on can say so, and only what it says for certain is held against rows. Not
-judged is what settings outside the DDL decide: whether text is bytes (the charset of the database), whether REAL is FLOAT and a
-long VARCHAR a TEXT (the SQL mode); nor which key identifies rows of a table without primary key, unless it can't.
+Only a definition that is known by DDL from the CREATE TABLE on is used, and only what it says for certain. Settings
+outside the DDL are unknown: the charset of the database decides whether text is bytes, the SQL mode whether REAL is FLOAT and a
+long VARCHAR a TEXT. So types that they decide are not judged, nor the key of a table without primary key, unless it can't be one.
 """
 
 from collections.abc import Iterable
@@ -74,7 +74,7 @@ class LayoutCheck(NamedTuple):
 def gone(table: TableName, dropped_ts: int) -> str:
     """Why *table*, which a DDL of *dropped_ts* (TSO) dropped, has no rows."""
     return (
-        f"{table} was dropped at {describe(dropped_ts)}, and has no rows since: no DDL tells that it was made again, or came "
+        f"{table} was dropped at {describe(dropped_ts)}, and has no rows since: no DDL made it again, or brought it "
         "back by RECOVER or FLASHBACK TABLE"
     )
 

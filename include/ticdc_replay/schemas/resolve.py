@@ -1,8 +1,8 @@
-"""Which schema the rows of a changelog file have: the history's word where the wire agrees, else the wire's.
+"""Which schema the rows of a changelog file have: the history's if the wire agrees, else the wire's.
 
 The wire of Open and Canal-JSON lacks precision, fraction digits, widths and names; the history of table definitions has
-them, but may be wrong (a DDL that was filtered away, a definition out of date). So each column's declared type counts only
-where it is of the family the wire shows, and everything the wire alone told is flagged. Rows of Simple come with their table's
+them. It may be wrong (a DDL that was filtered away, a definition out of date). So each column's declared type counts only
+if it is of the family the wire shows, and everything known by the wire alone is flagged. Rows of Simple come with their table's
 definition, and need no history.
 """
 
@@ -71,8 +71,8 @@ class SchemaResolver:
         the version of whole rows. A whole row shows which columns there are: one that neither image has does not exist on
         the wire (a column selector drops it, or the definition is out of date) and is left out. Where the history does not
         know the table, the columns of the row's images are the schema. A row without commitTs has no place in the history
-        and is typed by the wire alone. A definition that came with the row stands in the place of the history's, which then
-        only tells what columns are virtual.
+        and is typed by the wire alone. A definition that came with the row replaces the history's, which then only says what
+        columns are virtual.
         """
         known, dropped_ts = None, None
         if row.commit_ts is not None:
@@ -154,7 +154,7 @@ def _from_wire(column: WireColumn) -> Column:
 
 
 def agree(declared: ColumnType, wire: ColumnType) -> bool:
-    """Whether values of the wire type *wire* can be of the type *declared*, as far as the wire tells types apart."""
+    """Whether values of the wire type *wire* can be of the type *declared*, as far as the wire shows types."""
     if _FAMILIES.get(declared.base, declared.base) != _FAMILIES.get(wire.base, wire.base):
         return False
     return declared.base not in INTEGER_TYPES or declared.unsigned == wire.unsigned

@@ -1,4 +1,4 @@
-"""What DDL that nobody could read makes unknown: the definitions from before it, until a CREATE TABLE after it."""
+"""Which definitions become unknown by DDL that could not be read: those before it, until a CREATE TABLE after it."""
 
 from bisect import bisect_left
 from collections import defaultdict
@@ -46,7 +46,7 @@ def forgetting(
 ) -> SchemaHistory:
     """*history* without the definitions that *unread* may have changed; ``SchemaHistory.unread_at`` then names what did.
 
-    *topic_of* tells where DDL of a table is sent; None where that can't be told. Where *unread* was accepted as lost, the tables
+    *topic_of* is the topic of a table's DDL, None if it is unknown. Where *unread* was accepted as lost, the tables
     are just unknown, as those whose DDL could not be understood, and after it *accepted_as* has what a person says of them.
     """
     tables: defaultdict[TableKey, list[Epoch]] = defaultdict(list)
@@ -101,7 +101,7 @@ class _GapsOf:
         self._of_topics: dict[str | None, _Gaps] = {}
 
     def of(self, key: TableKey, topic: str | None) -> _Gaps:
-        """Those that concern the table *key*, whose DDL is sent to *topic*; None where that can't be told.
+        """Those that concern the table *key*, whose DDL is sent to *topic*, None if that is unknown.
 
         One that names the table does so in whichever topic: a RENAME is sent to that of the old name.
         """

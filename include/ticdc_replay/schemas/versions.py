@@ -14,7 +14,7 @@ class TableVersions:
     The version of a definition is its ``valid_from``. Names count in their exact spelling, as the wire repeats them. Of several
     definitions of one version that type rows alike the first counts: TiCDC may send the columns in another order later
     (errata, 1). Others are of two tables that have had the name, by a RENAME, and share a version, as all tables of one restore
-    may: nothing tells whose rows are whose.
+    may: which table a row is of is unknown.
     """
 
     def __init__(self, definitions: Iterable[TableDefinition] = ()) -> None:
@@ -48,7 +48,7 @@ class TableVersions:
 
 
 class MissingVersion(NamedTuple):
-    """A version that rows name and nobody has defined yet."""
+    """A version that rows name and that is not defined yet."""
 
     name: TableName
     version: int

@@ -255,7 +255,7 @@ def test_a_column_that_may_have_been_there_is_not_filled():
     assert isinstance(added, ColumnAdded)
     perhaps, other = changes("ALTER TABLE `t` ADD COLUMN IF NOT EXISTS `a` INT DEFAULT 7, ADD COLUMN `n` INT")
     assert perhaps == BreakingChange(
-        "ADD COLUMN IF NOT EXISTS a among other changes, and nothing tells whether the column was there"
+        "ADD COLUMN IF NOT EXISTS a among other changes, and whether the column was there is unknown"
     )
     assert isinstance(other, ColumnAdded)
     harmless, _ = changes("ALTER TABLE `t` ADD COLUMN IF NOT EXISTS `a` INT, ADD COLUMN `n` INT")

@@ -1,8 +1,8 @@
 """Avro binary, read by fastavro and held to what an encoder writes.
 
-fastavro also takes bytes that are no Avro: an integer of more than 64 bits, a negative branch of a union, a boolean that is not
-0 or 1, a name twice in a map. So a value counts only if writing it gives the same bytes again. TiCDC's encoder, goavro, has one
-way to write a value: the shortest integers, and one block for a map or array.
+fastavro also reads bytes that are no Avro: an integer of more than 64 bits, a negative branch of a union, a boolean that is not
+0 or 1, a name twice in a map. So a value is accepted only if writing it gives the same bytes again. TiCDC's encoder, goavro, has
+one way to write a value: the shortest integers, and one block for a map or array.
 """
 
 from collections.abc import Callable

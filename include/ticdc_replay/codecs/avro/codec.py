@@ -42,7 +42,7 @@ _DDL_VALUE = msgspec.json.Decoder(_Ddl)
 
 
 class AvroCodec(RegisteredCodec):
-    """Reads Avro with Confluent's or AWS Glue's framing; the first byte of a message tells which.
+    """Reads Avro with Confluent's or AWS Glue's framing; they differ in the first byte.
 
     A message is one row. A delete is its key with a null value: partial, and without commitTs, but for
     ``avro-include-before-value`` and TiCDC's test mode (protocols: avro, sections 1, 5 and 7). The handle key is the columns of
@@ -141,7 +141,7 @@ class AvroCodec(RegisteredCodec):
         raise MessageError("key_mismatch", "the key has other cells than the value", *form.about)
 
     def _delete(self, key: bytes | None, commit_ts: int | None) -> RowEvent:
-        """A delete of which the key alone is known."""
+        """A delete of which only the key is known."""
         if not key:
             what = "neither key nor value: new TiCDC deletes so from a table without primary key"
             raise MessageError("empty_message", f"{what}; which row it was can't be known", None)
@@ -167,7 +167,7 @@ class AvroCodec(RegisteredCodec):
         )
 
     def _damage(self, shape: Shape, cells: tuple[Any, ...], sent: bytes | None, corrupted: bool | None) -> str:
-        """Why the row can't be what the upstream has; "" where nothing tells so (protocols: avro, section 6)."""
+        """Why the row can't be what the upstream has; "" if it can (protocols: avro, section 6)."""
         if corrupted:
             return "TiCDC itself found that the row disagrees with the upstream's checksum (_tidb_corrupted)"
         if not sent or sent == b"0":

@@ -42,7 +42,7 @@ class WriterForm(NamedTuple):
     seed: int
     """Ties a fingerprint to the table, as the seed of a hash over the bytes of a record."""
     columns: tuple[WireColumn, ...]
-    """Without handle-key marks: only a key's schema tells the key."""
+    """Without handle-key marks: only a key's schema names the key."""
     old_columns: tuple[WireColumn, ...]
     """Those of ``_ticdc_before``; empty where the schema has no such field."""
     appended: tuple[str, ...]

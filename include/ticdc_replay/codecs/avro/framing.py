@@ -3,7 +3,7 @@
     Confluent   00, id of the schema (32 bits, big-endian), Avro
     AWS Glue    03, compression (00 none, 05 zlib), UUID of the schema version (16 bytes), Avro
 
-The first byte tells them apart.
+They differ in the first byte.
 """
 
 import zlib

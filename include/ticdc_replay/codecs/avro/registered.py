@@ -18,7 +18,7 @@ _Form = TypeVar("_Form")
 
 
 class RegisteredCodec(Codec):
-    """A codec of keys and values that are framed, by Confluent or by AWS Glue; the first byte tells which."""
+    """A codec of keys and values that are framed, by Confluent or by AWS Glue."""
 
     def has_no_location(self, message: RawMessage) -> bool:
         return is_framed(message.key, message.value)

@@ -25,7 +25,7 @@ def _refuses(changefeed: Changefeed) -> Iterator[Refusal]:
         # Avro names a schema after its topic, so each table needs one of its own; one fixed name is let through (delivery
         # semantics, section 5).
         if rule.topic is not None and rule.topic.placeholders and len(rule.topic.placeholders) < 2:
-            why = f"{rule.topic.text!r} is not allowed; with protocol avro TiCDC wants both {{schema}} and {{table}}"
+            why = f"{rule.topic.text!r} is not allowed; protocol avro needs both {{schema}} and {{table}}"
             yield Refusal(f"sink.dispatchers[{at}].topic", why)
     if changefeed.force_replicate:
         yield Refusal("force-replicate", "TiCDC refuses it with protocol avro")

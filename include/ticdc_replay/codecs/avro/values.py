@@ -58,15 +58,15 @@ def _named_kind(base: Literal["enum", "set"], allowed: str) -> CellKind:
 
 
 def allowed(names: Sequence[str]) -> str:
-    r"""What TiCDC tells of an enum with *names*: it escapes a comma, and of ``\'`` and ``''`` it leaves ``'``."""
+    r"""How TiCDC writes the *names* of an enum: it escapes a comma, and of ``\'`` and ``''`` it leaves ``'``."""
     return ",".join(name.replace(",", "\\,").replace("\\'", "'").replace("''", "'") for name in names)
 
 
 def elements(base: Literal["enum", "set"], allowed: str) -> tuple[str, ...]:
     r"""The names in ``allowed``, where a comma inside a name is ``\,``. A name of a set holds no comma.
 
-    A name of an enum that ends in a backslash can't be told from that; TiCDC escapes no backslash. Nor can a name with two quotes
-    from one with one: see ``allowed``.
+    A name of an enum that ends in a backslash looks the same, as TiCDC escapes no backslash. Names with one quote or two look
+    the same, too: see ``allowed``.
     """
     if base == "set":
         return tuple(allowed.split(","))

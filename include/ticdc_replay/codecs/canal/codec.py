@@ -32,7 +32,7 @@ class CanalCodec(Codec):
     """Reads Canal-JSON.
 
     A value is one JSON document; several, one after the other or on lines of their own, are read too (protocols: canal-json,
-    section 8). Where one of them is no JSON, what follows can't be told apart: no event of the message is given out, so that its
+    section 8). If one of them is no JSON, the ends of the others are unknown: no event of the message is given out, so that its
     quarantine stands for all of them.
 
     Reasons of an ``Undecodable``: ``empty_message``, ``bad_compression``, ``too_large``, ``bad_json`` (the message);
@@ -65,7 +65,7 @@ class CanalCodec(Codec):
     def _made_whole(self, small: RowEvent, found: Event) -> Event:
         if not isinstance(found, RowEvent):
             return in_place_of(small, found)
-        # The small row shows the handle key even where no primary key and no definition tells it: then it is compared by that.
+        # The small row shows the handle key even if there is no primary key and no definition. The rows are compared by it.
         replaced = in_place_of(small, with_handle_key_of(small, found))
         if not isinstance(replaced, RowEvent):
             return replaced

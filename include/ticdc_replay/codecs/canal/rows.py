@@ -43,7 +43,7 @@ _cells_of = msgspec.structs.astuple
 
 
 class _Route(NamedTuple):
-    """A form that was met behind the same first members, ready to read the next row."""
+    """A form that was met after the same first members, ready to read the next row."""
 
     form: RowForm
     decode: Callable[[bytes], Any]
@@ -85,7 +85,7 @@ class RowReader:
             try:
                 row = decode(document)
             except (ValueError, RecursionError):
-                continue  # another form, or bad: ``read`` tells which
+                continue  # another form, or bad: ``read`` finds out which
             cells = _cells_of(row.data[0])
             old: tuple[Any, ...] | None = None
             members = columns + 1
@@ -97,7 +97,7 @@ class RowReader:
                     old = filled(old, cells)
             at = document.find(start, end)
             if at < 0 or (document.find(_OF_LOCATION, 0, at) >= 0 and document.find(_TIDB, 0, at) >= 0):
-                return None  # a location may stand before, of which the decoder does not tell, as it takes the last
+                return None  # there may be a location before, which the decoder drops, as it takes the last
             if document.find(_ESCAPE, 0, at) >= 0 and has_escaped_letter(document[:at]):
                 return None  # so it may, spelled otherwise than TiCDC does
             if row.isDdl or (old is not None and document.find(_DATA_AFTER_OLD, at) < 0):
@@ -108,7 +108,7 @@ class RowReader:
             tidb = row.tidb
             if tidb is not UNSET:
                 if tidb.claim_check is not UNSET:
-                    return None  # there may be two, of which the decoder does not tell either
+                    return None  # there may be two, and the decoder drops one
                 commit_ts, only_handle_key = tidb.commit_ts, tidb.only_handle_key
             if commit_ts is None:
                 if self._needs_commit_ts:

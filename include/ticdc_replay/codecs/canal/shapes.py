@@ -1,9 +1,9 @@
 """Shapes of Canal-JSON's images: types of columns, and which of them identify a row (protocols: canal-json, sections 2 and 9).
 
 The wire names the primary key, but not the unique key that is the handle key where there is none. A reduced row consists of
-exactly the handle key. Of a whole row without primary key the history of definitions tells it, and where that knows nothing
-the row has no identity: nothing is guessed. Rows without commitTs have no place in the history but the millisecond of their
-commit, so what it says of that is told here, and nobody later can.
+exactly the handle key. For a whole row without primary key the history of definitions is asked. If that does not know the
+table, the row has no identity: nothing is guessed. Rows without commitTs can only be looked up by the millisecond of their
+commit, which is known here and not later.
 """
 
 from ticdc_replay.changefeed.config import Changefeed
@@ -39,7 +39,7 @@ class Shapes:
     def shape(self, form: RowForm, commit_ts: int | None, es: int, *, reduced: bool) -> Shape:
         """The shape of a row of *form* at *commit_ts* (TSO), or in the millisecond *es* where there is no commitTs.
 
-        *reduced* tells that TiCDC left only the handle key. Raises MessageError for a type that is not known, and for columns
+        *reduced*: TiCDC left only the handle key. Raises MessageError for a type that is not known, and for columns
         that no table has.
         """
         known = None if self.are_certain(form) else self._known(form, commit_ts, es)
@@ -75,7 +75,7 @@ class Shapes:
         return tuple(found)
 
     def _handle_key(self, form: RowForm, known: KnownTable | None, reduced: bool) -> tuple[str, ...]:
-        """The columns that identify a row of *form*; none where that can't be told.
+        """The columns that identify a row of *form*; none if that is unknown.
 
         Classic TiCDC leaves columns that a selector drops out of ``pkNames`` too, and what is left of a primary key does not
         identify a row.

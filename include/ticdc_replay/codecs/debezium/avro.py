@@ -23,11 +23,11 @@ _new = tuple.__new__
 
 
 class DebeziumAvroCodec(RegisteredCodec):
-    """Reads Debezium-Avro, with Confluent's or AWS Glue's framing; the first byte of a message tells which.
+    """Reads Debezium-Avro, with Confluent's or AWS Glue's framing; they differ in the first byte.
 
-    The wire has decimals, bytes and large numbers exactly, but tells neither the columns' defaults nor, as a rule, which may be
-    NULL; and TiCDC writes the default where a cell is NULL. So every cell but those of the handle key is lossy, unless a declared
-    definition of the table tells its defaults. Dates and times have the doubts of Debezium (``cells``).
+    The wire has decimals, bytes and large numbers exactly, but neither the columns' defaults nor, as a rule, which may be
+    NULL; and TiCDC writes the default for a NULL. So every cell but those of the handle key is lossy, unless a declared
+    definition of the table has its defaults. Dates and times have the doubts of Debezium (``cells``).
 
     Schema changes and watermarks come in TiCDC's test mode alone (protocols: debezium, section 6).
 

@@ -22,7 +22,7 @@ _CONNECT_TYPES = get_args(ConnectType)
 
 
 class WriterSchema(NamedTuple):
-    """The schema of a key or value: what to read, and what it tells of a row's columns."""
+    """The schema of a key or value: what to read, and a row's columns."""
 
     record: AvroRecord
     """Without what follows ``ddl`` in a schema change: nothing of it is needed but its beginning."""

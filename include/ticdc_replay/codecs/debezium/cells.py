@@ -6,7 +6,7 @@ Everything the wire can't carry exactly is a doubt (protocols: debezium, section
   for up to 15 digits; else doubtful.
 * A DATE or DATETIME from 1970 to 2069 may be one of the years 0 to 99, which TiCDC shifts there; 1970-01-01 and NULL may be
   a zero or partial date. So may a TIMESTAMP at 1970-01-01 00:00:00.
-* DATETIME and TIME lose their fraction digits where no definition tells how many there are.
+* DATETIME and TIME lose their fraction digits if no definition says how many there are.
 * BIGINT UNSIGNED is wrapped: exact where the type is known, else a negative number is doubtful.
 * A value that is the column's default may be NULL (``nulls``).
 * Without schema block and definition, all is: dates are numbers, bytes are text.
@@ -29,7 +29,7 @@ from ticdc_replay.domain.column_types import BINARY_TYPES, CHARACTER_TYPES, INTE
 from ticdc_replay.domain.definition import DefinedColumn
 
 UNKNOWN = ColumnType("longtext")
-"""The type of a column that nothing tells of: the text that stands on the wire, whatever it is."""
+"""The type of a column that nothing describes: the text that stands on the wire, whatever it is."""
 
 _LARGEST_DECIMAL = 1e65
 _SHIFTED_DAYS = 36_525
@@ -55,7 +55,7 @@ class Cells(NamedTuple):
 
 
 def cells_of(field: ConnectField | None, defined: DefinedColumn | None, is_handle_key: bool, zone: str) -> Cells:
-    """How cells of a column are read which *field* tells of and *defined* defines, as far as they are there.
+    """How cells of a column are read which *field* and *defined* describe, as far as they are there.
 
     Without field, the wire is JSON without schema block. *zone* is TiCDC's. Columns of the handle key are never NULL.
     """

@@ -30,8 +30,8 @@ class DebeziumCodec(Codec):
     columns of the key, or the definition's where old releases send no key. A key that says other cells than its value makes
     both unbelievable.
 
-    Watermarks need the TiDB extension. Releases v8.x of the classic architecture send neither them nor DDL, and no option tells
-    which release a changefeed runs on: what is not there is found out when a window is pinned.
+    Watermarks need the TiDB extension. Releases v8.x of the classic architecture send neither them nor DDL, and no option says
+    which release a changefeed runs on. Pinning a window finds out what is missing.
 
     Reasons of an ``Undecodable``: ``empty_message``, ``bad_compression``, ``too_large``, ``bad_json``, ``bad_value``,
     ``unknown_event_type`` (the message); ``bad_schema``, ``bad_key``, ``key_mismatch``, ``bad_cell``, ``incomplete_old_image``

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from ticdc_replay.codecs.debezium.cells import Cells
-from ticdc_replay.codecs.debezium.json import ChangeSource, told
+from ticdc_replay.codecs.debezium.json import ChangeSource, as_text
 from ticdc_replay.codecs.structs import struct
 
 Doubtful = Callable[[tuple[Any, ...]], tuple[str, ...]]
@@ -55,8 +55,8 @@ def compile_form(names: Sequence[str], cells: Sequence[Cells], key: Sequence[int
             ("after", image | UnsetType | None, UNSET),
         ],
     )
-    pull = eval(f"lambda image: ({_pulled(cells, width)})", {"told": _told})
-    pull_key = eval(f"lambda image: ({_pulled(cells, key)})", {"told": _told})
+    pull = eval(f"lambda image: ({_pulled(cells, width)})", {"text_of": _text_of})
+    pull_key = eval(f"lambda image: ({_pulled(cells, key)})", {"text_of": _text_of})
     decode_key = msgspec.json.Decoder(key_image).decode
     floats = [at for at in width if cells[at].type.base in ("float", "double")]
     zero = " or ".join(f"cells[{at}] == 0" for at in floats)
@@ -111,14 +111,14 @@ def _image(name: str, names: Sequence[str], cells: Sequence[Cells], places: Sequ
 
 
 def _pulled(cells: Sequence[Cells], places: Sequence[int]) -> str:
-    return "".join(f"told(image.c{at})," if cells[at].annotation is None else f"image.c{at}," for at in places)
+    return "".join(f"text_of(image.c{at})," if cells[at].annotation is None else f"image.c{at}," for at in places)
 
 
-def _told(raw: msgspec.Raw) -> str | bytes | None:
+def _text_of(raw: msgspec.Raw) -> str | bytes | None:
     text = bytes(raw)
     if text[:1] not in b'"tfn':
         if text[:1] in b"{[":
             raise ValueError("a cell that is neither text nor number")
         return text.decode("ascii")
     value = msgspec.json.decode(text)
-    return None if value is None else told(value)
+    return None if value is None else as_text(value)

@@ -114,7 +114,7 @@ def wire_value(value: Any, cells: Cells, raw: bool, where: str) -> Any:
         if isinstance(value, str) and not raw and not is_unicode(value):
             raise ValueError("a lone surrogate")
         if cells.annotation is None:
-            return told(value)
+            return as_text(value)
         if isinstance(value, Number):
             number = msgspec.json.decode(value.encode(), type=cells.annotation)
             return -0.0 if number == 0.0 and value.startswith("-") and isinstance(number, float) else number
@@ -127,8 +127,8 @@ def wire_value(value: Any, cells: Cells, raw: bool, where: str) -> Any:
         raise MessageError("bad_cell", f"{where}: {error} for {cells.type}") from None
 
 
-def told(value: Any) -> str | bytes:
-    """A cell of a column that nothing tells of, as text: what stands on the wire, 1 and 0 for true and false."""
+def as_text(value: Any) -> str | bytes:
+    """A cell of a column of unknown type as text: as it is on the wire, 1 and 0 for true and false."""
     if isinstance(value, bool):
         return "1" if value else "0"
     text = str(value)

@@ -1,9 +1,9 @@
 """Which values of a column TiCDC may have written for NULL: those that its default gives (protocols: debezium, section 1).
 
-Releases from v8.5.2 on and the new architecture write a column's default where a cell is NULL. Nothing tells it from the value
-itself, so a cell with such a value is not certain. What the encoders really write differs from the default for some types:
-the new one writes 0 for TIME, for defaults that it computes, and for BIGINT UNSIGNED beyond 64 bits with sign; a TIMESTAMP is
-shifted by TiCDC's zone once more; classic writes bytes as they are after their base64.
+Releases from v8.5.2 on and the new architecture write a column's default for a NULL. It looks like the value
+itself, so a cell with such a value is not certain. For some types the encoders write another value than the default.
+The new one writes 0 for TIME, for defaults that it computes, and for BIGINT UNSIGNED beyond 64 bits with sign. A TIMESTAMP is
+shifted by TiCDC's zone once more. Classic writes bytes as they are after their base64.
 """
 
 import datetime

@@ -61,7 +61,7 @@ def plan_of(
 def fields_of(
     document: Document, names: Sequence[str], definition: TableDefinition | None
 ) -> dict[str, ConnectField] | None:
-    """What the schema block tells of the columns *names*; None without schema block. Raises MessageError."""
+    """The columns *names* as the schema block describes them; None without schema block. Raises MessageError."""
     if document.schema is None:
         return None
     try:

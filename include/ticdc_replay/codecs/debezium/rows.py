@@ -79,7 +79,7 @@ class RowReader:
                 row = form.decode(payload)
                 event = self._known_row(row, payload, key, known)
             except (ValueError, RecursionError):
-                continue  # another form, or bad: the complete reading tells which
+                continue  # another form, or bad: the complete reading finds out which
             if event is not None:
                 return event
         return None
@@ -213,8 +213,8 @@ class RowReader:
         handle_key: tuple[str, ...],
         definition: TableDefinition | None,
     ) -> RowPlan:
-        told = None if fields is None else tuple(fields.values())
-        identity = (source.db, source.table, names, told, handle_key, id(definition))
+        sent = None if fields is None else tuple(fields.values())
+        identity = (source.db, source.table, names, sent, handle_key, id(definition))
         plan = self._plans.get(identity)
         if plan is None:
             if len(self._plans) >= _MAX_FORMS:

@@ -46,7 +46,7 @@ class ConnectField(NamedTuple):
     default: Default = None
     """The column's default as it is written, None where there is none."""
     avro: bool = False
-    """Whether the wire is Debezium-Avro: bytes are bytes, and defaults are not told."""
+    """Whether the wire is Debezium-Avro: bytes are bytes, and there are no defaults."""
 
 
 _MOST_COLUMNS = 2 * 4096
@@ -94,7 +94,7 @@ def value_fields(schema: Any) -> tuple[dict[str, ConnectField], frozenset[str]]:
     except msgspec.ValidationError as error:
         raise SchemaError(f"schema: {error}") from None
     if len(columns) > _MOST_COLUMNS:
-        raise SchemaError(f"schema: {len(columns)} columns, of which no table has more than {_MOST_COLUMNS // 2}")
+        raise SchemaError(f"schema: {len(columns)} columns; no table has more than {_MOST_COLUMNS // 2}")
     fields: dict[str, ConnectField] = {}
     repeated = set()
     for column in columns:

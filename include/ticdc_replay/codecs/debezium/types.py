@@ -1,6 +1,6 @@
-"""Which type a column of Debezium has: what wire and definition tell of it (protocols: debezium, section 3).
+"""Which type a column of Debezium has: what wire and definition say of it (protocols: debezium, section 3).
 
-Without schema block the wire tells nothing, with it not all: int16 may be TINYINT or SMALLINT, string may be text or base64,
+Without schema block the wire says nothing, with it not all: int16 may be TINYINT or SMALLINT, string may be text or base64,
 double may be DECIMAL. The TiDB extension says more. A definition fills the rest where it does not contradict the wire.
 """
 
@@ -54,7 +54,7 @@ _LONGEST_MILLISECONDS = 3
 
 
 def column_type(field: ConnectField | None, declared: ColumnType | None) -> ColumnType | None:
-    """The type of a column which *field* tells of, and *declared* defines; None where neither is enough.
+    """The type of a column which *field* and *declared* describe; None if neither is enough.
 
     Where both are there and disagree, the wire is right: the definition is of another time.
     """

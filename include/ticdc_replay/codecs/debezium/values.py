@@ -21,9 +21,9 @@ _MILLISECONDS_A_DAY = 86_400_000
 _LONGEST_TIME = (838 * 3600 + 59 * 60 + 59) * 1_000_000
 """Microseconds of 838:59:59."""
 _DOUBLE_DIGITS = 15
-"""So many decimal digits survive in a double, whatever they are."""
+"""So many decimal digits survive in any double."""
 _MOST_DOUBLE_DIGITS = 17
-"""So many tell a double from all others; Go writes no more."""
+"""So many identify a double; Go writes no more."""
 _DOUBLE_AS_TEXT = re.compile(r"-?[0-9]{1,21}(?:\.[0-9]{1,30})?(?:e[+-][0-9]{2,3})?")
 """As Go writes it: from 1e21 on with an exponent."""
 _LARGEST_DECIMAL = 1e65
@@ -64,7 +64,7 @@ def bits(length: int) -> Neutral:
 def decimals(scale: int) -> Neutral:
     """Doubles as decimals with *scale* digits after the point.
 
-    Up to 15 digits the text is that of the only such decimal which the double can stand for; beyond, ``is_one_decimal`` tells
+    Up to 15 digits the text is that of the only such decimal which the double can stand for; beyond, ``is_one_decimal`` decides
     whether it is, and the text has the digits that are on the wire. A double that is near no such decimal is refused: then the
     scale is not that of the column.
     """
@@ -114,7 +114,7 @@ def may_be_decimals(value: float | None) -> bool:
 
 
 def may_be_decimals_as_text(value: str | bytes | None) -> bool:
-    """As ``may_be_decimals``, of what stands on the wire where nothing tells the type: what BIGINT can hold is no decimal."""
+    """As ``may_be_decimals``, of the text on the wire if the type is unknown: what BIGINT can hold is no decimal."""
     if not isinstance(value, str) or _DOUBLE_AS_TEXT.fullmatch(value) is None:
         return False
     number = decimal.Decimal(value)

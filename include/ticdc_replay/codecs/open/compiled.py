@@ -39,8 +39,7 @@ class CompiledForm(NamedTuple):
     old_cells: Callable[[Any, tuple[Any, ...]], tuple[Any, ...]]
     """The cells of ``p``; those that are missing are taken from the new cells, the second argument."""
     doubtful: Callable[[tuple[Any, ...], bytes], bool]
-    """Whether cells may not be all that the value says: a float is zero, and there is a ``-0`` in the value, which msgspec reads
-    as 0; or text has U+FFFD, and there is an escape that may stand for other bytes."""
+    """Whether cells may have lost something: the sign of a zero, as msgspec reads ``-0`` as 0, or bytes that U+FFFD replaced."""
 
 
 def compile_form(columns: Sequence[ColumnForm], shape: Shape, only_updated_columns: bool) -> CompiledForm | None:

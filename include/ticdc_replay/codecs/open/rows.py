@@ -56,7 +56,7 @@ class RowReader:
             try:
                 row = decode(value)
             except (ValueError, RecursionError, NotImplementedError):  # the last: a flag beyond 64 bits
-                return self._read_any(route, value)  # another form, or bad: this tells which
+                return self._read_any(route, value)  # another form, or bad: this finds out which
             u, p, d = row.u, row.p, row.d
             if d is UNSET and u is not UNSET:
                 cells = cells_of(u)
@@ -96,7 +96,7 @@ class RowReader:
         return OpenRow(Operation.UPDATE, after, before, unknown, ())
 
     def _old_image(self, members: Members, new: dict[str, Cell], old: dict[str, Cell]) -> tuple[Image, tuple[str, ...]]:
-        """The complete old image, without those columns whose old value can't be told.
+        """The complete old image, without those columns whose old value is unknown.
 
         Of a column that turned from a value to NULL, new TiCDC writes the members straight into ``p``. Which column they
         belong to can only be narrowed down to those that are NULL now, not in ``p``, and of the same type and flags. New TiCDC

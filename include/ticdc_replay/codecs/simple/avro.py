@@ -6,7 +6,6 @@ from typing import Any
 from ticdc_replay.codecs.avro.binary import AvroError
 from ticdc_replay.codecs.claim_checks import may_name_object
 from ticdc_replay.codecs.errors import MessageError
-from ticdc_replay.codecs.neutral import Neutral
 from ticdc_replay.codecs.simple.avro_schema import BRANCHES, NAMESPACE, read_message
 from ticdc_replay.codecs.simple.forms import RowForm
 from ticdc_replay.codecs.simple.messages import (
@@ -35,11 +34,11 @@ class AvroEncoding:
     """Reads messages that are Avro."""
 
     def type_of(self, content: bytes) -> str | None:
-        """What a message says to be, None where it can't be told."""
+        """The type of a message, None if it is unknown."""
         return _TYPES.get(content[:3])
 
     def may_refer(self, content: bytes) -> bool:
-        """Whether a message may hold a claim-check reference; also yes where it can't be told. About 1 µs for a row."""
+        """Whether a message may hold a claim-check reference; also yes if that is unknown. About 1 µs for a row."""
         type_ = _TYPES.get(content[:3])
         if type_ != "DML":
             return type_ is None
@@ -78,10 +77,6 @@ class AvroEncoding:
         ]
         return ddl_event(payload["type"], _text(payload["sql"]), commit_ts, *schemas)
 
-    def neutral(self, kind: SimpleCellKind) -> Neutral:
-        """The conversion of a column of cells."""
-        return kind.of_avro
-
     def cells(self, image: dict[str, Any], form: RowForm) -> tuple[Any, ...]:
         """The cells of *image*, as ``read`` gave it, in the order of the form. Raises MessageError."""
         columns = zip(form.shape.columns, form.kinds, strict=True)
@@ -115,7 +110,7 @@ def _row(payload: dict[str, Any]) -> RowMessage:
         version=version,
         claim_check=None if payload["claimCheckLocation"] is None else _text(payload["claimCheckLocation"]),
         handle_key_only=bool(payload["handleKeyOnly"]),
-        checksum=Checksum(sums["current"], sums["previous"], sums["corrupted"]) if sums is not None else None,
+        checksum=None if sums is None else Checksum(**sums),
         data=data,
         old=old,
         location=_text(locations.pop()) if locations else None,

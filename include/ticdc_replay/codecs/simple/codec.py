@@ -1,5 +1,7 @@
 """Simple (``protocol=simple``) of both generations of TiCDC, encoded as JSON or as Avro (``encoding-format``)."""
 
+from operator import attrgetter
+
 import msgspec
 import xxhash
 
@@ -52,7 +54,7 @@ class SimpleCodec(Codec):
         is_avro = changefeed.encoding_format == "avro"
         self._encoding = AvroEncoding() if is_avro else JsonEncoding()
         self._rows = None if is_avro else JsonRows()
-        self._forms = Forms(changefeed.timezone, self._encoding.neutral)
+        self._forms = Forms(changefeed.timezone, attrgetter("of_avro" if is_avro else "of_json"))
 
     def _decode(self, message: RawMessage) -> list[Event]:
         value = message.value

@@ -37,7 +37,7 @@ class RowForm(NamedTuple):
     def damage(
         self, sums: Checksum | None, after: tuple[Any, ...] | None, before: tuple[Any, ...] | None, whole: bool
     ) -> str:
-        """Why a row with the cells *after* and *before* can't be what the upstream has; "" where nothing tells so.
+        """Why a row with the cells *after* and *before* can't be what the upstream has; "" if it can.
 
         Only *whole* images, whose cells are exact, can be held against their sums.
         """
@@ -88,7 +88,10 @@ class Forms:
         if refusal is not None:
             raise MessageError(*refusal)
         if foreign is not None:
-            _check_zone(foreign)
+            try:
+                zone_info(foreign)
+            except ValueError as error:
+                raise MessageError("schema_mismatch", f"location of the timestamps: {error}") from None
         columns = [column for column in definition.columns if column.name in names]
         if len(columns) < len(names):
             unknown = ", ".join(sorted(names - {column.name for column in columns}))
@@ -152,10 +155,3 @@ def _handle_key(definition: TableDefinition, sent: frozenset[str]) -> tuple[str,
     if missing:
         raise MessageError("schema_mismatch", f"no cells of {', '.join(missing)}, which the primary key has")
     return key
-
-
-def _check_zone(location: str) -> None:
-    try:
-        zone_info(location)
-    except ValueError as error:
-        raise MessageError("schema_mismatch", f"location of the timestamps: {error}") from None

@@ -23,15 +23,6 @@ _HEAD: list[Any] = [
 ]
 
 
-class SentChecksum(msgspec.Struct, gc=False):
-    """The member ``checksum``."""
-
-    version: int
-    corrupted: bool
-    current: Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]
-    previous: Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]
-
-
 def compile_rows(row: RowMessage, form: RowForm) -> ReadRow | None:
     """A reader of rows like *row*, which has *form*; None where msgspec can't express a column's name.
 
@@ -60,7 +51,7 @@ def compile_rows(row: RowMessage, form: RowForm) -> ReadRow | None:
         ("schemaVersion", Literal[row.version]),
     ]
     message = struct(
-        "Row", [*head, *_HEAD, *images, ("checksum", SentChecksum | UnsetType, UNSET)], forbid_unknown_fields=True
+        "Row", [*head, *_HEAD, *images, ("checksum", Checksum | UnsetType, UNSET)], forbid_unknown_fields=True
     )
     cells = eval(f"lambda image: ({''.join(map(_cell, range(len(columns)), columns))})")
     texts = [at for at, column in enumerate(columns) if column.type.base in TEXTS]
@@ -75,7 +66,7 @@ def _cell(at: int, column: Any) -> str:
 
 
 def _reader(decode: Any, cells_of: Any, doubtful: Any, has_new: bool, has_old: bool) -> ReadRow:
-    """*doubtful* cells have U+FFFD, which may stand for bytes that were lost: ``json`` tells."""
+    """*doubtful* cells have U+FFFD, which may stand for bytes that were lost: ``json`` finds out."""
 
     def read(content: bytes) -> SeenRow | None:
         try:
@@ -92,8 +83,6 @@ def _reader(decode: Any, cells_of: Any, doubtful: Any, has_new: bool, has_old: b
             if doubtful(before):
                 return None
         sums = row.checksum
-        if sums is not UNSET:
-            sums = Checksum(sums.current, sums.previous, sums.corrupted)
         return row.commitTs, row.tableID, None if sums is UNSET else sums, after, before
 
     return read

@@ -32,7 +32,7 @@ class _Reader(NamedTuple):
 
 
 class _Route(NamedTuple):
-    """How rows are read that begin with *start*, by the byte after it, which tells the operation."""
+    """How rows are read that begin with *start*, by the byte after it, which differs by operation."""
 
     start: bytes
     size: int

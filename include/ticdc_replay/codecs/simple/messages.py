@@ -1,7 +1,10 @@
 """What a message of Simple says, whichever way it is encoded."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+from msgspec import Meta
 
 from ticdc_replay.codecs.simple.schema import SentTableSchema, database_of, definition_of
 from ticdc_replay.domain.events import BootstrapEvent, DdlEvent, Operation
@@ -10,12 +13,13 @@ OPERATIONS = {"INSERT": Operation.INSERT, "UPDATE": Operation.UPDATE, "DELETE": 
 """Types of messages that are rows (protocols: simple, section 2)."""
 
 
-class Checksum(NamedTuple):
+class Checksum(msgspec.Struct, gc=False):
     """The sums of the new and the old image, 0 where there is none, and whether TiCDC itself found them wrong."""
 
-    current: int
-    previous: int
+    version: int
     corrupted: bool
+    current: Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]
+    previous: Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]
 
 
 class RowMessage(NamedTuple):

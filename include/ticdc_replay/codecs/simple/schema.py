@@ -17,7 +17,7 @@ _TEMPORAL_WIDTH = {"time": 10, "datetime": 19, "timestamp": 19}
 _ADDED_PRIMARY = "primary"
 """The name of the last index where TiCDC adds a primary key that is no index of TiDB; a real one is called PRIMARY."""
 _HIDDEN = "_V$_"
-"""What the names of the columns behind expression indexes begin with."""
+"""The prefix of the hidden columns of expression indexes."""
 
 
 class DataType(msgspec.Struct, gc=False, rename={"mysql_type": "mysqlType"}):
@@ -62,8 +62,8 @@ def definition_of(wire: SentTableSchema) -> TableDefinition:
     """The definition that *wire* is; its ``valid_from`` is the version.
 
     Columns in the order of the wire: of the table (new TiCDC), or of column ids (old). Left out are those of types that no
-    table's column has (a view's). Which columns are generated the wire does not say; those behind expression indexes are known
-    to be virtual by their names.
+    table's column has (a view's). The wire does not say which columns are generated; the hidden ones of expression indexes are
+    known to be virtual by their names.
     """
     columns = [_column(column) for column in wire.columns or ()]
     known = tuple(column for column in columns if column is not None)
@@ -138,7 +138,7 @@ def _fraction_digits(wire: DataType, width: int) -> int:
 
 
 def _default(value: str | int | None, type_: ColumnType) -> literals.Literal | None:
-    """The default as a literal, None where it can't be told: U+FFFD stands for bytes that are not UTF-8."""
+    """The default as a literal, None if it is unknown: U+FFFD stands for bytes that are not UTF-8."""
     if value is None:
         return literals.NULL
     if isinstance(value, int):
@@ -151,7 +151,7 @@ def _default(value: str | int | None, type_: ColumnType) -> literals.Literal | N
 
 
 def _index(wire: IndexSchema, spelling: dict[str, str]) -> Index:
-    """A clustered integer key is called ``primary``, others ``PRIMARY``: the flag tells."""
+    """A clustered integer key is called ``primary``, others ``PRIMARY``; the flag decides."""
     names = wire.columns or ()
     columns = tuple(spelling[folded(name)] for name in names if folded(name) in spelling)
     plain = 0 < len(columns) == len(names)

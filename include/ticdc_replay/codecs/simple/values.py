@@ -1,4 +1,4 @@
-"""Cells of Simple: how the values of a column are read, whose type the table's schema tells.
+"""Cells of Simple: how the values of a column are read, whose type is in the table's schema.
 
 Sources: protocols, simple, sections 2.2 and 5; type mapping, sections 1 and 2. A cell of JSON is text, but bytes for binary
 types; a cell of Avro is the number or the bytes that stand in the message. Of a TIMESTAMP the text is the cell, for the location

@@ -43,9 +43,7 @@ def create(statement: CreateTable, name: TableName, commit_ts: int) -> TableDefi
     Raises InconsistentDdlError.
     """
     if len(statement.columns) > MAX_COLUMNS:
-        raise InconsistentDdlError(
-            f"{len(statement.columns)} columns, of which a table of TiDB has {MAX_COLUMNS} at most"
-        )
+        raise InconsistentDdlError(f"{len(statement.columns)} columns; a table of TiDB has at most {MAX_COLUMNS}")
     table = _Table(TableDefinition(name, (), binary=statement.binary), {})
     for spec in statement.columns:
         table.append(spec)
@@ -60,7 +58,7 @@ def create(statement: CreateTable, name: TableName, commit_ts: int) -> TableDefi
 def alter(definition: TableDefinition, actions: Sequence[Action], commit_ts: int) -> TableDefinition:
     """*definition* after *actions*; RENAME TO is left to the caller. Raises InconsistentDdlError."""
     if len(actions) > MAX_ACTIONS:
-        raise InconsistentDdlError(f"{len(actions)} actions in one ALTER TABLE, of which {MAX_ACTIONS} are read")
+        raise InconsistentDdlError(f"{len(actions)} actions in one ALTER TABLE; at most {MAX_ACTIONS} are read")
     known = definition.by_name()
     table = _Table(definition, known)
     for action in actions:
@@ -268,7 +266,7 @@ class _Table:
             return 0
         key = folded(position.after)
         if key not in self._columns or key == moved:
-            raise InconsistentDdlError(f"{self._name} has no column {position.after!r} to put one behind")
+            raise InconsistentDdlError(f"{self._name} has no column {position.after!r} to put one after")
         return self._order.index(key) + 1
 
     def _refuse_taken(self, name: str) -> None:

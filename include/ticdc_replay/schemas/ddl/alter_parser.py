@@ -115,7 +115,7 @@ def _order(cursor: Cursor) -> NoEffect:
 
 
 def _rest(cursor: Cursor) -> str:
-    """Reads to the end: partition clauses hold commas of their own, and MySQL allows no other action behind them."""
+    """Reads to the end: partition clauses hold commas of their own, and MySQL allows no other action after them."""
     words = []
     while not cursor.at_end:
         token = cursor.next()

@@ -58,7 +58,7 @@ def skip_index_type(cursor: Cursor) -> None:
 
 
 def read_index_columns(cursor: Cursor, name: str, unique: bool) -> Index:
-    """Reads ``(part, …)`` and the index options behind it."""
+    """Reads ``(part, …)`` and the index options after it."""
     cursor.expect("(")
     columns: list[str] = []
     plain = True

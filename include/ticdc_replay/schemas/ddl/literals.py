@@ -81,9 +81,9 @@ def read_default(cursor: Cursor) -> Literal | None:
 def with_default(column: DefinedColumn, literal: Literal | None, computed: bool) -> DefinedColumn:
     """*column* with the default *literal*.
 
-    A literal whose stored value can't be told for certain counts as computed: TIMESTAMP literals are in the time zone
-    of the session that ran the DDL, MySQL reads dates and numbers in forms that are not repeated here, and without strict
-    mode it makes a value that the type does not have fit.
+    A literal whose stored value is not certain counts as computed. TIMESTAMP literals are in the time zone of the session that
+    ran the DDL. MySQL reads more forms of dates and numbers than are known here. Without strict mode it changes a value that
+    does not fit the type.
     """
     if literal is None or literal == NULL:
         return msgspec.structs.replace(column, default=None, computed_default=computed)
@@ -94,7 +94,7 @@ def with_default(column: DefinedColumn, literal: Literal | None, computed: bool)
 
 
 def default_text(literal: Literal, column_type: ColumnType) -> str | None:
-    """The default value as text in the neutral form, None where it can't be told for certain.
+    """The default value as text in the neutral form, None if it is not certain.
 
     Decimals are rounded to their scale, members of a SET in the order of its definition. Bits are an unsigned decimal number.
     Bytes of binary types are characters U+0000 to U+00FF, padded to BINARY's width.
@@ -179,7 +179,7 @@ def _rounded(text: str, column_type: ColumnType) -> str | None:
 
 
 def _members_text(literal: Literal, column_type: ColumnType) -> str | None:
-    """A name that differs in letter case, or in trailing spaces, may mean an element by the column's collation: not told here."""
+    """A name that differs in letter case, or in trailing spaces, may mean an element by the collation, which is unknown here."""
     elements = column_type.elements
     if elements is None or literal.kind != "string":
         return None

@@ -84,7 +84,7 @@ def _create_table(cursor: Cursor) -> Statement:
 
 
 def _table_options_binary(cursor: Cursor) -> bool:
-    """Reads the options behind a column list; whether they make the default charset binary."""
+    """Reads the options after a column list; whether they make the default charset binary."""
     binary = False
     while not cursor.at_end:
         if cursor.take("CHARACTER", "SET") or cursor.take("CHARSET") or cursor.take("COLLATE"):
@@ -137,7 +137,7 @@ def _rename_tables(cursor: Cursor) -> Statement:
 
 def _refuse_many(tables: list[Any]) -> None:
     if len(tables) > MAX_TABLES:
-        raise DdlSyntaxError(f"{len(tables)} tables in one statement, of which {MAX_TABLES} are read")
+        raise DdlSyntaxError(f"{len(tables)} tables in one statement; at most {MAX_TABLES} are read")
 
 
 def _truncate(cursor: Cursor) -> Statement:

@@ -31,7 +31,7 @@ TableKey = tuple[str, str]
 
 
 class AppliedDdl(NamedTuple):
-    """What a DDL did: tables it *defined* anew, and tables that are *gone* or of which nothing is known any more.
+    """What a DDL did: tables that it *defined*, and tables that are *gone* or no longer known.
 
     A table that was renamed is gone under its old name and defined under the new one.
     """
@@ -87,7 +87,7 @@ class Tables(MutableMapping[TableKey, TableDefinition]):
 
 
 class ParsedDdl:
-    """A DDL whose text was read, once. It can be applied to definitions as often as one likes."""
+    """A DDL whose text was read once. It can be applied to definitions any number of times."""
 
     __slots__ = ("_refused", "copies", "event", "new_names", "renames", "statement", "taken")
 
@@ -105,9 +105,9 @@ class ParsedDdl:
         """The names that CREATE TABLE LIKE and renames give a table."""
         half = [old[1] for old, new in pairs if _is_half_qualified(old, new)]
         self.taken = frozenset[str]() if isinstance(self.statement, CreateTableLike) else frozenset(map(folded, half))
-        """Names of tables, without schema and folded, of which a rename took one from a schema that can't be told."""
+        """Names of tables, without schema and folded, that a rename took from an unknown schema."""
         self.copies = [] if half else [(key_of(_full(old, event)), key_of(_full(new, event))) for old, new in pairs]
-        """Of CREATE TABLE LIKE and of renames: a table, and the one that gets its definition, where both can be told."""
+        """Of CREATE TABLE LIKE and of renames: a table, and the one that gets its definition, if both are known."""
         self.renames = self.copies if isinstance(self.statement, RenameTables) else []
         """``copies`` of a RENAME TABLE that can be applied; of no other statement."""
 
@@ -143,7 +143,7 @@ class ParsedDdl:
         if self.statement is None:
             return self._unparsed(self._refused)
         if self.taken:
-            return self._unparsed(f"the schema of {', '.join(sorted(self.taken))} can't be told")
+            return self._unparsed(f"the schema of {', '.join(sorted(self.taken))} is unknown")
         try:
             defined, gone = _effect(self.statement, tables, self.event)
         except Exception as error:
@@ -255,5 +255,5 @@ def _full(name: QualifiedName, ddl: DdlEvent) -> TableName:
 
 def _is_half_qualified(source: QualifiedName, target: QualifiedName) -> bool:
     # The wire names the schema of the result; where only the result is qualified in the text, the source's schema was
-    # the session's, which nobody tells.
+    # the session's, which is unknown.
     return source[0] is None and target[0] is not None

@@ -12,7 +12,7 @@ QualifiedName = tuple[str | None, str]
 
 
 class Position(NamedTuple):
-    """Where a column is put: behind *after*, or first when *after* is None."""
+    """Where a column is put: after *after*, or first when *after* is None."""
 
     after: str | None
 
@@ -20,7 +20,7 @@ class Position(NamedTuple):
 class ColumnSpec(NamedTuple):
     """A column as a statement defines it, with the indexes its options ask for.
 
-    ``charset_given`` tells whether the column names a charset or collation of its own; without it the table decides
+    ``charset_given``: the column names a charset or collation of its own; without it the table decides
     whether character types hold bytes.
     """
 

@@ -85,7 +85,7 @@ def sql_tokens(text: str) -> list[Token]:
     The content of conditional comments (``/*T![ttl] … */``, ``/*!80016 … */``) counts, as it does for TiDB.
     """
     if len(text) > MAX_CHARACTERS:
-        raise DdlSyntaxError(f"{len(text)} characters, of which {MAX_CHARACTERS} are read")
+        raise DdlSyntaxError(f"{len(text)} characters; at most {MAX_CHARACTERS} are read")
     opened = _QUOTED_OR_COMMENT.sub(_open_conditional, text)
     try:
         raw = _Tokenizer(dialect="mysql").tokenize(opened)
@@ -127,7 +127,7 @@ class Cursor:
         return self._at >= self._end
 
     def peek(self, ahead: int = 0) -> Token:
-        """The token *ahead* tokens from here; an empty symbol behind the end."""
+        """The token *ahead* tokens from here; an empty symbol after the end."""
         at = self._at + ahead
         return self._tokens[at] if at < len(self._tokens) else Token("symbol", "")
 
