@@ -1,9 +1,12 @@
-"""The sample changefeed, and a stock Airflow: the wheel in an environment of its own, a DAG file of three lines, no settings."""
+"""The sample changefeed, and a stock Airflow: the wheel in an environment of its own, a DAG file of three lines, no settings.
+
+Beside the wheel is a package with a page of its own."""
 
 import json
 import subprocess
 
 from tests.airflow.stage import Stage
+from tests.support.packages import ACME_RUNS, install
 from tests.support.waiting import PATIENCE_S
 from tests.support.wheels import environment_with_wheel
 
@@ -31,6 +34,8 @@ class StockStage(Stage):
     def __init__(self, folder, *servers):
         super().__init__(folder, *servers)
         self.programs = environment_with_wheel(folder, "airflow", "spark")
+        (packages,) = (folder / "environment" / "lib").glob("python*/site-packages")
+        install(ACME_RUNS, packages)
         self.home = folder / "airflow"
         (self.home / "dags").mkdir(parents=True)
         (self.home / "dags" / "replay.py").write_text(DAG_FILE.format(pipelines=str(self.pipeline_file.parent)))

@@ -1,6 +1,7 @@
 """A window of the sample changefeed from Kafka to its targets through the DAG of a stock Airflow; and where its secrets stay."""
 
 import json
+import re
 import sqlite3
 import threading
 from contextlib import closing, suppress
@@ -107,6 +108,14 @@ def test_the_coverage_page_shows_the_window(stage, replayed):
     status, page = stage.page("/ticdc-replay/coverage/ticdc_replay_shop")
     assert status == 200
     assert page.count('class="complete proven"') >= 2, "a bar for each target, whatever other windows are loaded"
+
+
+def test_a_page_of_another_package_shows_the_run(stage, replayed):
+    status, page = stage.page("/acme/runs/ticdc_replay_shop")
+    assert status == 200
+    assert re.search(
+        r"<td>2026-03-02 00:00:00\+00:00</td><td>2026-03-02 01:00:00\+00:00</td>\s*<td>\w+</td><td>done", page
+    )
 
 
 def test_xcoms_are_small_and_say_what_happened(stage, replayed, query):

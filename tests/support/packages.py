@@ -9,6 +9,8 @@ PLAIN_JSON = Path(__file__).parents[1] / "data" / "plain-json"
 """A package with a protocol of its own, ``plain-json``."""
 ACME_LINES = Path(__file__).parents[1] / "data" / "acme-lines"
 """A package with a kind of target of its own, ``lines``."""
+ACME_RUNS = Path(__file__).parents[1] / "data" / "acme-runs"
+"""A package with a page of its own in Airflow, ``Runs``."""
 
 
 def install(package: Path, site: Path) -> Path:

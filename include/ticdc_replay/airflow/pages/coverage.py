@@ -1,19 +1,14 @@
 """The coverage page of a pipeline: which windows each target holds, and the gaps."""
 
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from fastapi import APIRouter, HTTPException
+from fastapi import APIRouter
 from jinja2 import Environment, FileSystemLoader
 
-from ticdc_replay.airflow.connections import resolve
-from ticdc_replay.airflow.declared import declared_in
-from ticdc_replay.config.pipeline import Pipeline
+from ticdc_replay.airflow.pages.application import opened_pipeline
 from ticdc_replay.domain import tso
-from ticdc_replay.domain.errors import TicdcReplayError
 from ticdc_replay.domain.window import Window
-from ticdc_replay.stages.context import open_pipeline_state
 from ticdc_replay.stages.load.coverage import Covered, TargetCoverage, coverage
 
 router = APIRouter()
@@ -35,15 +30,8 @@ _TEMPLATES = Environment(loader=FileSystemLoader(Path(__file__).parent), autoesc
 @router.get("/coverage/{dag_id}")
 def coverage_page(dag_id: str) -> str:
     """The page of the pipeline whose DAG is *dag_id*."""
-    try:
-        pipeline = declared_in(dag_id, Pipeline)
-        if pipeline is None:
-            raise HTTPException(404, f"{dag_id} is not the DAG of a pipeline")
-        conn_id = pipeline.connections.state
-        with closing(open_pipeline_state(pipeline, resolve([conn_id] if conn_id else [], pipeline))) as state:
-            targets = coverage(pipeline, state)
-    except TicdcReplayError as error:
-        raise HTTPException(503, f"The state store can't be read: {error}") from error
+    with opened_pipeline(dag_id) as (pipeline, state):
+        targets = coverage(pipeline, state)
     return _TEMPLATES.get_template("coverage.html").render(pipeline=pipeline.name, **_shown(targets), moment=_moment)
 
 

@@ -7,15 +7,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fastapi import APIRouter, HTTPException
+from fastapi import APIRouter
 from jinja2 import Environment, FileSystemLoader
 from jinja2.filters import do_filesizeformat
 
 from ticdc_replay.airflow.connections import resolve
-from ticdc_replay.airflow.declared import declared_in
+from ticdc_replay.airflow.pages.application import declaration_of
 from ticdc_replay.airflow.pages.charts import HEIGHT, WIDTH, stacked_areas, stacked_columns
 from ticdc_replay.config.store import Store
-from ticdc_replay.domain.errors import TicdcReplayError
 from ticdc_replay.reconcile.judge.rules import ObjectClass, ReferenceClass
 from ticdc_replay.reconcile.judge.summary import Summary
 from ticdc_replay.stages.context import state_url
@@ -54,16 +53,11 @@ _TEMPLATES = Environment(loader=FileSystemLoader(Path(__file__).parent), autoesc
 @router.get("/store/{dag_id}")
 def store_page(dag_id: str) -> str:
     """The page of the store whose DAG is *dag_id*."""
-    try:
-        store = declared_in(dag_id, Store)
-        if store is None:
-            raise HTTPException(404, f"{dag_id} is not the DAG of a store")
-        named = store.connections
-        connections = resolve([conn_id for conn_id in (named.state, named.artifacts) if conn_id], store)
-        with closing(open_state(state_url(store, connections))) as state:
-            overview = store_overview(store.name, state, artifacts_of(store, connections))
-    except TicdcReplayError as error:
-        raise HTTPException(503, f"What is known of the store can't be read: {error}") from error
+    store = declaration_of(dag_id, Store)
+    named = store.connections
+    connections = resolve([conn_id for conn_id in (named.state, named.artifacts) if conn_id], store)
+    with closing(open_state(state_url(store, connections))) as state:
+        overview = store_overview(store.name, state, artifacts_of(store, connections))
     return _TEMPLATES.get_template("stores.html").render(**_shown(store, overview))
 
 

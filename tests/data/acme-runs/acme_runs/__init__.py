@@ -1,0 +1,1 @@
+"""A page that lists the runs of a pipeline, made by the recipe for pages in CONTRIBUTING.md."""
