@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
-from sqlalchemy import Row, Table, delete, exists, or_, select, update
+from sqlalchemy import Table, delete, exists, or_, select, update
 
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Grade, Window
 from ticdc_replay.state import tables
 from ticdc_replay.state.quarantine import delete_redrives
-from ticdc_replay.state.rows import Subject, upsert
+from ticdc_replay.state.rows import Subject, record_of, row_of, upsert
 
 Quality = Literal["complete", "quarantine"]
 """``quarantine`` where a part was set aside by policy."""
@@ -72,13 +72,13 @@ class CoverageOfTargets(Subject):
 
     def record_begun(self, load: BegunLoad) -> None:
         """Note that *load* begins."""
-        self._replace(tables.begun_load, [_with_window(load)])
+        self._replace(tables.begun_load, [load])
 
     def begun(self, pipeline: str) -> list[BegunLoad]:
         """The loads of *pipeline* that have begun, and whose coverage is not recorded yet."""
         columns = tables.begun_load.c
         wanted = select(tables.begun_load).where(columns.pipeline == pipeline)
-        return [BegunLoad(**_members(row)) for row in self._all(wanted.order_by(columns.target, columns.run_hash))]
+        return self._records(BegunLoad, wanted.order_by(columns.target, columns.run_hash))
 
     def record(self, records: Sequence[Coverage], *, ended: bool = False) -> None:
         """Note what places of targets hold; what a place was known to hold of the same run is replaced.
@@ -142,7 +142,7 @@ class CoverageOfTargets(Subject):
                 table = CoveredTable(TableName(row.schema, row.table), row.quality)
                 covered.setdefault((row.target, row.place, row.run_hash), []).append(table)
         found = [
-            Coverage(tables=tuple(sorted(covered.get((row.target, row.place, row.run_hash), ()))), **_members(row))
+            record_of(Coverage, row, tables=tuple(sorted(covered.get((row.target, row.place, row.run_hash), ()))))
             for row in rows
         ]
         return sorted(found, key=lambda record: (record.target, record.window, record.run_hash, record.place))
@@ -162,16 +162,10 @@ def _is_placeless(table: Table, pipeline: str, targets: Iterable[str]) -> tuple[
     return table.c.pipeline == pipeline, table.c.target.in_(list(targets)), table.c.place == ""
 
 
-def _with_window(record: Coverage | BegunLoad) -> dict[str, Any]:
-    values = msgspec.structs.asdict(record)
-    window = values.pop("window")
-    return {**values, "selection": list(record.selection), "from_ts": window.from_ts, "to_ts": window.to_ts}
-
-
 def _coverage_row(record: Coverage) -> dict[str, Any]:
-    values = _with_window(record)
-    del values["tables"]
-    return values
+    row = row_of(record)
+    del row["tables"]
+    return row
 
 
 def _covered_row(pipeline: str, target: str, place: str, run_hash: str, covered: CoveredTable) -> dict[str, Any]:
@@ -184,10 +178,3 @@ def _covered_row(pipeline: str, target: str, place: str, run_hash: str, covered:
         "table": covered.table.table,
         "quality": covered.quality,
     }
-
-
-def _members(row: Row[Any]) -> dict[str, Any]:
-    """The members of a record that *row* holds, with window and selection as values."""
-    values = dict(row._mapping)
-    window, selection = Window(values.pop("from_ts"), values.pop("to_ts")), tuple(values.pop("selection"))
-    return {**values, "window": window, "selection": selection}

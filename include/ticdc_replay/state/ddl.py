@@ -13,7 +13,7 @@ from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.schemas.epochs import Epoch, believable
 from ticdc_replay.state import tables
-from ticdc_replay.state.rows import Subject, topic_columns, topic_of
+from ticdc_replay.state.rows import Subject, insert_new, topic_columns, topic_of
 
 
 class KnownDdl(msgspec.Struct, frozen=True):
@@ -67,7 +67,8 @@ class Ddl(Subject):
                 "type": event.type,
                 "rounded": event.rounded,
             }
-        self._keep_first(tables.ddl, list(rows.values()))
+        with self._database.writing() as connection:
+            insert_new(connection, tables.ddl, list(rows.values()))
 
     def all(self, pipeline: str) -> list[KnownDdl]:
         """All DDL that is known of *pipeline*, by commitTs."""
@@ -84,33 +85,12 @@ class Ddl(Subject):
 
     def record_scans(self, pipeline: str, scans: Iterable[DdlScan]) -> None:
         """Note that the DDL of these offsets is known; record that first."""
-        rows = [
-            {
-                "pipeline": pipeline,
-                **topic_columns(scan.topic),
-                "partition": scan.partition,
-                "start_offset": scan.start,
-                "end_offset": scan.end,
-                "known_from": scan.known_from,
-                "resolved_ts": scan.resolved_ts,
-            }
-            for scan in scans
-        ]
-        self._replace(tables.ddl_scan, rows)
+        self._replace(tables.ddl_scan, scans, pipeline=pipeline)
 
     def scans(self, pipeline: str) -> list[DdlScan]:
         """The offsets whose DDL is known, by topic, partition and offset."""
-        return sorted(
-            DdlScan(
-                topic=topic_of(row),
-                partition=row.partition,
-                start=row.start_offset,
-                end=row.end_offset,
-                known_from=row.known_from,
-                resolved_ts=row.resolved_ts,
-            )
-            for row in self._all(select(tables.ddl_scan).where(tables.ddl_scan.c.pipeline == pipeline))
-        )
+        wanted = select(tables.ddl_scan).where(tables.ddl_scan.c.pipeline == pipeline)
+        return sorted(self._records(DdlScan, wanted))
 
     def earlier_epochs(self, pipeline: str) -> list[Epoch]:
         """The definitions that an earlier version of the library worked out of DDL, oldest first (``epochs.believable``)."""
@@ -121,5 +101,5 @@ class Ddl(Subject):
 
     def earlier_scans(self, pipeline: str) -> list[SchemaScan]:
         """The offsets whose DDL an earlier version of the library searched, by topic, partition and offset."""
-        rows = self._all(select(tables.schema_scan).where(tables.schema_scan.c.pipeline == pipeline))
-        return sorted(SchemaScan(topic_of(row), row.partition, row.start_offset, row.end_offset) for row in rows)
+        wanted = select(tables.schema_scan).where(tables.schema_scan.c.pipeline == pipeline)
+        return sorted(self._records(SchemaScan, wanted))

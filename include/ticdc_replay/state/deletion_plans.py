@@ -8,7 +8,7 @@ from sqlalchemy import select, update
 
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.state import tables
-from ticdc_replay.state.rows import Subject
+from ticdc_replay.state.rows import Subject, insert_new, row_of
 
 PlanStatus = Literal["open", "approved", "rejected", "executed"]
 
@@ -54,22 +54,22 @@ class DeletionPlans(Subject):
 
     def record(self, plan: DeletionPlanRecord) -> None:
         """Keep *plan*, unless it or another one of the same reconciliation is known: then that stays, with its decision."""
-        self._keep_first(tables.deletion_plan, [msgspec.structs.asdict(plan)])
+        with self._database.writing() as connection:
+            insert_new(connection, tables.deletion_plan, [row_of(plan)])
 
     def all(self, store: str) -> list[DeletionPlanRecord]:
         """The deletion plans of *store*, oldest first."""
         columns = tables.deletion_plan.c
         wanted = select(tables.deletion_plan).where(columns.store == store)
-        rows = self._all(wanted.order_by(columns.made_at_ms, columns.plan_hash))
-        return [DeletionPlanRecord(**row._mapping) for row in rows]
+        return self._records(DeletionPlanRecord, wanted.order_by(columns.made_at_ms, columns.plan_hash))
 
     def get(self, store: str, plan_hash: str) -> DeletionPlanRecord:
         """The plan *plan_hash* of *store*. Raises ConfigError where there is none."""
         columns = tables.deletion_plan.c
-        row = self._one(select(tables.deletion_plan).where(columns.store == store, columns.plan_hash == plan_hash))
-        if row is None:
-            raise ConfigError(f"store {store} has no deletion plan {plan_hash}; list its plans, and give one of them")
-        return DeletionPlanRecord(**row._mapping)
+        wanted = select(tables.deletion_plan).where(columns.store == store, columns.plan_hash == plan_hash)
+        for plan in self._records(DeletionPlanRecord, wanted):
+            return plan
+        raise ConfigError(f"store {store} has no deletion plan {plan_hash}; list its plans, and give one of them")
 
     def decide(
         self, store: str, plan_hash: str, decision: Literal["approved", "rejected"], *, by: str, why: str
@@ -101,7 +101,7 @@ class DeletionPlans(Subject):
 
     def record_execution(self, execution: DeletionExecution) -> None:
         """Keep what is known of *execution* now."""
-        self._replace(tables.deletion_execution, [msgspec.structs.asdict(execution)])
+        self._replace(tables.deletion_execution, [execution])
 
     def executions(self, store: str, plan_hash: str | None = None) -> list[DeletionExecution]:
         """The executions of the plan *plan_hash*, without it of all plans of *store*, oldest first."""
@@ -109,5 +109,4 @@ class DeletionPlans(Subject):
         wanted = select(tables.deletion_execution).where(columns.store == store)
         if plan_hash is not None:
             wanted = wanted.where(columns.plan_hash == plan_hash)
-        rows = self._all(wanted.order_by(columns.started_at_ms, columns.execution_id))
-        return [DeletionExecution(**row._mapping) for row in rows]
+        return self._records(DeletionExecution, wanted.order_by(columns.started_at_ms, columns.execution_id))

@@ -10,9 +10,8 @@ from sqlalchemy import Connection, func, select, text, update
 
 from ticdc_replay.domain.window import Window
 from ticdc_replay.state import tables
-from ticdc_replay.state.clock import now_ms
 from ticdc_replay.state.manifests import active_input
-from ticdc_replay.state.rows import Subject, is_of_window, upsert
+from ticdc_replay.state.rows import Subject, is_of_window, now_ms, upsert
 
 _LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:key, 0))")
 

@@ -13,8 +13,7 @@ from sqlalchemy import delete, select, update
 
 from ticdc_replay.domain.errors import LeaseHeldError, LeaseLostError
 from ticdc_replay.state import tables
-from ticdc_replay.state.clock import now_ms
-from ticdc_replay.state.rows import Subject, insert_new
+from ticdc_replay.state.rows import Subject, insert_new, now_ms, record_of, row_of
 
 LeaseKind = Literal["replay", "deletion", "decode"]
 """Many replays use a store at once, beside one deletion."""
@@ -61,7 +60,7 @@ class Leases(Subject):
                 acquired_at_ms=now,
                 expires_at_ms=now + ttl_ms,
             )
-            insert_new(connection, table, [msgspec.structs.asdict(lease)])
+            insert_new(connection, table, [row_of(lease)])
             # The partial unique index lets one in: whose is it?
             wanted = select(table).where(of_resource, table.c.kind == kind)
             if kind == "replay":
@@ -131,4 +130,4 @@ class Leases(Subject):
             in_time = columns.expires_at_ms > now if lasting else columns.expires_at_ms <= now
             wanted = select(tables.lease).where(columns.resource == resource, in_time)
             rows = connection.execute(wanted.order_by(columns.acquired_at_ms, columns.holder)).all()
-        return [Lease(**row._mapping) for row in rows]
+        return [record_of(Lease, row) for row in rows]

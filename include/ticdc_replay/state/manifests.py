@@ -5,10 +5,10 @@ from collections.abc import Collection
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Row, Select, or_, select, update
+from sqlalchemy import Connection, Select, or_, select, update
 
 from ticdc_replay.domain.window import Window
-from ticdc_replay.state.rows import Subject, insert_new, is_of_window, overlaps
+from ticdc_replay.state.rows import Subject, insert_new, is_of_window, overlaps, record_of, row_of
 from ticdc_replay.state.tables import window_manifest
 
 
@@ -27,15 +27,14 @@ class Manifests(Subject):
 
     def of_window(self, pipeline: str, window: Window) -> WindowManifest | None:
         """The manifest that *window* has, None where it is not pinned yet."""
-        row = self._one(_active(pipeline, window))
-        return _manifest(row) if row else None
+        return next(iter(self._records(WindowManifest, _active(pipeline, window))), None)
 
     def ending_at(self, pipeline: str, ts: int, inputs: Collection[str]) -> list[WindowManifest]:
         """The manifests of the windows of *pipeline* that end at *ts* (TSO), and those that they had of *inputs* (hashes)."""
         table = window_manifest.c
         counts = or_(table.superseded_at_ms.is_(None), table.input_hash.in_(inputs))
         wanted = _of_pipeline(pipeline).where(table.to_ts == ts, counts)
-        return [_manifest(row) for row in self._all(wanted.order_by(table.from_ts, table.pinned_at_ms))]
+        return self._records(WindowManifest, wanted.order_by(table.from_ts, table.pinned_at_ms))
 
     def within(self, pipeline: str, window: Window) -> list[WindowManifest]:
         """The manifests of the windows of *pipeline* that overlap *window*, in order of time."""
@@ -43,12 +42,12 @@ class Manifests(Subject):
         wanted = select(window_manifest).where(
             *overlaps(window_manifest, pipeline, window), table.superseded_at_ms.is_(None)
         )
-        return [_manifest(row) for row in self._all(wanted.order_by(table.from_ts, table.to_ts))]
+        return self._records(WindowManifest, wanted.order_by(table.from_ts, table.to_ts))
 
     def last(self, pipeline: str) -> WindowManifest | None:
         """The manifest of *pipeline* that was pinned last, of any window."""
-        row = self._one(_of_pipeline(pipeline).order_by(window_manifest.c.pinned_at_ms.desc()).limit(1))
-        return _manifest(row) if row else None
+        last = _of_pipeline(pipeline).order_by(window_manifest.c.pinned_at_ms.desc()).limit(1)
+        return next(iter(self._records(WindowManifest, last)), None)
 
     def register(self, made: WindowManifest, *, replaces: WindowManifest | None = None) -> WindowManifest:
         """Give the window the manifest *made*, and return the one that it has from now on.
@@ -65,16 +64,8 @@ class Manifests(Subject):
                     .where(table.c.input_hash == replaces.input_hash, table.c.pinned_at_ms == replaces.pinned_at_ms)
                     .values(superseded_at_ms=int(time.time() * 1000))
                 )
-            values = {
-                "pipeline": made.pipeline,
-                "from_ts": made.window.from_ts,
-                "to_ts": made.window.to_ts,
-                "input_hash": made.input_hash,
-                "name": made.name,
-                "pinned_at_ms": made.pinned_at_ms,
-            }
-            insert_new(connection, table, [values])
-            return _manifest(connection.execute(_active(made.pipeline, made.window)).one())
+            insert_new(connection, table, [row_of(made)])
+            return record_of(WindowManifest, connection.execute(_active(made.pipeline, made.window)).one())
 
 
 def active_input(connection: Connection, pipeline: str, window: Window) -> str | None:
@@ -91,7 +82,3 @@ def _active(pipeline: str, window: Window) -> Select[Any]:
     return select(window_manifest).where(
         *is_of_window(window_manifest, pipeline, window), window_manifest.c.superseded_at_ms.is_(None)
     )
-
-
-def _manifest(row: Row[Any]) -> WindowManifest:
-    return WindowManifest(row.pipeline, Window(row.from_ts, row.to_ts), row.input_hash, row.name, row.pinned_at_ms)

@@ -1,14 +1,13 @@
 """What was done about quarantines: re-drives, and entries that a person accepted as lost."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Row, delete, select
+from sqlalchemy import Connection, delete, select
 
 from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.state import tables
-from ticdc_replay.state.rows import Subject, topic_columns
+from ticdc_replay.state.rows import Subject, insert_new, row_of
 
 
 class Redrive(msgspec.Struct, frozen=True, order=True):
@@ -53,7 +52,7 @@ class Quarantine(Subject):
 
     def record_redrive(self, redrive: Redrive) -> None:
         """Note a re-drive, or that it is in a target."""
-        self._replace(tables.redrive, [msgspec.structs.asdict(redrive)])
+        self._replace(tables.redrive, [redrive])
 
     def forget_redrives(self, pipeline: str, place: str, redrives: Sequence[str]) -> None:
         """Note that *place* does not hold the *redrives* any more."""
@@ -64,18 +63,18 @@ class Quarantine(Subject):
         """The re-drives of the quarantine of *run_hash*, and where they were loaded, oldest first."""
         columns = tables.redrive.c
         wanted = select(tables.redrive).where(columns.pipeline == pipeline, columns.run_hash == run_hash)
-        found = [Redrive(**row._mapping) for row in self._all(wanted)]
+        found = self._records(Redrive, wanted)
         return sorted(found, key=lambda redrive: (redrive.recorded_at_ms, redrive.redrive_hash, redrive.target))
 
     def record_accepted_losses(self, losses: Iterable[AcceptedLoss]) -> None:
         """Keep what a person accepted; the first acceptance of an entry stays."""
-        rows = [{**msgspec.structs.asdict(loss), **topic_columns(loss.topic)} for loss in losses]
-        self._keep_first(tables.accepted_loss, rows)
+        with self._database.writing() as connection:
+            insert_new(connection, tables.accepted_loss, [row_of(loss) for loss in losses])
 
     def accepted_losses(self, pipeline: str) -> list[AcceptedLoss]:
         """All that was accepted as lost of *pipeline*."""
         wanted = select(tables.accepted_loss).where(tables.accepted_loss.c.pipeline == pipeline)
-        return sorted(_accepted_loss(row) for row in self._all(wanted))
+        return sorted(self._records(AcceptedLoss, wanted))
 
 
 def delete_redrives(connection: Connection, pipeline: str, place: str, redrives: Sequence[str]) -> None:
@@ -87,9 +86,3 @@ def delete_redrives(connection: Connection, pipeline: str, place: str, redrives:
                 columns.pipeline == pipeline, columns.place == place, columns.redrive_hash == redrive_hash
             )
         )
-
-
-def _accepted_loss(row: Row[Any]) -> AcceptedLoss:
-    values = dict(row._mapping)
-    topic = TopicIdentity(values.pop("cluster_id"), values.pop("topic"), values.pop("topic_id"))
-    return AcceptedLoss(topic=topic, **values)

@@ -26,11 +26,10 @@ class Reconciliations(Subject):
 
     def record(self, done: Reconciliation) -> None:
         """Keep what a reconciliation came to."""
-        self._replace(tables.reconciliation, [msgspec.structs.asdict(done)])
+        self._replace(tables.reconciliation, [done])
 
     def all(self, store: str) -> list[Reconciliation]:
         """The reconciliations of *store*, oldest first."""
         columns = tables.reconciliation.c
         wanted = select(tables.reconciliation).where(columns.store == store)
-        rows = self._all(wanted.order_by(columns.began_at_ms, columns.reconciliation_id))
-        return [Reconciliation(**row._mapping) for row in rows]
+        return self._records(Reconciliation, wanted.order_by(columns.began_at_ms, columns.reconciliation_id))

@@ -1,16 +1,21 @@
-"""What the subjects of the state store share: how they read, and how they write rows in either database's dialect."""
+"""What the subjects of the state store share: records as rows, and reading and writing them in either database's dialect."""
 
-from collections.abc import Sequence
-from typing import Any
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Row, Select, Table
+import msgspec
+from sqlalchemy import Connection, Row, Select, Table, text
 from sqlalchemy.dialects import postgresql, sqlite
 
 from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.domain.window import Window
 from ticdc_replay.state.database import Database
 
+Record = TypeVar("Record", bound=msgspec.Struct)
+
 _ROWS_PER_STATEMENT = 1_000
+_SERVER_CLOCK = text("SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)")
 
 
 class Subject:
@@ -23,17 +28,39 @@ class Subject:
         with self._database.reading() as connection:
             return connection.execute(wanted).all()
 
-    def _one(self, wanted: Select[Any]) -> Row[Any] | None:
-        with self._database.reading() as connection:
-            return connection.execute(wanted).one_or_none()
+    def _records(self, kind: type[Record], wanted: Select[Any]) -> list[Record]:
+        return [record_of(kind, row) for row in self._all(wanted)]
 
-    def _replace(self, table: Table, rows: Sequence[dict[str, Any]]) -> None:
+    def _replace(self, table: Table, records: Iterable[msgspec.Struct], **columns: str) -> None:
+        """Write *records*, all with these *columns*; they replace rows with the same keys."""
         with self._database.writing() as connection:
-            upsert(connection, table, rows)
+            upsert(connection, table, [row_of(record) | columns for record in records])
 
-    def _keep_first(self, table: Table, rows: Sequence[dict[str, Any]]) -> None:
-        with self._database.writing() as connection:
-            insert_new(connection, table, rows)
+
+def row_of(record: msgspec.Struct) -> dict[str, Any]:
+    """The columns of *record*: its members, but a window, a topic and offsets have columns with names of their own."""
+    row = msgspec.structs.asdict(record)
+    if "window" in row:
+        row |= msgspec.structs.asdict(row.pop("window"))
+    if isinstance(row.get("topic"), TopicIdentity):
+        row |= topic_columns(row["topic"])
+    if "start" in row:
+        row["start_offset"], row["end_offset"] = row.pop("start"), row.pop("end")
+    return row
+
+
+def record_of(kind: type[Record], row: Row[Any], **others: object) -> Record:
+    """The record of *kind* that *row* holds, with the *others* of its members, which have no column."""
+    members = {str(name): value for name, value in row._mapping.items()} | others
+    if "from_ts" in members:
+        members["window"] = Window(row.from_ts, row.to_ts)
+    if "topic" in members and "topic_id" not in kind.__struct_fields__:
+        members["topic"] = topic_of(row)
+    if "start_offset" in members:
+        members["start"], members["end"] = row.start_offset, row.end_offset
+    if "selection" in members:
+        members["selection"] = tuple(row.selection)
+    return kind(**{name: members[name] for name in kind.__struct_fields__ if name in members})
 
 
 def upsert(connection: Connection, table: Table, rows: Sequence[dict[str, Any]]) -> None:
@@ -62,6 +89,13 @@ def _execute(
 ) -> None:
     for at in range(0, len(rows), _ROWS_PER_STATEMENT):
         connection.execute(statement, rows[at : at + _ROWS_PER_STATEMENT])
+
+
+def now_ms(connection: Connection) -> int:
+    """The time of the one clock of a state store, in ms since the Unix epoch: PostgreSQL's, or that of the file's machine."""
+    if connection.dialect.name == "postgresql":
+        return int(connection.execute(_SERVER_CLOCK).scalar_one())
+    return int(time.time() * 1000)
 
 
 def is_of_window(table: Table, pipeline: str, window: Window) -> tuple[Any, ...]:

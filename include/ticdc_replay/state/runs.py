@@ -1,9 +1,9 @@
 """The runs of pipelines: each decodes one window."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
-from sqlalchemy import Row, select
+from sqlalchemy import select
 
 from ticdc_replay.domain.window import Window
 from ticdc_replay.state import tables
@@ -32,29 +32,22 @@ class Runs(Subject):
 
     def record(self, run: Run) -> None:
         """Keep what is known of *run* now."""
-        values = msgspec.structs.asdict(run)
-        window = values.pop("window")
-        self._replace(tables.run, [{**values, "from_ts": window.from_ts, "to_ts": window.to_ts}])
+        self._replace(tables.run, [run])
 
     def get(self, pipeline: str, run_hash: str) -> Run | None:
         """The run called *run_hash*; None where it is not known."""
         columns = tables.run.c
-        row = self._one(select(tables.run).where(columns.pipeline == pipeline, columns.run_hash == run_hash))
-        return _run(row) if row else None
+        wanted = select(tables.run).where(columns.pipeline == pipeline, columns.run_hash == run_hash)
+        return next(iter(self._records(Run, wanted)), None)
 
     def all(self, pipeline: str) -> list[Run]:
         """The runs of *pipeline*, latest window first."""
         columns = tables.run.c
         wanted = select(tables.run).where(columns.pipeline == pipeline)
-        return [_run(row) for row in self._all(wanted.order_by(columns.from_ts.desc(), columns.started_at_ms.desc()))]
+        return self._records(Run, wanted.order_by(columns.from_ts.desc(), columns.started_at_ms.desc()))
 
     def within(self, pipeline: str, window: Window) -> list[Run]:
         """The runs of *pipeline* whose windows overlap *window*, in order of time."""
         columns = tables.run.c
         wanted = select(tables.run).where(*overlaps(tables.run, pipeline, window))
-        return [_run(row) for row in self._all(wanted.order_by(columns.from_ts, columns.to_ts, columns.started_at_ms))]
-
-
-def _run(row: Row[Any]) -> Run:
-    values = dict(row._mapping)
-    return Run(window=Window(values.pop("from_ts"), values.pop("to_ts")), **values)
+        return self._records(Run, wanted.order_by(columns.from_ts, columns.to_ts, columns.started_at_ms))

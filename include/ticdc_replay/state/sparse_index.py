@@ -8,7 +8,7 @@ from sqlalchemy import BigInteger, Integer, Select, column, func, or_, select, v
 
 from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.state import tables
-from ticdc_replay.state.rows import Subject, topic_columns, topic_of
+from ticdc_replay.state.rows import Subject, record_of, topic_columns, topic_of
 
 _PARTITIONS_AT_A_TIME = 1_000
 """SQLite takes at most 32,766 parameters in a query."""
@@ -33,21 +33,7 @@ class SparseIndex(Subject):
 
     def record(self, pipeline: str, stretches: Iterable[Stretch]) -> None:
         """Keep the sparse index of a decoded range."""
-        self._replace(
-            tables.sparse_index,
-            [
-                {
-                    "pipeline": pipeline,
-                    **topic_columns(stretch.topic),
-                    "partition": stretch.partition,
-                    "start_offset": stretch.start,
-                    "end_offset": stretch.end,
-                    "min_commit_ts": stretch.min_commit_ts,
-                    "max_commit_ts": stretch.max_commit_ts,
-                }
-                for stretch in stretches
-            ],
-        )
+        self._replace(tables.sparse_index, stretches, pipeline=pipeline)
 
     def before(
         self, pipeline: str, topic: TopicIdentity, starts: Mapping[int, int], commit_ts: int
@@ -65,8 +51,7 @@ class SparseIndex(Subject):
             for at in range(0, len(wanted), _PARTITIONS_AT_A_TIME):
                 some = wanted[at : at + _PARTITIONS_AT_A_TIME]
                 for row in connection.execute(_before(pipeline, topic, some, commit_ts)):
-                    bounds = row.start_offset, row.end_offset, row.min_commit_ts, row.max_commit_ts
-                    found.setdefault(row.partition, []).append(Stretch(topic, row.partition, *bounds))
+                    found.setdefault(row.partition, []).append(record_of(Stretch, row))
         return found
 
     def topics(self, pipeline: str) -> list[TopicIdentity]:

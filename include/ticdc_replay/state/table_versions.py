@@ -8,7 +8,7 @@ from sqlalchemy import select
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.limits import refused_types
 from ticdc_replay.state import tables
-from ticdc_replay.state.rows import Subject
+from ticdc_replay.state.rows import Subject, upsert
 
 _DEFINITIONS = msgspec.json.Decoder(TableDefinition | list[TableDefinition])
 
@@ -22,20 +22,19 @@ class TableVersions(Subject):
         for definition in definitions:
             name = definition.name
             by_version.setdefault((name.schema, name.table, definition.valid_from), []).append(definition)
-        self._replace(
-            tables.table_version,
-            [
-                {
-                    "pipeline": pipeline,
-                    "schema": schema,
-                    "table": table,
-                    "version": version,
-                    # A list only where there are several: hardly ever.
-                    "definition": msgspec.json.encode(found if len(found) > 1 else found[0]).decode(),
-                }
-                for (schema, table, version), found in by_version.items()
-            ],
-        )
+        rows = [
+            {
+                "pipeline": pipeline,
+                "schema": schema,
+                "table": table,
+                "version": version,
+                # A list only where there are several: hardly ever.
+                "definition": msgspec.json.encode(found if len(found) > 1 else found[0]).decode(),
+            }
+            for (schema, table, version), found in by_version.items()
+        ]
+        with self._database.writing() as connection:
+            upsert(connection, tables.table_version, rows)
 
     def all(self, pipeline: str) -> list[TableDefinition]:
         """The definitions of *pipeline*, by table and version; those of one version as recorded.

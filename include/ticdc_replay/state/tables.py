@@ -1,6 +1,10 @@
 """The tables of the state store, as the newest migration leaves them. A test holds the two together."""
 
+from collections.abc import Iterator
+from typing import Any
+
 from sqlalchemy import JSON, BigInteger, Boolean, Column, Index, Integer, MetaData, Table, text
+from sqlalchemy.types import TypeEngine
 
 from ticdc_replay.state.any_text import AnyText
 
@@ -12,18 +16,30 @@ metadata = MetaData(
     }
 )
 
+
+def _key(kind: type[TypeEngine[Any]], *names: str, server_default: str | None = None) -> Iterator[Column[Any]]:
+    """Columns of the primary key."""
+    for name in names:
+        yield Column(name, kind, primary_key=True, server_default=server_default)
+
+
+def _value(kind: type[TypeEngine[Any]], *names: str, server_default: str | None = None) -> Iterator[Column[Any]]:
+    """Columns that always have a value."""
+    for name in names:
+        yield Column(name, kind, nullable=False, server_default=server_default)
+
+
 _ACTIVE = text("superseded_at_ms IS NULL")
 _ALONE = text("kind <> 'replay'")
 
 window_manifest = Table(
     "window_manifest",
     metadata,
-    Column("pipeline", AnyText, primary_key=True),
-    Column("from_ts", BigInteger, primary_key=True),
-    Column("to_ts", BigInteger, primary_key=True),
-    Column("input_hash", AnyText, primary_key=True),
-    Column("pinned_at_ms", BigInteger, primary_key=True),
-    Column("name", AnyText, nullable=False),
+    *_key(AnyText, "pipeline"),
+    *_key(BigInteger, "from_ts", "to_ts"),
+    *_key(AnyText, "input_hash"),
+    *_key(BigInteger, "pinned_at_ms"),
+    *_value(AnyText, "name"),
     Column("superseded_at_ms", BigInteger),
     # Two runs that pin one window at once: the second insert of an active manifest fails.
     Index(
@@ -40,90 +56,72 @@ window_manifest = Table(
 run = Table(
     "run",
     metadata,
-    Column("pipeline", AnyText, primary_key=True),
-    Column("run_hash", AnyText, primary_key=True),
-    Column("from_ts", BigInteger, nullable=False),
-    Column("to_ts", BigInteger, nullable=False),
-    Column("input_hash", AnyText, nullable=False),
-    Column("status", AnyText, nullable=False),
-    Column("started_at_ms", BigInteger, nullable=False),
+    *_key(AnyText, "pipeline", "run_hash"),
+    *_value(BigInteger, "from_ts", "to_ts"),
+    *_value(AnyText, "input_hash", "status"),
+    *_value(BigInteger, "started_at_ms"),
     Column("finished_at_ms", BigInteger),
     Column("index", AnyText),
-    Column("counts", JSON, nullable=False),
+    *_value(JSON, "counts"),
 )
 
 generation = Table(
     "generation",
     metadata,
-    Column("pipeline", AnyText, primary_key=True),
-    Column("from_ts", BigInteger, primary_key=True),
-    Column("to_ts", BigInteger, primary_key=True),
-    Column("run_hash", AnyText, primary_key=True),
-    Column("rows_hash", AnyText, nullable=False),
-    Column("generation", BigInteger, nullable=False),
+    *_key(AnyText, "pipeline"),
+    *_key(BigInteger, "from_ts", "to_ts"),
+    *_key(AnyText, "run_hash"),
+    *_value(AnyText, "rows_hash"),
+    *_value(BigInteger, "generation"),
 )
 
 coverage = Table(
     "coverage",
     metadata,
-    Column("pipeline", AnyText, primary_key=True),
-    Column("target", AnyText, primary_key=True),
-    Column("place", AnyText, primary_key=True, server_default=""),
-    Column("run_hash", AnyText, primary_key=True),
-    Column("from_ts", BigInteger, nullable=False),
-    Column("to_ts", BigInteger, nullable=False),
-    Column("selection", JSON, nullable=False),
-    Column("grade", AnyText, nullable=False),
-    Column("quality", AnyText, nullable=False),
-    Column("loaded_at_ms", BigInteger, nullable=False),
-    Column("generation", BigInteger, nullable=False),
-    Column("attempt", AnyText, nullable=False),
+    *_key(AnyText, "pipeline", "target"),
+    *_key(AnyText, "place", server_default=""),
+    *_key(AnyText, "run_hash"),
+    *_value(BigInteger, "from_ts", "to_ts"),
+    *_value(JSON, "selection"),
+    *_value(AnyText, "grade", "quality"),
+    *_value(BigInteger, "loaded_at_ms", "generation"),
+    *_value(AnyText, "attempt"),
 )
 
 begun_load = Table(
     "begun_load",
     metadata,
-    Column("pipeline", AnyText, primary_key=True),
-    Column("target", AnyText, primary_key=True),
-    Column("place", AnyText, primary_key=True, server_default=""),
-    Column("run_hash", AnyText, primary_key=True),
-    Column("from_ts", BigInteger, nullable=False),
-    Column("to_ts", BigInteger, nullable=False),
-    Column("selection", JSON, nullable=False),
-    Column("generation", BigInteger, primary_key=True),
+    *_key(AnyText, "pipeline", "target"),
+    *_key(AnyText, "place", server_default=""),
+    *_key(AnyText, "run_hash"),
+    *_value(BigInteger, "from_ts", "to_ts"),
+    *_value(JSON, "selection"),
+    *_key(BigInteger, "generation"),
 )
 
 covered_table = Table(
     "covered_table",
     metadata,
-    Column("pipeline", AnyText, primary_key=True),
-    Column("target", AnyText, primary_key=True),
-    Column("place", AnyText, primary_key=True, server_default=""),
-    Column("run_hash", AnyText, primary_key=True),
-    Column("schema", AnyText, primary_key=True),
-    Column("table", AnyText, primary_key=True),
-    Column("quality", AnyText, nullable=False),
+    *_key(AnyText, "pipeline", "target"),
+    *_key(AnyText, "place", server_default=""),
+    *_key(AnyText, "run_hash", "schema", "table"),
+    *_value(AnyText, "quality"),
 )
 
 schema_history = Table(
     "schema_history",
     metadata,
-    Column("pipeline", AnyText, primary_key=True),
-    Column("schema", AnyText, primary_key=True),
-    Column("table", AnyText, primary_key=True),
-    Column("after", BigInteger, primary_key=True),
-    Column("epoch", AnyText, nullable=False),
-    Column("source", AnyText, nullable=False),
+    *_key(AnyText, "pipeline", "schema", "table"),
+    *_key(BigInteger, "after"),
+    *_value(AnyText, "epoch", "source"),
 )
 
 table_version = Table(
     "table_version",
     metadata,
-    Column("pipeline", AnyText, primary_key=True),
-    Column("schema", AnyText, primary_key=True),
-    Column("table", AnyText, primary_key=True),
-    Column("version", BigInteger, primary_key=True),
-    Column("definition", AnyText, nullable=False),
+    *_key(AnyText, "pipeline", "schema", "table"),
+    *_key(BigInteger, "version"),
+    *_value(AnyText, "definition"),
 )
 """Definitions that came over the wire with a version (Simple)."""
 
@@ -131,72 +129,56 @@ table_version = Table(
 schema_scan = Table(
     "schema_scan",
     metadata,
-    Column("pipeline", AnyText, primary_key=True),
-    Column("cluster_id", AnyText, primary_key=True, server_default=""),
-    Column("topic", AnyText, primary_key=True, server_default=""),
-    Column("topic_id", AnyText, primary_key=True),
-    Column("partition", Integer, primary_key=True),
-    Column("start_offset", BigInteger, primary_key=True),
-    Column("end_offset", BigInteger, nullable=False),
+    *_key(AnyText, "pipeline"),
+    *_key(AnyText, "cluster_id", "topic", server_default=""),
+    *_key(AnyText, "topic_id"),
+    *_key(Integer, "partition"),
+    *_key(BigInteger, "start_offset"),
+    *_value(BigInteger, "end_offset"),
 )
 """What earlier versions searched, and put into ``schema_history``."""
 
 ddl = Table(
     "ddl",
     metadata,
-    Column("pipeline", AnyText, primary_key=True),
-    Column("cluster_id", AnyText, primary_key=True),
-    Column("topic", AnyText, primary_key=True),
-    Column("topic_id", AnyText, primary_key=True),
-    Column("commit_ts", BigInteger, primary_key=True),
-    Column("digest", AnyText, primary_key=True),
-    Column("schema", AnyText, nullable=False),
-    Column("table", AnyText, nullable=False),
-    Column("query", AnyText, nullable=False),
-    Column("type", JSON, nullable=False),
-    Column("rounded", Boolean, nullable=False),
+    *_key(AnyText, "pipeline", "cluster_id", "topic", "topic_id"),
+    *_key(BigInteger, "commit_ts"),
+    *_key(AnyText, "digest"),
+    *_value(AnyText, "schema", "table", "query"),
+    *_value(JSON, "type"),
+    *_value(Boolean, "rounded"),
 )
 """DDL as it was sent; ``digest`` is the SHA-256 of schema, table and query."""
 
 ddl_scan = Table(
     "ddl_scan",
     metadata,
-    Column("pipeline", AnyText, primary_key=True),
-    Column("cluster_id", AnyText, primary_key=True),
-    Column("topic", AnyText, primary_key=True),
-    Column("topic_id", AnyText, primary_key=True),
-    Column("partition", Integer, primary_key=True),
-    Column("start_offset", BigInteger, primary_key=True),
-    Column("end_offset", BigInteger, primary_key=True),
-    Column("known_from", BigInteger, primary_key=True),
-    Column("resolved_ts", BigInteger, primary_key=True),
+    *_key(AnyText, "pipeline", "cluster_id", "topic", "topic_id"),
+    *_key(Integer, "partition"),
+    *_key(BigInteger, "start_offset", "end_offset", "known_from", "resolved_ts"),
 )
 """Offsets all of whose DDL is in ``ddl``. Times are part of the key: one scan never takes the place of what another showed."""
 
 scanned_range = Table(
     "scanned_range",
     metadata,
-    Column("pipeline", AnyText, primary_key=True),
-    Column("cluster_id", AnyText, primary_key=True, server_default=""),
-    Column("topic", AnyText, primary_key=True, server_default=""),
-    Column("topic_id", AnyText, primary_key=True),
-    Column("partition", Integer, primary_key=True),
-    Column("start_offset", BigInteger, primary_key=True),
-    Column("end_offset", BigInteger, primary_key=True),
+    *_key(AnyText, "pipeline"),
+    *_key(AnyText, "cluster_id", "topic", server_default=""),
+    *_key(AnyText, "topic_id"),
+    *_key(Integer, "partition"),
+    *_key(BigInteger, "start_offset", "end_offset"),
     Column("file", AnyText),
-    Column("search", Integer, nullable=False, server_default="0"),
+    *_value(Integer, "search", server_default="0"),
 )
 
 sparse_index = Table(
     "sparse_index",
     metadata,
-    Column("pipeline", AnyText, primary_key=True),
-    Column("cluster_id", AnyText, primary_key=True, server_default=""),
-    Column("topic", AnyText, primary_key=True, server_default=""),
-    Column("topic_id", AnyText, primary_key=True),
-    Column("partition", Integer, primary_key=True),
-    Column("start_offset", BigInteger, primary_key=True),
-    Column("end_offset", BigInteger, primary_key=True),
+    *_key(AnyText, "pipeline"),
+    *_key(AnyText, "cluster_id", "topic", server_default=""),
+    *_key(AnyText, "topic_id"),
+    *_key(Integer, "partition"),
+    *_key(BigInteger, "start_offset", "end_offset"),
     Column("min_commit_ts", BigInteger),
     Column("max_commit_ts", BigInteger),
 )
@@ -204,64 +186,48 @@ sparse_index = Table(
 reference_file = Table(
     "reference_file",
     metadata,
-    Column("pipeline", AnyText, primary_key=True),
-    Column("run_hash", AnyText, primary_key=True),
-    Column("name", AnyText, primary_key=True),
+    *_key(AnyText, "pipeline", "run_hash", "name"),
 )
+"""Earlier versions wrote it. Nothing reads it: the index of a run names its reference files."""
 
 redrive = Table(
     "redrive",
     metadata,
-    Column("pipeline", AnyText, primary_key=True),
-    Column("run_hash", AnyText, primary_key=True),
-    Column("redrive_hash", AnyText, primary_key=True),
-    Column("target", AnyText, primary_key=True),
-    Column("place", AnyText, primary_key=True, server_default=""),
-    Column("recorded_at_ms", BigInteger, nullable=False),
+    *_key(AnyText, "pipeline", "run_hash", "redrive_hash", "target"),
+    *_key(AnyText, "place", server_default=""),
+    *_value(BigInteger, "recorded_at_ms"),
 )
 
 accepted_loss = Table(
     "accepted_loss",
     metadata,
-    Column("pipeline", AnyText, primary_key=True),
-    Column("cluster_id", AnyText, primary_key=True, server_default=""),
-    Column("topic", AnyText, primary_key=True, server_default=""),
-    Column("topic_id", AnyText, primary_key=True),
-    Column("partition", Integer, primary_key=True),
-    Column("offset", BigInteger, primary_key=True),
-    Column("ordinal", Integer, primary_key=True),
-    Column("reason", AnyText, primary_key=True),
-    Column("run_hash", AnyText, nullable=False),
-    Column("person", AnyText, nullable=False),
-    Column("why", AnyText, nullable=False),
-    Column("record", AnyText, nullable=False),
-    Column("accepted_at_ms", BigInteger, nullable=False),
+    *_key(AnyText, "pipeline"),
+    *_key(AnyText, "cluster_id", "topic", server_default=""),
+    *_key(AnyText, "topic_id"),
+    *_key(Integer, "partition"),
+    *_key(BigInteger, "offset"),
+    *_key(Integer, "ordinal"),
+    *_key(AnyText, "reason"),
+    *_value(AnyText, "run_hash", "person", "why", "record"),
+    *_value(BigInteger, "accepted_at_ms"),
 )
 
 reconciliation = Table(
     "reconciliation",
     metadata,
-    Column("store", AnyText, primary_key=True),
-    Column("reconciliation_id", AnyText, primary_key=True),
-    Column("began_at_ms", BigInteger, nullable=False),
-    Column("finished_at_ms", BigInteger, nullable=False),
-    Column("report", AnyText, nullable=False),
-    Column("totals", JSON, nullable=False),
+    *_key(AnyText, "store", "reconciliation_id"),
+    *_value(BigInteger, "began_at_ms", "finished_at_ms"),
+    *_value(AnyText, "report"),
+    *_value(JSON, "totals"),
 )
 
 deletion_plan = Table(
     "deletion_plan",
     metadata,
-    Column("store", AnyText, primary_key=True),
-    Column("plan_hash", AnyText, primary_key=True),
-    Column("name", AnyText, nullable=False),
-    Column("made_at_ms", BigInteger, nullable=False),
-    Column("due_at_ms", BigInteger, nullable=False),
-    Column("objects", BigInteger, nullable=False),
-    Column("bytes", BigInteger, nullable=False),
-    Column("status", AnyText, nullable=False),
-    Column("decided_by", AnyText, nullable=False),
-    Column("decided_why", AnyText, nullable=False),
+    *_key(AnyText, "store", "plan_hash"),
+    *_value(AnyText, "name"),
+    *_value(BigInteger, "made_at_ms", "due_at_ms", "objects", "bytes"),
+    *_value(AnyText, "status", "decided_by", "decided_why"),
     Column("decided_at_ms", BigInteger),
     Column("reconciliation_id", AnyText),
     Column("policy", AnyText),
@@ -272,24 +238,19 @@ deletion_plan = Table(
 deletion_execution = Table(
     "deletion_execution",
     metadata,
-    Column("store", AnyText, primary_key=True),
-    Column("plan_hash", AnyText, primary_key=True),
-    Column("execution_id", AnyText, primary_key=True),
-    Column("started_at_ms", BigInteger, nullable=False),
+    *_key(AnyText, "store", "plan_hash", "execution_id"),
+    *_value(BigInteger, "started_at_ms"),
     Column("finished_at_ms", BigInteger),
     Column("audit", AnyText),
-    Column("counts", JSON, nullable=False),
+    *_value(JSON, "counts"),
 )
 
 lease = Table(
     "lease",
     metadata,
-    Column("resource", AnyText, primary_key=True),
-    Column("holder", AnyText, primary_key=True),
-    Column("kind", AnyText, nullable=False),
-    Column("subject", AnyText, nullable=False),
-    Column("acquired_at_ms", BigInteger, nullable=False),
-    Column("expires_at_ms", BigInteger, nullable=False),
+    *_key(AnyText, "resource", "holder"),
+    *_value(AnyText, "kind", "subject"),
+    *_value(BigInteger, "acquired_at_ms", "expires_at_ms"),
     # Two deletions, or two shared decodes, that begin at once: the second insert does nothing.
     Index("uq_lease_alone", "resource", unique=True, sqlite_where=_ALONE, postgresql_where=_ALONE),
 )
@@ -298,7 +259,6 @@ machine = Table(
     "machine",
     metadata,
     Column("number", BigInteger, primary_key=True, autoincrement=False),
-    Column("boot", AnyText, nullable=False),
-    Column("host", AnyText, nullable=False),
-    Column("first_seen_ms", BigInteger, nullable=False),
+    *_value(AnyText, "boot", "host"),
+    *_value(BigInteger, "first_seen_ms"),
 )

@@ -19,7 +19,7 @@ from ticdc_replay.state import StateStore, open_state
 from ticdc_replay.state.database import Database
 from ticdc_replay.state.ddl import KnownDdl
 from ticdc_replay.state.manifests import WindowManifest
-from ticdc_replay.state.references import ReferenceFile
+from ticdc_replay.state.quarantine import Redrive
 from ticdc_replay.state.tables import metadata
 
 PINNED = WindowManifest("shop", Window(1000, 2000), "a", "manifests/a.json", 1)
@@ -121,16 +121,17 @@ def test_text_of_any_characters_comes_back(state: StateStore) -> None:
     state.table_versions.record("shop", [definition])
     state.table_versions.record("shop", [definition])
     assert state.table_versions.all("shop") == [definition]
-    state.references.record_files([ReferenceFile(HOSTILE, "run", "file")])
-    assert state.references.files(HOSTILE) == [ReferenceFile(HOSTILE, "run", "file")]
+    redrive = Redrive(HOSTILE, "run", "redrive", "target", 1)
+    state.quarantine.record_redrive(redrive)
+    assert state.quarantine.redrives(HOSTILE, "run") == [redrive]
 
 
 def test_what_is_larger_than_the_database_takes_is_a_permanent_error(state: StateStore) -> None:
     name = "".join(map(str, range(40_000)))
-    record = ReferenceFile("shop", "run", name)
+    record = Redrive("shop", "run", "redrive", name, 1)
     if state._database.dialect == "postgresql":
         with pytest.raises(PermanentError, match="index row"):
-            state.references.record_files([record])
+            state.quarantine.record_redrive(record)
     else:
-        state.references.record_files([record])
-        assert state.references.files("shop") == [record]
+        state.quarantine.record_redrive(record)
+        assert state.quarantine.redrives("shop", "run") == [record]

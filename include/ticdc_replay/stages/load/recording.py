@@ -24,7 +24,6 @@ from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.window.searched_ddl import without
 from ticdc_replay.stages.window.versions import record_versions
 from ticdc_replay.state.ddl import DdlScan, KnownDdl
-from ticdc_replay.state.references import ReferenceFile
 from ticdc_replay.state.runs import Run
 from ticdc_replay.state.sparse_index import Stretch
 
@@ -76,10 +75,6 @@ def _record(context: ReplayContext, index: ChangelogIndex, *, taken: bool = Fals
         _record_ddl(context, index, manifest)
     record_versions(context, index.definitions)
     state.sparse_index.record(pipeline, list(_stretches(context, index, manifest)))
-    state.references.record_files(
-        ReferenceFile(pipeline, index.run_hash, f"{changelog_root(index.run_hash)}/{name}")
-        for name in index.reference_files
-    )
 
 
 def read_ddl_again(context: ReplayContext, index: ChangelogIndex) -> tuple[UnreadDdl, ...] | None:

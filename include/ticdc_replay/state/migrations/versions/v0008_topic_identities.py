@@ -8,8 +8,6 @@ from alembic import op
 
 revision = "0008"
 down_revision = "0007"
-branch_labels = None
-depends_on = None
 
 _KEYS = {
     "schema_scan": ("partition", "start_offset"),

@@ -9,8 +9,6 @@ from alembic import op
 
 revision = "0012"
 down_revision = "0011"
-branch_labels = None
-depends_on = None
 
 _KEYS = {
     "coverage": ("pipeline", "target", "place", "run_hash"),
