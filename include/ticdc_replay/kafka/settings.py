@@ -1,6 +1,5 @@
 """Kafka client settings, from a connection."""
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -45,13 +44,8 @@ _CONNECTION: Final[dict[str, Option]] = {
 _CONSUMER_ONLY: Final = frozenset(
     {*_EXACT_READING, *_THROUGHPUT, "auto.commit.interval.ms", "max.poll.interval.ms", "session.timeout.ms"}
     | {"heartbeat.interval.ms", "partition.assignment.strategy", "group.instance.id", "group.protocol"}
-    | {
-        "fetch.wait.max.ms",
-        "fetch.min.bytes",
-        "fetch.error.backoff.ms",
-        "fetch.message.max.bytes",
-        "queued.min.messages",
-    }
+    | {"fetch.wait.max.ms", "fetch.min.bytes", "fetch.error.backoff.ms", "fetch.message.max.bytes"}
+    | {"queued.min.messages"}
 )
 
 
@@ -117,13 +111,10 @@ class KafkaSettings(msgspec.Struct, frozen=True):
 
     def admin(self) -> dict[str, Any]:
         """Configuration of an admin client."""
-        return {**_CONNECTION, **_without(self.options, _CONSUMER_ONLY)}
+        options = {key: value for key, value in self.options.items() if key not in _CONSUMER_ONLY}
+        return {**_CONNECTION, **options}
 
     def __repr__(self) -> str:
         return f"KafkaSettings({self.where})"
 
     __str__ = __repr__
-
-
-def _without(options: Mapping[str, Option], names: frozenset[str]) -> dict[str, Option]:
-    return {key: value for key, value in options.items() if key not in names}

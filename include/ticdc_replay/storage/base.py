@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from ticdc_replay.domain.errors import MissingAbilityError
+from ticdc_replay.domain.errors import MissingAbilityError, ObjectAlteredError, ObjectTooLargeError
 
 if TYPE_CHECKING:
     from ticdc_replay.storage.deletion import ObjectDeletion
@@ -116,6 +116,13 @@ class ObjectStore(ABC):
             f"the store {self.root} can't delete an object on the condition that it did not change ({self.scheme}://); "
             "a claim-check store that is reconciled must be able to"
         )
+
+    def require(self, name: str, found_etag: str, found_size: int, etag: str | None, max_bytes: int | None) -> None:
+        """Raise ObjectAlteredError where *name* has another ETag than *etag*, ObjectTooLargeError over *max_bytes*."""
+        if etag is not None and found_etag != etag:
+            raise ObjectAlteredError(f"{self.uri(name)} has ETag {found_etag}, {etag} expected")
+        if max_bytes is not None and found_size > max_bytes:
+            raise ObjectTooLargeError(f"{self.uri(name)} has {found_size} bytes; at most {max_bytes} are allowed")
 
     @abstractmethod
     def now(self) -> datetime:

@@ -16,8 +16,6 @@ from ticdc_replay.domain.errors import (
     ArtifactExistsError,
     ArtifactNotFoundError,
     ConfigError,
-    ObjectAlteredError,
-    ObjectTooLargeError,
     PermanentError,
     TransientError,
 )
@@ -67,12 +65,7 @@ class FileStore(ObjectStore):
             try:
                 with self.path(name).open("rb") as file:
                     found = _info(name, os.fstat(file.fileno()))
-                    if etag is not None and found.etag != etag:
-                        raise ObjectAlteredError(f"{self.uri(name)} has ETag {found.etag}, {etag} expected")
-                    if max_bytes is not None and found.size > max_bytes:
-                        raise ObjectTooLargeError(
-                            f"{self.uri(name)} has {found.size} bytes; at most {max_bytes} are allowed"
-                        )
+                    self.require(name, found.etag, found.size, etag, max_bytes)
                     return file.read()
             except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
                 raise ArtifactNotFoundError(f"{self.uri(name)} does not exist") from None
@@ -87,8 +80,7 @@ class FileStore(ObjectStore):
 
     def put(self, name: str, content: bytes) -> None:
         with self.errors("write", name):
-            target = self.path(name)
-            self._replace(target, content)
+            self._replace(self.path(name), content)
 
     def put_once(self, name: str, content: bytes) -> bool:
         with self.errors("write", name):

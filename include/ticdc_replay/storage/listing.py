@@ -10,7 +10,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise, product
+from itertools import pairwise, product, takewhile
 from typing import NamedTuple
 
 from ticdc_replay.domain.errors import TransientError
@@ -75,10 +75,6 @@ def list_parallel(store: ObjectStore, keep: Callable[[ObjectInfo], bool], *, thr
 
 
 def _list_part(store: ObjectStore, part: NameRange, keep: Callable[[ObjectInfo], bool]) -> list[ObjectInfo]:
-    kept = []
-    for found in store.list(after=part.after):
-        if part.end is not None and found.name > part.end:
-            break
-        if keep(found):
-            kept.append(found)
-    return kept
+    end = part.end
+    objects = takewhile(lambda found: end is None or found.name <= end, store.list(after=part.after))
+    return [found for found in objects if keep(found)]

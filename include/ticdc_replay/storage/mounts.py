@@ -7,24 +7,11 @@ from pathlib import Path
 import msgspec
 
 _NETWORK = frozenset(
-    {
-        "9p",
-        "afs",
-        "beegfs",
-        "ceph",
-        "cifs",
-        "coda",
-        "gfs2",
-        "glusterfs",
-        "gpfs",
-        "lustre",
-        "ncpfs",
-        "nfs",
-        "nfs4",
-        "ocfs2",
-    }
-    | {"fakeowner", "fhgfs", "prl_fs", "wekafs"}
-    | {"orangefs", "panfs", "pvfs2", "smb2", "smb3", "smbfs", "vboxsf", "virtiofs", "vmhgfs"}
+    (
+        *("9p", "afs", "beegfs", "ceph", "cifs", "coda", "fakeowner", "fhgfs", "gfs2", "glusterfs", "gpfs", "lustre"),
+        *("ncpfs", "nfs", "nfs4", "ocfs2", "orangefs", "panfs", "prl_fs", "pvfs2", "smb2", "smb3", "smbfs", "vboxsf"),
+        *("virtiofs", "vmhgfs", "wekafs"),
+    )
 )
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 _MOUNTS = Path("/proc/self/mountinfo")

@@ -1,11 +1,17 @@
 """Which implementation serves which URI scheme."""
 
-from collections.abc import Callable
+from pkgutil import resolve_name
 from urllib.parse import urlsplit
 
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.storage.base import ObjectStore
+
+_SCHEMES = {
+    "file": "ticdc_replay.storage.file:FileStore.open",
+    "s3": "ticdc_replay.storage.s3.store:S3Store",
+}
+"""Each implementation is imported when it is used: boto3 alone takes a third of a second."""
 
 
 def open_store(uri: str, connection: Connection | None = None) -> ObjectStore:
@@ -16,25 +22,8 @@ def open_store(uri: str, connection: Connection | None = None) -> ObjectStore:
     URI.
     """
     scheme = urlsplit(uri).scheme
-    try:
-        open_scheme = _SCHEMES[scheme]
-    except KeyError:
+    if scheme not in _SCHEMES:
         allowed = ", ".join(f"{known}://" for known in sorted(_SCHEMES))
-        raise ConfigError(f"{uri!r}: no object store for the scheme {scheme!r}; allowed: {allowed}") from None
-    return open_scheme(uri, connection)
-
-
-# Each implementation is imported when it is used: boto3 alone takes a third of a second.
-def _open_file(uri: str, connection: Connection | None) -> ObjectStore:
-    from ticdc_replay.storage.file import FileStore
-
-    return FileStore.open(uri, connection)
-
-
-def _open_s3(uri: str, connection: Connection | None) -> ObjectStore:
-    from ticdc_replay.storage.s3.store import S3Store
-
-    return S3Store(uri, connection)
-
-
-_SCHEMES: dict[str, Callable[[str, Connection | None], ObjectStore]] = {"file": _open_file, "s3": _open_s3}
+        raise ConfigError(f"{uri!r}: no object store for the scheme {scheme!r}; allowed: {allowed}")
+    store: ObjectStore = resolve_name(_SCHEMES[scheme])(uri, connection)
+    return store

@@ -19,7 +19,6 @@ from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.storage.abilities import is_probe
 from ticdc_replay.storage.names import check_name
 from ticdc_replay.storage.s3.errors import translate
-from ticdc_replay.storage.s3.fetching import Address
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -70,15 +69,19 @@ class Bucket:
         unknown = sorted(set(extra) - set(_EXTRA))
         if unknown:
             raise ConfigError(f"{self._where}: extra {', '.join(unknown)} not supported; allowed: {', '.join(_EXTRA)}")
-        self._endpoint: str | None = extra.get("endpoint_url") or None
+        self.endpoint: str | None = extra.get("endpoint_url") or None
+        """None for AWS."""
         self._session_token: str | None = extra.get("aws_session_token") or None
         self._region: str | None = extra.get("region_name") or None
         # Without credentials of its own a store asks a session for them, and a new one looks for them again.
-        own = connection is not None and connection.login
-        self._session = _shared_session(_aws_environment()) if own else boto3.session.Session()
+        self.own_key: tuple[str, str | None, str | None] | None = None
+        """Key id, secret and session token; None where the credentials of ``session`` are used."""
+        if connection is not None and connection.login:
+            self.own_key = (connection.login, connection.password, self._session_token)
+        self.session = _shared_session(_aws_environment()) if self.own_key else boto3.session.Session()
         with _one_at_a_time:  # a session makes clients in one thread at a time
             self.client = self._connect()
-        self.place = (self.root, self._endpoint or "")
+        self.place = (self.root, self.endpoint or "")
         """What it was tried as (``abilities.TRIED``)."""
 
     def uri(self, name: str) -> str:
@@ -103,22 +106,12 @@ class Bucket:
         except (BotoCoreError, ClientError) as error:
             raise translate(error, f"cannot {doing} {self.uri(name)} ({self._where})") from error
 
-    def address(self) -> Address:
-        """Where the bucket is, for a client of another library."""
-        key = None
-        if self._connection and self._connection.login:
-            key = (self._connection.login, self._connection.password, self._session_token)
-        return Address(self.name, self._endpoint, self._region or self.client.meta.region_name, self._session, key)
-
     def arrow_filesystem(self) -> tuple[Any, str]:
         """As ``ObjectStore.arrow_filesystem``."""
-        options: dict[str, Any] = {}
-        if self._connection and self._connection.login:
-            options["access_key"] = self._connection.login
-            options["secret_key"] = self._connection.password
-            options["session_token"] = self._session_token
-        if self._endpoint:
-            endpoint = urlsplit(self._endpoint)
+        names = ("access_key", "secret_key", "session_token")
+        options: dict[str, Any] = dict(zip(names, self.own_key, strict=True)) if self.own_key else {}
+        if self.endpoint:
+            endpoint = urlsplit(self.endpoint)
             options["scheme"] = endpoint.scheme
             options["endpoint_override"] = endpoint.netloc + endpoint.path.rstrip("/")
         filesystem = fs.S3FileSystem(
@@ -137,7 +130,7 @@ class Bucket:
             retries={"mode": "adaptive", "total_max_attempts": _ATTEMPTS},
             max_pool_connections=_POOL_CONNECTIONS,
         )
-        if self._endpoint:
+        if self.endpoint:
             # Compatible servers often know neither virtual hosts nor the newer trailing checksums.
             config = config.merge(
                 Config(
@@ -148,10 +141,10 @@ class Bucket:
             )
         connection = self._connection
         try:
-            return self._session.client(
+            return self.session.client(
                 "s3",
-                endpoint_url=self._endpoint,
-                region_name=self._region or ("us-east-1" if self._endpoint else None),
+                endpoint_url=self.endpoint,
+                region_name=self._region or ("us-east-1" if self.endpoint else None),
                 aws_access_key_id=(connection.login or None) if connection else None,
                 aws_secret_access_key=(connection.password or None) if connection else None,
                 aws_session_token=self._session_token,
@@ -164,7 +157,7 @@ class Bucket:
         """Arrow follows no redirect to another region, so it needs the bucket's own."""
         if self._region:
             return self._region
-        if self._endpoint:
+        if self.endpoint:
             return "us-east-1"
         with self.errors("look up"):
             return self.client.head_bucket(Bucket=self.name).get("BucketRegion", "us-east-1")

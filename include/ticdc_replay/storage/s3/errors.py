@@ -24,14 +24,8 @@ CHANGED_BY_OTHERS = PRECONDITION_FAILED | NOT_FOUND | {"ConditionalRequestConfli
 
 _REFUSED_CREDENTIALS = frozenset(
     {"ExpiredToken", "ExpiredTokenException", "InvalidAccessKeyId", "InvalidClientTokenId", "InvalidSecurity"}
-    | {
-        "InvalidToken",
-        "RequestTimeTooSkewed",
-        "SignatureDoesNotMatch",
-        "TokenRefreshRequired",
-        "UnrecognizedClientException",
-    }
-    | {"AuthFailure", "AuthorizationHeaderMalformed", "XAdminUserNotFound"}
+    | {"InvalidToken", "RequestTimeTooSkewed", "SignatureDoesNotMatch", "TokenRefreshRequired", "AuthFailure"}
+    | {"AuthorizationHeaderMalformed", "UnrecognizedClientException", "XAdminUserNotFound"}
 )
 _WORTH_A_RETRY = frozenset(
     {"ConditionalRequestConflict", "InternalError", "OperationAborted", "RequestLimitExceeded", "RequestTimeout"}

@@ -7,40 +7,28 @@ what is wrong, or repeats the request at the pace that the store allows.
 import logging
 import os
 import threading
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import boto3
 import obstore
 from obstore.auth.boto3 import Boto3CredentialProvider
 from obstore.exceptions import BaseError
 from obstore.store import S3Store
+
+from ticdc_replay.storage.s3.bucket import Bucket
 
 if TYPE_CHECKING:
     from obstore import GetResult
 
 log = logging.getLogger(__name__)
 
+_TIMEOUTS = {"connect_timeout": "10s", "read_timeout": "60s", "timeout": "1h"}
 _CA_VARIABLES = ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE")
 """Where boto3 looks for trusted certificates."""
 _FAILURES = 16
 """After so many in a row it is not tried any more: it can't reach this store."""
 _ERRORS = (BaseError, OSError, ValueError)
 """ValueError: no credentials, or a name that obstore does not take."""
-
-
-class Address(NamedTuple):
-    """Where a bucket is, and how to be let in. ``endpoint`` is None for AWS.
-
-    ``access_key`` is a key id, its secret and a session token; None where the credentials of *session* are used.
-    """
-
-    bucket: str
-    endpoint: str | None
-    region: str | None
-    session: boto3.session.Session
-    access_key: tuple[str, str | None, str | None] | None
 
 
 class Found(NamedTuple):
@@ -60,11 +48,10 @@ class Found(NamedTuple):
 
 
 class Fetcher:
-    """Reads objects of one bucket. Thread-safe. Makes its client with the first request, so that a process may fork before."""
+    """Reads objects of *bucket*. Thread-safe. Makes its client with the first request, so that a process may fork before."""
 
-    def __init__(self, address: Address, timeouts: Mapping[str, str]) -> None:
-        self._address = address
-        self._timeouts = timeouts
+    def __init__(self, bucket: Bucket) -> None:
+        self._bucket = bucket
         self._lock = threading.Lock()
         self._store: S3Store | None = None
         self._failures = 0
@@ -80,9 +67,9 @@ class Fetcher:
         except _ERRORS as error:
             self._failures += 1
             if self._failures in (1, _FAILURES):
-                told = "this time" if self._failures == 1 else "from now on"
+                until = "this time" if self._failures == 1 else "from now on"
                 log.warning(
-                    "s3://%s can't be read by obstore, by boto3 %s: %s", self._address.bucket, told, _brief(error)
+                    "s3://%s can't be read by obstore, by boto3 %s: %s", self._bucket.name, until, _brief(error)
                 )
             return None
         self._failures = 0
@@ -95,17 +82,17 @@ class Fetcher:
             return self._store
 
     def _connect(self) -> S3Store:
-        bucket, endpoint, region, session, access_key = self._address
-        credentials: dict[str, Any]
-        if access_key is None:
-            credentials = {"credential_provider": Boto3CredentialProvider(session)}
+        bucket, endpoint = self._bucket, self._bucket.endpoint
+        access: dict[str, Any]
+        if bucket.own_key is None:
+            access = {"credential_provider": Boto3CredentialProvider(bucket.session)}
         else:
             names = ("access_key_id", "secret_access_key", "session_token")
-            credentials = {name: value for name, value in zip(names, access_key, strict=True) if value is not None}
+            access = {name: value for name, value in zip(names, bucket.own_key, strict=True) if value is not None}
         if endpoint is not None:
-            credentials["endpoint"] = endpoint
+            access["endpoint"] = endpoint
         options: dict[str, Any] = {
-            **self._timeouts,
+            **_TIMEOUTS,
             "allow_http": endpoint is not None and endpoint.startswith("http:"),
         }
         for variable in _CA_VARIABLES:
@@ -113,12 +100,12 @@ class Fetcher:
                 options["root_certificate"] = Path(os.environ[variable]).read_text(encoding="utf-8")
                 break
         return S3Store(
-            bucket,
-            region=region or "us-east-1",
+            bucket.name,
+            region=bucket.client.meta.region_name or "us-east-1",
             virtual_hosted_style_request=endpoint is None,
             client_options=options,  # type: ignore[arg-type]
             retry_config={"max_retries": 0},
-            **credentials,
+            **access,
         )
 
 

@@ -12,13 +12,7 @@ from botocore.exceptions import ClientError
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from ticdc_replay.domain.connections import Connection
-from ticdc_replay.domain.errors import (
-    ArtifactExistsError,
-    ArtifactNotFoundError,
-    ObjectAlteredError,
-    ObjectTooLargeError,
-    TransientError,
-)
+from ticdc_replay.domain.errors import ArtifactExistsError, ArtifactNotFoundError, TransientError
 from ticdc_replay.storage.abilities import TRIED, Ability
 from ticdc_replay.storage.base import ObjectInfo, ObjectStore
 from ticdc_replay.storage.deletion import ObjectDeletion
@@ -34,7 +28,6 @@ from ticdc_replay.storage.s3.errors import (
 )
 from ticdc_replay.storage.s3.fetching import Fetcher
 
-_FETCH_TIMEOUTS = {"connect_timeout": "10s", "read_timeout": "60s", "timeout": "1h"}
 _BODY_ATTEMPTS = 3
 _UPDATE_ATTEMPTS = 16
 _UPDATE_PAUSE_S = 0.2
@@ -50,7 +43,7 @@ class S3Store(ObjectStore):
         self._client = self._bucket.client
         self.root = self._bucket.root
         self._probe = Probe(self._bucket)
-        self._fetcher = Fetcher(self._bucket.address(), _FETCH_TIMEOUTS)
+        self._fetcher = Fetcher(self._bucket)
 
     def get(self, name: str, max_bytes: int | None = None, etag: str | None = None) -> bytes:
         with self._bucket.errors("read", name):
@@ -68,7 +61,7 @@ class S3Store(ObjectStore):
     def fetch(self, name: str, max_bytes: int | None = None, etag: str | None = None) -> bytes:
         found = self._fetcher.find(self._bucket.key(name))
         if found is not None:
-            self._check(name, found.size, max_bytes, found.etag, etag)
+            self.require(name, found.etag, found.size, etag, max_bytes)
             content = found.content()
             if content is not None:
                 return content
@@ -172,7 +165,8 @@ class S3Store(ObjectStore):
         except self._client.exceptions.NoSuchKey:
             raise ArtifactNotFoundError(f"{self.uri(name)} does not exist") from None
         with contextlib.closing(answer["Body"]) as body:
-            self._check(name, answer["ContentLength"], max_bytes, answer["ETag"].strip('"'), etag)
+            # By the answer's own ETag and not If-Match: it is of the same version, and every server sends it.
+            self.require(name, answer["ETag"].strip('"'), answer["ContentLength"], etag, max_bytes)
             return body.read()
 
     def _current(self, name: str) -> tuple[bytes | None, str | None]:
@@ -184,10 +178,3 @@ class S3Store(ObjectStore):
                 return None, None
             with contextlib.closing(answer["Body"]) as body:
                 return body.read(), answer["ETag"].strip('"')
-
-    def _check(self, name: str, size: int, max_bytes: int | None, found: str, etag: str | None) -> None:
-        """By the answer's own ETag and not If-Match: it is of the same version of the object, and every server sends it."""
-        if etag is not None and found != etag:
-            raise ObjectAlteredError(f"{self.uri(name)} has ETag {found}, {etag} expected")
-        if max_bytes is not None and size > max_bytes:
-            raise ObjectTooLargeError(f"{self.uri(name)} has {size} bytes; at most {max_bytes} are allowed")

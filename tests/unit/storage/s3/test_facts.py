@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ticdc_replay.storage.facts import Archival, Expiration, StoreFacts
+from ticdc_replay.storage.facts import Archival, Expiration
 from ticdc_replay.storage.s3.facts import archivals, expirations, noncurrent_days
 
 PREFIX = "cdc/claims/"
@@ -60,11 +60,9 @@ def test_only_archives_that_must_be_restored_from_count() -> None:
     assert archivals([{**rules[0], "Filter": {"Prefix": "other/"}}], PREFIX) == []
 
 
-def test_the_shortest_rule_tells_how_long_objects_live_at_least() -> None:
+def test_the_soonest_rule_comes_first() -> None:
     rules = [rule({}, ID="month", Expiration={"Days": 30}), rule({}, ID="week", Expiration={"Days": 7})]
-    assert StoreFacts(expirations=tuple(expirations(rules, PREFIX))).least_days == 7
-    assert StoreFacts().least_days is None
-    assert StoreFacts(expirations=None).least_days is None
+    assert [found.least_days for found in expirations(rules, PREFIX)] == [7, 30]
 
 
 def test_a_rule_with_a_date_lets_no_object_live_for_sure() -> None:
