@@ -34,8 +34,9 @@ from ticdc_replay.domain import tso
 from ticdc_replay.reconcile.judge import records
 from ticdc_replay.reconcile.judge.rules import Evidence, ObjectClass, PartitionBounds, ReferenceClass, ReplayableRange
 from ticdc_replay.reconcile.judge.summary import Summary
-from ticdc_replay.spark.parquet_files import Place, Sources
+from ticdc_replay.spark.parquet_files import Sources
 from ticdc_replay.spark.reconcile import classify
+from ticdc_replay.targets.base import StoreAddress
 
 OBJECTS, REFERENCES = 10_000_000, 20_000_000
 GOAL_S = 180
@@ -95,7 +96,7 @@ def make(folder: Path, objects: int, references: int) -> None:
 
 def measure(folder: Path, objects: int, references: int, cores: int) -> Measured:
     """Join the files in *folder*."""
-    place = Place(folder.as_uri(), None)
+    place = StoreAddress(folder.as_uri(), None)
     sources = [
         Sources(place, tuple(f"{kind}/{path.name}" for path in sorted((folder / kind).iterdir())))
         for kind in ("objects", "references")

@@ -20,7 +20,8 @@ import lz4.frame
 import msgspec
 
 from benchmarks.results import replace_part
-from ticdc_replay.captures import Capture, unpack
+from tests.support.capture_sets import unpack
+from ticdc_replay.captures import Capture
 from ticdc_replay.changefeed.config import Changefeed, Compression
 from ticdc_replay.changelog.cells.convert import rows_to_batch
 from ticdc_replay.codecs.open.framing import VERSION, split

@@ -30,7 +30,7 @@ from ticdc_replay.changelog.copies.key_buckets import plan_buckets
 from ticdc_replay.decode.complete.deduplicate import find_surplus
 from ticdc_replay.decode.plan.schema_pass import lookup_in
 from ticdc_replay.decode.plan.splits import sampled_of
-from ticdc_replay.decode.plan.tasks import Attempt, Split
+from ticdc_replay.decode.plan.tasks import Attempt, Split, SplitContext
 from ticdc_replay.decode.read.split import decode_split
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.window import Window
@@ -163,7 +163,7 @@ def profile(name: str, job: DecodeJob, ranges: tuple[OffsetRange, ...], bootstra
         clock = Clock()
         with clock:
             split = Split(0, ranges, partitions, sampled_of(sum(part.length for part in ranges)))
-            result = decode_split(split, attempt, job, EVERYTHING, history, connections(bootstrap))
+            result = decode_split(split, SplitContext(attempt, job, EVERYTHING, history, connections(bootstrap)))
             assert result.keys_file is not None
             for bucket in plan_buckets([result.keys_file], 1):
                 find_surplus(filesystem, root, attempt, bucket)

@@ -11,8 +11,6 @@ they stand for, so that there is no second dialect.
 
 import gzip
 import json
-import shutil
-import tarfile
 from binascii import a2b_base64
 from collections.abc import Iterator
 from pathlib import Path
@@ -119,27 +117,6 @@ class Capture:
         else:
             with self._messages.open("rb") as lines:
                 yield from lines
-
-
-def unpack(archive: Path, folder: Path) -> Path:
-    """Unpack *archive*, a tar of captures, into *folder*, and return *folder*. Takes files alone, none outside of *folder*.
-
-    Raises ConfigError where the archive has one that lies outside.
-    """
-    with tarfile.open(archive) as packed:
-        # Not extractall(filter="data"): Python has that from 3.11.4 on, and Debian 12 has 3.11.2.
-        for member in packed:
-            if not member.isfile():
-                continue
-            path = folder / member.name
-            if not path.resolve().is_relative_to(folder.resolve()):
-                raise ConfigError(f"{archive}: {member.name} lies outside of the folder that it is unpacked into")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            content = packed.extractfile(member)
-            assert content is not None
-            with content, path.open("wb") as file:
-                shutil.copyfileobj(content, file)
-    return folder
 
 
 def changefeed_toml(settings: dict[str, Any], where: str) -> str:

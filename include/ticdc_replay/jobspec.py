@@ -50,7 +50,7 @@ class DecodeJob(msgspec.Struct, frozen=True, kw_only=True, tag="decode"):
     claim_check_connection: str | None
     schema_registry_connection: str | None = None
     source_connection: str | None = None
-    """The upstream database, where rows of which only the key was sent are to be read again."""
+    """The upstream database, if rows for which only the key was sent are to be read again."""
     accept_damaged: bool = False
     """Whether rows that are known to be damaged are used as they are."""
     set_aside: tuple[EventPlace, ...] = ()

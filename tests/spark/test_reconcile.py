@@ -18,6 +18,7 @@ from ticdc_replay.domain import tso
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import ArtifactCorruptError, ArtifactNotFoundError
 from ticdc_replay.reconcile.judge import records
+from ticdc_replay.reconcile.judge.classified import ClassifiedFile
 from ticdc_replay.reconcile.judge.rules import (
     REPLACED,
     UNREADABLE,
@@ -27,9 +28,9 @@ from ticdc_replay.reconcile.judge.rules import (
     ReferenceClass,
 )
 from ticdc_replay.reconcile.judge.summary import ObjectsOfDay, ObjectsOfTable, ReferencesOfTable
-from ticdc_replay.spark.parquet_files import DecodedBy, Part, Place, Sources, WrittenFile, plan_reading, read_parts
-from ticdc_replay.spark.reconcile import Classified, ClassifiedObjects, classify, classify_objects
-from ticdc_replay.storage import open_store
+from ticdc_replay.spark.parquet_files import DecodedBy, GroupRange, Sources, plan_reading, read_parts
+from ticdc_replay.spark.reconcile import Joined, classify, classify_objects
+from ticdc_replay.targets.base import StoreAddress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,7 +68,7 @@ def write(folder: Path, name: str, schema: pa.Schema, rows: list[dict[str, Any]]
     return name
 
 
-def rows_of(folder: Path, found: Classified | ClassifiedObjects, kind: str) -> list[dict[str, Any]]:
+def rows_of(folder: Path, found: Joined, kind: str) -> list[dict[str, Any]]:
     files = getattr(found, kind)
     tables = [pq.read_table(folder / file.name) for file in files]
     assert [table.num_rows for table in tables] == [file.rows for file in files]
@@ -83,7 +84,7 @@ def test_files_of_several_places_become_files_with_classes_and_a_summary(spark: 
         for number, name in enumerate(NAMES)
     ]
     here, there, out = tmp_path / "here", tmp_path / "there", tmp_path / "out"
-    inventory = Sources(Place(here.as_uri(), None), (write(here, "objects.parquet", records.OBJECTS, objects),))
+    inventory = Sources(StoreAddress(here.as_uri(), None), (write(here, "objects.parquet", records.OBJECTS, objects),))
     scanned = write(
         here,
         "scan.parquet",
@@ -93,9 +94,12 @@ def test_files_of_several_places_become_files_with_classes_and_a_summary(spark: 
     decoded = write(
         there, "decode.parquet", records.REFERENCES, [reference(NAMES[2], 9, b"c", status="used", etag="e", size=102)]
     )
-    sources = [Sources(Place(here.as_uri(), None), (scanned,)), Sources(Place(there.as_uri(), None), (decoded,))]
+    sources = [
+        Sources(StoreAddress(here.as_uri(), None), (scanned,)),
+        Sources(StoreAddress(there.as_uri(), None), (decoded,)),
+    ]
 
-    found = classify(spark, inventory, sources, EVIDENCE, Place(out.as_uri(), None), "run/1")
+    found = classify(spark, inventory, sources, EVIDENCE, StoreAddress(out.as_uri(), None), "run/1")
 
     classes = {
         row["name"]: (row["class"], row["references"], row["table"], row["deletable"])
@@ -138,7 +142,7 @@ def test_files_of_several_places_become_files_with_classes_and_a_summary(spark: 
 
 
 def test_a_store_without_any_reference(spark: SparkSession, tmp_path: Path) -> None:
-    place = Place(tmp_path.as_uri(), None)
+    place = StoreAddress(tmp_path.as_uri(), None)
     rows = [{"name": NAMES[0], "size": 1, "etag": "e", "last_modified_ms": NOW - 3 * DAY}]
     objects = Sources(place, (write(tmp_path, "objects.parquet", records.OBJECTS, rows),))
     found = classify(spark, objects, [], EVIDENCE, place, "run")
@@ -153,7 +157,7 @@ def test_what_a_decode_left_is_read_with_its_pipeline_and_the_ids_of_its_topics(
         write(tmp_path, f"{number}.parquet", side_files.REFERENCES, [{**row, "location": "s3://x", "status": "used"}])
         for number, row in enumerate(rows)
     ]
-    place = Place(tmp_path.as_uri(), None)
+    place = StoreAddress(tmp_path.as_uri(), None)
     decoded = DecodedBy("shop", {"t": "id", "other": "id2", "third": "id3"})
     sources = [Sources(place, tuple(files), decoded)]
     (parts,) = plan_reading(sources).tasks
@@ -168,13 +172,13 @@ def test_what_a_decode_left_is_read_with_its_pipeline_and_the_ids_of_its_topics(
 def test_a_decode_s_file_with_a_topic_that_it_did_not_read_is_refused(tmp_path: Path) -> None:
     row = {**reference(NAMES[0], 10, b"a"), "location": "s3://x", "status": "used"}
     name = write(tmp_path, "references.parquet", side_files.REFERENCES, [row])
-    sources = [Sources(Place(tmp_path.as_uri(), None), (name,), DecodedBy("shop", {"other": "id"}))]
+    sources = [Sources(StoreAddress(tmp_path.as_uri(), None), (name,), DecodedBy("shop", {"other": "id"}))]
     with pytest.raises(ArtifactCorruptError, match="references from t, which its run did not read"):
-        list(read_parts(sources, [Part(0, name, 0, 1)], records.REFERENCES, 10))
+        list(read_parts(sources, [GroupRange(0, name, 0, 1)], records.REFERENCES, 10))
 
 
 def test_a_file_that_is_gone_or_damaged_is_named(tmp_path: Path) -> None:
-    place = Place(tmp_path.as_uri(), None)
+    place = StoreAddress(tmp_path.as_uri(), None)
     (tmp_path / "damaged.parquet").write_bytes(b"PAR1 and nothing more")
     with pytest.raises(ArtifactNotFoundError, match=r"gone\.parquet is gone: reconcile again"):
         plan_reading([Sources(place, ("gone.parquet",))])
@@ -185,11 +189,11 @@ def test_a_file_that_is_gone_or_damaged_is_named(tmp_path: Path) -> None:
 def test_tasks_read_about_equally_much(tmp_path: Path) -> None:
     rows = [{"name": NAMES[0], "size": 1, "etag": "e", "last_modified_ms": 0}] * 3
     names = tuple(write(tmp_path, f"{number}.parquet", records.OBJECTS, rows) for number in range(200))
-    sources = [Sources(Place(tmp_path.as_uri(), None), names)]
+    sources = [Sources(StoreAddress(tmp_path.as_uri(), None), names)]
     plan = plan_reading(sources)
     assert (len(plan.tasks), plan.rows) == (4, 600)
     assert plan.bytes > 0
-    assert plan.tasks[0][0] == Part(0, "0.parquet", 0, 2)
+    assert plan.tasks[0][0] == GroupRange(0, "0.parquet", 0, 2)
     assert [part.name for parts in plan.tasks for part in parts] == list(names)
 
 
@@ -199,16 +203,16 @@ def test_the_objects_of_a_plan_are_judged_again_without_judging_references(spark
         for name in NAMES[:2]
     ]
     of_plan = pa.schema([pa.field("class", pa.string()), *records.OBJECTS])
-    place, out = Place(tmp_path.as_uri(), None), tmp_path / "out"
+    place, out = StoreAddress(tmp_path.as_uri(), None), tmp_path / "out"
     plan = Sources(place, (write(tmp_path, "plan.parquet", of_plan, objects),))
     rows = [reference(NAMES[1], 11, b"a"), reference(NAMES[2], 12, b"b")]
     sources = [Sources(place, (write(tmp_path, "scan.parquet", records.REFERENCES, rows),))]
 
-    found = classify_objects(spark, plan, sources, EVIDENCE, Place(out.as_uri(), None), "rechecks/1")
+    found = classify_objects(spark, plan, sources, EVIDENCE, StoreAddress(out.as_uri(), None), "rechecks/1")
 
     judged = {row["name"]: (row["class"], row["deletable"]) for row in rows_of(out, found, "objects")}
     assert judged == {NAMES[0]: ("orphaned", True), NAMES[1]: ("referenced", False)}
-    assert [(day.kind, day.objects, day.deletable) for day in found.by_day] == [
+    assert [(day.kind, day.objects, day.deletable) for day in found.summary.by_day] == [
         (ObjectClass.ORPHANED, 1, 1),
         (ObjectClass.REFERENCED, 1, 0),
     ]
@@ -236,17 +240,17 @@ def test_a_plan_is_judged_again_as_the_reconciliation_judges_whatever_became_of_
         for name, (first, last, etag, offset) in zip(names, pairs, strict=True)
         for status in (first, last)
     ]
-    place, out = Place(tmp_path.as_uri(), None), tmp_path / "out"
+    place, out = StoreAddress(tmp_path.as_uri(), None), tmp_path / "out"
     inventory = Sources(place, (write(tmp_path, "objects.parquet", records.OBJECTS, objects),))
     sources = [Sources(place, (write(tmp_path, "scan.parquet", records.REFERENCES, rows),))]
 
-    full = classify(spark, inventory, sources, EVIDENCE, Place(out.as_uri(), None), "reconciliations/1")
-    again = classify_objects(spark, inventory, sources, EVIDENCE, Place(out.as_uri(), None), "rechecks/1")
+    full = classify(spark, inventory, sources, EVIDENCE, StoreAddress(out.as_uri(), None), "reconciliations/1")
+    again = classify_objects(spark, inventory, sources, EVIDENCE, StoreAddress(out.as_uri(), None), "rechecks/1")
 
     judged = {row["name"]: row for row in rows_of(out, full, "objects")}
     assert {row["name"]: row for row in rows_of(out, again, "objects")} == judged
     assert {row["class"] for row in judged.values()} == {"malformed", "referenced", "expired"}
-    assert again.by_day == full.summary.by_day
+    assert again.summary.by_day == full.summary.by_day
 
 
 @pytest.mark.integration
@@ -257,8 +261,8 @@ def test_files_on_s3_are_read_and_written_with_the_connection_and_spark_is_told_
     s3_client_of(versitygw).create_bucket(Bucket=bucket)
     extra = {"endpoint_url": versitygw.endpoint, "region_name": versitygw.region}
     connection = Connection("s3", "aws", login=versitygw.access_key, password=versitygw.secret_key, extra=extra)
-    place = Place(f"s3://{bucket}/reconciliation", connection)
-    store = open_store(*place)
+    place = StoreAddress(f"s3://{bucket}/reconciliation", connection)
+    store = place.open()
     objects = [{"name": name, "size": 1, "etag": "e", "last_modified_ms": NOW - 3 * DAY} for name in NAMES[:3]]
     decoded = {**reference(NAMES[1], 9, b"b"), "location": "s3://x", "status": "used", "etag": "f"}
     for name, schema, rows in (
@@ -278,7 +282,7 @@ def test_files_on_s3_are_read_and_written_with_the_connection_and_spark_is_told_
 
     filesystem, root = store.arrow_filesystem()
 
-    def classes(files: Sequence[WrittenFile], name: str) -> dict[str, str]:
+    def classes(files: Sequence[ClassifiedFile], name: str) -> dict[str, str]:
         tables = [pq.read_table(f"{root}/{file.name}", filesystem=filesystem) for file in files]
         return {row[name]: row["class"] for table in tables for row in table.to_pylist()}
 

@@ -1,9 +1,11 @@
 """The committed captures: which variants there are, and where they lie once they are unpacked."""
 
+import shutil
+import tarfile
 from pathlib import Path
 from typing import NamedTuple
 
-from ticdc_replay.captures import unpack
+from ticdc_replay.domain.errors import ConfigError
 
 _ARCHIVES = Path(__file__).parents[1] / "captures"
 _GROUND_TRUTH = "expected"
@@ -88,3 +90,24 @@ class CaptureSets:
     def of(self, capture: Committed) -> Path:
         """The folder of *capture*."""
         return self(capture.archive) / capture.architecture / capture.variant
+
+
+def unpack(archive: Path, folder: Path) -> Path:
+    """Unpack *archive*, a tar of captures, into *folder*, and return *folder*. Takes files alone, none outside of *folder*.
+
+    Raises ConfigError where the archive has one that lies outside.
+    """
+    with tarfile.open(archive) as packed:
+        # Not extractall(filter="data"): Python has that from 3.11.4 on, and Debian 12 has 3.11.2.
+        for member in packed:
+            if not member.isfile():
+                continue
+            path = folder / member.name
+            if not path.resolve().is_relative_to(folder.resolve()):
+                raise ConfigError(f"{archive}: {member.name} lies outside of the folder that it is unpacked into")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            content = packed.extractfile(member)
+            assert content is not None
+            with content, path.open("wb") as file:
+                shutil.copyfileobj(content, file)
+    return folder

@@ -9,7 +9,7 @@ from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.changelog.files.layout import INDEX
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.decode.complete.assembly import assemble
-from ticdc_replay.decode.plan.tasks import Attempt, Split
+from ticdc_replay.decode.plan.tasks import Attempt, Split, SplitContext
 from ticdc_replay.decode.read.split import SplitDecoder
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
@@ -65,7 +65,7 @@ class DecodedCapture:
         results = []
         for number in range(self._splits):
             split = Split(number, (OffsetRange("topic", 0, 0, 1),))
-            decoder = SplitDecoder(split, Attempt("attempt"), job, window, self.history, Connections())
+            decoder = SplitDecoder(split, SplitContext(Attempt("attempt"), job, window, self.history, Connections()))
             decoder.add(self._part(number))
             results.append(decoder.finish())
         store = open_store(job.artifacts)

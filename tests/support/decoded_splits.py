@@ -13,7 +13,7 @@ from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.changelog.files.layout import INDEX, changelog_root
 from ticdc_replay.decode.complete.assembly import assemble
-from ticdc_replay.decode.plan.tasks import Attempt, Split
+from ticdc_replay.decode.plan.tasks import Attempt, Split, SplitContext
 from ticdc_replay.decode.read.split import SplitDecoder
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
@@ -65,7 +65,7 @@ def decode(
     results = []
     for number, messages in enumerate(splits):
         split = Split(number, (OffsetRange("topic", 0, 0, 1),))
-        decoder = SplitDecoder(split, Attempt("attempt"), job, window, history, Connections())
+        decoder = SplitDecoder(split, SplitContext(Attempt("attempt"), job, window, history, Connections()))
         for _, part in groupby(messages, key=lambda message: message[:2]):
             decoder.add(list(part))
         results.append(decoder.finish())

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from ticdc_replay.changefeed.config import Changefeed
-from ticdc_replay.decode.plan.tasks import Attempt, Split, SplitResult
+from ticdc_replay.decode.plan.tasks import Attempt, Split, SplitContext, SplitResult
 from ticdc_replay.decode.read import native, split
 from ticdc_replay.decode.read.split import SplitDecoder
 from ticdc_replay.domain.connections import Connections
@@ -79,7 +79,7 @@ def writing(
             limits=msgspec.structs.replace(LIMITS, file_rows=file_rows),
         )
         part = Split(0, (OffsetRange("topic", 0, 0, 1),), {"topic": 3})
-        decoder = SplitDecoder(part, Attempt("attempt"), job, window, history, Connections())
+        decoder = SplitDecoder(part, SplitContext(Attempt("attempt"), job, window, history, Connections()))
         left: list[int] = []
         objects: list[bool] = []
         if decoder._native is not None:

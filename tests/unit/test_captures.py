@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from ticdc_replay.captures import Capture, unpack
+from tests.support.capture_sets import unpack
+from ticdc_replay.captures import Capture
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.domain.messages import RawMessage
 

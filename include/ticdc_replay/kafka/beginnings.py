@@ -9,11 +9,11 @@ from ticdc_replay.domain.errors import TransientError
 from ticdc_replay.domain.messages import OffsetRange, RawMessage
 from ticdc_replay.kafka.failures import ClientHealth, make_client, translate
 from ticdc_replay.kafka.offsets import Partition
-from ticdc_replay.kafka.reader import read_range
+from ticdc_replay.kafka.reader import raw_messages, read_range
 from ticdc_replay.kafka.settings import KafkaSettings
 
 Take = Callable[[Partition, list[RawMessage]], bool]
-"""Is given messages of a partition, in order and none twice; tells whether it has enough of that partition."""
+"""Takes messages of a partition, in order and none twice; returns whether it has enough of that partition."""
 
 ReadAlone = Callable[[KafkaSettings, OffsetRange], Iterable[list[RawMessage]]]
 """Reads one range, in order."""
@@ -67,7 +67,8 @@ def _read(
                 continue  # fetched before it was over
             position, is_refused = _position(health, found, part)
             part = OffsetRange(part.topic, part.partition, min(position, part.end), part.end)
-            messages = [_raw(message) for message in found if message.error() is None and message.offset() < part.end]
+            there = [message for message in found if message.error() is None and message.offset() < part.end]
+            messages = raw_messages(there, part.topic, part.partition)
             going[partition] = part
             if is_refused:
                 refused[partition] = part
@@ -104,7 +105,7 @@ def _is_progress(message: Message) -> bool:
 
 
 def _position(health: ClientHealth, found: Iterable[Message], part: OffsetRange) -> tuple[int, bool]:
-    """The offset behind all that was *found* of *part*, and whether the broker refuses to go on."""
+    """The offset after all that was *found* of *part*, and whether the broker refuses to go on."""
     position = part.start
     for message in found:
         error = message.error()
@@ -117,14 +118,3 @@ def _position(health: ClientHealth, found: Iterable[Message], part: OffsetRange)
         else:
             return position, True
     return position, False
-
-
-def _raw(message: Message) -> RawMessage:
-    return RawMessage(
-        message.topic() or "",
-        message.partition() or 0,
-        message.offset() or 0,
-        message.timestamp()[1],
-        message.key(),
-        message.value(),
-    )

@@ -58,7 +58,7 @@ _NOT_NOW = frozenset(
 
 
 def translate(error: KafkaError, what: str) -> TicdcReplayError:
-    """*error* as one of the library's. *what* tells the operation, the place and the connection."""
+    """*error* as one of the library's. *what* names the operation, the place and the connection."""
     message = f"{what}: {error.str()}"
     code = error.code()
     if _is_refusal(error):

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, wait
-from types import TracebackType
 from typing import Any, TypeVar
 
 import msgspec
@@ -21,7 +20,7 @@ Answer = TypeVar("Answer")
 
 REQUEST_TIMEOUT_S = 30.0
 POLL_S = 0.05
-"""How long a look-up waits for its answer before it asks what became of the broker."""
+"""How long a look-up waits for its answer before it checks the broker."""
 
 
 class Partition(msgspec.Struct, frozen=True, order=True):
@@ -71,8 +70,8 @@ class Offsets:
     Every method may raise AuthenticationError (within seconds), and TransientError when no broker answers in time or a
     partition has no leader, which is also what a partition that does not exist looks like: ask for the topic first.
 
-    After a TransientError this is of no use any more: a client that has once found no leader for a partition of a fresh topic
-    answers so from memory, whatever became of it, until it describes the topic again. Whoever tries again does so with a new one.
+    Do not reuse it after a TransientError: a client that has found no leader for a partition of a fresh topic repeats that answer
+    from memory until it describes the topic again. Retry with a new one.
     """
 
     def __init__(self, settings: KafkaSettings, *, request_timeout_s: float = REQUEST_TIMEOUT_S) -> None:
@@ -86,15 +85,13 @@ class Offsets:
     def __enter__(self) -> "Offsets":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         del self._admin
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
         """The topics of *names* that exist, by name.
 
-        Raises PermanentError where the brokers give ids that do not tell topics apart (``topic_ids.TopicIds``).
+        Raises PermanentError if the brokers give ids that do not identify topics (``topic_ids.TopicIds``).
         """
         wanted = list(names)
         found = {}
@@ -113,15 +110,14 @@ class Offsets:
 
     def names(self) -> set[str]:
         """The names of all topics that the account may describe."""
-        what = "listing topics"
         try:
             return set(self._admin.list_topics(timeout=self._timeout_s).topics)
         except KafkaException as error:
             self._health.check()
-            raise self._translated(error, what) from None
+            raise self._translated(error, "listing topics") from None
 
     def cluster_id(self) -> str:
-        """What Kafka calls the cluster: another one behind the same address has another id."""
+        """Kafka's id of the cluster: another cluster at the same address has another id."""
         if self._cluster_id is not None:
             return self._cluster_id
         what = "asking for the cluster's id"
@@ -130,7 +126,7 @@ class Offsets:
         except KafkaException as error:
             raise self._translated(error, what) from None
         if not answer.cluster_id:
-            raise PermanentError(f"Kafka {self._settings.where} tells no cluster id: it is older than 0.10.1")
+            raise PermanentError(f"Kafka {self._settings.where} gives no cluster id: it is older than 0.10.1")
         self._cluster_id = str(answer.cluster_id)
         return self._cluster_id
 
@@ -185,7 +181,7 @@ class Offsets:
         return {partition: Bounds(low[partition].offset, high[partition].offset) for partition in wanted}
 
     def high_watermarks(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
-        """The end of what each partition holds now, messages behind an open transaction included: these are not in ``bounds``."""
+        """The end of what each partition holds now, messages after an open transaction included: these are not in ``bounds``."""
         specs = {partition: OffsetSpec.latest() for partition in partitions}
         found = self._list_offsets(specs, IsolationLevel.READ_UNCOMMITTED)
         return {partition: record.offset for partition, record in found.items()}
@@ -213,9 +209,8 @@ class Offsets:
             try:
                 answer = self._await(future, what)
             except KafkaException as error:
-                if (
-                    error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
-                ):  # a broker hears of a new topic after others
+                if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    # A broker hears of a new topic after others.
                     raise TransientError(f"{what} at Kafka {self._settings.where}: {error.args[0].str()}") from None
                 raise self._translated(error, what) from None
             found[partition] = Record(answer.offset, min(answer.timestamp, MAX_MS))
@@ -236,9 +231,9 @@ class Offsets:
 
     def _translated(self, error: KafkaException, what: str) -> Exception:
         failure = translate(error.args[0], f"{what} at Kafka {self._settings.where}")
-        return (
-            self._health.explain(f"{what}: {error.args[0].str()}") if isinstance(failure, TransientError) else failure
-        )
+        if isinstance(failure, TransientError):
+            return self._health.explain(f"{what}: {error.args[0].str()}")
+        return failure
 
 
 def _policies(configuration: Mapping[str, str]) -> frozenset[str]:

@@ -26,7 +26,7 @@ _BATCH_MESSAGES = 512
 _BATCH_BYTES = 8 * 1024 * 1024
 """A batch is as many messages as have this size by the average of the batch before, so that large messages don't pile up."""
 _MEASURED = 4
-"""Of so many messages of a batch one tells how large they are."""
+"""One of so many messages of a batch is measured for their size."""
 _POLL_S = 0.5
 _TOGETHER_MESSAGES = 20_000
 _TOGETHER_RANGES = 256
@@ -34,8 +34,10 @@ _TOGETHER_FETCHES = {
     "max.partition.fetch.bytes": 128 * 1024,
     "fetch.wait.max.ms": 10,
 }
-"""So that partitions whose log goes on behind their range don't fill the queue, and those at their end don't delay the others."""
+"""Partitions whose log goes on after their range must not fill the queue; those at their end must not delay the others."""
 _BOUNDS_TIMEOUT_S = 10.0
+_TAIL = 1_024
+_TAIL_GROWTH = 16
 
 
 def read_range(
@@ -64,9 +66,18 @@ def read_ranges(
     """The messages of all *ranges*, one range after the other, each as ``read_range`` has it.
 
     Short ones are fetched together, and held until the last of them is there, so that a thousand take no longer than a few. How
-    many messages were taken is told as progress.
+    many messages were taken is reported as progress.
     """
     return told(_read_ranges(settings, ranges, idle_timeout_s))
+
+
+def backwards(part: OffsetRange) -> Iterator[OffsetRange]:
+    """*part* in pieces, the last first and each longer than the one before: to find what is likely near the end."""
+    end, size = part.end, _TAIL
+    while end > part.start:
+        start = max(part.start, end - size)
+        yield OffsetRange(part.topic, part.partition, start, end)
+        end, size = start, size * _TAIL_GROWTH
 
 
 def _read_ranges(
@@ -123,16 +134,7 @@ def _read_together(
                 continue
             offset = message.offset()
             if offset < wanted.end:
-                held[number].append(
-                    RawMessage(
-                        wanted.topic,
-                        wanted.partition,
-                        offset,
-                        message.timestamp()[1],
-                        message.key(),
-                        message.value(),
-                    )
-                )
+                held[number] += raw_messages([message], wanted.topic, wanted.partition)
             positions[number] = max(positions[number], offset + 1)
         done = [number for number in unread if positions[number] >= ranges[number].end]
         if done:
@@ -160,7 +162,7 @@ def _read(
         # Waits for as many as are asked for, so never for more than the range can still hold.
         polled = consumer.consume(min(batch_messages, end - position), _POLL_S)
         there = [message for message in polled if message.error() is None] if any(map(_error, polled)) else polled
-        batch = _raw(there, topic, partition)
+        batch = raw_messages(there, topic, partition)
         reached = batch[-1].offset + 1 if batch else position
         if reached > end:
             batch = [message for message in batch if message.offset < end]
@@ -181,7 +183,7 @@ def _read(
             raise _diagnose(health, wanted, position, idle_timeout_s)
 
 
-def _raw(polled: Iterable[Message], topic: str, partition: int) -> list[RawMessage]:
+def raw_messages(polled: Iterable[Message], topic: str, partition: int) -> list[RawMessage]:
     """*polled*, which are of one partition, as tuples.
 
     Hot: the interpreter runs no code for a single message here. A comprehension that calls ``RawMessage`` takes half
@@ -193,7 +195,7 @@ def _raw(polled: Iterable[Message], topic: str, partition: int) -> list[RawMessa
 
 
 def _end_of_log(health: ClientHealth, polled: list[Message], wanted: OffsetRange, position: int) -> int:
-    """The largest offset at which *polled* tells the end of the log, or *position*; raises for any other error in it."""
+    """The largest offset at which *polled* reports the end of the log, or *position*; raises for any other error in it."""
     for message in polled:
         error = message.error()
         if error is None:

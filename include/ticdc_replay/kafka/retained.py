@@ -22,23 +22,19 @@ class RetainedReader:
         """Parts of the range that Kafka had removed before they could be read."""
 
     def __iter__(self) -> Iterator[list[RawMessage]]:
-        topic, partition, position, end = (
-            self._range.topic,
-            self._range.partition,
-            self._range.start,
-            self._range.end,
-        )
-        while position < end:
+        part, position = self._range, self._range.start
+        while position < part.end:
             try:
-                for messages in read_range(self._settings, OffsetRange(topic, partition, position, end)):
+                left = OffsetRange(part.topic, part.partition, position, part.end)
+                for messages in read_range(self._settings, left):
                     position = messages[-1].offset + 1
                     yield messages
                 return
             except ExpiredRangeError:
-                oldest = min(self._oldest(), end)
+                oldest = min(self._oldest(), part.end)
                 if oldest <= position:
                     raise  # what is to be read is there, so that it was refused has another reason
-                self.removed.append(OffsetRange(topic, partition, position, oldest))
+                self.removed.append(OffsetRange(part.topic, part.partition, position, oldest))
                 position = oldest
 
     def _oldest(self) -> int:

@@ -26,7 +26,7 @@ _RECEIVE_BYTES: Final = 128 * 1024 * 1024
 _LARGEST_RECEIVE: Final = (1 << 31) - 1
 _BATCH_OVERHEAD: Final = 64 * 1024
 _THROUGHPUT: Final[dict[str, Option]] = {
-    # What is fetched behind the end of a range is wasted, so queues are smaller than librdkafka's 64 MiB; with a queue this
+    # What is fetched after the end of a range is wasted, so queues are smaller than librdkafka's 64 MiB; with a queue this
     # size its back-off of one second would starve the reader.
     "queued.max.messages.kbytes": _QUEUE_KBYTES,
     "fetch.max.bytes": _FETCH_BYTES,

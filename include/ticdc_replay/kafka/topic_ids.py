@@ -20,14 +20,14 @@ class TopicIds:
         topic_id = "" if answer is None else str(answer).replace("+", "-").replace("/", "_")
         if not is_topic_id(topic_id):
             raise PermanentError(
-                f"Kafka {self._where} gives topic {name} no usable id ({topic_id or 'none'}): a recreated topic can't be told "
-                "from the one before, nor one topic's offsets from another's. Brokers before 2.8 and some proxies give no topic "
-                "ids (KIP-516): upgrade them, or connect to the brokers themselves"
+                f"Kafka {self._where} gives topic {name} no usable id ({topic_id or 'none'}): a recreated topic can't be "
+                "distinguished from the one before, nor one topic's offsets from another's. Brokers before 2.8 and some proxies "
+                "give no topic ids (KIP-516): upgrade them, or connect to the brokers themselves"
             )
         owner = self._names.setdefault(topic_id, name)
         if owner != name:
             raise PermanentError(
-                f"Kafka {self._where} gives topics {owner} and {name} the same id {topic_id}: their offsets can't be told apart. "
-                "A proxy that makes up ids is the likely cause: connect to the brokers themselves"
+                f"Kafka {self._where} gives topics {owner} and {name} the same id {topic_id}: their offsets can't be "
+                "distinguished. A proxy that makes up ids is the likely cause: connect to the brokers themselves"
             )
         return topic_id

@@ -1,8 +1,7 @@
 """What the times of records say of the clocks of TiDB, TiCDC and the brokers.
 
-A record is made after what it holds was committed or resolved. One that is older shows that clocks differ by at least as much, or
-that the message is damaged or another program's. Nothing but its size tells the two apart: ``window.clock_skew_seconds`` draws
-the line.
+A record is made after what it holds was committed or resolved. An older one shows that clocks differ by at least as much, or that
+the message is damaged or another program's. ``window.clock_skew_seconds`` decides between the two.
 """
 
 import msgspec

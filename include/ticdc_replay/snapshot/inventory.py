@@ -48,12 +48,7 @@ def _write(objects: Iterator[ObjectInfo]) -> tuple[bytes, int]:
     count = 0
     with pq.ParquetWriter(buffer, SCHEMA, compression="zstd") as writer:
         while group := list(islice(objects, ROW_GROUP)):
-            columns = [
-                [found.name for found in group],
-                [found.size for found in group],
-                [found.etag for found in group],
-                [found.last_modified for found in group],
-            ]
+            columns = [[getattr(found, name) for found in group] for name in SCHEMA.names]
             writer.write_table(pa.table(columns, schema=SCHEMA))
             count += len(group)
     return buffer.getvalue(), count

@@ -19,7 +19,7 @@ class PartitionPin(msgspec.Struct, frozen=True, omit_defaults=True):
     start_margin_ms: int | None
     """Smallest (record time − physical(commitTs)) in the examined head of the range, in ms; None if nothing to measure."""
     resolved_at: int | None = None
-    """Offset of the message with ``resolved_ts``, where the range goes on behind it; None where it is the last of the range."""
+    """Offset of the message with ``resolved_ts`` if the range goes on after it; None if it is the last of the range."""
 
     @property
     def evidence(self) -> int | None:
@@ -56,7 +56,7 @@ class Redriven(msgspec.Struct, frozen=True):
     run_hash: str
     """The run of the window in whose quarantine they, or what a re-drive left of them, stand."""
     asked_at_ms: int
-    """Each re-drive is an input of its own, for what an earlier one lacked may have been mended meanwhile."""
+    """Makes each re-drive an input of its own: what an earlier one lacked may be there now."""
     messages: PinnedFile
     """The messages with their bytes (``changelog.set_aside.MESSAGES``)."""
 
@@ -101,11 +101,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     schemas: PinnedFile | None = None
     """The table schemas known before the range (``SchemaHistory.encode``); None where none was known."""
     all_earlier_ddl: bool = False
-    """Whether ``schemas`` follow from all DDL below the window's start. Older DDL in the ranges is then copies: a part of it may
-    come again without what followed it. False of manifests of earlier versions, and where no resolved-ts shows it."""
+    """Whether ``schemas`` include all DDL below the window's start. Then older DDL in the ranges is repeated, and ignored. False
+    in manifests of earlier versions, and if no resolved-ts shows it."""
     replaces: str | None = None
-    """The ``input_hash`` of the manifest that the window had before. It makes the input of a window that is pinned anew another
-    one even where offsets and inventory are the same: then what is not pinned may have been mended (a restored object)."""
+    """The ``input_hash`` of the window's manifest before. So a window that is pinned again has another input even with the same
+    offsets and inventory: what is not pinned may have changed, such as a restored object."""
     redrive: Redriven | None = None
     """What is decoded instead of ranges of Kafka; topics then have no partitions."""
     derived: tuple[Source, ...] = ()
@@ -143,6 +143,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     def reads_kafka(self) -> bool:
         """Whether ranges of Kafka are decoded, and not what was read from it before."""
         return self.redrive is None and not self.derived and self.shared is None
+
+    @property
+    def row_window(self) -> Window | None:
+        """The window that decides by commitTs which rows are meant; None where all rows of the ranges are."""
+        return None if self.grade == "offset" else self.window
 
     def live_ranges(self) -> list[OffsetRange]:
         """The non-empty ranges of partitions that carried a watermark; where none did, all non-empty ones."""

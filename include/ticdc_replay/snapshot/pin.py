@@ -1,8 +1,8 @@
 """Pinning: a window becomes an immutable manifest, once.
 
-What Kafka can't show is not looked for: whether several changefeeds write to one topic, at a time or one after the other (their
-resolved-ts look alike), and whether a resolved-ts that stepped back came with all rows since then. A topic belongs to one
-changefeed; where that was created anew with a later start-ts, the pipeline declares it.
+Kafka can't show whether several changefeeds write to one topic, at a time or one after the other (their resolved-ts look alike),
+nor whether a resolved-ts that stepped back came with all rows since then. A topic belongs to one changefeed; if that was created
+again with a later start-ts, the pipeline declares it.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ from ticdc_replay.snapshot.clocks import Sent, margin_doubt
 from ticdc_replay.snapshot.inventory import pin_inventory
 from ticdc_replay.snapshot.manifest import Manifest, PartitionPin, PinnedFile, TopicPin
 from ticdc_replay.snapshot.request import PinRequest
-from ticdc_replay.snapshot.resolved import first_watermarks
+from ticdc_replay.snapshot.resolved import first_watermarks, tails_from
 from ticdc_replay.snapshot.start import (
     Head,
     beginning_doubt,
@@ -90,7 +90,7 @@ _NO_HEAD = Head()
 class _End(msgspec.Struct, frozen=True):
     """Where a window ends in a partition: at a resolved-ts, or why not.
 
-    *stop* is the offset behind it: behind the resolved-ts, where the window is over by time, or all that there is.
+    *stop* is the end of the range: after the resolved-ts, where the window ends by time, or the end of the partition.
     """
 
     watermark: Sent | None
@@ -99,7 +99,7 @@ class _End(msgspec.Struct, frozen=True):
 
 
 class _Look(msgspec.Struct, frozen=True):
-    """What was looked up of every partition. Bounds were asked for last, so what a record look-up found may be gone by then.
+    """What was looked up of every partition. Bounds were asked for last: a record that was found may be expired by then.
 
     *asked_ms* is the time of the clock before the first question; *cleanup* is by topic, see ``Offsets.cleanup_policies``;
     *known* are topics that the pipeline has read, or pinned for this window or last.
@@ -113,7 +113,7 @@ class _Look(msgspec.Struct, frozen=True):
     over: Mapping[Partition, Record | None]
     bounds: Mapping[Partition, Bounds]
     cleanup: Mapping[str, frozenset[str] | None]
-    known: frozenset[TopicIdentity] = frozenset()
+    known: frozenset[TopicIdentity]
 
 
 def pin_window(
@@ -127,11 +127,11 @@ def pin_window(
 ) -> PinnedManifest:
     """The manifest of the window: the one it has, or a new one where it has none or *repin* asks for it.
 
-    A window that is pinned anew gets another ``input_hash`` whatever is found, so it is decoded anew too. Of runs that pin one
-    window at the same time all get the same manifest. Raises WatermarkNotReachedError where a live partition is behind,
-    ExpiredRangeError where retention took a part of the range, TopicChangedError where a topic is gone or is not the one pinned
-    last (unless *repin*), UnprovenWindowError where completeness can't be shown and the policy stops, and ArtifactNotFoundError
-    where the window's manifest was deleted.
+    A window that is pinned again always gets another ``input_hash``, so it is decoded again, too. Runs that pin one window at the
+    same time get the same manifest. Raises WatermarkNotReachedError if a live partition lags, ExpiredRangeError if retention took
+    a part of the range, TopicChangedError if a topic is missing or is not the one pinned last (unless *repin*),
+    UnprovenWindowError if completeness can't be shown and the policy stops, ArtifactNotFoundError if the window's manifest was
+    deleted.
     """
     existing = state.manifests.of_window(request.pipeline, request.window)
     if existing is not None and not repin:
@@ -174,8 +174,7 @@ def find_ranges(
     Raises what ``pin_window`` raises, but for UnprovenWindowError.
     """
     with Offsets(kafka) as offsets:
-        look = _look_up(request, kafka, offsets)
-        look = msgspec.structs.replace(look, known=_known_topics(request, artifacts, state))
+        look = _look_up(request, kafka, offsets, _known_topics(request, artifacts, state))
         if not repin:
             last = state.manifests.last(request.pipeline)
             if last is not None:
@@ -193,30 +192,29 @@ def find_ranges(
 
 
 def check_reusable(request: PinRequest, manifest: Manifest) -> None:
-    """Return if what was pinned before is what the pipeline asks for now.
+    """Check that the window's manifest matches what the pipeline asks for.
 
-    Raises TopicChangedError where the changefeed is configured otherwise or other topics are asked for, UnprovenWindowError where
-    the policy has come to stop.
+    Raises TopicChangedError if the changefeed's configuration or the topics differ, UnprovenWindowError if the policy now stops.
     """
     if manifest.changefeed_hash != request.changefeed.hash:
         raise TopicChangedError(
             f"window {request.window} was pinned with another configuration of the changefeed (sink_uri, config or timezone): "
-            "pin it anew (repin)"
+            "pin it again (repin)"
         )
     pinned_for = manifest.tables
     if pinned_for is not None and "*.*" not in pinned_for and not {*request.tables} <= {*pinned_for}:
         raise TopicChangedError(
             f"window {request.window} was pinned over the topics of {', '.join(pinned_for)}; the pipeline asks for "
-            f"{', '.join(request.tables)}: pin it anew (repin)"
+            f"{', '.join(request.tables)}: pin it again (repin)"
         )
     if manifest.reasons and request.unproven == "stop":
         raise UnprovenWindowError(
             f"window {request.window} was pinned without proof that it is complete: {'; '.join(manifest.reasons)}. "
-            "Mend it and pin anew (repin), or accept unproven windows with policies.unproven: allow"
+            "Mend it and pin again (repin), or accept unproven windows with policies.unproven: allow"
         )
 
 
-def _look_up(request: PinRequest, kafka: KafkaSettings, offsets: Offsets) -> _Look:
+def _look_up(request: PinRequest, kafka: KafkaSettings, offsets: Offsets, known: frozenset[TopicIdentity]) -> _Look:
     asked_ms = time.time() * 1000
     topics = find_topics(request, offsets, kafka)
     partitions = [partition for topic in topics for partition in topic.partitions]
@@ -224,11 +222,11 @@ def _look_up(request: PinRequest, kafka: KafkaSettings, offsets: Offsets) -> _Lo
     since, needed, complete = (offsets.at_or_after(dict.fromkeys(partitions, ms)) for ms in times)
     over = offsets.at_or_after(dict.fromkeys(partitions, request.end_ms)) if request.ends_by_time else {}
     cleanup = offsets.cleanup_policies(topic.name for topic in topics)
-    return _Look(asked_ms, topics, since, needed, complete, over, offsets.bounds(partitions), cleanup)
+    return _Look(asked_ms, topics, since, needed, complete, over, offsets.bounds(partitions), cleanup, known)
 
 
 def _known_topics(request: PinRequest, artifacts: ObjectStore, state: StateStore) -> frozenset[TopicIdentity]:
-    """Topics that the pipeline has read, or pinned for this window or last; without what a manifest that is gone would say."""
+    """Topics that the pipeline has read, or pinned for this window or last, as far as their manifests exist."""
     known = set(state.sparse_index.topics(request.pipeline))
     for entry in (state.manifests.of_window(request.pipeline, request.window), state.manifests.last(request.pipeline)):
         if entry is not None:
@@ -238,7 +236,7 @@ def _known_topics(request: PinRequest, artifacts: ObjectStore, state: StateStore
 
 
 def _check_no_new_topic(request: PinRequest, kafka: KafkaSettings, offsets: Offsets, look: _Look) -> None:
-    """Raise WatermarkNotReachedError where a topic appeared while the window's ends were looked for: it may hold rows of it."""
+    """Raise WatermarkNotReachedError if a topic appeared during the search for the window's ends: it may hold rows of it."""
     new = {topic.name for topic in find_topics(request, offsets, kafka)} - {topic.name for topic in look.topics}
     if new:
         raise WatermarkNotReachedError(
@@ -248,7 +246,6 @@ def _check_no_new_topic(request: PinRequest, kafka: KafkaSettings, offsets: Offs
 
 def _find_ends(request: PinRequest, kafka: KafkaSettings, offsets: Offsets, look: _Look) -> dict[Partition, _End]:
     """Where the window ends in every partition. Raises WatermarkNotReachedError where it has not ended in one that is live."""
-
     if request.ends_by_time:
         ends = {partition: _end_by_time(request, partition, look) for partition in look.bounds}
     else:
@@ -273,12 +270,12 @@ def _end_by_time(request: PinRequest, partition: Partition, look: _Look) -> _End
 def _ends_by_watermark(
     request: PinRequest, kafka: KafkaSettings, offsets: Offsets, look: _Look
 ) -> dict[Partition, _End]:
-    found = first_watermarks(request, kafka, offsets, _behind(look.complete, look.bounds))
+    found = first_watermarks(request, kafka, offsets, tails_from(look.complete, look.bounds))
     missing = {partition: record for partition, record in look.since.items() if partition not in found}
     states = partition_watermarks(request, kafka, missing, look.bounds)
     # In a record without a time, which no search by time finds.
     untimed = {partition: missing[partition] for partition, state in states.items() if state.state == "reached"}
-    found |= first_watermarks(request, kafka, offsets, _behind(untimed, look.bounds))
+    found |= first_watermarks(request, kafka, offsets, tails_from(untimed, look.bounds))
     ends = {}
     for partition, bounds in look.bounds.items():
         watermark = found.get(partition)
@@ -290,23 +287,10 @@ def _ends_by_watermark(
     return ends
 
 
-def _behind(
-    records: Mapping[Partition, Record | None], bounds: Mapping[Partition, Bounds]
-) -> dict[Partition, tuple[int, int]]:
-    """From each of *records* to the end of its partition."""
-    return {
-        partition: (max(record.offset, bounds[partition].low), bounds[partition].high)
-        for partition, record in records.items()
-        if record is not None
-    }
-
-
 def _ends_before(request: PinRequest, artifacts: ObjectStore, state: StateStore, look: _Look) -> dict[Partition, int]:
-    """Where the windows by offset that end at the start of this one ended, by partition: as they are pinned now, or as a target
-    holds them, whichever is lower.
+    """The ends, by partition, of the windows by offset before this one: as pinned now or as a target holds them, the lower.
 
-    A record can come after the pinning of a window and have a time in it; the next window takes it, so that nothing is lost
-    between two windows whenever each was pinned.
+    A record can arrive after a window was pinned and have a time in it. The next window reads it, so that nothing is lost.
     """
     topics = {topic.name: topic.identity for topic in look.topics}
     held = _held_inputs(state, request.pipeline, request.window.from_ts)
@@ -325,7 +309,7 @@ def _ends_before(request: PinRequest, artifacts: ObjectStore, state: StateStore,
 
 
 def _held_inputs(state: StateStore, pipeline: str, ts: int) -> set[str]:
-    """What the runs were made of that targets hold of the windows that end at *ts*: of equal tables, the newest run counts."""
+    """The inputs of the runs that targets hold for windows ending at *ts*; for the same tables, the newest run counts."""
     newest: dict[tuple[Window, str, str, tuple[str, ...]], Coverage] = {}
     for record in state.coverage.all(pipeline):
         if record.window.to_ts == ts:
@@ -373,7 +357,7 @@ def _pin_topics(
         return _by_topic(look, pins), _doubts(request, look, ends, {})
     whole = {
         partition: OffsetRange(partition.topic, partition.number, start, ends[partition].stop)
-        for partition, (start, _) in _behind(look.since, look.bounds).items()
+        for partition, (start, _) in tails_from(look.since, look.bounds).items()
         if ends[partition].state.state != "unused"
     }
     heads = read_heads(request, kafka, list(whole.values()))
@@ -430,7 +414,7 @@ def _doubts(
     doubts += gone_doubts(look.topics, look.known, request)
     if request.changefeed.loses_old_keys:
         doubts.append(
-            "output-raw-change-event without old values: an UPDATE that changes a row's key does not tell the old one, so "
+            "output-raw-change-event without old values: an UPDATE that changes a row's key does not carry the old one, so "
             "the old row stays in mirrors"
         )
     if request.by_offset:

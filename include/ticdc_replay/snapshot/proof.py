@@ -31,7 +31,7 @@ class Finding(msgspec.Struct, frozen=True, order=True):
 
 
 def prove_in_kafka(manifest: Manifest, kafka: KafkaSettings, codec: Codec, skew_ms: int) -> list[Finding]:
-    """What of *manifest* Kafka no longer holds as it was pinned, or shows nothing; nothing where it can be read again.
+    """The parts of *manifest* that Kafka no longer holds as they were pinned; empty if it can be read again.
 
     Topics are compared by Kafka's id, ranges with what partitions hold, and the resolved-ts that completed the window are read
     again where they were found; each must count with a clock skew of *skew_ms*. *codec* is one for the changefeed's messages.
@@ -131,5 +131,5 @@ def _evidence(
     for partition, sent in void.items():
         said = ignored(partition, sent, skew_ms)
         yield Finding(
-            "resolved_ts", f"{partition}@{sent.offset}", f"{said}: the window may lack rows. Pin it anew (repin)"
+            "resolved_ts", f"{partition}@{sent.offset}", f"{said}: the window may lack rows. Pin it again (repin)"
         )

@@ -35,7 +35,7 @@ class PinRequest(msgspec.Struct, frozen=True, kw_only=True):
     clock_skew_ms: int
     """Clocks of TiDB, TiCDC and the brokers differ by at most this."""
     ends_by_time: bool = False
-    """Whether TiCDC sends no resolved-ts, so that only time tells where the window ends: it can't be proven."""
+    """Whether TiCDC sends no resolved-ts, so that the window ends by time and can't be proven."""
     by_offset: bool = False
     """Whether not all rows carry a commitTs: then the window is what was recorded in its time, and ends by time too."""
     lag_ms: int
@@ -58,7 +58,7 @@ class PinRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ends_with_changefeed(self) -> bool:
-        """Whether the window holds the changefeed's target-ts, so that no resolved-ts behind its last DDL is ever sent.
+        """Whether the window holds the changefeed's target-ts: then no resolved-ts follows its last DDL.
 
         Classic TiCDC may send the resolved-ts W before a DDL with the commitTs W; rows of W come before it (protocols: delivery
         semantics, section 2). Elsewhere that DDL belongs to the next window.
@@ -67,7 +67,7 @@ class PinRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ends_at_head(self) -> bool:
-        """Whether all that a partition holds behind the resolved-ts that completes the window is read, too."""
+        """Whether a partition is read to its end, past the resolved-ts that completes the window."""
         return self.pin == "head" or self.ends_with_changefeed
 
     @property
@@ -91,7 +91,7 @@ class PinRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def end_ms(self) -> int:
-        """Record time of the first record behind a window that ends by time."""
+        """Record time of the first record after a window that ends by time."""
         return tso.physical_ms(self.window.to_ts) if self.by_offset else self.over_ms
 
     @property

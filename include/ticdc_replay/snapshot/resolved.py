@@ -13,14 +13,12 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-import msgspec
-
 from ticdc_replay.codecs.base import Codec
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.events import WatermarkEvent
 from ticdc_replay.domain.messages import OffsetRange, RawMessage
 from ticdc_replay.kafka.beginnings import read_beginnings
-from ticdc_replay.kafka.offsets import Offsets, Partition
+from ticdc_replay.kafka.offsets import Bounds, Offsets, Partition, Record
 from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.snapshot.clocks import Sent, counts
 from ticdc_replay.snapshot.request import PinRequest
@@ -33,23 +31,16 @@ _TAIL_GROWTH = 16
 _STEP_MS = 1_000
 """How often TiCDC sends a resolved-ts; how near the search by time comes."""
 _BACK_GROWTH = 4
-
-
 _FAULTS = 8
 """So many resolved-ts that do not count, and no other, are the clocks': then none is looked for further back."""
 
 
-class LastWatermarks(msgspec.Struct, frozen=True):
-    """How far partitions have come: ``found`` counts, ``ignored`` is the last that does not (``clocks.counts``)."""
-
-    found: dict[Partition, Sent] = {}
-    ignored: dict[Partition, Sent] = {}
-
-
-def last_watermarks(request: PinRequest, kafka: KafkaSettings, tails: Tails) -> LastWatermarks:
+def last_watermarks(
+    request: PinRequest, kafka: KafkaSettings, tails: Tails
+) -> tuple[dict[Partition, Sent], dict[Partition, Sent]]:
     """The largest resolved-ts in the last stretch of each of *tails* that holds one; stretches grow towards the start.
 
-    Partitions without any are missing.
+    And the last of each that does not count (``clocks.counts``). Partitions without any are missing in either.
     """
     codec = request.codec()
     found: dict[Partition, Sent] = {}
@@ -68,14 +59,14 @@ def last_watermarks(request: PinRequest, kafka: KafkaSettings, tails: Tails) -> 
 
     while left:
         stretches = {partition: (max(start, end - size), end) for partition, (start, end) in left.items()}
-        read_beginnings(kafka, _ranges(stretches), take)
+        read_beginnings(kafka, ranges_of(stretches), take)
         left = {
             partition: (start, stretches[partition][0])
             for partition, (start, _) in left.items()
             if partition not in found and faults[partition] < _FAULTS and stretches[partition][0] > start
         }
         size *= _TAIL_GROWTH
-    return LastWatermarks(found, ignored)
+    return found, ignored
 
 
 def first_watermarks(
@@ -90,7 +81,7 @@ def first_watermarks(
         search = _Search(request)
         starts = _starts(offsets, left, at_ms) if at_ms > request.complete_from_ms else {}
         stretches = {partition: (starts.get(partition, start), end) for partition, (start, end) in left.items()}
-        read_beginnings(kafka, _ranges(stretches), search.take)
+        read_beginnings(kafka, ranges_of(stretches), search.take)
         found |= search.reached
         left = {
             partition: (start, stretches[partition][0])
@@ -100,6 +91,22 @@ def first_watermarks(
         }
         at_ms, back_ms = at_ms - back_ms, back_ms * _BACK_GROWTH
     return found
+
+
+def tails_from(
+    records: Mapping[Partition, Record | None], bounds: Mapping[Partition, Bounds]
+) -> dict[Partition, tuple[int, int]]:
+    """From each of *records* to the end of its partition; partitions without a record are missing."""
+    return {
+        partition: (max(record.offset, bounds[partition].low), bounds[partition].high)
+        for partition, record in records.items()
+        if record is not None
+    }
+
+
+def ranges_of(tails: Tails) -> list[OffsetRange]:
+    """*tails* as ranges."""
+    return [OffsetRange(partition.topic, partition.number, *tail) for partition, tail in tails.items()]
 
 
 class _Search:
@@ -140,13 +147,13 @@ def _time_of_end(request: PinRequest, kafka: KafkaSettings, offsets: Offsets, ta
             first.extend(each for each in _watermarks(codec, messages) if counts(each, request.clock_skew_ms))
             return bool(first)
 
-        read_beginnings(kafka, _ranges({probe: stretch}), take)
+        read_beginnings(kafka, ranges_of({probe: stretch}), take)
         return not first or first[0].commit_ts >= request.resolved_ts
 
     codec = request.codec()
     high_ms, step_ms = tso.physical_ms(request.resolved_ts), _STEP_MS
     now_ms = time.time() * 1000
-    while high_ms <= now_ms and not is_over(high_ms):  # behind a record with a time to come the last is never reached
+    while high_ms <= now_ms and not is_over(high_ms):  # after a record with a time to come the last is never reached
         low_ms, high_ms, step_ms = high_ms, high_ms + step_ms, step_ms * 2
     while high_ms - low_ms > 2 * _STEP_MS:
         middle_ms = (low_ms + high_ms) // 2
@@ -165,10 +172,6 @@ def _starts(offsets: Offsets, tails: Tails, ms: int) -> dict[Partition, int]:
         record = at[partition]
         found[partition] = end if record is None else min(max(record.offset, start), end)
     return found
-
-
-def _ranges(stretches: Tails) -> list[OffsetRange]:
-    return [OffsetRange(partition.topic, partition.number, *stretch) for partition, stretch in stretches.items()]
 
 
 def _watermarks(codec: Codec, messages: Iterable[RawMessage]) -> Iterator[Sent]:

@@ -1,9 +1,9 @@
 """Whether TiCDC stopped to write to a topic because its table is gone.
 
-A topic that no table goes to any more gets no resolved-ts either, and would be waited for without end; that it is silent proves
+A topic that no table goes to any more gets no resolved-ts either, and would be waited for without end; its silence proves
 nothing. The DDL that ends a table is sent to the table's own topic, after all rows that committed before it; but a RENAME that
 brings it back, to the topic of the name that the table had (protocols: delivery semantics, sections 2 and 6). Whatever can't be
-read may be such a DDL, so nothing follows from what is silent behind it.
+read may be such a DDL, so silence after it shows nothing.
 """
 
 from collections.abc import Collection, Iterator
@@ -17,32 +17,28 @@ from ticdc_replay.domain.events import DdlEvent, RowEvent, Undecodable, Watermar
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.kafka.offsets import Offsets
-from ticdc_replay.kafka.reader import read_range, read_ranges
+from ticdc_replay.kafka.reader import backwards, read_range, read_ranges
 from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.schemas.ddl.reader import AppliedDdl, ParsedDdl, Tables, key_of
 from ticdc_replay.schemas.ddl.statements import AlterTable, DropTables, RenameTables
 from ticdc_replay.snapshot.request import PinRequest
+from ticdc_replay.snapshot.resolved import ranges_of, tails_from
 from ticdc_replay.snapshot.topics import find_topics
-
-_TAIL = 1_024
-_TAIL_GROWTH = 16
 
 
 def retired_by_ddl(request: PinRequest, kafka: KafkaSettings, offsets: Offsets, topic: str) -> bool:
     """Whether the last DDL in *topic* dropped its table or renamed it to another topic, and nothing brought it back.
 
-    Only for topics of one table: those of a rule with both names. Where a database was dropped, the DDL is in the default topic
-    and tells nothing here. Ask only once the default topic has reached the window's end, so that no later DDL is on its way.
+    Only for topics of one table: those of a rule with both names. The DDL that drops a database is in the default topic and does
+    not count here. Ask only once the default topic has reached the window's end, so that no later DDL is on its way.
     """
     if carried_by(request.changefeed).ddl == "nowhere":
         return False
     codec = request.codec()
     partition = min(offsets.topics([topic])[topic].partitions)
     held = offsets.bounds([partition])[partition]
-    end, size = held.high, _TAIL
-    while end > held.low:
-        start = max(held.low, end - size)
-        found = list(_ddl_in(kafka, codec, OffsetRange(topic, partition.number, start, end)))
+    for tail in backwards(OffsetRange(topic, partition.number, held.low, held.high)):
+        found = list(_ddl_in(kafka, codec, tail))
         ddl = [(event.commit_ts, -offset, event) for offset, event in found if isinstance(event, DdlEvent)]
         if ddl:
             _, before, last = max(ddl, key=lambda each: each[:2])
@@ -55,7 +51,6 @@ def retired_by_ddl(request: PinRequest, kafka: KafkaSettings, offsets: Offsets, 
             )
         if found:  # what can't be read may be a later DDL
             return False
-        end, size = start, size * _TAIL_GROWTH
     return False
 
 
@@ -88,16 +83,8 @@ def _came_back(
     )
     first = [min(topic.partitions) for topic in find_topics(everything, offsets, kafka)]
     since_ms = max(tso.physical_ms(ended_ts) - request.clock_skew_ms, request.read_from_ms)
-    starts = offsets.at_or_after(dict.fromkeys(first, since_ms))
-    bounds = offsets.bounds(first)
-    parts = [
-        OffsetRange(
-            partition.topic, partition.number, max(record.offset, bounds[partition].low), bounds[partition].high
-        )
-        for partition, record in starts.items()
-        if record is not None
-    ]
-    for messages in read_ranges(kafka, parts):
+    tails = tails_from(offsets.at_or_after(dict.fromkeys(first, since_ms)), offsets.bounds(first))
+    for messages in read_ranges(kafka, ranges_of(tails)):
         for event in (event for message in codec.schema_changes(messages) for event in codec.decode(message)):
             if isinstance(event, Undecodable):
                 return True

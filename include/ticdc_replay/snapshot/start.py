@@ -42,7 +42,10 @@ class Head(msgspec.Struct, frozen=True):
 
 
 def check_retention(
-    request: PinRequest, offsets: Offsets, needed: Mapping[Partition, Record | None], bounds: Mapping[Partition, Bounds]
+    request: PinRequest,
+    offsets: Offsets,
+    needed: Mapping[Partition, Record | None],
+    bounds: Mapping[Partition, Bounds],
 ) -> None:
     """Raise ExpiredRangeError where records that may belong to the window are gone.
 
@@ -135,13 +138,11 @@ def beginning_doubt(
     nothing lost.
 
     A changefeed has one checkpoint for all its partitions, begins at its start-ts, and sends all that commits after it; paused or
-    restarted, it goes on from the checkpoint. So a single event or resolved-ts from before the window, in any partition, shows
-    that its start-ts lies before the window and that the window's rows were sent to every partition, one that was added later or
-    whose first row came later included. A record too old to hold anything of the window shows the same without being read: it
-    was made after its commit. "Before" is strict: a first resolved-ts may equal the start-ts, and of that very TSO nothing need
-    have been sent.
+    restarted, it goes on from the checkpoint. So one event or resolved-ts from before the window, in any partition, shows that
+    the window's rows were sent to every partition. So does a record that is too old to hold anything of the window, without being
+    read. "Before" is strict: a first resolved-ts may equal the start-ts, and rows of that TSO may not have been sent.
 
-    A declared start-ts decides alone, since records from before it are another changefeed's.
+    A declared start-ts decides alone: records from before it are another changefeed's.
     """
     from_ts = request.window.from_ts
     if request.start_ts is not None:
@@ -196,7 +197,7 @@ def compaction_doubt(topic: str, policies: frozenset[str] | None) -> str | None:
     """Why messages in the middle of *topic* may be gone, None where Kafka removes them from its beginning only.
 
     Compaction keeps the last message of each Kafka key, and rows share keys: in Open Protocol all that one table commits at one
-    TSO (protocols: open-protocol, section 2). Neither a partition's bounds nor its offsets tell: readers pass over gaps.
+    TSO (protocols: open-protocol, section 2). Neither a partition's bounds nor its offsets show it: readers pass over gaps.
     *policies* are those of the topic's cleanup.policy; None where the account may not ask for them.
     """
     if policies is None:

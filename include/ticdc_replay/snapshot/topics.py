@@ -22,6 +22,15 @@ def require_topics(offsets: Offsets, names: Iterable[str], kafka: KafkaSettings)
     return [found[name] for name in wanted]
 
 
+def verify_topics(manifest: Manifest, kafka: KafkaSettings) -> None:
+    """Raise TopicChangedError where a topic of *manifest* is gone or was recreated since it was pinned.
+
+    Offsets alone can't tell: a recreated topic may hold the same ones with other messages.
+    """
+    with Offsets(kafka) as offsets:
+        check_same_topics(require_topics(offsets, (topic.topic for topic in manifest.topics), kafka), manifest)
+
+
 def find_topics(request: PinRequest, offsets: Offsets, kafka: KafkaSettings) -> list[Topic]:
     """The topics of the changefeed that may hold rows of the window, as Kafka has them now: the default one comes first.
 
@@ -65,7 +74,7 @@ def has_topic_rules(request: PinRequest) -> bool:
 
 
 def check_none_is_gone(topics: Iterable[Topic], manifest: Manifest, request: PinRequest) -> None:
-    """Raise TopicChangedError where a topic that *manifest* pinned is not among *topics*, though *request* wants it."""
+    """Raise TopicChangedError if *request* selects a topic that *manifest* pinned and that is not among *topics*."""
     names = {topic.name for topic in topics}
     pinned = {topic.topic for topic in manifest.topics} - names
     for name in request.changefeed.topics_among(pinned, request.tables):
@@ -78,8 +87,7 @@ def check_none_is_gone(topics: Iterable[Topic], manifest: Manifest, request: Pin
 
 
 def gone_doubts(topics: Iterable[Topic], known: Iterable[TopicIdentity], request: PinRequest) -> list[str]:
-    """Why rows of the window may be gone with topics that the pipeline has *known* and that are not among *topics*, though
-    *request* wants them."""
+    """Doubts about *known* topics of the pipeline that *request* selects and that are not among *topics*: rows may be lost."""
     gone = {identity.name for identity in known} - {topic.name for topic in topics}
     return [
         f"topic {name} does not exist any more, or the Kafka account may not describe it now, and the pipeline has read it or "

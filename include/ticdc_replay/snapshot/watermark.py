@@ -1,8 +1,8 @@
 """Finding resolved-ts in partitions: how far each has come, and where a window ends.
 
 A resolved-ts W says that every row with commitTs ≤ W was sent to the partition before it (protocols: delivery semantics,
-section 1). TiCDC sends one about every second to every partition it uses, so the tail of a partition tells how far it is. After
-a restart it may step back for a while; then the tail says less than has been proven before, never more.
+section 1). TiCDC sends one about every second to every partition it uses, so the tail of a partition shows how far it is. After
+a restart it may step back for a while; then the tail shows less than was proven before, never more.
 
 Where TiCDC sends none (Debezium without the extension, Avro), a window is over once time has passed that its rows were
 sent by, and nothing proves that they were.
@@ -19,7 +19,7 @@ from ticdc_replay.kafka.offsets import Bounds, Offsets, Partition, Record, Topic
 from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.snapshot.clocks import Sent, waiting
 from ticdc_replay.snapshot.request import PinRequest
-from ticdc_replay.snapshot.resolved import last_watermarks
+from ticdc_replay.snapshot.resolved import last_watermarks, tails_from
 from ticdc_replay.snapshot.retirement import retired_by_ddl
 from ticdc_replay.snapshot.topics import find_topics
 
@@ -128,7 +128,6 @@ def _examine(
     partitions = [partition for topic in topics for partition in topic.partitions]
     since = offsets.at_or_after(dict.fromkeys(partitions, request.read_from_ms))
     bounds = offsets.bounds(partitions)
-
     return list(partition_watermarks(request, kafka, since, bounds).values())
 
 
@@ -160,16 +159,9 @@ def partition_watermarks(
     if request.ends_by_time:
         now_ms = time.time() * 1000
         return {partition: partition_in_time(request, partition, first, now_ms) for partition, first in since.items()}
-    tails = {
-        partition: (max(first.offset, bounds[partition].low), bounds[partition].high)
-        for partition, first in since.items()
-        if first is not None
-    }
-    last = last_watermarks(request, kafka, tails)
+    last, ignored = last_watermarks(request, kafka, tails_from(since, bounds))
     return {
-        partition: _judged(
-            request, partition, first, bounds[partition], last.found.get(partition), last.ignored.get(partition)
-        )
+        partition: _judged(request, partition, first, bounds[partition], last.get(partition), ignored.get(partition))
         for partition, first in since.items()
     }
 

@@ -2,9 +2,11 @@
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import chain
+from typing import NamedTuple
 from uuid import uuid4
 
 import msgspec
@@ -20,12 +22,12 @@ from ticdc_replay.decode.plan.changelog_store import ChangelogStore
 from ticdc_replay.decode.plan.derive import Taken, derive
 from ticdc_replay.decode.plan.known_objects import KnownObjects
 from ticdc_replay.decode.plan.look_ahead import seek_versions
-from ticdc_replay.decode.plan.lost_files import require_range, tell_lost
+from ticdc_replay.decode.plan.lost_files import describe_lost, require_range
 from ticdc_replay.decode.plan.sampling import no_objects, objects_of, sized
-from ticdc_replay.decode.plan.schema_pass import find_schemas
+from ticdc_replay.decode.plan.schema_pass import FoundSchemas, find_schemas
 from ticdc_replay.decode.plan.shared_names import refuse_shared_names
 from ticdc_replay.decode.plan.splits import plan_splits, schema_ranges
-from ticdc_replay.decode.plan.tasks import Attempt, Split, SplitResult
+from ticdc_replay.decode.plan.tasks import Attempt, Split, SplitContext, SplitResult
 from ticdc_replay.decode.plan.unread_ddl import bounded
 from ticdc_replay.decode.read.redrive import find_schemas_again, plan_redrive, redrive_split
 from ticdc_replay.decode.read.source_rows import check_source
@@ -37,9 +39,10 @@ from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.domain.table_patterns import TablePatterns
 from ticdc_replay.jobspec import DecodeJob
 from ticdc_replay.kafka.settings import KafkaSettings
-from ticdc_replay.schemas.unread import forgetting
-from ticdc_replay.snapshot.manifest import Manifest, Source
-from ticdc_replay.snapshot.verify import verify_topics
+from ticdc_replay.schemas.history import SchemaHistory
+from ticdc_replay.schemas.unread import UnreadDdl, forgetting
+from ticdc_replay.snapshot.manifest import Manifest, Redriven, Source
+from ticdc_replay.snapshot.topics import verify_topics
 from ticdc_replay.spark.tasks import Sizes, run_tasks
 
 log = logging.getLogger(__name__)
@@ -49,13 +52,12 @@ _OBJECT_BYTES = 1024 * 1024
 
 
 def run_decode(spark: SparkSession, job: DecodeJob, connections: Connections) -> ChangelogIndex:
-    """Write the changelog of *job*, or return the one that is there; one of which files are gone is written anew.
+    """Write the changelog of *job*, or return the existing one. A changelog with missing files is written again.
 
-    Raises what a split raises (see ``decode.split``), PermanentError where the source can't show its past any
-    more, ArtifactCorruptError where the manifest was edited, TopicChangedError where a topic is not the one that was pinned (it
-    may have been recreated while it was read) or lost messages of the range, and ExpiredRangeError where files of the changelog
-    are gone and Kafka no longer holds the range. The index then stays; as it does where files are gone that it takes from other
-    changelogs, which is an ArtifactNotFoundError.
+    Raises what a split raises (see ``decode.read.split``). Raises PermanentError if the source can't show its past any more,
+    ArtifactCorruptError if the manifest was edited, and TopicChangedError if a topic is not the pinned one or lost messages.
+    Raises ExpiredRangeError if files are missing and Kafka no longer holds the range, and ArtifactNotFoundError if they are files
+    of other changelogs; the index then stays.
     """
     store = ChangelogStore.open(job, connections)
     found = store.index()
@@ -65,13 +67,13 @@ def run_decode(spark: SparkSession, job: DecodeJob, connections: Connections) ->
         return found
     manifest = store.manifest()
     if found is not None:
-        told = tell_lost(job.run_hash, found, lost)
-        log.warning("%s; it is decoded anew", told)
+        why = describe_lost(job.run_hash, found, lost)
+        log.warning("%s; it is decoded again", why)
         if manifest.reads_kafka:
             settings = KafkaSettings.from_connection(
                 connections[job.kafka_connection], job.changefeed.max_message_bytes
             )
-            require_range(manifest, settings, told)
+            require_range(manifest, settings, why)
         for source in manifest.derived:
             store.source(source)  # raises where it can't be taken from there again either
     attempt = Attempt(uuid4().hex[:8], store.known_objects(manifest), store.known_rows())
@@ -79,9 +81,7 @@ def run_decode(spark: SparkSession, job: DecodeJob, connections: Connections) ->
         check_source(job, manifest.window, connections)
     if found is not None:
         store.discard(found)
-    work = _decode if manifest.reads_kafka else _redrive if manifest.redrive is not None else _derive
-    decode = partial(work, spark, job, connections, store, manifest, attempt)
-    index = store.complete(attempt, partial(_timed, decode))
+    index = store.complete(attempt, _Decode(spark, job, connections, store, manifest, attempt).run)
     counts = ", ".join(
         f"{name} {number}" for name, number in msgspec.structs.asdict(index.report.events).items() if number
     )
@@ -89,191 +89,173 @@ def run_decode(spark: SparkSession, job: DecodeJob, connections: Connections) ->
     return index
 
 
-def _timed(decode: Callable[[], ChangelogIndex]) -> ChangelogIndex:
-    """What *decode* gives, with the time that it took."""
-    began = time.monotonic()
-    index = decode()
-    return msgspec.structs.replace(index, took_ms=round(1000 * (time.monotonic() - began)))
+class _Decode(NamedTuple):
+    """One attempt at a changelog: ``run`` writes its files and gives their index."""
 
+    spark: SparkSession
+    job: DecodeJob
+    connections: Connections
+    store: ChangelogStore
+    manifest: Manifest
+    attempt: Attempt
 
-def _decode(
-    spark: SparkSession,
-    job: DecodeJob,
-    connections: Connections,
-    store: ChangelogStore,
-    manifest: Manifest,
-    attempt: Attempt,
-) -> ChangelogIndex:
-    """Write the files of a changelog of *attempt*; their index."""
-    ranges = manifest.ranges()
-    parallelism = spark.sparkContext.defaultParallelism
+    def run(self) -> ChangelogIndex:
+        """The index, with the time that it took."""
+        began = time.monotonic()
+        if self.manifest.reads_kafka:
+            index = self._from_kafka()
+        elif self.manifest.redrive is not None:
+            index = self._from_quarantine(self.manifest.redrive)
+        else:
+            index = self._from_changelogs()
+        return msgspec.structs.replace(index, took_ms=round(1000 * (time.monotonic() - began)))
 
-    settings = KafkaSettings.from_connection(connections[job.kafka_connection], job.changefeed.max_message_bytes)
-    with ThreadPoolExecutor(1) as pool:  # both mostly wait for brokers
-        sizing = pool.submit(sized, ranges, settings, *_objects(job, manifest, store, attempt))
+    @property
+    def parallelism(self) -> int:
+        """About how many tasks run at a time."""
+        return int(self.spark.sparkContext.defaultParallelism)
+
+    def _from_kafka(self) -> ChangelogIndex:
+        job, store, manifest = self.job, self.store, self.manifest
+        ranges = manifest.ranges()
+        settings = KafkaSettings.from_connection(
+            self.connections[job.kafka_connection], job.changefeed.max_message_bytes
+        )
+        with ThreadPoolExecutor(1) as pool:  # both mostly wait for brokers
+            sizing = pool.submit(sized, ranges, settings, *self._objects())
+            verify_topics(manifest, settings)
+            sizes = sizing.result()
+        find = partial(
+            find_schemas,
+            changefeed=job.changefeed,
+            settings=settings,
+            max_bytes=job.limits.decompressed_max_bytes,
+            registry=self.connections.get(job.schema_registry_connection),
+        )
+        split_bytes = job.limits.split_bytes
+        read_for_schemas = schema_ranges(manifest.live_ranges(), carried_by(job.changefeed))
+        needed = frozenset(read_for_schemas)
+        schema_sizes = [each.without_objects() for each in sizes if each.range in needed]
+        schema_splits = plan_splits(schema_sizes, split_bytes, self.parallelism)
+        schemas = run_tasks(
+            self.spark, find, [split.ranges for split in schema_splits], "find schemas", _sizes(schema_splits)
+        )
+        since_ts = manifest.window.from_ts if manifest.all_earlier_ddl else 0
+        history, definitions = self._typed_by(schemas, since_ts)
+        unread = bounded((message for part in schemas for message in part.unread), read_for_schemas, job, settings)
+        # What is known counts without that which could not be read before the window.
+        unread = tuple(each for each in unread if each.until >= since_ts)
+        for each in unread:
+            log.warning(
+                "%s may hold DDL and can't be read: rows that it may change the types of are set aside",
+                each.coordinates,
+            )
+        history = forgetting(history, unread, job.changefeed.topic_of)
+
+        partitions = {topic.topic: len(topic.partitions) for topic in manifest.topics}
+        splits = plan_splits(sizes, split_bytes, self.parallelism, partitions)
+        offsets = sum(part.length for part in ranges)
+        log.info("decoding %s: %d offsets in %d splits", manifest.window, offsets, len(splits))
+        results = run_tasks(
+            self.spark, partial(decode_split, context=self._context(history)), splits, "decode", _sizes(splits)
+        )
+        missing = {version for result in results for version in result.missing_versions}
+        if missing:
+
+            def seek() -> tuple[TableDefinition, ...]:
+                found = seek_versions(missing, read_for_schemas, manifest.window, job, settings)
+                verify_topics(manifest, settings)  # they are kept for every later run of the input
+                return found
+
+            sought = store.sought_versions(seek)
+            definitions += sought
+            history = history.with_versions(sought)
+            found = {
+                version
+                for version in missing
+                if history.versions.find(version.name.schema, version.name.table, version.version)
+            }
+            again = [split for split, result in zip(splits, results, strict=True) if found & {*result.missing_versions}]
+            work = partial(decode_split, context=self._context(history))
+            decoded = run_tasks(self.spark, work, again, "decode again", _sizes(again))
+            fresh = {result.number: result for result in decoded}
+            results = [fresh.get(result.number, result) for result in results]
+        # Topic ids are never reused: a topic that still has its pinned id is the one that was read. Offsets can't show that.
         verify_topics(manifest, settings)
-        sizes = sizing.result()
-    find = partial(
-        find_schemas,
-        changefeed=job.changefeed,
-        settings=settings,
-        max_bytes=job.limits.decompressed_max_bytes,
-        registry=connections.get(job.schema_registry_connection),
-    )
-    split_bytes = job.limits.split_bytes
-    read_for_schemas = schema_ranges(manifest.live_ranges(), carried_by(job.changefeed))
-    needed = frozenset(read_for_schemas)
-    schema_sizes = [each.without_objects() for each in sizes if each.range in needed]
-    schema_splits = plan_splits(schema_sizes, split_bytes, parallelism)
-    schemas = run_tasks(spark, find, [split.ranges for split in schema_splits], "find schemas", _sizes(schema_splits))
-    definitions = [definition for part in schemas for definition in part.definitions]
-    known = store.known_schemas(manifest)
-    since_ts = manifest.window.from_ts if manifest.all_earlier_ddl else 0
-    ddl = [event for part in schemas for event in part.ddl if event.commit_ts >= since_ts]
-    history = known.with_ddls(ddl).with_versions(definitions)
-    unread = bounded((message for part in schemas for message in part.unread), read_for_schemas, job, settings)
-    # What is known counts without that which could not be read before the window.
-    unread = tuple(each for each in unread if each.until >= since_ts)
-    for each in unread:
-        log.warning(
-            "%s may hold DDL and can't be read: rows that it may change the types of are set aside", each.coordinates
-        )
-    history = forgetting(history, unread, job.changefeed.topic_of)
+        return self._completed(history, results, definitions, unread)
 
-    partitions = {topic.topic: len(topic.partitions) for topic in manifest.topics}
-    splits = plan_splits(sizes, split_bytes, parallelism, partitions)
-    log.info("decoding %s: %d offsets in %d splits", manifest.window, sum(part.length for part in ranges), len(splits))
+    def _from_quarantine(self, redriven: Redriven) -> ChangelogIndex:
+        """Nothing is asked of Kafka, which may have expired the messages."""
+        path = self.store.messages(redriven)
+        filesystem, _ = self.store.arrow_root()
+        groups = pq.ParquetFile(path, filesystem=filesystem).num_row_groups
+        splits = plan_redrive(path, groups, self.parallelism)
+        find = partial(find_schemas_again, job=self.job, connections=self.connections)
+        history, definitions = self._typed_by(run_tasks(self.spark, find, splits, "find schemas"))
+        log.info("decoding %d messages of the quarantine of %s", redriven.messages.count, redriven.run_hash)
+        results = run_tasks(self.spark, partial(redrive_split, context=self._context(history)), splits, "decode again")
+        return self._completed(history, results, definitions)
 
-    def decode(some: Sequence[Split], name: str) -> list[SplitResult]:
-        work = partial(
-            decode_split,
-            attempt=attempt,
-            job=job,
-            window=None if manifest.grade == "offset" else manifest.window,
-            history=history,
-            connections=connections,
-        )
-        return run_tasks(spark, work, some, name, _sizes(some))
+    def _from_changelogs(self) -> ChangelogIndex:
+        """An input that several windows share is decoded first."""
+        manifest, store = self.manifest, self.store
+        if manifest.shared is not None:
+            log.info("%s is taken from the decode of %s", manifest.window, manifest.shared.window)
+            index = run_decode(self.spark, self.job.decoding(manifest.shared), self.connections)
+            taken = [Taken(Source(index.run_hash, canonical.hash_of(index), manifest.window), index)]
+        else:
+            taken = [Taken(source, store.source(source)) for source in manifest.derived]
+            for source in manifest.derived:
+                log.info("%s is taken from changelog %s", source.window, source.run_hash)
+        return derive(self.job, manifest, taken, self.attempt, *store.arrow_artifacts(), partial(run_tasks, self.spark))
 
-    results = decode(splits, "decode")
-    missing = {version for result in results for version in result.missing_versions}
-    if missing:
+    def _typed_by(
+        self, found: Sequence[FoundSchemas], since_ts: int = 0
+    ) -> tuple[SchemaHistory, list[TableDefinition]]:
+        """The schemas that were known and those *found*, by DDL from *since_ts* (TSO) on; and the definitions in *found*."""
+        definitions = [definition for part in found for definition in part.definitions]
+        ddl = [event for part in found for event in part.ddl if event.commit_ts >= since_ts]
+        return self.store.known_schemas(self.manifest).with_ddls(ddl).with_versions(definitions), definitions
 
-        def seek() -> tuple[TableDefinition, ...]:
-            definitions = seek_versions(missing, read_for_schemas, manifest.window, job, settings)
-            verify_topics(manifest, settings)  # they are kept for every later run of the input
-            return definitions
+    def _context(self, history: SchemaHistory) -> SplitContext:
+        return SplitContext(self.attempt, self.job, self.manifest.row_window, history, self.connections)
 
-        sought = store.sought_versions(seek)
-        definitions += sought
-        history = history.with_versions(sought)
-        found = {
-            version
-            for version in missing
-            if history.versions.find(version.name.schema, version.name.table, version.version)
-        }
-        again = [split for split, result in zip(splits, results, strict=True) if found & {*result.missing_versions}]
-        fresh = {result.number: result for result in decode(again, "decode again")}
-        results = [fresh.get(result.number, result) for result in results]
-    # Ids never come again: a topic that has its pinned one still is the one that was read all the time. Offsets alone can't tell.
-    verify_topics(manifest, settings)
-    refuse_shared_names(job.changefeed, results, *store.arrow_root())
-    rewritten = _drop_duplicates(spark, job, connections, attempt, results)
-    return assemble(job, manifest, history, results, rewritten, definitions, unread)
+    def _objects(self) -> tuple[Callable[[RawMessage], int], float]:
+        """A function that counts the claim-check objects of a message, and about how many bytes an object has."""
+        job = self.job
+        if job.changefeed.claim_check_uri is None:
+            return no_objects, 0.0
+        filesystem, _ = self.store.arrow_root()
+        known = KnownObjects(filesystem, self.attempt.known_objects).mean_bytes()
+        object_bytes = min(job.changefeed.max_message_bytes, _OBJECT_BYTES) if known is None else known
+        codec = codec_for(job.changefeed, job.limits.decompressed_max_bytes)
+        window, tables = self.manifest.row_window, TablePatterns(job.tables)
+        return partial(objects_of, codec=codec, window=window, tables=tables), object_bytes
 
+    def _completed(
+        self,
+        history: SchemaHistory,
+        results: Sequence[SplitResult],
+        definitions: Iterable[TableDefinition],
+        unread: Iterable[UnreadDdl] = (),
+    ) -> ChangelogIndex:
+        """The index of what splits left, after copies that repeat have left their files."""
+        refuse_shared_names(self.job.changefeed, results, *self.store.arrow_root())
+        job, connections, attempt = self.job, self.connections, self.attempt  # tasks can't have the session
+        keys_files = [result.keys_file for result in results if result.keys_file is not None]
 
-def _redrive(
-    spark: SparkSession,
-    job: DecodeJob,
-    connections: Connections,
-    store: ChangelogStore,
-    manifest: Manifest,
-    attempt: Attempt,
-) -> ChangelogIndex:
-    """As ``_decode``, of messages out of quarantine: nothing is asked of Kafka, which may have expired them."""
-    assert manifest.redrive is not None
-    path = store.messages(manifest.redrive)
-    filesystem, _ = store.arrow_root()
-    groups = pq.ParquetFile(path, filesystem=filesystem).num_row_groups
-    splits = plan_redrive(path, groups, spark.sparkContext.defaultParallelism)
-    find = partial(find_schemas_again, job=job, connections=connections)
-    schemas = run_tasks(spark, find, splits, "find schemas")
-    definitions = [definition for part in schemas for definition in part.definitions]
-    ddl = [event for part in schemas for event in part.ddl]
-    history = store.known_schemas(manifest).with_ddls(ddl).with_versions(definitions)
-    log.info("decoding %d messages of the quarantine of %s", manifest.redrive.messages.count, manifest.redrive.run_hash)
-    work = partial(
-        redrive_split,
-        attempt=attempt,
-        job=job,
-        window=None if manifest.grade == "offset" else manifest.window,
-        history=history,
-        connections=connections,
-    )
-    results = run_tasks(spark, work, splits, "decode again")
-    refuse_shared_names(job.changefeed, results, *store.arrow_root())
-    rewritten = _drop_duplicates(spark, job, connections, attempt, results)
-    return assemble(job, manifest, history, results, rewritten, definitions)
+        def find(bucket: Bucket) -> Surplus | None:
+            return find_surplus(*ChangelogStore.open(job, connections).arrow_root(), attempt, bucket)
 
+        def rewrite_files(task: Rewrite) -> list[Rewritten]:
+            return rewrite(*ChangelogStore.open(job, connections).arrow_root(), task)
 
-def _derive(
-    spark: SparkSession,
-    job: DecodeJob,
-    connections: Connections,
-    store: ChangelogStore,
-    manifest: Manifest,
-    attempt: Attempt,
-) -> ChangelogIndex:
-    """As ``_decode``, of rows that other changelogs hold. What the window shares with others is decoded first, if need be."""
-    if manifest.shared is not None:
-        log.info("%s is taken from the decode of %s", manifest.window, manifest.shared.window)
-        index = run_decode(spark, job.decoding(manifest.shared), connections)
-        taken = [Taken(Source(index.run_hash, canonical.hash_of(index), manifest.window), index)]
-    else:
-        taken = [Taken(source, store.source(source)) for source in manifest.derived]
-        for source in manifest.derived:
-            log.info("%s is taken from changelog %s", source.window, source.run_hash)
-    return derive(job, manifest, taken, attempt, *store.arrow_artifacts(), partial(run_tasks, spark))
-
-
-def _objects(
-    job: DecodeJob, manifest: Manifest, store: ChangelogStore, attempt: Attempt
-) -> tuple[Callable[[RawMessage], int], float]:
-    """What tells how many claim-check objects a message needs, and the bytes that each has, about."""
-    if job.changefeed.claim_check_uri is None:
-        return no_objects, 0.0
-    filesystem, _ = store.arrow_root()
-    known = KnownObjects(filesystem, attempt.known_objects).mean_bytes()
-    object_bytes = min(job.changefeed.max_message_bytes, _OBJECT_BYTES) if known is None else known
-    codec = codec_for(job.changefeed, job.limits.decompressed_max_bytes)
-    window = None if manifest.grade == "offset" else manifest.window
-    return partial(objects_of, codec=codec, window=window, tables=TablePatterns(job.tables)), object_bytes
+        surplus = run_tasks(self.spark, find, plan_buckets(keys_files, self.parallelism), "find duplicates")
+        sizes = {file.file.name: file.file.bytes for result in results for file in result.files}
+        rewrites = plan_rewrites([each for each in surplus if each is not None], sizes)
+        rewritten = chain.from_iterable(run_tasks(self.spark, rewrite_files, rewrites, "drop duplicates"))
+        return assemble(job, self.manifest, history, results, list(rewritten), definitions, unread)
 
 
 def _sizes(splits: Sequence[Split]) -> Sizes:
     return Sizes([sum(part.length for part in split.ranges) for split in splits], "messages")
-
-
-def _drop_duplicates(
-    spark: SparkSession,
-    job: DecodeJob,
-    connections: Connections,
-    attempt: Attempt,
-    results: list[SplitResult],
-) -> list[Rewritten]:
-    keys_files = [result.keys_file for result in results if result.keys_file is not None]
-    buckets = plan_buckets(keys_files, spark.sparkContext.defaultParallelism)
-
-    def find(bucket: Bucket) -> Surplus | None:
-        filesystem, root = ChangelogStore.open(job, connections).arrow_root()
-        return find_surplus(filesystem, root, attempt, bucket)
-
-    found = [surplus for surplus in run_tasks(spark, find, buckets, "find duplicates") if surplus is not None]
-
-    def rewrite_files(task: Rewrite) -> list[Rewritten]:
-        filesystem, root = ChangelogStore.open(job, connections).arrow_root()
-        return rewrite(filesystem, root, task)
-
-    sizes = {file.file.name: file.file.bytes for result in results for file in result.files}
-    done = run_tasks(spark, rewrite_files, plan_rewrites(found, sizes), "drop duplicates")
-    return [entry for part in done for entry in part]

@@ -35,10 +35,10 @@ _NO_PYTHON = re.compile(r"PYTHON_VERSION_MISMATCH[^\n]*|Cannot run program [^\n]
 
 
 def require_executors(spark: SparkSession, job: JobSpec) -> None:
-    """Return if the executors can run *job*, as far as a look at those that are there can tell.
+    """Check that the present executors can run *job*.
 
-    Raises PermanentError where they lack the driver's version of the library, one of its packages or the driver's Python, or do
-    not see a folder that the job works on.
+    Raises PermanentError if they lack the driver's version of the library, one of its packages, the driver's Python, or a folder
+    that the job works on.
     """
     context = spark.sparkContext
     if context.master == "local" or context.master.startswith("local["):

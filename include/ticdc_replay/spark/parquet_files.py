@@ -10,13 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import ArtifactCorruptError, ArtifactNotFoundError, TransientError
-from ticdc_replay.storage import open_store
+from ticdc_replay.reconcile.judge.classified import ClassifiedFile
+from ticdc_replay.targets.base import StoreAddress
 from ticdc_replay.targets.files import make_parent
 
 _TASK_BYTES = 64 * 1024 * 1024
@@ -33,13 +32,6 @@ _OF_DECODE = ("pipeline", "topic_id", "source")
 _COMPRESSION = {"compression": "zstd", "compression_level": 1}
 
 
-class Place(NamedTuple):
-    """A folder: the URI of a store, and the connection that opens it."""
-
-    uri: str
-    connection: Connection | None
-
-
 class DecodedBy(NamedTuple):
     """Whose decode wrote reference files: these have no column for it."""
 
@@ -49,22 +41,15 @@ class DecodedBy(NamedTuple):
 
 
 class Sources(NamedTuple):
-    """Files of one kind below one place; ``names`` are relative to it."""
+    """Files of one kind in one store; ``names`` are relative to it."""
 
-    place: Place
+    place: StoreAddress
     names: tuple[str, ...]
     decoded: DecodedBy | None = None
     """Of files of a changelog (``side_files.REFERENCES``), which are read as ``records.REFERENCES``."""
 
 
-class WrittenFile(msgspec.Struct, frozen=True, order=True):
-    """A file that was written; ``name`` is relative to its place."""
-
-    name: str
-    rows: int
-
-
-class Part(NamedTuple):
+class GroupRange(NamedTuple):
     """Neighbouring row groups of the file ``name`` of the source with the number ``source``."""
 
     source: int
@@ -73,21 +58,21 @@ class Part(NamedTuple):
     groups: int
 
 
-class Plan(NamedTuple):
+class ReadingPlan(NamedTuple):
     """How files are read."""
 
-    tasks: list[list[Part]]
+    tasks: list[list[GroupRange]]
     """What each task reads: about equally much, which is several row groups of a large file, or several small files."""
     rows: int
     bytes: int
     """Before compression."""
 
 
-def plan_reading(sources: Sequence[Sources]) -> Plan:
+def plan_reading(sources: Sequence[Sources]) -> ReadingPlan:
     """How all files of *sources* are read. Raises what ``read_parts`` raises of a file."""
     root_of = _roots()
     files = [(number, name, *root_of(source.place)) for number, source in enumerate(sources) for name in source.names]
-    tasks: list[list[Part]] = []
+    tasks: list[list[GroupRange]] = []
     rows, total, size = 0, 0, _TASK_BYTES
     with ThreadPoolExecutor(_FOOTER_READERS) as readers:
         groups_of = readers.map(lambda file: _row_groups(f"{file[3]}/{file[1]}", file[2]), files)
@@ -101,15 +86,15 @@ def plan_reading(sources: Sequence[Sources]) -> Plan:
                 if last is not None and (last.source, last.name) == (number, name):
                     tasks[-1][-1] = last._replace(groups=last.groups + 1)
                 else:
-                    tasks[-1].append(Part(number, name, group, 1))
+                    tasks[-1].append(GroupRange(number, name, group, 1))
                 size += group_bytes
                 total += group_bytes
                 rows += group_rows
-    return Plan(tasks, rows, total)
+    return ReadingPlan(tasks, rows, total)
 
 
 def read_parts(
-    sources: Sequence[Sources], parts: Sequence[Part], schema: pa.Schema, rows: int
+    sources: Sequence[Sources], parts: Sequence[GroupRange], schema: pa.Schema, rows: int
 ) -> Iterator[pa.RecordBatch]:
     """The columns of *schema* of *parts* of *sources*, at most *rows* at a time.
 
@@ -128,14 +113,14 @@ def read_parts(
                 yield whole.select(schema.names).cast(schema)
 
 
-def write_table(table: pa.Table, place: Place, folder: str, number: int) -> WrittenFile | None:
+def write_table(table: pa.Table, place: StoreAddress, folder: str, number: int) -> ClassifiedFile | None:
     """Write *table* as a file below *folder* of *place*; nothing where it has no row.
 
     Only the files that are returned count: a task that failed, or ran beside another, may leave more.
     """
     if not table.num_rows:
         return None
-    filesystem, root = open_store(place.uri, place.connection).arrow_filesystem()
+    filesystem, root = place.open().arrow_filesystem()
     name = f"{folder}/{number:05d}-{uuid.uuid4().hex}.parquet"
     make_parent(filesystem, f"{root}/{name}")
     repeating = [field.name for field in table.schema if field.name in _REPEATING]
@@ -147,7 +132,7 @@ def write_table(table: pa.Table, place: Place, folder: str, number: int) -> Writ
         row_group_size=_GROUP_ROWS,
         **_COMPRESSION,
     )
-    return WrittenFile(name, table.num_rows)
+    return ClassifiedFile(name, table.num_rows)
 
 
 def _row_groups(path: str, filesystem: Any) -> list[tuple[int, int]]:
@@ -165,7 +150,7 @@ def _errors_of(path: str) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise ArtifactNotFoundError(
-            f"{path} is gone: reconcile again, so that its offsets are searched anew"
+            f"{path} is gone: reconcile again, so that its offsets are searched again"
         ) from error
     except OSError as error:
         raise TransientError(f"cannot read {path}: {error}") from error
@@ -173,14 +158,14 @@ def _errors_of(path: str) -> Iterator[None]:
         raise ArtifactCorruptError(f"{path} is no Parquet file any more: {error}") from error
 
 
-def _roots() -> Callable[[Place], tuple[Any, str]]:
+def _roots() -> Callable[[StoreAddress], tuple[Any, str]]:
     """Gives the filesystem and the root of a place, and opens each place once."""
     opened: dict[tuple[str, str | None], tuple[Any, str]] = {}
 
-    def root_of(place: Place) -> tuple[Any, str]:
+    def root_of(place: StoreAddress) -> tuple[Any, str]:
         known = (place.uri, None if place.connection is None else place.connection.conn_id)
         if known not in opened:
-            opened[known] = open_store(*place).arrow_filesystem()
+            opened[known] = place.open().arrow_filesystem()
         return opened[known]
 
     return root_of

@@ -1,4 +1,4 @@
-"""Progress of running tasks: executors tell the driver how far they are, and the driver says it in a line now and then.
+"""Progress of running tasks: executors send their counts to the driver, and the driver logs a line now and then.
 
 Spark itself reports a task's counts when it has ended, which for the few long tasks of a decode is too late. So each task sends
 the driver a datagram with its count, at most one in a second. A datagram never waits and never fails a task: one that is lost
@@ -15,7 +15,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from pyspark.sql import SparkSession
@@ -45,7 +44,7 @@ class Channel(NamedTuple):
 
 @contextlib.contextmanager
 def telling(channel: Channel | None, number: int, size: int) -> Iterator[None]:
-    """Inside, what ``report_done`` is told goes to *channel* as task *number*; when all went well, that all *size* are done."""
+    """Inside, counts of ``report_done`` go to *channel* as task *number*; at the end, if all went well, all of *size*."""
     if channel is None:
         yield
         return
@@ -90,7 +89,7 @@ class _Teller:
 class Progress:
     """Says every few seconds how far the tasks of one Spark job are. A context manager around the job: no line after its end.
 
-    *sizes* tells for each task how many *units* it has; *group* is the Spark job group that the job runs in.
+    *sizes* is the number of *units* of each task; *group* is the Spark job group that the job runs in.
     """
 
     def __init__(self, spark: SparkSession, group: str, name: str, sizes: Sequence[int], units: str) -> None:
@@ -110,7 +109,7 @@ class Progress:
 
     @property
     def channel(self) -> Channel | None:
-        """What the tasks are to be told; None where the driver can't listen."""
+        """Where tasks send their counts; None if the driver can't listen."""
         if self._socket is None:
             return None
         return Channel(self._host, self._socket.getsockname()[1], self._key)
@@ -119,12 +118,10 @@ class Progress:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ended.set()
         if self._socket is not None:
-            with contextlib.suppress(OSError):  # the thread, which waits for what tasks tell, then ends a little later
+            with contextlib.suppress(OSError):  # the thread, which waits for counts, then ends a little later
                 self._socket.sendto(b"", self._socket.getsockname())
         self._thread.join()
         if self._socket is not None:
@@ -139,7 +136,7 @@ class Progress:
                 log.info("%s", self._line.at(time.monotonic(), sum(self._done) or self._finished()))
 
     def _listen(self, seconds: float) -> None:
-        """Take in what tasks tell for *seconds*, or until the end."""
+        """Take in counts of tasks for *seconds*, or until the end."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0 and not self._ended.is_set():
             if self._socket is None:
@@ -151,13 +148,13 @@ class Progress:
             except OSError:  # nothing came in time, or a sender of something else is gone
                 continue
 
-    def _take(self, told: bytes) -> None:
-        count = told[: _COUNT.size]
-        if not hmac.compare_digest(told, _signed(self._key, count)):
+    def _take(self, datagram: bytes) -> None:
+        count = datagram[: _COUNT.size]
+        if not hmac.compare_digest(datagram, _signed(self._key, count)):
             return
         number, done = _COUNT.unpack(count)
         if number < len(self._done):
-            # The most that any attempt of the task told: of two at a time, the one that is ahead will count.
+            # The most that any attempt of the task has sent: of two at a time, the one that is ahead counts.
             self._done[number] = max(self._done[number], min(done, self._sizes[number]))
 
     def _finished(self) -> int:

@@ -10,20 +10,21 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-import msgspec
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from ticdc_replay.reconcile.judge import records
 from ticdc_replay.reconcile.judge.buckets import buckets_of, buckets_of_references, buckets_of_versions
+from ticdc_replay.reconcile.judge.classified import ClassifiedFile
 from ticdc_replay.reconcile.judge.counting import Counted, added, count_objects, count_references, summary_of
 from ticdc_replay.reconcile.judge.judgement import FOR_OBJECTS, PLACE, JudgedBucket
 from ticdc_replay.reconcile.judge.protection import Protections
 from ticdc_replay.reconcile.judge.row_versions import COPIES, HOLDERS, VERSION, several, versions_of
 from ticdc_replay.reconcile.judge.rules import Evidence
-from ticdc_replay.reconcile.judge.summary import ObjectsOfDay, Summary
+from ticdc_replay.reconcile.judge.summary import Summary
 from ticdc_replay.spark.exchange import PIECE_ROWS, Exchange, Piece, assembled, pieces
-from ticdc_replay.spark.parquet_files import Part, Place, Sources, WrittenFile, plan_reading, read_parts, write_table
+from ticdc_replay.spark.parquet_files import GroupRange, Sources, plan_reading, read_parts, write_table
+from ticdc_replay.targets.base import StoreAddress
 
 log = logging.getLogger(__name__)
 
@@ -36,30 +37,22 @@ _OF_OBJECTS = pa.schema([*(records.REFERENCES.field(name) for name in FOR_OBJECT
 _READ_FOR_OBJECTS = pa.schema([records.REFERENCES.field(name) for name in (*FOR_OBJECTS, *PLACE)])
 
 
-class Classified(msgspec.Struct, frozen=True):
-    """What a join left: names of files relative to the place where it wrote, and the counts."""
+class Joined(NamedTuple):
+    """What a join left: files, by their names in the store that it wrote to, and the counts of what is in them."""
 
-    objects: tuple[WrittenFile, ...]
+    objects: tuple[ClassifiedFile, ...]
     """``records.CLASSIFIED_OBJECTS``."""
-    references: tuple[WrittenFile, ...]
-    """``records.CLASSIFIED_REFERENCES``."""
+    references: tuple[ClassifiedFile, ...]
+    """``records.CLASSIFIED_REFERENCES``; none of a join for the objects alone."""
     summary: Summary
 
 
-class ClassifiedObjects(msgspec.Struct, frozen=True):
-    """What a join for the objects alone left."""
-
-    objects: tuple[WrittenFile, ...]
-    """``records.CLASSIFIED_OBJECTS``."""
-    by_day: tuple[ObjectsOfDay, ...]
-
-
-_Written = tuple[tuple[WrittenFile | None, WrittenFile | None], list[Counted]]
+_Written = tuple[tuple[ClassifiedFile | None, ClassifiedFile | None], list[Counted]]
 """What one bucket left: a file of objects and one of references, and the counts of both."""
 
 
 class _Join(NamedTuple):
-    """What every task of a join is told. ``read``: columns of references."""
+    """What every task of a join gets. ``read``: columns of references."""
 
     objects: Sources
     references: tuple[Sources, ...]
@@ -73,9 +66,9 @@ def classify(
     objects: Sources,
     references: Sequence[Sources],
     evidence: Evidence,
-    out: Place,
+    out: StoreAddress,
     folder: str,
-) -> Classified:
+) -> Joined:
     """Join *objects* (``records.OBJECTS``) with *references* (``records.REFERENCES``) and write both with their classes below
     *folder* of *out*.
 
@@ -84,8 +77,7 @@ def classify(
     join, arrived = _arrived(spark, objects, references, evidence, records.REFERENCES)
     copies = arrived.then(partial(_hold, buckets=join.buckets)).then(partial(_find_copies, buckets=join.buckets))
     write = partial(_write_bucket, evidence=evidence, out=out, folder=folder)
-    object_files, reference_files, summary = _results(arrived.together_with(copies), write, f"classify {folder}")
-    return Classified(object_files, reference_files, summary)
+    return _results(arrived.together_with(copies), write, f"classify {folder}")
 
 
 def classify_objects(
@@ -93,15 +85,14 @@ def classify_objects(
     objects: Sources,
     references: Sequence[Sources],
     evidence: Evidence,
-    out: Place,
+    out: StoreAddress,
     folder: str,
-) -> ClassifiedObjects:
-    """As ``classify``, but says nothing of *references*: to look at some objects again. Of *objects* only the columns of
-    ``records.OBJECTS`` are read, so that files with more columns, such as a plan's, will do."""
+) -> Joined:
+    """As ``classify``, without classes of *references*: to judge some objects again. *objects* may have more columns than
+    ``records.OBJECTS``, as a plan's files do."""
     _, arrived = _arrived(spark, objects, references, evidence, _READ_FOR_OBJECTS)
     write = partial(_write_objects, evidence=evidence, out=out, folder=folder)
-    object_files, _, summary = _results(arrived, write, f"classify {folder}")
-    return ClassifiedObjects(object_files, summary.by_day)
+    return _results(arrived, write, f"classify {folder}")
 
 
 def _arrived(
@@ -123,7 +114,7 @@ def _arrived(
     return join, Exchange.of(spark, tasks, partial(_spread, join=join), buckets)
 
 
-def _spread(task: tuple[str, list[Part]], join: _Join) -> Iterator[Piece]:
+def _spread(task: tuple[str, list[GroupRange]], join: _Join) -> Iterator[Piece]:
     kind, parts = task
     rows = min(max(_BATCH_ROWS[0], PIECE_ROWS * join.buckets), _BATCH_ROWS[1])
     if kind == "objects":
@@ -161,7 +152,9 @@ def _find_copies(arrived: Iterable[Piece], buckets: int) -> Iterator[Piece]:
         yield from pieces("copies", batch, of_names)
 
 
-def _write_bucket(bucket: int, arrived: Iterable[Piece], evidence: Evidence, out: Place, folder: str) -> _Written:
+def _write_bucket(
+    bucket: int, arrived: Iterable[Piece], evidence: Evidence, out: StoreAddress, folder: str
+) -> _Written:
     tables = assembled(arrived, {"objects": records.OBJECTS, "references": _REFERENCES, "copies": COPIES})
     judge = JudgedBucket(tables["objects"], tables["references"])
     objects = judge.objects(evidence)
@@ -173,15 +166,15 @@ def _write_bucket(bucket: int, arrived: Iterable[Piece], evidence: Evidence, out
     return (written_objects, written_references), [*counts, *count_references(references)]
 
 
-def _write_objects(bucket: int, arrived: Iterable[Piece], evidence: Evidence, out: Place, folder: str) -> _Written:
+def _write_objects(
+    bucket: int, arrived: Iterable[Piece], evidence: Evidence, out: StoreAddress, folder: str
+) -> _Written:
     tables = assembled(arrived, {"objects": records.OBJECTS, "references": _OF_OBJECTS})
     objects = JudgedBucket(tables["objects"], tables["references"]).objects(evidence)
     return (write_table(objects, out, f"{folder}/objects", bucket), None), [*count_objects(objects)]
 
 
-def _results(
-    arrived: Exchange, write: Callable[[int, Iterable[Piece]], _Written], name: str
-) -> tuple[tuple[WrittenFile, ...], tuple[WrittenFile, ...], Summary]:
+def _results(arrived: Exchange, write: Callable[[int, Iterable[Piece]], _Written], name: str) -> Joined:
     """The files that *write* leaves of objects and of references, and all counts added up."""
     begin = time.perf_counter()
     files, counts = arrived.gather(write, added, name)
@@ -189,4 +182,4 @@ def _results(
     object_files, reference_files = (
         tuple(sorted(file for file in column if file is not None)) for column in zip(*files, strict=True)
     )
-    return object_files, reference_files, summary_of(counts)
+    return Joined(object_files, reference_files, summary_of(counts))

@@ -10,12 +10,12 @@ from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import ArtifactExistsError, ArtifactNotFoundError
 from ticdc_replay.jobspec import ReconcileJob
-from ticdc_replay.reconcile.judge.classified import ClassifiedFile, ClassifiedIndex, classified_name, read_classified
+from ticdc_replay.reconcile.judge.classified import ClassifiedIndex, classified_name, read_classified
 from ticdc_replay.reconcile.judge.rules import Evidence
-from ticdc_replay.reconcile.judge.summary import Summary
-from ticdc_replay.spark.parquet_files import DecodedBy, Place, Sources, WrittenFile
+from ticdc_replay.spark.parquet_files import DecodedBy, Sources
 from ticdc_replay.spark.reconcile import classify, classify_objects
 from ticdc_replay.storage import open_store
+from ticdc_replay.targets.base import StoreAddress
 
 log = logging.getLogger(__name__)
 
@@ -35,17 +35,11 @@ def run_reconcile(spark: SparkSession, job: ReconcileJob, connections: Connectio
         log.info("%s is there already", job.folder)
         return found
     evidence = msgspec.json.decode(store.get(job.evidence), type=Evidence)
-    out = Place(job.artifacts, connection)
+    out = StoreAddress(job.artifacts, connection)
     objects = Sources(out, job.objects)
     references = [Sources(out, job.scanned), *_decoded(job, connections)]
-    judged: tuple[WrittenFile, ...]
-    of_references: tuple[WrittenFile, ...] = ()
-    summary: Summary | None = None
-    if job.plan_hash is None:
-        done = classify(spark, objects, references, evidence, out, job.folder)
-        judged, of_references, summary = done.objects, done.references, done.summary
-    else:
-        judged = classify_objects(spark, objects, references, evidence, out, job.folder).objects
+    join = classify if job.plan_hash is None else classify_objects
+    joined = join(spark, objects, references, evidence, out, job.folder)
     classified = ClassifiedIndex(
         store=job.store,
         id=job.reconciliation_id,
@@ -53,9 +47,9 @@ def run_reconcile(spark: SparkSession, job: ReconcileJob, connections: Connectio
         evidence=job.evidence,
         inventory=job.inventory,
         plan_hash=job.plan_hash,
-        objects=_files(judged),
-        references=_files(of_references),
-        summary=summary,
+        objects=joined.objects,
+        references=joined.references,
+        summary=joined.summary if job.plan_hash is None else None,
     )
     try:
         store.put_once(classified_name(job.folder), canonical.encode(classified))
@@ -66,9 +60,5 @@ def run_reconcile(spark: SparkSession, job: ReconcileJob, connections: Connectio
 
 def _decoded(job: ReconcileJob, connections: Connections) -> Iterable[Sources]:
     for files in job.decoded:
-        place = Place(files.artifacts, connections.get(files.artifacts_connection))
+        place = StoreAddress(files.artifacts, connections.get(files.artifacts_connection))
         yield Sources(place, files.names, DecodedBy(files.pipeline, files.topic_ids))
-
-
-def _files(written: Iterable[WrittenFile]) -> tuple[ClassifiedFile, ...]:
-    return tuple(ClassifiedFile(file.name, file.rows) for file in written)

@@ -1,7 +1,7 @@
 """The driver of a scan: from offsets that no decode has covered to the references in them."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from pyspark.sql import SparkSession
@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from ticdc_replay.codecs.registry import carried_by
 from ticdc_replay.decode.plan.sampling import sized
 from ticdc_replay.decode.plan.splits import divide, schema_ranges
+from ticdc_replay.decode.plan.tasks import added
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import ArtifactExistsError, ArtifactNotFoundError, TopicChangedError
@@ -89,7 +90,7 @@ def _scan(
         again = [at for at, result in enumerate(results) if _finds_more(result, known)]
         for at, result in zip(again, scan([splits[at] for at in again], known, "scan again"), strict=True):
             results[at] = result
-    # Offsets alone can't tell: a topic that was recreated while it was read may hold the same ones.
+    # Offsets alone can't show it: a topic that was recreated while it was read may hold the same ones.
     _verify(feed, settings)
     return ScannedFeed(
         pipeline=feed.pipeline,
@@ -109,7 +110,7 @@ def _scan(
             for part in result.scanned
         ),
         unsearched=tuple(part for result in results for part in result.unsearched),
-        counts=_total(result.counts for result in results),
+        counts=added(ScanCounts(), (result.counts for result in results)),
     )
 
 
@@ -122,14 +123,6 @@ def _finds_more(result: ScannedSplit, known: SchemaHistory) -> bool:
         known.versions.find(missing.name.schema, missing.name.table, missing.version) is not None
         for missing in result.missing_versions
     )
-
-
-def _total(parts: Iterable[ScanCounts]) -> ScanCounts:
-    total = ScanCounts()
-    for part in parts:
-        for name in part.__struct_fields__:
-            setattr(total, name, getattr(total, name) + getattr(part, name))
-    return total
 
 
 def _verify(feed: ScanFeed, settings: KafkaSettings) -> None:

@@ -13,14 +13,7 @@ from ticdc_replay.jobspec import CONNECTIONS_FILE_VARIABLE
 
 def open_session(name: str) -> SparkSession:
     """The session of the submitted application *name*; master, resources and log level come from spark-submit."""
-    return (
-        SparkSession.builder.appName(name)
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.execution.arrow.pyspark.enabled", "true")
-        .config("spark.sql.execution.arrow.maxRecordsPerBatch", "20000")
-        .getOrCreate()
-    )
+    return SparkSession.builder.appName(name).config("spark.ui.showConsoleProgress", "false").getOrCreate()
 
 
 def read_connections() -> Connections:

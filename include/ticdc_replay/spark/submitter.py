@@ -1,7 +1,8 @@
 """Ends a driver whose submitter is gone.
 
-Signals end a job in order, but kill -9 of the submitter, or the end of a machine's memory, tells nobody. Between submitter and
-driver is a JVM, which passes no open file on. So the submitter locks a file, and the system unlocks it when that process ends.
+Signals end a job in order, but after kill -9 of the submitter, or when a machine is out of memory, there is none. Between
+submitter and driver is a JVM, which passes no open file on. So the submitter locks a file, and the system unlocks it when that
+process ends.
 """
 
 import fcntl

@@ -31,7 +31,7 @@ Result = TypeVar("Result")
 
 
 class Sizes(NamedTuple):
-    """How much there is to do, for the lines that tell the progress: of each task, in *units*, such as messages."""
+    """How much each task has to do, in *units* such as messages, for the lines of progress."""
 
     sizes: Sequence[int]
     units: str
@@ -46,8 +46,8 @@ def run_tasks(
 ) -> list[Result]:
     """*work* of each of *tasks*, one Spark task each, results in the order of *tasks*.
 
-    While they run, the log tells how much of *sizes* is done, by default of the sizes of ``Measured`` tasks, else how many tasks;
-    *work* says it with ``report_done``.
+    While they run, the log shows how much of *sizes* is done, by default of the sizes of ``Measured`` tasks, else how many tasks;
+    *work* reports it with ``report_done``.
 
     A TransientError is tried again by Spark as often as the cluster allows, a PermanentError is not; an error of a file, such as
     a disk that is full, counts as a TransientError. Raises the first PermanentError of the library, else the first
@@ -117,7 +117,7 @@ def _measured(tasks: Sequence[object]) -> Sizes:
 
 
 def _drop_zip_finders() -> None:
-    """Drop this worker's cached finders of zip archives; the next import from one makes it anew.
+    """Drop this worker's cached finders of zip archives; the next import from one makes a new one.
 
     Spark invalidates all finders before every task, and each zip finder then reads its archive's list of names again: with
     one for every package of pyspark.zip and for Spark's core jar, 0.1 s a task.

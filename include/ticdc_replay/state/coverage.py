@@ -19,7 +19,7 @@ _PLACED = (tables.coverage, tables.covered_table, tables.begun_load, tables.redr
 
 
 class CoveredTable(msgspec.Struct, frozen=True, order=True):
-    """A table of which a run had rows or DDL."""
+    """A table for which a run had rows or DDL."""
 
     table: TableName
     quality: Quality | Literal["left_out", "forgotten"]

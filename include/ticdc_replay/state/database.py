@@ -136,15 +136,12 @@ class Database:
             return ConfigError(f"{message}; create it, or correct the schema field of the state connection")
         if "unable to open database file" in reason or "readonly database" in reason:
             return PermanentError(f"{message}; the folder must exist and be writable")
-        if (_sqlstate(error) or "").startswith(_LIMITS):
+        sqlstate = getattr(error.orig, "sqlstate", None) if isinstance(error, DBAPIError) else None
+        if sqlstate is not None and sqlstate.startswith(_LIMITS):
             return PermanentError(message)
         if isinstance(error, OperationalError | InterfaceError):
             return TransientError(message)
         return PermanentError(message)
-
-
-def _sqlstate(error: SQLAlchemyError) -> str | None:
-    return getattr(error.orig, "sqlstate", None) if isinstance(error, DBAPIError) else None
 
 
 def _parse(url: str) -> URL:

@@ -1,6 +1,7 @@
 """The deletion plans of claim-check stores, the decisions about them, and their executions."""
 
 import time
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -31,7 +32,7 @@ class DeletionPlanRecord(msgspec.Struct, frozen=True, kw_only=True):
     decided_why: str = ""
     decided_at_ms: int | None = None
     reconciliation_id: str | None = None
-    """The reconciliation that it is of, which has no other plan; None for plans of earlier versions."""
+    """The reconciliation that it follows from; each has one plan at most. None for plans of earlier versions."""
     policy: str | None = None
     """The store's when the plan was made: only a plan that was made under ``automatic`` needs nobody's approval."""
 
@@ -79,25 +80,21 @@ class DeletionPlans(Subject):
         The first decision stays, except that an approved plan may still be rejected; a plan that was executed stays so. Raises
         ConfigError where there is no such plan.
         """
-        table = tables.deletion_plan
-        undecided = ("open",) if decision == "approved" else ("open", "approved")
-        with self._database.writing() as connection:
-            connection.execute(
-                update(table)
-                .where(table.c.store == store, table.c.plan_hash == plan_hash, table.c.status.in_(undecided))
-                .values(status=decision, decided_by=by, decided_why=why, decided_at_ms=int(time.time() * 1000))
-            )
+        undecided = ["open"] if decision == "approved" else ["open", "approved"]
+        now_ms = int(time.time() * 1000)
+        self._update(store, plan_hash, undecided, status=decision, decided_by=by, decided_why=why, decided_at_ms=now_ms)
         return self.get(store, plan_hash)
 
     def finish(self, store: str, plan_hash: str) -> None:
         """Note that nothing of the plan is left to do. A rejected plan stays so."""
+        self._update(store, plan_hash, ["open", "approved", "executed"], status="executed")
+
+    def _update(self, store: str, plan_hash: str, statuses: Sequence[str], **values: object) -> None:
+        """Set *values* of the plan if it has one of *statuses*."""
         table = tables.deletion_plan
+        conditions = table.c.store == store, table.c.plan_hash == plan_hash, table.c.status.in_(statuses)
         with self._database.writing() as connection:
-            connection.execute(
-                update(table)
-                .where(table.c.store == store, table.c.plan_hash == plan_hash, table.c.status != "rejected")
-                .values(status="executed")
-            )
+            connection.execute(update(table).where(*conditions).values(**values))
 
     def record_execution(self, execution: DeletionExecution) -> None:
         """Keep what is known of *execution* now."""

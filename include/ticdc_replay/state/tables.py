@@ -8,13 +8,7 @@ from sqlalchemy.types import TypeEngine
 
 from ticdc_replay.state.any_text import AnyText
 
-metadata = MetaData(
-    naming_convention={
-        "pk": "pk_%(table_name)s",
-        "ix": "ix_%(table_name)s_%(column_0_name)s",
-        "uq": "uq_%(table_name)s",
-    }
-)
+metadata = MetaData(naming_convention={"pk": "pk_%(table_name)s"})
 
 
 def _key(kind: type[TypeEngine[Any]], *names: str, server_default: str | None = None) -> Iterator[Column[Any]]:

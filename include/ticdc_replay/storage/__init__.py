@@ -1,4 +1,4 @@
-"""Object stores behind one contract: where artefacts live and where claim-check objects are read from.
+"""Object stores with one contract: where artefacts live and where claim-check objects are read from.
 
 ``base`` is the contract, ``file`` and ``s3`` implement it, ``open_store`` (``registry``) picks one by the URI's scheme,
 ``listing`` lists a large store in parallel. ``deletion`` is a capability of its own, for claim-check stores: deleting objects

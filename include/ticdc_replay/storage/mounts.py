@@ -18,7 +18,7 @@ _MOUNTS = Path("/proc/self/mountinfo")
 
 
 class Mount(msgspec.Struct, frozen=True):
-    """A mounted file system: where, of which type, and with which options of its own."""
+    """A mounted file system: its folder, type and options."""
 
     folder: str
     type: str

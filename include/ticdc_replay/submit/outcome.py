@@ -66,8 +66,8 @@ def settle(file: JobFile, attempt: str, name: str, code: int) -> JobOutcome:
     else:
         if outcome.result == "succeeded":
             return outcome
-        told = outcome.message or "no error of the library; the log of the job has the traceback"
-        raise _kind(outcome.result == "permanent")(f"{name}: {outcome.error}: {told}")
+        message = outcome.message or "no error of the library; the log of the job has the traceback"
+        raise _kind(outcome.result == "permanent")(f"{name}: {outcome.error}: {message}")
     if code == 0:
         return JobOutcome("succeeded")
     raise _kind(code == EXIT_PERMANENT)(f"{name}: {_ended(code)}, and {missing}; the log of the job has more")

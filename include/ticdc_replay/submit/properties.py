@@ -1,4 +1,4 @@
-"""What Spark is told when a job is submitted, by Airflow and by the command line alike."""
+"""The Spark properties of a submitted job, for Airflow and the command line alike."""
 
 import re
 import sys

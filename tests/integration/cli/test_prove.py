@@ -128,7 +128,7 @@ def test_a_window_that_ends_at_a_resolved_ts_later_than_its_record_is_not_proven
     code, proof = proof_of(shop)
     assert (code, findings_of(proof)) == (3, [("resolved_ts", f"{shop.feed.topic}[0]@156")])
     assert "is 7000 ms later than the time of its record" in str(proof)
-    assert "Pin it anew (repin)" in str(proof)
+    assert "Pin it again (repin)" in str(proof)
 
 
 def test_what_kafka_has_removed_is_said_by_partition(shop: Shop, kafka: Kafka) -> None:

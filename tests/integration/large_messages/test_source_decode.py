@@ -15,7 +15,7 @@ from tests.support.open_protocol import columns, message, row
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.changelog.files.layout import changelog_root
 from ticdc_replay.decode.plan.changelog_store import ChangelogStore
-from ticdc_replay.decode.plan.tasks import Attempt, Split, SplitResult
+from ticdc_replay.decode.plan.tasks import Attempt, Split, SplitContext, SplitResult
 from ticdc_replay.decode.read.split import SplitDecoder
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.errors import PermanentError
@@ -86,7 +86,7 @@ def decode(job: DecodeJob, source: Connection, database: str, sent: list[RawMess
     connections = Connections({"source": source})
     attempt = Attempt("attempt", known_rows=ChangelogStore.open(job, connections).known_rows())
     split = Split(0, (OffsetRange("topic", 0, 0, 10),))
-    decoder = SplitDecoder(split, attempt, job, WINDOW, SchemaHistory(), connections)
+    decoder = SplitDecoder(split, SplitContext(attempt, job, WINDOW, SchemaHistory(), connections))
     decoder.add(messages(database) if sent is None else sent)
     return decoder.finish()
 
@@ -205,7 +205,7 @@ def test_a_row_without_commit_ts_is_set_aside(job: DecodeJob) -> None:
     canal = msgspec.structs.replace(job, changefeed=Changefeed(protocol="canal-json", topic="topic", timezone="UTC"))
     nobody = Connections({"source": Connection("source", "mysql", "127.0.0.1", 1, "nobody", "x")})
     split = Split(0, (OffsetRange("topic", 0, 0, 10),))
-    decoder = SplitDecoder(split, Attempt("attempt"), canal, None, SchemaHistory(), nobody)
+    decoder = SplitDecoder(split, SplitContext(Attempt("attempt"), canal, None, SchemaHistory(), nobody))
     decoder.add([RawMessage("topic", 0, 0, 1, None, msgspec.json.encode(row))])
     assert decoder.finish().quarantine_reasons == {"handle_key_only": 1}
 

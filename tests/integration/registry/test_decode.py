@@ -15,7 +15,7 @@ from ticdc_replay.changefeed.table_filter import TableFilter
 from ticdc_replay.changefeed.topic_expression import TopicExpression
 from ticdc_replay.decode.complete.assembly import assemble
 from ticdc_replay.decode.plan.shared_names import refuse_shared_names
-from ticdc_replay.decode.plan.tasks import Attempt, Split
+from ticdc_replay.decode.plan.tasks import Attempt, Split, SplitContext
 from ticdc_replay.decode.read.split import SplitDecoder
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.errors import AuthenticationError, PermanentError
@@ -48,14 +48,14 @@ def registry():
 
 def decoder(folder, registry, dispatch=NO_RULES, *, set_aside=(), window=WINDOW, **fields):
     connection = Connection("registry", "http", host="127.0.0.1", port=registry.port, **fields)
-    return SplitDecoder(
-        Split(0, (OffsetRange("topic", 0, 0, 3),)),
+    context = SplitContext(
         Attempt("attempt"),
         job_of(folder, dispatch, set_aside),
         window,
         SchemaHistory(),
         Connections({connection.conn_id: connection}),
     )
+    return SplitDecoder(Split(0, (OffsetRange("topic", 0, 0, 3),)), context)
 
 
 def job_of(folder, dispatch=NO_RULES, set_aside=()):

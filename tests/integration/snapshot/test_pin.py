@@ -33,7 +33,7 @@ from ticdc_replay.schemas.epochs import Epoch
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.snapshot.pin import PinnedManifest, pin_window
 from ticdc_replay.snapshot.request import PinRequest
-from ticdc_replay.snapshot.verify import verify_topics
+from ticdc_replay.snapshot.topics import verify_topics
 from ticdc_replay.state import StateStore, open_state
 from ticdc_replay.state.sparse_index import Stretch
 from ticdc_replay.storage import ObjectStore, open_store

@@ -19,7 +19,7 @@ from ticdc_replay.domain.window import Window
 from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.snapshot.pin import PinnedManifest, pin_window
 from ticdc_replay.snapshot.request import PinRequest
-from ticdc_replay.snapshot.verify import verify_topics
+from ticdc_replay.snapshot.topics import verify_topics
 from ticdc_replay.snapshot.watermark import watermark_status
 from ticdc_replay.state import StateStore
 from ticdc_replay.state.sparse_index import Stretch
@@ -104,7 +104,7 @@ def test_a_window_that_was_pinned_for_fewer_tables_is_pinned_anew(
     pin(request_of(topics, tables=("shop.orders", "hr.*")))
     assert pin(request_of(topics, tables=("shop.orders",))).reused
     with pytest.raises(
-        TopicChangedError, match=r"pinned over the topics of shop\.orders, hr\.\*; .* shop\.\*: pin it anew"
+        TopicChangedError, match=r"pinned over the topics of shop\.orders, hr\.\*; .* shop\.\*: pin it again"
     ):
         pin(request_of(topics, tables=("shop.*",)))
     assert not pin(request_of(topics, tables=("shop.*",)), repin=True).reused

@@ -1,4 +1,4 @@
-"""Rows of the changelog as columns, with what tells copies of a row version apart: what both decoders hand to the writer."""
+"""Rows of the changelog as columns, with the hashes that identify copies: what both decoders hand to the writer."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -28,14 +28,6 @@ class ColumnarRows(NamedTuple):
             return self
         versions = None if self.versions is None else self.versions[kept]
         return ColumnarRows(self.batch.filter(pa.array(kept)), versions, self.fingerprints[kept], self.halves[kept])
-
-
-class Places(NamedTuple):
-    """Where rows stand in Kafka: offsets, ordinals in their messages, and halves of an UPDATE that changed its key."""
-
-    offsets: npt.NDArray[np.int64]
-    ordinals: npt.NDArray[np.int32]
-    halves: npt.NDArray[np.int8]
 
 
 def hashes(values: Sequence[bytes]) -> npt.NDArray[np.void]:

@@ -64,7 +64,7 @@ def rows_to_batches(rows: Sequence[RowEvent], resolved: ResolvedSchema, zone: st
 
 
 def rows_to_batch(rows: Sequence[RowEvent], resolved: ResolvedSchema, zone: str) -> ConvertedRows:
-    """The images of *rows*, all of which *resolved* is the schema of; TIMESTAMP text is in the zone *zone*.
+    """The images of *rows*, which all have the schema *resolved*; TIMESTAMP text is in the zone *zone*.
 
     Never raises for a value. Raises ConfigError for an unknown zone, ValueError for a row that has columns *resolved*
     lacks, BatchTooLargeError for several rows of more than ``BATCH_MAX_BYTES``. A single row is never too large.
@@ -243,7 +243,7 @@ def _image_type(resolved: ResolvedSchema) -> pa.StructType:
 
 @lru_cache(maxsize=1024)
 def empty_image_bytes(resolved: ResolvedSchema) -> int:
-    """Bytes that an image of *resolved* takes in Arrow's arrays though all its cells be NULL, without the bits that tell so."""
+    """Bytes that an image of *resolved* with only NULL cells takes in Arrow's arrays, without the validity bits."""
     return sum(_null_bytes(field.type) for field in _image_type(resolved))
 
 

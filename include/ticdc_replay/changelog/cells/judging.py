@@ -32,7 +32,7 @@ class DoesNotFit(Exception):  # noqa: N818 - an outcome, not an error
         self.text = text
 
 
-def sift(values: Sequence[Any], judge: Callable[[Any], Any], build: Callable[[list[Any]], pa.Array]) -> Converted:
+def judged(values: Sequence[Any], judge: Callable[[Any], Any], build: Callable[[list[Any]], pa.Array]) -> Converted:
     """The slow way, at about 1 µs per value: *judge* returns what *build* takes, or raises DoesNotFit or ValueError."""
     values = values.to_pylist() if isinstance(values, pa.Array) else values
     fitting: list[Any] = []

@@ -14,9 +14,9 @@ from ticdc_replay.changelog.cells.judging import (
     Converted,
     DoesNotFit,
     array_of,
+    judged,
     matched,
     refuse_other_kinds,
-    sift,
     within,
 )
 from ticdc_replay.changelog.cells.text import text_cells
@@ -49,7 +49,7 @@ def integer_cells(values: Sequence[Any], column_type: ColumnType) -> Converted:
             raise DoesNotFit(str(value).encode())
         return value
 
-    return sift(values, judge, lambda fitting: pa.array(fitting, arrow))
+    return judged(values, judge, lambda fitting: pa.array(fitting, arrow))
 
 
 def _integer_range(column_type: ColumnType, arrow: pa.DataType) -> tuple[int, int]:
@@ -86,7 +86,7 @@ def float_cells(values: Sequence[Any], column_type: ColumnType) -> Converted:
             raise DoesNotFit(repr(value).encode())
         return float(value)
 
-    return sift(values, judge, build)
+    return judged(values, judge, build)
 
 
 def decimal_cells(values: Sequence[Any], column_type: ColumnType) -> Converted:
@@ -118,4 +118,4 @@ def decimal_cells(values: Sequence[Any], column_type: ColumnType) -> Converted:
         # Arrow reads only exponents that are near the scale, not those of 0E40.
         return format(number.quantize(step, context=context), "f")
 
-    return sift(values, judge, build)
+    return judged(values, judge, build)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ticdc_replay.changelog.cells.judging import REFUSED, Converted, DoesNotFit, array_of, refuse_other_kinds, sift
+from ticdc_replay.changelog.cells.judging import REFUSED, Converted, DoesNotFit, array_of, judged, refuse_other_kinds
 from ticdc_replay.domain.column_types import ColumnType
 
 
@@ -64,7 +64,7 @@ def name_cells(values: Sequence[Any], column_type: ColumnType) -> Converted:
         except KeyError:
             raise DoesNotFit(str(value).encode("utf-8", "surrogatepass")) from None
 
-    return sift(values, judge, lambda fitting: pa.array(fitting, pa.string()))
+    return judged(values, judge, lambda fitting: pa.array(fitting, pa.string()))
 
 
 def text_cells(values: Sequence[Any]) -> Converted:
@@ -88,7 +88,7 @@ def text_cells(values: Sequence[Any]) -> Converted:
                 raise DoesNotFit(value) from None
         raise ValueError(f"{value!r:.80} is not text")
 
-    return sift(values, judge, lambda fitting: pa.array(fitting, pa.string()))
+    return judged(values, judge, lambda fitting: pa.array(fitting, pa.string()))
 
 
 def byte_cells(values: Sequence[Any]) -> Converted:
@@ -105,4 +105,4 @@ def byte_cells(values: Sequence[Any]) -> Converted:
             return value
         raise ValueError(f"{value!r:.80} is not a byte string")
 
-    return sift(values, judge, lambda fitting: pa.array(fitting, pa.binary()))
+    return judged(values, judge, lambda fitting: pa.array(fitting, pa.binary()))

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ticdc_replay.changelog.cells.judging import REFUSED, Converted, DoesNotFit, array_of, matched, sift, within
+from ticdc_replay.changelog.cells.judging import REFUSED, Converted, DoesNotFit, array_of, judged, matched, within
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import ConfigError
 
@@ -46,7 +46,7 @@ def date_cells(values: Sequence[Any]) -> Converted:
             raise DoesNotFit(value.encode()) from None
         return str(value)
 
-    return sift(values, judge, build)
+    return judged(values, judge, build)
 
 
 def time_cells(values: Sequence[Any]) -> Converted:
@@ -65,7 +65,7 @@ def time_cells(values: Sequence[Any]) -> Converted:
         micros = seconds * 1_000_000 + int((match[5] or "").ljust(6, "0"))
         return -micros if match[1] else micros
 
-    return sift(values, judge, lambda fitting: pa.array(fitting, pa.int64()))
+    return judged(values, judge, lambda fitting: pa.array(fitting, pa.int64()))
 
 
 def moment_cells(values: Sequence[Any], column_type: ColumnType, zone: str) -> Converted:
@@ -128,15 +128,11 @@ def _local_moments(values: Sequence[Any], column_type: ColumnType) -> Converted:
     longest = 26 if scale is None else 20 + scale if scale else 19
 
     def build(fitting: Sequence[Any]) -> pa.Array:
-        return pc.cast(texts_of(fitting), pa.timestamp("us"))
-
-    def texts_of(fitting: Sequence[Any]) -> pa.Array:
-        return array_of(fitting, pa.string())
+        return pc.cast(array_of(fitting, pa.string()), pa.timestamp("us"))
 
     try:
-        texts = texts_of(values)
-        if within(pc.binary_length(texts), 19, longest):
-            array = pc.cast(texts, pa.timestamp("us"))
+        if within(pc.binary_length(array_of(values, pa.string())), 19, longest):
+            array = build(values)
             if within(array.cast(pa.int64()), _FIRST_MICROSECOND, _LAST_MICROSECOND):
                 return Converted(array, {}, {})
     except REFUSED:
@@ -152,7 +148,7 @@ def _local_moments(values: Sequence[Any], column_type: ColumnType) -> Converted:
             raise DoesNotFit(value.encode())
         return str(value)
 
-    return sift(values, judge, build)
+    return judged(values, judge, build)
 
 
 @lru_cache(maxsize=64)

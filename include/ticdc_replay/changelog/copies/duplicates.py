@@ -1,14 +1,14 @@
 """Which copy of a row version stays, and how the others leave the files.
 
 Workers write what they read, and drop only copies whose bytes they have seen already. Copies that met in different splits,
-or differ, are found through the narrow keys files (see ``keys``); then only the files that hold a copy too many are written anew
+or differ, are found through the narrow keys files (see ``keys``); then only the files that hold a copy too many are rewritten
 (docs/decisions.md, "Where duplicates are dropped").
 """
 
 import json
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -22,6 +22,7 @@ from ticdc_replay.changelog.files.data_file import ENCODING, TABLE_METADATA
 from ticdc_replay.changelog.files.index import DataFile
 from ticdc_replay.changelog.files.keys import Copy
 from ticdc_replay.changelog.files.layout import in_quarantine
+from ticdc_replay.changelog.files.parts import group_starts
 from ticdc_replay.changelog.files.side_files import QUARANTINE_ENCODING, shared_bytes
 
 SURPLUS = pa.schema([("file", pa.string()), ("position", pa.int64()), ("conflict", pa.bool_())])
@@ -29,13 +30,6 @@ SURPLUS = pa.schema([("file", pa.string()), ("position", pa.int64()), ("conflict
 
 _Mask = npt.NDArray[np.bool_]
 _Numbers = npt.NDArray[np.int64]
-
-
-class Dropped(NamedTuple):
-    """The rows that left a file, and, of a quarantine file, the reasons of its entries among them."""
-
-    rows: int
-    reasons: dict[str, int]
 
 
 def surplus(copies: pa.Table, filesystem: Any, root: str) -> pa.Table:
@@ -89,9 +83,9 @@ def _settle_collision(copies: pa.Table, members: _Numbers, reader: "_Reader", go
 
 
 def _in_order(copies: pa.Table) -> pa.Table:
-    """*copies* grouped by identity, within a group in a fixed total order, of which the first stays.
+    """*copies* grouped by identity; within a group in a fixed total order, whose first copy stays.
 
-    What can be used before what stands in quarantine, whole before partial (a key-only delete), then by place in Kafka.
+    Usable copies before quarantined ones, whole before partial (a key-only delete), then by place in Kafka.
     """
     copies = copies.unify_dictionaries().combine_chunks()
     topics = copies["topic"].chunk(0)
@@ -149,12 +143,11 @@ def _alike(ones: _Numbers, others: _Numbers) -> list[_Numbers]:
 
 
 class _RowGroups:
-    """The row groups of a data file, of which it holds the one that was read last."""
+    """The row groups of a data file. Holds the one that was read last."""
 
     def __init__(self, file: pq.ParquetFile) -> None:
         self._file = file
-        metadata = file.metadata
-        self._starts = np.cumsum([0, *(metadata.row_group(at).num_rows for at in range(metadata.num_row_groups))])
+        self._starts = group_starts(file.metadata)
         self._held = -1
         self._table: pa.Table | None = None
 
@@ -200,25 +193,23 @@ def _contents(rows: pa.Table) -> list[tuple[Any, Any]]:
     return found
 
 
-def drop_rows(filesystem: Any, root: str, file: str, positions: _Numbers) -> tuple[DataFile | None, Dropped]:
-    """Write *file* anew, under another name, without the rows at *positions*; the new file and what left.
+def drop_rows(filesystem: Any, root: str, file: str, positions: _Numbers) -> tuple[DataFile | None, dict[str, int]]:
+    """Write *file* again, under another name, without the rows at *positions* (ascending); None if no row is left.
 
-    The new file is None where no row stayed. The old file stays where it is: it leaves the changelog by not being in its index.
-    Holds one row group at a time.
+    And the reasons of the dropped rows, for a quarantine file. The old file stays, but not in the index. Holds one row group at a
+    time.
     """
     name = f"{file.removesuffix('.parquet')}-{uuid4().hex[:8]}.parquet"
-    going = np.unique(positions)
     kept = _Kept(filesystem, root, name)
-    rows, reasons = 0, Counter[str]()
+    reasons = Counter[str]()
     with pq.ParquetFile(f"{root}/{file}", filesystem=filesystem) as source:
         start = 0
         for number in range(source.num_row_groups):
             table = source.read_row_group(number)
-            low, high = np.searchsorted(going, [start, start + table.num_rows])
+            low, high = np.searchsorted(positions, [start, start + table.num_rows])
             leaving = np.zeros(table.num_rows, np.bool_)
-            leaving[going[low:high] - start] = True
+            leaving[positions[low:high] - start] = True
             start += table.num_rows
-            rows += int(high - low)
             if "reason" in table.column_names:
                 reasons.update(table["reason"].filter(pa.array(leaving)).to_pylist())
             staying = table.filter(pa.array(~leaving))
@@ -226,11 +217,11 @@ def drop_rows(filesystem: Any, root: str, file: str, positions: _Numbers) -> tup
                 shared_bytes(staying) if in_quarantine(file) else staying,
                 source.metadata.row_group(number).sorting_columns,
             )
-    return kept.close(), Dropped(rows, dict(reasons))
+    return kept.close(), dict(reasons)
 
 
 class _Kept:
-    """A file that is written anew, and its entry in the index."""
+    """The new file, and its entry in the index."""
 
     def __init__(self, filesystem: Any, root: str, name: str) -> None:
         self._filesystem = filesystem

@@ -1,7 +1,7 @@
 """The fold: of the row versions of a table, the last one of each row.
 
 Versions of one row are ordered by (commitTs, delete < put), or by their place in Kafka where not all have a commitTs; an insert,
-update or upsert is a put. Rows are told apart by the cells of their handle key: the 128-bit hash in ``_key`` only groups them,
+update or upsert is a put. The cells of the handle key distinguish rows: the 128-bit hash in ``_key`` only groups them,
 and two keys with one hash stay two rows.
 """
 
@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
+from ticdc_replay.changelog.cells.columnar import halves_of
 from ticdc_replay.changelog.files.version_order import OFFSET_BITS, VersionOrder, offset_of, versions_of
 from ticdc_replay.domain.errors import PermanentError
 
@@ -38,7 +39,7 @@ def is_put(rows: pa.Table | pa.RecordBatch) -> pa.BooleanArray:
             f"{place_of(rows, pc.index(incomplete, True).as_py())}: the row lacks columns and must not be applied as if "
             "it were whole; decode the window again with this version of the library"
         )
-    return put.combine_chunks() if isinstance(put, pa.ChunkedArray) else put
+    return _one_array(put)
 
 
 def narrow_columns(handle_key: Sequence[str]) -> list[str]:
@@ -56,14 +57,14 @@ def narrow(
     handle key: of the new image, or of the old one where the row was deleted. Tables of several files can be concatenated.
     """
     if not handle_key:
-        raise PermanentError("a table without handle key has no rows that could be told apart: it can't be folded")
+        raise PermanentError("a table without handle key has no rows that can be distinguished: it can't be folded")
     versions = versions_of(rows, order)
     if rows["_key"].null_count or versions.null_count:
         position = next(at for at in range(rows.num_rows) if None in (rows["_key"][at].as_py(), versions[at].as_py()))
         raise PermanentError(
             f"{place_of(rows, position)}: the row has no commitTs or no key, so its versions have no order: history only"
         )
-    before, after = _image(rows, "before"), _image(rows, "after")
+    before, after = _one_array(rows["before"]), _one_array(rows["after"])
     columns = {"hash": rows["_key"], "version": versions, "put": put, "exact": rows["_exact"]}
     for name in handle_key:
         columns[_CELL + name] = pc.if_else(put, pc.struct_field(after, [name]), pc.struct_field(before, [name]))
@@ -172,7 +173,7 @@ def last_versions(narrowed: pa.Table) -> pa.Int64Array:
     """
     if narrowed.num_rows == 0:
         return pa.array([], pa.int64())
-    high, low = _hash_halves(narrowed["hash"])
+    high, low = np.ascontiguousarray(halves_of(narrowed["hash"].cast(pa.binary(16))).T)
     numbers = narrowed["version"].to_numpy().astype(np.uint64)
     version = numbers << np.uint64(1) | narrowed["put"].to_numpy().astype(np.uint64)
     order = np.argsort(high)
@@ -217,9 +218,9 @@ def refuse_moved(narrowed: pa.Table, what: str) -> None:
         raise PermanentError(
             f"{what}: {moved.num_rows} rows have changes in several partitions, one of them at [{first['partition_min']}]@"
             f"{offset_of(first['place_min'])} and [{first['partition_max']}]@{offset_of(first['place_max'])}; without commitTs "
-            "nothing tells which came last. Were partitions added or the dispatcher changed? End the window before that, bring "
+            "nothing shows which came last. Were partitions added or the dispatcher changed? End the window before that, bring "
             "the table up to date from the upstream, and start the next one after it. Where one of the messages is another "
-            "program's, name it in set_aside of the pipeline file, and decode the window anew"
+            "program's, name it in set_aside of the pipeline file, and decode the window again"
         )
 
 
@@ -240,7 +241,7 @@ def _all_keys_equal(narrowed: pa.Table, first: Indices, second: Indices) -> bool
 
 
 def _last_by_cells(narrowed: pa.Table, version: npt.NDArray[np.uint64], several: Indices) -> Indices:
-    """The winners among the rows *several*, told apart by cells and exact texts; of equal versions the last one.
+    """The winners among the rows *several*, distinguished by cells and exact texts; of equal versions the last one.
 
     Slow, and rarely needed: for collisions of the hash, and for key cells that the typed column can't hold.
     """
@@ -260,13 +261,5 @@ def _keys(narrowed: pa.Table) -> list[Any]:
     return keys
 
 
-def _hash_halves(hashes: pa.ChunkedArray) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
-    binary = pa.concat_arrays(chunk.cast(pa.binary(16)) for chunk in hashes.chunks)
-    words = np.frombuffer(binary.buffers()[1], dtype=np.uint64)
-    words = words[2 * binary.offset : 2 * (binary.offset + len(binary))]
-    return words[0::2].copy(), words[1::2].copy()
-
-
-def _image(rows: pa.Table | pa.RecordBatch, name: str) -> pa.Array:
-    image = rows[name]
-    return image.combine_chunks() if isinstance(image, pa.ChunkedArray) else image
+def _one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

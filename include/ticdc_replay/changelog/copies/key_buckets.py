@@ -5,6 +5,7 @@ partitions, and so mostly of time, so that a bucket touches few keys files, and 
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -58,9 +59,8 @@ def plan_buckets(files: Sequence[KeysFile], least: int, bucket_rows: int = BUCKE
     bounds = [0, *(int(cut) for cut in cuts if 0 < cut < times[-1]), int(times[-1])]
     held = np.interp(bounds, times, grown)
     buckets = []
-    for at in range(len(bounds) - 1):
-        first, end = bounds[at], bounds[at + 1]
-        parts = max(1, round((held[at + 1] - held[at]) / size))
+    for (first, end), (before, after) in zip(pairwise(bounds), pairwise(held), strict=True):
+        parts = max(1, round((after - before) / size))
         touched = _touched(files, start + first, start + end - 1)
         buckets += [Bucket(start + first, start + end - 1, part, parts, touched) for part in range(parts)]
     return buckets

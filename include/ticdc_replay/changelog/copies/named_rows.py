@@ -24,7 +24,7 @@ def places_with_rows(
     tables: Collection[TableName],
     window: Window | None = None,
 ) -> tuple[EventPlace, ...]:
-    """Those of *places*, sorted, of which the changelog of *index* has a row of *tables*; with a *window*, one committed in it.
+    """Those of *places*, sorted, for which the changelog of *index* has a row of *tables*, committed in *window* if given.
 
     Reads narrow columns of the files of these topics; nothing without *places*. Raises ArtifactNotFoundError where one is gone.
     """

@@ -42,10 +42,10 @@ TABLE_METADATA = b"ticdc_replay.table"
 
 
 class DataFileWriter:
-    """Writes rows to the file *name* below *root*, and their identities to *keys*. ``rows`` counts those handed over so far.
+    """Writes rows to the file *name* below *root*, and their identities to *keys*. ``rows`` counts those added so far.
 
-    Where *spill* has no room for one more open file, row groups wait there until ``close``. *schema* gives that of all rows.
-    ``waiting_bytes``, of rows that are not written yet, may be more than their values have, until ``count_waiting`` was called.
+    If *spill* has no room for one more open file, row groups wait there until ``close``. *schema* returns the schema of the rows.
+    ``waiting_bytes`` is an upper bound until ``count_waiting`` is called.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class DataFileWriter:
         self.rows = 0
 
     def write(self, parts: Sequence[ColumnarRows]) -> None:
-        """Append the rows of *parts*, of which there must be one; how they are divided into parts makes no difference."""
+        """Append the rows of *parts*, at least one; how they are divided into parts makes no difference."""
         self._make_room(parts)
         self._waiting += parts
         self._hold(sum(_arrays(part.batch.schema) for part in parts))

@@ -79,7 +79,7 @@ def identities(
     names_bytes = _encode(names)
     table_bytes = _encode((rows[0].schema, rows[0].table))
     key_bytes = [names_bytes + encoded for encoded in map(_encode, keys)]
-    # The seed tells version and kind apart: 63 bits and 1 bit.
+    # The seed is the version, 63 bits, and the kind, 1 bit.
     seeds = [version << 1 | (row.after is not None) for version, row in zip(versions, rows, strict=True)]
     version_bytes = [table_bytes + key for key in key_bytes]
     return Identities(list(map(_digest, key_bytes)), list(map(_digest, version_bytes, seeds)))

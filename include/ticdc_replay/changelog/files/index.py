@@ -1,8 +1,8 @@
 """The index of a changelog: which files make it up, and the counts that account for every consumed message.
 
-``index.json`` is written once, last: a changelog without it does not exist for any reader. Where files that it names are gone,
-the next decode removes it before it writes the changelog anew. Data files lie in a layout that
-Hive and Spark understand, ``data/schema=<schema>/table=<table>/version=<version>/<file>.parquet`` (names percent-encoded).
+``index.json`` is written once, last: a changelog without it does not exist for any reader. If files that it names are missing,
+the next decode removes it and writes the changelog again. Data files are in a layout that Hive and Spark understand:
+``data/schema=<schema>/table=<table>/version=<version>/<file>.parquet`` (names percent-encoded).
 """
 
 import msgspec
@@ -22,7 +22,7 @@ from ticdc_replay.snapshot.manifest import Source
 class DataFile(msgspec.Struct, frozen=True):
     """One Parquet file of rows of one topic. ``name`` is relative to the changelog's root; sizes are bytes.
 
-    Commit timestamps are TSO; 0 where no row has one. Of a file with ``only``, all but the name are about the rows that count.
+    Commit timestamps are TSO; 0 if no row has one. With ``only``, all members but the name are about the rows that count.
     """
 
     name: str
@@ -32,15 +32,15 @@ class DataFile(msgspec.Struct, frozen=True):
     max_commit_ts: int
     topic: str = ""
     run: str = ""
-    """The run in whose folder it lies, where that is another than the index's own."""
+    """The run whose folder it is in; empty for the index's own."""
     only: Window | None = None
-    """The rows that count are those whose commitTs is in it; all of them where it is None."""
+    """If only some rows of the file count, the window of their commitTs."""
 
 
 class TableVersion(msgspec.Struct, frozen=True):
     """The files of one table that share one schema. ``version`` is the first 16 hex digits of the schema's hash.
 
-    ``declared`` tells whether every column type came from a table definition.
+    ``declared``: every column type came from a table definition.
     """
 
     schema: TableSchema
@@ -65,7 +65,7 @@ class Ddl(msgspec.Struct, frozen=True, order=True):
 
     @property
     def event(self) -> DdlEvent:
-        """It as the message had it, which its definitions have been taken from."""
+        """The event, without definitions."""
         return DdlEvent(0, self.commit_ts, self.schema, self.table, self.query, self.type, rounded=self.rounded)
 
 
@@ -113,17 +113,17 @@ class EventCounts(msgspec.Struct, kw_only=True):
     claim_checks_resolved: int = 0
     claim_check_bytes: int = 0
     handle_key_only: int = 0
-    """Rows of which only the key was sent and that are no deletes; all but those ``reread`` are in quarantine."""
+    """Rows for which only the key was sent, without deletes; all but those ``reread`` are in quarantine."""
     reread: int = 0
-    """Rows of which only the key was sent, and that were made whole from the source."""
+    """Rows for which only the key was sent, and which the source completed."""
     unkeyed: int = 0
     """Rows of tables without any key: history only, never deduplicated; a subset of ``written``."""
     placed: int = 0
-    """Rows of a sample whose topic and partition were held against the dispatcher rules; a subset of ``rows``."""
+    """Sampled rows whose topic and partition were checked against the dispatcher rules; a subset of ``rows``."""
 
     @property
     def unaccounted(self) -> int:
-        """Rows that went nowhere; 0, or there is a defect."""
+        """Rows in none of the counts; not 0 is a defect."""
         went = self.outside_window + self.filtered + self.quarantined + self.duplicates + self.written
         return self.rows + self.split_updates - went
 
@@ -137,11 +137,11 @@ class DecodeReport(msgspec.Struct, frozen=True, kw_only=True):
     watermark: int | None
     """The smallest resolved-ts, over live partitions, that the range reached (TSO)."""
     undeclared_tables: tuple[str, ...]
-    """Tables with at least one column whose type only the wire told."""
+    """Tables with at least one column whose type is known from the wire alone."""
     elsewhere: tuple[Elsewhere, ...] = ()
     """Tables with rows, among those ``placed``, that stand elsewhere than the dispatcher rules say."""
     idle_places: tuple[EventPlace, ...] = ()
-    """Places of the index's ``set_aside`` of which nothing went to quarantine: no row of the window and its tables was there."""
+    """Places of the index's ``set_aside`` without a row of the window and its tables: nothing went to quarantine."""
 
 
 class ChangelogIndex(msgspec.Struct, frozen=True, kw_only=True):
@@ -164,42 +164,40 @@ class ChangelogIndex(msgspec.Struct, frozen=True, kw_only=True):
     ddl: tuple[Ddl, ...]
     """The DDL of the window, of every table: a RENAME of a wanted table stands under its new name."""
     other_ddl: tuple[Ddl, ...] = ()
-    """DDL of the pinned range outside the window; incomplete there, but later windows may start behind it."""
+    """DDL of the pinned range outside the window; incomplete there, but later windows may start after it."""
     unread_ddl: tuple[UnreadDdl, ...] | None = None
-    """Messages of the range that may hold DDL and could not be read, but for those before the window. Rows that can't be typed
-    without are in quarantine. None where the decode was by a version that typed them by what held before."""
+    """Unread messages of the range that may hold DDL, without those before the window. Rows whose types depend on them are in
+    quarantine. None for decodes by versions that did not record it."""
     other_unread: tuple[UnreadDdl, ...] = ()
-    """Messages that may hold DDL and of which only table and commitTs could be read, which the run does not want: they are not in
-    quarantine, and later windows may need them."""
+    """Unread messages that may hold DDL of other tables or times. They are not in quarantine, and later windows may need them."""
     changes: tuple[TableChanges, ...]
-    """What each DDL of the window does to the tables it touches, in order of commitTs: told here because only decode knows
-    the definitions just before it."""
+    """What each DDL of the window does to its tables, in order of commitTs. Only a decode knows the definitions before it."""
     quarantine_files: tuple[str, ...]
     reference_files: tuple[str, ...]
     sparse_index_files: tuple[str, ...]
     unsearched: tuple[OffsetRange, ...] | None = None
-    """Messages that may hold a claim-check reference which is in no reference file, as they can't be read. None where the decode
-    was by a version that did not search what it could not read."""
+    """Unread messages that may hold claim-check references which are in no reference file. None for decodes by versions that did
+    not search them."""
     search: int = 0
-    """Which search ``unsearched`` is of (``domain.events.SEARCH``); of what is taken from other changelogs, the least of them."""
+    """The search that found ``unsearched`` (``domain.events.SEARCH``); of several changelogs, the least."""
     definitions: tuple[TableDefinition, ...] = ()
-    """Versions of tables that were found in the range, or sought behind it (Simple)."""
+    """Versions of tables that were found in the range or after it (Simple)."""
     writer_schemas: dict[str, str] = {}
     """SHA-256 (hex) of every schema of the registry that was used, by id."""
     selection: tuple[str, ...] = ()
-    """The patterns of the tables that were decoded; none where the decode was by a version that did not say."""
+    """The patterns of the decoded tables; none for decodes by versions that did not record them."""
     variant: tuple[str, ...] = ()
     """Settings of the decode that decide which rows can be used, where they are not the defaults."""
     set_aside: tuple[EventPlace, ...] = ()
-    """The places in the ranges whose rows the decode was told to set aside. Of what is taken from other changelogs, those that
-    each of these was told of, or did not read."""
+    """The places in the ranges whose rows had to be set aside. Of several changelogs, those that each had to set aside or did not
+    read."""
     derived: tuple[Source, ...] = ()
     """The changelogs that this one's files, or the rows of them that count, belong to."""
     redrives: str | None = None
-    """The run whose quarantine was decoded again, where this is what came out: a part of the window, to be added to that run."""
+    """For a re-drive, the run whose quarantine was decoded: this changelog is a part of the window, to be added to that run."""
     report: DecodeReport
     took_ms: int = 0
-    """How long the decode took, by the clock; 0 where it was by a version that did not say."""
+    """How long the decode took, by the clock; 0 for versions that did not record it."""
 
     @property
     def identities(self) -> dict[str, TopicIdentity]:

@@ -144,13 +144,8 @@ class Keys:
         path = f"{root}/{name}"
         filesystem.create_dir(path.rpartition("/")[0], recursive=True)
         pq.write_table(table, path, filesystem=filesystem, row_group_size=GROUP_ROWS, **_ENCODING)
-        ends = [min(start + GROUP_ROWS, len(times)) for start in range(0, len(times), GROUP_ROWS)]
-        starts = [0, *ends[:-1]]
-        groups = [
-            KeysGroup(int(times[start]), int(times[end - 1]), end - start)
-            for start, end in zip(starts, ends, strict=True)
-        ]
-        return KeysFile(name, tuple(groups))
+        groups = (times[start : start + GROUP_ROWS] for start in range(0, len(times), GROUP_ROWS))
+        return KeysFile(name, tuple(KeysGroup(int(group[0]), int(group[-1]), len(group)) for group in groups))
 
 
 def _combined(table: pa.Table) -> pa.Table:

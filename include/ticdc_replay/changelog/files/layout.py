@@ -1,7 +1,6 @@
 """Where the files of a changelog lie, relative to its root ``runs/<run_hash>``."""
 
 from string import ascii_letters, digits
-from urllib.parse import unquote
 
 from ticdc_replay.domain.limits import NAME_TOO_LONG, Refusal, refused_schema
 from ticdc_replay.domain.tables import TableName, TableSchema
@@ -20,12 +19,12 @@ def used_folder(input_hash: str) -> str:
 
 
 def used_schema(input_hash: str, schema_id: str) -> str:
-    """Where the SHA-256 of a registry's schema stands that runs of *input_hash* used, below the pipeline's artefacts."""
+    """The name of the SHA-256 of a registry schema that runs of *input_hash* used, below the pipeline's artefacts."""
     return f"used_schemas/{input_hash}/{schema_id}"
 
 
 def sought_versions(input_hash: str) -> str:
-    """Where the table versions stand that were sought behind the ranges of *input_hash*, below the pipeline's artefacts."""
+    """The name of the table versions that were found after the ranges of *input_hash*, below the pipeline's artefacts."""
     return f"used_schemas/{input_hash}/table_versions.json"
 
 
@@ -35,17 +34,12 @@ def source_rows_folder(input_hash: str) -> str:
 
 
 def escape(name: str) -> str:
-    """*name* as one part of a path: any name of a table is safe in it and can be told back, by Hive, Spark and DuckDB, too.
+    """*name* as one part of a path, safe for any name; ``urllib.parse.unquote``, Hive, Spark and DuckDB give the name back.
 
     ASCII characters other than letters, digits, ``_`` and ``-`` are percent-encoded. All others stand as they are: Spark takes
     ``%C3%A9`` for two characters, DuckDB for one.
     """
     return "".join(char if char in _PLAIN or not char.isascii() else f"%{ord(char):02X}" for char in name)
-
-
-def unescape(part: str) -> str:
-    """The name that ``escape`` made *part* from."""
-    return unquote(part)
 
 
 _LONGEST_PART = 255

@@ -81,13 +81,18 @@ def part_of(filesystem: Any, path: str, file: DataFile, window: Window) -> DataF
     return DataFile(file.name, found, size, first, last, file.topic, file.run, None if found == total else window)
 
 
+def group_starts(metadata: Any) -> npt.NDArray[np.int64]:
+    """The positions of the first rows of all row groups in their file, and last the number of its rows."""
+    rows = [metadata.row_group(at).num_rows for at in range(metadata.num_row_groups)]
+    return np.cumsum([0, *rows], dtype=np.int64)
+
+
 def groups_with(metadata: Any, positions: npt.NDArray[np.int64]) -> tuple[list[int], npt.NDArray[np.int64]]:
     """The row groups that hold a row at *positions* (ascending), and where these rows are in those groups put together."""
-    ends = np.cumsum([0, *(metadata.row_group(at).num_rows for at in range(metadata.num_row_groups))])
     groups: list[int] = []
     shifted = positions.copy()
     skipped = 0
-    for number, (start, end) in enumerate(pairwise(ends)):
+    for number, (start, end) in enumerate(pairwise(group_starts(metadata))):
         low, high = np.searchsorted(positions, [start, end])
         if low == high:
             skipped += int(end - start)
@@ -114,7 +119,7 @@ def _groups_in(metadata: Any, only: Window | None) -> list[int]:
 
 def _runs(metadata: Any, groups: list[int]) -> Iterator[tuple[list[int], int]]:
     """*groups* as stretches of neighbours, each with the position of its first row."""
-    starts = np.cumsum([0, *(metadata.row_group(at).num_rows for at in range(metadata.num_row_groups))])
+    starts = group_starts(metadata)
     run: list[int] = []
     for group in groups:
         if run and group != run[-1] + 1:

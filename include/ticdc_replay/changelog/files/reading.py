@@ -22,8 +22,7 @@ class TableRows(NamedTuple):
 
 
 def complete_changelogs(store: ObjectStore) -> set[str]:
-    """The run of every changelog in the pipeline's artefacts that has an index, whether or not anybody has recorded it. Lists all
-    changelogs with their files."""
+    """The run hashes of all changelogs with an index in the pipeline's artefacts, recorded or not. Lists all their files."""
     names = (entry.name.split("/") for entry in store.list("runs/"))
     return {parts[1] for parts in names if len(parts) == 3 and parts[2] == INDEX}
 
@@ -34,11 +33,11 @@ def read_index(store: ObjectStore, run_hash: str) -> ChangelogIndex:
 
 
 def read_rows(store: ObjectStore, index: ChangelogIndex, tables: Sequence[str] | None = None) -> Iterator[TableRows]:
-    """The rows of the changelog of *index*, in batches of about 64 MiB at most; *store* holds the pipeline's artefacts.
+    """The rows of the changelog of *index*, in batches of up to about 64 MiB; *store* holds the pipeline's artefacts.
 
-    *tables* are full names, ``schema.table``; without them all tables are read. Each row version comes once, in no order that
-    counts. This is how to read a changelog whose rows lie in files of others (``ChangelogIndex.derived``), of which not every row
-    counts. Raises ArtifactNotFoundError where a file is gone.
+    *tables* are full names, ``schema.table``; without them all tables are read. Each row version comes once, in no particular
+    order. Reads changelogs whose rows are in files of others (``ChangelogIndex.derived``), too. Raises ArtifactNotFoundError if a
+    file is missing.
     """
     filesystem, base = store.arrow_filesystem()
     for version in index.tables:

@@ -1,7 +1,8 @@
 """What runs have set aside: reading quarantine files, and the file of messages that are to be decoded once more."""
 
 import io
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -33,22 +34,11 @@ GROUP_ROWS = 1_000
 """Messages of one row group, which one task decodes; fewer where they have ``GROUP_BYTES``."""
 
 WHOLE_MESSAGE = -1
-"""Stands for the ordinal of an entry for a message of which no event could be read."""
+"""The ordinal of an entry for a message from which no event could be read."""
 
-_NARROW = [
-    "topic",
-    "partition",
-    "offset",
-    "ordinal",
-    "timestamp_ms",
-    "reason",
-    "detail",
-    "commit_ts",
-    "schema",
-    "table",
-]
 _COORDINATES = ["topic", "partition", "offset"]
-_BYTES = ["topic", "partition", "offset", "timestamp_ms", "key", "value"]
+_NARROW = [*_COORDINATES, "ordinal", "timestamp_ms", "reason", "detail", "commit_ts", "schema", "table"]
+_BYTES = [*_COORDINATES, "timestamp_ms", "key", "value"]
 
 
 class EntryPlace(NamedTuple):
@@ -126,19 +116,18 @@ def pack_messages(
     gone, or a message is in none.
     """
     missing = set(wanted)
-    topics = {index.run_hash: index.identities for index in indexes}
     buffer = io.BytesIO()
     with pq.ParquetWriter(buffer, MESSAGES, compression="zstd", compression_level=1) as writer:
         rows: list[dict[str, Any]] = []
         size = 0
-        for index, batch in ((each, batch) for each in indexes for batch in _batches(store, each, _BYTES)):
-            for at, coordinates in enumerate(batch.select(_COORDINATES).to_pylist()):
-                topic, partition, offset = coordinates.values()
-                place = EntryPlace(topics[index.run_hash][topic], partition, offset, WHOLE_MESSAGE)
+        for index in indexes:
+            topics = index.identities
+            for (topic, partition, offset), read in _stored(store, index):
+                place = EntryPlace(topics[topic], partition, offset, WHOLE_MESSAGE)
                 if place not in missing:
                     continue
                 missing.discard(place)
-                ordinals, row = wanted[place], _row(batch, at)
+                ordinals, row = wanted[place], read()
                 rows.append(row | {"ordinals": None if ordinals is None else sorted(ordinals)})
                 size += len(row["key"] or b"") + len(row["value"] or b"")
                 if len(rows) == GROUP_ROWS or size >= GROUP_BYTES:
@@ -158,21 +147,17 @@ def messages_of(
 ) -> Iterator[RawMessage]:
     """The messages of *partitions* in the quarantine of *index*, each once. Raises ArtifactNotFoundError where a file is gone."""
     found = set()
-    for batch in _batches(store, index, _BYTES):
-        for number, coordinates in enumerate(batch.select(_COORDINATES).to_pylist()):
-            topic, partition, _ = at = tuple(coordinates.values())
-            if (topic, partition) in partitions and at not in found:
-                found.add(at)
-                yield RawMessage(**_row(batch, number))
+    for place, read in _stored(store, index):
+        if place[:2] in partitions and place not in found:
+            found.add(place)
+            yield RawMessage(**read())
 
 
 def message_of(store: ObjectStore, index: ChangelogIndex, entry: Entry) -> RawMessage:
     """The message of *entry*, out of the quarantine of *index*. Raises ArtifactNotFoundError where it is gone."""
-    at = (entry.topic, entry.partition, entry.offset)
-    for batch in _batches(store, index, _BYTES):
-        for number, coordinates in enumerate(batch.select(_COORDINATES).to_pylist()):
-            if tuple(coordinates.values()) == at:
-                return RawMessage(**_row(batch, number))
+    for place, read in _stored(store, index):
+        if place == (entry.topic, entry.partition, entry.offset):
+            return RawMessage(**read())
     raise ArtifactNotFoundError(f"{entry.coordinates} is not in the quarantine of run {index.run_hash}")
 
 
@@ -194,8 +179,17 @@ def read_messages(file: pq.ParquetFile, groups: Iterable[int]) -> Iterator[tuple
             yield RawMessage(**row), None if ordinals is None else frozenset(ordinals)
 
 
+def _stored(
+    store: ObjectStore, index: ChangelogIndex
+) -> Iterator[tuple[tuple[str, int, int], Callable[[], dict[str, Any]]]]:
+    """The place of each entry, and what reads its message: bytes are taken out of Arrow only for messages that are wanted."""
+    for batch in _batches(store, index, _BYTES):
+        places = zip(*(batch[name].to_pylist() for name in _COORDINATES), strict=True)
+        for at, place in enumerate(places):
+            yield place, partial(_row, batch, at)
+
+
 def _row(batch: pa.RecordBatch, at: int) -> dict[str, Any]:
-    """One row, so that bytes are taken out of Arrow only for messages that are wanted: entries may share them."""
     return {name: batch[name][at].as_py() for name in _BYTES}
 
 
@@ -208,6 +202,6 @@ def _batches(store: ObjectStore, index: ChangelogIndex, columns: list[str]) -> I
                 yield from read_groups(file, columns)
         except FileNotFoundError:
             raise ArtifactNotFoundError(
-                f"{store.uri(f'{changelog_root(index.run_hash)}/{name}')} is gone: the messages in it can't be had from here any "
-                "more; run the window again with repin while Kafka still holds it"
+                f"{store.uri(f'{changelog_root(index.run_hash)}/{name}')} is gone, and its messages with it; run the window "
+                "again with repin while Kafka still holds it"
             ) from None

@@ -10,16 +10,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ticdc_replay.changelog.cells.columnar import ColumnarRows, Places, hashes, numbers, order_of
+from ticdc_replay.changelog.cells.columnar import ColumnarRows, hashes, numbers, order_of
 from ticdc_replay.changelog.cells.convert import ConvertedRows, rows_to_batches
 from ticdc_replay.changelog.cells.types import table_arrow_schema
 from ticdc_replay.changelog.files.data_file import ROW_GROUP_BYTES, TABLE_METADATA, DataFileWriter
 from ticdc_replay.changelog.files.identity import Identities, ambiguous_keys, changes_key, identities, key_columns
-from ticdc_replay.changelog.files.index import DataFile
 from ticdc_replay.changelog.files.keys import Copy, Keys, KeysFile
 from ticdc_replay.changelog.files.layout import data_folder, refused
 from ticdc_replay.changelog.files.seen import nothing_seen
 from ticdc_replay.changelog.files.spill import Spill
+from ticdc_replay.changelog.files.version_files import VersionFile
 from ticdc_replay.changelog.files.version_order import VersionOrder, place
 from ticdc_replay.codecs.base import DECODER_FAILED
 from ticdc_replay.domain.events import Image, Operation, RowEvent, Shape
@@ -40,6 +40,8 @@ ROW_UNLIKE = "row_unlike_definition"
 WAITING_BYTES = 2 * ROW_GROUP_BYTES
 """Of values of all tables that are kept until they are a row group."""
 _Likeness = tuple[str, str, Shape | None, Shape | None, bool]
+_Places = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.int8]]
+"""Offsets, ordinals and halves of rows."""
 
 
 class Located(NamedTuple):
@@ -56,13 +58,6 @@ class Rejected(NamedTuple):
     located: Located
     reason: str
     detail: str
-
-
-class WrittenFile(NamedTuple):
-    """A data file and the schema of its rows."""
-
-    resolved: ResolvedSchema
-    file: DataFile
 
 
 class ChangelogWriter:
@@ -94,7 +89,7 @@ class ChangelogWriter:
         self._history = history
         self._resolver = SchemaResolver(history, check)
         self._open: dict[ResolvedSchema, DataFileWriter] = {}
-        self._files: list[WrittenFile] = []
+        self._files: list[VersionFile] = []
         self._seen = nothing_seen()
         self._keys = Keys()
         self._spill = Spill()
@@ -185,7 +180,7 @@ class ChangelogWriter:
         for resolved in list(self._open):
             self._close_file(resolved)
 
-    def close(self) -> tuple[list[WrittenFile], KeysFile | None]:
+    def close(self) -> tuple[list[VersionFile], KeysFile | None]:
         """Finish all files; the data files and the keys file, which is None where no row has a key."""
         self.end_topic()
         self._spill.close()
@@ -273,7 +268,8 @@ class ChangelogWriter:
                 waiting.spill()
 
     def _close_file(self, resolved: ResolvedSchema) -> None:
-        self._files.append(WrittenFile(resolved, self._open.pop(resolved).close()))
+        file = self._open.pop(resolved).close()
+        self._files.append(VersionFile(resolved.schema, resolved.version, resolved.declared, file))
 
 
 def _likeness(row: RowEvent) -> _Likeness:
@@ -302,13 +298,13 @@ def _first_place(members: Sequence[Located], ready: ColumnarRows | None) -> tupl
     return min(places)
 
 
-def _places(members: Sequence[Located]) -> Places:
+def _places(members: Sequence[Located]) -> _Places:
     offsets, ordinals, halves = zip(*map(_place, members), strict=True)
-    return Places(np.array(offsets, np.int64), np.array(ordinals, np.int32), np.array(halves, np.int8))
+    return np.array(offsets, np.int64), np.array(ordinals, np.int32), np.array(halves, np.int8)
 
 
-def _places_of(rows: ColumnarRows) -> Places:
-    return Places(numbers(rows.batch, "_offset"), numbers(rows.batch, "_index"), rows.halves)
+def _places_of(rows: ColumnarRows) -> _Places:
+    return numbers(rows.batch, "_offset"), numbers(rows.batch, "_index"), rows.halves
 
 
 def _ordered(parts: list[npt.NDArray[np.void]], order: npt.NDArray[np.int64] | None) -> npt.NDArray[np.void]:

@@ -1,18 +1,13 @@
 """Puts the results of the splits together: the index of the changelog and its report."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 
-from ticdc_replay.changelog.files.index import (
-    ChangelogIndex,
-    DataFile,
-    Ddl,
-    DecodeReport,
-    Elsewhere,
-    TableVersion,
-)
+from ticdc_replay.changelog.files.index import ChangelogIndex, Ddl, DecodeReport, Elsewhere, EventCounts, MessageCounts
+from ticdc_replay.changelog.files.version_files import table_versions
 from ticdc_replay.decode.complete.deduplicate import Rewritten
-from ticdc_replay.decode.plan.tasks import SplitResult, VersionFile, add_events, add_messages
+from ticdc_replay.decode.plan.tasks import SplitResult, added
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.errors import ArtifactCorruptError
 from ticdc_replay.domain.events import SEARCH
@@ -35,13 +30,13 @@ def assemble(
     definitions: Iterable[TableDefinition] = (),
     unread_ddl: Iterable[UnreadDdl] = (),
 ) -> ChangelogIndex:
-    """The index of the files that *results* left, after those in *rewritten* were written anew.
+    """The index of the files in *results*, some of which were replaced by *rewritten*.
 
-    *history* is the one that the rows were typed with, *definitions* what the messages read for this run added to its versions,
-    *unread_ddl* what of its DDL could not be read.
+    *history* typed the rows, *definitions* are the table versions that this run found, *unread_ddl* is its DDL that could not be
+    read.
     """
     by_old = {entry.old: entry for entry in rewritten}
-    events = add_events(result.events for result in results)
+    events = added(EventCounts(), (result.events for result in results))
     reasons: Counter[str] = Counter()
     for result in results:
         reasons.update(result.quarantine_reasons)
@@ -50,14 +45,16 @@ def assemble(
         name = result.quarantine_file
         entry = by_old.pop(name, None) if name is not None else None
         if entry is not None:
-            # A whole copy was found elsewhere: what was quarantined was a surplus copy.
+            # A whole copy was found elsewhere: the quarantined one is a duplicate.
             events.quarantined -= entry.dropped
             events.duplicates += entry.dropped
             reasons.subtract(entry.dropped_reasons)
             name = entry.file.name if entry.file is not None else None
         if name is not None:
             quarantine_files.append(name)
-    tables = _table_versions([file for result in results for file in result.files], by_old)
+    written = [found for result in results for found in result.files]
+    left = [by_old[found.file.name].file if found.file.name in by_old else found.file for found in written]
+    tables = table_versions(zip(written, left, strict=True), order=attrgetter("name"))
     data_dropped = sum(entry.dropped for entry in by_old.values())
     events.duplicates += data_dropped
     events.written -= data_dropped
@@ -96,7 +93,7 @@ def assemble(
         set_aside=job.set_aside,
         redrives=manifest.redrive.run_hash if manifest.redrive is not None else None,
         report=DecodeReport(
-            messages=add_messages(result.messages for result in results),
+            messages=added(MessageCounts(), (result.messages for result in results)),
             events=events,
             quarantine_reasons={reason: number for reason, number in sorted(reasons.items()) if number},
             watermark=_watermark(manifest),
@@ -118,32 +115,6 @@ def _elsewhere(results: Sequence[SplitResult]) -> tuple[Elsewhere, ...]:
 def _idle_places(job: DecodeJob, results: Sequence[SplitResult]) -> tuple[EventPlace, ...]:
     acting = {place for result in results for place in result.acting}
     return tuple(place for place in job.set_aside if place not in acting)
-
-
-def _table_versions(files: Sequence[VersionFile], rewritten: dict[str, Rewritten]) -> tuple[TableVersion, ...]:
-    groups: defaultdict[tuple[str, str, str], list[VersionFile]] = defaultdict(list)
-    for file in files:
-        groups[(file.schema.name.schema, file.schema.name.table, file.version)].append(file)
-    versions = []
-    for key in sorted(groups):
-        members = groups[key]
-        kept: list[DataFile] = []
-        for member in members:
-            entry = rewritten.get(member.file.name)
-            if entry is None:
-                kept.append(member.file)
-            elif entry.file is not None:
-                kept.append(entry.file)
-        if kept:
-            # Rows of one version may have been typed by schemas that differ only in their moment: the oldest names it.
-            schema = min((member.schema for member in members), key=lambda schema: schema.valid_from)
-            kept.sort(key=lambda file: file.name)
-            versions.append(
-                TableVersion(
-                    schema, members[0].version, members[0].declared, tuple(kept), sum(file.rows for file in kept)
-                )
-            )
-    return tuple(versions)
 
 
 def _distinct_ddl(results: Sequence[SplitResult]) -> tuple[Ddl, ...]:

@@ -94,8 +94,9 @@ def rewrite(filesystem: Any, root: str, task: Rewrite) -> list[Rewritten]:
     rewritten = []
     for file, start, end in _runs(names):
         part = listed.slice(start, end - start)
-        kept, dropped = drop_rows(filesystem, root, file, part["position"].to_numpy())
-        rewritten.append(Rewritten(file, kept, dropped.rows, pc.sum(part["conflict"]).as_py() or 0, dropped.reasons))
+        positions = np.unique(part["position"].to_numpy())
+        kept, reasons = drop_rows(filesystem, root, file, positions)
+        rewritten.append(Rewritten(file, kept, len(positions), pc.sum(part["conflict"]).as_py() or 0, reasons))
     return rewritten
 
 

@@ -6,12 +6,13 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from ticdc_replay.changelog.files import index as changelog_index
 from ticdc_replay.changelog.files import layout
 from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.decode.plan.known_objects import used_objects
-from ticdc_replay.decode.plan.look_ahead import decode_definitions
-from ticdc_replay.decode.plan.lost_files import tell_lost
+from ticdc_replay.decode.plan.lost_files import describe_lost
 from ticdc_replay.decode.plan.tasks import Attempt
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
@@ -47,8 +48,7 @@ class ChangelogStore:
 
     def arrow_artifacts(self) -> tuple[Any, str]:
         """A ``pyarrow.fs.FileSystem`` and the path of the pipeline's artefacts in it, in which all changelogs lie."""
-        filesystem, base = self._store.arrow_filesystem()
-        return filesystem, base
+        return self._store.arrow_filesystem()
 
     def manifest(self) -> Manifest:
         """The manifest of the job. Raises ArtifactCorruptError where it is not what its name says."""
@@ -56,7 +56,7 @@ class ChangelogStore:
         if manifest.input_hash != self._job.input_hash:
             raise ArtifactCorruptError(
                 f"{self._store.uri(self._job.manifest)} has the hash {manifest.input_hash}, {self._job.input_hash} expected: "
-                "it was changed after pinning; pin the window anew (repin)"
+                "it was changed after pinning; pin the window again (repin)"
             )
         return manifest
 
@@ -67,7 +67,7 @@ class ChangelogStore:
         content = self._store.get(manifest.schemas.name)
         if canonical.digest(content) != manifest.schemas.sha256:
             raise ArtifactCorruptError(
-                f"{manifest.schemas.uri} does not have the hash in its name; pin the window anew (repin)"
+                f"{manifest.schemas.uri} does not have the hash in its name; pin the window again (repin)"
             )
         return SchemaHistory.decode(content)
 
@@ -93,9 +93,9 @@ class ChangelogStore:
         return lost_files(self._store, index)
 
     def source(self, source: Source) -> ChangelogIndex:
-        """The changelog *source* of a derived one.
+        """The index of *source*, from which another changelog is derived.
 
-        Raises ArtifactNotFoundError where it, or a file of it, is gone, ArtifactCorruptError where it is another one.
+        Raises ArtifactNotFoundError if it or one of its files is missing, ArtifactCorruptError if it has changed.
         """
         root = layout.changelog_root(source.run_hash)
         try:
@@ -103,38 +103,38 @@ class ChangelogStore:
         except ArtifactNotFoundError:
             raise ArtifactNotFoundError(
                 f"{self._store.uri(root)}, the changelog that {source.window} is derived from, was removed; pin the window "
-                "anew (repin)"
+                "again (repin)"
             ) from None
         if canonical.digest(content) != source.index_sha256:
             raise ArtifactCorruptError(
                 f"{self._store.uri(root)} is not the changelog that {source.window} was derived from when it was pinned; pin "
-                "the window anew (repin)"
+                "the window again (repin)"
             )
         index = changelog_index.decode(content)
         lost = lost_files(self._store, index)
         if lost:
             raise ArtifactNotFoundError(
-                f"{tell_lost(source.run_hash, index, lost)}, and {source.window} is derived from it. Restore the files, or pin "
-                "the window anew (repin)"
+                f"{describe_lost(source.run_hash, index, lost)}, and {source.window} is derived from it. Restore the files, or "
+                "pin the window again (repin)"
             )
         return index
 
     def discard(self, index: ChangelogIndex) -> None:
-        """Remove *index*, of which files are ``lost``, so that the changelog can be completed anew.
+        """Remove *index*, some of whose files are ``lost``, so that the changelog can be completed again.
 
-        What other attempts do meanwhile stands: an index that is not *index* stays, and counts. A load that has read *index*
-        already fails at the first file that is gone. The other files stay until the changelog is complete again.
+        An index that another attempt has put meanwhile stays. A load that has read *index* fails at the first missing file. The
+        other files stay until the changelog is complete again.
         """
-        # Look and delete are two requests. An index of another attempt gets in between only if that attempt removes the old one
-        # and decodes the window within these milliseconds; its run would find no changelog then, and this one makes it again.
+        # Comparing and deleting are two requests. Another attempt would have to decode the window between them; its run would
+        # then find no changelog, and this attempt writes it.
         if self.index() == index:
             self._store.delete(f"{self.root}/{layout.INDEX}")
 
     def known_objects(self, manifest: Manifest) -> tuple[str, ...]:
-        """Where to read what is known of claim-check objects: the inventory, then what runs of this input used.
+        """Files for ``known_objects.KnownObjects``: the inventory, then the records of runs of this input.
 
-        Paths in the filesystem of ``arrow_root``, for ``known_objects.KnownObjects``. Raises ArtifactCorruptError and
-        ArtifactNotFoundError where the inventory is not what was pinned.
+        They are paths in the filesystem of ``arrow_root``. Raises ArtifactCorruptError or ArtifactNotFoundError if the
+        inventory is not the one that was pinned.
         """
         filesystem, base = self._store.arrow_filesystem()
         names = [entry.name for entry in self._store.list(f"{layout.used_folder(self._job.input_hash)}/")]
@@ -145,18 +145,17 @@ class ChangelogStore:
         return tuple(f"{base}/{name}" for name in names)
 
     def known_rows(self) -> tuple[str, ...]:
-        """Where to read what runs of this input read from the source; paths in the filesystem of ``arrow_root``."""
+        """Files of rows that runs of this input read from the source; paths in the filesystem of ``arrow_root``."""
         _, base = self._store.arrow_filesystem()
         folder = layout.source_rows_folder(self._job.input_hash)
         return tuple(f"{base}/{entry.name}" for entry in self._store.list(f"{folder}/"))
 
     def complete(self, attempt: Attempt, decode: Callable[[], ChangelogIndex]) -> ChangelogIndex:
-        """Make what *decode* writes the changelog; the index that counts: of this attempt, or of one that was faster.
+        """Write the changelog by *decode*; returns the index that counts: of this attempt, or of a faster one.
 
-        Several attempts may run at a time, such as a retry beside a driver that was taken for dead. The first to put its index
-        wins. It deletes what is not in it: the keys, what was written anew, and the files of all other attempts, which may then
-        fail at any point; so an attempt that fails where an index is there gives way to it. Raises what *decode* raises where
-        there is no index.
+        Several attempts may run at a time, such as a retry beside a driver that only seemed dead. The first to put its index
+        wins and deletes every file that is not in it. Other attempts may then fail anywhere; an attempt that fails returns the
+        index of the winner. Raises what *decode* raises if there is no index.
         """
         try:
             index = decode()
@@ -166,25 +165,26 @@ class ChangelogStore:
             winner = self.index()
             if winner is None:
                 raise
-            log.info("another attempt has completed changelog %s; its files count", self._job.run_hash, exc_info=True)
+            log.info(
+                "another attempt has completed changelog %s; its files are used", self._job.run_hash, exc_info=True
+            )
             self._delete_leftovers(winner, f"{attempt.id}-")
             return winner
         self._delete_leftovers(index, "")
         return index
 
     def sought_versions(self, seek: Callable[[], tuple[TableDefinition, ...]]) -> tuple[TableDefinition, ...]:
-        """What the first run of this input that had to *seek* table versions found; every later one gets the same."""
+        """The table versions that the first run of this input found by *seek*; every later run gets the same."""
         name = layout.sought_versions(self._job.input_hash)
-        with contextlib.suppress(ArtifactNotFoundError):
-            return decode_definitions(self._store.get(name))
-        with contextlib.suppress(ArtifactExistsError):  # another run was faster: its answer counts
-            self._store.put_once(name, canonical.encode(seek()))
-        return decode_definitions(self._store.get(name))
+        if self._store.info(name) is None:
+            with contextlib.suppress(ArtifactExistsError):  # another run was faster: its answer counts
+                self._store.put_once(name, canonical.encode(seek()))
+        return msgspec.json.decode(self._store.get(name), type=tuple[TableDefinition, ...])
 
     def _record_used(self, index: ChangelogIndex) -> None:
-        """Keep what claim-check objects and writer schemas of *index* were, by their content: later runs of the input hold to it.
+        """Record the content of the claim-check objects and writer schemas of *index*: later runs of the input must find it.
 
-        Put before the index, so that no changelog is without; the record of an attempt that does not win is true as well.
+        Put before the index, so that every changelog has its record. The record of an attempt that does not win is true, too.
         """
         content = used_objects(*self.arrow_root(), index.reference_files)
         if content is not None:
@@ -196,7 +196,7 @@ class ChangelogStore:
             except ArtifactExistsError:
                 raise ArtifactCorruptError(
                     f"schema {schema_id} of the registry is not the one that an earlier run of this input used; "
-                    "restore the registry's content, or pin the window anew (repin)"
+                    "restore the registry's content, or pin the window again (repin)"
                 ) from None
 
     def _verify(self, filesystem: Any, path: str, pinned: PinnedFile) -> None:
@@ -204,9 +204,9 @@ class ChangelogStore:
             with filesystem.open_input_stream(path) as stream:
                 digest = hashlib.file_digest(stream, "sha256").hexdigest()
         except FileNotFoundError:
-            raise ArtifactNotFoundError(f"{pinned.uri} was deleted; pin the window anew (repin)") from None
+            raise ArtifactNotFoundError(f"{pinned.uri} was deleted; pin the window again (repin)") from None
         if digest != pinned.sha256:
-            raise ArtifactCorruptError(f"{pinned.uri} does not have the hash in its name; pin the window anew (repin)")
+            raise ArtifactCorruptError(f"{pinned.uri} does not have the hash in its name; pin the window again (repin)")
 
     def _delete_leftovers(self, index: ChangelogIndex, prefix: str) -> None:
         """Delete the files whose name starts with *prefix* and which are not in *index*."""

@@ -1,9 +1,9 @@
 """A changelog that is taken from other changelogs instead of Kafka: no row is copied, the index says which ones count."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -22,12 +22,12 @@ from ticdc_replay.changelog.files.index import (
 )
 from ticdc_replay.changelog.files.layout import changelog_root, quarantine_file
 from ticdc_replay.changelog.files.parts import lies_in, part_of
+from ticdc_replay.changelog.files.version_files import VersionFile, table_versions
 from ticdc_replay.decode.plan.tasks import Attempt
 from ticdc_replay.domain.errors import ArtifactNotFoundError, PermanentError
 from ticdc_replay.domain.events import SEARCH
 from ticdc_replay.domain.messages import EventPlace
 from ticdc_replay.domain.table_patterns import TablePatterns
-from ticdc_replay.domain.tables import TableSchema
 from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import DecodeJob
 from ticdc_replay.schemas.unread import UnreadDdl
@@ -42,18 +42,20 @@ class Taken(msgspec.Struct, frozen=True):
     index: ChangelogIndex
 
 
-class FilePart(msgspec.Struct, frozen=True):
-    """A data file of a source, and the window of which its rows are wanted."""
+class FilePart(NamedTuple):
+    """A data file of a source, and the window whose rows are wanted."""
 
-    schema: TableSchema
-    version: str
-    declared: bool
-    file: DataFile
+    found: VersionFile
     window: Window
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all rows of the file are wanted."""
+        return lies_in(self.found.file, self.window)
 
 
 class SetAsidePart(msgspec.Struct, frozen=True):
-    """What the quarantines of all sources hold of the window. ``file`` is None where that is nothing."""
+    """The quarantine of the window, from all sources. ``file`` is None if it is empty."""
 
     file: str | None = None
     reasons: dict[str, int] = {}
@@ -61,12 +63,8 @@ class SetAsidePart(msgspec.Struct, frozen=True):
     """Entries of rows; the others could not be read at all."""
 
 
-class Execute(Protocol):
-    """Runs independent tasks, anywhere; results come in their order."""
-
-    def __call__(
-        self, work: Callable[[FilePart], DataFile | None], tasks: Sequence[FilePart], name: str
-    ) -> list[DataFile | None]: ...
+CountParts = Callable[[Callable[[FilePart], DataFile | None], Sequence[FilePart], str], list[DataFile | None]]
+"""Runs independent tasks, with a name for them, anywhere; results come in their order."""
 
 
 def derive(
@@ -76,7 +74,7 @@ def derive(
     attempt: Attempt,
     filesystem: Any,
     base: str,
-    execute: Execute,
+    execute: CountParts,
 ) -> ChangelogIndex:
     """The index of the window of *manifest*, whose rows lie in *taken*. *base* is the root of the artefacts in *filesystem*.
 
@@ -84,18 +82,22 @@ def derive(
     PermanentError where a topic was recreated between two of *taken*.
     """
     parts = _wanted_parts(job, taken)
-    cut = [part for part in parts if not lies_in(part.file, part.window)]
+    cut = [part for part in parts if not part.is_whole]
     counted = iter(execute(partial(_count_part, filesystem=filesystem, base=base), cut, "count rows"))
-    found = [part.file if lies_in(part.file, part.window) else next(counted) for part in parts]
+    left = [(part.found, part.found.file if part.is_whole else next(counted)) for part in parts]
+    tables = table_versions((each for each in left if each[1] is not None), order=_by_time)
     aside = _cut_quarantine(job, taken, attempt, filesystem, base)
-    return _assemble(job, manifest, taken, parts, found, aside)
+    return _assemble(job, manifest, taken, tables, aside)
 
 
 def _wanted_parts(job: DecodeJob, taken: Sequence[Taken]) -> list[FilePart]:
     """The files of *taken* that may hold rows of the window and of the tables of *job*."""
     wanted = TablePatterns(job.tables)
     return [
-        FilePart(version.schema, version.version, version.declared, _of_run(each.index, file), each.source.window)
+        FilePart(
+            VersionFile(version.schema, version.version, version.declared, _of_run(each.index, file)),
+            each.source.window,
+        )
         for each in taken
         for version in each.index.tables
         if wanted.wants(version.schema.name.schema, version.schema.name.table)
@@ -105,23 +107,24 @@ def _wanted_parts(job: DecodeJob, taken: Sequence[Taken]) -> list[FilePart]:
 
 
 def _count_part(part: FilePart, filesystem: Any, base: str) -> DataFile | None:
-    """What of the file of *part* is in its window, None where no row is."""
-    path = f"{base}/{changelog_root(part.file.run)}/{part.file.name}"
+    """The part of a file that is in its window, None if no row is."""
+    file = part.found.file
+    path = f"{base}/{changelog_root(file.run)}/{file.name}"
     try:
-        return part_of(filesystem, path, part.file, part.window)
+        return part_of(filesystem, path, file, part.window)
     except FileNotFoundError:
         raise ArtifactNotFoundError(
-            f"{path} is gone, which {part.window} is derived from; pin the window anew"
+            f"{path} is missing, which {part.window} is derived from; pin the window again"
         ) from None
 
 
 def _cut_quarantine(
     job: DecodeJob, taken: Sequence[Taken], attempt: Attempt, filesystem: Any, base: str
 ) -> SetAsidePart:
-    """Write what the quarantines of *taken* hold of the window and of the tables of *job*.
+    """Write the quarantine entries of *taken* for the window and the tables of *job*.
 
-    An entry without commitTs or table may be of any window and any table, and is kept. One without commitTs, which several
-    sources may have met, comes from the first of them.
+    An entry without commitTs or table may be of any window or table, and is kept. If several sources have the same entry
+    without commitTs, the first one counts.
     """
     wanted = TablePatterns(job.tables)
     name = quarantine_file(f"{attempt.id}-derived")
@@ -155,12 +158,10 @@ def _assemble(
     job: DecodeJob,
     manifest: Manifest,
     taken: Sequence[Taken],
-    parts: Sequence[FilePart],
-    found: Sequence[DataFile | None],
+    tables: tuple[TableVersion, ...],
     aside: SetAsidePart,
 ) -> ChangelogIndex:
-    """The index of what *found* says that counts of *parts*, in the same order, and of the DDL of *taken*."""
-    tables = _tables(parts, found)
+    """The index of *tables*, *aside* and the DDL of *taken*."""
     written = sum(table.rows for table in tables)
     ddl = tuple(sorted({ddl for each in taken for ddl in each.index.ddl if ddl.commit_ts in each.source.window}))
     unread = sum(aside.reasons.values()) - aside.rows
@@ -245,23 +246,12 @@ def _keep(
     return kept
 
 
-def _tables(parts: Sequence[FilePart], found: Sequence[DataFile | None]) -> tuple[TableVersion, ...]:
-    groups: defaultdict[tuple[str, str, str], list[tuple[FilePart, DataFile]]] = defaultdict(list)
-    for part, file in zip(parts, found, strict=True):
-        if file is not None:
-            groups[(part.schema.name.schema, part.schema.name.table, part.version)].append((part, file))
-    tables = []
-    for key in sorted(groups):
-        members = groups[key]
-        files = tuple(sorted((file for _, file in members), key=lambda file: (file.min_commit_ts, file.run, file.name)))
-        schema = min((part.schema for part, _ in members), key=lambda schema: schema.valid_from)
-        declared = all(part.declared for part, _ in members)
-        tables.append(TableVersion(schema, key[2], declared, files, sum(file.rows for file in files)))
-    return tuple(tables)
+def _by_time(file: DataFile) -> tuple[int, str, str]:
+    return file.min_commit_ts, file.run, file.name
 
 
 def _topic_ids(taken: Sequence[Taken]) -> dict[str, str]:
-    """Raises PermanentError where a topic was recreated between two sources: places in it would have two meanings."""
+    """Raises PermanentError if a topic was recreated between two sources: its offsets would have two meanings."""
     found: dict[str, str] = {}
     for each in taken:
         for topic, topic_id in each.index.topic_ids.items():
@@ -274,7 +264,7 @@ def _topic_ids(taken: Sequence[Taken]) -> dict[str, str]:
 
 
 def _cluster_id(taken: Sequence[Taken]) -> str | None:
-    """The cluster of all sources; None where one does not know it. Raises PermanentError where they are of several clusters."""
+    """The cluster of all sources; None if one does not know it. Raises PermanentError if there are several clusters."""
     found = {each.index.cluster_id for each in taken}
     if len(found - {None}) > 1:
         raise PermanentError(
@@ -291,7 +281,7 @@ def _unsearched(taken: Sequence[Taken]) -> Any:
 
 
 def _set_aside(taken: Sequence[Taken]) -> tuple[EventPlace, ...]:
-    """The places that one of *taken* was told to set aside, and each other one, too, that read them."""
+    """The places that one of *taken* had to set aside, and so did every other that read them."""
     return tuple(
         place
         for place in sorted({place for each in taken for place in each.index.set_aside})
@@ -305,14 +295,14 @@ def _set_aside(taken: Sequence[Taken]) -> tuple[EventPlace, ...]:
 
 
 def _idle_places(taken: Sequence[Taken]) -> tuple[EventPlace, ...]:
-    """The places of which none of *taken* set anything aside, whatever part of it is wanted."""
+    """The places at which none of *taken* set anything aside."""
     idle = {place for each in taken for place in each.index.report.idle_places}
     acting = {place for each in taken for place in each.index.set_aside if place not in each.index.report.idle_places}
     return tuple(sorted(idle - acting))
 
 
 def _unread_ddl(taken: Sequence[Taken]) -> tuple[UnreadDdl, ...] | None:
-    """What of the DDL of *taken* could not be read, and may have committed before the end of what is taken from there."""
+    """The unread DDL of *taken* that may have committed before the end of what is taken."""
     found: set[UnreadDdl] = set()
     for each in taken:
         if each.index.unread_ddl is None:

@@ -41,7 +41,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     objects: tuple[str, ...] = ()
     """Some objects that sampled rows of the window refer to."""
     only_keys: int = 0
-    """Rows among ``wanted``, in the sample, of which only the key was sent."""
+    """Sampled rows among ``wanted`` for which only the key was sent."""
     undecodable: dict[str, int] = {}
     """What in the sample can't be decoded, by reason."""
 
@@ -50,7 +50,8 @@ class _Topic:
     """What was seen of one topic."""
 
     def __init__(self) -> None:
-        self.messages = self.bytes = self.rows = self.wanted = self.references = self.only_keys = 0
+        self.counts: Counter[str] = Counter()
+        """By member of ``Estimate``."""
         self.tables: Counter[TableName] = Counter()
         self.undecodable: Counter[str] = Counter()
         self.objects: list[str] = []
@@ -92,8 +93,8 @@ def _samples(ranges: Sequence[OffsetRange]) -> Iterator[list[OffsetRange]]:
 
 
 def _note(topic: _Topic, message: RawMessage, codec: Codec, window: Window | None, tables: TablePatterns) -> None:
-    topic.messages += 1
-    topic.bytes += len(message.key or b"") + len(message.value or b"")
+    topic.counts["sampled"] += 1
+    topic.counts["bytes"] += len(message.key or b"") + len(message.value or b"")
     for event in codec.decode(message):
         if not isinstance(event, RowEvent | Undecodable):
             continue
@@ -101,17 +102,17 @@ def _note(topic: _Topic, message: RawMessage, codec: Codec, window: Window | Non
             topic.undecodable[event.reason] += 1
         if event.schema is None or event.table is None:
             continue
-        topic.rows += 1
+        topic.counts["rows"] += 1
         inside = window is None or event.commit_ts is None or event.commit_ts in window
         is_wanted = inside and tables.wants(event.schema, event.table)
         if event.reference is not None:
-            topic.references += 1
+            topic.counts["references"] += 1
             if is_wanted and event.reference.object_name:
                 topic.objects.append(event.reference.object_name)
         if is_wanted:
-            topic.wanted += 1
+            topic.counts["wanted"] += 1
             topic.tables[TableName(event.schema, event.table)] += 1
-            topic.only_keys += isinstance(event, RowEvent) and _lacks_cells(event)
+            topic.counts["only_keys"] += isinstance(event, RowEvent) and _lacks_cells(event)
 
 
 def _lacks_cells(row: RowEvent) -> bool:
@@ -123,12 +124,10 @@ def _scaled(ranges: Sequence[OffsetRange], seen: dict[str, _Topic]) -> Estimate:
     tables: Counter[TableName] = Counter()
     for name, topic in seen.items():
         offsets = sum(part.length for part in ranges if part.topic == name)
-        factor = offsets / topic.messages if topic.messages else 0.0
+        factor = offsets / (topic.counts["sampled"] or 1)
         sums["messages"] += offsets
-        sums["sampled"] += topic.messages
-        sums["only_keys"] += topic.only_keys
-        for count in ("bytes", "rows", "wanted", "references"):
-            sums[count] += round(getattr(topic, count) * factor)
+        for member, count in topic.counts.items():
+            sums[member] += count if member in ("sampled", "only_keys") else round(count * factor)
         for table, rows in topic.tables.items():
             tables[table] += round(rows * factor)
     objects = sorted({found for topic in seen.values() for found in topic.objects})

@@ -37,7 +37,7 @@ class KnownObjects:
         self._files = files
 
     def among(self, names: Collection[str]) -> dict[str, Expected]:
-        """What is known of *names*; those of which nothing is known are missing."""
+        """What is known of *names*; unknown ones are missing."""
         wanted = sorted(set(names))
         found: dict[str, Expected] = {}
         for path in self._files:

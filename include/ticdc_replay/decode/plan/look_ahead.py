@@ -1,4 +1,4 @@
-"""Looks behind the ranges for table versions that rows in them name and nothing before has defined (Simple).
+"""Searches after the ranges for table versions that rows name and nothing before defines (Simple).
 
 A bootstrap precedes a table's rows only as one producer sends them: where a table moved to another node, rows of the new one
 may come before it (protocols: simple, section 6). The next bootstrap of a table that has rows comes after
@@ -8,8 +8,6 @@ may come before it (protocols: simple, section 6). The next bootstrap of a table
 import logging
 import time
 from collections.abc import Iterable, Iterator
-
-import msgspec
 
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.decode.plan.schema_pass import schemas_in
@@ -26,12 +24,10 @@ from ticdc_replay.schemas.versions import MissingVersion, TableVersions
 log = logging.getLogger(__name__)
 
 LOOK_AHEAD_MS = 30 * 60_000
-"""How far behind the end of a range, in record time, or behind the window where that is later. TiCDC stops bootstraps of a table
+"""How long after a range or its window, whichever is later, is searched, in record time. TiCDC stops the bootstraps of a table
 that had no row for as long."""
 _LATER_IN_A_ROW = 100
 """Records that must all be later than that before the search ends: a single one may claim any time."""
-
-_DEFINITIONS = msgspec.json.Decoder(tuple[TableDefinition, ...])
 
 
 def seek_versions(
@@ -50,13 +46,13 @@ def seek_versions(
     for part in ranges:
         if not wanted:
             break
-        behind, until_ms = _behind(part, physical_ms(window.to_ts), settings)
+        following, until_ms = _following(part, physical_ms(window.to_ts), settings)
         log.info(
-            "looking for %d table versions behind %s[%d], offsets %d to %d at most",
-            len(wanted), part.topic, part.partition, behind.start, behind.end - 1,
+            "looking for %d table versions after %s[%d], offsets %d to %d at most",
+            len(wanted), part.topic, part.partition, following.start, following.end - 1,
         )  # fmt: skip
         codec = codec_for(job.changefeed, job.limits.decompressed_max_bytes)
-        for messages in recorded_by(until_ms, read_range(settings, behind)):
+        for messages in recorded_by(until_ms, read_range(settings, following)):
             for definition in schemas_in([messages], codec).definitions:
                 key = (definition.name.schema, definition.name.table, definition.valid_from)
                 if key in wanted:
@@ -67,15 +63,10 @@ def seek_versions(
     return tuple(TableVersions(found))
 
 
-def decode_definitions(content: bytes) -> tuple[TableDefinition, ...]:
-    """Definitions from canonical JSON. Raises msgspec.ValidationError with the path inside the document."""
-    return _DEFINITIONS.decode(content)
+def _following(part: OffsetRange, window_end_ms: int, settings: KafkaSettings) -> tuple[OffsetRange, int]:
+    """All offsets after *part*, and the record time (ms) up to which they are searched.
 
-
-def _behind(part: OffsetRange, window_end_ms: int, settings: KafkaSettings) -> tuple[OffsetRange, int]:
-    """All offsets behind *part*, and the record time (ms) up to which they are searched.
-
-    A time of its last record that lies before the window's end, or is still to come, says nothing.
+    The time of its last record does not count if it is before the window's end or in the future.
     """
     partition = Partition(part.topic, part.partition)
     with Offsets(settings) as offsets:

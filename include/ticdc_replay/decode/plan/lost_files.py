@@ -1,4 +1,4 @@
-"""A changelog of which files are gone: what is told about it, and whether Kafka still has what it was decoded from."""
+"""A changelog with missing files: the message about it, and whether Kafka still holds its range."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from ticdc_replay.domain.errors import ExpiredRangeError, TopicChangedError
 from ticdc_replay.kafka.offsets import Offsets, Partition
 from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.snapshot.manifest import Manifest
-from ticdc_replay.snapshot.verify import verify_topics
+from ticdc_replay.snapshot.topics import verify_topics
 
 _SHOWN = 3
 _RESTORE = (
@@ -16,8 +16,8 @@ _RESTORE = (
 )
 
 
-def tell_lost(run_hash: str, index: ChangelogIndex, lost: Sequence[str]) -> str:
-    """That files of *index* are *lost*, and which."""
+def describe_lost(run_hash: str, index: ChangelogIndex, lost: Sequence[str]) -> str:
+    """A sentence that lists the *lost* files of *index*."""
     shown = ", ".join(lost[:_SHOWN]) + (", …" if len(lost) > _SHOWN else "")
     return (
         f"changelog {run_hash} of window {index.window} is not complete any more: {len(lost)} of the {len(index.files())} files "
@@ -25,11 +25,11 @@ def tell_lost(run_hash: str, index: ChangelogIndex, lost: Sequence[str]) -> str:
     )
 
 
-def require_range(manifest: Manifest, kafka: KafkaSettings, told: str) -> None:
-    """Return if all that *manifest* pinned can still be read; *told* is what ``tell_lost`` told.
+def require_range(manifest: Manifest, kafka: KafkaSettings, why: str) -> None:
+    """Check that Kafka still holds the ranges of *manifest*; errors begin with *why*, a sentence.
 
-    Raises ExpiredRangeError where retention has removed a part, TopicChangedError where a topic is gone or was recreated, or its
-    log ends before the range does.
+    Raises ExpiredRangeError if retention has removed a part, TopicChangedError if a topic is missing or was recreated, or if its
+    log ends before the range.
     """
     verify_topics(manifest, kafka)
     ranges = {Partition(part.topic, part.partition): part for part in manifest.ranges()}
@@ -42,7 +42,7 @@ def require_range(manifest: Manifest, kafka: KafkaSettings, told: str) -> None:
     ]
     if expired:
         raise ExpiredRangeError(
-            f"{told}. It can't be decoded again either: Kafka no longer holds {', '.join(expired)}, and pinning anew (repin) "
+            f"{why}. It can't be decoded again either: Kafka no longer holds {', '.join(expired)}, and pinning again (repin) "
             f"brings nothing back. What targets hold of the window stays. {_RESTORE}"
         )
     cut = [
@@ -52,6 +52,6 @@ def require_range(manifest: Manifest, kafka: KafkaSettings, told: str) -> None:
     ]
     if cut:
         raise TopicChangedError(
-            f"{told}. It can't be decoded again either: {', '.join(cut)}, so the topic lost messages, as in an unclean leader "
+            f"{why}. It can't be decoded again either: {', '.join(cut)}, so the topic lost messages, as in an unclean leader "
             f"election. What targets hold of the window stays. {_RESTORE}"
         )

@@ -71,8 +71,8 @@ def sized(
 ) -> list[SizedRange]:
     """*ranges* with estimates of their bytes, in as many fetches as a range has places, whatever the number of ranges.
 
-    *objects_of* tells how many claim-check objects a message needs; they have *object_bytes* each, about. Messages that Kafka
-    has removed meanwhile count as none: reading them is what tells. Raises AuthenticationError for refused credentials,
+    *objects_of* counts the claim-check objects of a message; each has about *object_bytes*. Messages that Kafka has removed
+    meanwhile count as none: reading them reports it. Raises AuthenticationError for refused credentials,
     TransientError when no broker answers.
     """
     wanted = [part for part in ranges if part.length > 0]

@@ -1,4 +1,4 @@
-"""Rows of one name of Avro in several topics, which may be of different tables: such a window stops, and says where they are."""
+"""Avro rows with one name in several topics may be of different tables: the decode stops and lists where they are."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -16,11 +16,11 @@ _PLACE = ["_topic", "_partition", "_offset"]
 
 
 def refuse_shared_names(changefeed: Changefeed, results: Sequence[SplitResult], filesystem: Any, root: str) -> None:
-    """Raise PermanentError where rows of one name come from several topics and names tell no tables apart.
+    """Raise PermanentError if rows with one Avro name come from several topics.
 
-    The rules send tables of that name to each of these topics (other rows are set aside, see ``placement.ForeignNames``), so
-    both may be real: a person decides. The error names the messages of the topics that have the fewest of these rows, as far as
-    they are few, for ``set_aside``. *results* are of splits as they were decoded, *root* is the folder of their files.
+    The rules send tables with that name to each of these topics (see ``placement.ForeignNames`` for other rows), so a person
+    decides. The error lists messages for ``set_aside``, from the topics with the fewest rows. *root* is the folder of the files
+    that *results* name.
     """
     if not changefeed.traits.avro_names:
         return
@@ -31,9 +31,9 @@ def refuse_shared_names(changefeed: Changefeed, results: Sequence[SplitResult], 
         if len(by_topic) > 1:
             raise PermanentError(
                 f"{table} has rows in topics {', '.join(sorted(by_topic))}: Avro's names have _ for other characters, so these "
-                f"may be rows of different tables, and nothing in them tells.{_listed(by_topic, filesystem, root)}\n"
+                f"may be rows of different tables, and nothing in them shows which.{_listed(by_topic, filesystem, root)}\n"
                 "Rows that are not of the upstream: name their messages in set_aside of the pipeline file, and decode the window "
-                "anew. Where they are of different tables, replay each topic with a pipeline of its own; where it is one table "
+                "again. Where they are of different tables, replay each topic with a pipeline of its own; where it is one table "
                 "that another rule sent elsewhere, end the window before that"
             )
 
@@ -44,12 +44,12 @@ def _listed(by_topic: dict[str, list[DataFile]], filesystem: Any, root: str) -> 
     lines = []
     for topic in rarest_first:
         if topic == rarest_first[-1]:
-            told = f"such as {_places(by_topic[topic], 1, filesystem, root)[0]}"
+            shown = f"such as {_places(by_topic[topic], 1, filesystem, root)[0]}"
         else:
             places = _places(by_topic[topic], _SHOWN, filesystem, root)
             more = counts[topic] - len(places)
-            told = ", ".join(places) + (f" and {more} more" if len(places) == _SHOWN and more else "")
-        lines.append(f"\n- {counts[topic]} in {topic}: {told}")
+            shown = ", ".join(places) + (f" and {more} more" if len(places) == _SHOWN and more else "")
+        lines.append(f"\n- {counts[topic]} in {topic}: {shown}")
     return "".join(lines)
 
 

@@ -1,7 +1,8 @@
-"""Divides the pinned ranges into splits of about one size, and tells which of them the schema pass must read."""
+"""Divides the pinned ranges into splits of about one size, and selects those that the schema pass must read."""
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby, pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,14 +20,11 @@ _LOOKED_AT = 2048
 _SPARSEST = 4096
 
 
-class _Piece:
+class _Piece(NamedTuple):
     """A part of one partition's range and its share of a whole split."""
 
-    __slots__ = ("range", "weight")
-
-    def __init__(self, part: OffsetRange, weight: float) -> None:
-        self.range = part
-        self.weight = weight
+    range: OffsetRange
+    weight: float
 
 
 def divide(ranges: Sequence[SizedRange], split_bytes: int, least: int) -> list[OffsetRange]:
@@ -42,7 +40,7 @@ def plan_splits(
 ) -> list[Split]:
     """Splits of at most about *split_bytes* and ``SPLIT_MESSAGES``; about *least* of them where all of it is less.
 
-    Short ranges share a split. *partitions* tells how many partitions each topic has, where it matters. The splits are ordered
+    Short ranges share a split. *partitions* is the number of partitions of each topic, where it matters. The splits are ordered
     by topic, partition and offset; how ranges are divided has no effect on the rows that come out.
     """
     pieces = _divide(ranges, split_bytes, least)

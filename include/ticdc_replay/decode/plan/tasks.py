@@ -1,18 +1,22 @@
 """What crosses the seam between the driver of a decode and its workers: plain values that survive pickling."""
 
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from ticdc_replay.changelog.files.index import DataFile, Ddl, Elsewhere, EventCounts, MessageCounts
+from ticdc_replay.changelog.files.index import Ddl, Elsewhere, EventCounts, MessageCounts
 from ticdc_replay.changelog.files.keys import KeysFile
+from ticdc_replay.changelog.files.version_files import VersionFile
+from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.messages import EventPlace, OffsetRange
-from ticdc_replay.domain.tables import TableName, TableSchema
+from ticdc_replay.domain.window import Window
+from ticdc_replay.jobspec import DecodeJob
+from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.schemas.unread import UnreadDdl
 from ticdc_replay.schemas.versions import MissingVersion
 
-Counts = TypeVar("Counts", MessageCounts, EventCounts)
+Counts = TypeVar("Counts", bound=msgspec.Struct)
 
 
 class Split(msgspec.Struct, frozen=True):
@@ -30,7 +34,7 @@ class Split(msgspec.Struct, frozen=True):
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """One go at a decode, of which several may run at a time. ``id`` begins the name of every file that it writes."""
+    """One attempt at a decode; several may run at a time. ``id`` begins the name of every file that it writes."""
 
     id: str
     known_objects: tuple[str, ...] = ()
@@ -39,25 +43,17 @@ class Attempt(msgspec.Struct, frozen=True):
     """Where to read what earlier runs of the input read from the source; see ``source_record.SourceRecord``."""
 
 
-class VersionFile(msgspec.Struct, frozen=True):
-    """A data file that a split wrote, with the schema of its rows."""
+class SplitContext(NamedTuple):
+    """What all splits of one attempt share.
 
-    schema: TableSchema
-    version: str
-    declared: bool
-    file: DataFile
+    ``window`` is None where the ranges themselves are the window: then every row belongs to it, and rows are ordered by place.
+    """
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _version_file, (self.schema, self.version, self.declared, self.file)
-
-
-_schemas: dict[tuple[TableName, str], TableSchema] = {}
-
-
-def _version_file(schema: TableSchema, version: str, declared: bool, file: DataFile) -> VersionFile:
-    """A ``VersionFile`` that came over a seam. The driver gets one for each table of each split, and keeps each schema once."""
-    known = _schemas.setdefault((schema.name, version), schema)
-    return VersionFile(known if known == schema else schema, version, declared, file)
+    attempt: Attempt
+    job: DecodeJob
+    window: Window | None
+    history: SchemaHistory
+    connections: Connections
 
 
 class SplitResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,22 +76,13 @@ class SplitResult(msgspec.Struct, frozen=True, kw_only=True):
     """SHA-256 of every schema of the registry that was used, by id."""
     elsewhere: tuple[Elsewhere, ...] = ()
     acting: tuple[EventPlace, ...] = ()
-    """Those places of the job's ``set_aside`` of which something went to quarantine, sorted."""
+    """Those places of the job's ``set_aside`` from which something went to quarantine, sorted."""
     unsearched: tuple[OffsetRange, ...] = ()
     """Messages that may hold a claim-check reference which could not be found."""
 
 
-def add_messages(parts: Iterable[MessageCounts]) -> MessageCounts:
-    """The sum of *parts*, member by member."""
-    return _add(MessageCounts(), parts)
-
-
-def add_events(parts: Iterable[EventCounts]) -> EventCounts:
-    """The sum of *parts*, member by member."""
-    return _add(EventCounts(), parts)
-
-
-def _add(total: Counts, parts: Iterable[Counts]) -> Counts:
+def added(total: Counts, parts: Iterable[Counts]) -> Counts:
+    """*total*, to which each of *parts* is added, member by member."""
     for part in parts:
         for field in part.__struct_fields__:
             setattr(total, field, getattr(total, field) + getattr(part, field))

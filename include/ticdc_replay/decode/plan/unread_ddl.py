@@ -10,12 +10,9 @@ from ticdc_replay.domain.events import WatermarkEvent
 from ticdc_replay.domain.limits import may_resolve
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.jobspec import DecodeJob
-from ticdc_replay.kafka.reader import read_range
+from ticdc_replay.kafka.reader import backwards, read_range
 from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.schemas.unread import UnreadDdl
-
-_TAIL = 1_024
-_TAIL_GROWTH = 16
 
 
 def bounded(
@@ -50,12 +47,10 @@ def _about(message: Unread, after: int, until: int) -> UnreadDdl:
 
 def _resolved_in(part: OffsetRange, codec: Codec, settings: KafkaSettings, skew_ms: int) -> int:
     """A resolved-ts in *part*, of the last that are there; 0 without any."""
-    end, size = part.end, _TAIL
-    while end > part.start:
-        start = max(part.start, end - size)
+    for tail in backwards(part):
         found = [
             event.commit_ts
-            for messages in read_range(settings, OffsetRange(part.topic, part.partition, start, end))
+            for messages in read_range(settings, tail)
             for message in messages
             if codec.is_watermark(message)
             for event in codec.decode(message)
@@ -63,5 +58,4 @@ def _resolved_in(part: OffsetRange, codec: Codec, settings: KafkaSettings, skew_
         ]
         if found:
             return max(found)
-        end, size = start, size * _TAIL_GROWTH
     return 0

@@ -1,7 +1,7 @@
 """Rows that the native extension reads: from the bytes of messages straight to the columns of the changelog.
 
 The extension, ``ticdc_replay_native``, takes a message only where it is sure to say what the codec in Python would; see
-docs/decisions.md, "The native decoder". It reads rows of forms that it was told, and those are learnt from rows that Python read.
+docs/decisions.md, "The native decoder". It reads rows of known forms, and learns forms from rows that Python has read.
 Without the extension, or with TICDC_REPLAY_NATIVE=off, Python reads all.
 """
 
@@ -48,7 +48,7 @@ _log = logging.getLogger(__name__)
 
 
 class Took(NamedTuple):
-    """What became of messages. ``left`` are the positions of those that Python has to read."""
+    """What was read. ``left`` are the positions of messages that Python has to read."""
 
     left: list[int]
     first: npt.NDArray[np.int64]
@@ -82,7 +82,6 @@ class NativeRows:
     def __init__(
         self,
         extension: Any,
-        reader: str,
         changefeed: Changefeed,
         window: Window,
         history: SchemaHistory,
@@ -90,15 +89,14 @@ class NativeRows:
         resolve: Callable[[RowEvent], ResolvedSchema],
         max_bytes: int,
     ) -> None:
-        """*reader* is the dotted name of what makes the protocol's ``NativeReader``. *resolve* gives the schema that a row is
-        written with, *wants* tells whether the run wants a table.
+        """*extension* is as ``extension_for`` gives it. *resolve* gives the schema of a row, *wants* selects tables.
 
         Objects of more than *max_bytes* are left to Python, which judges whether they are too large.
         """
         ahead = partial(_ahead, changefeed.timezone)
         self._decoder = extension.Decoder(window.from_ts, window.to_ts, ahead, convert.BATCH_MAX_BYTES)
         self._names_left = NAMES_MAX_BYTES
-        self._reader: NativeReader = resolve_name(reader)(self._decoder, changefeed)
+        self._reader: NativeReader = resolve_name(str(changefeed.traits.native))(self._decoder, changefeed)
         self._max_bytes = max_bytes
         self._partial_old = changefeed.only_output_updated_columns or changefeed.content_compatible
         self._history = history
@@ -273,7 +271,7 @@ class NativeRows:
 
 
 def _key_of(small: RowEvent) -> bytes | None:
-    """The identity of the row of which *small* holds a part; None where it has none, or its images two."""
+    """The identity of the row that *small* is a part of; None if it has none, or if its images have two."""
     images = [image for image in (small.after, small.before) if image is not None]
     keys = {row_key(small._replace(after=image, before=None)).hash for image in images}
     return keys.pop() if len(keys) == 1 else None
@@ -283,27 +281,11 @@ def _change(row: RowEvent) -> str:
     return "put" if row.before is None else "delete" if row.after is None else "update"
 
 
-def native_rows(
-    changefeed: Changefeed,
-    window: Window | None,
-    history: SchemaHistory,
-    wants: Callable[[str, str], bool],
-    resolve: Callable[[RowEvent], ResolvedSchema],
-    max_bytes: int,
-) -> NativeRows | None:
-    """What reads rows of *changefeed* natively, objects of them up to *max_bytes*; None where only Python does."""
-    reader = changefeed.traits.native
-    if (
-        reader is None
-        or carried_by(changefeed).commit_ts != "rows"
-        or changefeed.compression != "none"
-        or window is None
-    ):
-        return None
-    extension = native_extension()
-    if extension is None:
-        return None
-    return NativeRows(extension, reader, changefeed, window, history, wants, resolve, max_bytes)
+def extension_for(changefeed: Changefeed) -> Any | None:
+    """The native extension, for rows of *changefeed*; None where only Python reads them."""
+    by_time = carried_by(changefeed).commit_ts == "rows"
+    readable = changefeed.traits.native is not None and by_time and changefeed.compression == "none"
+    return native_extension() if readable else None
 
 
 def _ahead(zone: str, day: int) -> int | None:
@@ -315,8 +297,8 @@ def _ahead(zone: str, day: int) -> int | None:
 def _ahead_of_days(zone: str, block: int) -> list[int | None]:
     """As ``_ahead``, of each day of a *block* of ``_DAYS_TOGETHER``.
 
-    Told by Arrow itself every 15 minutes: no zone changed its clocks and took it back between. Many days at a time, and kept for
-    the process, as every split asks for all days that its rows have: one by one, a year of them takes 0.035 s.
+    Asked of Arrow for every 15 minutes: no zone changes its clocks twice within these. Many days at a time, and cached, because
+    every split asks for all days of its rows: one by one, a year of them takes 0.035 s.
     """
     quarters = np.arange(96 * _DAYS_TOGETHER + 1, dtype=np.int64) * _QUARTER_US
     local = pa.array(quarters + block * _DAYS_TOGETHER * _DAY_US).cast(pa.timestamp("us"))

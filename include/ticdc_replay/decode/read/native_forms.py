@@ -1,7 +1,7 @@
-"""What the native extension has to know of rows of one form, told from a row that the codec in Python read.
+"""What the native extension must know about rows of one form, derived from a row that the Python codec read.
 
-A form is all that rows have in common: how they look on the wire, which schema they are written with, and between which commitTs
-both hold. Of a cell the extension is told what ordinary values become (``changelog/cells/convert.py``); it hands back the others.
+A form is what rows have in common: how they look on the wire, the schema they are written with, and the commitTs between which
+both hold. The extension converts the ordinary values of a cell (``changelog/cells/convert.py``) and hands back the others.
 """
 
 from typing import NamedTuple

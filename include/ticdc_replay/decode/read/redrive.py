@@ -9,16 +9,14 @@ import pyarrow.parquet as pq
 from ticdc_replay.changelog.files.set_aside import read_messages
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.decode.plan.schema_pass import FoundSchemas, schemas_in
-from ticdc_replay.decode.plan.tasks import Attempt, Split, SplitResult
+from ticdc_replay.decode.plan.tasks import Split, SplitContext, SplitResult
 from ticdc_replay.decode.read.collector import no_cycle_search
 from ticdc_replay.decode.read.split import SplitDecoder
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.events import Event
 from ticdc_replay.domain.messages import RawMessage
-from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import DecodeJob
 from ticdc_replay.registry import UsedSchemas, open_registry
-from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.schemas.lookup import SchemaLookup
 from ticdc_replay.storage import open_store
 
@@ -49,17 +47,10 @@ def find_schemas_again(split: RedriveSplit, job: DecodeJob, connections: Connect
         return schemas_in(([message] for message, _ in read_messages(file, split.groups)), codec)
 
 
-def redrive_split(
-    split: RedriveSplit,
-    attempt: Attempt,
-    job: DecodeJob,
-    window: Window | None,
-    history: SchemaHistory,
-    connections: Connections,
-) -> SplitResult:
-    """Decode the messages of *split* and write the files of a changelog; arguments and errors as ``decode_split`` has them."""
-    decoder = RedriveDecoder(Split(split.number, ()), attempt, job, window, history, connections)
-    with _opened(split, job, connections) as file, no_cycle_search():
+def redrive_split(split: RedriveSplit, context: SplitContext) -> SplitResult:
+    """Decode the messages of *split* and write the files of a changelog. Raises what ``decode_split`` raises."""
+    decoder = RedriveDecoder(Split(split.number, ()), context)
+    with _opened(split, context.job, context.connections) as file, no_cycle_search():
         for message, ordinals in read_messages(file, split.groups):
             decoder.add_part(message, ordinals)
         return decoder.finish()
@@ -68,17 +59,8 @@ def redrive_split(
 class RedriveDecoder(SplitDecoder):
     """Decodes parts of messages, in whatever order."""
 
-    def __init__(
-        self,
-        split: Split,
-        attempt: Attempt,
-        job: DecodeJob,
-        window: Window | None,
-        history: SchemaHistory,
-        connections: Connections,
-    ) -> None:
-        # The extension reads messages as a whole.
-        super().__init__(split, attempt, job, window, history, connections, natively=False)
+    def __init__(self, split: Split, context: SplitContext) -> None:
+        super().__init__(split, context, natively=False)  # the extension reads messages as a whole
         self._wanted: frozenset[int] | None = None
         self._decode_all = self._decode
         self._decode = self._decode_wanted
@@ -89,7 +71,7 @@ class RedriveDecoder(SplitDecoder):
         self.add([message])
 
     def finish(self) -> SplitResult:
-        # A sparse index tells of all events of a stretch of offsets; of these messages only parts were looked at.
+        # A sparse index covers all events of a stretch of offsets; here only parts of messages were decoded.
         return msgspec.structs.replace(super().finish(), sparse_index_file=None)
 
     def _decode_wanted(self, message: RawMessage) -> Sequence[Event]:

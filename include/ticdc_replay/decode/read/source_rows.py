@@ -1,4 +1,4 @@
-"""Makes rows whole of which TiCDC sent only the handle key: from the record of the input, else from the source.
+"""Completes rows for which TiCDC sent only the handle key: from the record of the input, else from the source.
 
 Protocols: large messages, section 5. New images are read at commitTs, old ones at commitTs - 1.
 """
@@ -54,10 +54,10 @@ class SourceRows:
         """Bytes of the cells that were read so far."""
 
     def whole(self, rows: Sequence[Located]) -> Iterator[RowEvent | RowUnreadable]:
-        """Each of *rows* as a whole row, in their order, or why it can't be had.
+        """Each of *rows* as a whole row, in their order, or why it can't be read.
 
-        A delete whose old image can't be had stays as it came: its key says all that a target needs. Raises what
-        ``SourceReader.rows`` raises.
+        A delete whose old image can't be read stays as it is: a target needs only its key. Raises what ``SourceReader.rows``
+        raises.
         """
         for start in range(0, len(rows), _ROWS_AT_A_TIME):
             yield from self._some(rows[start : start + _ROWS_AT_A_TIME])

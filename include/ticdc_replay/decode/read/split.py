@@ -17,33 +17,23 @@ from ticdc_replay.changelog.files.side_files import SideFile
 from ticdc_replay.changelog.files.version_order import VersionOrder
 from ticdc_replay.changelog.files.writer import ROW_DAMAGED, ChangelogWriter, Located, Rejected
 from ticdc_replay.codecs.registry import codec_for
-from ticdc_replay.decode.plan.tasks import Attempt, Split, SplitResult, VersionFile
+from ticdc_replay.decode.plan.tasks import Split, SplitContext, SplitResult
 from ticdc_replay.decode.read.collector import no_cycle_search
-from ticdc_replay.decode.read.native import NativeRows, native_rows
+from ticdc_replay.decode.read.native import NativeRows, extension_for
 from ticdc_replay.decode.read.placement import WRONG_TOPIC, ForeignNames, PlacementCheck
 from ticdc_replay.decode.read.quarantine_writer import DDL_UNREAD, SET_ASIDE, Quarantine, about_row
-from ticdc_replay.decode.read.references import References
-from ticdc_replay.decode.read.sparse_index import SparseIndex
+from ticdc_replay.decode.read.reference_writer import References
+from ticdc_replay.decode.read.sparse_index_writer import SparseIndex
 from ticdc_replay.decode.read.whole_rows import WholeRows
-from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import PermanentError, TicdcReplayError
-from ticdc_replay.domain.events import (
-    BootstrapEvent,
-    DdlEvent,
-    Event,
-    RowEvent,
-    Undecodable,
-    WatermarkEvent,
-)
+from ticdc_replay.domain.events import BootstrapEvent, DdlEvent, Event, RowEvent, Undecodable, WatermarkEvent
 from ticdc_replay.domain.messages import EventPlace, RawMessage
 from ticdc_replay.domain.table_patterns import TablePatterns
 from ticdc_replay.domain.tso import MAX_TSO
-from ticdc_replay.domain.window import ALL_TIME, Window
-from ticdc_replay.jobspec import DecodeJob
+from ticdc_replay.domain.window import ALL_TIME
 from ticdc_replay.kafka.reader import read_ranges
 from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.registry import UsedSchemas, open_registry
-from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.schemas.layout_check import LayoutCheck
 from ticdc_replay.schemas.lookup import SchemaLookup
 from ticdc_replay.schemas.resolve import ResolvedSchema, brings_types
@@ -62,28 +52,23 @@ BATCH_ROWS = 10_000
 CHECKED_MESSAGES = 256
 """After so many messages of a range it is asked whether there are as many rows."""
 LEARNT_TOGETHER = 8
-"""Messages of which the native decoder learns before it is asked again."""
+"""Messages that Python decodes, so that the native decoder learns, before it is asked again."""
 BATCH_BYTES = 32 * 1024 * 1024
 """Bytes of the messages and claim-check objects of such a batch, at most about: one column must stay below 2 GiB."""
 
 
-def decode_split(
-    split: Split,
-    attempt: Attempt,
-    job: DecodeJob,
-    window: Window | None,
-    history: SchemaHistory,
-    connections: Connections,
-) -> SplitResult:
-    """Read the range of *split*, decode it and write its files below the changelog's root.
+def decode_split(split: Split, context: SplitContext) -> SplitResult:
+    """Read the ranges of *split*, decode them and write its files below the changelog's root.
 
-    *window* is None where the ranges themselves are the window, so that every row belongs to it and rows are ordered by their
-    place. Raises PermanentError where they are, and a dispatcher scatters the versions of a row over partitions, or where the
-    registry refuses us; TransientError when Kafka, a store or the registry is away, ExpiredRangeError when retention has passed
-    the range.
+    Raises PermanentError where rows are ordered by place and a dispatcher scatters the versions of a row over partitions, or
+    where the registry refuses us; TransientError when Kafka, a store or the registry is away; ExpiredRangeError when retention
+    has passed the range.
     """
-    decoder = SplitDecoder(split, attempt, job, window, history, connections)
-    settings = KafkaSettings.from_connection(connections[job.kafka_connection], job.changefeed.max_message_bytes)
+    decoder = SplitDecoder(split, context)
+    job = context.job
+    settings = KafkaSettings.from_connection(
+        context.connections[job.kafka_connection], job.changefeed.max_message_bytes
+    )
     with no_cycle_search():
         for messages in read_ranges(settings, split.ranges):
             decoder.add(messages)
@@ -93,18 +78,9 @@ def decode_split(
 class SplitDecoder:
     """The state of one split while it is decoded."""
 
-    def __init__(
-        self,
-        split: Split,
-        attempt: Attempt,
-        job: DecodeJob,
-        window: Window | None,
-        history: SchemaHistory,
-        connections: Connections,
-        *,
-        natively: bool = True,
-    ) -> None:
-        """Arguments as ``decode_split`` has them; *natively* is whether the native extension may read what it can."""
+    def __init__(self, split: Split, context: SplitContext, *, natively: bool = True) -> None:
+        """*natively* is whether the native extension may read what it can."""
+        attempt, job, window, history, connections = context
         artifacts = open_store(job.artifacts, connections.get(job.artifacts_connection))
         filesystem, base = artifacts.arrow_filesystem()
         root = f"{base}/{job.changelog_root}"
@@ -146,10 +122,12 @@ class SplitDecoder:
             filesystem, root, stem, history, job.changefeed.timezone, job.limits.file_rows, self._order, check
         )
         self._native: NativeRows | None = None
-        if natively:
-            self._native = native_rows(
+        extension = extension_for(job.changefeed) if natively and window is not None else None
+        if extension is not None:
+            self._native = NativeRows(
+                extension,
                 job.changefeed,
-                window,
+                self._window,
                 history,
                 self._filter.wants,
                 self._writer.resolve,
@@ -157,9 +135,7 @@ class SplitDecoder:
             )
         self._foreign = ForeignNames(job.changefeed)
         self._placement = PlacementCheck(job.changefeed, split.partitions, split.sampled, history)
-        self._whole_rows = WholeRows(
-            job, attempt, artifacts, connections, self._codec, self._native, self._references, self._events
-        )
+        self._whole_rows = WholeRows(context, artifacts, self._codec, self._native, self._references, self._events)
 
     def add(self, messages: Sequence[RawMessage]) -> None:
         """Decode *messages*, which are of one range and follow those added before."""
@@ -180,9 +156,9 @@ class SplitDecoder:
         return len(self._pending) + (0 if self._native is None else self._native.rows)
 
     def _stretch(self, messages: Sequence[RawMessage], at: int) -> int:
-        """Where those of *messages* from *at* on end that are decoded together, whose sizes it counts.
+        """The end of those of *messages* from *at* on that are decoded together; counts their sizes.
 
-        Whether a batch is full is asked at places that don't depend on how messages arrive, nor on what decodes them.
+        Where a batch ends does not depend on how messages arrive, nor on what decodes them.
         """
         end = min(len(messages), at + CHECKED_MESSAGES - self._since_begin % CHECKED_MESSAGES)
         size = _bytes(messages[at:end])
@@ -228,10 +204,10 @@ class SplitDecoder:
         first: _Positions,
         last: _Positions,
     ) -> _Positions:
-        """Decode those of *messages* that are *waiting*; those are left that *native* may be able to read now.
+        """Decode those of *messages* that are *waiting*; returns those that *native* may be able to read now.
 
-        *first* and *last* get the commitTs of each (-1 and 0 without any). What *native* can't read Python does, and so *native*
-        learns forms: it is asked again as soon as it knows more, as Python takes six times the time.
+        *first* and *last* get the commitTs of each (-1 and 0 without any). *native* learns forms from what Python reads, and is
+        asked again as soon as it knows more: Python takes six times the time.
         """
         asked = messages if len(waiting) == len(messages) else [messages[at] for at in waiting.tolist()]
         took = native.read(asked)
@@ -273,7 +249,7 @@ class SplitDecoder:
     def _decoded(self, message: RawMessage) -> Sequence[Event]:
         """The events of *message*. Raises what the codec does, unless the pipeline file names the message.
 
-        Anybody can write a message with the id of a schema that the registry does not let us read.
+        Anybody can write a message with the id of a schema that we may not read.
         """
         try:
             return self._decode(message)
@@ -304,10 +280,7 @@ class SplitDecoder:
             )
         return SplitResult(
             number=self._split.number,
-            files=tuple(
-                VersionFile(written.resolved.schema, written.resolved.version, written.resolved.declared, written.file)
-                for written in files
-            ),
+            files=tuple(files),
             keys_file=keys_file,
             quarantine_file=self._quarantine.close(),
             references_file=self._references.close(),
@@ -335,7 +308,7 @@ class SplitDecoder:
         self._since_begin = 0
 
     def _add_events(self, message: RawMessage, decoded: Sequence[Event]) -> tuple[int | None, int]:
-        """Sort in what *message* says; the first and the last commitTs (TSO) of its rows and DDL, None and 0 without any.
+        """Take in the events of *message*; the first and last commitTs (TSO) of its rows and DDL, None and 0 without any.
 
         Runs for every event: about 0.6 µs.
         """
@@ -388,7 +361,7 @@ class SplitDecoder:
             if self._changefeed.scatters(schema, table):
                 raise PermanentError(
                     f"{message.place}: {schema}.{table}: the changefeed's dispatcher rules scatter the changes of one row over "
-                    "partitions, and not all rows carry a commitTs, so nothing tells which change came last. Take the table out "
+                    "partitions, and not all rows carry a commitTs, so nothing shows which change came last. Take the table out "
                     "of `tables`, or choose another dispatcher or protocol (docs/protocols.md). Where the message is another "
                     "program's, name it in set_aside of the pipeline file"
                 )
@@ -425,13 +398,13 @@ class SplitDecoder:
     def _flush(self) -> None:
         pending, self._pending, self._pending_bytes = self._pending, [], 0
         if self._foreign.possible:
-            pending = self._own(pending)
+            pending = self._without(pending, WRONG_TOPIC, self._why_foreign)
         if self._named:
-            pending = self._without_named(pending)
+            pending = self._without(pending, SET_ASIDE, self._why_named)
         if self._order == "place":
             self._refuse_scattered(pending)
         if self._history.has_unread:
-            pending = self._typed(pending)
+            pending = self._without(pending, DDL_UNREAD, self._why_untyped)
         if not self._pending_large:
             self._write(pending)
             return
@@ -461,48 +434,34 @@ class SplitDecoder:
         for rejected in self._writer.write(rows, columnar):
             self._set_aside(*rejected)
 
-    def _own(self, rows: list[Located]) -> list[Located]:
-        """*rows* without those of tables that belong to other topics, which go to quarantine."""
-        own = []
-        for located in rows:
-            message, row = located.message, located.row
-            why = self._foreign.why(message.topic, row.schema, row.table)
-            if why:
-                self._set_aside(located, WRONG_TOPIC, why)
-            else:
-                own.append(located)
-        return own
-
-    def _typed(self, rows: list[Located]) -> list[Located]:
-        """*rows* without those whose types depend on DDL that could not be read, which go to quarantine."""
-        typed = []
-        for located in rows:
-            row = located.row
-            why = None
-            if row.commit_ts is not None and not brings_types(row):
-                why = self._history.unread_at(row.schema, row.table, row.commit_ts)
-            if why is None:
-                typed.append(located)
-                continue
-            self._set_aside_unfetched(located, DDL_UNREAD, why)
-        return typed
-
-    def _without_named(self, rows: list[Located]) -> list[Located]:
-        """*rows* without those that the pipeline file names, which go to quarantine."""
+    def _without(self, rows: list[Located], reason: str, why: Callable[[Located], str | None]) -> list[Located]:
+        """*rows* without those that *why* finds a fault with, which go to quarantine; their objects are not looked for."""
         others = []
         for located in rows:
-            events = self._named.get(located.message[:3], ())
-            if -1 in events or located.row.ordinal in events:
-                self._set_aside_unfetched(located, SET_ASIDE, _NAMED)
-            else:
+            fault = why(located)
+            if not fault:
                 others.append(located)
+                continue
+            if located.row.reference is not None:
+                self._references.add(located.message, located.row, located.row.reference, reason)
+            self._set_aside(located, reason, fault)
         return others
 
-    def _set_aside_unfetched(self, located: Located, reason: str, detail: str) -> None:
-        """Quarantine a row whose claim-check object, if it has one, was not looked for."""
-        if located.row.reference is not None:
-            self._references.add(located.message, located.row, located.row.reference, reason)
-        self._set_aside(located, reason, detail)
+    def _why_foreign(self, located: Located) -> str:
+        """Why a row is of a table that belongs to another topic."""
+        return self._foreign.why(located.message.topic, located.row.schema, located.row.table)
+
+    def _why_untyped(self, located: Located) -> str | None:
+        """Why the types of a row depend on DDL that could not be read."""
+        row = located.row
+        if row.commit_ts is None or brings_types(row):
+            return None
+        return self._history.unread_at(row.schema, row.table, row.commit_ts)
+
+    def _why_named(self, located: Located) -> str | None:
+        """That the pipeline file names a row."""
+        events = self._named.get(located.message[:3], ())
+        return _NAMED if -1 in events or located.row.ordinal in events else None
 
     def _without_damaged(self, rows: list[Located]) -> list[Located]:
         """*rows* without those that are known to be damaged, which go to quarantine."""
@@ -528,6 +487,6 @@ class SplitDecoder:
 
 
 def _bytes(messages: Sequence[RawMessage]) -> int:
-    """Bytes of the keys and values of *messages*, of which there is one."""
+    """Bytes of the keys and values of *messages*, at least one."""
     _, _, _, _, keys, values = zip(*messages, strict=True)
     return sum(map(len, filter(None, values))) + sum(map(len, filter(None, keys)))

@@ -1,7 +1,7 @@
 """Claim-check references that can't be followed: in messages that can't be decoded, and in locations that nobody understands.
 
-Nobody may take the object of such a message for an orphan: once the message can be read, or is mended by hand, it is needed. So
-the names of objects are searched for in the bytes, and a message that may hold one which can't be found counts as unsearched.
+The object of such a message is no orphan: it is needed once the message can be read or is mended by hand. So object names are
+searched for in the bytes, and a message that may hold a name which can't be found counts as unsearched.
 """
 
 import re
@@ -20,7 +20,7 @@ from ticdc_replay.large_messages.compression import CompressionError, decompress
 from ticdc_replay.large_messages.locations import object_name, object_names_in
 
 NO_ORDINAL = -1
-"""Stands for the ordinal of an event where a reference was found in a message of which no event could be read."""
+"""The ordinal of a reference that was found in a message from which no event could be read."""
 
 _ESCAPE = re.compile(rb"\\(?:u00([0-7][0-9a-fA-F])|(/))")
 _PLAIN = re.compile(rb'\s*(?:\{\s*["}]|\Z)')

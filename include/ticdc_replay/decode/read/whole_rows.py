@@ -1,20 +1,18 @@
-"""Makes rows whole of which their messages hold a part: from claim-check objects, or from the source."""
+"""Completes rows whose messages hold only a part of them: from claim-check objects, or from the source."""
 
 from collections.abc import Iterator, Sequence
-from itertools import count
+from itertools import repeat
 
 from ticdc_replay.changelog.files.index import EventCounts
 from ticdc_replay.changelog.files.writer import Located, Rejected
 from ticdc_replay.codecs.base import Codec
 from ticdc_replay.decode.plan.known_objects import KnownObjects
-from ticdc_replay.decode.plan.tasks import Attempt
+from ticdc_replay.decode.plan.tasks import SplitContext
 from ticdc_replay.decode.read.native import NativeRows
-from ticdc_replay.decode.read.references import References
+from ticdc_replay.decode.read.reference_writer import References
 from ticdc_replay.decode.read.source_record import SourceRecord
 from ticdc_replay.decode.read.source_rows import SourceRows
-from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.events import Event, LargeMessage, Operation, Reference, RowEvent, Undecodable
-from ticdc_replay.jobspec import DecodeJob
 from ticdc_replay.large_messages.claim_check import ClaimCheckResolver, Fetched
 from ticdc_replay.large_messages.source import RowUnreadable, SourceReader
 from ticdc_replay.storage import ObjectStore, open_store
@@ -24,19 +22,18 @@ FEW_ROWS = 4
 
 
 class WholeRows:
-    """What makes rows of one split whole. It counts in *events* and *references* what it used."""
+    """Completes the rows of one split; what it used is counted in *events* and recorded in *references*."""
 
     def __init__(
         self,
-        job: DecodeJob,
-        attempt: Attempt,
+        context: SplitContext,
         artifacts: ObjectStore,
-        connections: Connections,
         codec: Codec,
         native: NativeRows | None,
         references: References,
         events: EventCounts,
     ) -> None:
+        attempt, job, connections = context.attempt, context.job, context.connections
         filesystem, _ = artifacts.arrow_filesystem()
         self._codec = codec
         self._native = native
@@ -64,10 +61,9 @@ class WholeRows:
         return self._object_bytes + (0 if self._source is None else self._source.bytes)
 
     def of(self, pending: Sequence[Located]) -> Iterator[Located | Rejected | None]:
-        """The rows of *pending*, which came in part, whole and in their order; or why one can't be made so.
+        """The rows of *pending*, completed and in their order; or why one can't be completed.
 
-        None for one that waits in the native decoder. Rows that refer to one object come with the first of them: each object is
-        fetched and read once.
+        None for a row that waits in the native decoder. Rows that refer to one object come together: it is fetched and read once.
         """
         by_object: dict[str, list[tuple[Located, Reference]]] = {}
         for located in pending:
@@ -97,7 +93,7 @@ class WholeRows:
             self._source.close()
 
     def _reread(self, pending: Sequence[Located]) -> Iterator[RowEvent | RowUnreadable]:
-        """What becomes of those rows of *pending* of which only the key was sent. A delete needs no more."""
+        """The rows of *pending* for which only the key was sent, read from the source. A delete needs no more than its key."""
         rows = [located for located in pending if located.row.large is LargeMessage.HANDLE_KEY_ONLY]
         if self._source is not None:
             return self._source.whole(rows)
@@ -108,16 +104,13 @@ class WholeRows:
         if not names:
             return iter(())
         if self._resolver is None:
-            return (
-                Fetched.failed("claim_check_store_unknown", "the changefeed names no claim-check store")
-                for _ in count()
-            )
+            return repeat(Fetched.failed("claim_check_store_unknown", "the changefeed names no claim-check store"))
         return self._resolver.fetch(names, self._known_objects.among(names))
 
     def _resolve(
         self, referring: Sequence[tuple[Located, Reference]], fetched: Fetched
     ) -> Iterator[Located | Rejected | None]:
-        """What becomes of rows that refer to one object."""
+        """The rows that refer to one object, completed."""
         content = fetched.content
         if content is None:
             for located, reference in referring:

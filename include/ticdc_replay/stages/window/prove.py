@@ -16,7 +16,7 @@ from ticdc_replay.changelog.files.reading import read_index
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.decode.plan.changelog_store import lost_files
 from ticdc_replay.decode.plan.known_objects import KnownObjects
-from ticdc_replay.decode.plan.lost_files import tell_lost
+from ticdc_replay.decode.plan.lost_files import describe_lost
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.errors import ArtifactCorruptError, ArtifactNotFoundError, ConfigError
 from ticdc_replay.domain.window import Grade, Window
@@ -159,7 +159,7 @@ def _changelogs(context: ReplayContext, entry: WindowManifest) -> tuple[list[Cha
             continue
         lost = lost_files(context.artifacts, index)
         if lost:
-            broken.append(Finding("changelog", run.run_hash, tell_lost(run.run_hash, index, lost)))
+            broken.append(Finding("changelog", run.run_hash, describe_lost(run.run_hash, index, lost)))
         else:
             whole.append(index)
     return whole, broken
@@ -180,7 +180,7 @@ def _sources(context: ReplayContext, manifest: Manifest) -> Iterator[Finding]:
         index = changelog_index.decode(content)
         lost = lost_files(context.artifacts, index)
         if lost:
-            yield Finding("changelog", source.run_hash, tell_lost(source.run_hash, index, lost))
+            yield Finding("changelog", source.run_hash, describe_lost(source.run_hash, index, lost))
 
 
 def _files(context: ReplayContext, manifest: Manifest) -> Iterator[Finding]:

@@ -57,7 +57,7 @@ class Fetcher:
         self._failures = 0
 
     def find(self, key: str) -> Found | None:
-        """The object *key*; None where it can't be had, for whatever reason."""
+        """The object *key*; None if it can't be read, for whatever reason."""
         if self._failures >= _FAILURES:
             return None
         try:

@@ -165,7 +165,7 @@ class S3Store(ObjectStore):
         except self._client.exceptions.NoSuchKey:
             raise ArtifactNotFoundError(f"{self.uri(name)} does not exist") from None
         with contextlib.closing(answer["Body"]) as body:
-            # By the answer's own ETag and not If-Match: it is of the same version, and every server sends it.
+            # Not by If-Match: the ETag of the answer belongs to the content that is read, and every server sends it.
             self.require(name, answer["ETag"].strip('"'), answer["ContentLength"], etag, max_bytes)
             return body.read()
 

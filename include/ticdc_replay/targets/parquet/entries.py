@@ -3,11 +3,12 @@
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Literal
+from urllib.parse import unquote
 
 import msgspec
 
 from ticdc_replay.changelog.files.index import DataFile, Ddl, TableVersion
-from ticdc_replay.changelog.files.layout import escape, unescape
+from ticdc_replay.changelog.files.layout import escape
 from ticdc_replay.domain.table_patterns import TablePatterns
 from ticdc_replay.domain.tables import TableName, folded
 from ticdc_replay.domain.window import Window
@@ -189,7 +190,7 @@ def known_tables(store: ObjectStore, load: Load) -> list[TableName]:
 
 def _named(folder: str) -> str:
     """The name in the last part of *folder*, ``…/schema=<name>/`` or ``…/table=<name>/``."""
-    return unescape(folder.split("/")[-2].partition("=")[2])
+    return unquote(folder.split("/")[-2].partition("=")[2])
 
 
 _LEVELS = 4

@@ -4,8 +4,9 @@ from pathlib import Path
 
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.changelog.files.index import DataFile, EventCounts, MessageCounts
+from ticdc_replay.changelog.files.version_files import VersionFile
 from ticdc_replay.decode.complete.assembly import assemble
-from ticdc_replay.decode.plan.tasks import SplitResult, VersionFile
+from ticdc_replay.decode.plan.tasks import SplitResult
 from ticdc_replay.domain.tables import TableName, TableSchema
 from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import DecodeJob, Limits

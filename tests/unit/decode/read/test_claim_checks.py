@@ -16,7 +16,7 @@ from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.changelog.files.layout import changelog_root
 from ticdc_replay.codecs.open.codec import OpenCodec
 from ticdc_replay.decode.plan.known_objects import used_objects
-from ticdc_replay.decode.plan.tasks import Attempt, Split, SplitResult
+from ticdc_replay.decode.plan.tasks import Attempt, Split, SplitContext, SplitResult
 from ticdc_replay.decode.read.split import SplitDecoder
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.events import Event
@@ -99,7 +99,9 @@ def inventory(objects: ObjectStore, artifacts: ObjectStore, changefeed: Changefe
 
 def decode(job: DecodeJob, messages: list[RawMessage], *known_objects: str) -> SplitResult:
     split = Split(0, (OffsetRange("topic", 0, 0, 1),))
-    decoder = SplitDecoder(split, Attempt("attempt", known_objects), job, WINDOW, SchemaHistory(), Connections())
+    decoder = SplitDecoder(
+        split, SplitContext(Attempt("attempt", known_objects), job, WINDOW, SchemaHistory(), Connections())
+    )
     decoder.add(messages)
     return decoder.finish()
 

@@ -12,7 +12,7 @@ from tests.support.open_protocol import columns, message, row
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.changelog.files.layout import changelog_root
 from ticdc_replay.codecs.open.codec import OpenCodec
-from ticdc_replay.decode.plan.tasks import Attempt, Split, SplitResult
+from ticdc_replay.decode.plan.tasks import Attempt, Split, SplitContext, SplitResult
 from ticdc_replay.decode.read.split import SplitDecoder
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.events import Event, RowEvent
@@ -57,7 +57,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DecodeJob:
 
 def decode(job: DecodeJob) -> SplitResult:
     split = Split(0, (OffsetRange("topic", 0, 0, 1),))
-    decoder = SplitDecoder(split, Attempt("attempt"), job, WINDOW, SchemaHistory(), Connections())
+    decoder = SplitDecoder(split, SplitContext(Attempt("attempt"), job, WINDOW, SchemaHistory(), Connections()))
     decoder.add([message([row(150, new=columns(key)) for key in range(3)], 0)])
     return decoder.finish()
 

@@ -12,7 +12,7 @@ from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.changelog.files.index import Ddl
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.decode.plan.schema_pass import schemas_in
-from ticdc_replay.decode.plan.tasks import Attempt, Split
+from ticdc_replay.decode.plan.tasks import Attempt, Split, SplitContext
 from ticdc_replay.decode.read.split import SplitDecoder
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.events import DdlEvent
@@ -44,7 +44,9 @@ def test_it_is_told_where_only_the_time_of_a_ddl_is_known(tmp_path: Path, extens
         limits=LIMITS,
     )
     split = Split(0, (OffsetRange("topic", 0, 7, 8),))
-    decoder = SplitDecoder(split, Attempt("attempt"), job, Window(100, 200), SchemaHistory(), Connections())
+    decoder = SplitDecoder(
+        split, SplitContext(Attempt("attempt"), job, Window(100, 200), SchemaHistory(), Connections())
+    )
     decoder.add([canal_json.message(canal_json.ddl(QUERY, ts=canal_json.TS if extension else None), 7)])
     (found,) = decoder.finish().ddl
     commit_ts = canal_json.TS if extension else from_ms(physical_ms(canal_json.TS))

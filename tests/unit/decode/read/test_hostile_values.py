@@ -15,7 +15,7 @@ from ticdc_replay.changefeed.rules import Dispatch, DispatchRule
 from ticdc_replay.codecs.base import DECODER_FAILED
 from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.decode.plan.schema_pass import schemas_in
-from ticdc_replay.decode.plan.tasks import Attempt, Split
+from ticdc_replay.decode.plan.tasks import Attempt, Split, SplitContext
 from ticdc_replay.decode.read.split import SplitDecoder
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
@@ -184,7 +184,9 @@ def test_any_value_in_any_place(
         limits=LIMITS,
     )
     split = Split(0, (OffsetRange("topic", 0, 0, len(sent)),), partitions={"topic": 3}, sampled=1)
-    decoder = SplitDecoder(split, Attempt("attempt"), job, EVER, history, Connections(), natively=natively)
+    decoder = SplitDecoder(
+        split, SplitContext(Attempt("attempt"), job, EVER, history, Connections()), natively=natively
+    )
     decoder.add(sent)
     result = decoder.finish()
     assert canonical.encode(result)

@@ -17,7 +17,7 @@ from tests.support.native_decoding import LIMITS, Written, both
 from ticdc_replay.captures import Capture
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.decode.plan.schema_pass import lookup_in
-from ticdc_replay.decode.plan.tasks import Attempt, Split
+from ticdc_replay.decode.plan.tasks import Attempt, Split, SplitContext
 from ticdc_replay.decode.read import split
 from ticdc_replay.decode.read.native import NativeRows
 from ticdc_replay.decode.read.redrive import RedriveDecoder
@@ -278,7 +278,9 @@ def test_messages_out_of_quarantine_are_read_with_their_objects(tmp_path: Path, 
         tables=("*.*",),
         limits=LIMITS,
     )
-    decoder = RedriveDecoder(Split(0, ()), Attempt("attempt"), job, Window(1, TS + 100), HISTORY, Connections())
+    decoder = RedriveDecoder(
+        Split(0, ()), SplitContext(Attempt("attempt"), job, Window(1, TS + 100), HISTORY, Connections())
+    )
     for at in range(20):
         decoder.add_part(canal_small(at, put(wrapped(None, canal_row(at)))), frozenset([0]))
     counts = decoder.finish().events

@@ -4,7 +4,7 @@ import pickle
 
 from tests.support.changelogs import table
 from ticdc_replay.changelog.files.index import DataFile
-from ticdc_replay.decode.plan.tasks import VersionFile
+from ticdc_replay.changelog.files.version_files import VersionFile
 from ticdc_replay.domain.column_types import ColumnType
 
 

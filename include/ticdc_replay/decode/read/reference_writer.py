@@ -1,4 +1,4 @@
-"""Keeps which claim-check objects the messages of a split refer to, and what became of each reference."""
+"""Records the claim-check references of a split, and how each was used."""
 
 from collections.abc import Sequence
 
