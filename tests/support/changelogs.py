@@ -31,7 +31,7 @@ from ticdc_replay.jobspec import LoadJob
 from ticdc_replay.schemas.changes import changes_of
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.schemas.resolve import version_of
-from ticdc_replay.snapshot.manifest import Source
+from ticdc_replay.snapshot.manifest import ManifestSource
 
 
 class Row(NamedTuple):
@@ -97,7 +97,7 @@ class Changelog:
         self.input_hash = "0" * 64
         self.selection: tuple[str, ...] = ()
         self.redrives: str | None = None
-        self.derived: tuple[Source, ...] = ()
+        self.derived: tuple[ManifestSource, ...] = ()
         self.run_hash = canonical.digest(f"{run} {from_ts} {to_ts}".encode())
         self.history = SchemaHistory()
         self._files: dict[str, tuple[TableSchema, list[DataFile]]] = {}

@@ -57,7 +57,7 @@ class Bounds(msgspec.Struct, frozen=True):
     high: int
 
 
-class Record(msgspec.Struct, frozen=True):
+class RecordPlace(msgspec.Struct, frozen=True):
     """Where a record is and which time it has (ms), no later than a commit can be."""
 
     offset: int
@@ -186,7 +186,7 @@ class Offsets:
         found = self._list_offsets(specs, IsolationLevel.READ_UNCOMMITTED)
         return {partition: record.offset for partition, record in found.items()}
 
-    def at_or_after(self, times: Mapping[Partition, int]) -> dict[Partition, Record | None]:
+    def at_or_after(self, times: Mapping[Partition, int]) -> dict[Partition, RecordPlace | None]:
         """Per partition, the first record that has at least the given time (ms); None where every record is older.
 
         Times after ``MAX_MS`` are all the same; those before 1970 are 0, since Kafka gives negative ones meanings of their own.
@@ -197,7 +197,7 @@ class Offsets:
 
     def _list_offsets(
         self, specs: Mapping[Partition, Any], isolation: IsolationLevel = IsolationLevel.READ_COMMITTED
-    ) -> dict[Partition, Record]:
+    ) -> dict[Partition, RecordPlace]:
         if not specs:
             return {}
         request = {TopicPartition(partition.topic, partition.number): spec for partition, spec in specs.items()}
@@ -213,7 +213,7 @@ class Offsets:
                     # A broker hears of a new topic after others.
                     raise TransientError(f"{what} at Kafka {self._settings.where}: {error.args[0].str()}") from None
                 raise self._translated(error, what) from None
-            found[partition] = Record(answer.offset, min(answer.timestamp, MAX_MS))
+            found[partition] = RecordPlace(answer.offset, min(answer.timestamp, MAX_MS))
         return found
 
     def _await(self, future: "Future[Answer]", what: str) -> Answer:

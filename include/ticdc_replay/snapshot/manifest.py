@@ -50,7 +50,7 @@ class PinnedFile(msgspec.Struct, frozen=True):
         return "/".join(self.uri.rsplit("/", 2)[1:])
 
 
-class Redriven(msgspec.Struct, frozen=True):
+class RedrivenMessages(msgspec.Struct, frozen=True):
     """Messages out of the quarantine of a run, as the input of another one."""
 
     run_hash: str
@@ -61,7 +61,7 @@ class Redriven(msgspec.Struct, frozen=True):
     """The messages with their bytes (``changelog.set_aside.MESSAGES``)."""
 
 
-class Source(msgspec.Struct, frozen=True):
+class ManifestSource(msgspec.Struct, frozen=True):
     """A complete changelog of the pipeline, and which rows of it are meant: those whose commitTs is in *window*."""
 
     run_hash: str
@@ -106,9 +106,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     replaces: str | None = None
     """The ``input_hash`` of the window's manifest before. So a window that is pinned again has another input even with the same
     offsets and inventory: what is not pinned may have changed, such as a restored object."""
-    redrive: Redriven | None = None
+    redrive: RedrivenMessages | None = None
     """What is decoded instead of ranges of Kafka; topics then have no partitions."""
-    derived: tuple[Source, ...] = ()
+    derived: tuple[ManifestSource, ...] = ()
     """The changelogs that the window is taken from instead of Kafka: their windows are disjoint, in order, and make it up."""
     shared: SharedInput | None = None
     """The wider window that the window is taken from, once that is decoded."""

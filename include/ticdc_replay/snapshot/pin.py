@@ -25,7 +25,7 @@ from ticdc_replay.domain.errors import (
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.domain.window import Grade, Window
-from ticdc_replay.kafka.offsets import Bounds, Offsets, Partition, Record, Topic
+from ticdc_replay.kafka.offsets import Bounds, Offsets, Partition, RecordPlace, Topic
 from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.snapshot import manifest as manifests
 from ticdc_replay.snapshot.clocks import Sent, margin_doubt
@@ -34,7 +34,7 @@ from ticdc_replay.snapshot.manifest import Manifest, PartitionPin, PinnedFile, T
 from ticdc_replay.snapshot.request import PinRequest
 from ticdc_replay.snapshot.resolved import first_watermarks, tails_from
 from ticdc_replay.snapshot.start import (
-    Head,
+    RangeHead,
     beginning_doubt,
     check_retention,
     compaction_doubt,
@@ -84,7 +84,7 @@ class FoundRanges(msgspec.Struct, frozen=True):
     """Kafka's own; None in manifests of earlier versions."""
 
 
-_NO_HEAD = Head()
+_NO_HEAD = RangeHead()
 
 
 class _End(msgspec.Struct, frozen=True):
@@ -107,10 +107,10 @@ class _Look(msgspec.Struct, frozen=True):
 
     asked_ms: float
     topics: list[Topic]
-    since: Mapping[Partition, Record | None]
-    needed: Mapping[Partition, Record | None]
-    complete: Mapping[Partition, Record | None]
-    over: Mapping[Partition, Record | None]
+    since: Mapping[Partition, RecordPlace | None]
+    needed: Mapping[Partition, RecordPlace | None]
+    complete: Mapping[Partition, RecordPlace | None]
+    over: Mapping[Partition, RecordPlace | None]
     bounds: Mapping[Partition, Bounds]
     cleanup: Mapping[str, frozenset[str] | None]
     known: frozenset[TopicIdentity]
@@ -401,7 +401,7 @@ def _known_stretches(
 
 
 def _doubts(
-    request: PinRequest, look: _Look, ends: Mapping[Partition, _End], heads: Mapping[Partition, Head]
+    request: PinRequest, look: _Look, ends: Mapping[Partition, _End], heads: Mapping[Partition, RangeHead]
 ) -> list[str]:
     """Every reason why the window is not proven."""
     doubts = []

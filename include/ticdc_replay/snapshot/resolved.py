@@ -18,7 +18,7 @@ from ticdc_replay.domain import tso
 from ticdc_replay.domain.events import WatermarkEvent
 from ticdc_replay.domain.messages import OffsetRange, RawMessage
 from ticdc_replay.kafka.beginnings import read_beginnings
-from ticdc_replay.kafka.offsets import Bounds, Offsets, Partition, Record
+from ticdc_replay.kafka.offsets import Bounds, Offsets, Partition, RecordPlace
 from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.snapshot.clocks import Sent, counts
 from ticdc_replay.snapshot.request import PinRequest
@@ -94,7 +94,7 @@ def first_watermarks(
 
 
 def tails_from(
-    records: Mapping[Partition, Record | None], bounds: Mapping[Partition, Bounds]
+    records: Mapping[Partition, RecordPlace | None], bounds: Mapping[Partition, Bounds]
 ) -> dict[Partition, tuple[int, int]]:
     """From each of *records* to the end of its partition; partitions without a record are missing."""
     return {

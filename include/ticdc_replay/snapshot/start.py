@@ -15,7 +15,7 @@ from ticdc_replay.domain.errors import ExpiredRangeError
 from ticdc_replay.domain.events import DdlEvent, RowEvent, WatermarkEvent
 from ticdc_replay.domain.messages import OffsetRange, RawMessage
 from ticdc_replay.kafka.beginnings import read_beginnings
-from ticdc_replay.kafka.offsets import Bounds, Offsets, Partition, Record
+from ticdc_replay.kafka.offsets import Bounds, Offsets, Partition, RecordPlace
 from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.snapshot.clocks import Sent
 from ticdc_replay.snapshot.request import PinRequest
@@ -26,7 +26,7 @@ _ALL_BYTES, _HEAD_BYTES = 256 * 1024 * 1024, (256 * 1024, 32 * 1024 * 1024)
 """A head is as many messages or bytes of a partition, whichever come first: an equal share of these, within limits."""
 
 
-class Head(msgspec.Struct, frozen=True):
+class RangeHead(msgspec.Struct, frozen=True):
     """What the first messages of a partition's range show; None where they hold no event.
 
     ``soonest`` is the first event of the smallest margin. ``earliest_ts`` is the smallest commitTs or resolved-ts (TSO).
@@ -44,7 +44,7 @@ class Head(msgspec.Struct, frozen=True):
 def check_retention(
     request: PinRequest,
     offsets: Offsets,
-    needed: Mapping[Partition, Record | None],
+    needed: Mapping[Partition, RecordPlace | None],
     bounds: Mapping[Partition, Bounds],
 ) -> None:
     """Raise ExpiredRangeError where records that may belong to the window are gone.
@@ -84,16 +84,16 @@ def skip_known(stretches: Iterable[Stretch], start: int, end: int, from_ts: int)
     return min(start, end)
 
 
-def _holds_older(needed: Record | None, bounds: Bounds) -> bool:
+def _holds_older(needed: RecordPlace | None, bounds: Bounds) -> bool:
     """Whether a partition whose first record that may belong to the window is *needed* still holds one before it."""
     return needed is None or needed.offset > bounds.low
 
 
-def read_heads(request: PinRequest, kafka: KafkaSettings, ranges: Sequence[OffsetRange]) -> dict[Partition, Head]:
+def read_heads(request: PinRequest, kafka: KafkaSettings, ranges: Sequence[OffsetRange]) -> dict[Partition, RangeHead]:
     """What the first messages of each of *ranges* show."""
     codec = request.codec()
     most, size = _share(_ALL_MESSAGES, len(ranges), _HEAD_MESSAGES), _share(_ALL_BYTES, len(ranges), _HEAD_BYTES)
-    heads = {Partition(part.topic, part.partition): Head() for part in ranges}
+    heads = {Partition(part.topic, part.partition): RangeHead() for part in ranges}
     sizes = dict.fromkeys(heads, 0)
 
     def take(partition: Partition, messages: list[RawMessage]) -> bool:
@@ -118,9 +118,9 @@ def _share(total: int, heads: int, limits: tuple[int, int]) -> int:
     return max(least, min(most, total // max(1, heads)))
 
 
-def _with(head: Head, sent: Sent) -> Head:
+def _with(head: RangeHead, sent: Sent) -> RangeHead:
     margin_ms, earliest_ts = head.margin_ms, head.earliest_ts
-    return Head(
+    return RangeHead(
         sent if margin_ms is None or sent.margin_ms < margin_ms else head.soonest,
         sent.commit_ts if earliest_ts is None else min(earliest_ts, sent.commit_ts),
     )
@@ -128,8 +128,8 @@ def _with(head: Head, sent: Sent) -> Head:
 
 def beginning_doubt(
     request: PinRequest,
-    heads: Mapping[Partition, Head],
-    needed: Mapping[Partition, Record | None],
+    heads: Mapping[Partition, RangeHead],
+    needed: Mapping[Partition, RecordPlace | None],
     bounds: Mapping[Partition, Bounds],
 ) -> str | None:
     """Why it is in doubt that the changefeed ran at the window's start already, None where it is shown.
@@ -173,8 +173,8 @@ def beginning_doubt(
 def recreation_doubt(
     request: PinRequest,
     topic: str,
-    heads: Mapping[Partition, Head],
-    needed: Mapping[Partition, Record | None],
+    heads: Mapping[Partition, RangeHead],
+    needed: Mapping[Partition, RecordPlace | None],
     bounds: Mapping[Partition, Bounds],
 ) -> str | None:
     """Why rows of the window may be gone with an earlier topic called *topic*, None where this one shows that they are here.

@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 
 from ticdc_replay.domain import tso
-from ticdc_replay.kafka.offsets import Bounds, Offsets, Partition, Record, Topic
+from ticdc_replay.kafka.offsets import Bounds, Offsets, Partition, RecordPlace, Topic
 from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.snapshot.clocks import Sent, waiting
 from ticdc_replay.snapshot.request import PinRequest
@@ -152,7 +152,7 @@ def retire(
 def partition_watermarks(
     request: PinRequest,
     kafka: KafkaSettings,
-    since: Mapping[Partition, Record | None],
+    since: Mapping[Partition, RecordPlace | None],
     bounds: Mapping[Partition, Bounds],
 ) -> dict[Partition, PartitionWatermark]:
     """How far each partition of *since*, its first record since the window's start, has come."""
@@ -169,7 +169,7 @@ def partition_watermarks(
 def _judged(
     request: PinRequest,
     partition: Partition,
-    since: Record | None,
+    since: RecordPlace | None,
     bounds: Bounds,
     last: Sent | None,
     ignored: Sent | None,
@@ -192,7 +192,7 @@ def _judged(
 
 
 def partition_in_time(
-    request: PinRequest, partition: Partition, since: Record | None, now_ms: float
+    request: PinRequest, partition: Partition, since: RecordPlace | None, now_ms: float
 ) -> PartitionWatermark:
     """How far *partition* is at *now_ms* where TiCDC sends no resolved-ts."""
     if since is None and request.is_surplus(partition):
@@ -200,6 +200,6 @@ def partition_in_time(
     return PartitionWatermark(partition, "reached" if now_ms >= request.over_ms else "lagging", None)
 
 
-def _is_new(request: PinRequest, partition: Partition, first: Record) -> bool:
+def _is_new(request: PinRequest, partition: Partition, first: RecordPlace) -> bool:
     """Whether a topic of a rule was made just now: its first resolved-ts comes about a second later."""
     return partition.topic != request.changefeed.topic and first.timestamp_ms > time.time() * 1000 - _NEW_MS

@@ -13,13 +13,13 @@ import msgspec
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from ticdc_replay.changelog.copies.key_buckets import Bucket, plan_buckets
+from ticdc_replay.changelog.copies.key_buckets import KeyBucket, plan_buckets
 from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.codecs.registry import carried_by, codec_for
 from ticdc_replay.decode.complete.assembly import assemble
 from ticdc_replay.decode.complete.deduplicate import Rewrite, Rewritten, Surplus, find_surplus, plan_rewrites, rewrite
 from ticdc_replay.decode.plan.changelog_store import ChangelogStore
-from ticdc_replay.decode.plan.derive import Taken, derive
+from ticdc_replay.decode.plan.derive import TakenChangelog, derive
 from ticdc_replay.decode.plan.known_objects import KnownObjects
 from ticdc_replay.decode.plan.look_ahead import seek_versions
 from ticdc_replay.decode.plan.lost_files import describe_lost, require_range
@@ -41,7 +41,7 @@ from ticdc_replay.jobspec import DecodeJob
 from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.schemas.unread import UnreadDdl, forgetting
-from ticdc_replay.snapshot.manifest import Manifest, Redriven, Source
+from ticdc_replay.snapshot.manifest import Manifest, ManifestSource, RedrivenMessages
 from ticdc_replay.snapshot.topics import verify_topics
 from ticdc_replay.spark.tasks import Sizes, run_tasks
 
@@ -184,7 +184,7 @@ class _Decode(NamedTuple):
         verify_topics(manifest, settings)
         return self._completed(history, results, definitions, unread)
 
-    def _from_quarantine(self, redriven: Redriven) -> ChangelogIndex:
+    def _from_quarantine(self, redriven: RedrivenMessages) -> ChangelogIndex:
         """Nothing is asked of Kafka, which may have expired the messages."""
         path = self.store.messages(redriven)
         filesystem, _ = self.store.arrow_root()
@@ -202,9 +202,9 @@ class _Decode(NamedTuple):
         if manifest.shared is not None:
             log.info("%s is taken from the decode of %s", manifest.window, manifest.shared.window)
             index = run_decode(self.spark, self.job.decoding(manifest.shared), self.connections)
-            taken = [Taken(Source(index.run_hash, canonical.hash_of(index), manifest.window), index)]
+            taken = [TakenChangelog(ManifestSource(index.run_hash, canonical.hash_of(index), manifest.window), index)]
         else:
-            taken = [Taken(source, store.source(source)) for source in manifest.derived]
+            taken = [TakenChangelog(source, store.source(source)) for source in manifest.derived]
             for source in manifest.derived:
                 log.info("%s is taken from changelog %s", source.window, source.run_hash)
         return derive(self.job, manifest, taken, self.attempt, *store.arrow_artifacts(), partial(run_tasks, self.spark))
@@ -244,7 +244,7 @@ class _Decode(NamedTuple):
         job, connections, attempt = self.job, self.connections, self.attempt  # tasks can't have the session
         keys_files = [result.keys_file for result in results if result.keys_file is not None]
 
-        def find(bucket: Bucket) -> Surplus | None:
+        def find(bucket: KeyBucket) -> Surplus | None:
             return find_surplus(*ChangelogStore.open(job, connections).arrow_root(), attempt, bucket)
 
         def rewrite_files(task: Rewrite) -> list[Rewritten]:

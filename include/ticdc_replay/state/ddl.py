@@ -48,7 +48,7 @@ class SchemaScan(msgspec.Struct, frozen=True, order=True):
     end: int
 
 
-class Ddl(Subject):
+class TopicDdl(Subject):
     """The DDL of the topics of a pipeline."""
 
     def record(self, pipeline: str, found: Iterable[KnownDdl]) -> None:

@@ -2,7 +2,7 @@
 
 from ticdc_replay.state.coverage import CoverageOfTargets
 from ticdc_replay.state.database import Database
-from ticdc_replay.state.ddl import Ddl
+from ticdc_replay.state.ddl import TopicDdl
 from ticdc_replay.state.deletion_plans import DeletionPlans
 from ticdc_replay.state.generations import Generations
 from ticdc_replay.state.leases import Leases
@@ -12,7 +12,7 @@ from ticdc_replay.state.reconciliations import Reconciliations
 from ticdc_replay.state.references import References
 from ticdc_replay.state.runs import Runs
 from ticdc_replay.state.sparse_index import SparseIndex
-from ticdc_replay.state.table_versions import TableVersions
+from ticdc_replay.state.table_versions import KnownTableVersions
 
 
 def open_state(url: str) -> "StateStore":
@@ -39,8 +39,8 @@ class StateStore:
         self.generations = Generations(database)
         self.coverage = CoverageOfTargets(database)
         self.quarantine = Quarantine(database)
-        self.ddl = Ddl(database)
-        self.table_versions = TableVersions(database)
+        self.ddl = TopicDdl(database)
+        self.table_versions = KnownTableVersions(database)
         self.sparse_index = SparseIndex(database)
         self.references = References(database)
         self.reconciliations = Reconciliations(database)

@@ -13,7 +13,7 @@ from ticdc_replay.state.rows import Subject, upsert
 _DEFINITIONS = msgspec.json.Decoder(TableDefinition | list[TableDefinition])
 
 
-class TableVersions(Subject):
+class KnownTableVersions(Subject):
     """The definitions that came with a version."""
 
     def record(self, pipeline: str, definitions: Iterable[TableDefinition]) -> None:

@@ -30,7 +30,7 @@ from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.window import Window
 from ticdc_replay.kafka.offsets import Offsets
 from ticdc_replay.reconcile.look.coverage import bounds_of, searched_by_runs, unsearched
-from ticdc_replay.snapshot.manifest import Manifest, PartitionPin, SharedInput, Source, TopicPin
+from ticdc_replay.snapshot.manifest import Manifest, ManifestSource, PartitionPin, SharedInput, TopicPin
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.leases import replaying
 from ticdc_replay.stages.quarantine.entries import Selection
@@ -348,7 +348,7 @@ def test_what_does_not_tell_its_tables_is_not_given_again_by_other_changelogs(se
 
 def test_what_others_take_rows_from_stays_as_long_as_they_do(setting: Setting) -> None:
     source = setting.decoded(0, 10)
-    taker = setting.decoded(2, 5, days_old=1, run="b", derived=(Source(source.run_hash, "x", Window(2, 5)),))
+    taker = setting.decoded(2, 5, days_old=1, run="b", derived=(ManifestSource(source.run_hash, "x", Window(2, 5)),))
     assert setting.kept() == {
         source.run_hash: (f"run {taker.run_hash[:12]} of {taker.window} takes rows from it",),
         taker.run_hash: ("not old enough",),

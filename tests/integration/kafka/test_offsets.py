@@ -11,7 +11,7 @@ from demo.embedded_stack.kafka import Kafka
 from tests.support.waiting import PATIENCE_S, wait_for
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import AuthenticationError, TransientError
-from ticdc_replay.kafka.offsets import POLL_S, Bounds, Offsets, Partition, Record
+from ticdc_replay.kafka.offsets import POLL_S, Bounds, Offsets, Partition, RecordPlace
 from ticdc_replay.kafka.settings import KafkaSettings
 
 pytestmark = pytest.mark.integration
@@ -46,10 +46,10 @@ def topic(kafka: Kafka, make_topic: MakeTopic) -> str:
 def test_offsets_by_time_are_the_first_at_or_after_it(settings: KafkaSettings, topic: str) -> None:
     full, empty = Partition(topic, 0), Partition(topic, 1)
     with Offsets(settings) as offsets:
-        third = Record(2, FIRST_MS + 2000)
+        third = RecordPlace(2, FIRST_MS + 2000)
         assert offsets.at_or_after({full: FIRST_MS + 2000, empty: FIRST_MS}) == {full: third, empty: None}
-        assert offsets.at_or_after({full: FIRST_MS + 2001}) == {full: Record(3, FIRST_MS + 3000)}
-        assert offsets.at_or_after({full: 0}) == {full: Record(0, FIRST_MS)}
+        assert offsets.at_or_after({full: FIRST_MS + 2001}) == {full: RecordPlace(3, FIRST_MS + 3000)}
+        assert offsets.at_or_after({full: 0}) == {full: RecordPlace(0, FIRST_MS)}
         assert offsets.at_or_after({full: FIRST_MS + 9001}) == {full: None}
         assert offsets.at_or_after({}) == {}
 
@@ -75,7 +75,7 @@ def test_a_record_of_a_time_that_no_commit_has_counts_as_of_the_last(
     with Offsets(settings) as offsets:
         for ms in (-(1 << 62), -4, -3, -2, -1, 0, (1 << 45) - 1, (1 << 63) + 5):
             found = offsets.at_or_after({Partition(name, 0): ms})
-            assert found == {Partition(name, 0): Record(0, (1 << 45) - 1)}
+            assert found == {Partition(name, 0): RecordPlace(0, (1 << 45) - 1)}
 
 
 def test_bounds_follow_removed_records(settings: KafkaSettings, admin: AdminClient, topic: str) -> None:

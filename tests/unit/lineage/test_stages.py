@@ -24,8 +24,7 @@ from ticdc_replay.lineage.datasets import (
     uri_name,
 )
 from ticdc_replay.lineage.stages import DecodedRun
-from ticdc_replay.snapshot.manifest import Manifest, PartitionPin, PinnedFile, SharedInput, TopicPin
-from ticdc_replay.snapshot.manifest import Source as PinnedSource
+from ticdc_replay.snapshot.manifest import Manifest, ManifestSource, PartitionPin, PinnedFile, SharedInput, TopicPin
 from ticdc_replay.targets import base
 
 WINDOW = Window(1000, 2000)
@@ -191,7 +190,7 @@ def source(manifest: Manifest, index: ChangelogIndex) -> DecodedRun:
 
 def test_a_window_out_of_changelogs_comes_from_these_and_one_that_shares_a_decode_from_the_topics_too() -> None:
     parts = tuple(
-        PinnedSource(run, "x", window) for run, window in (("a", Window(1000, 1500)), ("b", Window(1500, 2000)))
+        ManifestSource(run, "x", window) for run, window in (("a", Window(1000, 1500)), ("b", Window(1500, 2000)))
     )
     index = structs.replace(INDEX, derived=parts)
     runs = [Dataset(namespace="s3://lake", name="replay/shop/runs", version=run) for run in ("a", "b")]

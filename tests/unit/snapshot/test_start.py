@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from tests.support.topics import identity
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.domain.window import Window
-from ticdc_replay.kafka.offsets import Bounds, Partition, Record
+from ticdc_replay.kafka.offsets import Bounds, Partition, RecordPlace
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.snapshot.request import PinRequest
-from ticdc_replay.snapshot.start import Head, beginning_doubt, skip_known
+from ticdc_replay.snapshot.start import RangeHead, beginning_doubt, skip_known
 from ticdc_replay.state.sparse_index import Stretch
 
 FROM_TS = 100
@@ -78,8 +78,8 @@ def doubt(*earliest: int | None, needed: tuple[int | None, ...] = (0, 0), start_
     partitions = (FIRST, SECOND)
     return beginning_doubt(
         request(start_ts),
-        dict(zip(partitions, (Head(None, ts) for ts in earliest), strict=True)),
-        dict(zip(partitions, (None if at is None else Record(at, 0) for at in needed), strict=True)),
+        dict(zip(partitions, (RangeHead(None, ts) for ts in earliest), strict=True)),
+        dict(zip(partitions, (None if at is None else RecordPlace(at, 0) for at in needed), strict=True)),
         dict.fromkeys(partitions, WHOLE),
     )
 

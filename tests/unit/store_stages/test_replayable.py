@@ -17,7 +17,7 @@ from ticdc_replay.domain.events import SEARCH
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.window import Window
 from ticdc_replay.reconcile.judge.rules import ReplayableRange
-from ticdc_replay.snapshot.manifest import Manifest, PartitionPin, PinnedFile, Redriven, TopicPin
+from ticdc_replay.snapshot.manifest import Manifest, PartitionPin, PinnedFile, RedrivenMessages, TopicPin
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.leases import Replayed, replaying
 from ticdc_replay.state.manifests import WindowManifest
@@ -33,7 +33,7 @@ def part(start: int, end: int, partition: int = 0) -> ReplayableRange:
     return ReplayableRange("topic", TOPIC.topic_id, partition, start, end, TOPIC.cluster_id)
 
 
-def pin(context: ReplayContext, *ranges: OffsetRange, redrive: Redriven | None = None) -> str:
+def pin(context: ReplayContext, *ranges: OffsetRange, redrive: RedrivenMessages | None = None) -> str:
     """Put the manifest of *ranges*; its name."""
     topic = TopicPin("topic", TOPIC.topic_id, tuple(PartitionPin(each, True, None, None) for each in ranges))
     manifest = Manifest(
@@ -91,7 +91,7 @@ def redriven(context: ReplayContext, run: str, *offsets: int, left: tuple[int, .
     filesystem.create_dir(f"{base}/redriven", recursive=True)
     pq.write_table(pa.Table.from_pylist(rows, MESSAGES), f"{base}/redriven/{run}.parquet", filesystem=filesystem)
     messages = PinnedFile(context.artifacts.uri(f"redriven/{run}.parquet"), run, len(rows))
-    name = pin(context, redrive=Redriven("run", 1, messages))
+    name = pin(context, redrive=RedrivenMessages("run", 1, messages))
     input_hash = name.removeprefix("manifests/").removesuffix(".json")
     recorded(context, run, *left, redrives="run", input_hash=input_hash, **changed)
     context.state.quarantine.record_redrive(Redrive("shop", "run", run, "", 1))

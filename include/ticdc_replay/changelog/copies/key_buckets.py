@@ -29,7 +29,7 @@ class KeysPart(msgspec.Struct, frozen=True):
     groups: tuple[int, ...]
 
 
-class Bucket(msgspec.Struct, frozen=True):
+class KeyBucket(msgspec.Struct, frozen=True):
     """Row versions with a commitTs (TSO) in ``[first, last]``, and where to look for them.
 
     Where one commitTs has more rows than a bucket may hold, several buckets share it: of these, one holds the identities
@@ -43,7 +43,7 @@ class Bucket(msgspec.Struct, frozen=True):
     files: tuple[KeysPart, ...]
 
 
-def plan_buckets(files: Sequence[KeysFile], least: int, bucket_rows: int = BUCKET_ROWS) -> list[Bucket]:
+def plan_buckets(files: Sequence[KeysFile], least: int, bucket_rows: int = BUCKET_ROWS) -> list[KeyBucket]:
     """Buckets of about *bucket_rows*, at least *least* of them where there are many rows in all."""
     groups = [group for file in files for group in file.groups]
     if not groups:
@@ -62,7 +62,7 @@ def plan_buckets(files: Sequence[KeysFile], least: int, bucket_rows: int = BUCKE
     for (first, end), (before, after) in zip(pairwise(bounds), pairwise(held), strict=True):
         parts = max(1, round((after - before) / size))
         touched = _touched(files, start + first, start + end - 1)
-        buckets += [Bucket(start + first, start + end - 1, part, parts, touched) for part in range(parts)]
+        buckets += [KeyBucket(start + first, start + end - 1, part, parts, touched) for part in range(parts)]
     return buckets
 
 
@@ -90,7 +90,7 @@ def _touched(files: Sequence[KeysFile], first: int, last: int) -> tuple[KeysPart
     return tuple(found)
 
 
-def repeated(filesystem: Any, root: str, bucket: Bucket) -> pa.Table:
+def repeated(filesystem: Any, root: str, bucket: KeyBucket) -> pa.Table:
     """Of *bucket*, the copies (``keys.SCHEMA``) whose identity stands there more than once, among few others.
 
     Reads only commitTs and identities where none repeats, which is the common case.
@@ -111,7 +111,7 @@ def repeated(filesystem: Any, root: str, bucket: Bucket) -> pa.Table:
     return pa.concat_tables(found).unify_dictionaries()
 
 
-def _row_groups(filesystem: Any, root: str, bucket: Bucket, columns: list[str] | None) -> Iterator[pa.Table]:
+def _row_groups(filesystem: Any, root: str, bucket: KeyBucket, columns: list[str] | None) -> Iterator[pa.Table]:
     for part in bucket.files:
         with pq.ParquetFile(f"{root}/{part.name}", filesystem=filesystem) as file:
             for group in part.groups:
@@ -122,7 +122,7 @@ def _first_halves(table: pa.Table) -> npt.NDArray[np.uint64]:
     return halves_of(table["id"])[:, 0]
 
 
-def _inside(table: pa.Table, bucket: Bucket) -> npt.NDArray[np.bool_]:
+def _inside(table: pa.Table, bucket: KeyBucket) -> npt.NDArray[np.bool_]:
     times = table["commit_ts"].to_numpy()
     inside = (times >= bucket.first) & (times <= bucket.last)
     if bucket.parts > 1:

@@ -16,7 +16,7 @@ from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.domain.window import Window
 from ticdc_replay.schemas.changes import TableChanges
 from ticdc_replay.schemas.unread import UnreadDdl
-from ticdc_replay.snapshot.manifest import Source
+from ticdc_replay.snapshot.manifest import ManifestSource
 
 
 class DataFile(msgspec.Struct, frozen=True):
@@ -191,7 +191,7 @@ class ChangelogIndex(msgspec.Struct, frozen=True, kw_only=True):
     set_aside: tuple[EventPlace, ...] = ()
     """The places in the ranges whose rows had to be set aside. Of several changelogs, those that each had to set aside or did not
     read."""
-    derived: tuple[Source, ...] = ()
+    derived: tuple[ManifestSource, ...] = ()
     """The changelogs that this one's files, or the rows of them that count, belong to."""
     redrives: str | None = None
     """For a re-drive, the run whose quarantine was decoded: this changelog is a part of the window, to be added to that run."""

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ticdc_replay.changelog.copies.duplicates import drop_rows, surplus
-from ticdc_replay.changelog.copies.key_buckets import Bucket, repeated
+from ticdc_replay.changelog.copies.key_buckets import KeyBucket, repeated
 from ticdc_replay.changelog.files.index import DataFile
 from ticdc_replay.decode.plan.tasks import Attempt
 
@@ -41,7 +41,7 @@ class Rewritten(msgspec.Struct, frozen=True):
     """For a quarantine file: the reasons of the entries that left."""
 
 
-def find_surplus(filesystem: Any, root: str, attempt: Attempt, bucket: Bucket) -> Surplus | None:
+def find_surplus(filesystem: Any, root: str, attempt: Attempt, bucket: KeyBucket) -> Surplus | None:
     """The surplus copies among the keys of *bucket*, written beside the changelog; None where there are none."""
     found = surplus(repeated(filesystem, root, bucket), filesystem, root)
     if found.num_rows == 0:

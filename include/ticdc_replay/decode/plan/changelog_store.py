@@ -21,7 +21,7 @@ from ticdc_replay.domain.errors import ArtifactCorruptError, ArtifactExistsError
 from ticdc_replay.jobspec import DecodeJob
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.snapshot import manifest as manifests
-from ticdc_replay.snapshot.manifest import Manifest, PinnedFile, Redriven, Source
+from ticdc_replay.snapshot.manifest import Manifest, ManifestSource, PinnedFile, RedrivenMessages
 from ticdc_replay.storage import open_store
 from ticdc_replay.storage.base import ObjectStore
 
@@ -71,7 +71,7 @@ class ChangelogStore:
             )
         return SchemaHistory.decode(content)
 
-    def messages(self, redriven: Redriven) -> str:
+    def messages(self, redriven: RedrivenMessages) -> str:
         """The path, in the filesystem of ``arrow_root``, of the messages that are decoded instead of a range of Kafka.
 
         Raises ArtifactCorruptError and ArtifactNotFoundError where they are not what was pinned.
@@ -92,7 +92,7 @@ class ChangelogStore:
         """The files of *index* that are gone, sorted: lifecycle rules of a store remove objects one by one, the index last."""
         return lost_files(self._store, index)
 
-    def source(self, source: Source) -> ChangelogIndex:
+    def source(self, source: ManifestSource) -> ChangelogIndex:
         """The index of *source*, from which another changelog is derived.
 
         Raises ArtifactNotFoundError if it or one of its files is missing, ArtifactCorruptError if it has changed.

@@ -32,13 +32,13 @@ from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import DecodeJob
 from ticdc_replay.schemas.unread import UnreadDdl
 from ticdc_replay.schemas.versions import TableVersions
-from ticdc_replay.snapshot.manifest import Manifest, Source
+from ticdc_replay.snapshot.manifest import Manifest, ManifestSource
 
 
-class Taken(msgspec.Struct, frozen=True):
+class TakenChangelog(msgspec.Struct, frozen=True):
     """A source with its index."""
 
-    source: Source
+    source: ManifestSource
     index: ChangelogIndex
 
 
@@ -70,7 +70,7 @@ CountParts = Callable[[Callable[[FilePart], DataFile | None], Sequence[FilePart]
 def derive(
     job: DecodeJob,
     manifest: Manifest,
-    taken: Sequence[Taken],
+    taken: Sequence[TakenChangelog],
     attempt: Attempt,
     filesystem: Any,
     base: str,
@@ -90,7 +90,7 @@ def derive(
     return _assemble(job, manifest, taken, tables, aside)
 
 
-def _wanted_parts(job: DecodeJob, taken: Sequence[Taken]) -> list[FilePart]:
+def _wanted_parts(job: DecodeJob, taken: Sequence[TakenChangelog]) -> list[FilePart]:
     """The files of *taken* that may hold rows of the window and of the tables of *job*."""
     wanted = TablePatterns(job.tables)
     return [
@@ -119,7 +119,7 @@ def _count_part(part: FilePart, filesystem: Any, base: str) -> DataFile | None:
 
 
 def _cut_quarantine(
-    job: DecodeJob, taken: Sequence[Taken], attempt: Attempt, filesystem: Any, base: str
+    job: DecodeJob, taken: Sequence[TakenChangelog], attempt: Attempt, filesystem: Any, base: str
 ) -> SetAsidePart:
     """Write the quarantine entries of *taken* for the window and the tables of *job*.
 
@@ -157,7 +157,7 @@ def _cut_quarantine(
 def _assemble(
     job: DecodeJob,
     manifest: Manifest,
-    taken: Sequence[Taken],
+    taken: Sequence[TakenChangelog],
     tables: tuple[TableVersion, ...],
     aside: SetAsidePart,
 ) -> ChangelogIndex:
@@ -214,7 +214,7 @@ def _of_run(index: ChangelogIndex, file: DataFile) -> DataFile:
     return msgspec.structs.replace(file, run=file.run or index.run_hash)
 
 
-def _entries(taken: Taken, filesystem: Any, base: str) -> Any:
+def _entries(taken: TakenChangelog, filesystem: Any, base: str) -> Any:
     root = f"{base}/{changelog_root(taken.index.run_hash)}"
     for name in taken.index.quarantine_files:
         try:
@@ -250,7 +250,7 @@ def _by_time(file: DataFile) -> tuple[int, str, str]:
     return file.min_commit_ts, file.run, file.name
 
 
-def _topic_ids(taken: Sequence[Taken]) -> dict[str, str]:
+def _topic_ids(taken: Sequence[TakenChangelog]) -> dict[str, str]:
     """Raises PermanentError if a topic was recreated between two sources: its offsets would have two meanings."""
     found: dict[str, str] = {}
     for each in taken:
@@ -263,7 +263,7 @@ def _topic_ids(taken: Sequence[Taken]) -> dict[str, str]:
     return found
 
 
-def _cluster_id(taken: Sequence[Taken]) -> str | None:
+def _cluster_id(taken: Sequence[TakenChangelog]) -> str | None:
     """The cluster of all sources; None if one does not know it. Raises PermanentError if there are several clusters."""
     found = {each.index.cluster_id for each in taken}
     if len(found - {None}) > 1:
@@ -273,14 +273,14 @@ def _cluster_id(taken: Sequence[Taken]) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _unsearched(taken: Sequence[Taken]) -> Any:
+def _unsearched(taken: Sequence[TakenChangelog]) -> Any:
     parts = [each.index.unsearched for each in taken]
     return (
         None if any(part is None for part in parts) else tuple(sorted({part for each in parts for part in each or ()}))
     )
 
 
-def _set_aside(taken: Sequence[Taken]) -> tuple[EventPlace, ...]:
+def _set_aside(taken: Sequence[TakenChangelog]) -> tuple[EventPlace, ...]:
     """The places that one of *taken* had to set aside, and so did every other that read them."""
     return tuple(
         place
@@ -294,14 +294,14 @@ def _set_aside(taken: Sequence[Taken]) -> tuple[EventPlace, ...]:
     )
 
 
-def _idle_places(taken: Sequence[Taken]) -> tuple[EventPlace, ...]:
+def _idle_places(taken: Sequence[TakenChangelog]) -> tuple[EventPlace, ...]:
     """The places at which none of *taken* set anything aside."""
     idle = {place for each in taken for place in each.index.report.idle_places}
     acting = {place for each in taken for place in each.index.set_aside if place not in each.index.report.idle_places}
     return tuple(sorted(idle - acting))
 
 
-def _unread_ddl(taken: Sequence[Taken]) -> tuple[UnreadDdl, ...] | None:
+def _unread_ddl(taken: Sequence[TakenChangelog]) -> tuple[UnreadDdl, ...] | None:
     """The unread DDL of *taken* that may have committed before the end of what is taken."""
     found: set[UnreadDdl] = set()
     for each in taken:

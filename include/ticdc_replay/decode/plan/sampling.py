@@ -26,7 +26,7 @@ MAX_PLACES = 600
 _MESSAGES = 16
 
 
-class Stretch(msgspec.Struct, frozen=True):
+class SizedStretch(msgspec.Struct, frozen=True):
     """Offsets of a range up to *end* (exclusive), whose messages are about alike: their bytes, and those of objects they need."""
 
     end: int
@@ -38,11 +38,11 @@ class SizedRange(msgspec.Struct, frozen=True):
     """A range with an estimate of its bytes in successive *stretches*, the last of which ends with it."""
 
     range: OffsetRange
-    stretches: tuple[Stretch, ...]
+    stretches: tuple[SizedStretch, ...]
 
     def without_objects(self) -> "SizedRange":
         """For who reads messages alone."""
-        stretches = (Stretch(stretch.end, stretch.bytes_per_offset) for stretch in self.stretches)
+        stretches = (SizedStretch(stretch.end, stretch.bytes_per_offset) for stretch in self.stretches)
         return SizedRange(self.range, tuple(stretches))
 
 
@@ -84,9 +84,9 @@ def sized(
     means = {topic: _mean(all_seen) for topic, all_seen in by_topic.items()}
     mean = _mean(list(found.values())) if found else _Seen(0.0, 0.0)
 
-    def stretch(part: OffsetRange, at: int, end: int) -> Stretch:
+    def stretch(part: OffsetRange, at: int, end: int) -> SizedStretch:
         seen = found.get((part, at), means.get(part.topic, mean))
-        return Stretch(end, seen.size, seen.objects * object_bytes)
+        return SizedStretch(end, seen.size, seen.objects * object_bytes)
 
     return [
         SizedRange(part, tuple(stretch(part, *place) for place in places.get(part, ((part.start, part.end),))))

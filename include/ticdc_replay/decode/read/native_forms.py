@@ -24,22 +24,22 @@ _MAX_UINT64 = (1 << 64) - 1
 _LONGEST_MOMENT = 26
 
 
-class Column(NamedTuple):
+class NativeColumn(NamedTuple):
     """One column of a form: its place among the schema's columns or None, and how cells are read."""
 
     to: int | None
     kind: KindSpec
 
 
-class Form(NamedTuple):
+class NativeForm(NamedTuple):
     """What all rows of one form have in common, but for the protocol's own."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[NativeColumn, ...]
     key: tuple[int, ...]
     """Places of the handle key's columns, in the order of their names."""
 
 
-def form_of(row: RowEvent, resolved: ResolvedSchema, reader: NativeReader) -> Form | None:
+def form_of(row: RowEvent, resolved: ResolvedSchema, reader: NativeReader) -> NativeForm | None:
     """The form of *row*, whose schema is *resolved*; None where there is something about it that is not ordinary."""
     image = row.after if row.after is not None else row.before
     if resolved.unlike or refused(resolved.schema) is not None:
@@ -52,7 +52,7 @@ def form_of(row: RowEvent, resolved: ResolvedSchema, reader: NativeReader) -> Fo
     return _form(image.shape, resolved, reader)
 
 
-def _form(shape: Shape, resolved: ResolvedSchema, reader: NativeReader) -> Form | None:
+def _form(shape: Shape, resolved: ResolvedSchema, reader: NativeReader) -> NativeForm | None:
     places = {column.name: at for at, column in enumerate(resolved.schema.columns)}
     columns = []
     for column in shape.columns:
@@ -60,10 +60,10 @@ def _form(shape: Shape, resolved: ResolvedSchema, reader: NativeReader) -> Form 
         kind = _SKIP if to is None else _kind(column.type.base, resolved.schema.columns[to].type, reader)
         if kind is None:
             return None
-        columns.append(Column(to, kind))
+        columns.append(NativeColumn(to, kind))
     if any(columns[at].to is None for at in shape.handle_key_positions):
         return None
-    return Form(tuple(columns), shape.handle_key_positions)
+    return NativeForm(tuple(columns), shape.handle_key_positions)
 
 
 def _kind(wire: BaseType, target: ColumnType, reader: NativeReader) -> KindSpec | None:

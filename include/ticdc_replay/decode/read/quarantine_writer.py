@@ -14,7 +14,7 @@ SET_ASIDE = "set_aside"
 _DETAIL_CHARACTERS = 2_000
 
 
-class Quarantine:
+class QuarantineWriter:
     """The quarantine of one split."""
 
     def __init__(self, file: SideFile) -> None:

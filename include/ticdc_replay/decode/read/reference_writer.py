@@ -11,7 +11,7 @@ from ticdc_replay.domain.messages import OffsetRange, RawMessage
 from ticdc_replay.large_messages.claim_check import Fetched
 
 
-class References:
+class ReferenceWriter:
     """The references of one split, also in what *codec* could not read."""
 
     def __init__(self, file: SideFile, codec: Codec) -> None:

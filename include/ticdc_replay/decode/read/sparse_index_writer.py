@@ -14,7 +14,7 @@ from ticdc_replay.domain.messages import RawMessage
 STRETCH_MESSAGES = 1024
 
 
-class SparseIndex:
+class SparseIndexWriter:
     """Collects, for ranges in offset order, the commitTs range of every ``STRETCH_MESSAGES`` messages."""
 
     def __init__(self, file: SideFile) -> None:

@@ -21,9 +21,9 @@ from ticdc_replay.decode.plan.tasks import Split, SplitContext, SplitResult
 from ticdc_replay.decode.read.collector import no_cycle_search
 from ticdc_replay.decode.read.native import NativeRows, extension_for
 from ticdc_replay.decode.read.placement import WRONG_TOPIC, ForeignNames, PlacementCheck
-from ticdc_replay.decode.read.quarantine_writer import DDL_UNREAD, SET_ASIDE, Quarantine, about_row
-from ticdc_replay.decode.read.reference_writer import References
-from ticdc_replay.decode.read.sparse_index_writer import SparseIndex
+from ticdc_replay.decode.read.quarantine_writer import DDL_UNREAD, SET_ASIDE, QuarantineWriter, about_row
+from ticdc_replay.decode.read.reference_writer import ReferenceWriter
+from ticdc_replay.decode.read.sparse_index_writer import SparseIndexWriter
 from ticdc_replay.decode.read.whole_rows import WholeRows
 from ticdc_replay.domain.errors import PermanentError, TicdcReplayError
 from ticdc_replay.domain.events import BootstrapEvent, DdlEvent, Event, RowEvent, Undecodable, WatermarkEvent
@@ -108,11 +108,13 @@ class SplitDecoder:
         self._pending: list[Located] = []
         self._pending_bytes = 0
         self._pending_large = False
-        self._quarantine = Quarantine(SideFile(filesystem, root, quarantine_file(stem), side_files.QUARANTINE, 64))
-        self._references = References(
+        self._quarantine = QuarantineWriter(
+            SideFile(filesystem, root, quarantine_file(stem), side_files.QUARANTINE, 64)
+        )
+        self._references = ReferenceWriter(
             SideFile(filesystem, root, f"references/{stem}.parquet", side_files.REFERENCES), self._codec
         )
-        self._sparse_index = SparseIndex(
+        self._sparse_index = SparseIndexWriter(
             SideFile(filesystem, root, f"sparse_index/{stem}.parquet", side_files.SPARSE_INDEX)
         )
         self._order: VersionOrder = "place" if window is None else "commit_ts"

@@ -9,7 +9,7 @@ from ticdc_replay.codecs.base import Codec
 from ticdc_replay.decode.plan.known_objects import KnownObjects
 from ticdc_replay.decode.plan.tasks import SplitContext
 from ticdc_replay.decode.read.native import NativeRows
-from ticdc_replay.decode.read.reference_writer import References
+from ticdc_replay.decode.read.reference_writer import ReferenceWriter
 from ticdc_replay.decode.read.source_record import SourceRecord
 from ticdc_replay.decode.read.source_rows import SourceRows
 from ticdc_replay.domain.events import Event, LargeMessage, Operation, Reference, RowEvent, Undecodable
@@ -30,7 +30,7 @@ class WholeRows:
         artifacts: ObjectStore,
         codec: Codec,
         native: NativeRows | None,
-        references: References,
+        references: ReferenceWriter,
         events: EventCounts,
     ) -> None:
         attempt, job, connections = context.attempt, context.job, context.connections

@@ -13,7 +13,7 @@ from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Grade, Window
 from ticdc_replay.snapshot import manifest as manifests
-from ticdc_replay.snapshot.manifest import Source
+from ticdc_replay.snapshot.manifest import ManifestSource
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.load.recording import finish_run
 from ticdc_replay.stages.set_aside import has_way_back, is_set_aside, set_aside
@@ -49,7 +49,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     reasons: tuple[str, ...]
     """Why the window is not proven; empty when it is."""
     ranges: tuple[OffsetRange, ...]
-    derived: tuple[Source, ...] = ()
+    derived: tuple[ManifestSource, ...] = ()
     """The changelogs that the window was taken from instead of Kafka, and which part from each."""
     watermark: int | None
     messages: MessageCounts

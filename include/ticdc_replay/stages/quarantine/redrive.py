@@ -13,7 +13,7 @@ from ticdc_replay.domain import canonical
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.domain.window import Window
 from ticdc_replay.snapshot import manifest as manifests
-from ticdc_replay.snapshot.manifest import Manifest, PinnedFile, Redriven, TopicPin
+from ticdc_replay.snapshot.manifest import Manifest, PinnedFile, RedrivenMessages, TopicPin
 from ticdc_replay.snapshot.pin import PinnedManifest
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.load.check import check
@@ -112,7 +112,7 @@ def pin_redrive(context: ReplayContext, run: RunQuarantine) -> PinnedManifest:
         cluster_id=index.cluster_id,
         tables=before.tables,
         schemas=schemas,
-        redrive=Redriven(run.run_hash, now_ms, _keep(context, "redriven", "parquet", content, count)),
+        redrive=RedrivenMessages(run.run_hash, now_ms, _keep(context, "redriven", "parquet", content, count)),
         pinned_at_ms=now_ms,
     )
     name = f"manifests/{manifest.input_hash}.json"

@@ -21,7 +21,7 @@ from ticdc_replay.domain.errors import (
 from ticdc_replay.domain.window import GRADES, Grade, Window
 from ticdc_replay.jobspec import variant_of
 from ticdc_replay.snapshot import manifest as manifests
-from ticdc_replay.snapshot.manifest import Manifest, Source, TopicPin
+from ticdc_replay.snapshot.manifest import Manifest, ManifestSource, TopicPin
 from ticdc_replay.snapshot.pin import PinnedManifest
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.named import named_since
@@ -134,7 +134,7 @@ def derive(context: ReplayContext, window: Window) -> PinnedManifest:
         tables=context.pipeline.tables,
         replaces=existing.input_hash if existing is not None else None,
         derived=tuple(
-            Source(
+            ManifestSource(
                 part.candidate.run_hash,
                 canonical.digest(context.artifacts.get(f"{changelog_root(part.candidate.run_hash)}/{INDEX}")),
                 part.window,

@@ -19,7 +19,7 @@ from ticdc_replay.domain.errors import WatermarkNotReachedError
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.domain.window import Window
-from ticdc_replay.kafka.offsets import Bounds, Offsets, Partition, Record, Topic
+from ticdc_replay.kafka.offsets import Bounds, Offsets, Partition, RecordPlace, Topic
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.snapshot.request import PinRequest
 from ticdc_replay.snapshot.resolved import first_watermarks
@@ -105,11 +105,11 @@ def _searched(context: ReplayContext, topics: Mapping[Partition, Topic]) -> dict
     }
 
 
-def _start(first: Record | None, bounds: Bounds) -> int:
+def _start(first: RecordPlace | None, bounds: Bounds) -> int:
     return bounds.high if first is None else max(first.offset, bounds.low)
 
 
-def _known_from(first: Record | None, bounds: Bounds, far_ms: int, request: PinRequest) -> int:
+def _known_from(first: RecordPlace | None, bounds: Bounds, far_ms: int, request: PinRequest) -> int:
     """The commitTs (TSO) from which on no DDL lies before the start of the search, which was looked for from *far_ms* on."""
     if first is not None and first.offset < bounds.low:  # expired between two questions
         return request.window.to_ts

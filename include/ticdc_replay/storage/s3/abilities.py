@@ -9,7 +9,7 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from ticdc_replay.storage.abilities import PROBE_PREFIX, Ability, missing
-from ticdc_replay.storage.s3.bucket import Bucket
+from ticdc_replay.storage.s3.bucket import S3Bucket
 from ticdc_replay.storage.s3.errors import NOT_FOUND, PRECONDITION_FAILED, error_code, status_of
 
 log = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ _NOT_IMPLEMENTED = 501
 class Probe:
     """The probes of *bucket*, with objects directly below its prefix. Raise MissingAbilityError, and ClientError as it comes."""
 
-    def __init__(self, bucket: Bucket) -> None:
+    def __init__(self, bucket: S3Bucket) -> None:
         self._client = bucket.client
         self._bucket = bucket.name
         self._prefix = bucket.prefix

@@ -44,7 +44,7 @@ def _shared_session(environment: tuple[tuple[str, str], ...]) -> boto3.session.S
     return boto3.session.Session()
 
 
-class Bucket:
+class S3Bucket:
     """What ``s3://bucket/prefix`` names, with a client of its own. boto3 retries what is worth retrying (adaptive mode) before an
     error shows.
 

@@ -11,7 +11,7 @@ from ticdc_replay.storage.base import NO_VERSION, ObjectInfo, ObjectStore
 from ticdc_replay.storage.deletion import DeleteMarker, Deletion, DeletionOutcome, ObjectDeletion
 from ticdc_replay.storage.facts import StoreFacts
 from ticdc_replay.storage.s3.abilities import NO_ETAG
-from ticdc_replay.storage.s3.bucket import Bucket
+from ticdc_replay.storage.s3.bucket import S3Bucket
 from ticdc_replay.storage.s3.errors import NOT_FOUND, PRECONDITION_FAILED, error_code, status_of, translate
 from ticdc_replay.storage.s3.facts import facts_of
 
@@ -24,7 +24,7 @@ _FORBIDDEN = 403
 class S3Deletion(ObjectDeletion):
     """Deletion from *bucket*; *objects* lists what is in it."""
 
-    def __init__(self, bucket: Bucket, objects: ObjectStore) -> None:
+    def __init__(self, bucket: S3Bucket, objects: ObjectStore) -> None:
         self._bucket = bucket
         self._client = bucket.client
         self._objects = objects

@@ -15,7 +15,7 @@ from obstore.auth.boto3 import Boto3CredentialProvider
 from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
-from ticdc_replay.storage.s3.bucket import Bucket
+from ticdc_replay.storage.s3.bucket import S3Bucket
 
 if TYPE_CHECKING:
     from obstore import GetResult
@@ -50,7 +50,7 @@ class Found(NamedTuple):
 class Fetcher:
     """Reads objects of *bucket*. Thread-safe. Makes its client with the first request, so that a process may fork before."""
 
-    def __init__(self, bucket: Bucket) -> None:
+    def __init__(self, bucket: S3Bucket) -> None:
         self._bucket = bucket
         self._lock = threading.Lock()
         self._store: S3Store | None = None

@@ -17,7 +17,7 @@ from ticdc_replay.storage.abilities import TRIED, Ability
 from ticdc_replay.storage.base import ObjectInfo, ObjectStore
 from ticdc_replay.storage.deletion import ObjectDeletion
 from ticdc_replay.storage.s3.abilities import Probe
-from ticdc_replay.storage.s3.bucket import Bucket
+from ticdc_replay.storage.s3.bucket import S3Bucket
 from ticdc_replay.storage.s3.deletion import S3Deletion
 from ticdc_replay.storage.s3.errors import (
     BROKEN_TRANSFERS,
@@ -39,7 +39,7 @@ class S3Store(ObjectStore):
     scheme: ClassVar[str] = "s3"
 
     def __init__(self, uri: str, connection: Connection | None) -> None:
-        self._bucket = Bucket(uri, connection)
+        self._bucket = S3Bucket(uri, connection)
         self._client = self._bucket.client
         self.root = self._bucket.root
         self._probe = Probe(self._bucket)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ticdc_replay.changelog.cells.columnar import ColumnarRows, hashes
-from ticdc_replay.changelog.copies.key_buckets import Bucket, plan_buckets, repeated
+from ticdc_replay.changelog.copies.key_buckets import KeyBucket, plan_buckets, repeated
 from ticdc_replay.changelog.files import keys
 from ticdc_replay.changelog.files.keys import Keys, KeysFile, KeysGroup
 
@@ -136,5 +136,5 @@ def test_keys_of_bounded_size_are_read_of_a_large_file(tmp_path: Path) -> None:
     assert [group.rows for group in file.groups] == [16_384, 16_384, 7_232]
     assert pq.ParquetFile(tmp_path / "keys/a.parquet").num_row_groups == 3
     first, *_ = plan_buckets([file], 1, 10_000)
-    assert first == Bucket(0, 9_999, 0, 1, first.files)
+    assert first == KeyBucket(0, 9_999, 0, 1, first.files)
     assert first.files[0].groups == (0,)

@@ -21,7 +21,7 @@ from ticdc_replay.changelog.files.layout import changelog_root
 from ticdc_replay.changelog.files.reading import read_rows
 from ticdc_replay.changelog.files.side_files import QUARANTINE
 from ticdc_replay.decode.plan.changelog_store import ChangelogStore
-from ticdc_replay.decode.plan.derive import Taken, derive
+from ticdc_replay.decode.plan.derive import TakenChangelog, derive
 from ticdc_replay.decode.plan.tasks import Attempt
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.column_types import ColumnType
@@ -32,7 +32,7 @@ from ticdc_replay.domain.messages import EventPlace, OffsetRange
 from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import DecodeJob
 from ticdc_replay.schemas.unread import UnreadDdl
-from ticdc_replay.snapshot.manifest import Manifest, Source
+from ticdc_replay.snapshot.manifest import Manifest, ManifestSource
 from ticdc_replay.storage import open_store
 from ticdc_replay.targets.load import in_process, load
 
@@ -66,8 +66,8 @@ class Derivation:
         self.store = ChangelogStore.open(self.job, Connections())
 
     def of(self, parts: Sequence[tuple[ChangelogIndex, Window]]) -> ChangelogIndex:
-        sources = [(Source(index.run_hash, canonical.hash_of(index), window), index) for index, window in parts]
-        taken = [Taken(source, self.store.source(source)) for source, _ in sources]
+        sources = [(ManifestSource(index.run_hash, canonical.hash_of(index), window), index) for index, window in parts]
+        taken = [TakenChangelog(source, self.store.source(source)) for source, _ in sources]
         attempt = Attempt("a")
         work = partial(derive, self.job, self.manifest, taken, attempt, *self.store.arrow_artifacts(), in_process)
         return self.store.complete(attempt, work)
@@ -117,7 +117,7 @@ def test_files_stay_where_they_are_and_nothing_is_read_where_a_file_is_whole_ins
     assert [entry.name for entry in open_store(tmp_path.as_uri()).list(f"{changelog_root(derived.run_hash)}/")] == [
         f"{changelog_root(derived.run_hash)}/index.json"
     ]
-    assert derived.derived == (Source(source.run_hash, canonical.hash_of(source), Window(0, 30)),)
+    assert derived.derived == (ManifestSource(source.run_hash, canonical.hash_of(source), Window(0, 30)),)
 
 
 def test_a_target_gets_of_a_derived_window_what_it_would_get_of_a_decoded_one(tmp_path: Path) -> None:
@@ -255,7 +255,7 @@ def test_a_source_that_is_gone_or_another_one_is_told(tmp_path: Path) -> None:
     derivation = Derivation(tmp_path, Window(0, 30))
     index = derivation.of([(source, Window(0, 30))])
     with pytest.raises(ArtifactCorruptError, match="is not the changelog that"):
-        derivation.store.source(Source(source.run_hash, "0" * 64, Window(0, 30)))
+        derivation.store.source(ManifestSource(source.run_hash, "0" * 64, Window(0, 30)))
     lost = source.tables[0].files[0].name
     (tmp_path / changelog_root(source.run_hash) / lost).unlink()
     assert derivation.store.lost(index) == [f"../{source.run_hash}/{lost}"]

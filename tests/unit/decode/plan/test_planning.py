@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from ticdc_replay.changefeed.protocols import Carried
 from ticdc_replay.decode.plan import splits as planning
-from ticdc_replay.decode.plan.sampling import SizedRange, Stretch
+from ticdc_replay.decode.plan.sampling import SizedRange, SizedStretch
 from ticdc_replay.decode.plan.splits import divide, plan_splits, schema_ranges
 from ticdc_replay.domain.messages import OffsetRange
 
@@ -15,7 +15,7 @@ MIB = 1 << 20
 def sized(part: OffsetRange, *sizes: float) -> SizedRange:
     """*part* in stretches of one length whose messages have the mean *sizes* (bytes)."""
     ends = [part.start + part.length * (at + 1) // len(sizes) for at in range(len(sizes))]
-    return SizedRange(part, tuple(map(Stretch, ends, sizes)))
+    return SizedRange(part, tuple(map(SizedStretch, ends, sizes)))
 
 
 ranges = st.lists(

@@ -16,7 +16,7 @@ from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import ArtifactNotFoundError, PermanentError, SupersededError
 from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import LoadJob, decode
-from ticdc_replay.snapshot.manifest import Manifest, SharedInput, Source, TopicPin
+from ticdc_replay.snapshot.manifest import Manifest, ManifestSource, SharedInput, TopicPin
 from ticdc_replay.snapshot.pin import PinnedManifest
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.load.check import check
@@ -66,7 +66,7 @@ class Windows:
         changelog = Changelog(self._folder, window.from_ts, window.to_ts)
         changelog.run_hash = run_hash or write_decode_job(self.context, pinned).run_hash
         changelog.input_hash = pinned.manifest.input_hash
-        changelog.derived = tuple(Source(source.run_hash, "0" * 64, window) for source in sources)
+        changelog.derived = tuple(ManifestSource(source.run_hash, "0" * 64, window) for source in sources)
         changelog.rows(ORDERS, [put(50, id=1)]).write()
         self.context.state.runs.record(
             Run(
@@ -97,7 +97,7 @@ def windows(tmp_path: Path) -> Iterator[Windows]:
 def derived(windows: Windows) -> tuple[Changelog, Changelog]:
     """The wide window, and the narrow one that was taken from its changelog (``from_changelog``)."""
     wide = windows.decode(windows.pin(WIDE))
-    return wide, windows.decode(windows.pin(NARROW, derived=(Source(wide.run_hash, "0" * 64, NARROW),)), wide)
+    return wide, windows.decode(windows.pin(NARROW, derived=(ManifestSource(wide.run_hash, "0" * 64, NARROW),)), wide)
 
 
 def shared(windows: Windows) -> tuple[Changelog, Changelog]:
@@ -156,7 +156,7 @@ def test_a_re_drive_of_such_a_window_is_not_loaded_either(windows: Windows) -> N
 
 def test_a_run_from_which_its_own_window_was_pinned_anew_still_counts(windows: Windows) -> None:
     wide, narrow = derived(windows)
-    windows.pin(WIDE, derived=(Source(wide.run_hash, "0" * 64, WIDE),))
+    windows.pin(WIDE, derived=(ManifestSource(wide.run_hash, "0" * 64, WIDE),))
     assert windows.job(narrow).run_hash == narrow.run_hash
 
 

@@ -14,7 +14,7 @@ from ticdc_replay.domain.errors import ArtifactNotFoundError
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.window import Window
 from ticdc_replay.reconcile.judge.rules import ReplayableRange
-from ticdc_replay.snapshot.manifest import Manifest, PartitionPin, SharedInput, Source, TopicPin
+from ticdc_replay.snapshot.manifest import Manifest, ManifestSource, PartitionPin, SharedInput, TopicPin
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.load.recording import finish_run, record_decode
 from ticdc_replay.stages.window.derive import register
@@ -60,17 +60,17 @@ def written(
     return index
 
 
-def shared(context: ReplayContext, *rows: dict[str, Any]) -> Source:
+def shared(context: ReplayContext, *rows: dict[str, Any]) -> ManifestSource:
     """The changelog that windows share."""
     files = ("sparse_index/a.parquet",)
     index = written(context, "shared", pinned(context, SPAN), *rows, ranges=(RANGE,), sparse_index_files=files)
     filesystem, base = context.artifacts.arrow_filesystem()
     filesystem.create_dir(f"{base}/runs/shared/sparse_index")
     pq.write_table(SPARSE_INDEX.empty_table(), f"{base}/runs/shared/{files[0]}", filesystem=filesystem)
-    return Source("shared", canonical.hash_of(index), SPAN)
+    return ManifestSource("shared", canonical.hash_of(index), SPAN)
 
 
-def taken(context: ReplayContext, window: Window, source: Source) -> ChangelogIndex:
+def taken(context: ReplayContext, window: Window, source: ManifestSource) -> ChangelogIndex:
     """The changelog of *window*, which is taken from *source*, and has nothing of its quarantine."""
     wide = pinned(context, SPAN)
     manifest = pinned(context, window, shared=SharedInput(f"manifests/{wide.input_hash}.json", wide.input_hash, SPAN))

@@ -19,7 +19,7 @@ from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import NotCoveredError, UnprovenWindowError
 from ticdc_replay.domain.messages import EventPlace, OffsetRange
 from ticdc_replay.domain.window import Window
-from ticdc_replay.snapshot.manifest import Manifest, SharedInput, Source, TopicPin
+from ticdc_replay.snapshot.manifest import Manifest, ManifestSource, SharedInput, TopicPin
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.quarantine.entries import Selection, list_quarantine
 from ticdc_replay.stages.window.derive import derive, find_changelogs
@@ -258,7 +258,7 @@ def test_what_a_shared_decode_set_aside_is_told_by_the_windows_that_take_their_r
     wide = decoded.aside(0, 24)
     assert [run.run_hash for run in list_quarantine(decoded.context, Selection())] == [wide.run_hash]
     shared = SharedInput(f"manifests/{wide.input_hash}.json", wide.input_hash, wide.window)
-    sources = (Source(wide.run_hash, "x", Window(2, 5)),)
+    sources = (ManifestSource(wide.run_hash, "x", Window(2, 5)),)
     hour = decoded.aside(2, 5, "b", manifest={"shared": shared}, derived=sources)
     assert [run.run_hash for run in list_quarantine(decoded.context, Selection())] == [hour.run_hash]
     assert [run.run_hash for run in list_quarantine(decoded.context, Selection(run=wide.run_hash))] == [wide.run_hash]
@@ -266,7 +266,7 @@ def test_what_a_shared_decode_set_aside_is_told_by_the_windows_that_take_their_r
 
 def test_references_of_what_a_window_set_aside_are_known_as_long_as_those_of_its_source_are(decoded: Decoded) -> None:
     wide = decoded.window(0, 24)
-    decoded.aside(2, 5, "b", derived=(Source(wide.run_hash, "x", Window(2, 5)),))
+    decoded.aside(2, 5, "b", derived=(ManifestSource(wide.run_hash, "x", Window(2, 5)),))
     assert find_replayable(decoded.context).unsearchable == ()
     decoded.context.artifacts.delete(f"{changelog_root(wide.run_hash)}/{INDEX}")
     assert len(find_replayable(decoded.context).unsearchable) == 1
@@ -279,6 +279,6 @@ def test_what_a_run_set_aside_is_needed_though_its_window_is_taken_from_it_anew(
     assert len(needed) == 1
     derive(decoded.context, Window(0, 10))
     assert replayable_ranges(decoded.context) == needed, "and nobody has decoded the window anew"
-    sources = (Source(source.run_hash, "x", Window(0, 10)),)
+    sources = (ManifestSource(source.run_hash, "x", Window(0, 10)),)
     decoded.window(0, 10, "b", manifest={"derived": sources}, derived=sources, selection=("s.items",))
     assert replayable_ranges(decoded.context) == needed, "which is of another table"
