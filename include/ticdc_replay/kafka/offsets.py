@@ -68,7 +68,7 @@ class Offsets:
     """Look-ups at one cluster. A context manager: leaving it ends the client.
 
     Every method may raise AuthenticationError (within seconds), and TransientError when no broker answers in time or a
-    partition has no leader, which is also what a partition that does not exist looks like: ask for the topic first.
+    partition has no leader. A partition that does not exist looks the same: ask for the topic first.
 
     Do not reuse it after a TransientError: a client that has found no leader for a partition of a fresh topic repeats that answer
     from memory until it describes the topic again. Retry with a new one.

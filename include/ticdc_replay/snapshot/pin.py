@@ -1,8 +1,8 @@
 """Pinning: a window becomes an immutable manifest, once.
 
-Kafka can't show whether several changefeeds write to one topic, at a time or one after the other (their resolved-ts look alike),
-nor whether a resolved-ts that stepped back came with all rows since then. A topic belongs to one changefeed; if that was created
-again with a later start-ts, the pipeline declares it.
+Kafka can't show whether several changefeeds write to one topic, at a time or one after the other: their resolved-ts look alike.
+Nor can it show whether a resolved-ts that stepped back came with all rows since then. A topic belongs to one changefeed; if that
+was created again with a later start-ts, the pipeline declares it.
 """
 
 import contextlib
@@ -129,7 +129,7 @@ def pin_window(
 
     A window that is pinned again always gets another ``input_hash``, so it is decoded again, too. Runs that pin one window at the
     same time get the same manifest. Raises WatermarkNotReachedError if a live partition lags, ExpiredRangeError if retention took
-    a part of the range, TopicChangedError if a topic is missing or is not the one pinned last (unless *repin*),
+    a part of the range, TopicChangedError if a topic is missing or is not the one pinned last (unless *repin*). Raises
     UnprovenWindowError if completeness can't be shown and the policy stops, ArtifactNotFoundError if the window's manifest was
     deleted.
     """

@@ -98,8 +98,8 @@ def read_parts(
 ) -> Iterator[pa.RecordBatch]:
     """The columns of *schema* of *parts* of *sources*, at most *rows* at a time.
 
-    Raises ArtifactNotFoundError where a file is gone, TransientError where it can't be read, and ArtifactCorruptError where it is
-    no Parquet, or a decode's file names a topic that the decode did not read.
+    Raises ArtifactNotFoundError if a file is missing, TransientError if it can't be read. Raises ArtifactCorruptError if it is no
+    Parquet, or if a decode's file names a topic that the decode did not read.
     """
     root_of = _roots()
     for part in parts:

@@ -13,8 +13,8 @@ _WRITTEN = re.compile(f"{_MARK}([0-9a-f]{{4}})")
 
 
 class AnyText(TypeDecorator[str]):
-    """Text of any characters. PostgreSQL refuses a NUL, and no driver takes half of a surrogate pair, so both are written as
-    U+FFFF and four hexadecimal digits, and are what they were when they are read. Text without them is written as it is.
+    """Text of any characters. PostgreSQL refuses a NUL, and no driver takes half of a surrogate pair: both are written as U+FFFF
+    and four hexadecimal digits, and read back as they were. Text without them is written as it is.
     """
 
     impl = Text

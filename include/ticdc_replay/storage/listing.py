@@ -39,8 +39,8 @@ def name_ranges(digits: int) -> tuple[NameRange, ...]:
 def list_patiently(listing: Callable[[str], Iterator[ObjectInfo]], part: NameRange) -> Iterator[ObjectInfo]:
     """The objects in *part*; *listing* gives those after a name, in order of name.
 
-    Where the store throttles or is away for longer than its client repeats requests, waits and goes on after the last name, and
-    raises TransientError only when that brings nothing for a minute or more.
+    If the store throttles or is away for longer than its client repeats requests, waits and goes on after the last name. Raises
+    TransientError only when that brings nothing for a minute or more.
     """
     last, fruitless = part.after, 0
     while True:

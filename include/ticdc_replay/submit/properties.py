@@ -11,8 +11,8 @@ from ticdc_replay.config.store import Store
 def spark_properties(declared: Pipeline | Store) -> dict[str, str]:
     """The properties of every job of a pipeline or a store: those of its ``spark.conf``, which replace ours.
 
-    Tasks carry connections. PySpark writes tasks, and functions of more than 1 MB, to files in Spark's local folder on their way
-    to the JVM, and the JVM may put them into files there when memory is short: with I/O encryption none of these can be read.
+    Tasks carry connections. PySpark writes tasks, and functions of more than 1 MB, to files in Spark's local folder, and the JVM
+    may do so when memory is short. With I/O encryption none of these files can be read.
 
     The driver, which runs where it is submitted, stays with the Python that submits. Else ``spark.pyspark.python``, which is for
     executors and may stand in spark-defaults.conf, would count for the driver before any variable of the environment.

@@ -1,8 +1,7 @@
 """The keys file of a split: the identity of every row it wrote, sorted by commitTs.
 
-Copies of a row version have one commitTs, wherever they stand. So all copies of the versions of some span of time are found in
-those row groups of all keys files that touch it (see ``key_buckets``), in any order and on any number of workers, without
-reading a row.
+Copies of a row version have one commitTs, wherever they are. So all copies in a span of time are in the row groups of keys files
+that touch it (see ``key_buckets``). They are found in any order, on any number of workers, without reading a row.
 """
 
 from typing import Any, NamedTuple

@@ -1,7 +1,7 @@
 """What the data files of one split share, so that a split of any number of tables needs few open files and little memory.
 
-Rows of a file that can't be opened yet, or that are too few for a row group while many tables wait, go to one temporary file and
-come back when they are written. The data files are the same, byte for byte, as if all had stayed in memory.
+Rows wait in one temporary file if their data file can't be opened yet, or if they are too few for a row group while many tables
+wait. The data files are the same, byte for byte, as if all had stayed in memory.
 """
 
 import os

@@ -1,8 +1,8 @@
 """Whether rows stand where the changefeed's dispatcher rules would have sent them.
 
-A row elsewhere means that the rules of the pipeline are not those of the changefeed, that partitions were added while it ran, or
-that another program writes to the topic. Rows are merged by commitTs wherever they stand, so it is a warning and no error; only
-windows that go by offsets need it to be right.
+A row elsewhere has one of three reasons: the rules of the pipeline are not those of the changefeed, partitions were added while
+it ran, or another program writes to the topic. Rows are merged by commitTs wherever they are, so this is a warning and no error.
+Only windows that go by offsets need it to be right.
 
 Avro's names are another matter: in another table's topic they may be those of two tables, so such rows are set aside.
 """
