@@ -12,11 +12,12 @@ from typing import Any
 
 import msgspec
 
+from tests.support.in_process import in_process
 from tests.support.waiting import wait_for
 from ticdc_replay import jobspec
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.errors import TicdcReplayError
-from ticdc_replay.targets.load import in_process, load
+from ticdc_replay.targets.load import load
 
 _LAST_STEP = {"postgres": "stage into", "parquet": "write the last version of each row"}
 """The tasks after which a target only commits."""

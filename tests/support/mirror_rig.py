@@ -13,6 +13,7 @@ from confluent_kafka import Producer
 
 from demo.embedded_stack.kafka import Kafka
 from tests.integration.snapshot.feed import START_MS, at
+from tests.support.in_process import in_process
 from tests.support.open_protocol import columns, message, resolved, row
 from tests.support.replayed_windows import decode
 from tests.support.waiting import PATIENCE_S
@@ -40,7 +41,7 @@ from ticdc_replay.stages.window.jobs import write_load_job
 from ticdc_replay.stages.window.pin import pin
 from ticdc_replay.storage import open_store
 from ticdc_replay.targets.base import LoadReport
-from ticdc_replay.targets.load import in_process, load
+from ticdc_replay.targets.load import load
 
 TABLE = TableName("s", "t")
 DROPPED = at(25)

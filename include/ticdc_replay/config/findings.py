@@ -8,39 +8,36 @@ from pydantic import BaseModel, ValidationError
 
 from ticdc_replay.domain.errors import ConfigError
 
+_WORDS = {
+    "missing": "missing",
+    "string_pattern_mismatch": "not allowed; it must match {pattern}",
+    "too_short": "empty; give at least one",
+    "greater_than_equal": "too small; at least {ge}",
+    "greater_than": "too small; it must be more than {gt}",
+    "less_than_equal": "too large; at most {le}",
+    "int_parsing": "not a whole number",
+    "int_type": "not a whole number",
+    "int_from_float": "not a whole number",
+    "literal_error": "not allowed; allowed: {expected}",
+    "union_tag_invalid": "not allowed; allowed: {expected_tags}",
+    "union_tag_not_found": "missing",
+}
+"""By the type of pydantic's error; its own text for others."""
+
 
 def explained(error: ValidationError, document: dict[str, Any], path: Path, model: type[BaseModel]) -> ConfigError:
     """*error*, met in the *document* of the file *path* when it was read as a *model*: one line per finding."""
     findings = []
     for detail in error.errors(include_url=False, include_input=False):
         key, kind, context = _key_path(detail["loc"], document), detail["type"], detail.get("ctx", {})
-        match kind:
-            case "extra_forbidden":
-                message = _unknown_key(detail["loc"], model)
-            case "missing":
-                message = "missing"
-            case "string_pattern_mismatch":
-                message = f"not allowed; it must match {context['pattern']}"
-            case "too_short":
-                message = "empty; give at least " + (
-                    "one" if context["min_length"] == 1 else str(context["min_length"])
-                )
-            case "greater_than_equal":
-                message = f"too small; at least {context['ge']}"
-            case "greater_than":
-                message = f"too small; it must be more than {context['gt']}"
-            case "less_than_equal":
-                message = f"too large; at most {context['le']}"
-            case "int_parsing" | "int_type" | "int_from_float":
-                message = "not a whole number"
-            case "literal_error":
-                message = f"not allowed; allowed: {context['expected']}"
-            case "union_tag_invalid":
-                key, message = f"{key}.type", f"not allowed; allowed: {context['expected_tags']}"
-            case "union_tag_not_found":
-                key, message = f"{key}.type", "missing"
-            case _:
-                message = detail["msg"].removeprefix("Value error, ")
+        if kind == "extra_forbidden":
+            message = _unknown_key(detail["loc"], model)
+        elif kind in _WORDS:
+            message = _WORDS[kind].format(**context)
+        else:
+            message = detail["msg"].removeprefix("Value error, ")
+        if kind.startswith("union_tag_"):
+            key = f"{key}.type"
         findings.append(f"{path}: {key}: {message}" if key else f"{path}: {message}")
     return ConfigError("\n".join(findings))
 

@@ -21,34 +21,21 @@ class Section(BaseModel):
 class ChangefeedSection(Section):
     """The changefeed, as its owner created it."""
 
-    sink_uri: str | None = Field(
-        None, description="The --sink-uri of `cdc cli changefeed create`, without any secret; or give `info`"
-    )
+    sink_uri: str | None = Field(None, description="The --sink-uri of `cdc cli changefeed create`, without secrets")
     info: str | None = Field(
         None,
-        description="In place of `sink_uri` and `config`: the JSON that `cdc cli changefeed query` prints, inline or by path "
-        "relative to this file",
+        description="Instead of `sink_uri` and `config`: output of `cdc cli changefeed query`, inline or by relative path",
     )
     config: str | None = Field(None, description="The changefeed's TOML, inline")
     config_file: Path | None = Field(None, description="The changefeed's TOML, by path relative to this file")
-    timezone: Zone = Field(
-        description="IANA zone of the TiCDC server (its `tz` option): TIMESTAMP cells are text in it"
-    )
+    timezone: Zone = Field(description="IANA zone of the TiCDC server (option `tz`): TIMESTAMP cells are text in it")
 
     start_ts: Tso | None = Field(
-        None,
-        description="The changefeed's --start-ts (TSO): windows after it are proven where Kafka alone can't show that it ran",
+        None, description="--start-ts of the changefeed (TSO): proves windows for which Kafka can't show that it ran"
     )
-    target_ts: Tso | None = Field(
-        None, description="The changefeed's --target-ts (TSO): nothing that committed later was sent"
-    )
-    sends_resolved_ts: bool = Field(
-        True,
-        description="false for Debezium with the TiDB extension from TiCDC v8.x, which sends no resolved-ts",
-    )
-    schema_registry: str | None = Field(
-        None, description="The changefeed's --schema-registry; the address that is used stands in the connection"
-    )
+    target_ts: Tso | None = Field(None, description="The changefeed's --target-ts (TSO): later commits were not sent")
+    sends_resolved_ts: bool = Field(True, description="false where none is sent: Debezium, TiDB extension, TiCDC v8")
+    schema_registry: str | None = Field(None, description="Its --schema-registry; the connection has the used address")
     retired_topics: dict[str, Tso | None] = Field(
         {},
         description="Topics that look like the changefeed's but get no resolved-ts: with the TSO after which it sent nothing "
@@ -76,18 +63,13 @@ class ConnectionsSection(Section):
     kafka: ConnectionId = Field(description="Brokers and their credentials (type kafka)")
     claim_check: ConnectionId | None = Field(None, description="Object store of the claim-check objects (type aws)")
     schema_registry: ConnectionId | None = Field(
-        None,
-        description="Schema registry of avro and debezium-avro: type http (Confluent's interface) or aws (AWS Glue)",
+        None, description="Schema registry of avro and debezium-avro: type http (Confluent) or aws (AWS Glue)"
     )
     source: ConnectionId | None = Field(
         None, description="The changefeed's upstream (type tidb or mysql), for policies.handle_key_only: reread"
     )
-    artifacts: ConnectionId | None = Field(
-        None, description="Object store of manifests and changelogs (type aws); none for file:"
-    )
-    state: ConnectionId | None = Field(
-        None, description="Database of the state store; if absent SQLite below `artifacts`, for one machine"
-    )
+    artifacts: ConnectionId | None = Field(None, description="Store of the artefacts (type aws); none for file:")
+    state: ConnectionId | None = Field(None, description="State store; if absent SQLite in `artifacts` (one machine)")
     spark: ConnectionId = Field("spark_default", description="Where Spark jobs are submitted")
 
 
@@ -101,15 +83,11 @@ class TableDefinition(Section):
 class ScheduleSection(Section):
     """When windows are replayed: each run loads the interval of the schedule that has just ended."""
 
-    cron: Cron = Field(
-        "0 * * * *", description="Five fields, or a preset such as @daily; its intervals are the windows"
-    )
+    cron: Cron = Field("0 * * * *", description="Five fields, or a preset such as @daily; its intervals are windows")
     timezone: Zone = Field("UTC", description="IANA zone in which the cron expression is read")
     start: Moment = Field(description="First interval: an ISO 8601 moment with zone, such as 2026-03-01T00:00:00Z")
     end: Moment | None = Field(None, description="No interval starts after this moment: for changefeeds that ended")
-    catchup: bool = Field(
-        False, description="Run every interval since `start`; else only from the time of unpausing on"
-    )
+    catchup: bool = Field(False, description="Run every interval since `start`; else only from unpausing on")
     max_active_runs: int = Field(3, ge=1, le=64, description="Windows replayed at the same time")
     paused: bool = Field(True, description="Whether the DAG is paused when Airflow sees it for the first time")
 
@@ -119,29 +97,22 @@ class WindowSection(Section):
 
     pin: PinPolicy = Field(
         "first",
-        description="Where a window ends in Kafka: first, behind the first resolved-ts that completes it; head, at the end of "
-        "the topics when it is pinned, so that copies of its rows that were sent again later are read, too",
+        description="first: up to the resolved-ts that completes the window; head: to the end of its topics, with later copies",
     )
     pre_roll_seconds: int = Field(60, ge=0, description="Read this much before the window's start")
     clock_skew_seconds: int = Field(30, ge=0, description="Clocks of TiDB, TiCDC and brokers differ by at most this")
     lag_seconds: int = Field(
-        600,
-        ge=0,
-        description="Where the protocol has no resolved-ts: rows of a window are taken to be in Kafka this long after its end",
+        600, ge=0, description="Where the protocol has no resolved-ts: a window's rows are in Kafka this long after it"
     )
     poll_seconds: int = Field(10, ge=6, description="How often the watermark is looked for")
     timeout_minutes: int = Field(240, ge=1, description="How long the watermark is waited for")
     claim_check_margin_hours: int = Field(24, ge=1, description="How long an object may be older than the window")
     from_changelog: Literal["never", "expired", "prefer"] = Field(
         "expired",
-        description="When a window is taken from changelogs of the pipeline that hold it: never, where Kafka has expired it, or "
-        "whenever they do",
+        description="When changelogs that hold a window replace Kafka: never, once Kafka has expired it, or whenever they can",
     )
     decode_hours: int | None = Field(
-        None,
-        ge=1,
-        le=24 * 31,
-        description="Windows within as many hours (aligned to UTC) share one decode, once these are over: for replication lag",
+        None, ge=1, le=24 * 31, description="Windows within so many hours (UTC) share one decode, once they are over"
     )
     list_claim_check_store: bool = Field(True, description="Pin the inventory of the store; off for huge stores")
     schema_look_back_hours: int = Field(
@@ -157,9 +128,7 @@ class PoliciesSection(Section):
     handle_key_only: Literal["stop", "quarantine", "reread"] = Field(
         "stop", description="Rows without a whole copy; reread: read them again from connections.source"
     )
-    claim_check_missing: Literal["stop", "quarantine"] = Field(
-        "stop", description="Claim-check objects that are missing or not usable"
-    )
+    claim_check_missing: Literal["stop", "quarantine"] = Field("stop", description="Missing or unusable objects")
     damaged: Literal["quarantine", "accept", "stop"] = Field(
         "quarantine", description="Rows that contradict their own checksum or schema; accept: load them as they are"
     )
@@ -173,23 +142,17 @@ class RetriesSection(Section):
     """How tasks are tried again after errors that may pass, such as a server that is away. Others fail at once."""
 
     attempts: int = Field(3, ge=0, le=20, description="Further attempts after the first")
-    delay_seconds: int = Field(
-        30, ge=1, description="Pause before the first further attempt; doubled for each next one"
-    )
+    delay_seconds: int = Field(30, ge=1, description="Pause before the second attempt; doubled for each next one")
 
 
 class LimitsSection(Section):
     """Bounds on what one worker holds at a time."""
 
-    split_bytes: int = Field(
-        128 * 1024 * 1024, ge=1024, description="Bytes of Kafka messages and claim-check objects per split, about"
-    )
+    split_bytes: int = Field(128 * 1024 * 1024, ge=1024, description="Approximate size of a split, objects included")
     claim_check_max_bytes: int = Field(64 * 1024 * 1024, ge=1024, description="Largest claim-check object")
     claim_check_in_flight_bytes: int = Field(128 * 1024 * 1024, ge=1024, description="Objects held at a time")
     claim_check_connections: int = Field(16, ge=1, le=256, description="Objects fetched at a time per worker")
-    decompressed_max_bytes: int = Field(
-        256 * 1024 * 1024, ge=1024, description="Largest message, also after decompression"
-    )
+    decompressed_max_bytes: int = Field(256 * 1024 * 1024, ge=1024, description="Largest message, also decompressed")
     file_rows: int = Field(1_000_000, ge=1, description="Rows per Parquet file, at most")
 
 
@@ -201,10 +164,7 @@ class ChangelogSection(Section):
     """What becomes of changelogs once they are loaded."""
 
     keep_days: float | None = Field(
-        None,
-        ge=0,
-        le=MAX_KEEP_DAYS,
-        description="`ticdc-replay changelog prune` removes changelogs that are older and that nothing needs; for ever if absent",
+        None, ge=0, le=MAX_KEEP_DAYS, description="Days until `changelog prune` may remove one; for ever if absent"
     )
 
 
@@ -221,9 +181,7 @@ class CallbacksSection(Section):
     """What Airflow calls when something ends: functions by dotted name, which get Airflow's context."""
 
     task_failed: _Dotted | None = Field(None, description="When a task has failed for good, on the worker")
-    task_retried: _Dotted | None = Field(
-        None, description="When a task has failed and will be tried again, on the worker"
-    )
+    task_retried: _Dotted | None = Field(None, description="When a task has failed and will be retried, on the worker")
     run_failed: _Dotted | None = Field(None, description="When a run has failed, in the DAG processor")
     run_succeeded: _Dotted | None = Field(None, description="When a run has succeeded, in the DAG processor")
 
@@ -231,9 +189,7 @@ class CallbacksSection(Section):
 class AirflowSection(Section):
     """What Airflow is told about the DAGs and their tasks."""
 
-    owner: str = Field(
-        "ticdc-replay", min_length=1, description="Who is responsible; shown and searched for in Airflow"
-    )
+    owner: str = Field("ticdc-replay", min_length=1, description="Who is responsible; shown and searchable in Airflow")
     tags: tuple[str, ...] = Field((), description="Further tags of the DAGs")
     queue: str | None = Field(None, description="Queue of the tasks, for executors that have queues")
     pool: str | None = Field(None, description="Pool of the tasks; it must exist. Airflow's default pool if absent")
@@ -254,14 +210,11 @@ class Pipeline(Section):
     description: str = Field("", description="For people; shown in Airflow")
     changefeed: ChangefeedSection
     connections: ConnectionsSection
-    artifacts: FolderUri = Field(
-        description="URI of the folder for manifests, changelogs and reports: s3://… or file:///…"
-    )
+    artifacts: FolderUri = Field(description="Folder for manifests, changelogs and reports: s3://… or file:///…")
     tables: tuple[TablePattern, ...] = Field(("*.*",), min_length=1, description="schema.table patterns with * and ?")
     definitions: tuple[TableDefinition, ...] = Field((), description="Definitions of tables whose DDL Kafka lost")
     set_aside: tuple[Place, ...] = Field(
-        (),
-        description="Messages whose rows go to quarantine: topic[partition]@offset, with #ordinal for one event of the message",
+        (), description="Messages whose rows go to quarantine: topic[partition]@offset, #ordinal for one event"
     )
     schedule: ScheduleSection
     window: WindowSection = WindowSection()

@@ -13,25 +13,17 @@ _HOUR_MS = 3_600_000
 class StoreConnections(Section):
     """Airflow connection ids. Kafka and schema registries are reached by the connections of the pipelines."""
 
-    store: ConnectionId | None = Field(
-        None, description="The store at `uri` (type aws), with the right to list and read; none for file:"
-    )
+    store: ConnectionId | None = Field(None, description="The store, to list and read (type aws); none for file:")
     deletion: ConnectionId | None = Field(
-        None,
-        description="The same store with the right to delete (type aws): used by nothing but the execution of a plan",
+        None, description="The same store with the right to delete (type aws): used only to execute a plan"
     )
     undo: ConnectionId | None = Field(
         None,
-        description="The same store with the right to remove delete markers (type aws): used by nothing but the undo of a "
-        "deletion, in a bucket that keeps versions; without it there is no undo",
+        description="The same with the right to remove delete markers, to undo a deletion where versions are kept; else no undo",
     )
-    inventory: ConnectionId | None = Field(
-        None, description="Where S3 puts its inventory reports (type aws); `store` if absent"
-    )
+    inventory: ConnectionId | None = Field(None, description="Where S3 puts its reports (type aws); `store` if absent")
     artifacts: ConnectionId | None = Field(None, description="Object store of `artifacts` (type aws); none for file:")
-    state: ConnectionId | None = Field(
-        None, description="Database of the state store; if absent SQLite below `artifacts`, for one machine"
-    )
+    state: ConnectionId | None = Field(None, description="State store; if absent SQLite in `artifacts` (one machine)")
     spark: ConnectionId = Field("spark_default", description="Where Spark jobs are submitted")
 
 
@@ -65,12 +57,8 @@ class InventorySection(Section):
 class RulesSection(Section):
     """What an object is judged by."""
 
-    young_hours: float = Field(
-        24, gt=0, description="Younger objects are not judged: their message may be still to come"
-    )
-    clock_skew_seconds: int = Field(
-        300, ge=0, description="Clocks of the store, TiCDC, the brokers and the workers differ by at most this"
-    )
+    young_hours: float = Field(24, gt=0, description="Younger objects are not judged: their message may still come")
+    clock_skew_seconds: int = Field(300, ge=0, description="Clocks of all machines involved differ by at most this")
 
     @property
     def young_ms(self) -> int:
@@ -83,14 +71,9 @@ class DeletionSection(Section):
 
     policy: Literal["never", "approval", "automatic"] = Field(
         "never",
-        description="never: nothing is planned; approval: a person releases each plan; automatic: a plan is executed when "
-        "its grace period is over",
+        description="never: plan nothing; approval: a person releases each plan; automatic: execute it when its grace is over",
     )
-    grace_hours: int = Field(
-        168,
-        ge=1,
-        description="Objects are planned when they are older, and a plan is executed this long after it was made",
-    )
+    grace_hours: int = Field(168, ge=1, description="Objects must be this old to be planned, plans to be executed")
     max_objects_per_run: int = Field(1_000_000, ge=1, description="A plan names at most this many objects")
 
 
@@ -104,25 +87,19 @@ class Store(Section):
         min_length=1, description="Names of the pipelines whose changefeeds write to it, from the folder of pipelines"
     )
     owners_complete: bool = Field(
-        False,
-        description="true: a person's word that no changefeed but theirs writes to it. Nothing may be deleted without it",
+        False, description="true: a person's word that nobody else writes to it. Nothing may be deleted without it"
     )
     former_pipelines: tuple[Name, ...] = Field(
-        (),
-        description="Pipelines that wrote to it and are not listed any more: nobody will ever read their messages again",
+        (), description="Pipelines that once wrote to it: nobody will ever read their messages again"
     )
     former_clusters: tuple[str, ...] = Field(
-        (),
-        description="Ids of Kafka clusters that earlier surveys read: nobody will ever read the messages there again",
+        (), description="Ids of Kafka clusters that surveys have read: nobody will ever read messages there again"
     )
     former_topics: tuple[str, ...] = Field(
-        (),
-        description="Ids of Kafka topics that decodes read and no survey saw: nobody will ever read their messages again",
+        (), description="Ids of topics that decodes read and no survey saw: nobody will read their messages again"
     )
     connections: StoreConnections = StoreConnections()
-    artifacts: FolderUri = Field(
-        description="URI of the folder for reports and plans; files lie below <artifacts>/<name>"
-    )
+    artifacts: FolderUri = Field(description="Folder for reports and plans; files lie below <artifacts>/<name>")
     schedule: StoreSchedule
     inventory: InventorySection = InventorySection()
     rules: RulesSection = RulesSection()

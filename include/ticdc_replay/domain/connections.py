@@ -22,8 +22,6 @@ class Connection(msgspec.Struct, frozen=True):
     def __repr__(self) -> str:
         return f"Connection({self.conn_id!r}, {self.conn_type!r}, host={self.host!r}, port={self.port!r})"
 
-    __str__ = __repr__
-
 
 class Connections(msgspec.Struct, frozen=True):
     """The connections of one run, by id."""
@@ -34,8 +32,6 @@ class Connections(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         return f"Connections({', '.join(sorted(self.by_id))})"
-
-    __str__ = __repr__
 
     def get(self, conn_id: str | None) -> Connection | None:
         """The connection called *conn_id*, None for None. Raises ConfigError when there is none of that name."""

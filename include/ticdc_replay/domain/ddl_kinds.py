@@ -8,9 +8,7 @@ BreakingKind = Literal[
 ]  # fmt: skip
 
 ChangeKind = Literal[
-    "no_row_change", "table_created", "column_added", "column_computed", "column_widened",
-    "truncated", "dropped", "renamed_away", "renamed_here", "recovered", "column_dropped", "column_renamed", "column_changed",
-    "key_changed", "partition_emptied", "exchanged", "not_understood",
-]  # fmt: skip
+    "no_row_change", "table_created", "column_added", "column_computed", "column_widened", BreakingKind
+]
 """Those of ``BreakingKind``, and the others. ``column_computed``: a column was added, and what older rows have in it is not
 known."""

@@ -1,6 +1,7 @@
 """What has become of the quarantine of a run: open, decoded again and loaded, or accepted as lost."""
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -149,7 +150,9 @@ def redriven_places(context: ReplayContext, manifest: Manifest) -> frozenset[Ent
 
 def by_reason(entries: Sequence[Entry]) -> dict[str, int]:
     """How many of *entries* there are of each reason."""
-    counts: dict[str, int] = {}
-    for entry in entries:
-        counts[entry.reason] = counts.get(entry.reason, 0) + 1
-    return dict(sorted(counts.items()))
+    return dict(sorted(Counter(entry.reason for entry in entries).items()))
+
+
+def listed_reasons(reasons: Mapping[str, int]) -> str:
+    """*reasons*, which are counts, for people."""
+    return ", ".join(f"{number} × {reason}" for reason, number in sorted(reasons.items()))

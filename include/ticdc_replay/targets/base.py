@@ -6,7 +6,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
-from ticdc_replay.changelog.files.index import ChangelogIndex, DataFile, TableVersion
+from ticdc_replay.changelog.files.index import ChangelogIndex, DataFile
 from ticdc_replay.changelog.files.reading import file_name
 from ticdc_replay.config.target_rules import DdlPolicy
 from ticdc_replay.config.target_section import TargetSection
@@ -91,9 +91,9 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
             return self.generation
         return min((each.generation for each in self.sources if each.window == window), default=None)
 
-    def versions(self, table: TableName) -> list[TableVersion]:
-        """The versions of *table* in the changelog, oldest schema first."""
-        return self.index.versions_of(table)
+    def with_index(self, **changes: Any) -> "Load":
+        """This load with other members of ``index``."""
+        return msgspec.structs.replace(self, index=msgspec.structs.replace(self.index, **changes))
 
 
 class Field(msgspec.Struct, frozen=True):

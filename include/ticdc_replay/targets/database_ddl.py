@@ -69,9 +69,7 @@ def with_ddl_of(load: Load, tables: Iterable[TableName]) -> Load:
     more += [entry for entry in _perhaps_renamed(index, known) if (entry.commit_ts, entry.table) not in told]
     changes = sorted((*changes, *more), key=attrgetter("commit_ts"))
     own = in_events.intersection(load.tables) | known.intersection(entry.table for entry in changes)
-    return msgspec.structs.replace(
-        load, index=msgspec.structs.replace(index, changes=tuple(changes)), tables=tuple(sorted(own))
-    )
+    return msgspec.structs.replace(load.with_index(changes=tuple(changes)), tables=tuple(sorted(own)))
 
 
 def _perhaps_renamed(index: ChangelogIndex, known: Iterable[TableName]) -> Iterator[TableChanges]:
@@ -113,11 +111,8 @@ def with_creations_of(load: Load, tables: Iterable[TableName]) -> Load:
         if (entry.commit_ts, name) not in own
     ]
     changes = sorted((*load.index.changes, *more), key=attrgetter("commit_ts"))
-    return msgspec.structs.replace(
-        load,
-        index=msgspec.structs.replace(load.index, changes=tuple(changes)),
-        tables=tuple(sorted({*load.tables, *(entry.table for entry in more)})),
-    )
+    tables = sorted({*load.tables, *(entry.table for entry in more)})
+    return msgspec.structs.replace(load.with_index(changes=tuple(changes)), tables=tuple(tables))
 
 
 def dropped_databases(index: ChangelogIndex) -> dict[str, int]:
@@ -142,9 +137,9 @@ class _DatabaseDdl:
         self._times: dict[str, list[int]] = defaultdict(list)
         found: dict[str, list[TableChanges]] = defaultdict(list)
         for each in ddl:
-            dropped = None if each.table else _dropped_by(each)
-            if dropped is not None:
-                what[each.commit_ts, dropped] = _DROPPED
+            statement = None if each.table else ParsedDdl(each.event).statement
+            if isinstance(statement, DropDatabase):
+                what[each.commit_ts, folded(statement.name)] = _DROPPED
         for (commit_ts, schema), done in sorted(what.items(), key=itemgetter(0)):
             if not all(isinstance(change, NoRowChange) for change in done):
                 self._times[schema].append(commit_ts)
@@ -169,12 +164,6 @@ class _DatabaseDdl:
                     found = (entry for entry in counting[end - 1] if entry.commit_ts > after)
                     yield from (msgspec.structs.replace(entry, table=table) for entry in found)
                 after = before
-
-
-def _dropped_by(ddl: Ddl) -> str | None:
-    """The database that *ddl* drops by its text, as the upstream compares names."""
-    statement = ParsedDdl(ddl.event).statement
-    return folded(statement.name) if isinstance(statement, DropDatabase) else None
 
 
 def _last_of_each_kind(entries: Sequence[TableChanges]) -> list[tuple[TableChanges, ...]]:

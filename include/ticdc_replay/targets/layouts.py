@@ -19,7 +19,7 @@ def layouts_of(load: Load, table: TableName) -> str:
 
     A line for each, after a line break. Reads a few rows of a file for each that is shown.
     """
-    versions = sorted((each for each in load.versions(table) if each.files), key=lambda each: each.rows)
+    versions = sorted((each for each in load.index.versions_of(table) if each.files), key=lambda each: each.rows)
     if not versions:
         return ""
     usual = versions[-1].schema

@@ -1,8 +1,6 @@
 """Loads one changelog into one target, whatever engine runs the work."""
 
-from collections.abc import Callable, Sequence
 from pkgutil import resolve_name
-from typing import TypeVar
 from uuid import uuid4
 
 from ticdc_replay.changelog.files import index as changelog_index
@@ -11,13 +9,9 @@ from ticdc_replay.config.target_section import TargetSection
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import ArtifactCorruptError
 from ticdc_replay.domain.table_patterns import TablePatterns
-from ticdc_replay.domain.tables import TableName
 from ticdc_replay.jobspec import LoadJob
 from ticdc_replay.targets.base import AnyTarget, Execute, Load, LoadReport, StoreAddress
 from ticdc_replay.targets.ddl import stopping_policies
-
-Task = TypeVar("Task")
-Result = TypeVar("Result")
 
 
 def load(job: LoadJob, connections: Connections, execute: Execute, parallelism: int = 1) -> LoadReport:
@@ -34,13 +28,13 @@ def load(job: LoadJob, connections: Connections, execute: Execute, parallelism: 
             f"{artifacts.uri}/{job.index} is the changelog of run {index.run_hash} and window {index.window}; "
             f"the job asks for run {job.run_hash} and window {job.window}"
         )
-    wanted = TablePatterns(job.tables)
+    wanted, in_full = TablePatterns(job.tables), {pattern.lower() for pattern in job.tables}
     tables = tuple(name for name in index.table_names() if wanted.wants(name.schema, name.table))
     plan = Load(
         index=index,
         selection=job.tables,
         tables=tables,
-        named=_named(tables, job.tables),
+        named=frozenset(table for table in tables if str(table).lower() in in_full),
         artifacts=artifacts,
         target=target.config.name,
         attempt=uuid4().hex[:16],
@@ -73,13 +67,3 @@ def open_target(section: TargetSection, connections: Connections) -> AnyTarget:
     """The target that *section* describes. Nothing is connected by opening."""
     target: AnyTarget = resolve_name(section.loader)(section, connections)
     return target
-
-
-def in_process(work: Callable[[Task], Result], tasks: Sequence[Task], name: str) -> list[Result]:
-    """An ``Execute`` for a load without an engine: one task after the other, in this process."""
-    return [work(task) for task in tasks]
-
-
-def _named(tables: tuple[TableName, ...], patterns: tuple[str, ...]) -> frozenset[TableName]:
-    full = {pattern.lower() for pattern in patterns}
-    return frozenset(table for table in tables if str(table).lower() in full)

@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient
 
 from demo.embedded_stack.kafka import Kafka
 from tests.integration.snapshot.feed import START_MS, at
+from tests.support.in_process import in_process
 from tests.support.open_protocol import columns, ddl, message, resolved, row
 from tests.support.replayed_windows import decode
 from tests.support.waiting import PATIENCE_S, wait_for
@@ -45,7 +46,7 @@ from ticdc_replay.stages.upkeep.mirrors import forget
 from ticdc_replay.stages.window.jobs import write_load_job
 from ticdc_replay.stages.window.pin import pin
 from ticdc_replay.storage import open_store
-from ticdc_replay.targets.load import in_process, load
+from ticdc_replay.targets.load import load
 
 pytestmark = pytest.mark.integration
 

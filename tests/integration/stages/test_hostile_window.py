@@ -13,6 +13,7 @@ from confluent_kafka import Producer
 
 from demo.embedded_stack.kafka import Kafka
 from tests.support import canal_json, open_protocol
+from tests.support.in_process import in_process
 from tests.support.replayed_windows import decode
 from tests.support.waiting import PATIENCE_S
 from ticdc_replay import jobspec
@@ -29,7 +30,7 @@ from ticdc_replay.stages.load.publish import publish
 from ticdc_replay.stages.quarantine.entries import Selection, accept
 from ticdc_replay.stages.window.jobs import write_load_job
 from ticdc_replay.stages.window.pin import pin
-from ticdc_replay.targets.load import in_process, load
+from ticdc_replay.targets.load import load
 
 pytestmark = pytest.mark.integration
 

@@ -9,12 +9,13 @@ import psycopg
 import pytest
 
 from tests.support.changelogs import Changelog
+from tests.support.in_process import in_process
 from ticdc_replay.config.target_kinds import read_section
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.targets.base import FloorRaised, LoadReport, TableReport
 from ticdc_replay.targets.base import Mirror as TargetMirror
-from ticdc_replay.targets.load import in_process, load, open_target
+from ticdc_replay.targets.load import load, open_target
 
 AnyMirror = TargetMirror[Any]
 

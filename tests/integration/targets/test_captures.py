@@ -19,12 +19,13 @@ from psycopg import sql
 from tests.expected import read_lines
 from tests.integration.targets.conftest import TARGET, Mirror
 from tests.support.decoded_captures import DecodedCapture
+from tests.support.in_process import in_process
 from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.domain.errors import PolicyStopError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
 from ticdc_replay.schemas.changes import BreakingChange
-from ticdc_replay.targets.load import in_process, load
+from ticdc_replay.targets.load import load
 
 pytestmark = pytest.mark.integration
 

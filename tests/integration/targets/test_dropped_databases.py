@@ -10,11 +10,12 @@ import pytest
 
 from tests.integration.targets.conftest import TARGET, Mirror
 from tests.support.changelogs import Changelog, put, table
+from tests.support.in_process import in_process
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import PolicyStopError, SupersededError, TransientError
 from ticdc_replay.storage.file import FileStore
-from ticdc_replay.targets.load import in_process, load
+from ticdc_replay.targets.load import load
 
 pytestmark = pytest.mark.integration
 

@@ -12,6 +12,7 @@ from confluent_kafka import Producer
 
 from demo.embedded_stack.kafka import Kafka
 from tests.integration.snapshot.feed import Feed, at
+from tests.support.in_process import in_process
 from tests.support.replayed_windows import pipeline_for, replay
 from ticdc_replay import jobspec
 from ticdc_replay.airflow.dags import docs
@@ -24,7 +25,7 @@ from ticdc_replay.stages.load.lineage import loaded
 from ticdc_replay.stages.load.publish import publish
 from ticdc_replay.stages.window.jobs import write_load_job
 from ticdc_replay.stages.window.plan import plan
-from ticdc_replay.targets.load import in_process, load
+from ticdc_replay.targets.load import load
 
 pytestmark = pytest.mark.integration
 

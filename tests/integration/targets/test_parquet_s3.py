@@ -9,11 +9,12 @@ import pytest
 
 from demo.embedded_stack.s3 import MotoServer
 from tests.support.changelogs import Changelog, delete, put, table
+from tests.support.in_process import in_process
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.errors import TransientError
 from ticdc_replay.storage import open_store
-from ticdc_replay.targets.load import in_process, load
+from ticdc_replay.targets.load import load
 from ticdc_replay.targets.parquet import files
 
 pytestmark = pytest.mark.integration

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from tests.integration.targets.conftest import TARGET, Mirror
 from tests.support.decoded_splits import decode
 from tests.support.examples import examples
+from tests.support.in_process import in_process
 from tests.support.upstream import FIRST_TS, LAST_TS, STEPS, Step, delivered, deliveries, happened
 from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.changelog.files.layout import INDEX, changelog_root
 from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import LoadJob
-from ticdc_replay.targets.load import in_process, load
+from ticdc_replay.targets.load import load
 
 pytestmark = pytest.mark.integration
 

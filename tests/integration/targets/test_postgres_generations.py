@@ -8,11 +8,12 @@ import pytest
 
 from tests.integration.targets.conftest import TARGET, Mirror
 from tests.support.changelogs import Changelog, put, table
+from tests.support.in_process import in_process
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import SupersededError, TransientError
 from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import SourceWindow
-from ticdc_replay.targets.load import in_process, load
+from ticdc_replay.targets.load import load
 
 pytestmark = pytest.mark.integration
 

@@ -13,6 +13,7 @@ import pytest
 
 from tests.integration.targets.conftest import TARGET, Mirror
 from tests.support.changelogs import Changelog, delete, put, table
+from tests.support.in_process import in_process
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import (
@@ -23,7 +24,7 @@ from ticdc_replay.domain.errors import (
     TransientError,
 )
 from ticdc_replay.targets.base import LoadReport
-from ticdc_replay.targets.load import in_process, load
+from ticdc_replay.targets.load import load
 from ticdc_replay.targets.postgres import stage
 from ticdc_replay.targets.postgres.settings import PostgresSettings
 

@@ -13,6 +13,7 @@ import pytest
 
 from tests.integration.targets.conftest import Mirror
 from tests.support.changelogs import Changelog, put, table
+from tests.support.in_process import in_process
 from tests.support.waiting import wait_for
 from ticdc_replay import jobspec
 from ticdc_replay.config.load import load_pipeline
@@ -21,7 +22,7 @@ from ticdc_replay.domain.errors import SupersededError
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.window.jobs import write_load_job
 from ticdc_replay.state.manifests import WindowManifest
-from ticdc_replay.targets.load import in_process, load
+from ticdc_replay.targets.load import load
 from ticdc_replay.targets.parquet.entries import TableEntry
 
 pytestmark = pytest.mark.integration

@@ -5,12 +5,13 @@ from typing import Any
 
 from tests.integration.targets.conftest import Mirror
 from tests.support.decoded_splits import decode
+from tests.support.in_process import in_process
 from tests.support.open_protocol import message, row
 from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.changelog.files.layout import INDEX, changelog_root
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.jobspec import LoadJob
-from ticdc_replay.targets.load import in_process, load
+from ticdc_replay.targets.load import load
 
 TABLES = 60
 MESSAGE = message(

@@ -11,13 +11,14 @@ import pytest
 from tests.integration.targets.conftest import Mirror
 from tests.integration.targets.test_postgres_convergence import job
 from tests.support.decoded_splits import decode
+from tests.support.in_process import in_process
 from tests.support.open_protocol import ddl, message, row
 from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.window import Window
 from ticdc_replay.schemas.history import SchemaHistory
-from ticdc_replay.targets.load import in_process, load
+from ticdc_replay.targets.load import load
 
 pytestmark = pytest.mark.integration
 

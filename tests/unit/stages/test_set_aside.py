@@ -87,7 +87,7 @@ def test_a_selection_picks_what_fits_all_that_it_says(selection: Selection, pick
 
 @pytest.mark.parametrize("text", ["topic", "topic[0]", "topic[0]@x", "topic[0]@1#", "[0]@1"])
 def test_a_place_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="is no place of a message"):
+    with pytest.raises(ConfigError, match="must be a place"):
         Selection(places=(text,)).checked()
 
 

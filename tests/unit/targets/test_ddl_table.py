@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.changelogs import Changelog, put, table
 from tests.support.ddl_outcomes import COLUMNS, CREATE, STATEMENTS, Statement, event_table
+from tests.support.in_process import in_process
 from ticdc_replay.config.target_kinds import kinds
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
@@ -20,7 +21,7 @@ from ticdc_replay.domain.tables import TableName
 from ticdc_replay.schemas.changes import kind_of
 from ticdc_replay.schemas.ddl.reader import definition_from_sql
 from ticdc_replay.targets.ddl import stopping_policies
-from ticdc_replay.targets.load import in_process, load
+from ticdc_replay.targets.load import load
 
 RULES = {name: kind.rules for name, kind in kinds().items()}
 TARGETS = (Path(__file__).resolve().parents[3] / "docs/targets.md").read_text(encoding="utf-8")

@@ -14,7 +14,7 @@ from ticdc_replay.domain.tables import TableName
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.load.recording import record_decode
 from ticdc_replay.stages.named import require_set_aside
-from ticdc_replay.stages.set_aside import by_reason, has_way_back, set_aside
+from ticdc_replay.stages.set_aside import by_reason, has_way_back, listed_reasons, set_aside
 from ticdc_replay.targets.ddl import foreseen_stops, stopping_policies
 
 
@@ -46,7 +46,7 @@ class CheckResult(msgspec.Struct, frozen=True):
         """One line for a log."""
         text = f"changelog {self.run_hash[:12]}: {self.written} rows"
         if self.quarantined:
-            text += f", {self.quarantined} quarantined ({_listed(self.reasons)})"
+            text += f", {self.quarantined} quarantined ({listed_reasons(self.reasons)})"
         if self.accepted:
             text += f", {self.accepted} accepted as lost"
         if self.redriven:
@@ -95,8 +95,8 @@ def check(context: ReplayContext, run_hash: str, tables: Sequence[str] | None = 
     if stopping:
         files = "\n".join(f"  {context.artifacts.uri(f'runs/{run_hash}/{name}')}" for name in index.quarantine_files)
         raise PolicyStopError(
-            f"{sum(stopping.values())} messages or events of window {index.window} are in quarantine: {_listed(stopping)}.\n"
-            f"No target was touched. They are kept with their bytes in\n{files}\n"
+            f"{sum(stopping.values())} messages or events of window {index.window} are in quarantine: "
+            f"{listed_reasons(stopping)}.\nNo target was touched. They are kept with their bytes in\n{files}\n"
             "Mend the cause, then run the window again and pin it anew (repin), or decode them again from there (ticdc-replay "
             "quarantine redrive); or accept the loss of these and clear this task (ticdc-replay quarantine accept); or let the "
             "pipeline go on without such: "
@@ -132,11 +132,7 @@ def ddl_stops(
 
 def stopping_reasons(reasons: Mapping[str, int], policies: PoliciesSection) -> dict[str, int]:
     """Those of *reasons*, which are counts, that *policies* say stop the run."""
-    stopping = {}
-    for reason, number in reasons.items():
-        if getattr(policies, _policy(reason)[0]) == "stop":
-            stopping[reason] = number
-    return stopping
+    return {reason: number for reason, number in reasons.items() if getattr(policies, _policy(reason)[0]) == "stop"}
 
 
 def idle_patterns(patterns: Sequence[str], changed: Sequence[TableName]) -> tuple[str, ...]:
@@ -165,7 +161,3 @@ def _policy(reason: str) -> tuple[str, str]:
 def _told(idle_places: Sequence[str]) -> str:
     places = " and ".join(idle_places)
     return f"set_aside names {places}, where no row of this window and its tables is: nothing was set aside there"
-
-
-def _listed(reasons: Mapping[str, int]) -> str:
-    return ", ".join(f"{number} × {reason}" for reason, number in sorted(reasons.items()))

@@ -160,8 +160,9 @@ class _Run:
         self.generation = load.generation
         self.patterns = load.selection
         self.seen = {covered.table for covered in tables if covered.quality != "left_out"}
-        self._selection = _filter(load.selection)
-        self._others = Held(load.quality, load.grade) if isinstance(load, Coverage) else None
+        self.selection = _filter(load.selection)
+        self.others = Held(load.quality, load.grade) if isinstance(load, Coverage) else None
+        """Of the tables that the run saw nothing of."""
         self._left_out = {covered.table for covered in tables if covered.quality == "left_out"}
         self._tables = {
             covered.table: Held(covered.quality, load.grade)
@@ -170,18 +171,11 @@ class _Run:
         }
 
     def wants(self, table: TableName) -> bool:
-        return table in self.seen or table in self._left_out or self._selection.wants(table.schema, table.table)
-
-    def covers(self, pattern: str) -> bool:
-        return self._selection.covers(pattern)
+        return table in self.seen or table in self._left_out or self.selection.wants(table.schema, table.table)
 
     def table(self, table: TableName) -> Held | None:
         """Of *table*, which the run wants."""
-        return self._tables.get(table) if table in self.seen or table in self._left_out else self._others
-
-    def pattern(self) -> Held | None:
-        """Of the tables that the run saw nothing of."""
-        return self._others
+        return self._tables.get(table) if table in self.seen or table in self._left_out else self.others
 
     def lacks(self, table: TableName) -> bool:
         """Whether the target lacks *table*, which it might hold: it was dropped since, or may be about to be replaced."""
@@ -203,8 +197,8 @@ class Loads(msgspec.Struct, frozen=True):
 
     def pattern(self, pattern: str) -> Held | None:
         """What the target holds of the tables of *pattern* that the runs saw nothing of."""
-        newest = _newest([run for run in self.runs if run.covers(pattern)])
-        return _worst([run.pattern() for run in newest])
+        newest = _newest([run for run in self.runs if run.selection.covers(pattern)])
+        return _worst([run.others for run in newest])
 
     def lacks(self, table: TableName) -> bool:
         """Whether the target lacks *table*, which it might hold."""
@@ -220,14 +214,8 @@ def _newest(runs: Sequence[_Run]) -> list[_Run]:
 _Stretch = tuple[Window, tuple[Loads, ...]]
 
 
-class _Lack(msgspec.Struct, frozen=True):
-    """The state of a gap; the members are those of ``Gap``."""
-
-    partial: bool
-    elsewhere: tuple[str, ...]
-
-
-_State = Held | _Lack
+_State = Held | tuple[bool, tuple[str, ...]]
+"""Of a span, or of a gap: ``Gap.partial`` and ``Gap.elsewhere``."""
 
 
 def _stretches(loads: Sequence[Loads]) -> Iterator[_Stretch]:
@@ -253,14 +241,14 @@ def _covered(name: str, stretches: Sequence[_Stretch], state_of: Callable[[tuple
     return Covered(
         name,
         tuple(Span(window, state) for window, state in joined if isinstance(state, Held)),
-        tuple(Gap(window, state.partial, state.elsewhere) for window, state in joined if isinstance(state, _Lack)),
+        tuple(Gap(window, *state) for window, state in joined if not isinstance(state, Held)),
     )
 
 
 def _table(table: TableName, loads: tuple[Loads, ...]) -> _State:
     here, away = _apart(loads)
     found = _best(load.table(table) for load in here)
-    return found or _Lack(False, _places(load for load in away if load.table(table)))
+    return found or (False, _places(load for load in away if load.table(table)))
 
 
 def _whole(selection: Sequence[str], seen: Sequence[TableName], loads: tuple[Loads, ...]) -> _State:
@@ -271,7 +259,7 @@ def _whole(selection: Sequence[str], seen: Sequence[TableName], loads: tuple[Loa
     tables = {table: _best(load.table(table) for load in here) for table in seen}
     lost = any(held is None and any(load.lacks(table) for load in here) for table, held in tables.items())
     if lost or not all(patterns):
-        return _Lack(bool(here), _places(away))
+        return bool(here), _places(away)
     parts = [part for part in (*patterns, *tables.values()) if part]
     return Held(
         "quarantine" if any(part.quality == "quarantine" for part in parts) else "complete",

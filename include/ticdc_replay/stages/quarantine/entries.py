@@ -1,6 +1,5 @@
 """Looking at what is in quarantine, and accepting a part of it as lost."""
 
-import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -13,7 +12,7 @@ from ticdc_replay.codecs.registry import codec_for
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.errors import ArtifactNotFoundError, ConfigError
 from ticdc_replay.domain.events import Event
-from ticdc_replay.domain.messages import RawMessage
+from ticdc_replay.domain.messages import EventPlace, RawMessage
 from ticdc_replay.domain.table_patterns import TablePatterns
 from ticdc_replay.domain.window import Window
 from ticdc_replay.registry import UsedSchemas
@@ -27,8 +26,6 @@ from ticdc_replay.stages.window.schemas import recorded_schemas
 from ticdc_replay.state.coverage import Coverage
 from ticdc_replay.state.quarantine import AcceptedLoss
 from ticdc_replay.state.runs import Run
-
-_COORDINATES = re.compile(r"(?P<topic>[^\[\]]+)\[(?P<partition>\d+)\]@(?P<offset>\d+)(?:#(?P<ordinal>\d+))?")
 
 
 class Selection(msgspec.Struct, frozen=True):
@@ -57,10 +54,10 @@ class Selection(msgspec.Struct, frozen=True):
     def checked(self) -> "Selection":
         """This selection. Raises ConfigError for coordinates that are none."""
         for place in self.places:
-            if _COORDINATES.fullmatch(place) is None:
-                raise ConfigError(
-                    f"{place!r} is no place of a message: topic[partition]@offset, with #ordinal for one event of it"
-                )
+            try:
+                EventPlace.parse(place)
+            except ValueError as error:
+                raise ConfigError(f"{place!r} {error}") from None
         return self
 
 
@@ -207,14 +204,13 @@ def accept(context: ReplayContext, selection: Selection, person: str, why: str) 
         entries = tuple(listed.entry for listed in run.entries if listed.status == "open")
         if not entries:
             continue
-        now = datetime.now(UTC)
         record = Acceptance(
             pipeline=context.pipeline.name,
             run_hash=run.run_hash,
             window=run.window,
             person=person.strip(),
             why=why.strip(),
-            accepted_at=now,
+            accepted_at=datetime.now(UTC),
             entries=entries,
         )
         content = canonical.encode(record)
@@ -256,18 +252,9 @@ def _listed(held: SetAside, entry: Entry, places: Sequence[str]) -> Listed:
 
 
 def _losses(record: Acceptance, name: str) -> list[AcceptedLoss]:
-    at_ms = int(record.accepted_at.timestamp() * 1000)
+    pipeline, run, at_ms = record.pipeline, record.run_hash, int(record.accepted_at.timestamp() * 1000)
     return [
-        AcceptedLoss(
-            record.pipeline,
-            *entry.place,
-            entry.reason,
-            record.run_hash,
-            record.person,
-            record.why,
-            name,
-            at_ms,
-        )
+        AcceptedLoss(pipeline, *entry.place, entry.reason, run, record.person, record.why, name, at_ms)
         for entry in record.entries
     ]
 

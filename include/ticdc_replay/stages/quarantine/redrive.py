@@ -20,7 +20,7 @@ from ticdc_replay.stages.load.check import check
 from ticdc_replay.stages.load.publish import TargetRun, holds_redrive, last_load, load_of, publish, settle, target_run
 from ticdc_replay.stages.load.recording import finish_run, read_ddl_again, record_decode
 from ticdc_replay.stages.quarantine.entries import RunQuarantine, Selection, holding, list_quarantine
-from ticdc_replay.stages.set_aside import by_reason, set_aside
+from ticdc_replay.stages.set_aside import by_reason, listed_reasons, set_aside
 from ticdc_replay.stages.window.jobs import require_current, write_load_job
 from ticdc_replay.stages.window.schemas import recorded_schemas
 from ticdc_replay.state.quarantine import Redrive
@@ -42,8 +42,7 @@ class RedriveCheck(msgspec.Struct, frozen=True):
         """One line for a log."""
         text = f"re-drive {self.run_hash[:12]} of run {self.window_run[:12]}: {self.messages} messages, {self.written} rows"
         if self.left:
-            reasons = ", ".join(f"{number} × {reason}" for reason, number in self.left.items())
-            text += f"; again in quarantine: {reasons}"
+            text += f"; again in quarantine: {listed_reasons(self.left)}"
         return text
 
 

@@ -88,7 +88,7 @@ def possible_windows(changefeed: Changefeed) -> tuple[Windows, tuple[str, ...]]:
         why = [
             f"{'no row has' if carried.commit_ts == 'nothing' else 'deletes have no'} commitTs: windows are bounded by offsets"
         ]
-        if _scatters_somewhere(changefeed):
+        if any(rule.scatters for rule in _rules(changefeed)):
             why.append("a dispatcher rule scatters versions of one row over partitions: its tables can't be replayed")
         return "by offset", tuple(why)
     doubts = []
@@ -103,10 +103,6 @@ def possible_windows(changefeed: Changefeed) -> tuple[Windows, tuple[str, ...]]:
             f"required-acks is {changefeed.required_acks}, not all (-1): brokers may lose what TiCDC counts as sent"
         )
     return ("unproven", tuple(doubts)) if doubts else ("proven", ())
-
-
-def _scatters_somewhere(changefeed: Changefeed) -> bool:
-    return any(summary.scatters for summary in _rules(changefeed))
 
 
 def _rules(changefeed: Changefeed) -> list[RuleSummary]:

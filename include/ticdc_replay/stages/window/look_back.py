@@ -8,7 +8,6 @@ made after its commit, up to clock skew.
 
 import logging
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import msgspec
 
@@ -36,13 +35,6 @@ log = logging.getLogger(__name__)
 _HOUR_MS = 3_600_000
 
 
-class _End(NamedTuple):
-    """Where the search ends in a partition, and the resolved-ts before that; 0 where there is none."""
-
-    offset: int
-    resolved_ts: int
-
-
 def look_back(context: ReplayContext, window: Window) -> dict[TopicIdentity, int]:
     """Bring the DDL before *window* into the state store, as far back as ``window.schema_look_back_hours`` says.
 
@@ -54,9 +46,13 @@ def look_back(context: ReplayContext, window: Window) -> dict[TopicIdentity, int
     """
     if carried_by(context.changefeed).ddl == "nowhere" or window.from_ts == 0:
         return {}
-    request = _up_to(window.from_ts, pin_request(context, window, SchemaHistory()))
+    before = Window(window.from_ts - 1, window.from_ts)
+    request = msgspec.structs.replace(pin_request(context, window, SchemaHistory()), window=before)
+    # Topics that TiCDC writes to no more are searched, too: a RENAME out of one is there and nowhere else.
+    others = {topic: last for topic, last in request.retired_topics.items() if last is None}
+    searching = msgspec.structs.replace(request, retired_topics=others)
     with Offsets(context.kafka) as offsets:
-        topics = {min(topic.partitions): topic for topic in find_topics(_with_retired(request), offsets, context.kafka)}
+        topics = {min(topic.partitions): topic for topic in find_topics(searching, offsets, context.kafka)}
         searched = _searched(context, topics)
         far_ms = max(0, tso.physical_ms(window.from_ts) - context.pipeline.window.schema_look_back_hours * _HOUR_MS)
         far_ts = tso.from_ms(far_ms + request.clock_skew_ms)
@@ -70,32 +66,20 @@ def look_back(context: ReplayContext, window: Window) -> dict[TopicIdentity, int
             first = offsets.at_or_after(dict.fromkeys(left, far_ms))
             found = _ends(context, request, offsets, left)
             for partition, bounds in offsets.bounds(left).items():
-                topic, end = left[partition], found[partition]
-                start = min(end.offset, _start(first[partition], bounds))
-                unread = _search(context, topic, partition, start, end.offset, searched[topic.identity])
-                known_from = _known_from(first[partition], bounds, far_ms, request)
+                topic, (end, resolved_ts) = left[partition], found[partition]
+                start = min(end, _start(first[partition], bounds))
+                unread = _search(context, topic, partition, start, end, searched[topic.identity])
                 scan = DdlScan(
                     topic=topic.identity,
                     partition=partition.number,
                     start=start,
-                    end=end.offset,
-                    known_from=known_from,
-                    resolved_ts=end.resolved_ts,
+                    end=end,
+                    known_from=_known_from(first[partition], bounds, far_ms, request),
+                    resolved_ts=resolved_ts,
                 )
                 context.state.ddl.record_scans(context.pipeline.name, without(unread, scan, request.clock_skew_ms))
-                ends[topic.identity] = end.offset
+                ends[topic.identity] = end
     return ends
-
-
-def _up_to(commit_ts: int, request: PinRequest) -> PinRequest:
-    """*request* for the window that ends at *commit_ts* (TSO)."""
-    return msgspec.structs.replace(request, window=Window(commit_ts - 1, commit_ts))
-
-
-def _with_retired(request: PinRequest) -> PinRequest:
-    """*request* with the topics that TiCDC writes to no more: a RENAME out of one is there and nowhere else."""
-    others = {topic: last for topic, last in request.retired_topics.items() if last is None}
-    return msgspec.structs.replace(request, retired_topics=others)
 
 
 def _searched(context: ReplayContext, topics: Mapping[Partition, Topic]) -> dict[TopicIdentity, list[Chain]]:
@@ -120,12 +104,13 @@ def _known_from(first: RecordPlace | None, bounds: Bounds, far_ms: int, request:
 
 def _ends(
     context: ReplayContext, request: PinRequest, offsets: Offsets, topics: Mapping[Partition, Topic]
-) -> dict[Partition, _End]:
+) -> dict[Partition, tuple[int, int]]:
+    """Where the search ends in each partition, and the resolved-ts before that; 0 where there is none."""
     if request.ends_by_time:
         over = offsets.at_or_after(dict.fromkeys(topics, request.end_ms))
         bounds = offsets.bounds(topics)
         return {
-            partition: _End(bounds[partition].high if record is None else record.offset, 0)
+            partition: (bounds[partition].high if record is None else record.offset, 0)
             for partition, record in over.items()
         }
     complete = offsets.at_or_after(dict.fromkeys(topics, request.complete_from_ms))
@@ -136,7 +121,7 @@ def _ends(
         if record is not None
     }
     found = first_watermarks(request, context.kafka, offsets, tails)
-    ends = {partition: _End(found[partition].offset + 1, found[partition].commit_ts) for partition in found}
+    ends = {partition: (last.offset + 1, last.commit_ts) for partition, last in found.items()}
     missing = [partition for partition in topics if partition not in ends]
     if missing:
         status = watermark_status(request, context.kafka)
@@ -145,7 +130,7 @@ def _ends(
                 f"not complete in Kafka {context.kafka.where} yet: DDL from before its start may still come; {status}"
             )
         # Asked for after that: what a topic holds that is written to no more is all there is.
-        ends |= {partition: _End(held.high, 0) for partition, held in offsets.bounds(missing).items()}
+        ends |= {partition: (held.high, 0) for partition, held in offsets.bounds(missing).items()}
     return ends
 
 

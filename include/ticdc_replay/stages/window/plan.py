@@ -4,6 +4,7 @@ Kafka's heads and tails are read, and a few messages in between: what pinning re
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
@@ -34,6 +35,7 @@ from ticdc_replay.snapshot.watermark import watermark_status
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.named import named_in_sources
 from ticdc_replay.stages.selection import selected_tables
+from ticdc_replay.stages.set_aside import listed_reasons
 from ticdc_replay.stages.window.derive import find_changelogs, require_cover
 from ticdc_replay.stages.window.jobs import decode_job
 from ticdc_replay.stages.window.pin import is_in_changelogs, require_asked
@@ -139,24 +141,18 @@ def plan(
     )
 
 
+@dataclass
 class _Planner:
-    def __init__(
-        self,
-        context: ReplayContext,
-        selection: tuple[str, ...],
-        targets: int,
-        rates: Rates,
-        policy: PinPolicy | None,
-        repin: bool,
-    ) -> None:
-        self.rates = rates
-        self._context = context
-        self._selection = selection
-        self._filter = TablePatterns(selection)
-        self._targets = targets
-        self._policy = policy
-        self._repin = repin
-        self._refusals = (*refused_properties(context.pipeline), *_unreachable_stores(context))
+    _context: ReplayContext
+    _selection: tuple[str, ...]
+    _targets: int
+    rates: Rates
+    _policy: PinPolicy | None
+    _repin: bool
+
+    def __post_init__(self) -> None:
+        self._filter = TablePatterns(self._selection)
+        self._refusals = (*refused_properties(self._context.pipeline), *_unreachable_stores(self._context))
         self._told: set[str] = set()
         """Inputs that windows share and that are told with one of them."""
 
@@ -346,7 +342,7 @@ def _refused(planned: WindowPlan, *why: str) -> WindowPlan:
 
 def _sample_notes(held: Estimate, quarantine: str) -> Iterator[str]:
     if held.undecodable:
-        reasons = ", ".join(f"{number} × {reason}" for reason, number in held.undecodable.items())
+        reasons = listed_reasons(held.undecodable)
         outcome = "stops the run" if quarantine == "stop" else "goes to quarantine"
         yield f"in a sample of {held.sampled} messages not everything can be decoded ({reasons}), which {outcome}"
 

@@ -23,7 +23,7 @@ from ticdc_replay.domain.window import Grade, Window
 from ticdc_replay.registry import UsedSchemas
 from ticdc_replay.schemas.lookup import SchemaLookup
 from ticdc_replay.snapshot import manifest as manifests
-from ticdc_replay.snapshot.manifest import Manifest, SharedInput
+from ticdc_replay.snapshot.manifest import Manifest
 from ticdc_replay.snapshot.pin import load_manifest
 from ticdc_replay.snapshot.proof import Finding, prove_in_kafka
 from ticdc_replay.stages.context import ReplayContext
@@ -107,7 +107,8 @@ def _prove(context: ReplayContext, entry: WindowManifest) -> Proof:
     except (ArtifactNotFoundError, ArtifactCorruptError) as error:
         return replace(proof, findings=(Finding("manifest", entry.name, str(error)), *broken))
     if manifest.shared is not None:
-        shared = _prove_shared(context, manifest.shared)
+        wide = manifest.shared
+        shared = _prove(context, WindowManifest(entry.pipeline, wide.window, wide.input_hash, wide.manifest, 0))
         return replace(
             shared,
             **{name: getattr(proof, name) for name in ("window", "manifest", "input_hash")},
@@ -140,10 +141,6 @@ def _configuration(context: ReplayContext, manifest: Manifest) -> Iterator[Findi
     if manifest.changefeed_hash != context.changefeed.hash:
         text = "was pinned with another configuration of the changefeed (sink_uri, config or timezone)"
         yield Finding("manifest", f"manifests/{manifest.input_hash}.json", text)
-
-
-def _prove_shared(context: ReplayContext, shared: SharedInput) -> Proof:
-    return _prove(context, WindowManifest(context.pipeline.name, shared.window, shared.input_hash, shared.manifest, 0))
 
 
 def _changelogs(context: ReplayContext, entry: WindowManifest) -> tuple[list[ChangelogIndex], list[Finding]]:

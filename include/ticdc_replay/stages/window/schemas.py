@@ -87,7 +87,10 @@ def _history(
         epoch
         for epoch in state.ddl.earlier_epochs(name)
         if start_ts <= epoch.after < until_ts
-        and ((reach := _reach_of(context, by_name, epoch.name)) is None or _is_from_before(epoch, reach))
+        and (
+            (reach := _reach_of(context, by_name, epoch.name)) is None
+            or reach.known_from <= epoch.after < reach.ddl_from
+        )
     ]
     history = declared.with_epochs(earlier).with_ddls(counting)
     # A table may come into a topic from another one, whose DDL is known from further back.
@@ -106,10 +109,6 @@ def _reach_of(context: ReplayContext, by_name: Mapping[str, Reach], table: Table
     if topic is None:  # routing leaves open which it is
         return max(by_name.values(), key=lambda reach: reach.known_from, default=None)
     return by_name.get(topic)
-
-
-def _is_from_before(epoch: Epoch, reach: Reach) -> bool:
-    return reach.known_from <= epoch.after < reach.ddl_from
 
 
 def _declared(context: ReplayContext) -> SchemaHistory:

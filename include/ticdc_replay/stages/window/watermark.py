@@ -18,12 +18,11 @@ def watermark_status(context: ReplayContext, window: Window) -> WatermarkStatus:
     return watermark.watermark_status(pin_request(context, window, SchemaHistory()), context.kafka)
 
 
-def require_watermark(context: ReplayContext, window: Window) -> WatermarkStatus:
-    """The status of a window that is complete. Raises WatermarkNotReachedError where it is not yet."""
+def require_watermark(context: ReplayContext, window: Window) -> None:
+    """Raise WatermarkNotReachedError where *window* is not complete in Kafka yet."""
     status = watermark_status(context, window)
     if not status.reached:
         raise WatermarkNotReachedError(f"window {window} is not complete in Kafka yet: {status}")
-    return status
 
 
 def pin_request(

@@ -43,7 +43,7 @@ def floor_of(session: Session, load: Load, config: MirrorSection, dialect: Diale
     and the DDL nothing tells which came first: that is for its own DDL to stop.
     """
     index = load.index
-    by_place = index.order == "place" and bool(load.versions(table))
+    by_place = index.order == "place" and bool(load.index.versions_of(table))
     window = (index.pipeline, index.window.from_ts, index.window.to_ts)
     return _floor(session, config, dialect, table, window, "" if by_place else _window_run(index))
 

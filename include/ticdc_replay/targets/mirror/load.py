@@ -14,7 +14,6 @@ import msgspec
 from ticdc_replay.domain.errors import TargetMismatchError
 from ticdc_replay.domain.table_patterns import TablePatterns
 from ticdc_replay.domain.tables import TableName
-from ticdc_replay.schemas.changes import TableChanges
 from ticdc_replay.schemas.ddl.reader import TableKey, key_of
 from ticdc_replay.targets.base import Execute, Load, Loaded
 from ticdc_replay.targets.database_ddl import with_creations_of, with_ddl_of
@@ -63,7 +62,8 @@ class DatabaseMirror(KeptMirror):
                 dropped_databases.note(session, load, self.config, self.dialect)
                 mirrored = _own_mirrors(session, load, self.config, self.dialect)
                 load = with_creations_of(with_ddl_of(load, mirrored), mirrored)
-                reserved = [table for table in load.tables if self._is_reserved(table)]
+                targets = {table: target_of(self.config, self.dialect, table) for table in load.tables}
+                reserved = [table for table in load.tables if self.config.is_reserved_schema(targets[table].schema)]
                 stops.refuse_named_reserved(load, self.config, reserved)
                 plans = self._plans(session, load, [table for table in load.tables if table not in reserved], mirrored)
                 keyless = [plan for plan in plans if plan.pieces and not plan.handle_key]
@@ -101,12 +101,14 @@ class DatabaseMirror(KeptMirror):
     def _plans(
         self, session: Session, load: Load, tables: Sequence[TableName], mirrored: Iterable[TableName]
     ) -> list[TablePlan]:
-        changes = changes_by_table(load.index.changes)
+        changes = changes_by_table(load.index.changes)  # so that they need not be looked for among all of the window
         spellings: defaultdict[TableKey, set[TableName]] = defaultdict(set)
         for name in mirrored:
             spellings[key_of(name)].add(name)
         return [
-            self._plan(session, _with_changes(load, changes.get(table, ())), table, spellings[key_of(table)] - {table})
+            self._plan(
+                session, load.with_index(changes=changes.get(table, ())), table, spellings[key_of(table)] - {table}
+            )
             for table in tables
         ]
 
@@ -136,21 +138,11 @@ class DatabaseMirror(KeptMirror):
         states = (session.ledger.state_of(target_of(self.config, self.dialect, other)) for other in spellings)
         return max((state.floor_ts for state in states if state is not None), default=0)
 
-    def _is_reserved(self, table: TableName) -> bool:
-        return self.config.is_reserved_schema(target_of(self.config, self.dialect, table).schema)
-
-
-def _with_changes(load: Load, changes: tuple[TableChanges, ...]) -> Load:
-    """*load* with no other *changes*, which are those of one table, so that they need not be looked for among all."""
-    return msgspec.structs.replace(load, index=msgspec.structs.replace(load.index, changes=changes))
-
 
 def _defaults(pending: Pending) -> dict[str, str]:
     """What rows that lack a column of the mirror show in it, where that is not NULL."""
-    defaults = {
-        column.target: differences.default_of(pending.plan, pending.state, column.target)
-        for column in pending.plan.columns
-    }
+    names = [column.target for column in pending.plan.columns]
+    defaults = {name: differences.default_of(pending.plan, pending.state, name) for name in names}
     return {name: default for name, default in defaults.items() if default is not None}
 
 

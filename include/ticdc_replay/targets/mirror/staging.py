@@ -1,7 +1,6 @@
 """What workers stage of a load: its files, divided among those that run at the same time, at most one for each connection."""
 
 from collections.abc import Sequence
-from operator import attrgetter
 from typing import ClassVar
 
 import msgspec
@@ -76,11 +75,6 @@ class _Unit(msgspec.Struct, frozen=True):
         return sum(entry.file.bytes for entry in self.files)
 
 
-class _Share(msgspec.Struct):
-    units: list[_Unit]
-    bytes: int = 0
-
-
 def stage_tasks(load: Load, connection: Connection, tables: Sequence[Table], writers: int) -> list[StageTask]:
     """Tasks that stage the last versions of *tables*: the largest units are dealt out first.
 
@@ -89,13 +83,14 @@ def stage_tasks(load: Load, connection: Connection, tables: Sequence[Table], wri
     files = [entry for _, group in tables for entry in group.files]
     total = sum(entry.file.bytes for entry in files)
     count = max(1, min(writers, load.parallelism, len(files), 1 + total // MIN_TASK_BYTES))
-    shares = [_Share([]) for _ in range(count)]
+    shares: list[list[_Unit]] = [[] for _ in range(count)]
+    sizes = [0] * count
     for unit in sorted(
         _units(tables, total // count), key=lambda unit: (-unit.bytes, unit.table, unit.files[0].number)
     ):
-        share = min(shares, key=attrgetter("bytes"))
-        share.units.append(unit)
-        share.bytes += unit.bytes
+        smallest = min(range(count), key=sizes.__getitem__)
+        shares[smallest].append(unit)
+        sizes[smallest] += unit.bytes
     return [
         StageTask(
             number=number,
@@ -105,7 +100,7 @@ def stage_tasks(load: Load, connection: Connection, tables: Sequence[Table], wri
             pieces=_pieces(load, tables, share, number),
         )
         for number, share in enumerate(shares)
-        if share.units
+        if share
     ]
 
 
@@ -120,9 +115,9 @@ def _units(tables: Sequence[Table], fair_share: int) -> list[_Unit]:
     return units
 
 
-def _pieces(load: Load, tables: Sequence[Table], share: _Share, task: int) -> tuple[StagePiece, ...]:
+def _pieces(load: Load, tables: Sequence[Table], share: Sequence[_Unit], task: int) -> tuple[StagePiece, ...]:
     by_version: dict[tuple[int, str], list[int]] = {}
-    for unit in sorted(share.units, key=lambda unit: (unit.table, unit.files[0].number)):
+    for unit in sorted(share, key=lambda unit: (unit.table, unit.files[0].number)):
         for entry in unit.files:
             by_version.setdefault((unit.table, entry.version.version), []).append(entry.number)
     pieces = []

@@ -152,7 +152,7 @@ def with_reserved_name(load: Load, config: MirrorSection, table: TableName) -> T
     log.warning(
         "%s: its schema's name is reserved in %s, so it has no mirror; name another `schema`", table, config.database
     )
-    rows = sum(version.rows for version in load.versions(table))
+    rows = sum(version.rows for version in load.index.versions_of(table))
     return TableReport(table=table, outcome="reserved_name", destination="", events=rows)
 
 

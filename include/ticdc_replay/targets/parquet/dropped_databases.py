@@ -14,7 +14,6 @@ import msgspec
 
 from ticdc_replay.changelog.files.index import Ddl
 from ticdc_replay.domain import canonical
-from ticdc_replay.domain.errors import ArtifactNotFoundError
 from ticdc_replay.domain.table_patterns import TablePatterns
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
@@ -143,10 +142,7 @@ class DroppedDatabases:
         return told
 
     def _notes(self) -> tuple[Note, ...]:
-        try:
-            return _decoded(self._store.get(self._name))
-        except ArtifactNotFoundError:
-            return ()
+        return _decoded(content_of(self._store, self._name))
 
 
 def _with(notes: Iterable[Note], own: Note, *, adds: bool) -> tuple[Note, ...]:

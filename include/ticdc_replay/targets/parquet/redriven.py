@@ -10,7 +10,7 @@ from operator import attrgetter
 
 import msgspec
 
-from ticdc_replay.changelog.files.index import ChangelogIndex, DataFile, Ddl, TableVersion
+from ticdc_replay.changelog.files.index import ChangelogIndex, TableVersion
 from ticdc_replay.changelog.files.reading import read_index
 from ticdc_replay.domain.errors import PermanentError
 from ticdc_replay.domain.tables import TableName
@@ -50,32 +50,23 @@ def with_rows_before(load: Load, runs: dict[TableName, Runs]) -> Load:
     versions = [
         version for table, names in runs.items() for version in _merged([(run, indexes[run]) for run in names], table)
     ]
-    ddl = sorted({entry for index in indexes.values() for entry in index.ddl}, key=_moment)
-    changes = dict.fromkeys(entry for index in indexes.values() for entry in index.changes)
-    index = msgspec.structs.replace(
-        load.index,
-        tables=tuple(versions),
-        ddl=tuple(ddl),
-        changes=tuple(sorted(changes, key=attrgetter("commit_ts"))),
+    ddl = sorted(
+        {entry for index in indexes.values() for entry in index.ddl},
+        key=attrgetter("commit_ts", "topic", "partition", "offset"),
     )
-    return msgspec.structs.replace(load, index=index)
+    changes = dict.fromkeys(entry for index in indexes.values() for entry in index.changes)
+    in_order = tuple(sorted(changes, key=attrgetter("commit_ts")))
+    return load.with_index(tables=tuple(versions), ddl=tuple(ddl), changes=in_order)
 
 
 def _merged(indexes: Sequence[tuple[str, ChangelogIndex]], table: TableName) -> list[TableVersion]:
     found: dict[str, TableVersion] = {}
     for run, index in indexes:
         for version in index.versions_of(table):
-            files: tuple[DataFile, ...] = tuple(
-                msgspec.structs.replace(file, run=file.run or run) for file in version.files
-            )
+            files = [msgspec.structs.replace(file, run=file.run or run) for file in version.files]
             before = found.get(version.version)
             if before is not None:
-                files = (*before.files, *files)
-            found[version.version] = msgspec.structs.replace(
-                before or version, files=files, rows=sum(file.rows for file in files)
-            )
+                files = [*before.files, *files]
+            rows = sum(file.rows for file in files)
+            found[version.version] = msgspec.structs.replace(before or version, files=tuple(files), rows=rows)
     return list(found.values())
-
-
-def _moment(ddl: Ddl) -> tuple[int, str, int, int]:
-    return ddl.commit_ts, ddl.topic, ddl.partition, ddl.offset

@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 from ticdc_replay.changelog.copies.fold import version_keys
 from ticdc_replay.changelog.files.index import DataFile
 from ticdc_replay.changelog.files.parts import batches_of, counted
-from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
 from ticdc_replay.targets.base import Execute, Load, StoreAddress
 from ticdc_replay.targets.files import file_errors
@@ -70,8 +69,7 @@ def without_repeats(load: Load, redrives: Collection[str], execute: Execute) -> 
         if staying:
             rows = sum(file.rows for file in staying)
             tables.append(msgspec.structs.replace(version, files=tuple(staying), rows=rows))
-    index = msgspec.structs.replace(load.index, tables=tuple(tables))
-    return msgspec.structs.replace(load, index=index), kept
+    return load.with_index(tables=tuple(tables)), kept
 
 
 def find_repeats(task: RepeatsTask) -> list[bytes]:
@@ -81,9 +79,8 @@ def find_repeats(task: RepeatsTask) -> list[bytes]:
     def rows(number: int) -> Iterator[pa.Table]:
         name = task.fold.files[number]
         with file_errors(f"read {name}"), pq.ParquetFile(f"{root}/{name}", filesystem=filesystem) as file:
-            yield from (
-                narrow_rows(file, task.fold, number) if task.fold.handle_key else _places(file, task.fold, number)
-            )
+            read = narrow_rows if task.fold.handle_key else _places
+            yield from read(file, task.fold, number)
 
     numbers = range(len(task.fold.files))
     brought = [part.select(["hash", "version"]) for number in numbers if task.added[number] for part in rows(number)]
@@ -112,13 +109,14 @@ def staying(batch: pa.RecordBatch, start: int, left_out: npt.NDArray[np.int64]) 
 
 def _folds(load: Load) -> Iterator[tuple[Fold, Sequence[DataFile]]]:
     """What is compared with each other, in the order in which the fold has it."""
-    versions = {table: load.versions(table) for table in load.tables}
+    versions = {table: load.index.versions_of(table) for table in load.tables}
     for group in fold_groups(load, versions):
         yield group.fold, [entry.file for entry in group.files]
     for table, of_table in versions.items():
         files = [file for version in of_table if not version.schema.handle_key for file in version.files]
         if files:
-            yield _unkeyed(load, table, files), files
+            names, only = tuple(map(load.file_name, files)), tuple(file.only for file in files)
+            yield Fold(table, (), names, (), load.index.order, only), files
 
 
 def _cut(fold: Fold, files: Sequence[DataFile], added: Sequence[bool]) -> Fold:
@@ -127,20 +125,13 @@ def _cut(fold: Fold, files: Sequence[DataFile], added: Sequence[bool]) -> Fold:
         return fold
     brought = [file for file, is_added in zip(files, added, strict=True) if is_added]
     span = Window(min(file.min_commit_ts for file in brought), max(file.max_commit_ts for file in brought) + 1)
-    only = tuple(
-        file.only if is_added or file.only is not None else span for file, is_added in zip(files, added, strict=True)
-    )
+    only = tuple(file.only if is_added else file.only or span for file, is_added in zip(files, added, strict=True))
     return msgspec.structs.replace(fold, only=only)
-
-
-def _unkeyed(load: Load, table: TableName, files: Sequence[DataFile]) -> Fold:
-    names, only = tuple(map(load.file_name, files)), tuple(file.only for file in files)
-    return Fold(table, (), names, (), load.index.order, only)
 
 
 def _places(file: pq.ParquetFile, fold: Fold, number: int) -> Iterator[pa.Table]:
     """The rows of a table without key as ``narrow_rows`` has those of others: their key is their place in Kafka."""
-    only: Window | None = fold.window_of(number)
+    only = fold.window_of(number)
     for start, batch in batches_of(file, only, ["_op", "_commit_ts", "_offset", *_PLACE]):
         columns: dict[str, Any] = {
             "hash": batch["_topic"].cast(pa.string()),

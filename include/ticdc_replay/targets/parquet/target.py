@@ -2,19 +2,19 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from operator import attrgetter
 
 import msgspec
 
 from ticdc_replay.changelog.cells.types import table_arrow_schema
 from ticdc_replay.changelog.files.index import TableVersion
 from ticdc_replay.domain import canonical
-from ticdc_replay.domain.errors import ArtifactNotFoundError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.storage import ObjectStore
 from ticdc_replay.targets.base import Execute, Field, HeldTable, Load, Loaded, StoreAddress, TableReport, Target
 from ticdc_replay.targets.database_ddl import with_creations_of, with_ddl_of
 from ticdc_replay.targets.ddl import changes_by_table
-from ticdc_replay.targets.last_versions import FoldFile, FoldGroup, fold_groups, found_last_versions
+from ticdc_replay.targets.last_versions import fold_groups, found_last_versions
 from ticdc_replay.targets.parquet.dropped_databases import DroppedDatabases
 from ticdc_replay.targets.parquet.entries import (
     DdlByTable,
@@ -28,7 +28,7 @@ from ticdc_replay.targets.parquet.entries import (
     table_folder,
 )
 from ticdc_replay.targets.parquet.files import CopyTask, Taken, TakeTask, copy_file, take_last_versions
-from ticdc_replay.targets.parquet.lists import Lists
+from ticdc_replay.targets.parquet.lists import Lists, content_of
 from ticdc_replay.targets.parquet.redriven import runs_in, runs_of, with_rows_before
 from ticdc_replay.targets.parquet.repeats import Repeats, without_repeats
 from ticdc_replay.targets.parquet.section import ParquetTarget
@@ -49,16 +49,10 @@ class ParquetFiles(Target[ParquetTarget]):
         runs = {table: runs_of(load, table, lists.before(table)) for table in load.tables if load.index.redrives}
         if not load.reload:
             done = _done(store, load)
-            if (
-                lists.have_the_run()
-                and done
-                and done.kinds == kinds
-                and tuple(table.table for table in done.tables) == load.tables
-            ):
-                return Loaded(
-                    tuple(msgspec.structs.replace(table, outcome="done_before") for table in done.tables),
-                    other_runs=_other_runs(load, lists),
-                )
+            asked = (kinds, load.tables)
+            if lists.have_the_run() and done and (done.kinds, tuple(each.table for each in done.tables)) == asked:
+                reports = (msgspec.structs.replace(table, outcome="done_before") for table in done.tables)
+                return Loaded(tuple(reports), other_runs=_other_runs(load, lists))
         lists.begin()
         left_out: Repeats = {}
         if runs:
@@ -82,8 +76,10 @@ class ParquetFiles(Target[ParquetTarget]):
             window=load.index.window,
             kinds=kinds,
             tables=tuple(self._report(load, table, target, taken_of[table]) for table in load.tables),
-            changelog=tuple(sorted(copied, key=_name)),
-            fold=tuple(sorted((WrittenFile(file.name, file.rows) for file in taken if file.rows), key=_name)),
+            changelog=tuple(sorted(copied, key=attrgetter("name"))),
+            fold=tuple(
+                sorted((WrittenFile(file.name, file.rows) for file in taken if file.rows), key=attrgetter("name"))
+            ),
             ddl=tuple(each for each in load.index.ddl if each in ddl),
             changes=tuple(dict.fromkeys(entry for own in changes.values() for entry in own)),
         )
@@ -102,7 +98,7 @@ class ParquetFiles(Target[ParquetTarget]):
         return (kind,) if getattr(self.config, kind) else ()
 
     def _report(self, load: Load, table: TableName, target: StoreAddress, taken: Sequence[Taken]) -> TableReport:
-        versions = load.versions(table)
+        versions = load.index.versions_of(table)
         events = sum(version.rows for version in versions)
         keyless = any(not version.schema.handle_key for version in versions)
         kind: Kind = "fold" if self.config.fold and not self.config.changelog else "changelog"
@@ -123,10 +119,8 @@ class ParquetFiles(Target[ParquetTarget]):
 
 
 def _done(store: ObjectStore, load: Load) -> RunEntry | None:
-    try:
-        return msgspec.json.decode(store.get(run_entry_name(load)), type=RunEntry)
-    except ArtifactNotFoundError:
-        return None
+    found = content_of(store, run_entry_name(load))
+    return None if found is None else msgspec.json.decode(found, type=RunEntry)
 
 
 def _other_runs(load: Load, lists: Lists) -> tuple[HeldTable, ...]:
@@ -146,36 +140,29 @@ def _copies(load: Load, target: StoreAddress, left_out: Repeats) -> list[CopyTas
             left_out.get(file, b""),
         )
         for table in load.tables
-        for version in load.versions(table)
+        for version in load.index.versions_of(table)
         for file in version.files
     ]
 
 
 def _fold(load: Load, target: StoreAddress, execute: Execute) -> list[Taken]:
-    groups = fold_groups(load, {table: load.versions(table) for table in load.tables})
-    with found_last_versions(load, groups, execute):
-        return execute(
-            take_last_versions,
-            [_take_task(load, target, group, entry) for group in groups for entry in group.files],
-            "write the last version of each row",
+    groups = fold_groups(load, {table: load.index.versions_of(table) for table in load.tables})
+    tasks = [
+        TakeTask(
+            artifacts=load.artifacts,
+            fold=group.fold,
+            number=entry.number,
+            target=target,
+            name=file_name(load, "fold", entry.version, entry.file),
         )
-
-
-def _take_task(load: Load, target: StoreAddress, group: FoldGroup, entry: FoldFile) -> TakeTask:
-    return TakeTask(
-        artifacts=load.artifacts,
-        fold=group.fold,
-        number=entry.number,
-        target=target,
-        name=file_name(load, "fold", entry.version, entry.file),
-    )
+        for group in groups
+        for entry in group.files
+    ]
+    with found_last_versions(load, groups, execute):
+        return execute(take_last_versions, tasks, "write the last version of each row")
 
 
 def _fields(versions: Sequence[TableVersion]) -> tuple[Field, ...]:
     if not versions:
         return ()
     return tuple(Field(field.name, str(field.type)) for field in table_arrow_schema(versions[-1].schema))
-
-
-def _name(file: WrittenFile) -> str:
-    return file.name

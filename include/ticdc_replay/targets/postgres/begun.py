@@ -71,19 +71,15 @@ class BegunLoads(Ledger):
         self._connection = connection
 
     def put_mark(self, load: Load, place: str, mark: Mark) -> None:
-        named = (canonical.hash_of(mark.selection), list(mark.selection))
-        self._execute(
-            _PUT,
-            [
-                *(load.index.pipeline, load.target, place),
-                *(mark.window.from_ts, mark.window.to_ts, *named, mark.generation, mark.run_hash),
-            ],
-        )
+        window = (mark.window.from_ts, mark.window.to_ts)
+        selection = (canonical.hash_of(mark.selection), list(mark.selection))
+        own = (load.index.pipeline, load.target, place, *window, *selection, mark.generation, mark.run_hash)
+        self._execute(_PUT, own)
 
     def newer_marks(self, load: Load, generation: int) -> list[tuple[Mark, str | None]]:
         window = load.index.window
         rows = self._execute(_NEWER, [load.index.pipeline, window.to_ts, window.from_ts, generation, load.target])
-        return [(Mark(Window(row[0], row[1]), tuple(row[2]), row[3], row[4]), row[5]) for row in rows.fetchall()]
+        return [(Mark(Window(row[0], row[1]), tuple(row[2]), row[3], row[4]), row[5]) for row in rows]
 
     def share_drops(self) -> None:
         self._execute("SELECT pg_advisory_xact_lock_shared(%s)", [_DROPS_LOCK])

@@ -2,17 +2,15 @@
 
 import logging
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import psycopg
 from psycopg import sql
 
 from ticdc_replay.targets.mirror.planning.tables import Relation
-from ticdc_replay.targets.postgres.tables import sql_of
+from ticdc_replay.targets.postgres.tables import PgConnection, sql_of
 
 log = logging.getLogger(__name__)
-
-Connection = psycopg.Connection[Any]
 Result = TypeVar("Result")
 
 _ORDINARY_INDEX = """
@@ -28,7 +26,7 @@ JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 """The index of a name; of one that belongs to a partition that of the whole table. No row where it is a constraint."""
 
 
-def making_room(connection: Connection, dropped: list[str], change: Callable[[], Result]) -> Result:
+def making_room(connection: PgConnection, dropped: list[str], change: Callable[[], Result]) -> Result:
     """What *change* returns, which changes a mirror table within the transaction of *connection*.
 
     It is called again, with what it did undone, after each index that a row does not fit was dropped; *dropped* gets a line for
@@ -42,7 +40,7 @@ def making_room(connection: Connection, dropped: list[str], change: Callable[[],
             dropped.append(_drop_index(connection, error))
 
 
-def _drop_index(connection: Connection, error: psycopg.errors.ProgramLimitExceeded) -> str:
+def _drop_index(connection: PgConnection, error: psycopg.errors.ProgramLimitExceeded) -> str:
     """Drop the index that *error* names; a line that says it. Raises *error* where it names none that may go."""
     schema, name = error.diag.schema_name, error.diag.constraint_name
     found = connection.execute(_ORDINARY_INDEX, [schema, name]).fetchone() if schema and name else None

@@ -14,10 +14,8 @@ from ticdc_replay.targets.mirror.planning.tables import KnownColumn, RecordedCol
 from ticdc_replay.targets.postgres.begun import BegunLoads
 from ticdc_replay.targets.postgres.tables import sql_of
 
-_FORGET: tuple[LiteralString, ...] = tuple(
-    f"DELETE FROM {{schema}}.{table} WHERE (target_schema, target_table) = (%s, %s)"
-    for table in ("tables", "columns", "added_columns", "ledger")
-)
+_OF_TARGET: LiteralString = "WHERE (target_schema, target_table) = (%s, %s)"
+_TABLES_OF_TARGETS: tuple[LiteralString, ...] = ("tables", "columns", "added_columns", "ledger")
 
 
 class PostgresLedger(BegunLoads):
@@ -28,22 +26,19 @@ class PostgresLedger(BegunLoads):
         row = self._execute(
             "SELECT source_schema, source_table, pipeline, floor_ts, newest_ts, schema_ts, tombstones, topic_id, "
             "whole_ts, CASE WHEN floor_ts = truncated_to THEN form_floor_ts ELSE floor_ts END FROM {schema}.tables "
-            "WHERE (target_schema, target_table) = (%s, %s)",
+            + _OF_TARGET,
             place,
         ).fetchone()
         if row is None:
             return None
-        added = self._execute(
-            "SELECT column_name, commit_ts, fill FROM {schema}.added_columns "
-            "WHERE (target_schema, target_table) = (%s, %s)",
-            place,
-        ).fetchall()
+        added = self._execute("SELECT column_name, commit_ts, fill FROM {schema}.added_columns " + _OF_TARGET, place)
         columns = {name: RecordedColumn(commit_ts, fill) for name, commit_ts, fill in added}
         known = self._execute(
             "SELECT column_name, type, commit_ts, in_rows, in_key FROM {schema}.columns "
-            "WHERE (target_schema, target_table) = (%s, %s) ORDER BY commit_ts, column_name",
+            + _OF_TARGET
+            + " ORDER BY commit_ts, column_name",
             place,
-        ).fetchall()
+        )
         source, tombstones = TableName(row[0], row[1]), Relation(LEDGER_SCHEMA, row[6])
         form = {name: KnownColumn(*column) for name, *column in known}
         return TableState(source, row[2], row[3], row[4], row[5], tombstones, row[7], columns, form, row[8], row[9])
@@ -81,31 +76,28 @@ class PostgresLedger(BegunLoads):
         self._execute(
             "UPDATE {schema}.tables SET floor_ts = greatest(floor_ts, %s), truncated_to = greatest(floor_ts, %s), "
             "form_floor_ts = greatest(CASE WHEN floor_ts = truncated_to THEN form_floor_ts ELSE floor_ts END, %s), "
-            "whole_ts = CASE WHEN whole_ts < %s THEN 0 ELSE whole_ts END "
-            "WHERE (target_schema, target_table) = (%s, %s)",
+            "whole_ts = CASE WHEN whole_ts < %s THEN 0 ELSE whole_ts END " + _OF_TARGET,
             [floor_ts, floor_ts, form_floor_ts, form_floor_ts, *place],
         )
-        self._execute(
-            "DELETE FROM {schema}.columns WHERE (target_schema, target_table) = (%s, %s) AND commit_ts < %s",
-            [*place, form_floor_ts],
-        )
+        too_old: LiteralString = " AND commit_ts < %s"
+        self._execute("DELETE FROM {schema}.columns " + _OF_TARGET + too_old, [*place, form_floor_ts])
         forgotten = self._execute(
             "DELETE FROM {schema}.added_columns a USING {schema}.tables t "
             "WHERE (t.target_schema, t.target_table) = (%s, %s) AND t.topic_id IS NULL AND a.commit_ts < t.floor_ts "
             "AND (a.target_schema, a.target_table) = (t.target_schema, t.target_table) RETURNING a.column_name",
             place,
-        ).fetchall()
+        )
         return [name for (name,) in forgotten]
 
     def forget(self, target: Relation, tombstones: Relation) -> None:
-        for statement in _FORGET:
-            self._execute(statement, [target.schema, target.table])
+        for table in _TABLES_OF_TARGETS:
+            self._execute("DELETE FROM {schema}." + table + " " + _OF_TARGET, [target.schema, target.table])
         self._connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(sql_of(tombstones)))
 
     def raise_marks(self, target: Relation, *, schema_ts: int, whole_ts: int, newest_ts: int) -> None:
         self._execute(
             "UPDATE {schema}.tables SET schema_ts = greatest(schema_ts, %s), whole_ts = greatest(whole_ts, %s), "
-            "newest_ts = greatest(newest_ts, %s) WHERE (target_schema, target_table) = (%s, %s)",
+            "newest_ts = greatest(newest_ts, %s) " + _OF_TARGET,
             [schema_ts, whole_ts, newest_ts, target.schema, target.table],
         )
 
@@ -124,10 +116,8 @@ class PostgresLedger(BegunLoads):
         )
 
     def note_topic(self, target: Relation, topic_id: str) -> None:
-        self._execute(
-            "UPDATE {schema}.tables SET topic_id = %s WHERE (target_schema, target_table) = (%s, %s)",
-            [topic_id, target.schema, target.table],
-        )
+        parameters = [topic_id, target.schema, target.table]
+        self._execute("UPDATE {schema}.tables SET topic_id = %s " + _OF_TARGET, parameters)
 
     def note_added_column(self, target: Relation, column: str, commit_ts: int, fill: str | None) -> None:
         self._execute(
@@ -143,7 +133,7 @@ class PostgresLedger(BegunLoads):
             "WHERE (target_schema, target_table, pipeline) = (%s, %s, %s) AND report->>'outcome' = 'stopped' "
             "ORDER BY applied_at, run_hash",
             [target.schema, target.table, pipeline],
-        ).fetchall()
+        )
         return tuple(
             StoppedLoad(run, Window(from_ts, to_ts), msgspec.json.decode(report, type=TableReport))
             for run, from_ts, to_ts, report in rows
@@ -163,13 +153,13 @@ class PostgresLedger(BegunLoads):
             "SELECT run_hash, report::text FROM {schema}.ledger "
             "WHERE (from_ts, to_ts, pipeline) = (%s, %s, %s) AND run_hash <> %s AND report->>'outcome' <> 'stopped'",
             [index.window.from_ts, index.window.to_ts, index.pipeline, index.run_hash],
-        ).fetchall()
+        )
         return tuple(
             sorted(HeldTable(run, msgspec.json.decode(report, type=TableReport).table) for run, report in rows)
         )
 
     def note_done(self, load: Load, target: Relation, report: TableReport) -> None:
-        index = load.index
+        index, window = load.index, load.index.window
         self._execute(
             "INSERT INTO {schema}.ledger (target_schema, target_table, from_ts, to_ts, run_hash, pipeline, attempt, report) "
             "VALUES (%s, %s, %s, %s, %s, %s, %s, %s) "
@@ -177,14 +167,7 @@ class PostgresLedger(BegunLoads):
             "pipeline = excluded.pipeline, attempt = excluded.attempt, report = excluded.report, applied_at = now() "
             "WHERE excluded.report->>'outcome' <> 'stopped' OR ledger.report->>'outcome' = 'stopped'",
             [
-                *(
-                    target.schema,
-                    target.table,
-                    index.window.from_ts,
-                    index.window.to_ts,
-                    index.run_hash,
-                    index.pipeline,
-                ),
+                *(target.schema, target.table, window.from_ts, window.to_ts, index.run_hash, index.pipeline),
                 *(load.attempt, msgspec.json.encode(report).decode()),
             ],
         )

@@ -17,14 +17,12 @@
 * ``staging``: the staging tables that exist, and the lock that their attempt holds for as long as it lives.
 """
 
-from typing import Any, LiteralString
+from typing import LiteralString
 
-import psycopg
 from psycopg import sql
 
 from ticdc_replay.targets.mirror.planning.section import LEDGER_SCHEMA
-
-Connection = psycopg.Connection[Any]
+from ticdc_replay.targets.postgres.tables import PgConnection
 
 SHORT_WAIT: LiteralString = "SET LOCAL lock_timeout = '2s'"
 LONG_WAIT: LiteralString = "SET LOCAL lock_timeout = '5min'"
@@ -102,7 +100,7 @@ def in_ledger(text: LiteralString) -> sql.Composed:
     return sql.SQL(text).format(schema=sql.Identifier(LEDGER_SCHEMA))
 
 
-def create(connection: Connection) -> None:
+def create(connection: PgConnection) -> None:
     """Make the ledger where it does not exist."""
     connection.execute(LONG_WAIT)
     connection.execute("SELECT pg_advisory_xact_lock(%s)", [CREATE_LOCK])
@@ -127,7 +125,7 @@ def create(connection: Connection) -> None:
         connection.execute(in_ledger(_ADD_WINDOWS))
 
 
-def create_schema(connection: Connection, schema: str) -> None:
+def create_schema(connection: PgConnection, schema: str) -> None:
     """Make *schema* where it does not exist.
 
     Looked up first: IF NOT EXISTS asks for the privilege to create even where there is nothing to do.

@@ -6,7 +6,7 @@ one row to another.
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Any, LiteralString, NamedTuple
+from typing import LiteralString
 
 import msgspec
 import psycopg
@@ -23,20 +23,15 @@ from ticdc_replay.targets.mirror.planning.window_ddl import PlannedColumn
 from ticdc_replay.targets.mirror.session import Merged
 from ticdc_replay.targets.mirror.staging import Staged
 from ticdc_replay.targets.postgres import indexes, wide_rows
-from ticdc_replay.targets.postgres.tables import sql_of, trusted
+from ticdc_replay.targets.postgres.tables import PgConnection, sql_of, trusted
 from ticdc_replay.targets.postgres.types import stage_type
 
-Connection = psycopg.Connection[Any]
-
-
-class _Counts(NamedTuple):
-    upserted: int
-    deleted: int
-    tombstones: int
+Counts = tuple[int, int, int]
+"""Rows put, rows of the mirror that a delete removed, deletes applied: the counts of ``Merged``."""
 
 
 def merge(
-    connection: Connection,
+    connection: PgConnection,
     load: Load,
     plan: TablePlan,
     staged: Staged,
@@ -100,7 +95,7 @@ WHERE old.{version} <= excluded.{version}
 class _Merge:
     """The statements that bring the staged versions into one mirror table and its tombstones."""
 
-    def __init__(self, connection: Connection, plan: TablePlan, staged: Staged, found: FoundTable) -> None:
+    def __init__(self, connection: PgConnection, plan: TablePlan, staged: Staged, found: FoundTable) -> None:
         self._connection = connection
         self._plan = plan
         self._staged = staged
@@ -134,7 +129,7 @@ class _Merge:
             ),
         }
 
-    def newer(self, empty: bool) -> _Counts:
+    def newer(self, empty: bool) -> Counts:
         """Merge versions that are all newer than any that was applied: nothing they could lose against is looked for."""
         deleted = 0
         if not empty:
@@ -149,15 +144,15 @@ class _Merge:
                 "who wrote them should have raised floor_ts in _ticdc_replay.tables. Load the window with `reload`, "
                 "which compares with each row"
             ) from error
-        return _Counts(upserted, deleted, self._run(_ADD_TOMBSTONES + _UNLESS_IN_MIRROR))
+        return upserted, deleted, self._run(_ADD_TOMBSTONES + _UNLESS_IN_MIRROR)
 
-    def any_age(self) -> _Counts:
+    def any_age(self) -> Counts:
         """Merge versions that may be older than what the mirror or a tombstone has."""
         self._run(_REPLACE)
         deleted = self._run(_DELETE)
         self._run(_REMOVE_TOMBSTONES + _OF_PUTS)
         upserted = self._run(_INSERT + _UNLESS_NEWER)
-        return _Counts(upserted, deleted, self._run(_ADD_TOMBSTONES + _UNLESS_IN_MIRROR + _OR_LATER))
+        return upserted, deleted, self._run(_ADD_TOMBSTONES + _UNLESS_IN_MIRROR + _OR_LATER)
 
     def without_wide_rows(self, load: Load, error: psycopg.Error) -> Staged:
         """What is left where rows that the mirror has no page for are set aside. Raises *error* where there are none, and what

@@ -14,13 +14,7 @@ from ticdc_replay.domain.progress import report_done
 from ticdc_replay.targets.files import file_errors
 from ticdc_replay.targets.last_versions import LastVersions, winning_rows
 from ticdc_replay.targets.mirror.planning.section import LEDGER_SCHEMA
-from ticdc_replay.targets.mirror.planning.staged_rows import (
-    StagedBatch,
-    StagePiece,
-    columns_to_read,
-    stage_rows,
-    stage_schema,
-)
+from ticdc_replay.targets.mirror.planning.staged_rows import StagePiece, columns_to_read, stage_rows, stage_schema
 from ticdc_replay.targets.mirror.staging import StagedPiece, StageResult, StageTask
 from ticdc_replay.targets.postgres.dialect import DIALECT
 from ticdc_replay.targets.postgres.errors import translate
@@ -74,9 +68,8 @@ class _Stager:
         self._settings = PostgresSettings(task.connection)
         self._filesystem, self._root = task.artifacts.open().arrow_filesystem()
         self._last_versions = LastVersions(self._filesystem, self._root)
-        self._quarantine: ValueQuarantine | None = None
-        if task.quarantine is not None:
-            self._quarantine = ValueQuarantine(self._filesystem, self._root, task.quarantine)
+        name = task.quarantine
+        self._quarantine = None if name is None else ValueQuarantine(self._filesystem, self._root, name)
         self._failure: Exception | None = None
         self._files = 0
         self._staged = 0
@@ -136,14 +129,16 @@ class _Stager:
             return
         with pq.ParquetFile(f"{self._root}/{name}", filesystem=self._filesystem) as file:
             for batch in winning_rows(file, positions, batch_rows(file.metadata), columns_to_read(piece)):
-                staged = stage_rows(batch, piece, DIALECT, self._look_closely)
-                wide: list[int] = []
-                if cursor is not None:
-                    wide = _copy_what_fits(cursor, piece.stage, staged.rows)
-                if staged.refused or wide:
-                    self._set_aside(piece, name, batch, [*staged.refused, *_too_wide(batch, staged, wide)])
-                self._staged += staged.rows.num_rows - len(wide)
-                yield staged.rows
+                rows, refused = stage_rows(batch, piece, DIALECT, self._look_closely)
+                wide = [] if cursor is None else _copy_what_fits(cursor, piece.stage, rows)
+                if wide:
+                    out = {entry.position for entry in refused}
+                    kept = [at for at in range(batch.num_rows) if at not in out]
+                    refused += [Refused(kept[at], "", TOO_WIDE) for at in wide]
+                if refused:
+                    self._set_aside(piece, name, batch, refused)
+                self._staged += rows.num_rows - len(wide)
+                yield rows
 
     def _set_aside(self, piece: StagePiece, file: str, batch: pa.RecordBatch, refused: list[Refused]) -> None:
         if self._quarantine is None:
@@ -174,10 +169,3 @@ def _copy_what_fits(cursor: dbapi.Cursor, stage: str, rows: pa.RecordBatch, firs
     half = rows.num_rows // 2
     found = _copy_what_fits(cursor, stage, rows.slice(0, half), first)
     return found + _copy_what_fits(cursor, stage, rows.slice(half), first + half)
-
-
-def _too_wide(batch: pa.RecordBatch, staged: StagedBatch, wide: list[int]) -> list[Refused]:
-    """The rows of *batch* that stand at *wide* among those of *staged*."""
-    out = {entry.position for entry in staged.refused}
-    kept = [at for at in range(batch.num_rows) if at not in out] if wide else []
-    return [Refused(kept[at], "", TOO_WIDE) for at in wide]

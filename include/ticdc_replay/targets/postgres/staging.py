@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import psycopg
 from psycopg import sql
@@ -17,16 +16,14 @@ from ticdc_replay.targets.mirror.planning.tables import ColumnDefinition
 from ticdc_replay.targets.postgres.errors import translated
 from ticdc_replay.targets.postgres.ledger_tables import CREATE_LOCK, LONG_WAIT, SHORT_WAIT, create, in_ledger
 from ticdc_replay.targets.postgres.settings import PostgresSettings
-from ticdc_replay.targets.postgres.tables import definition
+from ticdc_replay.targets.postgres.tables import PgConnection, definition
 from ticdc_replay.targets.postgres.types import stage_type
 
 log = logging.getLogger(__name__)
 
-Connection = psycopg.Connection[Any]
-
 
 @contextmanager
-def attempt(settings: PostgresSettings, load: Load) -> Iterator[Connection]:
+def attempt(settings: PostgresSettings, load: Load) -> Iterator[PgConnection]:
     """The connection of one attempt. It holds the attempt's lock, so it stays open while workers stage."""
     with translated("connect", settings.conn_id):
         connection = settings.connect()
@@ -47,7 +44,7 @@ def attempt(settings: PostgresSettings, load: Load) -> Iterator[Connection]:
 
 
 def make_staging(
-    connection: Connection, load: Load, plan: TablePlan, defaults: Mapping[str, str], names: Sequence[str]
+    connection: PgConnection, load: Load, plan: TablePlan, defaults: Mapping[str, str], names: Sequence[str]
 ) -> None:
     """Make the staging tables *names*; see ``Session.make_staging``."""
     columns = [
@@ -69,14 +66,14 @@ def make_staging(
         )
 
 
-def drop_staging(connection: Connection, names: Sequence[str]) -> None:
+def drop_staging(connection: PgConnection, names: Sequence[str]) -> None:
     """Drop the staging tables *names* and forget them."""
     for name in names:
         connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(sql.Identifier(LEDGER_SCHEMA, name)))
     connection.execute(in_ledger("DELETE FROM {schema}.staging WHERE name = ANY(%s)"), [list(names)])
 
 
-def _drop_dead_staging(connection: Connection) -> None:
+def _drop_dead_staging(connection: PgConnection) -> None:
     """Drop the staging tables of attempts that have ended without doing it themselves.
 
     One that a worker of a dead attempt still holds is left for a later load.
@@ -95,7 +92,7 @@ def _drop_dead_staging(connection: Connection) -> None:
     connection.execute(LONG_WAIT)
 
 
-def _drop_own_staging(connection: Connection, load: Load) -> None:
+def _drop_own_staging(connection: PgConnection, load: Load) -> None:
     """Leave nothing behind where the connection still allows it; else the next attempt drops it."""
     try:
         connection.rollback()
@@ -113,7 +110,7 @@ def _lock_of(load: Load) -> int:
     return int.from_bytes(bytes.fromhex(load.attempt)[:8], signed=True)
 
 
-def _require_utf8(connection: Connection) -> None:
+def _require_utf8(connection: PgConnection) -> None:
     encoding = connection.info.parameter_status("server_encoding")
     if encoding != "UTF8":
         raise TargetMismatchError(

@@ -22,7 +22,8 @@ from ticdc_replay.targets.mirror.planning.tables import (
 )
 from ticdc_replay.targets.postgres.dialect import type_words
 
-Connection = psycopg.Connection[Any]
+PgConnection = psycopg.Connection[Any]
+"""A connection of the driver, unlike ``domain.connections.Connection``."""
 
 _COLUMNS = """
 SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attgenerated <> '',
@@ -39,7 +40,7 @@ FROM pg_catalog.pg_index i WHERE i.indrelid = %s AND i.indisunique
 """
 
 
-def find_table(connection: Connection, target: Relation) -> FoundTable | None:
+def find_table(connection: PgConnection, target: Relation) -> FoundTable | None:
     """*target* as it is now, or None where there is no such table."""
     row = connection.execute(
         "SELECT c.oid, c.relkind::text FROM pg_catalog.pg_class c "

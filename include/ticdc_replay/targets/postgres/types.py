@@ -5,7 +5,7 @@ as text. The mapping with its reasons is in docs/types.md.
 """
 
 import re
-from collections.abc import Callable
+from functools import partial
 from itertools import accumulate
 
 import numpy as np
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ticdc_replay.domain.column_types import BINARY_TYPES, CHARACTER_TYPES, ColumnType
+from ticdc_replay.targets.mirror.planning.dialect import Check
 
 _BIGGEST_BIT_WIDTH = 63
 """A wider BIT does not fit a signed 64-bit integer."""
@@ -94,13 +95,6 @@ def _numeric_holds(wide: re.Match[str], narrow: str) -> bool:
     return scale >= narrow_scale and precision - scale >= narrow_precision - narrow_scale
 
 
-def wider(first: str, second: str) -> str | None:
-    """The one of the two types that holds the other's values, or None."""
-    if holds(first, second):
-        return first
-    return second if holds(second, first) else None
-
-
 def stage_type(type_name: str) -> str:
     """The type of the column in staging: a numeric of unknown scale is staged as text, which keeps its digits."""
     return "text" if type_name == "numeric" else type_name
@@ -144,9 +138,6 @@ def staged_cells(cells: pa.Array, type_name: str) -> pa.Array:
     return cells.cast(wanted)
 
 
-Check = Callable[[pa.Array], pa.Array]
-"""Cells → per cell whether the target can't hold it; null where the cell is null."""
-
 MAX_ENTRY_BYTES = 2696
 """What the columns of an entry of an index have room for: 2,704 bytes with its header."""
 
@@ -164,7 +155,8 @@ def checks_of(type_name: str, cells: pa.DataType) -> list[tuple[Check, str]]:
     """
     checks: list[tuple[Check, str]] = []
     if type_name in ("text", "json") and pa.types.is_string(cells):
-        checks.append((_has_nul, "the character NUL, which PostgreSQL's text can't hold"))
+        has_nul = partial(pc.match_substring, pattern="\0")
+        checks.append((has_nul, "the character NUL, which PostgreSQL's text can't hold"))
     if type_name == "json":
         checks.append((_is_too_deep, f"JSON of more than {MAX_JSON_DEPTH} levels, one in the other"))
     numeric = _NUMERIC.fullmatch(type_name)
@@ -175,12 +167,8 @@ def checks_of(type_name: str, cells: pa.DataType) -> list[tuple[Check, str]]:
             fraction = rf"(\.\d{{1,{scale}}})?" if scale else ""
             digits = rf"0*\d{{1,{whole}}}" if whole else "0+"
             pattern = rf"^-?{digits}{fraction}$"
-        checks.append(
-            (
-                lambda array: pc.invert(pc.match_substring_regex(array, pattern)),
-                f"more digits than {type_name} holds",
-            )
-        )
+        reason = f"more digits than {type_name} holds"
+        checks.append((lambda array: pc.invert(pc.match_substring_regex(array, pattern)), reason))
     return checks
 
 
@@ -195,10 +183,6 @@ def entry_bytes(type_name: str, cells: pa.Array) -> npt.NDArray[np.int64]:
     lengths = pc.fill_null(pc.binary_length(cells), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     aligned: npt.NDArray[np.int64] = (lengths + (header + 7)) & ~7
     return aligned
-
-
-def _has_nul(texts: pa.Array) -> pa.Array:
-    return pc.match_substring(texts, "\0")
 
 
 def _is_too_deep(texts: pa.Array) -> pa.Array:

@@ -19,10 +19,10 @@ from ticdc_replay.targets.mirror.planning.section import LEDGER_SCHEMA
 from ticdc_replay.targets.mirror.planning.staged_rows import VERSION
 from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
 from ticdc_replay.targets.postgres.stage import TOO_WIDE, WAY_ON
+from ticdc_replay.targets.postgres.tables import PgConnection
 from ticdc_replay.targets.postgres.types import staged_cells
 from ticdc_replay.targets.refused_rows import Refused, ValueQuarantine, describe
 
-Connection = psycopg.Connection[Any]
 Insert = Callable[[str, sql.Composable], object]
 """Inserts the rows of a staging table that meet a condition. Raises ProgramLimitExceeded where one has no room."""
 
@@ -37,7 +37,7 @@ class WideRow(NamedTuple):
     identity: tuple[Any, ...]
 
 
-def wide_rows(connection: Connection, plan: TablePlan, stages: tuple[str, ...], insert: Insert) -> list[WideRow]:
+def wide_rows(connection: PgConnection, plan: TablePlan, stages: tuple[str, ...], insert: Insert) -> list[WideRow]:
     """The rows of *stages* for which *insert* finds no room. What it inserts is left to the caller to undo."""
     columns = [VERSION, *(column.staged for column in plan.key)]
     found = []
@@ -53,7 +53,7 @@ def wide_rows(connection: Connection, plan: TablePlan, stages: tuple[str, ...], 
     return found
 
 
-def _places(connection: Connection, stage: str, insert: Insert, low: int, high: int) -> Iterator[str]:
+def _places(connection: PgConnection, stage: str, insert: Insert, low: int, high: int) -> Iterator[str]:
     """Where rows without room stand in the blocks from *low* to *high* (exclusive) of *stage*."""
     within = sql.SQL("ctid >= {}::tid AND ctid < {}::tid").format(sql.Literal(f"({low},0)"), sql.Literal(f"({high},0)"))
     if low >= high or _fits(connection, stage, insert, within):
@@ -72,7 +72,7 @@ def _places(connection: Connection, stage: str, insert: Insert, low: int, high: 
             yield place
 
 
-def _fits(connection: Connection, stage: str, insert: Insert, condition: sql.Composable) -> bool:
+def _fits(connection: PgConnection, stage: str, insert: Insert, condition: sql.Composable) -> bool:
     try:
         with connection.transaction():
             insert(stage, condition)
@@ -83,7 +83,7 @@ def _fits(connection: Connection, stage: str, insert: Insert, condition: sql.Com
     return True
 
 
-def set_aside(connection: Connection, load: Load, plan: TablePlan, rows: list[WideRow]) -> str:
+def set_aside(connection: PgConnection, load: Load, plan: TablePlan, rows: list[WideRow]) -> str:
     """Take *rows* out of staging and list them in a file of the quarantine: its name.
 
     Raises UnrepresentableValueError that names them where policy stops.

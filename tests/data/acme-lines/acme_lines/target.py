@@ -26,7 +26,7 @@ class Lines(Target[LinesTarget]):
     """Writes windows as lines of JSON. A repeat replaces a file by the same; another run has files of its own."""
 
     def load(self, load: Load, execute: Execute) -> Loaded:
-        groups = fold_groups(load, {table: load.versions(table) for table in load.tables})
+        groups = fold_groups(load, {table: load.index.versions_of(table) for table in load.tables})
         tasks = [
             WriteTask(load.artifacts, group.fold, self.config.uri, f"{load.index.run_hash}/{group.fold.table}.jsonl")
             for group in groups

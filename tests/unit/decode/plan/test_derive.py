@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.support.changelogs import Changelog, delete, put, table
 from tests.support.decoded_captures import LIMITS
 from tests.support.examples import examples
+from tests.support.in_process import in_process
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.changelog.copies.cover import Candidate, choose
 from ticdc_replay.changelog.files.index import ChangelogIndex
@@ -34,7 +35,7 @@ from ticdc_replay.jobspec import DecodeJob
 from ticdc_replay.schemas.unread import UnreadDdl
 from ticdc_replay.snapshot.manifest import Manifest, ManifestSource
 from ticdc_replay.storage import open_store
-from ticdc_replay.targets.load import in_process, load
+from ticdc_replay.targets.load import load
 
 INT = ColumnType("bigint", declared=True)
 TEXT = ColumnType("varchar", length=20, declared=True)

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from tests.support.changelogs import Changelog, put, table
+from tests.support.in_process import in_process
 from ticdc_replay.changelog.files.layout import INDEX, changelog_root
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain import canonical
@@ -23,7 +24,7 @@ from ticdc_replay.stages.load.check import check
 from ticdc_replay.stages.window.jobs import require_current, write_decode_job, write_load_job
 from ticdc_replay.state.manifests import WindowManifest
 from ticdc_replay.state.runs import Run
-from ticdc_replay.targets.load import in_process, load
+from ticdc_replay.targets.load import load
 
 PIPELINE = """
 name: pipeline

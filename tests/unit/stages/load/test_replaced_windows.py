@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.changelogs import Changelog, put, table
+from tests.support.in_process import in_process
 from ticdc_replay import jobspec
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain import canonical
@@ -24,7 +25,7 @@ from ticdc_replay.stages.window.jobs import write_decode_job, write_load_job
 from ticdc_replay.state.manifests import WindowManifest
 from ticdc_replay.state.quarantine import Redrive
 from ticdc_replay.storage import open_store
-from ticdc_replay.targets.load import in_process, load
+from ticdc_replay.targets.load import load
 
 PIPELINE = """
 name: pipeline

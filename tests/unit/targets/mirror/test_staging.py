@@ -35,7 +35,7 @@ def tasks_of(index: ChangelogIndex, writers: int, parallelism: int = 100) -> lis
         parallelism=parallelism,
     )
     config = PostgresTarget(type="postgres", name="mirror", connection="target")
-    groups = fold_groups(load, {table: load.versions(table) for table in load.tables})
+    groups = fold_groups(load, {table: load.index.versions_of(table) for table in load.tables})
     plans = [plan_table(load, config, DIALECT, group.fold.table, Floor(0, 0)) for group in groups]
     return staging.stage_tasks(load, Connection("target", "postgres"), list(zip(plans, groups, strict=True)), writers)
 

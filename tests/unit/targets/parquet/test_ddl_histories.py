@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from tests.support.ddl_histories import STEPS_WITH_RENAMES, TABLES, History, Step, changelogs, happened
 from tests.support.examples import examples
+from tests.support.in_process import in_process
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.tso import MAX_TSO
-from ticdc_replay.targets.load import in_process, load
+from ticdc_replay.targets.load import load
 
 
 def entries(lake: Path, history: History, name: str) -> list[dict[str, Any]]:

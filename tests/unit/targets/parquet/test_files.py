@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 
 from tests.support.changelogs import Changelog, Row, delete, put, table
 from tests.support.examples import examples
+from tests.support.in_process import in_process
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import TransientError
 from ticdc_replay.storage.file import FileStore
 from ticdc_replay.targets import last_versions
 from ticdc_replay.targets.base import LoadReport
-from ticdc_replay.targets.load import in_process, load
+from ticdc_replay.targets.load import load
 from ticdc_replay.targets.parquet import files
 
 INT = ColumnType("bigint", declared=True)

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from tests.support.changelogs import Changelog, put, table
+from tests.support.in_process import in_process
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import SupersededError, TransientError
 from ticdc_replay.storage.file import FileStore
 from ticdc_replay.targets.base import LoadReport
-from ticdc_replay.targets.load import in_process, load
+from ticdc_replay.targets.load import load
 
 ORDERS = table("shop.orders", {"id": ColumnType("bigint", declared=True)})
 LINES = table("shop.lines", {"id": ColumnType("bigint", declared=True)})

@@ -6,12 +6,13 @@ import pytest
 
 from tests.support.changelogs import Changelog, put, table
 from tests.support.growth import assert_linear
+from tests.support.in_process import in_process
 from tests.unit.targets.test_database_ddl import load_of
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.storage import open_store
-from ticdc_replay.targets.load import in_process, load
+from ticdc_replay.targets.load import load
 from ticdc_replay.targets.parquet.entries import TEXT_OF_OTHERS, known_tables, table_folder
 
 TABLES = 20

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from tests.support.changelogs import Changelog, put, table
+from tests.support.in_process import in_process
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.schemas.ddl.reader import definition_from_sql
-from ticdc_replay.targets.load import in_process, load
+from ticdc_replay.targets.load import load
 
 INT = ColumnType("int", declared=True)
 OLD = table("shop.orders", {"id": INT})

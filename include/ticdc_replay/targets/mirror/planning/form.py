@@ -5,7 +5,7 @@ newer one, by commitTs, gives a column its type; the older one must fit. A colum
 them. DDL that a mirror follows never ends in a conflict; what does is DDL that stops, or that made another table of the name.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Literal
 
 from ticdc_replay.config.target_rules import FILL_ANEW
@@ -38,8 +38,7 @@ def fit_of(plan: TablePlan, column: FormColumn, state: TableState | None) -> Fit
 
 def wanted(plan: TablePlan, state: TableState | None) -> tuple[FormColumn, ...]:
     """The columns that the mirror needs: those of the window, and for a table to be made those that other windows told of."""
-    columns = {column.target: column for column in plan.form if fit_of(plan, column, state) != "left out"}
-    return tuple(columns.values())
+    return tuple(column for column in plan.form if fit_of(plan, column, state) != "left out")
 
 
 def columns_to_make(plan: TablePlan, state: TableState | None) -> dict[str, str]:
@@ -71,34 +70,26 @@ def conflicts(plan: TablePlan, state: TableState | None, table: FoundTable | Non
         return
     for column in plan.form:
         if fit_of(plan, column, state) == "apart":
-            known = state.columns.get(column.target)
-            if known is None:
-                yield _line(plan, state, column.target, column.type, column.commit_ts, "lacking", state.whole_ts)
-            else:
-                yield _line(plan, state, column.target, column.type, column.commit_ts, known.type, known.commit_ts)
+            recorded = state.columns.get(column.target)
+            other = ("lacking", state.whole_ts) if recorded is None else (recorded.type, recorded.commit_ts)
+            yield _line(plan, state, column.target, column.type, column.commit_ts, *other)
     if table is None or not plan.whole_ts or not plan.columns:
         return
-    for name in _dropped(plan, state.columns):
-        known = state.columns[name]
-        yield _line(plan, state, name, "lacking", plan.whole_ts, known.type, known.commit_ts)
+    own_columns = {column.target for column in plan.form}
+    for name, known in state.columns.items():
+        if name not in own_columns and known.in_rows and known.commit_ts <= plan.whole_ts:
+            yield _line(plan, state, name, "lacking", plan.whole_ts, known.type, known.commit_ts)
     key = sorted(column.target for column in plan.key)
     known_key = sorted(name for name, known in state.columns.items() if known.in_key)
     if state.whole_ts and known_key and known_key == sorted(table.primary_key) and known_key != key:
-        own, other = f"({', '.join(key)})", f"({', '.join(known_key)})"
-        yield _line(plan, state, "the key", own, plan.whole_ts, other, state.whole_ts)
+        texts = [f"({', '.join(names)})" for names in (key, known_key)]
+        yield _line(plan, state, "the key", texts[0], plan.whole_ts, texts[1], state.whole_ts)
 
 
 def is_explained(plan: TablePlan, state: TableState | None, name: str) -> bool:
     """Whether the mirror may have the column *name* that the window lacks: DDL added it later, or rows have never had it."""
     known = state.columns.get(name) if state is not None else None
     return known is not None and (known.commit_ts > plan.whole_ts or not known.in_rows)
-
-
-def _dropped(plan: TablePlan, known: Mapping[str, KnownColumn]) -> list[str]:
-    own = {column.target for column in plan.form}
-    return [
-        name for name, each in known.items() if name not in own and each.in_rows and each.commit_ts <= plan.whole_ts
-    ]
 
 
 def _line(plan: TablePlan, state: TableState, what: str, own: str, own_ts: int, other: str, other_ts: int) -> str:

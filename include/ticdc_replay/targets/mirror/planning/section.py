@@ -29,9 +29,7 @@ class MirrorSection(TargetSection):
     """Columns that every table of the database has; none of its own can be called so."""
 
     connection: ConnectionId
-    db_schema: Identifier | None = Field(
-        None, alias="schema", description="Target schema; the upstream's name if absent"
-    )
+    db_schema: Identifier | None = Field(None, alias="schema", description="Schema; the upstream's name if absent")
     commit_ts_column: Identifier = Field("_commit_ts", description="Column that holds the commitTs of the row")
     place_column: Identifier = Field(
         "_place", description="Column that holds the place in Kafka, in its stead, where not all rows carry a commitTs"
@@ -79,10 +77,6 @@ class MirrorSection(TargetSection):
                 raise ValueError(
                     f"`{option}`: {self.database} has a column {getattr(self, option)} in every table; choose another"
                 )
-        return self
-
-    @model_validator(mode="after")
-    def _columns_differ(self) -> Self:
         if self.commit_ts_column == self.place_column:
             raise ValueError("`commit_ts_column` and `place_column` must differ: a commitTs is no place")
         return self

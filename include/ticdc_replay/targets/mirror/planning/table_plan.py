@@ -131,7 +131,7 @@ def plan_table(load: Load, config: MirrorSection, dialect: Dialect, table: Table
     if emptied is not None:
         floor_ts = emptied.commit_ts + 1
         form_floor_ts = max(form_floor_ts, emptied.form_ts + 1 if emptied.form_ts else 0)
-    versions = sorted(load.versions(table), key=lambda version: (_moment(index, version), version.version))
+    versions = sorted(load.index.versions_of(table), key=lambda version: (_moment(index, version), version.version))
     ended = [version for version in versions if index.extent_of(version)[1] < floor_ts]
     form_changes = changes_since(index, table, form_floor_ts)
     changes = changes_since(index, table, floor_ts)

@@ -1,5 +1,7 @@
 """What the DDL of a window asks of one mirror table: which columns it adds and widens, and what stops the load."""
 
+from collections.abc import Iterator
+
 import msgspec
 
 from ticdc_replay.changelog.files.index import ChangelogIndex
@@ -117,37 +119,34 @@ class WindowDdl:
     def added(self, changes: list[TableChanges]) -> tuple[AddedColumn, ...]:
         """The columns that *changes* add."""
         added = {}
-        for entry in changes:
-            for change in entry.changes:
-                if isinstance(change, ColumnAdded):
-                    column = self._planned(change.column)
-                    fill, unknown = fill_of(change, column.type, self._dialect)
-                    stops = self._lines(entry) if self._stops(change) else ()
-                    added[column.target] = AddedColumn(
-                        column.target, column.type, entry.commit_ts, fill, unknown is not None, stops
-                    )
+        for entry, change in _single(changes):
+            if isinstance(change, ColumnAdded):
+                column = self._planned(change.column)
+                fill, unknown = fill_of(change, column.type, self._dialect)
+                stops = self._lines(entry) if self._stops(change) else ()
+                added[column.target] = AddedColumn(
+                    column.target, column.type, entry.commit_ts, fill, unknown is not None, stops
+                )
         return tuple(added.values())
 
     def widened(self, changes: list[TableChanges]) -> tuple[WidenedColumn, ...]:
         """The columns that *changes* widen."""
         widened = {}
-        for entry in changes:
-            for change in entry.changes:
-                if isinstance(change, ColumnWidened):
-                    column = self._form(change.after, entry.commit_ts)
-                    stops = self._lines(entry) if self._stops(change) else ()
-                    widened[column.target] = WidenedColumn(column.target, column.type, entry.commit_ts, stops)
+        for entry, change in _single(changes):
+            if isinstance(change, ColumnWidened):
+                column = self._form(change.after, entry.commit_ts)
+                stops = self._lines(entry) if self._stops(change) else ()
+                widened[column.target] = WidenedColumn(column.target, column.type, entry.commit_ts, stops)
         return tuple(widened.values())
 
     def form(self, changes: list[TableChanges]) -> tuple[FormColumn, ...]:
         """The columns as *changes* leave them that they add or widen, in their order."""
         form = {}
-        for entry in changes:
-            for change in entry.changes:
-                if isinstance(change, ColumnAdded | ColumnWidened):
-                    after = change.column if isinstance(change, ColumnAdded) else change.after
-                    column = self._form(after, entry.commit_ts)
-                    form[column.target] = column
+        for entry, change in _single(changes):
+            if isinstance(change, ColumnAdded | ColumnWidened):
+                after = change.column if isinstance(change, ColumnAdded) else change.after
+                column = self._form(after, entry.commit_ts)
+                form[column.target] = column
         return tuple(form.values())
 
     def _form(self, column: Column, commit_ts: int) -> FormColumn:
@@ -192,6 +191,10 @@ class WindowDdl:
         return PlannedColumn(column.name, fitted, "", type_name)
 
 
+def _single(changes: list[TableChanges]) -> Iterator[tuple[TableChanges, Change]]:
+    return ((entry, change) for entry in changes for change in entry.changes)
+
+
 def first_floor(load: Load, table: TableName) -> Floor:
     """From which commitTs (TSO) on rows count for a mirror that does not exist yet: after the last DDL that left no row.
 
@@ -214,7 +217,7 @@ def first_floor(load: Load, table: TableName) -> Floor:
     if not emptied:
         return Floor(0, 0)
     if index.order == "place":
-        floor_ts = 0 if load.versions(table) or any(ts > max(emptied) for ts in moved) else index.window.to_ts
+        floor_ts = 0 if load.index.versions_of(table) or any(ts > max(emptied) for ts in moved) else index.window.to_ts
         return Floor(floor_ts, floor_ts)
     other = [another_table_ts(changes, max(emptied))]
     other += [
