@@ -1,4 +1,4 @@
-"""Loading a pipeline file, with everything that can be known to be wrong before a run found."""
+"""Loads a pipeline file, and finds everything that can be known to be wrong before a run."""
 
 import re
 from pathlib import Path
@@ -36,10 +36,10 @@ class LoadedPipeline(NamedTuple):
 
 
 def load_pipeline(path: str | Path) -> LoadedPipeline:
-    """The pipeline in the YAML file *path*. Reads that file, and the changefeed's TOML where it is given by path.
+    """The pipeline in the YAML file *path*. Also reads the changefeed's TOML if it is given by path.
 
-    Raises SecretInConfigError for a secret, and ConfigError for anything else that is wrong: the message names the file, the
-    key (``targets[0].schema``) and what is allowed, one line per finding.
+    Raises SecretInConfigError for a secret, and ConfigError otherwise, with one line per finding: file, key
+    (``targets[0].schema``) and allowed values.
     """
     path = Path(path)
     document = read_yaml(path)
@@ -119,7 +119,7 @@ def _check_claim_check(pipeline: Pipeline, changefeed: Changefeed, path: Path) -
 
 
 def _check_avro_names(pipeline: Pipeline, protocol: str, path: Path) -> None:
-    """Refuse names that no message can have: of a table with them nothing would be found, and nothing be missed."""
+    """Refuse names that no message can have: nothing would be found for them, and nothing reported as missing."""
     named = [(f"tables[{at}]", pattern) for at, pattern in enumerate(pipeline.tables)]
     named += [(f"definitions[{at}].name", definition.name) for at, definition in enumerate(pipeline.definitions)]
     for key, name in named:

@@ -26,8 +26,8 @@ class LoadedStore(NamedTuple):
     pipelines: tuple[LoadedPipeline, ...]
     """Those that the store lists, in its order. Every one's changefeed writes to the store."""
     unlisted: tuple[str, ...]
-    """Files of pipelines that write to the store too and are not listed, and files of which nobody can say, because they can't
-    be loaded: each with the reason, for people. Objects of theirs look like left-overs."""
+    """Files of pipelines that write to the store unlisted, or can't be loaded, with the reason. Their objects look
+    orphaned."""
 
     @property
     def owners_complete(self) -> bool:
@@ -36,12 +36,11 @@ class LoadedStore(NamedTuple):
 
 
 def load_store(path: str | Path, pipelines_folder: str | Path, load: LoadPipeline = load_pipeline) -> LoadedStore:
-    """The store in the YAML file *path*. Reads that file, and by *load* every pipeline file in *pipelines_folder*.
+    """The store in the YAML file *path*. Also reads every pipeline file in *pipelines_folder*, with *load*.
 
-    Raises SecretInConfigError for a secret, and ConfigError for anything else that is wrong in it or in the file of a pipeline
-    that it lists: one that is not there, whose changefeed uses no claim-check store or another one; and where the store says that
-    its owners are complete although a pipeline that is not listed writes to it. A file in the folder that can't be loaded leaves
-    the store as it is, with ``owners_complete`` false.
+    Raises SecretInConfigError for a secret, and ConfigError for other errors in it or in a listed pipeline: a missing
+    file, another claim-check store or none, and an unlisted pipeline that writes to the store although its owners are
+    said to be complete. Other files that can't be loaded make ``owners_complete`` false.
     """
     path, folder = Path(path), Path(pipelines_folder)
     document = read_yaml(path)
@@ -62,7 +61,7 @@ def load_store(path: str | Path, pipelines_folder: str | Path, load: LoadPipelin
 def _pipelines(
     store: Store, path: Path, folder: Path, load: LoadPipeline
 ) -> tuple[tuple[LoadedPipeline, ...], list[str], list[str]]:
-    """The pipelines that *store* lists, and what is to be said of other files in *folder* that write to it or can't be loaded."""
+    """The pipelines that *store* lists, and lines about other files in *folder* that write to it or can't be loaded."""
     if not folder.is_dir():
         raise ConfigError(f"{path}: pipelines: {folder}, where their files are looked for, is not a folder")
     listed: dict[str, LoadedPipeline] = {}

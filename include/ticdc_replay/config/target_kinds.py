@@ -1,7 +1,7 @@
-"""Which kinds of target there are, by the ``type`` of a section: those of the library, and those that packages register.
+"""The kinds of target by the ``type`` of a section: those of the library, and those that packages register.
 
-A package registers a kind by an entry point of the group ``ticdc_replay.targets``: its name is the ``type``, its object the
-subclass of ``TargetSection``. A kind is imported when a section of its type is read.
+A package registers a kind by an entry point of the group ``ticdc_replay.targets``, with the ``type`` as its name and a
+subclass of ``TargetSection`` as its object. A kind is imported when a section of its type is read.
 """
 
 from collections.abc import Iterable, Mapping

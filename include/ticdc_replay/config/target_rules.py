@@ -8,9 +8,9 @@ import msgspec
 from ticdc_replay.domain.ddl_kinds import ChangeKind
 
 Outcome = Literal["apply", "nothing", "list", "stop", "rebuild"]
-"""``apply``: the target is changed as the upstream was. ``nothing``: there is nothing to do. ``list``: the change is told
-beside the rows, which stay. ``stop``: nothing is loaded until a person has done to the target what the DDL did. ``rebuild``: the
-same, and only a dump of the upstream tells the rows."""
+"""``apply``: the target changes as the upstream did. ``nothing``: no effect. ``list``: the change is listed beside the
+rows, which stay. ``stop``: nothing is loaded until a person does to the target what the DDL did. ``rebuild``: the same,
+but only a dump of the upstream has the rows."""
 
 DdlPolicy = Literal["ddl", "truncate", "drop"]
 """Keys of ``policies`` with ``apply`` or ``stop``."""

@@ -1,7 +1,5 @@
-"""A kind of target: its section of the pipeline file, and all that the library asks of the kind.
-
-Each kind is a subclass of ``TargetSection`` in a folder of its own; ``kinds`` finds it by the ``type`` of a section.
-"""
+"""A kind of target: its section of the pipeline file, and all that the library asks of it. Each kind is a subclass of
+``TargetSection`` in a folder of its own; ``target_kinds`` finds it by the ``type`` of a section."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -15,10 +13,8 @@ TargetName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,40}$")]
 
 
 class TargetSection(BaseModel):
-    """One target of a pipeline. A subclass gives ``type`` as a literal, the class variables, ``place`` and ``description``.
-
-    A DAG file imports it: it must not import the driver of a database.
-    """
+    """One target of a pipeline. A subclass has ``type`` as a literal, the class variables, ``place`` and
+    ``description``. A DAG file imports it, so it must not import a database driver."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -35,10 +31,8 @@ class TargetSection(BaseModel):
     @property
     @abstractmethod
     def place(self) -> str:
-        """Where its content lies, whatever the target is called: what was loaded into another place is not in this one.
-
-        For records, and for people. An address that only a connection knows is not part of it.
-        """
+        """Where its content lies, whatever its name: what was loaded into another place is not in this one. For records
+        and people, without addresses that only a connection knows."""
 
     @property
     @abstractmethod
@@ -51,11 +45,8 @@ class TargetSection(BaseModel):
         return getattr(self, "connection", None)
 
     def check(self, key: str, pipeline: str, tables: Sequence[str], others: Sequence["TargetSection"]) -> None:
-        """Check that the pipeline called *pipeline*, with the patterns *tables*, can have this target beside *others*.
-
-        Raises ValueError otherwise. *key*, such as ``targets[0]``, is what the error calls the section. Here: no two targets may
-        have one place, since each would take the other's content for its own.
-        """
+        """Check that *pipeline*, with the patterns *tables*, can have this target beside *others*; raises ValueError
+        otherwise, and calls the section *key*, such as ``targets[0]``. Here: two targets can't have one place."""
         for other in others:
             if other.place == self.place:
                 raise ValueError(

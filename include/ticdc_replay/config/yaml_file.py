@@ -33,11 +33,8 @@ _StrictLoader.yaml_implicit_resolvers = {
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """The mapping that *path* holds.
-
-    Raises ConfigError where it can't be read, is not YAML, or is no mapping; the message names file, line and column, and
-    quotes nothing of the file, which might be a secret.
-    """
+    """The mapping that *path* holds. Raises ConfigError if it can't be read, is not YAML, or is no mapping, with file,
+    line and column, but without content, which might be a secret."""
     try:
         content = yaml.load(path.read_text(encoding="utf-8"), Loader=_StrictLoader)
     except OSError as error:

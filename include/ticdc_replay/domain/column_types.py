@@ -22,9 +22,9 @@ BINARY_TYPES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob
 class ColumnType(msgspec.Struct, frozen=True, omit_defaults=True):
     """The type of one column.
 
-    ``declared`` tells whether a table definition gave it (DDL, bootstrap, registry, YAML) or only the wire did. Types
-    known from the wire alone lack what the protocol does not carry: precision and scale of a decimal, fraction digits
-    of a temporal type, the width of a bit, the names of an enum or set.
+    ``declared``: a table definition gave it (DDL, bootstrap, registry, YAML). Types known only from the wire lack what
+    the protocol does not carry: precision and scale of a decimal, fraction digits, the width of a bit, names of an enum
+    or set.
     """
 
     base: BaseType

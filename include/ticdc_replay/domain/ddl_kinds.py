@@ -1,4 +1,4 @@
-"""The kinds of change that a DDL makes to a table, by which targets tell changes apart (``schemas.changes``)."""
+"""The kinds of change that a DDL makes to a table, by which targets distinguish changes (``schemas.changes``)."""
 
 from typing import Literal
 
@@ -10,5 +10,4 @@ BreakingKind = Literal[
 ChangeKind = Literal[
     "no_row_change", "table_created", "column_added", "column_computed", "column_widened", BreakingKind
 ]
-"""Those of ``BreakingKind``, and the others. ``column_computed``: a column was added, and what older rows have in it is not
-known."""
+"""Also harmless kinds. ``column_computed``: a column was added, and what older rows have in it is not known."""

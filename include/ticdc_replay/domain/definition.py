@@ -21,11 +21,8 @@ class DefinedColumn(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whether the default is computed by the server (CURRENT_TIMESTAMP, an expression, AUTO_INCREMENT)."""
     generated: Literal["stored", "virtual"] | None = None
     digits: tuple[int, int] | None = None
-    """M and D of FLOAT(M,D) and DOUBLE(M,D), to which the server rounds what it stores; None where it rounds nothing.
-
-    No part of the type: most protocols don't send it, and no value or column of a target depends on it. Definitions that were
-    stored before there was this field lack it.
-    """
+    """M and D of FLOAT(M,D) and DOUBLE(M,D), to which the server rounds; None if it does not. Not a part of the type:
+    most protocols don't send it, and targets ignore it. Older stored definitions lack it."""
 
     def type_text(self) -> str:
         """The type as MySQL would print it."""
@@ -36,11 +33,8 @@ class DefinedColumn(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Index(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One index. Parts that are expressions are left out of ``columns`` and make ``plain`` false; so does a condition (WHERE):
-    rows that do not meet it may share a key.
-
-    The primary key is called PRIMARY. ``columns`` are in the spelling of the column definitions.
-    """
+    """One index. ``columns`` are spelled as in the column definitions, without expressions. Expressions, and a
+    condition (WHERE), make ``plain`` false: rows may share a key. The primary key is called PRIMARY."""
 
     name: str
     columns: tuple[str, ...]
@@ -52,10 +46,10 @@ PRIMARY = "PRIMARY"
 
 
 class TableDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A table's definition from ``valid_from`` (commitTs of the DDL that made it, TSO; 0 when it was declared) on.
+    """A table's definition from ``valid_from`` (commitTs of its DDL, TSO; 0 if declared) on.
 
-    ``indexes`` are in order of creation, which is the order of TiDB's index ids. ``binary`` tells that the table's
-    default charset is binary: character columns without a charset of their own then hold bytes.
+    ``indexes`` are in order of creation, as TiDB's index ids. ``binary``: the table's default charset is binary, so
+    character columns without a charset of their own hold bytes.
     """
 
     name: TableName
@@ -64,7 +58,8 @@ class TableDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
     binary: bool = False
     valid_from: int = 0
     from_ddl: bool = False
-    """Whether DDL of the changefeed tells all of it, from the CREATE TABLE on: nobody declared it, and no DDL contradicts it."""
+    """Whether DDL of the changefeed gave all of it, from the CREATE TABLE on, without contradiction: nobody declared
+    it."""
 
     def column(self, name: str) -> DefinedColumn | None:
         """The column called *name*, in any letter case (MySQL's rule for column names), or None."""
@@ -85,8 +80,8 @@ class TableDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
     def handle_key(self) -> tuple[str, ...]:
         """The columns that identify a row, sorted by name (protocols: type mapping, section 6).
 
-        The primary key; else of the unique indexes whose columns are all NOT NULL and not virtual the one with the
-        fewest columns, the oldest where several have as few; else none.
+        The primary key; else the unique index with the fewest columns, all NOT NULL and not virtual, the oldest of
+        equals.
         """
         primary = next((index for index in self.indexes if index.name == PRIMARY), None)
         if primary is not None:
@@ -104,10 +99,8 @@ class TableDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
         return any({folded(name) for name in index.columns} == wanted for index in self._identifying())
 
     def partial_keys(self) -> frozenset[tuple[str, ...]]:
-        """The columns, sorted, of unique indexes that do not tell rows apart, and of no other unique index.
-
-        Not of those that have expressions alone: no columns are the key of a row without key.
-        """
+        """The sorted columns of unique indexes that don't identify rows, and of no other unique index. Indexes of
+        expressions only are left out: no columns are the key of a row without key."""
         keys = [(index.plain, tuple(sorted(index.columns))) for index in self.indexes if index.unique and index.columns]
         return frozenset(key for plain, key in keys if not plain) - {key for plain, key in keys if plain}
 

@@ -1,7 +1,7 @@
-"""The errors of the library: one root, and below it what a retry can mend and what it can't.
+"""The errors of the library: one root, then permanent and transient errors. Every message says what, where, and what to
+do.
 
-Every message says what went wrong, where, and what to do. All errors survive pickling, because Spark and Airflow carry
-them between processes: an error takes exactly one positional argument, its message.
+An error takes exactly one positional argument, its message: Spark and Airflow pickle errors between processes.
 """
 
 
@@ -98,10 +98,8 @@ class CommitStateUnknownError(TransientError):
 
 
 class LeaseHeldError(TransientError):
-    """Another process is deleting from the same claim-check store, or decodes the same input for longer than may be waited for.
-
-    The message names it, and until when its lease lasts.
-    """
+    """Another process deletes from the same claim-check store, or decodes the same input for too long. The message
+    names it, and the end of its lease."""
 
 
 class LeaseLostError(TransientError):

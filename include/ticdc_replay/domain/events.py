@@ -1,8 +1,8 @@
 """What a message says: rows, DDL, watermarks, bootstraps, and what could not be understood.
 
-A row's cells stay as they came off the wire until a whole column of them is converted at once: an ``Image`` is a tuple of
-wire values next to a ``Shape`` that says, per column, its type and how the wire writes it. Shapes are interned by the
-codec, so that rows of one shape share one object and can be grouped by identity.
+Cells stay as they came off the wire until a whole column is converted at once: an ``Image`` is a tuple of wire values
+with a ``Shape``, which has the type and the wire form of each column. Codecs intern shapes, so that rows of one shape
+share one object and can be grouped by identity.
 """
 
 from collections.abc import Callable, Sequence
@@ -53,10 +53,8 @@ class WireColumn(NamedTuple):
 
 
 class Shape:
-    """The columns of an image, in wire order. Compared by identity; codecs intern equal ones.
-
-    ``definition`` is the table's definition where the row itself names it (Simple): then nothing else says what the table is.
-    """
+    """The columns of an image, in wire order. Compared by identity; codecs intern equal ones. ``definition`` is the
+    table's definition if the row names it (Simple): then nothing else defines the table."""
 
     __slots__ = ("columns", "definition", "handle_key", "handle_key_positions", "names")
 
@@ -102,8 +100,8 @@ class Reference(msgspec.Struct, frozen=True):
 
 
 SEARCH = 1
-"""Which search for references this version makes, noted with all that was searched. 0, of earlier versions: what an earlier
-protocol of the changefeed had sent was not looked into where the declared one has no claim checks."""
+"""The version of the search for references, recorded with what was searched. Version 0 skipped messages of an earlier
+protocol if the declared one has no claim checks."""
 
 
 class RowEvent(NamedTuple):
@@ -140,8 +138,8 @@ class RowEvent(NamedTuple):
 class DdlEvent(NamedTuple):
     """One schema change. ``type`` is the wire's own code or text; ``table`` is "" for a database-level statement.
 
-    ``definitions`` are those that came with it (Simple), before and after the change. ``rounded`` tells that the wire has only
-    the time (Canal-JSON without extension): ``commit_ts`` is then the first TSO of that millisecond, not the one it has.
+    ``definitions`` came with it (Simple), before and after the change. ``rounded``: the wire has only the time
+    (Canal-JSON without extension), so ``commit_ts`` is the first TSO of that millisecond.
     """
 
     ordinal: int
@@ -171,11 +169,11 @@ class BootstrapEvent(NamedTuple):
 
 
 class Undecodable(NamedTuple):
-    """A message, or one event of it, that can't be understood: it goes to quarantine, never away.
+    """A message, or one event of it, that can't be understood: it goes to quarantine.
 
-    ``ordinal`` is the position of the event in its message, or None for the whole message. ``reason`` is a stable code for
-    grouping, ``detail`` says where in the bytes and why. ``commit_ts``, ``schema``, ``table`` and the claim-check ``reference``
-    are filled as far as the message could be read.
+    ``ordinal`` is the event's position in its message, None for the whole message. ``reason`` is a stable code for
+    grouping, ``detail`` the place in the bytes and the cause. Other fields are filled as far as the message could be
+    read.
     """
 
     ordinal: int | None

@@ -1,7 +1,7 @@
-"""The boundary around what reads one message or one DDL: whose fault an exception is, and how it is told.
+"""The boundary around what reads one message or one DDL: whose fault an exception is, and how it is reported.
 
-A reader returns what it can't understand. Should it raise nevertheless, that ends neither the message's neighbours nor the job:
-the message is set aside, the table of the DDL is unknown from there on.
+A reader returns what it can't understand. If it raises, neither neighbours nor the job fail: the message is set aside,
+or the table of the DDL is unknown from there on.
 """
 
 import traceback
@@ -12,12 +12,11 @@ _CHARACTERS = 300
 
 
 def failure(error: BaseException) -> str:
-    """The exception, and the place in the code that raised it, for the reason of what could not be read.
+    """The exception, and the place in the code that raised it, as the reason of what could not be read.
 
-    Raises *error* itself where the input is not to blame: an error of this library (a registry that is away), the end of the
-    process, and a MemoryError. Sizes are checked against caps before memory is asked for, so it is the machine that has none; a
-    retry elsewhere succeeds, and what is set aside must not depend on the machine. A RecursionError is the input's: nesting is
-    its own, and the limit the interpreter's. So is a panic of a native extension, though no ``Exception``.
+    Raises *error* itself if the input is not to blame: an error of this library (a registry that is away), the end of
+    the process, and a MemoryError. Sizes are checked against caps before, so the machine lacks memory; a retry
+    elsewhere succeeds. A RecursionError (nesting), and a panic of a native extension, are the input's.
     """
     is_panic = type(error).__name__ == "PanicException"
     if isinstance(error, TicdcReplayError | MemoryError) or not (isinstance(error, Exception) or is_panic):

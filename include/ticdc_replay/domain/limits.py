@@ -1,4 +1,4 @@
-"""What no TiDB has: names, types, numbers of columns, and times of commits, that only a damaged or foreign message says."""
+"""What no TiDB has: names, types, column counts and commit times that only damaged or foreign messages have."""
 
 from collections.abc import Collection, Iterable
 
@@ -36,27 +36,21 @@ Refusal = tuple[str, str]
 
 
 def latest_commit_ts(recorded_ms: int) -> int:
-    """The last commitTs (TSO) that a record made at *recorded_ms* can say: it is made after the commit.
-
-    Ten years later, so that no skew of clocks is taken for damage; and any, where the record's time is before 2015: a clock that
-    was never set tells nothing. The native decoder has the same bound.
-    """
+    """The last commitTs (TSO) that a record made at *recorded_ms* can have: it is made after the commit. Allows ten
+    years of clock skew, and anything for records before 2015, when a clock was never set. The native decoder does the
+    same."""
     return tso.MAX_TSO if recorded_ms < _CLOCKS_ARE_SET_MS else tso.from_ms(recorded_ms + _MAX_AHEAD_MS)
 
 
 def may_resolve(resolved_ts: int, recorded_ms: int, skew_ms: int) -> bool:
-    """Whether TiCDC can have sent *resolved_ts* (TSO) in a record made at *recorded_ms*, where clocks differ by *skew_ms*.
-
-    It lies in TiCDC's past when it is sent. Any may, where the record's time is before 2015: a clock that was never set.
-    """
+    """Whether TiCDC can have sent *resolved_ts* (TSO), which lies in its past, in a record made at *recorded_ms*, with
+    clocks *skew_ms* apart. Anything passes for records before 2015: a clock that was never set."""
     return recorded_ms < _CLOCKS_ARE_SET_MS or tso.physical_ms(resolved_ts) <= recorded_ms + skew_ms
 
 
 def refused_table(schema: str, table: str) -> Refusal | None:
-    """Why no table is called *schema*.*table*; None where one may be. Empty names are those of no table, and no database.
-
-    Avro writes ``_`` before a name that begins with a digit (protocols: avro, section 3): such a name may have one more.
-    """
+    """Why no table is called *schema*.*table*, or None. Empty names mean no table, and no database. Avro writes ``_``
+    before a name that begins with a digit (protocols: avro, section 3): it may be one longer."""
     return _refused_name("schema name", _without_prefix(schema), MAX_NAME) or _refused_name(
         "table name", _without_prefix(table), MAX_NAME
     )
@@ -82,11 +76,8 @@ def refused_columns(names: Collection[str]) -> Refusal | None:
 
 
 def refused_type(column_type: ColumnType) -> str | None:
-    """Why TiDB makes no column of *column_type*; None where it may. About 0.2 µs.
-
-    Whatever passes has a type in Arrow, Parquet and the targets, and its values take no more room there than on the wire.
-    Numbers that are not known (None) are not judged.
-    """
+    """Why TiDB makes no column of *column_type*, or None. About 0.2 µs. What passes has a type in Arrow, Parquet and
+    the targets, and values no larger than on the wire. Unknown numbers (None) pass."""
     base, length, scale, elements = column_type.base, column_type.length, column_type.scale, column_type.elements
     if base == "decimal":
         digits = _MOST_DIGITS if length is None else length

@@ -1,4 +1,4 @@
-"""How far a piece of work has come: told by the code that does it, heard by whoever runs it, if anybody cares."""
+"""How far a piece of work has come: reported by the code that does it, to whoever runs it."""
 
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from typing import ClassVar, Protocol, TypeVar, runtime_checkable
 
 PROGRESS_PROPERTY = "spark.ticdcReplay.progressSeconds"
-"""Spark property: seconds between two lines of a job's log that tell its progress; 10 where it is not set."""
+"""Spark property: seconds between two progress lines in a job's log; 10 by default."""
 
 Batch = TypeVar("Batch", bound=Sized)
 
@@ -15,7 +15,7 @@ _listener: ContextVar[Callable[[int], None] | None] = ContextVar("ticdc_replay_p
 
 @runtime_checkable
 class Measured(Protocol):
-    """A task that knows how much it has to do, and says how much is done with ``report_done``."""
+    """A task that knows how much it has to do, and reports how much is done with ``report_done``."""
 
     units: ClassVar[str]
     """What is counted, such as files."""
@@ -27,14 +27,14 @@ class Measured(Protocol):
 
 
 def report_done(done: int) -> None:
-    """Tell that *done* units of the running task are done, counted from its beginning. 0.1 µs where nobody listens."""
+    """Report that *done* units of the running task are done, from its beginning. 0.1 µs without a listener."""
     listener = _listener.get()
     if listener is not None:
         listener(done)
 
 
 def told(batches: Iterable[Batch]) -> Iterator[Batch]:
-    """*batches*; of each it is told that it is done when the next one is asked for."""
+    """*batches*; each is reported as done when the next one is requested."""
     done = 0
     for batch in batches:
         yield batch
@@ -44,7 +44,7 @@ def told(batches: Iterable[Batch]) -> Iterator[Batch]:
 
 @contextmanager
 def heard_by(listener: Callable[[int], None]) -> Iterator[None]:
-    """*listener* hears what ``report_done`` is told inside. It must be fast, and must not raise."""
+    """*listener* gets what ``report_done`` reports inside. It must be fast, and must not raise."""
     token = _listener.set(listener)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Which tables a run wants."""
+"""Which tables a run selects."""
 
 import re
 from collections.abc import Sequence
@@ -8,10 +8,8 @@ from ticdc_replay.domain.errors import ConfigError
 
 
 class TablePatterns:
-    """Tells whether a table matches one of the patterns ``schema.table``, with ``*`` and ``?``; upper and lower case are one.
-
-    A dot inside a name is matched by ``?`` or ``*``. Raises ConfigError for a pattern without a dot.
-    """
+    """Matches tables with patterns ``schema.table``, with ``*`` and ``?``, regardless of letter case. A dot inside a
+    name is matched by ``?`` or ``*``. Raises ConfigError for a pattern without a dot."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self._parts = [_parts(pattern) for pattern in patterns]
@@ -26,11 +24,8 @@ class TablePatterns:
         return self._known[name]
 
     def covers(self, pattern: str) -> bool:
-        """Whether one of the patterns alone wants every table that *pattern* wants.
-
-        False too where only several together do, or where brackets make it hard to tell. Raises ConfigError for a pattern
-        without a dot.
-        """
+        """Whether one pattern alone matches every table that *pattern* matches; False if only several together do, or
+        if brackets make it hard to decide. Raises ConfigError for a pattern without a dot."""
         narrow = _parts(pattern)
         return any(all(map(_contains, wide, narrow)) for wide in self._parts)
 

@@ -34,11 +34,11 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TableSchema(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is known of a table at a moment of its history.
+    """The schema of a table at a moment of its history.
 
-    ``columns`` are in table order where a definition is known, else sorted by name. ``handle_key`` names the columns
-    that identify a row (primary key, else the chosen NOT NULL unique key), sorted by name; empty for a table without
-    identity. ``valid_from`` is the commitTs (TSO) of the DDL that made it, 0 when it was declared or derived.
+    ``columns`` are in table order if a definition is known, else sorted by name. ``handle_key`` are the sorted columns
+    that identify a row (primary key, else the chosen NOT NULL unique key), empty for none. ``valid_from`` is the
+    commitTs (TSO) of its DDL, 0 if it was declared or derived.
     """
 
     name: TableName

@@ -10,10 +10,9 @@ _RESERVED = frozenset({0, 1})
 
 
 class TopicIdentity(msgspec.Struct, frozen=True, order=True):
-    """A topic of one cluster, as long as it is not recreated: offsets mean the same only within equal identities.
+    """A topic of one cluster until it is recreated: offsets mean the same only within equal identities.
 
-    ``cluster_id`` is Kafka's, empty where a file or record of an earlier version does not have it. ``topic_id`` is Kafka's in the
-    base-64 alphabet for URLs (KIP-516).
+    ``cluster_id`` is Kafka's, empty in records of earlier versions. ``topic_id`` is in URL-safe base-64 (KIP-516).
     """
 
     cluster_id: str
@@ -26,10 +25,8 @@ class TopicIdentity(msgspec.Struct, frozen=True, order=True):
         return bool(self.cluster_id and self.name) and is_topic_id(self.topic_id)
 
     def may_be(self, other: "TopicIdentity") -> bool:
-        """Whether both may be one topic: where the cluster of one is not known, name and id decide.
-
-        For what a mistake makes safer, such as reading more; what lets offsets be skipped needs equal, complete identities.
-        """
+        """Whether both may be one topic: if one cluster is unknown, name and id decide. Only for decisions where a
+        mistake is safe, such as reading more; skipping offsets needs equal, complete identities."""
         one_cluster = "" in (self.cluster_id, other.cluster_id) or self.cluster_id == other.cluster_id
         return one_cluster and (self.name, self.topic_id) == (other.name, other.topic_id)
 

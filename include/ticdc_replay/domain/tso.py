@@ -19,10 +19,8 @@ def from_ms(ms: int) -> int:
 
 
 def from_datetime(moment: datetime) -> int:
-    """The smallest TSO of the millisecond of *moment*.
-
-    Raises ValueError for a moment without a zone: a window boundary must not depend on a machine's setting.
-    """
+    """The smallest TSO of the millisecond of *moment*. Raises ValueError for a moment without a zone: a window boundary
+    must not depend on a machine's setting."""
     if moment.tzinfo is None:
         raise ValueError(f"{moment.isoformat()} has no time zone; write it as {moment.isoformat()}Z for UTC")
     elapsed = moment - datetime(1970, 1, 1, tzinfo=UTC)
@@ -36,10 +34,7 @@ def to_datetime(tso: int) -> datetime:
 
 
 def parse(text: str) -> int:
-    """A TSO from either its decimal text or an ISO 8601 moment with a zone (``2026-03-01T00:00:00Z``).
-
-    Raises ValueError when it is neither.
-    """
+    """A TSO from its decimal text or an ISO 8601 moment with a zone (``2026-03-01T00:00:00Z``); else raises ValueError."""
     text = text.strip()
     if text.isdecimal():
         tso = int(text)

@@ -7,24 +7,20 @@ import msgspec
 from ticdc_replay.domain import tso
 
 Grade = Literal["proven", "unproven", "offset"]
-"""Whether it was shown that a window is complete in what its manifest pins.
-
-``offset``: not all rows carry a commitTs, so the window is what was recorded in Kafka in its time, whenever it committed.
-"""
+"""Whether a window was shown to be complete in what its manifest pins. ``offset``: not all rows carry a commitTs, so
+the window is what Kafka recorded in its time, whenever it committed."""
 
 PinPolicy = Literal["first", "head"]
-"""Where a window ends in a partition: behind the ``first`` resolved-ts that completes it, or at the ``head`` of the partition
-when it is pinned, so that copies that were sent later are read, too."""
+"""Where a window ends in a partition: after the ``first`` resolved-ts that completes it, or at the ``head`` when it is
+pinned, which includes copies sent later."""
 
 GRADES: tuple[Grade, ...] = ("proven", "unproven", "offset")
 """From the strongest to the weakest."""
 
 
 class Window(msgspec.Struct, frozen=True, order=True):
-    """``[from_ts, to_ts)`` in TSO. An event belongs to it by its commitTs alone.
-
-    Raises ValueError for an empty or negative range.
-    """
+    """``[from_ts, to_ts)`` in TSO. An event belongs to it by its commitTs alone. Raises ValueError for an empty or
+    negative range."""
 
     from_ts: int
     to_ts: int

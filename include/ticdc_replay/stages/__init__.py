@@ -1,4 +1,2 @@
-"""One function per stage of a replay, which the Airflow operators and the command line both call.
-
-A stage takes a ``context.ReplayContext``, does its work through the inner rooms and returns a value that fits on a screen.
-"""
+"""One function per stage of a replay, called by Airflow operators and the command line. A stage takes a
+``context.ReplayContext``, works through the inner rooms, and returns a value that fits on a screen."""

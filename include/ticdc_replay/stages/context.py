@@ -105,10 +105,8 @@ def open_pipeline_state(pipeline: Pipeline, connections: Connections) -> StateSt
 
 
 def state_url(declared: Pipeline | Store, connections: Connections) -> str:
-    """The SQLAlchemy URL of the state store of *declared*: the connection's database, else a SQLite file beside the artefacts.
-
-    Raises ConfigError where artefacts are not in a folder of this machine and no connection is named.
-    """
+    """The SQLAlchemy URL of the state store of *declared*: the connection's database, else a SQLite file beside the
+    artefacts. Raises ConfigError without a connection if the artefacts are not in a local folder."""
     connection = connections.get(declared.connections.state)
     if connection is not None:
         return _database_url(connection)

@@ -59,10 +59,8 @@ class Hold:
         self._thread.start()
 
     def verify(self) -> None:
-        """Return if the lease is held, and lasts for its whole time to live from now on.
-
-        Raises LeaseLostError where it was lost, and what the state store raises.
-        """
+        """Check that the lease is held, and renew it. Raises LeaseLostError if it was lost, and what the state store
+        raises."""
         if self._failure is not None:
             raise self._failure
         with self._renewing:
@@ -100,13 +98,13 @@ class Hold:
 
 @contextmanager
 def replaying(context: ReplayContext, manifest: str, run_hash: str, *, ttl_ms: int = TTL_MS) -> Iterator[None]:
-    """Hold the claim-check store of *context*, where its changefeed has one, while *manifest* is decoded into *run_hash*.
+    """Hold the claim-check store of *context*, if its changefeed has one, while *manifest* is decoded into *run_hash*.
 
-    Never waits for a deletion. To be entered before the decode reads a message, and left after the run is recorded: until then
-    it protects the objects of messages that Kafka expires meanwhile. After an error the lease is not released but ends by itself:
-    the decode may go on, or be complete and not recorded.
+    Never waits for a deletion. Enter it before the decode reads a message, and leave it after the run is recorded: it
+    protects objects of messages that Kafka expires meanwhile. After an error the lease ends by itself: the decode may
+    go on, or be complete and not recorded.
 
-    Raises LeaseLostError at the end where the lease was lost meanwhile, and what the state store raises.
+    Raises LeaseLostError at the end if the lease was lost, and what the state store raises.
     """
     uri = context.changefeed.claim_check_uri
     if uri is None:
@@ -126,10 +124,8 @@ def replaying(context: ReplayContext, manifest: str, run_hash: str, *, ttl_ms: i
 
 @contextmanager
 def holding_store(leases: Leases, uri: str, holder: str, plan_hash: str, *, ttl_ms: int = TTL_MS) -> Iterator[Hold]:
-    """Hold the claim-check store at *uri* for the execution of a plan; *holder* names it to people who find the store held.
-
-    Raises LeaseHeldError where another deletion holds it, LeaseLostError at the end where the lease was lost meanwhile.
-    """
+    """Hold the claim-check store at *uri* to execute a plan; *holder* is shown to people who find it held. Raises
+    LeaseHeldError if another deletion holds it, and LeaseLostError at the end if the lease was lost."""
     lease = leases.acquire(uri, unique(holder), "deletion", plan_hash, ttl_ms)
     hold = Hold(leases, lease, ttl_ms)
     try:
@@ -140,5 +136,5 @@ def holding_store(leases: Leases, uri: str, holder: str, plan_hash: str, *, ttl_
 
 
 def unique(holder: str) -> str:
-    """*holder*, told apart from any other attempt under the same name."""
+    """*holder*, unlike any other attempt under the same name."""
     return f"{holder} ({socket.gethostname()}, process {os.getpid()}, {uuid.uuid4().hex[:12]})"

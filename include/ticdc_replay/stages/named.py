@@ -28,10 +28,10 @@ def named_places(pipeline: Pipeline, ranges: Iterable[OffsetRange] | None = None
 def named_since(
     context: ReplayContext, index: ChangelogIndex, tables: Sequence[str], window: Window | None = None
 ) -> tuple[EventPlace, ...]:
-    """The places that the pipeline file names and the decode of *index* did not know of, of which there are rows in it.
+    """The places in ``set_aside`` that the decode of *index* did not know, and that have rows in its changelog.
 
-    Only rows of *tables* (patterns) count, and with a *window* those committed in it. Opens files only where the pipeline file
-    names places that may be in the changelog. Raises ArtifactNotFoundError where one is gone.
+    Only rows of *tables* (patterns) and, if given, of *window* count. Opens files only if the pipeline file names
+    places that may be in the changelog. Raises ArtifactNotFoundError if one is gone.
     """
     if not context.pipeline.set_aside:
         return ()
@@ -48,11 +48,8 @@ def named_since(
 
 
 def require_set_aside(context: ReplayContext, index: ChangelogIndex, tables: Sequence[str]) -> None:
-    """Return if no row of *tables* (patterns) in the changelog of *index* is of a message that the pipeline file names.
-
-    Raises PermanentError with what to do where there is one: the message was named after the changelog, or one that it takes
-    rows from, was decoded.
-    """
+    """Raise PermanentError, with what to do, if the changelog of *index* has rows of *tables* (patterns) from a message
+    in ``set_aside``: it was named after the changelog, or one that it takes rows from, was decoded."""
     places = named_since(context, index, tables)
     if places:
         raise PermanentError(
@@ -63,10 +60,8 @@ def require_set_aside(context: ReplayContext, index: ChangelogIndex, tables: Seq
 
 
 def named_in_sources(context: ReplayContext, manifest: Manifest, tables: Sequence[str]) -> Iterator[str]:
-    """Per changelog that *manifest* takes its window from, and that has rows of *tables* which are named since: which they are.
-
-    Says what to do, too. Of a changelog that is gone nothing is told.
-    """
+    """For each changelog that *manifest* takes its window from: rows of *tables* named in ``set_aside`` since, and what
+    to do. Changelogs that are gone are skipped."""
     for source in manifest.derived:
         with contextlib.suppress(ArtifactNotFoundError):
             places = named_since(context, read_index(context.artifacts, source.run_hash), tables, source.window)

@@ -9,10 +9,10 @@ from ticdc_replay.domain.table_patterns import TablePatterns
 
 
 def selected_tables(pipeline: Pipeline, wanted: Sequence[str] | None) -> tuple[str, ...]:
-    """The patterns that a run is for: *wanted*, without them all of the pipeline's.
+    """The patterns that a run is for: *wanted*, by default the pipeline's.
 
-    Raises ConfigError for one that no pattern of the pipeline covers. Windows are pinned over the topics of the pipeline's
-    tables: of another table nothing shows that its rows are complete, nor that its topic was read at all.
+    Raises ConfigError for one that no pattern of the pipeline covers: windows are pinned over the topics of the
+    pipeline's tables, so nothing shows that rows of another table are complete.
     """
     if not wanted:
         return pipeline.tables

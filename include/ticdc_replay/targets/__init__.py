@@ -1,6 +1,6 @@
-"""Where changelogs are loaded: one kind of target a folder, behind one contract.
+"""Where changelogs are loaded: one folder for each kind of target, one contract for all.
 
-``config.target_section`` is what a kind is and what a pipeline says of one target, ``base`` the contract of a load. ``load``
-loads one changelog into one target whatever runs the work (Spark, or the calling process). A target knows nothing of engines: it
-hands picklable tasks to the ``Execute`` it is given.
+``config.target_section`` describes a kind of target, ``base`` is the contract of a load, and ``load`` loads one
+changelog into one target. A target does not know which engine runs its work (Spark or this process): it passes
+picklable tasks to ``Execute``.
 """

@@ -1,4 +1,4 @@
-"""The contract of a target, and what a load tells about itself."""
+"""The contract of a target, and what a load reports."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -114,8 +114,8 @@ class TableReport(msgspec.Struct, frozen=True, kw_only=True):
     events: int = 0
     """Row versions in the changelog: the sum of ``folded``, ``quarantined``, ``below_floor`` and ``keys``."""
     keys: int = 0
-    """Rows whose last version was applied or lost against a newer one: the sum of ``upserted``, ``tombstones`` and
-    ``superseded``. Where nothing is folded, each row version counts as one."""
+    """Rows whose last version was applied or was older than the target's: the sum of ``upserted``, ``tombstones`` and
+    ``superseded``. Without a fold, each row version counts as one."""
     folded: int = 0
     """Row versions that a later one of the same key in the same window replaces."""
     upserted: int = 0
@@ -157,8 +157,7 @@ class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
     tables: tuple[TableReport, ...]
     """Those of them with rows or DDL in the window."""
     quarantine_files: tuple[str, ...] = ()
-    """Parquet below the artefacts: the rows that were set aside, with column and reason. Those of a load before, too, whose
-    counts the tables have."""
+    """Parquet below the artefacts: rows set aside, with column and reason, also by earlier loads that the tables count."""
     other_runs: tuple[HeldTable, ...] = ()
     """What the target holds from other runs of the window once the load has ended, such as re-drives of its quarantine."""
     place: str = ""
@@ -175,8 +174,7 @@ class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """What a target returns: a report for each wanted table, the quarantine files, relative to the artefacts, and what the
-    target holds from other runs of the window (``LoadReport.other_runs``)."""
+    """What a target returns. The names of quarantine files are relative to the artefacts."""
 
     tables: tuple[TableReport, ...]
     quarantine_files: tuple[str, ...] = ()
@@ -194,15 +192,13 @@ class Target(ABC, Generic[Config]):
     def load(self, load: Load, execute: Execute) -> Loaded:
         """Bring the target to the state in which every row version of the changelog was applied once.
 
-        Applying twice, after an attempt that broke anywhere, or after a newer window gives the same end state. Each table
-        is committed on its own: an error leaves tables before it loaded, the table itself untouched.
+        Applying twice, after an attempt that broke anywhere, or after a newer window gives the same end state. Each
+        table is committed on its own: after an error, earlier tables are loaded and this one is unchanged.
 
-        Once a load of the window, or of one that rows are taken from, with a larger generation has begun in the target, nothing
-        more of this one is applied: SupersededError.
-
-        Raises TargetMismatchError where a table of the target can't take the rows, PolicyStopError for a schema change
-        that it does not follow (``ddl``), UnrepresentableValueError for a value that the target can't hold (where policy stops),
-        CommitStateUnknownError when the connection broke in a commit, TransientError when the target is away.
+        Raises SupersededError once a load with a larger generation, of this window or of a source's, has begun in the
+        target; TargetMismatchError if a table can't take the rows; PolicyStopError for a schema change that the target
+        does not follow (``ddl``); UnrepresentableValueError for a value that the target can't hold, if policy stops;
+        CommitStateUnknownError if the connection broke in a commit; TransientError if the target is away.
         """
 
 
@@ -217,9 +213,9 @@ class FloorRaised(msgspec.Struct, frozen=True):
 
 
 class StoppedLoad(msgspec.Struct, frozen=True):
-    """A load that applied all rows of its window to one mirror table, and then was stopped by DDL at the window's end.
+    """A load that applied all rows of its window to one mirror table, and was then stopped by DDL at the window's end.
 
-    It is not done: the next one of the run looks at the window again, and tells what this one had set aside as its own.
+    It is not done: the run's next load reads the window again, and reports what this one set aside as its own.
     """
 
     run_hash: str
@@ -240,21 +236,21 @@ class Mirror(Target[Config]):
 
     @abstractmethod
     def raise_floor(self, pipeline: str, table: TableName, floor_ts: int) -> FloorRaised:
-        """Have nothing below *floor_ts* (TSO) applied to the mirror of *table* any more; a floor is never lowered.
+        """Apply nothing below *floor_ts* (TSO) to the mirror of *table* any more. A floor is never lowered.
 
-        The mirror need not exist: a base load says so before its first window. Raises TargetMismatchError for the mirror of
-        another pipeline, TransientError when the target is away.
+        The mirror need not exist yet. Raises TargetMismatchError for a mirror of another pipeline, TransientError if
+        the target is away.
         """
 
     @abstractmethod
     def require_gone(self, pipeline: str, table: TableName) -> None:
-        """Raise what ``forget`` raises where it can't forget the mirror of *table*; changes nothing."""
+        """Raise what ``forget`` would raise for the mirror of *table*; change nothing."""
 
     @abstractmethod
     def forget(self, pipeline: str, table: TableName) -> str:
-        """Forget what was loaded into the mirror of *table*, which must be gone, so that its windows can be loaded again.
+        """Forget what was loaded into the mirror of *table*, so that its windows can be loaded again; its name.
 
-        The mirror's name. Raises ConfigError where the table is there, and what ``raise_floor`` raises.
+        Raises ConfigError if the mirror still exists, and what ``raise_floor`` raises.
         """
 
 

@@ -1,4 +1,4 @@
-"""DDL of a changelog, told of the tables that a target has: of those of whole databases, and in the target's spelling."""
+"""DDL of a changelog by table of the target: also DDL of whole databases, and in the target's spelling."""
 
 from bisect import bisect_left
 from collections import defaultdict
@@ -30,16 +30,16 @@ _Kinds = tuple[ChangeKind, ...]
 
 
 def with_ddl_of(load: Load, tables: Iterable[TableName]) -> Load:
-    """*load* with the DDL of its window listed for each of *tables*, those that the target has, under their names.
+    """*load* with the DDL of its window listed for each of *tables*, which the target has, under their names.
 
-    Names that are equal but for letter case are several tables to a target. TiDB has one of them at a time, so what leaves no
-    row is told of each. Other DDL is told under the name that its event has. A name that only a text has may be spelled in any
-    letter case: its DDL is told of each table that it can mean.
+    Names that differ in letter case are several tables to a target, but one to TiDB. So DDL that leaves no row counts
+    for each of them; other DDL counts for the name in its event. A name that only a statement contains may have any
+    letter case: its DDL counts for each table that it can mean.
 
-    Of DDL of a whole database decode tells the tables whose definitions it knows; of others the changelog has the DDL alone,
-    with what it does to the database where it is no DROP. Of many between two DDLs of a table it is told the last DROP, and the
-    last of each kind after it: what came before a DROP is gone, and each of them would be told of each table. So is the last
-    RENAME that does not tell in which schema its old name is, of each table that it may be.
+    For DDL of a whole database, decode lists the tables whose definitions it knows. For other tables the changelog has
+    only the DDL, and what it does unless it is a DROP. Between two DDLs of its own, a table gets the last DROP, and the
+    last DDL of each kind after it: earlier ones no longer matter. The same holds for the last RENAME whose old schema
+    is unknown.
     """
     index = load.index
     if not index.ddl:
@@ -90,10 +90,10 @@ def _perhaps_renamed(index: ChangelogIndex, known: Iterable[TableName]) -> Itera
 
 
 def with_creations_of(load: Load, tables: Iterable[TableName]) -> Load:
-    """*load* with each CREATE TABLE told also of the tables of the same name in another letter case: they are no more by then.
+    """*load* with each CREATE TABLE listed also for tables whose name differs only in letter case: they no longer exist
+    by then.
 
-    These are those of *tables*, which the target has, and of the load. They have nothing of the new table, so they are told of
-    one without a definition.
+    These are those of *tables*, which the target has, and of the load. They get a creation without definition.
     """
     created = [
         entry for entry in load.index.changes if any(isinstance(change, TableCreated) for change in entry.changes)
@@ -116,21 +116,21 @@ def with_creations_of(load: Load, tables: Iterable[TableName]) -> Load:
 
 
 def dropped_databases(index: ChangelogIndex) -> dict[str, int]:
-    """When (TSO) the DDL of *index* last dropped each database, by its name as the upstream compares names; ``""`` is all."""
+    """When (TSO) the DDL of *index* last dropped each database, by folded name; ``""`` is all."""
     return _DatabaseDdl(index.ddl, index.changes).dropped
 
 
 def drops_of(table: TableName, dropped: Mapping[str, int], from_ts: int) -> tuple[TableChanges, ...]:
-    """What *table* is told of databases *dropped* at *from_ts* (TSO) or later; they go by name as the upstream compares names."""
+    """The drops of *table* with the databases *dropped* at *from_ts* (TSO) or later, by folded name."""
     times = {dropped.get(schema, -1) for schema in (folded(table.schema), "")}
     return tuple(TableChanges(table, commit_ts, _DROPPED) for commit_ts in sorted(times) if commit_ts >= from_ts)
 
 
 class _DatabaseDdl:
-    """The DDL of whole databases, by schema as the upstream compares names; that of the schema ``""`` is of all."""
+    """The DDL of whole databases, by folded schema; that of the schema ``""`` concerns all."""
 
     def __init__(self, ddl: Iterable[Ddl], changes: Iterable[TableChanges]) -> None:
-        """*changes* tell what each of *ddl* that has no table does, but for DROP DATABASE and what is told of tables."""
+        """*changes* has the effect of each *ddl* without a table, except DROP DATABASE; entries of tables are ignored."""
         what: dict[tuple[int, str], tuple[Change, ...]] = {
             (entry.commit_ts, folded(entry.table.schema)): entry.changes for entry in changes if not entry.table.table
         }

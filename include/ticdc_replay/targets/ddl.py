@@ -1,4 +1,4 @@
-"""What the rules of a target say of the DDL of a window: what empties a mirror, and what will stop a load."""
+"""What a target's rules make of the DDL of a window: what empties a mirror, and what will stop a load."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -38,8 +38,8 @@ _ANOTHER_TABLE = frozenset(("dropped", "renamed_away", "renamed_here", "recovere
 class Emptied(msgspec.Struct, frozen=True):
     """The last TRUNCATE or DROP of a window that a mirror follows: no row up to ``commit_ts`` (TSO) is left.
 
-    ``dropped``: the table itself was dropped, by this DDL or one before it in the window. ``form_ts`` (TSO): the last DDL, up to
-    this one, after which the name stands for another table; 0 where there is none. A TRUNCATE keeps columns and keys.
+    ``dropped``: the window dropped the table itself. ``form_ts`` (TSO): the last DDL up to this one after which the
+    name means another table, or 0. A TRUNCATE keeps columns and keys.
     """
 
     commit_ts: int
@@ -54,10 +54,8 @@ class Emptied(msgspec.Struct, frozen=True):
 def emptied_by(
     changes: Sequence[TableChanges], rules: Rules, stopping: frozenset[DdlPolicy], order: VersionOrder
 ) -> Emptied | None:
-    """What of *changes*, those of one table, empties its mirror; None where a policy forbids to follow any of it.
-
-    None, too, in windows by offset, where nothing tells which rows are from before it.
-    """
+    """The last of *changes*, those of one table, that empties its mirror. None if a policy forbids to follow one of
+    them, and in windows by offset: there nothing shows which rows are older."""
     emptying = [
         (entry.commit_ts, change)
         for entry in changes
@@ -99,10 +97,8 @@ def stops_without_rows(change: Change) -> bool:
 def foreseen_stops(
     index: ChangelogIndex, wanted: TablePatterns, rules: Rules, stopping: frozenset[DdlPolicy]
 ) -> Iterator[str]:
-    """What of the DDL of *index* will stop a load into a target of these *rules*, one line each.
-
-    Told without a look at the target: a floor above the DDL lets it through, and so does a table that is not there yet.
-    """
+    """The DDL of *index* that will stop a load into a target of these *rules*, one line each. The target is not asked:
+    a floor above the DDL, or a missing table, lets it through."""
     by_table: dict[TableKey, list[TableChanges]] = {}
     for entry in index.changes:
         if wanted.wants(entry.table.schema, entry.table.table):

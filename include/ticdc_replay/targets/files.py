@@ -36,10 +36,8 @@ def make_parent(filesystem: Any, path: str) -> None:
 
 @contextmanager
 def whole_file(filesystem: Any, path: str) -> Iterator[str]:
-    """A path on this machine to write to; leaving without an error puts the file under *path*, in one step.
-
-    An error leaves what was there. Arrow's own streams do not: closed by an error they finish a part of the object.
-    """
+    """A local path to write to. Leaving without an error puts the file under *path* in one step; an error leaves what
+    was there, unlike Arrow's streams, which then finish a part of the object."""
     if isinstance(filesystem, LocalFileSystem):
         make_parent(filesystem, path)
         temporary = Path(path).with_name(f"{TEMPORARY_PREFIX}{uuid.uuid4().hex}")

@@ -1,9 +1,9 @@
-"""What a target remembers of the loads that have begun there, so that an older run's load never commits after a newer one.
+"""The loads that have begun in a target, so that an older run's load never commits after a newer one.
 
-A load leaves a mark before it applies anything: its window, the patterns of its tables, and the generation of its run
-(``state.generations``). Whatever applies rows later looks at the marks first, in the transaction or under the condition that
-applies them. A load without generation (0) loses against every other. One that takes its rows from changelogs of other windows
-gives way to newer runs of those, too.
+A load leaves a mark before it applies anything: its window, its table patterns, and the generation of its run
+(``state.generations``). Whatever applies rows later reads the marks first, in the same transaction or under the same
+condition. A load without generation (0) loses against every other. A load that takes rows from changelogs of other
+windows also gives way to newer runs of those.
 """
 
 from collections.abc import Iterable
@@ -26,8 +26,8 @@ class Mark(msgspec.Struct, frozen=True, order=True):
     generation: int
     run_hash: str
     tables: tuple[TableName, ...] = ()
-    """Sorted: those that it, or the loads whose mark was in this place before, may leave something of. Told where a target can't
-    look at marks and apply rows in one step: a newer load then knows what of an older one may come after its last look."""
+    """Sorted: those that this load, or earlier ones with this mark, may leave something of. For targets that can't read
+    marks and apply rows in one step: a newer load then knows what an older one may still write."""
 
     @classmethod
     def of(cls, load: Load) -> "Mark":
@@ -46,10 +46,8 @@ def with_mark(marks: Iterable[Mark], own: Mark) -> tuple[Mark, ...]:
 
 
 def refuse_superseded(load: Load, marks: Iterable[Mark], tables: Iterable[TableName]) -> None:
-    """Raise SupersededError where one of *marks* is newer than *load* and was for one of *tables*.
-
-    Of marks of other windows those of its sources count.
-    """
+    """Raise SupersededError if one of *marks* is newer than *load* and was for one of *tables*. Marks of other windows
+    count only for sources of the load."""
     for mark in marks:
         known = load.generation_in(mark.window)
         if known is not None and mark.generation > known and wants_any(mark, tables):

@@ -1,9 +1,9 @@
 """Which row of which file is the last version of its key: found before anything wide is read.
 
-The keys of a table are divided into buckets by their hash. One task per bucket reads the narrow columns of all files of the
-table and writes the positions of the winners; what reads the wide columns then takes these rows and no others. So a window is
-folded exactly, whatever files and workers its rows are in, and nothing is exchanged but positions. For a small table each
-worker that needs them finds the positions by itself: that is cheaper than a round of tasks.
+Keys are divided into buckets by their hash. One task per bucket reads the narrow columns of all files of a table and
+writes the positions of the winners; whoever reads the wide columns takes only these rows. So a window is folded
+exactly, wherever its rows are, and only positions are exchanged. For a small table each worker finds the positions
+itself, which is cheaper.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -88,10 +88,10 @@ class FindTask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fold_groups(load: Load, tables: Mapping[TableName, Sequence[TableVersion]], small_rows: int = 0) -> list[FoldGroup]:
-    """The groups of *tables*, each with the versions that are wanted; none for a table without key.
+    """The groups of *tables*, each with its wanted versions; none for a table without key.
 
-    Keys of other columns are keys of other rows: should a DDL change them within the window, each kind is a group. Of groups
-    of up to *small_rows* row versions each worker finds the last versions by itself.
+    Keys with other columns belong to other rows: if DDL changes them within the window, each kind is a group. For
+    groups of up to *small_rows* row versions, each worker finds the last versions itself.
     """
     groups: list[FoldGroup] = []
     outputs = 0
@@ -174,7 +174,7 @@ def find_last_versions(task: FindTask) -> str:
 
 
 class LastVersions:
-    """Tells a worker which rows of a file are last versions. Remembers what it had to find by itself."""
+    """Finds the rows of a file that are last versions. Remembers what it had to compute itself."""
 
     def __init__(self, filesystem: Any, root: str) -> None:
         self._filesystem = filesystem

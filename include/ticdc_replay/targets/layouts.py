@@ -15,10 +15,8 @@ _PLACE = ["_commit_ts", "_topic", "_partition", "_offset", "_index"]
 
 
 def layouts_of(load: Load, table: TableName) -> str:
-    """The layouts of the rows of *table*, the rarest first, with the place of one row of each; "" where it has no rows.
-
-    A line for each, after a line break. Reads a few rows of a file for each that is shown.
-    """
+    """The layouts of the rows of *table*, the rarest first, each on a new line with the place of one row; "" without
+    rows. Reads a few rows of one file per layout shown."""
     versions = sorted((each for each in load.index.versions_of(table) if each.files), key=lambda each: each.rows)
     if not versions:
         return ""

@@ -15,10 +15,10 @@ from ticdc_replay.targets.ddl import stopping_policies
 
 
 def load(job: LoadJob, connections: Connections, execute: Execute, parallelism: int = 1) -> LoadReport:
-    """Load the changelog of *job* into its target; *execute* runs the parts that can run anywhere, *parallelism* at a time.
+    """Load the changelog of *job* into its target; *execute* runs tasks, *parallelism* at a time. Safe to repeat.
 
-    Safe to repeat. Raises what ``base.Target.load`` raises, ArtifactNotFoundError where there is no complete changelog, and
-    ConfigError for a target section that is not understood.
+    Raises what ``base.Target.load`` raises, ArtifactNotFoundError without a complete changelog, ConfigError for an
+    unknown target section.
     """
     target = open_target(read_section(job.target), connections)
     artifacts = StoreAddress(job.artifacts, connections.get(job.artifacts_connection))

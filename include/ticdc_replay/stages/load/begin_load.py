@@ -1,4 +1,4 @@
-"""The beginning of a load: whether it may begin still, and what it may replace is not shown as held until its end is recorded."""
+"""The beginning of a load: whether it may still begin, and a note that its target is about to change."""
 
 from ticdc_replay import jobspec
 from ticdc_replay.changelog.files.reading import read_index
@@ -12,9 +12,9 @@ from ticdc_replay.state.coverage import BegunLoad
 def begin_load(context: ReplayContext, uri: str) -> None:
     """Note that the load of the job spec at *uri* begins. Called before each attempt, whoever runs it.
 
-    A mirror needs no note, since a load takes nothing away from it, and a re-drive only adds to what its window has. Raises
-    ArtifactNotFoundError where the spec or the changelog is gone, ConfigError where the pipeline has no such target any more or
-    the target has another place since, and what ``require_set_aside`` raises.
+    A mirror and a re-drive need no note: their loads take nothing away. Raises ArtifactNotFoundError if the spec or the
+    changelog is gone, ConfigError if the pipeline no longer has the target, or has it in another place, and what
+    ``require_set_aside`` raises.
     """
     job = jobspec.read(context.artifacts, uri)
     if not isinstance(job, jobspec.LoadJob):

@@ -75,10 +75,10 @@ _SHOWN = 3
 
 
 def check(context: ReplayContext, run_hash: str, tables: Sequence[str] | None = None) -> CheckResult:
-    """Let the changelog of *run_hash* through, or raise PolicyStopError that lists what is in quarantine and how to go on.
+    """Let the changelog of *run_hash* through, or raise PolicyStopError with what is in quarantine and how to go on.
 
-    *tables* are the patterns that the run was asked for, the pipeline's if absent. Either way what the decode found is recorded
-    for later windows. Raises what ``require_set_aside`` raises, too.
+    *tables* are the patterns of the run, by default the pipeline's. What the decode found is recorded either way, for
+    later windows. Also raises what ``require_set_aside`` raises.
     """
     index = read_index(context.artifacts, run_hash)
     record_decode(context, index)

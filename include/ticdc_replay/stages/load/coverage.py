@@ -31,13 +31,12 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """A stretch that is not held, between the first and the last moment that the target holds anything of, or held where it
-    was before."""
+    """A stretch that is not held, between the first and last moment that the target holds, here or where it was before."""
 
     window: Window
     partial: bool = False
-    """Whether runs were here, but for some of the tables only, or with a load that has begun and whose end is not recorded: a gap
-    of the target, not always of each table."""
+    """Whether runs were here, but only for some tables, or with a load whose end is not recorded. Single tables may be
+    held."""
     elsewhere: tuple[str, ...] = ()
     """Where windows of it are loaded: places that the target had before (``TargetSection.place``)."""
 
@@ -61,10 +60,8 @@ class TargetCoverage(msgspec.Struct, frozen=True):
 
 
 def coverage(pipeline: Pipeline, state: StateStore) -> tuple[TargetCoverage, ...]:
-    """What the targets of *pipeline* hold, in the order of its file; targets without any load included.
-
-    That is what was loaded into the place that a target has now, whatever the target was called.
-    """
+    """What the targets of *pipeline* hold, in the order of its file, also those without a load. Only loads into a
+    target's present place count, whatever the target was called."""
     begun = state.coverage.begun(pipeline.name)  # before what is recorded at the end of loads
     records = state.coverage.all(pipeline.name)
     derived = {run.run_hash for run in state.runs.all(pipeline.name) if run.counts.get(DERIVED)}
@@ -92,10 +89,8 @@ def side_by_side(records: Sequence[Coverage]) -> "tuple[Loads, ...]":
 
 
 def in_place(records: Sequence[Coverage], begun: Sequence[BegunLoad]) -> "tuple[Loads, ...]":
-    """The loads of a target where a newer one of a window replaces what older ones have brought of its tables.
-
-    Of *begun* ones nobody knows how far they came; of a window that was never loaded before they take nothing away.
-    """
+    """The loads of a target whose newer loads of a window replace older ones, table by table. A load in *begun* may
+    have come to any point; it takes nothing away from a window that was never loaded."""
     windows: dict[Window, list[_Run]] = {}
     for record in records:
         windows.setdefault(record.window, []).append(_Run(record))
@@ -106,11 +101,8 @@ def in_place(records: Sequence[Coverage], begun: Sequence[BegunLoad]) -> "tuple[
 
 
 def target_coverage(name: str, selection: Sequence[str], loads: "Sequence[Loads]") -> TargetCoverage:
-    """What *loads* leave a target with of the tables that *selection* wants.
-
-    A run covers each table of its own selection, whether or not it had rows. What several windows or, in a mirror, several runs
-    hold counts as the best of them does.
-    """
+    """What a target holds of the tables in *selection* after *loads*. A run covers each table of its own selection,
+    with or without rows. Of several windows, or several runs in a mirror, the best counts."""
     stretches = list(_stretches(loads))
     seen = sorted({table for load in loads for run in load.runs for table in run.seen})
     wanted = TablePatterns(selection)

@@ -64,10 +64,9 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
 def publish(context: ReplayContext, run_hash: str, targets: Sequence[str]) -> RunReport:
     """Record what the run of *run_hash* covers in *targets*, and keep its report as ``reports/<run_hash>.json``.
 
-    A load report that was published before says nothing new of its target: what happened there since stays recorded.
-
-    Raises ArtifactNotFoundError where no load report is of the place that a target has now: publishing says what happened, never
-    what was planned. Raises ConfigError for a target that the pipeline does not have.
+    A load report that was published before is skipped: what happened to its target since stays recorded. Raises
+    ArtifactNotFoundError without a load report for a target's present place, ConfigError for a target that the pipeline
+    lacks.
     """
     index = read_index(context.artifacts, run_hash)
     manifest = manifests.decode(context.artifacts.get(f"manifests/{index.input_hash}.json"))
@@ -108,10 +107,8 @@ def publish(context: ReplayContext, run_hash: str, targets: Sequence[str]) -> Ru
 
 
 def load_of(context: ReplayContext, run_hash: str, target: str) -> LoadReport:
-    """The newest report of a load of *run_hash* into the place that *target* has now, as of a target of this name.
-
-    Raises what ``last_load`` and ``ReplayContext.place_of`` raise.
-    """
+    """The newest report of a load of *run_hash* into the present place of *target*, under this name. Raises what
+    ``last_load`` and ``ReplayContext.place_of`` raise."""
     try:
         return msgspec.structs.replace(last_load(context, run_hash, context.place_of(target)), target=target)
     except ArtifactNotFoundError as error:
@@ -119,10 +116,8 @@ def load_of(context: ReplayContext, run_hash: str, target: str) -> LoadReport:
 
 
 def last_load(context: ReplayContext, run_hash: str, place: str) -> LoadReport:
-    """The newest report of a load of *run_hash* into *place*, whatever the target was called.
-
-    Raises ArtifactNotFoundError without one.
-    """
+    """The newest report of a load of *run_hash* into *place*, whatever the target's name was. Raises
+    ArtifactNotFoundError without one."""
     folder = f"loads/{run_hash}/"
     found = [entry for entry in context.artifacts.list(folder) if entry.name.count("/") == 3]
     others = set()
@@ -156,10 +151,8 @@ def _with_place(context: ReplayContext, load: LoadReport) -> LoadReport:
 
 
 def coverage_of(load: LoadReport, grade: Grade, *, set_aside: bool) -> Coverage:
-    """What *load* covers: all tables of its selection, so that those without rows in the window show no gap.
-
-    *set_aside* tells that decode put messages or events into quarantine. They may be of any table, also one that is not known.
-    """
+    """What *load* covers: all tables of its selection, so that tables without rows show no gap. *set_aside*: decode put
+    messages or events, of any table, into quarantine."""
     return Coverage(
         pipeline=load.pipeline,
         target=load.target,

@@ -36,9 +36,9 @@ DERIVED = "derived_from"
 def record_decode(context: ReplayContext, index: ChangelogIndex) -> None:
     """Keep the run, its DDL as schema history, its sparse index and the names of its reference files. Safe to repeat.
 
-    The runs that it is derived from are kept first, each time: of an input that windows share nobody else tells, and since it was
-    kept it may have been decoded anew, with something else in quarantine. One that is kept and of which files are gone now stays
-    as it is; ArtifactNotFoundError or FileNotFoundError is raised of one that is not.
+    Runs that it is derived from are kept first, each time: nobody else records shared input, and it may have been
+    decoded again since. A known run whose files are gone stays as it is; for an unknown one this raises
+    ArtifactNotFoundError or FileNotFoundError.
     """
     _record(context, index)
 
@@ -78,10 +78,10 @@ def _record(context: ReplayContext, index: ChangelogIndex, *, taken: bool = Fals
 
 
 def read_ddl_again(context: ReplayContext, index: ChangelogIndex) -> tuple[UnreadDdl, ...] | None:
-    """What of the DDL of the run with *index* can't be read by now either; None where its decode did not tell.
+    """DDL of the run with *index* that still can't be read; None if its decode did not record any.
 
-    What can be read of the messages in its quarantine is kept, and is no gap for later windows any more. Raises
-    ArtifactNotFoundError where a file of the quarantine, or of a run that it is derived from, is gone.
+    What can now be read of its quarantine is kept, and is no longer a gap for later windows. Raises
+    ArtifactNotFoundError if a file of the quarantine, or of a run that it is derived from, is gone.
     """
     if index.derived:
         sources = [read_index(context.artifacts, source.run_hash) for source in index.derived]

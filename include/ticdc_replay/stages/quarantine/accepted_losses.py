@@ -1,4 +1,4 @@
-"""Missing objects that nobody has to look after any more, as a person accepted that their rows are lost."""
+"""Missing objects whose loss a person has accepted."""
 
 from collections.abc import Iterable, Sequence
 
@@ -12,8 +12,7 @@ _OF_OBJECTS = "claim_check_"
 
 
 def not_accepted(pipelines: Iterable[ReplayContext], lost: Sequence[LostRow]) -> list[LostRow]:
-    """Those of *lost* whose loss nobody has accepted in the quarantine of their pipeline: for want of the object, of the event or
-    of the whole message."""
+    """Those of *lost* whose loss nobody has accepted in the quarantine of their pipeline, by event or by message."""
     accepted: dict[tuple[str, str, str, int, int], set[int]] = {}
     for each in pipelines:
         for loss in each.state.quarantine.accepted_losses(each.pipeline.name):

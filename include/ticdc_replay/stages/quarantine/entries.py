@@ -99,11 +99,9 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 def active_runs(context: ReplayContext, selection: Selection) -> list[Run]:
-    """The runs that count: of those of what their window is pinned to, the one that was started last, and each that a target
-    holds in whose place no newer one of its tables was loaded there.
+    """The runs that count: for each window the last one of its present input, and each run that a target still holds.
 
-    Of the windows and runs of *selection*; a run that is named counts whether or not it is active. Latest window first, of each
-    the run that was started last.
+    Only windows and runs of *selection*; a named run always counts. Latest window first, and in it the last run.
     """
     pipeline = context.pipeline.name
     runs = [run for run in context.state.runs.all(pipeline) if selection.window in (None, run.window)]
@@ -120,10 +118,8 @@ def active_runs(context: ReplayContext, selection: Selection) -> list[Run]:
 
 
 def list_quarantine(context: ReplayContext, selection: Selection) -> tuple[RunQuarantine, ...]:
-    """The entries of *selection*, by run, latest window first; runs without any are left out.
-
-    So is a run that windows take their rows from and no target holds: its entries stand in the runs of these windows.
-    """
+    """The entries of *selection* by run, latest window first, without empty runs. A run that no target holds, and that
+    other windows take rows from, is left out: its entries appear in their runs."""
     selection.checked()
     found = []
     for run in active_runs(context, selection):
@@ -153,10 +149,10 @@ def grouped(run: RunQuarantine) -> tuple[Group, ...]:
 
 
 def show(context: ReplayContext, place: str, run: str | None = None) -> tuple[Shown, ...]:
-    """The entries at *place*, of the active runs or of *run*, with their bytes, decoded with what is known of tables now.
+    """The entries at *place*, of the active runs or of *run*, with their bytes, decoded with today's table definitions.
 
-    Once for each run that set the message aside, however many its entries are. Claim-check objects are not fetched. Raises
-    ConfigError where no entry is there.
+    One for each run that set the message aside. Claim-check objects are not fetched. Raises ConfigError if no entry is
+    there.
     """
     shown = []
     for found in list_quarantine(context, Selection(run=run, places=(place,))):
@@ -194,8 +190,8 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
 def accept(context: ReplayContext, selection: Selection, person: str, why: str) -> tuple[Acceptance, ...]:
     """Accept the open entries of *selection* as lost, in the name of *person*; one record per run.
 
-    They count as settled from now on, in every run that meets the same message with the same reason. Raises ConfigError without a
-    name or a reason, and where nothing is open.
+    They are settled in every run that meets the same message with the same reason. Raises ConfigError without a name or
+    a reason, and if nothing is open.
     """
     if not person.strip() or not why.strip():
         raise ConfigError("a loss is accepted by somebody and for a reason: give both")

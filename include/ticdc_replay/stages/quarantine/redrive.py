@@ -83,10 +83,10 @@ def open_runs(context: ReplayContext, selection: Selection) -> tuple[RunQuaranti
 
 
 def pin_redrive(context: ReplayContext, run: RunQuarantine) -> PinnedManifest:
-    """The manifest of a re-drive of the entries of *run*: an input of its own, with their bytes, whatever was re-driven before.
+    """The manifest of a re-drive of the entries of *run*: a new input with their bytes. Kafka is not asked.
 
-    Kafka is not asked. Raises PermanentError where the window was pinned anew since, ArtifactNotFoundError where a file of
-    the quarantine is gone.
+    Raises PermanentError if the window was pinned again since, ArtifactNotFoundError if a file of the quarantine is
+    gone.
     """
     store = context.artifacts
     index = read_index(store, run.run_hash)
@@ -132,11 +132,11 @@ def check_redrive(context: ReplayContext, run_hash: str) -> RedriveCheck:
 def write_redrive_loads(
     context: ReplayContext, run_hash: str, targets: Sequence[str] | None = None
 ) -> tuple[RedriveLoads, ...]:
-    """The specs that load the re-drive *run_hash* into *targets*; without them, into those that hold its window's run and in
-    which an entry is open that it was for, or into all that hold the run where there is none of these.
+    """The specs that load the re-drive *run_hash* into *targets*.
 
-    Where none holds it, because its check stopped it, or a target of *targets* does not, the window's run is loaded first. Raises
-    PolicyStopError where its check still stops it.
+    By default these are the targets that hold its window's run and have an open entry that it was for; without such,
+    all that hold the run. Into a target without the run, or if none has it because its check stopped it, the run is
+    loaded first. Raises PolicyStopError if its check still stops it.
     """
     index = read_index(context.artifacts, run_hash)
     first = _first(index.redrives, run_hash)
@@ -161,10 +161,8 @@ def write_redrive_loads(
 
 
 def publish_redrive(context: ReplayContext, run_hash: str, targets: Sequence[str]) -> RedriveReport:
-    """Record that *targets* have the re-drive *run_hash*, and with it what the window's coverage is now.
-
-    Raises what ``publish`` raises.
-    """
+    """Record that *targets* have the re-drive *run_hash*, and the new coverage of its window. Raises what ``publish``
+    raises."""
     index = read_index(context.artifacts, run_hash)
     first = _first(index.redrives, run_hash)
     loads = [load_of(context, run_hash, target) for target in targets]

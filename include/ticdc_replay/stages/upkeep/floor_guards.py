@@ -1,4 +1,4 @@
-"""What keeps the floor of a mirror from being raised: rows from below it that may be still to come."""
+"""What keeps the floor of a mirror from being raised: rows below it that may still come."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise, starmap
@@ -35,11 +35,11 @@ class _Load(msgspec.Struct, frozen=True):
 def still_to_come(
     context: ReplayContext, target: str, table: TableName, span: Window, stopped: Sequence[StoppedLoad]
 ) -> list[str]:
-    """What of *span* the mirror of *table* in *target* may still get, one line each, with what to do; *stopped* are its loads
-    that DDL at their window's end stopped after all rows.
+    """What the mirror of *table* in *target* may still get of *span*, one line each, with what to do.
 
-    Nothing is where all of it, from the first moment that is held here or where the target was before, was brought here by runs
-    of what their windows are pinned to now, and neither a decode nor a load has set anything of it aside that is not settled.
+    *stopped* are its loads that DDL at their window's end stopped after all rows. The list is empty if all of *span*,
+    from the first moment that is held here or in an earlier place, was loaded here from what its windows are pinned to
+    now, and everything that a decode or a load set aside is settled.
     """
     place = context.place_of(target)
     runs = _Runs(context, place, table, span)
@@ -91,10 +91,8 @@ class _Runs:
         self._pinned = {manifest.window: manifest.input_hash for manifest in pinned}
 
     def is_current(self, run_hash: str, window: Window) -> bool:
-        """Whether its rows come from what its window, and each that it takes rows from, is pinned to now.
-
-        Of a run that takes rows from others, and whose changelog is removed, its own window tells alone.
-        """
+        """Whether its rows come from what its window, and each source window, is pinned to now. If its changelog is
+        removed, only its own window counts."""
         run = self._runs.get(run_hash)
         if run is not None and self._pinned.get(window, run.input_hash) != run.input_hash:
             return False

@@ -1,4 +1,4 @@
-"""What a person tells the mirrors of a pipeline, between windows."""
+"""What people do to the mirrors of a pipeline, between windows."""
 
 from typing import Any
 
@@ -16,12 +16,12 @@ from ticdc_replay.targets.load import open_target
 def raise_floor(
     context: ReplayContext, target: str, table: TableName, floor_ts: int, *, holds_all_rows: bool = False
 ) -> FloorRaised:
-    """Have nothing below *floor_ts* (TSO) applied to the mirror of *table* in *target* any more.
+    """Apply nothing below *floor_ts* (TSO) to the mirror of *table* in *target* any more.
 
-    *holds_all_rows* says that the mirror has the rows of all windows up to there, from a dump of the upstream. Otherwise they
-    have to be loaded first, but for windows from before the first that was loaded.
+    *holds_all_rows*: the mirror has the rows of all windows up to there, from a dump of the upstream. Otherwise all
+    windows since the first loaded one must be loaded.
 
-    Raises ConfigError where *target* is no mirror, PolicyStopError where a row from below the floor may be still to come
+    Raises ConfigError if *target* is no mirror, PolicyStopError if a row below the floor may still come
     (``still_to_come``), and what ``Mirror.raise_floor`` raises.
     """
     mirror = _mirror(context, target)
@@ -41,11 +41,10 @@ def raise_floor(
 
 
 def forget(context: ReplayContext, target: str, table: TableName) -> str:
-    """Forget what was loaded into the mirror of *table* in *target*, and that it covers any window; the mirror's name.
+    """Forget what was loaded into the mirror of *table* in *target*, also by re-drives, and its coverage; its name.
 
-    What re-drives brought into it is forgotten, too: their entries are open again. Safe to repeat after it broke.
-
-    Raises ConfigError where *target* is no mirror or the mirror is still there, and what ``Mirror.forget`` raises.
+    Entries of such re-drives are open again. Safe to repeat. Raises ConfigError if *target* is no mirror or the mirror
+    still exists, and what ``Mirror.forget`` raises.
     """
     pipeline, mirror = context.pipeline.name, _mirror(context, target)
     mirror.require_gone(pipeline, table)

@@ -50,19 +50,18 @@ def prune(
     execute: bool = False,
     tell: Callable[[Stored], None] = lambda _: None,
 ) -> tuple[Stored, ...]:
-    """What is removed of the changelogs (is to be, unless *execute*), and what is kept and why; oldest first.
+    """The changelogs that are removed (or would be, unless *execute*), and those that are kept and why; oldest first.
 
-    *tell* is called with each right after it was removed: what comes later may fail.
+    *tell* is called right after each removal, since a later one may fail. A changelog stays for *keep_days*, by default
+    the pipeline's ``changelog.keep_days``, and then as long as
 
-    A changelog stays for *keep_days*, the pipeline's ``changelog.keep_days`` where that is None, and then as long as
-
-    * a changelog that stays takes rows from it, or a window that is pinned to it has not been decoded yet;
-    * anything of its quarantine is open, in the changelogs or in a target that holds it, or was decoded again not so long ago;
+    * a changelog that stays takes rows from it, or a window pinned to it has not been decoded yet;
+    * an entry of its quarantine is open, in the changelogs or in a target that holds it, or was re-driven recently;
     * a run that decodes it, or whose claim-check objects it is about, has a lease;
-    * nothing else gives its rows again: its input can't be decoded again as it was pinned (``stages.prove``), and no other
-      changelog that stays holds them, proven no less and with nothing more in quarantine (unless *even_if_last*).
+    * nothing else has its rows: its input can't be decoded again (``stages.prove``), and no other changelog that stays
+      holds them, proven no less and with nothing more in quarantine (unless *even_if_last*).
 
-    What came out of its quarantine later goes with it. Raises ConfigError where nothing says how many days, or not how many.
+    Re-drives of its quarantine go with it. Raises ConfigError without a valid number of days.
     """
     days = keep_days if keep_days is not None else context.pipeline.changelog.keep_days
     if days is None:
@@ -171,10 +170,8 @@ class _Pruning:
 
 
 def remove(context: ReplayContext, index: ChangelogIndex) -> None:
-    """Remove the changelog of *index*, and that first of all: whoever looks for it from now on is told that there is none.
-
-    What somebody writes meanwhile who decodes it anew stays.
-    """
+    """Remove the changelog of *index*, its index first: from then on there is none for readers. What another decode of
+    it writes meanwhile stays."""
     root = changelog_root(index.run_hash)
     names = [entry.name for entry in context.artifacts.list(f"{root}/")]
     context.artifacts.delete(f"{root}/{INDEX}")

@@ -79,10 +79,8 @@ def summarize(parsed: ParsedChangefeed) -> ChangefeedSummary:
 
 
 def possible_windows(changefeed: Changefeed) -> tuple[Windows, tuple[str, ...]]:
-    """The best grade that windows of *changefeed* can have, and why it is no better.
-
-    Raises ConfigError for a protocol that can't be read.
-    """
+    """The best grade that windows of *changefeed* can have, and why it is no better. Raises ConfigError for a protocol
+    that can't be read."""
     carried = carried_by(changefeed)
     if carried.commit_ts != "rows":
         why = [

@@ -73,11 +73,11 @@ def find_changelogs(
     tables: Sequence[str] | None = None,
     without: frozenset[str] = frozenset(),
 ) -> Known:
-    """Which complete changelogs, those of the runs in *without* left out, hold which parts of *window*. Asks nothing of Kafka.
+    """Which complete changelogs hold which parts of *window*, without the runs in *without*. Asks nothing of Kafka.
 
-    A changelog counts if its window is pinned to its input still, it is of the changefeed as it is configured now and of all
-    *tables* (patterns; the pipeline's if absent), its rows carry a commitTs, all its files are there, and it has no row of these
-    that the pipeline file names in ``set_aside`` since.
+    A changelog counts if its window is still pinned to its input, it is of the changefeed as configured now and of all
+    *tables* (patterns; by default the pipeline's), its rows carry a commitTs, all its files exist, and it has no row of
+    these that ``set_aside`` of the pipeline file names since.
     """
     wanted = context.pipeline.tables if tables is None else tables
     found: dict[str, ChangelogIndex] = {}
@@ -103,11 +103,8 @@ def find_changelogs(
 
 
 def require_cover(context: ReplayContext, window: Window) -> Known:
-    """What *window* would be derived from.
-
-    Raises NotCoveredError where changelogs do not hold all of it, UnprovenWindowError where one of them is not proven and the
-    policy stops.
-    """
+    """What *window* would be derived from. Raises NotCoveredError if changelogs do not hold all of it,
+    UnprovenWindowError if one of them is not proven and the policy stops."""
     known = find_changelogs(context, window)
     if known.lacking:
         raise NotCoveredError(f"window {window} can't be derived from changelogs: {known.lacking}")
@@ -173,7 +170,7 @@ def cluster_of(*used: Manifest) -> str | None:
 
 
 def register(context: ReplayContext, manifest: Manifest, replaces: WindowManifest | None) -> PinnedManifest:
-    """Write *manifest*, which names changelogs, and give it to its window, unless another run was faster: then that one's
+    """Write *manifest*, which names changelogs, and register it for its window. If another run was faster, its manifest
     counts."""
     name = f"manifests/{manifest.input_hash}.json"
     with contextlib.suppress(ArtifactExistsError):  # equal but for what is not part of the hash
@@ -185,10 +182,8 @@ def register(context: ReplayContext, manifest: Manifest, replaces: WindowManifes
 
 
 def _runs(context: ReplayContext, window: Window) -> Iterator[tuple[str, Window, Manifest, int]]:
-    """Each run that holds a part of *window*: its hash, what of time it holds, its manifest, and when that was pinned (ms).
-
-    Of a window that is derived itself, the runs that it is derived from, as long as their own windows are pinned to them still.
-    """
+    """Each run that holds a part of *window*: its hash, that part, its manifest, and when that was pinned (ms). For a
+    derived window these are its sources, if their own windows are still pinned to them."""
     pipeline = context.pipeline.name
     runs = context.state.runs.within(pipeline, window)
     entries: dict[Window, tuple[WindowManifest, Manifest]] = {}

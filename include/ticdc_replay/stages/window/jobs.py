@@ -23,10 +23,8 @@ from ticdc_replay.state.runs import Run
 
 
 def decode_job(context: ReplayContext, pinned: PinnedManifest, tables: tuple[str, ...] | None = None) -> DecodeJob:
-    """The job that decodes the pinned range; *tables* narrows the pipeline's patterns down.
-
-    Raises ConfigError for a pattern that is not within the pipeline's.
-    """
+    """The job that decodes the pinned range; *tables* narrows the pipeline's patterns. Raises ConfigError for a pattern
+    outside them."""
     pipeline = context.pipeline
     return DecodeJob(
         library_version=__version__,
@@ -64,10 +62,8 @@ def _set_aside(context: ReplayContext, manifest: Manifest) -> tuple[EventPlace, 
 def write_decode_job(
     context: ReplayContext, pinned: PinnedManifest, tables: tuple[str, ...] | None = None
 ) -> WrittenJob:
-    """The spec of ``decode_job``. Raises what that raises.
-
-    The run gets its generation here, and so does the decode that it shares: a run that is decoded later is newer.
-    """
+    """The spec of ``decode_job``. Raises what that raises. The run, and the decode that it shares, get their generation
+    here: a run that is decoded later is newer."""
     job = decode_job(context, pinned, tables)
     if pinned.manifest.redrive is None:  # else it is a part of the run whose quarantine it decodes
         _give_generation(context, job, pinned.manifest.window)
@@ -89,9 +85,9 @@ def write_load_job(
 ) -> WrittenJob:
     """The spec that loads the changelog of *run_hash* into the target called *target_name*.
 
-    Raises ConfigError for an unknown target and for tables that are not within the pipeline's or were not decoded,
-    ArtifactNotFoundError where the changelog, or one that it takes rows from, is not complete, what ``require_set_aside`` raises,
-    and without *reload* what ``require_current`` raises.
+    Raises ConfigError for an unknown target and for tables that are not the pipeline's or were not decoded,
+    ArtifactNotFoundError if the changelog, or a source of it, is not complete, what ``require_set_aside`` raises, and
+    without *reload* what ``require_current`` raises.
     """
     pipeline = context.pipeline
     target = next((target for target in pipeline.targets if target.name == target_name), None)
@@ -135,13 +131,11 @@ def write_load_job(
 
 
 def require_current(context: ReplayContext, index: ChangelogIndex) -> None:
-    """Return if the changelog of *index*, or the one it re-drives, comes from what its window is pinned to now; and if each
-    changelog that it takes rows from comes from what that one's window is pinned to, or is still what that is derived from.
+    """Check that the changelog of *index*, or the one it re-drives, and each of its sources come from what their
+    windows are pinned to now, or are derived from. Windows of which nothing is known pass.
 
-    Returns, too, where nothing is known of a window.
-
-    Raises PermanentError where a window was pinned anew since: of equal commitTs the version loaded last counts, so that rows
-    which the newer run repaired would be replaced by those of the older one.
+    Raises PermanentError if a window was pinned again since: of equal commitTs the version loaded last counts, so rows
+    that the newer run repaired would be replaced by older ones.
     """
     index = _of_window(context, index)
     pinned = context.state.manifests.of_window(context.pipeline.name, index.window)
@@ -164,10 +158,8 @@ def require_current(context: ReplayContext, index: ChangelogIndex) -> None:
 
 
 def _generation(context: ReplayContext, index: ChangelogIndex, *, reload: bool) -> int:
-    """The generation that a load of *index* carries; a re-drive has that of the run that it completes.
-
-    Raises what ``require_current`` raises where the window was pinned again since that was asked.
-    """
+    """The generation of a load of *index*; a re-drive has that of the run it completes. Raises what ``require_current``
+    raises if the window was pinned again since that was asked."""
     index = _of_window(context, index)
     pipeline, window = context.pipeline.name, index.window
     if reload:
@@ -195,10 +187,8 @@ def _sources(context: ReplayContext, index: ChangelogIndex) -> tuple[SourceWindo
 
 
 def _source_runs(context: ReplayContext, index: ChangelogIndex) -> Iterator[Run | ChangelogIndex]:
-    """The runs that *index* takes rows from: as the state store knows them, else by their changelogs, as where it was lost.
-
-    Raises ArtifactNotFoundError where neither is there.
-    """
+    """The runs that *index* takes rows from, from the state store, or from their changelogs if it was lost. Raises
+    ArtifactNotFoundError if neither exists."""
     for run_hash in dict.fromkeys(source.run_hash for source in index.derived):
         yield context.state.runs.get(context.pipeline.name, run_hash) or read_index(context.artifacts, run_hash)
 

@@ -1,9 +1,9 @@
 """Looks for the DDL before a window in Kafka, in the first partition of each topic, and reads each stretch once.
 
-A resolved-ts R says that every DDL with a smaller commitTs was sent to the partition before it (protocols: delivery semantics,
-section 2). So the search ends where the first resolved-ts at or after the window's start is, however far the changefeed lags;
-a record time near the window's start says nothing of what was sent by then. Where it begins, a record time is enough: a record is
-made after its commit, up to clock skew.
+A resolved-ts R shows that every DDL with a smaller commitTs was sent to the partition before it (protocols: delivery
+semantics, section 2). So the search ends at the first resolved-ts at or after the window's start, however far the
+changefeed lags; a record time proves nothing there. It begins at a record time: a record is made after its commit, up
+to clock skew.
 """
 
 import logging
@@ -36,13 +36,14 @@ _HOUR_MS = 3_600_000
 
 
 def look_back(context: ReplayContext, window: Window) -> dict[TopicIdentity, int]:
-    """Bring the DDL before *window* into the state store, as far back as ``window.schema_look_back_hours`` says.
+    """Bring the DDL before *window* into the state store, as far back as ``window.schema_look_back_hours`` allows.
 
-    Returns, by topic, the offset of the topic's first partition before which all DDL with a commitTs below the window's
-    start was sent. That partition has all DDL, if any has (delivery semantics, section 6). A topic that TiCDC writes to no more
-    is searched to its end. Nothing is read that was searched before, by a look back or by a decode.
+    Returns, by topic, the offset in its first partition before which all DDL below the window's start was sent. That
+    partition has all DDL, if any has (delivery semantics, section 6). A retired topic is searched to its end. Stretches
+    that a look back or a decode searched before are skipped.
 
-    Raises WatermarkNotReachedError where the changefeed has not come to the window's start, and what reading a range raises.
+    Raises WatermarkNotReachedError if the changefeed has not reached the window's start, and what reading a range
+    raises.
     """
     if carried_by(context.changefeed).ddl == "nowhere" or window.from_ts == 0:
         return {}

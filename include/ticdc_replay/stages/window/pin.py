@@ -24,15 +24,14 @@ def pin(
     from_changelog: bool = False,
     policy: PinPolicy | None = None,
 ) -> PinnedManifest:
-    """The manifest of *window*: the one it has, or a new one where it has none or *repin* asks for it.
+    """The manifest of *window*: the one it has, or a new one if it has none or with *repin*.
 
-    A new one names ranges of Kafka; or changelogs of the pipeline that hold the window, where *from_changelog* asks for it or
-    ``window.from_changelog`` says so; or the wider window whose decode it shares (``window.decode_hours``). A window that is
-    pinned anew shares nothing, since what was read before is what is to be mended. A *policy* other than the pipeline's
+    A new one names ranges of Kafka; or changelogs of the pipeline that hold the window, if *from_changelog* or
+    ``window.from_changelog`` asks for it; or the wider window whose decode it shares (``window.decode_hours``). A
+    repinned window shares nothing, since that input is to be repaired. A *policy* other than the pipeline's
     ``window.pin`` asks for a window of its own, from Kafka.
 
-    Raises what ``snapshot.pin.pin_window`` raises, what ``derive`` raises where *from_changelog* asks for it, and what
-    ``require_asked`` raises.
+    Raises what ``snapshot.pin.pin_window``, ``require_asked`` and, with *from_changelog*, ``derive`` raise.
     """
     if policy is not None and from_changelog:
         raise ConfigError("a window that is taken from changelogs has no end in Kafka: leave out the pin policy")
@@ -48,10 +47,8 @@ def pin(
 def require_asked(
     context: ReplayContext, manifest: Manifest, policy: PinPolicy | None, *, from_changelog: bool = False
 ) -> None:
-    """Return if *manifest*, which its window has, is what a run asks for: of that *policy* where one is given, or of changelogs.
-
-    Raises ConfigError where it is not, as where the window was pinned before.
-    """
+    """Check that the window's *manifest* has the *policy* that the run asks for, or is from changelogs. Raises
+    ConfigError otherwise, such as when the window was pinned before."""
     before = f"window {manifest.window} was pinned before, and not"
     if from_changelog and not manifest.derived:
         raise ConfigError(f"{before} to changelogs, which this run asks for: pin it anew (repin)")
@@ -62,15 +59,13 @@ def require_asked(
 
 
 def is_pinned(context: ReplayContext, window: Window) -> bool:
-    """Whether *window* has a manifest: then all of it was complete, and nothing is to be waited for."""
+    """Whether *window* has a manifest: then all of it was complete, and there is nothing to wait for."""
     return context.state.manifests.of_window(context.pipeline.name, window) is not None
 
 
 def require_input(context: ReplayContext, window: Window, *, repin: bool = False, from_changelog: bool = False) -> None:
-    """Return if *window* is pinned already, unless *repin*, or is complete in Kafka, or in changelogs that it may be taken from.
-
-    Raises WatermarkNotReachedError where it is not yet.
-    """
+    """Check that *window* is pinned (without *repin*), or complete in Kafka, or in changelogs that it may be taken
+    from. Raises WatermarkNotReachedError otherwise."""
     if from_changelog or (is_pinned(context, window) and not repin):
         return
     try:

@@ -1,4 +1,4 @@
-"""Claim-check objects of a pinned window, held against the store as it is now."""
+"""Claim-check objects of a pinned window, compared with the store as it is now."""
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping
@@ -34,7 +34,7 @@ class PinnedObjects(msgspec.Struct, frozen=True):
 
 
 def compare_objects(store: ObjectStore, wanted: Mapping[str, Expected | None]) -> PinnedObjects:
-    """Hold *wanted* against *store*. Raises what the store raises."""
+    """Compare *wanted* with *store*. Raises what the store raises."""
     if len(wanted) > ASKED_FOR:
         return _compared(
             _beside_listing(sorted(wanted.items()), list_parallel(store, lambda found: found.name in wanted))
@@ -45,8 +45,8 @@ def compare_objects(store: ObjectStore, wanted: Mapping[str, Expected | None]) -
 
 
 def compare_inventory(store: ObjectStore, filesystem: Any, path: str) -> PinnedObjects:
-    """Hold all objects of the inventory at *path*, which is in order of name, against *store*. Memory: a row group, and a
-    sixteenth of the store's names."""
+    """Compare all objects of the inventory at *path*, sorted by name, with *store*. Memory: a row group and 1/16 of the
+    store's names."""
     return _compared(_beside_listing(_inventory(filesystem, path), list_parallel(store, lambda _: True)))
 
 

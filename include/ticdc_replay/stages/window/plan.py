@@ -1,7 +1,5 @@
-"""What replaying windows would cost, and what it would stop at: told before anything is spent, and nothing is kept.
-
-Kafka's heads and tails are read, and a few messages in between: what pinning reads, and a sample.
-"""
+"""What replaying windows would cost, and what would stop it, without keeping anything. Reads what pinning reads (heads
+and tails of Kafka), and a sample of messages."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -126,8 +124,8 @@ def plan(
 ) -> Plan:
     """What replaying *windows* would read, how long it would take, and what stands against it.
 
-    *tables*, *targets*, *policy* and *repin* are those of the run; *cores* as ``stages.rates`` takes them. Raises ConfigError for
-    tables that are not the pipeline's; AuthenticationError and TransientError where a server refuses the credentials or is away.
+    *tables*, *targets*, *policy* and *repin* are those of the run; for *cores* see ``rates``. Raises ConfigError for
+    tables that are not the pipeline's; AuthenticationError and TransientError from servers.
     """
     selection = selected_tables(context.pipeline, tables)
     names = tuple(targets or (target.name for target in context.pipeline.targets))

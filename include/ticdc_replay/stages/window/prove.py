@@ -1,4 +1,4 @@
-"""Whether a pinned window can still be replayed: its manifest held against Kafka, the claim-check store and its changelogs."""
+"""Whether a pinned window can still be replayed: its manifest against Kafka, the claim-check store and its changelogs."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -64,10 +64,8 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def prove(context: ReplayContext, window: Window) -> Proof:
-    """Hold the manifest that *window* has against Kafka and the stores.
-
-    Raises ArtifactNotFoundError where the window was never pinned, and what asking Kafka and the stores raises.
-    """
+    """Compare the manifest of *window* with Kafka and the stores. Raises ArtifactNotFoundError if the window was never
+    pinned, and what Kafka and the stores raise."""
     entry = context.state.manifests.of_window(context.pipeline.name, window)
     if entry is None:
         raise ArtifactNotFoundError(f"window {window} of pipeline {context.pipeline.name} was never pinned")
@@ -75,10 +73,10 @@ def prove(context: ReplayContext, window: Window) -> Proof:
 
 
 def prove_manifest(context: ReplayContext, name: str) -> Proof:
-    """Hold a manifest against Kafka and the stores; *name* is its URI, its file's name or its ``input_hash``.
+    """Compare a manifest with Kafka and the stores; *name* is its URI, its file's name or its ``input_hash``.
 
-    It need not be the one that its window has now. Raises ConfigError for another kind of name, ArtifactNotFoundError where
-    there is no such manifest, and what asking Kafka and the stores raises.
+    It need not be the present one of its window. Raises ConfigError for another kind of name, ArtifactNotFoundError if
+    there is no such manifest, and what Kafka and the stores raise.
     """
     input_hash = name.rstrip("/").rpartition("/")[2].removesuffix(".json")
     if len(input_hash) != 64 or not set(input_hash) <= set("0123456789abcdef"):
@@ -195,7 +193,7 @@ def _files(context: ReplayContext, manifest: Manifest) -> Iterator[Finding]:
 
 
 def _objects(context: ReplayContext, manifest: Manifest, whole: Sequence[ChangelogIndex]) -> PinnedObjects:
-    """Of the claim-check objects those that messages of the window refer to, where a changelog tells which; else all of the
+    """The claim-check objects that messages of the window refer to, if a changelog lists them; else all of the
     inventory."""
     if context.claim_check is None:
         return PinnedObjects()

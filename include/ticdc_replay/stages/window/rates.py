@@ -38,10 +38,8 @@ class Rates(msgspec.Struct, frozen=True):
 
 
 def rates(context: ReplayContext, cores: int | None) -> Rates:
-    """The rates of the pipeline's last runs; of benchmarks, on *cores*, where it has none.
-
-    Without *cores* as many are taken as ``spark.conf`` asks for, else those of this machine.
-    """
+    """The rates of the pipeline's last runs, or of benchmarks on *cores*. *cores* defaults to those in ``spark.conf``,
+    else of this machine."""
     number = cores or _cores(context.pipeline.spark.conf)
     protocol = context.changefeed.traits
     per_core = protocol.rows_per_core_by_encoding.get(context.changefeed.encoding_format, protocol.rows_per_core)

@@ -1,8 +1,8 @@
-"""Which definition a table has at a commitTs, as far as it is known: declared definitions and the DDL that was found in Kafka.
+"""Which definition a table has at a commitTs, from declared definitions and the DDL found in Kafka.
 
-DDL is kept as it was sent, with where it was searched, and definitions are worked out of it each time: so they are the same in
-whatever order windows are pinned, decoded and repeated. DDL before a gap does not count, since nobody knows what the gap
-held: rows of its tables are typed by the wire.
+DDL is kept as it was sent, with the ranges that were searched, and definitions are computed from it each time: so they
+do not depend on the order in which windows are pinned, decoded and repeated. DDL before a gap does not count, since the
+gap may hold more: such tables are typed by the wire.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,10 +20,8 @@ from ticdc_replay.stages.window.searched_ddl import Reach, reaches
 
 
 def known_schemas(context: ReplayContext, window: Window) -> SchemaHistory:
-    """The table definitions that rows of *window* start from: all DDL with a commitTs below its start is in them.
-
-    Looks back into Kafka for what is not known yet, and raises what ``look_back`` raises.
-    """
+    """The table definitions at the start of *window*, with all earlier DDL. Looks back into Kafka for what is not known
+    yet, and raises what ``look_back`` raises."""
     ends = look_back(context, window)
     return _history(context, window, window.from_ts, window.from_ts, ends).since(window.from_ts)
 
@@ -31,10 +29,10 @@ def known_schemas(context: ReplayContext, window: Window) -> SchemaHistory:
 def recorded_schemas(
     context: ReplayContext, window: Window, unread: Iterable[UnreadDdl] | None = None
 ) -> SchemaHistory:
-    """All that is known by now of the tables that rows of *window* are of, its own DDL included. Asks nothing of Kafka.
+    """The definitions known by now for *window*, its own DDL included. Asks nothing of Kafka.
 
-    *unread* is what of its DDL can't be read, if that is known: else DDL from before a gap in the window does not count. Where a
-    person accepted it as lost, the tables that it concerns are typed by the wire, or as they are declared.
+    *unread* is its DDL that can't be read, if known; otherwise DDL before a gap in the window does not count. If a
+    person accepted such DDL as lost, its tables are typed by the wire, or as declared.
     """
     if unread is None:
         return _history(context, window, window.to_ts, window.to_ts - 1, {}).since(window.from_ts)
@@ -62,11 +60,10 @@ def all_schemas(context: ReplayContext) -> SchemaHistory:
 def _history(
     context: ReplayContext, window: Window, until_ts: int, at_ts: int, ends: Mapping[TopicIdentity, int]
 ) -> SchemaHistory:
-    """What DDL below *until_ts* (TSO) made of tables, for rows of *window*; *ends* are ``look_back``'s.
+    """The definitions that DDL below *until_ts* (TSO) gives rows of *window*; *ends* are ``look_back``'s.
 
-    DDL counts where no gap lies between it and *at_ts* (TSO).
-
-    DDL from before the changefeed's start-ts was sent by another one, and what changed between the two by nobody.
+    DDL counts if no gap lies between it and *at_ts* (TSO). DDL before the changefeed's start-ts came from another
+    changefeed, and DDL between the two from nobody.
     """
     state, name = context.state, context.pipeline.name
     start_ts = context.loaded.start_ts or 0

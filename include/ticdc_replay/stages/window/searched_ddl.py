@@ -23,11 +23,8 @@ class Chain(msgspec.Struct, frozen=True):
 
 
 class Reach(msgspec.Struct, frozen=True):
-    """From which commitTs on (TSO) the DDL of a topic is known without a gap.
-
-    From ``ddl_from`` on it is known as it was sent; between ``known_from`` and that, an earlier version of the library has
-    recorded the definitions that follow from it.
-    """
+    """The commitTs (TSO) from which DDL of a topic is known without a gap: as sent from ``ddl_from`` on, and between
+    ``known_from`` and that as definitions that an earlier version of the library recorded."""
 
     known_from: int
     ddl_from: int
@@ -57,10 +54,8 @@ def chains_of(scans: Iterable[DdlScan | Chain]) -> list[Chain]:
 
 
 def without(unread: Iterable[Unread], scan: DdlScan, clock_skew_ms: int) -> list[DdlScan]:
-    """What *scan* shows where the messages *unread* of its range could not be read: there is a gap at each of them.
-
-    What such a message says was committed before its time; where that is none, or yet to come, before now.
-    """
+    """*scan* with a gap at each of the messages *unread*. What such a message says was committed before its time, or
+    before now if it has none or a future one."""
     found = []
     now_ms = int(time.time() * 1000)
     for message in sorted(unread, key=lambda message: message.offset):
@@ -78,10 +73,10 @@ def reaches(
 ) -> dict[TopicIdentity, Reach]:
     """How far back the DDL of each topic is known for rows up to *at_ts* (TSO).
 
-    *ends* names the offset before which all DDL below *at_ts* was sent, where it was looked for now. Of other topics the last
-    chain that begins up to then counts: what became of a table in it is known as of its end, and a table that leaves
-    it for another topic is followed there. *earlier* are the scans of earlier versions. They do not say from when on they knew
-    DDL, so they count only where no gap lies before them.
+    *ends* has the offset before which all DDL below *at_ts* was sent, for topics searched now. For other topics the
+    last chain that begins by then counts: tables are known as of its end, and followed if they move to another topic.
+    *earlier* are scans of earlier versions, which did not record from when they knew DDL: they count only without a gap
+    before them.
     """
     by_topic: defaultdict[TopicIdentity, list[DdlScan]] = defaultdict(list)
     for scan in scans:

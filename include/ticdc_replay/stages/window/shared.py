@@ -1,7 +1,7 @@
-"""One decode for several windows of a schedule: a wider, aligned window is pinned, and they are taken from its changelog.
+"""One decode for several windows of a schedule: a wider, aligned window is pinned, and they use its changelog.
 
-With hours of replication lag the rows of a window lie behind those of many others in Kafka, so that windows of a backfill which
-run side by side read the same messages again and again.
+With hours of replication lag, the rows of a window lie after those of many others in Kafka, so windows of a backfill
+that run side by side would read the same messages again and again.
 """
 
 import logging
@@ -36,10 +36,8 @@ TTL_MS = 120_000
 
 
 def span_of(context: ReplayContext, window: Window) -> Window | None:
-    """The aligned window that *window* shares a decode with, None where it is to be decoded by itself.
-
-    It begins at a multiple of ``window.decode_hours`` since 1970 (UTC), but not before the schedule does.
-    """
+    """The aligned window whose decode *window* shares, or None. It begins at a multiple of ``window.decode_hours``
+    since 1970 (UTC), but not before the schedule does."""
     hours = context.pipeline.window.decode_hours
     if hours is None or possible_windows(context.changefeed)[0] == "by offset":
         return None
@@ -53,10 +51,10 @@ def span_of(context: ReplayContext, window: Window) -> Window | None:
 
 
 def pin_shared(context: ReplayContext, window: Window) -> PinnedManifest | None:
-    """Pin *window*, which has no manifest yet, to the input that it shares with others; pin that first, where nobody has.
+    """Pin *window*, which has no manifest yet, to the input that it shares with others, which is pinned first if
+    needed.
 
-    None where the window is to be decoded by itself: nothing is configured, the wider window is not over yet, or it can't be
-    proven though this one may be.
+    None if the window is decoded by itself: nothing is configured, or the wider window is not over or can't be proven.
     """
     span = span_of(context, window)
     if span is None:
@@ -105,9 +103,8 @@ def decoding(
 ) -> Iterator[None]:
     """Held while *manifest* is decoded into *run_hash*, until that run is recorded: the lease of ``leases.replaying``.
 
-    Where the job takes its window from a *shared* decode, one of several runs at a time does that; the others wait here until its
-    changelog is there, or until the one that decodes it has failed. Raises LeaseHeldError after ``window.timeout_minutes``, and
-    what ``leases.replaying`` raises.
+    With a *shared* decode, one of several runs does it; the others wait here for its changelog or its failure. Raises
+    LeaseHeldError after ``window.timeout_minutes``, and what ``leases.replaying`` raises.
     """
     if shared is None:
         with replaying(context, manifest, run_hash):

@@ -28,11 +28,11 @@ def require_watermark(context: ReplayContext, window: Window) -> None:
 def pin_request(
     context: ReplayContext, window: Window, schemas: SchemaHistory, policy: PinPolicy | None = None
 ) -> PinRequest:
-    """What the pipeline asks for when *window* is waited for or pinned; *policy* stands for that of its file.
+    """What the pipeline asks for when *window* is awaited or pinned; *policy* replaces that of its file.
 
-    Raises WindowBoundsError for a window that ends after the changefeed's target-ts: what committed later was never sent;
-    UnprovenWindowError where no window of the changefeed can be proven and the policy stops; ConfigError where windows are
-    bounded by offsets, and a target is no mirror or windows are to end at the head.
+    Raises WindowBoundsError for a window after the changefeed's target-ts, as later commits were not sent;
+    UnprovenWindowError if no window can be proven and the policy stops; ConfigError if windows are bounded by offsets
+    and a target is no mirror, or windows end at the head.
     """
     windows, why = possible_windows(context.changefeed)
     _check_windows(context, windows, why)

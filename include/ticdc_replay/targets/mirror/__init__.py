@@ -1,9 +1,9 @@
 """What a mirror in any database does: one table per table of the upstream, with the last version of each row.
 
-``load`` is the target: it plans each table (``planning``), refuses what it can't follow (``stops``), has workers stage rows
-(``staging``, ``staged_rows``), and commits table by table (``commit``, ``emptying``) if no newer load has begun (``marks``,
-``dropped_databases``). ``upkeep`` is what a person does.
+``load`` is the target. It plans each table (``planning``), refuses what it can't follow (``stops``), lets workers stage
+rows (``staging``), and commits table by table (``commit``, ``emptying``) unless a newer load has begun (``marks``,
+``dropped_databases``). ``upkeep`` is what people do between loads.
 
-What a kind of database brings are a ``section``, a ``dialect`` of names and types, a ``session`` with its ``ledger``, and the
-function that stages. Nothing here knows one. A target of lake tables takes ``planning``, or no more than its rules.
+A kind of database adds a ``section``, a ``dialect`` of names and types, a ``session`` with its ``ledger``, and a
+function that stages. Nothing here knows one of them. A target of lake tables uses ``planning``, or only its rules.
 """

@@ -1,9 +1,9 @@
-"""Applies staged rows to a mirror table: one transaction that does all of it or nothing.
+"""Applies staged rows to a mirror table, in one transaction.
 
-Versions of one row are ordered by (commitTs, delete < put). A key lives either in the mirror, with the commitTs of its row, or
-in the tombstone table, with the commitTs of its delete: so an older version, in whatever order windows come, finds the newer
-one. A version of equal commitTs overwrites: a reload repairs. Where not all rows carry a commitTs, their place in Kafka stands
-for it: it orders rows of one partition, and a row that is found in another one stops the load.
+Versions of one row are ordered by (commitTs, delete < put). A key is either in the mirror, with the commitTs of its
+row, or in the tombstone table, with the commitTs of its delete: so an older version always meets the newer one. A
+version of equal commitTs overwrites, so a reload repairs. If not all rows carry a commitTs, their place in Kafka
+replaces it: it orders rows of one partition, and a row found in another partition stops the load.
 """
 
 import msgspec
@@ -30,15 +30,14 @@ from ticdc_replay.targets.mirror.staging import Staged
 def commit_table(
     session: Session, load: Load, plan: TablePlan, staged: Staged, newer: Marks, config: MirrorSection
 ) -> TableReport:
-    """Apply *staged* to the table of *plan*, with the DDL of the window before it, and write the ledger.
+    """Apply *staged* to the table of *plan*, after the DDL of the window, and write the ledger.
 
-    Where DDL at the end of the window stops the load the rows before it are applied, and the window is not done. What such a load
-    had set aside of rows that are below the floor by now is told again.
+    If DDL at the window's end stops the load, the rows before it are applied and the window is not done; rows that such
+    a load set aside, now below the floor, are reported again. Does nothing if the ledger has this window and run
+    already. *newer* are the loads that were newer when this one began.
 
-    Does nothing where the ledger has this window and run already. *newer* are the loads that were newer when this one began.
-
-    Raises what ``marks.look_again`` raises, CommitStateUnknownError when the connection broke in the commit itself; after any
-    other error nothing of the table was changed.
+    Raises what ``marks.look_again`` raises, and CommitStateUnknownError if the connection broke in the commit. Any
+    other error leaves the table unchanged.
     """
     with session.translated(f"load {plan.target}"):
         session.begin_merge(plan.target)

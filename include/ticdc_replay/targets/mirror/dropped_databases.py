@@ -1,9 +1,9 @@
-"""Databases that the upstream dropped, remembered in the ledger for tables that get a mirror later.
+"""Databases that the upstream dropped, noted in the ledger for mirrors that are made later.
 
-A DROP DATABASE names no table: the mirrors follow it that are there when its window is loaded. A mirror that is made later, by
-an older window or by a floor that a person sets, finds it here, and is what it would be, had it been there: so a note counts for
-the mirrors that its load may write to, as ``marks`` do, and a newer run of the window replaces it, also by nothing. A mirror that
-is forgotten is not told of it any more before the window is loaded again.
+A DROP DATABASE names no table, so only mirrors that exist when its window is loaded follow it. A mirror that is made
+later, by an older window or by a floor, finds the note here. A note counts for the mirrors that its load may write to,
+as ``marks`` do. A newer run of the window replaces it, also by nothing. A forgotten mirror ignores notes until the
+window is loaded again.
 """
 
 from collections.abc import Sequence
@@ -23,10 +23,10 @@ from ticdc_replay.targets.mirror.session import Session
 
 
 def note(session: Session, load: Load, config: MirrorSection, dialect: Dialect) -> None:
-    """Note the databases that the window of *load* drops, before the mirrors are looked up that are told of it, in place of what
-    an older run of it has noted.
+    """Note the databases that the window of *load* drops, in place of notes of older runs, before mirrors are looked
+    up.
 
-    Waits for transactions that make a mirror: those that end before are looked up, those that begin later find the note.
+    Waits for transactions that make a mirror: mirrors of earlier ones are looked up, later ones find the note.
     """
     index = load.index
     floors = {
@@ -37,10 +37,11 @@ def note(session: Session, load: Load, config: MirrorSection, dialect: Dialect) 
 
 
 def floor_of(session: Session, load: Load, config: MirrorSection, dialect: Dialect, table: TableName) -> int:
-    """Below which commitTs (TSO) rows of *table*, which has no mirror yet, went with their database; 0 where none was dropped.
+    """The commitTs (TSO) below which rows of *table*, which has no mirror yet, were dropped with their database; 0 for
+    none.
 
-    Of its own window *load* knows what its run dropped: of other runs nothing counts. Of a window by offset that has both rows
-    and the DDL nothing tells which came first: that is for its own DDL to stop.
+    For its own window only the drops of the run of *load* count. In a window by offset with both rows and the DDL
+    nothing shows which came first: the DDL itself stops that load.
     """
     index = load.index
     by_place = index.order == "place" and bool(load.index.versions_of(table))
@@ -49,14 +50,14 @@ def floor_of(session: Session, load: Load, config: MirrorSection, dialect: Diale
 
 
 def floor_of_new(session: Session, pipeline: str, config: MirrorSection, dialect: Dialect, table: TableName) -> int:
-    """The same for the transaction that makes the mirror of *table* without a load."""
+    """As ``floor_of``, for the transaction that makes the mirror of *table* without a load."""
     session.ledger.share_drops()
     return _floor(session, config, dialect, table, (pipeline, 0, 0), "")
 
 
 def look_again(session: Session, load: Load, config: MirrorSection, plan: TablePlan) -> None:
-    """Raise TransientError where *plan* was made with something else in mind than is known by now; in the transaction that makes
-    its mirror."""
+    """Raise TransientError if *plan* was made with other notes than there are now; in the transaction that makes its
+    mirror."""
     session.ledger.share_drops()
     if floor_of(session, load, config, plan.dialect, plan.source) != plan.dropped_ts:
         raise TransientError(
@@ -66,7 +67,7 @@ def look_again(session: Session, load: Load, config: MirrorSection, plan: TableP
 
 
 def forget(session: Session, config: MirrorSection, dialect: Dialect, table: TableName) -> None:
-    """Have nothing that is noted by now count for the mirror of *table*."""
+    """Let no note made so far count for the mirror of *table*."""
     session.ledger.forget_drops(_places(config, dialect, table))
 
 
@@ -78,7 +79,7 @@ def _floor(
     window: tuple[str, int, int],
     window_run: str,
 ) -> int:
-    """What is noted for *table*; of the *window*, a pipeline and two TSO, by loads of *window_run* alone."""
+    """The floor noted for *table*. Of *window*, a pipeline and two TSO, only loads of *window_run* count."""
     pipelines = [window[0], *config.same_upstream_as]
     for drop in session.ledger.noted_drops(_places(config, dialect, table), pipelines, window, window_run):
         is_for = drop.selection is None or _wants(drop.selection, table)

@@ -1,4 +1,4 @@
-"""Has a mirror follow a TRUNCATE or DROP of its table: what was there before it goes, and comes back with no older window."""
+"""Lets a mirror follow a TRUNCATE or DROP of its table: older rows go, and no older window brings them back."""
 
 import msgspec
 
@@ -9,7 +9,7 @@ from ticdc_replay.targets.mirror.session import Session
 
 
 def rows_before_creation(session: Session, plan: TablePlan, observed: Observed) -> list[str]:
-    """What is wrong where the mirror has rows from before the table's CREATE TABLE in the window; empty where nothing is."""
+    """Errors if the mirror has rows from before the table's CREATE TABLE in the window; else empty."""
     if plan.created_ts is None or plan.order == "place" or observed.state is None or observed.empty:
         return []
     gone_to = plan.emptied.commit_ts if plan.emptied is not None else -1
@@ -52,10 +52,9 @@ def _after_raising(plan: TablePlan, state: TableState | None) -> TableState | No
 
 
 def empty(session: Session, plan: TablePlan, observed: Observed) -> list[str]:
-    """Have the mirror follow the TRUNCATE or DROP of the window: no row or tombstone from before it is left.
+    """Let the mirror follow the TRUNCATE or DROP of the window: no older row or tombstone is left; what was done.
 
-    What was done, for people. The table itself goes where it was dropped upstream and has no newer rows, so that it is made anew
-    as the next one of that name is.
+    The table is dropped if the upstream dropped it and it has no newer rows, so that the next one is made from scratch.
     """
     if plan.emptied is None or not _can_empty(plan, observed):
         return []
@@ -74,10 +73,8 @@ def empty(session: Session, plan: TablePlan, observed: Observed) -> list[str]:
 
 
 def _of_another_table(plan: TablePlan, observed: Observed) -> tuple[list[str], dict[str, str]]:
-    """What the mirror has of the table that the name stood for before: columns that are gone, types that are narrower now.
-
-    Only where the definition of the new one is known from newer windows.
-    """
+    """Leftovers in the mirror from the table that had the name before: columns that are gone, types that are narrower
+    now. Only if newer windows tell the definition of the new table."""
     found, state, emptied = observed.found, observed.state, plan.emptied
     if found is None or state is None or emptied is None or not 0 < emptied.form_ts < state.whole_ts:
         return [], {}
@@ -92,7 +89,7 @@ def _of_another_table(plan: TablePlan, observed: Observed) -> tuple[list[str], d
 
 
 def _leave_columns(session: Session, plan: TablePlan, observed: Observed) -> list[str]:
-    """Take the columns and types of the older table from the mirror; what was done, for people."""
+    """Remove columns and types of the older table from the mirror; returns what was done."""
     gone, narrowed = _of_another_table(plan, observed)
     steps = [Step(DropColumn(name), f"DROP COLUMN {name}") for name in gone]
     steps += [Step(ChangeType(*each), "ALTER COLUMN {} TYPE {}".format(*each)) for each in narrowed.items()]
@@ -102,7 +99,7 @@ def _leave_columns(session: Session, plan: TablePlan, observed: Observed) -> lis
 
 
 def clear_tombstones(session: Session, relation: Relation, version_column: str, floor_ts: int) -> None:
-    """Drop the tombstones below *floor_ts* (TSO), of no use any more; the whole table where no other is left."""
+    """Drop the tombstones below *floor_ts* (TSO), which are no longer needed; the table itself if it is then empty."""
     found = session.find_table(relation)
     if found is None or found.column(version_column) is None:
         return

@@ -22,7 +22,7 @@ from ticdc_replay.targets.mirror.planning.tables import KnownColumn, Relation, T
 
 
 class MirrorPlaces(NamedTuple):
-    """What tells the notes of dropped databases that may be about one mirror."""
+    """Selects the notes of dropped databases that may be about one mirror."""
 
     mirror: str
     """Its name."""
@@ -33,7 +33,7 @@ class MirrorPlaces(NamedTuple):
 
 
 class NotedDrop(NamedTuple):
-    """That no row from below ``floor_ts`` (TSO) was left of a database; for tables of ``selection``, of all where it is None."""
+    """No row below ``floor_ts`` (TSO) was left of a database, for tables of ``selection``, or all if that is None."""
 
     floor_ts: int
     selection: Sequence[str] | None
@@ -64,26 +64,22 @@ class Ledger(ABC):
         floor_ts: int,
         form_floor_ts: int,
     ) -> None:
-        """Write down *target* as *pipeline*'s mirror of *source*.
-
-        *newest_ts* is the newest commitTs in it; below *floor_ts* nothing is applied, below *form_floor_ts* no DDL is.
-        """
+        """Record *target* as *pipeline*'s mirror of *source*, with the newest commitTs in it. Nothing below *floor_ts*
+        is applied, and no DDL below *form_floor_ts*."""
 
     @abstractmethod
     def raise_floor(self, target: Relation, floor_ts: int, form_floor_ts: int) -> list[str]:
-        """Apply no row below *floor_ts* to *target* any more, which must be written down, and no DDL below *form_floor_ts*.
+        """Apply no row below *floor_ts* to *target* any more, and no DDL below *form_floor_ts*. Higher floors stay.
 
-        Higher floors stay. Forgets what columns show that were added below the floor, and returns their names: no row that lacks
-        them comes any more, and a column of that name may be dropped and added again. Not where rows have places: those of older
-        rows may come after the DDL's commitTs. Columns that were last seen below *form_floor_ts* are forgotten, too.
+        Forgets the fills of columns that were added below the floor, and returns their names: no row without them will
+        come, and a column of that name may be dropped and added again. Rows ordered by place are an exception: older
+        rows may come after the DDL's commitTs. Also forgets columns last seen below *form_floor_ts*.
         """
 
     @abstractmethod
     def raise_marks(self, target: Relation, *, schema_ts: int, whole_ts: int, newest_ts: int) -> None:
-        """Note that *target* was brought to the schema that holds from *schema_ts* on, and to versions up to *newest_ts*.
-
-        At *whole_ts* a definition held that is known in full.
-        """
+        """Note that *target* has the schema from *schema_ts* on, and versions up to *newest_ts*. At *whole_ts* its
+        definition was known in full."""
 
     @abstractmethod
     def note_form(self, target: Relation, columns: Mapping[str, KnownColumn]) -> None:
@@ -113,14 +109,14 @@ class Ledger(ABC):
         return msgspec.structs.replace(report, outcome="done_before")
 
     def find_stopped(self, target: Relation, window: Window, run_hash: str) -> TableReport | None:
-        """The report of the load of this run and window that DDL at the window's end stopped; None where there is none, or where
-        one has ended since."""
+        """The report of the load of this run and window that DDL at the window's end stopped; None if there is none, or
+        a later one ended."""
         report = self.report_of(target, window, run_hash)
         return report if report is not None and report.outcome == "stopped" else None
 
     @abstractmethod
     def stopped_loads(self, target: Relation, pipeline: str) -> tuple[StoppedLoad, ...]:
-        """The loads of *pipeline* into *target* that ``find_stopped`` tells of, oldest first."""
+        """The loads of *pipeline* into *target* that ``find_stopped`` returns, oldest first."""
 
     @abstractmethod
     def other_runs(self, load: Load) -> tuple[HeldTable, ...]:
@@ -132,10 +128,8 @@ class Ledger(ABC):
 
     @abstractmethod
     def put_mark(self, load: Load, place: str, mark: Mark) -> None:
-        """Leave the *mark* of *load* on the mirrors in the schema *place*, "" for that of each upstream's table.
-
-        A newer one of the same window and patterns stays.
-        """
+        """Leave the *mark* of *load* on the mirrors in the schema *place*, "" for that of each upstream's table. A
+        newer mark of the same window and patterns stays."""
 
     @abstractmethod
     def newer_marks(self, load: Load, generation: int) -> list[tuple[Mark, str | None]]:
@@ -147,21 +141,19 @@ class Ledger(ABC):
 
     @abstractmethod
     def replace_drops(self, load: Load, place: str, window_run: str, floors: Mapping[str, int]) -> None:
-        """Note the *floors* of databases that the window of *load* dropped, in place of what older runs of it have noted.
+        """Note the *floors* of databases that the window of *load* dropped, in place of notes of older runs of it.
 
-        Where there are floors, waits for transactions to end that have called ``share_drops``, and has others wait for this one.
-        What the run *window_run* and re-drives of its quarantine have noted stays where one of them is loaded again.
+        With floors, waits for transactions that have called ``share_drops``, and lets others wait for this one. Notes
+        of *window_run* and re-drives of its quarantine stay when one of them is loaded again.
         """
 
     @abstractmethod
     def noted_drops(
         self, mirror: MirrorPlaces, pipelines: Sequence[str], window: tuple[str, int, int], window_run: str
     ) -> list[NotedDrop]:
-        """What loads of *pipelines* have noted that may be about *mirror*, the highest floor first.
-
-        Of the *window*, a pipeline and two TSO, by loads of *window_run* alone.
-        """
+        """The notes of *pipelines* that may be about *mirror*, the highest floor first. Of the *window*, a pipeline and
+        two TSO, only loads of *window_run* count."""
 
     @abstractmethod
     def forget_drops(self, mirror: MirrorPlaces) -> None:
-        """Have nothing that is noted by now count for *mirror*."""
+        """Let no note made so far count for *mirror*."""

@@ -1,7 +1,7 @@
-"""Loads changelogs into the mirrors of a database: each row's last version, guarded by its commitTs or its place in Kafka.
+"""Loads changelogs into the mirrors of a database: each row's last version, guarded by its commitTs or place in Kafka.
 
-One attempt: look at the target and refuse what can't be followed; make staging tables; workers stage; then each table is
-committed in one transaction with its ledger row. Whatever an attempt that broke has left, the next one drops.
+One attempt looks at the target, refuses what can't be followed, makes staging tables, and lets workers stage. Then it
+commits each table with its ledger row in one transaction. The next attempt drops what a broken one has left.
 """
 
 from abc import abstractmethod
@@ -37,12 +37,12 @@ SMALL_ROWS = 1_500_000
 
 
 class DatabaseMirror(KeptMirror):
-    """Loads changelogs into a database. Tables without key have no rows that could be told apart: they are left out where a
-    pattern matched them, and refused where the pipeline names them."""
+    """Loads changelogs into a database. Rows without a key have no identity: their tables are left out if a pattern
+    matched them, and refused if the pipeline names them."""
 
     @abstractmethod
     def attempt(self, load: Load) -> AbstractContextManager[Session]:
-        """The session of an attempt, open while workers stage. The ledger exists; staging of attempts that have ended is gone.
+        """The session of an attempt, open while workers stage. The ledger exists; staging of ended attempts is gone.
 
         An error within drops the staging tables of this attempt. Raises errors of the library.
         """
@@ -50,10 +50,11 @@ class DatabaseMirror(KeptMirror):
     @property
     @abstractmethod
     def stage(self) -> Callable[[StageTask], StageResult]:
-        """A function, which workers run: copies the rows of a task into their staging tables, all of them or none.
+        """A function for workers: copies the rows of a task into their staging tables, all or none. May run twice at
+        once.
 
-        It may run twice, even at the same time. Raises UnrepresentableValueError for a value that the target can't hold (where
-        policy stops), TransientError when the target is away.
+        Raises UnrepresentableValueError for a value that the target can't hold, if policy stops; TransientError if it
+        is away.
         """
 
     def load(self, load: Load, execute: Execute) -> Loaded:
@@ -128,11 +129,8 @@ class DatabaseMirror(KeptMirror):
         return msgspec.structs.replace(plan, dropped_ts=dropped_ts)
 
     def _ended_ts(self, session: Session, load: Load, spellings: Iterable[TableName]) -> int:
-        """Below which commitTs (TSO) rows are of a table that is no more; 0 where nothing tells.
-
-        That is the floor of the mirrors of *spellings*, the same name in another letter case: the upstream has one such table at
-        a time.
-        """
+        """The commitTs (TSO) below which rows belong to a table that no longer exists, or 0: the floor of the mirrors
+        of *spellings*, the same name in another letter case. The upstream has one such table at a time."""
         if load.index.order == "place":
             return 0
         states = (session.ledger.state_of(target_of(self.config, self.dialect, other)) for other in spellings)
@@ -148,7 +146,7 @@ def _defaults(pending: Pending) -> dict[str, str]:
 
 @contextmanager
 def _telling_layouts(load: Load, pending: Sequence[Pending]) -> Iterator[None]:
-    """Add to an error about rows that can't share a table where the rows of its layouts are."""
+    """Add the layouts of the rows to an error about rows that can't share a table."""
     try:
         yield
     except TargetMismatchError as error:

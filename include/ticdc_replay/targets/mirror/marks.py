@@ -1,8 +1,8 @@
 """The marks of loads that have begun in a mirror's database.
 
-A mark is about the mirrors that its load may write to, whatever the target is called: those of the tables that its patterns fit,
-in the target's ``schema`` or in that of the upstream's table. So a target that was renamed, and two that load one mirror, heed
-each other; two in one database that are called alike and have other mirrors don't.
+A mark concerns the mirrors that its load may write to, whatever the target is called: tables that match its patterns,
+in the target's ``schema`` or in the upstream's. So a renamed target, or two that load one mirror, respect each other's
+marks; equally named targets with other mirrors don't.
 """
 
 from collections.abc import Sequence
@@ -32,10 +32,10 @@ Marks = frozenset[_Placed]
 
 
 def leave(session: Session, load: Load, config: MirrorSection, dialect: Dialect, plans: Sequence[TablePlan]) -> Marks:
-    """Leave the mark of *load*, in the transaction before its rows are staged; what is newer in overlapping windows.
+    """Leave the mark of *load*, in the transaction before its rows are staged; newer marks of overlapping windows.
 
-    *plans* are those of the tables that it is to apply rows to. Raises SupersededError where a newer run of the window, or of a
-    source's, has begun with one.
+    *plans* are the tables that get rows. Raises SupersededError if a newer run of the window, or of a source's, has
+    begun with one.
     """
     newer = _newer(session, load, config, dialect)
     for plan in plans:
@@ -50,12 +50,12 @@ def place_of(config: MirrorSection, dialect: Dialect) -> str:
 
 
 def look_again(session: Session, load: Load, config: MirrorSection, plan: TablePlan, seen: Marks) -> None:
-    """Return if *load* may still apply its rows to the mirror of *plan*; in the transaction that applies them. *seen* is what
-    ``leave`` gave.
+    """Check that *load* may still apply its rows to the mirror of *plan*, in the transaction that does. *seen* is from
+    ``leave``.
 
-    Raises SupersededError where a newer run of the window, or of a source's, has begun. Otherwise windows with other bounds say
-    nothing of each other, but an old load must not come after one that began later: TransientError, as a load that begins now
-    is the later one.
+    Raises SupersededError if a newer run of the window, or of a source's, has begun. Raises TransientError if a newer
+    run of an overlapping window has begun since: an old load must not commit after it, but a repeat of this one is the
+    newer load.
     """
     newer = _newer(session, load, config, plan.dialect)
     _refuse(load, newer, plan)
@@ -72,7 +72,7 @@ def _refuse(load: Load, newer: Marks, plan: TablePlan) -> None:
 
 
 def _newer(session: Session, load: Load, config: MirrorSection, dialect: Dialect) -> Marks:
-    """The marks in overlapping windows that are newer than *load*, or than the rows that it takes from one of them."""
+    """The marks in overlapping windows that are newer than *load*, or than rows it takes from one of them."""
     known = min([load.generation, *(source.generation for source in load.sources)])
     return frozenset(
         _Placed(mark, place_of(config, dialect) if place is None else place)

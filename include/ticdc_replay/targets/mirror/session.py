@@ -1,4 +1,4 @@
-"""What a mirror asks of a connection to its database and the transaction that is open on it."""
+"""What a mirror asks of a connection to its database and its open transaction."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ class Session(ABC):
 
     @abstractmethod
     def lock_table(self, target: Relation) -> None:
-        """Wait until no other transaction commits to *target*, and keep others out until this one ends."""
+        """Wait until no other transaction commits to *target*, and block others until this one ends."""
 
     @abstractmethod
     def begin_merge(self, target: Relation) -> None:
@@ -92,17 +92,13 @@ class Session(ABC):
 
     @abstractmethod
     def change(self, target: Relation, step: Step) -> list[str]:
-        """Do *step* to *target*; what had to go for it, such as an index that a row does not fit, for people.
-
-        Raises TargetMismatchError where rows that are there have no room for it.
-        """
+        """Do *step* to *target*. Returns what had to go for it, such as an index that a row does not fit. Raises
+        TargetMismatchError if existing rows have no room for it."""
 
     @abstractmethod
     def make_staging(self, load: Load, plan: TablePlan, defaults: Mapping[str, str], names: Sequence[str]) -> None:
-        """Make the staging tables *names* for *plan*, which the attempt of *load* or a later one drops.
-
-        *defaults* are SQL literals by column of the mirror, for rows that lack it.
-        """
+        """Make the staging tables *names* for *plan*; the attempt of *load* or a later one drops them. *defaults* are
+        SQL literals by column of the mirror, for rows that lack it."""
 
     @abstractmethod
     def drop_staging(self, names: Sequence[str]) -> None:
@@ -112,15 +108,16 @@ class Session(ABC):
     def merge(
         self, load: Load, plan: TablePlan, staged: Staged, found: FoundTable, *, in_order: bool, empty: bool
     ) -> tuple[Merged, list[str]]:
-        """Bring the *staged* versions, one of each key, into the mirror of *plan*, which is *found*, and its table of tombstones.
+        """Bring the *staged* versions, one of each key, into the mirror of *plan*, which is *found*, and its
+        tombstones.
 
-        What was done, and what had to go for it, as of ``change``.
+        Returns what was done, and what had to go for it, as ``change`` does.
 
-        A key lives either in the mirror, with the version of its row, or in the tombstones, with the version of its delete. A
-        staged version below the floor, or older than what either has, changes nothing; a put of the version that is there
-        replaces it, a delete does not. Secondary unique values may move from one row to another. *in_order*: all are newer than
+        A key is either in the mirror, with the version of its row, or in the tombstones, with the version of its
+        delete. A staged version below the floor, or older than either, changes nothing; an equal version replaces if it
+        is a put, not if it is a delete. Secondary unique values may move between rows. *in_order*: all are newer than
         any that was applied; *empty*: the mirror has no row.
 
-        Raises TargetMismatchError where a row with places was in another partition before, or the mirror has newer rows than its
-        ledger tells though *in_order*; UnrepresentableValueError for a row without room (where policy stops).
+        Raises TargetMismatchError if a row ordered by place was in another partition, or if the mirror has rows newer
+        than its ledger knows though *in_order*; UnrepresentableValueError for a row without room, if policy stops.
         """

@@ -37,7 +37,7 @@ class StageTask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StagedPiece(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the last versions in one piece."""
+    """The last versions in one piece: how many were staged, and set aside."""
 
     table: TableName
     staged: int
@@ -76,10 +76,8 @@ class _Unit(msgspec.Struct, frozen=True):
 
 
 def stage_tasks(load: Load, connection: Connection, tables: Sequence[Table], writers: int) -> list[StageTask]:
-    """Tasks that stage the last versions of *tables*: the largest units are dealt out first.
-
-    Each task has a staging table of its own for each table it has files of.
-    """
+    """Tasks that stage the last versions of *tables*, the largest units first. Each has its own staging table per
+    table."""
     files = [entry for _, group in tables for entry in group.files]
     total = sum(entry.file.bytes for entry in files)
     count = max(1, min(writers, load.parallelism, len(files), 1 + total // MIN_TASK_BYTES))

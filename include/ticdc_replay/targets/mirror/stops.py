@@ -1,4 +1,4 @@
-"""What stops a load, or leaves a table out of it: found before a row is read, and once all rows of the window are loaded."""
+"""What stops a load, or leaves a table out: found before a row is read, and after all rows of the window."""
 
 import logging
 from collections.abc import Mapping, Sequence

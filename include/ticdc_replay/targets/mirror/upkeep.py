@@ -1,4 +1,4 @@
-"""What a person tells a mirror: from when on rows count, or that it is to be built anew."""
+"""What people do to a mirror: set the floor from which rows count, or forget it to rebuild it."""
 
 from abc import abstractmethod
 from contextlib import AbstractContextManager
@@ -37,7 +37,7 @@ class KeptMirror(Mirror[MirrorSection]):
             return session.ledger.stopped_loads(target, pipeline)
 
     def raise_floor(self, pipeline: str, table: TableName, floor_ts: int) -> FloorRaised:
-        """One of a new mirror is not below a DROP of its database that loads have met."""
+        """The floor of a new mirror is at least a DROP of its database that loads have met."""
         target = self._target(table)
         with self.session(f"raise the floor of {target}") as session:
             session.lock_table(target)

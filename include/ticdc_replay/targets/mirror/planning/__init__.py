@@ -1,5 +1,6 @@
-"""What a load needs of a mirror table: pure functions of the window, the ledger and what was found, without a connection.
+"""What a load needs of a mirror table: pure functions of the window, the ledger and what was found, without a
+connection.
 
-``plan`` is the result of the window alone, from its rows (``columns``) and its DDL (``window_ddl``, ``fills``). ``form`` and
-``differences`` hold it against the mirror: which steps bring the table there, or why it can't be followed.
+``table_plan`` follows from the window alone, its rows (``columns``) and its DDL (``window_ddl``, ``fills``). ``form``
+and ``differences`` compare it with the mirror: the steps that bring the table there, or why it can't be followed.
 """

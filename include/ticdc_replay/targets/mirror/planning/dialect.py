@@ -14,17 +14,15 @@ Check = Callable[[pa.Array], pa.Array]
 
 
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
-    """What a mirror asks of a kind of database. Its functions are a module's own: workers get it, pickled, to judge values by.
-
-    Types are spelled as the database's catalogue spells them; an integer of 64 bits, as versions are, is ``bigint``.
-    """
+    """What a mirror asks of a kind of database. Workers get it pickled, so its functions are module-level. Types are
+    spelled as in the database's catalogue; a 64-bit integer, as versions are, is ``bigint``."""
 
     database: str
     """What people call the kind of database."""
     max_columns: int
-    """Of a mirror table, beside those that it and its staging add."""
+    """Of a mirror table, without those that it and its staging add."""
     max_index_bytes: int
-    """Of an entry of an index that stands for a secondary unique key: it is left out where longer values are to be expected."""
+    """Of an index entry for a secondary unique key; without an index where longer values are possible."""
     max_key_bytes: int
     """Of an entry of the primary key, as ``entry_bytes`` counts."""
     fit: Callable[[str], str]
@@ -34,15 +32,15 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     type_of: Callable[[ColumnType], str]
     """The type of a column in a mirror. It holds every value that passes ``checks_of``."""
     holds: Callable[[str, str], bool]
-    """Whether a column of the first type holds every value of the second unaltered, and reads as the upstream reads it after such
-    a widening."""
+    """Whether a column of the first type holds every value of the second unaltered, and still reads as the upstream
+    does."""
     type_words: Callable[[str], str]
     """The type in a column definition."""
     literal: Callable[[str, ColumnType, pa.Array, str], str]
-    """The SQL literal of a default that passed ``checks_of``: of its neutral text (``schemas.changes.ColumnAdded``), its type, an
-    array with it alone as a typed cell, and the type of the mirror's column."""
+    """The SQL literal of a default that passed ``checks_of``, from its neutral text (``schemas.changes.ColumnAdded``),
+    its type, an array with it as a typed cell, and the mirror column's type."""
     checks_of: Callable[[str, pa.DataType], list[tuple[Check, str]]]
-    """What to look for in changelog cells of an Arrow type before they are staged as a type, and how to name it; none where every
+    """Checks of changelog cells of an Arrow type before they are staged as a type, each with its reason; none if every
     cell fits."""
     entry_bytes: Callable[[str, pa.Array], npt.NDArray[np.int64]]
     """How many of ``max_key_bytes`` each cell of a type takes in an index at most."""

@@ -1,4 +1,4 @@
-"""Brings a mirror table to the form that a plan needs: makes it, adds and widens columns, or says what does not fit."""
+"""Brings a mirror table to the form of a plan: makes it, adds and widens columns, or reports what does not fit."""
 
 from collections.abc import Collection, Iterator
 
@@ -49,10 +49,10 @@ def _has_followed(plan: TablePlan, widened: WidenedColumn, found: FoundTable, st
 
 
 def steps_to(plan: TablePlan, observed: Observed) -> list[Step]:
-    """What makes the mirror table as *plan* needs it, in order; nothing where it fits or there is nothing to hold.
+    """The steps that give the mirror table the form of *plan*, in order; none if it fits or there is nothing to hold.
 
-    Raises TargetMismatchError that lists every difference which no DDL explains, and PolicyStopError where DDL of windows that
-    were not loaded sets the definitions of the window and the mirror apart.
+    Raises TargetMismatchError with every difference that no DDL explains, and PolicyStopError if DDL of windows that
+    were not loaded separates the definitions of the window and the mirror.
     """
     if plan.conflicts:
         raise _mismatch(plan, list(plan.conflicts))
@@ -95,10 +95,8 @@ def _alter(plan: TablePlan, observed: Observed, table: FoundTable) -> list[Step]
 
 
 def refuse_lost(plan: TablePlan, observed: Observed) -> None:
-    """Raise TargetMismatchError where rows were loaded into the mirror table, and it is not there any more.
-
-    Not where the floor says that they are all history, as after a DROP TABLE that somebody followed.
-    """
+    """Raise TargetMismatchError if the mirror table had rows and no longer exists. Not if all of them are below the
+    floor, as after a DROP TABLE that somebody followed."""
     state = observed.state
     if observed.found is None and state is not None and state.newest_ts >= max(state.floor_ts, 1):
         raise TargetMismatchError(
@@ -108,7 +106,7 @@ def refuse_lost(plan: TablePlan, observed: Observed) -> None:
 
 
 def refuse_others(target: Relation, state: TableState, pipeline: str, same_upstream: Collection[str]) -> None:
-    """Raise TargetMismatchError where *target* is another pipeline's mirror, and that is not said to have the same upstream."""
+    """Raise TargetMismatchError if *target* is another pipeline's mirror, not declared to have the same upstream."""
     if state.pipeline != pipeline and state.pipeline not in same_upstream:
         raise TargetMismatchError(
             f"target table {target} is a mirror of pipeline {state.pipeline}. Give this target another `schema`; or, where "

@@ -1,7 +1,7 @@
-"""What rows from before an ADD COLUMN show in the new column of a mirror; or why it can't be told or held.
+"""What older rows show in a column that ADD COLUMN adds to a mirror; or why that is unknown or can't be held.
 
-A default is judged as a row's value is: what the changelog has no typed cell for, or staging would refuse, is no default of a
-column of the mirror.
+A default is judged like a row's value: what has no typed cell, or what staging would refuse, is no default of the
+mirror.
 """
 
 import pyarrow as pa

@@ -1,8 +1,9 @@
-"""The form of a mirror by the time of definitions: what a window asks of a mirror that other windows have formed.
+"""The form of a mirror by the time of definitions: how a window fits a mirror that other windows have formed.
 
-Windows come in any order, so neither the newest load nor the catalogue shows what the upstream has. Of two definitions the
-newer one, by commitTs, gives a column its type; the older one must fit. A column that the newer one lacks was dropped between
-them. DDL that a mirror follows never ends in a conflict; what does is DDL that stops, or that made another table of the name.
+Windows come in any order, so neither the newest load nor the catalogue shows the upstream's form. Of two definitions
+the newer one, by commitTs, gives a column its type, and the older one must fit. A column that the newer one lacks was
+dropped in between. DDL that a mirror follows never causes a conflict; DDL that stops, or that made another table of the
+name, does.
 """
 
 from collections.abc import Iterator

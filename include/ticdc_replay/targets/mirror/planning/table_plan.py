@@ -120,10 +120,10 @@ def tombstones_of(target: Relation, dialect: Dialect) -> Relation:
 
 
 def plan_table(load: Load, config: MirrorSection, dialect: Dialect, table: TableName, floor: Floor) -> TablePlan:
-    """The plan for *table*, of which nothing below *floor* is wanted; its handle key is empty where it has none.
+    """The plan for *table*, with nothing from below *floor*; its handle key is empty if it has none.
 
-    Schemas that ended and DDL that ran below the floor are history that somebody has dealt with. A TRUNCATE or DROP that is
-    followed raises the floor: only what comes after it counts, and after a TRUNCATE the columns from before it.
+    Schemas that ended and DDL that ran below the floor are history. A TRUNCATE or DROP that is followed raises the
+    floor: only what comes after it counts, and after a TRUNCATE the older columns.
     """
     index = load.index
     floor_ts, form_floor_ts = floor.rows, floor.form

@@ -28,10 +28,8 @@ class PlannedColumn(msgspec.Struct, frozen=True):
 
 
 class FormColumn(msgspec.Struct, frozen=True):
-    """A column of the mirror as the newest definition of the window has it: the type, and when (TSO) that definition held.
-
-    ``declared``: DDL or a definition gave the type, not only the wire. ``in_rows``: rows of the window have values of it.
-    """
+    """A column as the newest definition of the window has it, and when (TSO) that definition held. ``declared``: DDL or
+    a definition gave the type, not only the wire. ``in_rows``: rows of the window have values of it."""
 
     target: str
     type: str
@@ -42,10 +40,8 @@ class FormColumn(msgspec.Struct, frozen=True):
 
 
 class Floor(msgspec.Struct, frozen=True):
-    """From which commitTs (TSO) on a mirror looks at rows, and at DDL that changes columns.
-
-    They differ after a TRUNCATE, which keeps the columns: DDL from before it may come with a later load.
-    """
+    """The commitTs (TSO) from which a mirror reads rows, and DDL that changes columns. They differ after a TRUNCATE,
+    which keeps the columns: older DDL may come with a later load."""
 
     rows: int
     form: int
@@ -54,9 +50,8 @@ class Floor(msgspec.Struct, frozen=True):
 class AddedColumn(msgspec.Struct, frozen=True):
     """An ADD COLUMN of the window: rows with a commitTs up to ``commit_ts`` (TSO) show ``fill``.
 
-    ``fill`` is a literal as SQL has it, None for NULL, and where the server ``computed`` it. ``stops`` are the lines of its
-    statement that stop the load where there are such rows: for a column that is computed, or that a policy forbids to add; else
-    none.
+    ``fill`` is an SQL literal, None for NULL or if the server ``computed`` it. ``stops`` are lines that stop the load
+    if there are such rows: for a computed column, or one that a policy forbids to add.
     """
 
     target: str
@@ -68,10 +63,8 @@ class AddedColumn(msgspec.Struct, frozen=True):
 
 
 class WidenedColumn(msgspec.Struct, frozen=True):
-    """A MODIFY COLUMN of the window after which the column holds more values.
-
-    ``stops`` are the lines of its statement that stop the load where a policy forbids to follow it, else none.
-    """
+    """A MODIFY COLUMN after which the column holds more values. ``stops`` are its lines that stop the load if a policy
+    forbids to follow it."""
 
     target: str
     type: str
@@ -94,13 +87,11 @@ class WindowDdl:
         self._rules = rules
 
     def stops(self, changes: list[TableChanges], floor_ts: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """What of *changes* stops the load, and what of that comes after all rows of the window, one line each.
+        """The lines of *changes* that stop the load, and of those after all rows of the window.
 
-        Of what lies below *floor_ts* (TSO) only changes of columns and keys do: no rows from before it are left. Where one change
-        of a statement stops, all that it did is told: a floor above it leaves all of it to a person.
-
-        Statements that only add or widen columns before the window's end are told by ``added`` and ``widened``: they may be
-        followed.
+        Below *floor_ts* (TSO) only changes of columns and keys stop: no older rows are left. If one change of a
+        statement stops, all that it did is listed: a floor above it leaves all of it to a person. Statements that only
+        add or widen columns before the window's end are left to ``added`` and ``widened``: they may be followed.
         """
         index = self._load.index
         stops: tuple[list[str], list[str]] = ([], [])
@@ -196,14 +187,15 @@ def _single(changes: list[TableChanges]) -> Iterator[tuple[TableChanges, Change]
 
 
 def first_floor(load: Load, table: TableName) -> Floor:
-    """From which commitTs (TSO) on rows count for a mirror that does not exist yet: after the last DDL that left no row.
+    """The commitTs (TSO) from which rows count for a mirror that does not exist yet: after the last DDL that left no
+    row.
 
-    That is TRUNCATE, DROP, and RENAME to another name. 0 where the window has none, or has rows by offset, of which nothing
-    tells whether they are older. What stops a load for an existing mirror also ends the form of one that does not exist.
+    That is TRUNCATE, DROP, and RENAME to another name. 0 if the window has none, or has rows by offset, which may be
+    older. DDL that stops a load for an existing mirror also ends the form of one that does not exist.
 
-    One does not count where a DDL of its very commitTs brings rows to the name that no row event tells of, as the other half of
-    ``RENAME a TO a_old, a_new TO a`` does, whichever of the two comes first: it stops as for an existing mirror. In a window by
-    offset, of which all or nothing lies below a floor, neither does one before such a DDL.
+    A DDL does not count if another one of the same commitTs brings rows to the name without row events, as ``RENAME a
+    TO a_old, a_new TO a`` does: it stops as for an existing mirror. In a window by offset, which lies above or below a
+    floor as a whole, neither does one before such a DDL.
     """
     index = load.index
     changes = changes_since(index, table, 0)
