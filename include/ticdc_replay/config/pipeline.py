@@ -73,7 +73,7 @@ class ConnectionsSection(Section):
     spark: ConnectionId = Field("spark_default", description="Where Spark jobs are submitted")
 
 
-class TableDefinition(Section):
+class DeclaredTable(Section):
     """A table whose definition is given here, for histories whose CREATE TABLE is not in Kafka any more."""
 
     name: str = Field(pattern=r"^[^.]+\..+$", description="schema.table")
@@ -212,7 +212,7 @@ class Pipeline(Section):
     connections: ConnectionsSection
     artifacts: FolderUri = Field(description="Folder for manifests, changelogs and reports: s3://… or file:///…")
     tables: tuple[TablePattern, ...] = Field(("*.*",), min_length=1, description="schema.table patterns with * and ?")
-    definitions: tuple[TableDefinition, ...] = Field((), description="Definitions of tables whose DDL Kafka lost")
+    definitions: tuple[DeclaredTable, ...] = Field((), description="Definitions of tables whose DDL Kafka lost")
     set_aside: tuple[Place, ...] = Field(
         (), description="Messages whose rows go to quarantine: topic[partition]@offset, #ordinal for one event"
     )

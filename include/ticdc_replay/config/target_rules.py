@@ -7,7 +7,7 @@ import msgspec
 
 from ticdc_replay.domain.ddl_kinds import ChangeKind
 
-Outcome = Literal["apply", "nothing", "list", "stop", "rebuild"]
+DdlOutcome = Literal["apply", "nothing", "list", "stop", "rebuild"]
 """``apply``: the target changes as the upstream did. ``nothing``: no effect. ``list``: the change is listed beside the
 rows, which stay. ``stop``: nothing is loaded until a person does to the target what the DDL did. ``rebuild``: the same,
 but only a dump of the upstream has the rows."""
@@ -16,10 +16,10 @@ DdlPolicy = Literal["ddl", "truncate", "drop"]
 """Keys of ``policies`` with ``apply`` or ``stop``."""
 
 
-class Rule(msgspec.Struct, frozen=True):
+class DdlRule(msgspec.Struct, frozen=True):
     """What a kind of target does about one kind of change."""
 
-    outcome: Outcome
+    outcome: DdlOutcome
     remedy: str = ""
     """What a person does to the target where the load stops."""
     policy: DdlPolicy | None = None
@@ -30,31 +30,35 @@ class Rule(msgspec.Struct, frozen=True):
         return self.outcome in ("stop", "rebuild") or self.policy in stopping
 
 
-Rules = Mapping[ChangeKind, Rule]
+Rules = Mapping[ChangeKind, DdlRule]
 """One for every kind of change."""
 
 FILL_ANEW = "fill its mirror anew from a dump of the upstream at or after this commitTs"
 
 MIRROR: Rules = {
-    "no_row_change": Rule("nothing"),
-    "table_created": Rule("apply"),
-    "column_added": Rule("apply", "add the column to its mirror", "ddl"),
-    "column_computed": Rule("stop", "add the column to its mirror, filled with what the upstream shows in older rows"),
-    "column_widened": Rule("apply", "change the column of its mirror", "ddl"),
-    "truncated": Rule("apply", "delete the rows of its mirror up to this commitTs", "truncate"),
-    "dropped": Rule("apply", "drop its mirror, or delete its rows up to this commitTs where it has newer ones", "drop"),
-    "renamed_away": Rule("stop", "rename its mirror where the new name is mirrored too, else drop it"),
-    "renamed_here": Rule("stop", "rename the mirror of the old name where there is one, else " + FILL_ANEW),
-    "recovered": Rule("rebuild", FILL_ANEW),
-    "column_dropped": Rule("stop", "drop the column of its mirror"),
-    "column_renamed": Rule("stop", "rename the column of its mirror"),
-    "column_changed": Rule("stop", "change the column of its mirror; where that altered values, " + FILL_ANEW),
-    "key_changed": Rule("stop", "give its mirror this primary key; where its rows can't have it, " + FILL_ANEW),
-    "partition_emptied": Rule("rebuild", FILL_ANEW),
-    "exchanged": Rule("rebuild", FILL_ANEW),
-    "not_understood": Rule("stop", "do to its mirror what the DDL did, or " + FILL_ANEW),
+    "no_row_change": DdlRule("nothing"),
+    "table_created": DdlRule("apply"),
+    "column_added": DdlRule("apply", "add the column to its mirror", "ddl"),
+    "column_computed": DdlRule(
+        "stop", "add the column to its mirror, filled with what the upstream shows in older rows"
+    ),
+    "column_widened": DdlRule("apply", "change the column of its mirror", "ddl"),
+    "truncated": DdlRule("apply", "delete the rows of its mirror up to this commitTs", "truncate"),
+    "dropped": DdlRule(
+        "apply", "drop its mirror, or delete its rows up to this commitTs where it has newer ones", "drop"
+    ),
+    "renamed_away": DdlRule("stop", "rename its mirror where the new name is mirrored too, else drop it"),
+    "renamed_here": DdlRule("stop", "rename the mirror of the old name where there is one, else " + FILL_ANEW),
+    "recovered": DdlRule("rebuild", FILL_ANEW),
+    "column_dropped": DdlRule("stop", "drop the column of its mirror"),
+    "column_renamed": DdlRule("stop", "rename the column of its mirror"),
+    "column_changed": DdlRule("stop", "change the column of its mirror; where that altered values, " + FILL_ANEW),
+    "key_changed": DdlRule("stop", "give its mirror this primary key; where its rows can't have it, " + FILL_ANEW),
+    "partition_emptied": DdlRule("rebuild", FILL_ANEW),
+    "exchanged": DdlRule("rebuild", FILL_ANEW),
+    "not_understood": DdlRule("stop", "do to its mirror what the DDL did, or " + FILL_ANEW),
 }
 """Of a mirror that loads bring to the upstream's form."""
 
-HISTORY: Rules = dict.fromkeys(MIRROR, Rule("list"))
+HISTORY: Rules = dict.fromkeys(MIRROR, DdlRule("list"))
 """Of a target that keeps what every window brought: nothing stops its loads."""

@@ -12,7 +12,7 @@ import msgspec
 
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.messages import OffsetRange
-from ticdc_replay.targets.base import Field
+from ticdc_replay.targets.base import TargetColumn
 
 _IDENTIFIER = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
 
@@ -71,7 +71,7 @@ class Dataset(msgspec.Struct, frozen=True, kw_only=True):
     topic: TopicRanges | None = None
     claim_checks: ClaimChecks | None = None
     quality: Quality | None = None
-    fields: tuple[Field, ...] = ()
+    fields: tuple[TargetColumn, ...] = ()
     written: Rows | None = None
 
 

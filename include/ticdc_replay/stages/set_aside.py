@@ -24,7 +24,7 @@ _SET_ASIDE = ("messages_quarantined", "events_undecodable", "events_quarantined"
 """The counts of a run (``recording``) of which one is there where it set anything aside."""
 
 
-class Redriven(msgspec.Struct, frozen=True):
+class RedriveResult(msgspec.Struct, frozen=True):
     """One re-drive: what it was for, what it left, and in which places of targets (``TargetSection.place``) it is."""
 
     index: ChangelogIndex
@@ -47,7 +47,7 @@ class SetAside(msgspec.Struct, frozen=True):
     index: ChangelogIndex
     entries: tuple[Entry, ...]
     """Those of the run, then those that re-drives left; what stands in several once."""
-    redrives: tuple[Redriven, ...]
+    redrives: tuple[RedriveResult, ...]
     accepted: dict[tuple[EntryPlace, str], AcceptedLoss]
     """By place and reason."""
 
@@ -90,7 +90,9 @@ def set_aside(context: ReplayContext, index: ChangelogIndex) -> SetAside:
         left = read_entries(context.artifacts, redrive)
         manifest = manifests.decode(context.artifacts.get(f"manifests/{redrive.input_hash}.json"))
         selected = redriven_places(context, manifest)
-        redrives.append(Redriven(redrive, selected, frozenset(entry.place for entry in left), frozenset(loaded - {""})))
+        redrives.append(
+            RedriveResult(redrive, selected, frozenset(entry.place for entry in left), frozenset(loaded - {""}))
+        )
         # Of the same event under another reason the newest counts: what the version before said of it is history.
         again = {entry.place for entry in left}
         entries = {key: entry for key, entry in entries.items() if entry.place not in again}

@@ -96,7 +96,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, index=msgspec.structs.replace(self.index, **changes))
 
 
-class Field(msgspec.Struct, frozen=True):
+class TargetColumn(msgspec.Struct, frozen=True):
     """One column of a target's table, with the type as the target spells it."""
 
     name: str
@@ -110,7 +110,7 @@ class TableReport(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome
     destination: str
     """The table or folder in the target."""
-    fields: tuple[Field, ...] = ()
+    fields: tuple[TargetColumn, ...] = ()
     events: int = 0
     """Row versions in the changelog: the sum of ``folded``, ``quarantined``, ``below_floor`` and ``keys``."""
     keys: int = 0

@@ -6,7 +6,7 @@ import msgspec
 
 from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.changelog.files.version_order import VersionOrder
-from ticdc_replay.config.target_rules import DdlPolicy, Rule, Rules
+from ticdc_replay.config.target_rules import DdlPolicy, DdlRule, Rules
 from ticdc_replay.domain.table_patterns import TablePatterns
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.tso import describe
@@ -128,6 +128,6 @@ def words_of(change: Change) -> str:
             return "the table was created"
 
 
-def stop_text(table: TableName, commit_ts: int, what: str, rule: Rule) -> str:
+def stop_text(table: TableName, commit_ts: int, what: str, rule: DdlRule) -> str:
     """One line that says which change of *table* stops a load, and what a person does about it."""
     return f"{table} at {describe(commit_ts)}: {what}: {rule.remedy}"

@@ -92,7 +92,7 @@ LOAD = base.LoadReport(
             table=ORDERS,
             outcome="loaded",
             destination="shop.orders",
-            fields=(base.Field("id", "bigint"), base.Field("total", "numeric(10,2)")),
+            fields=(base.TargetColumn("id", "bigint"), base.TargetColumn("total", "numeric(10,2)")),
             upserted=20,
             deleted=5,
             superseded=3,
@@ -120,7 +120,7 @@ CLAIMS = Dataset(
 MIRROR = Dataset(
     namespace="postgres://db:5432",
     name="sales.shop.orders",
-    fields=(base.Field("id", "bigint"), base.Field("total", "numeric(10,2)")),
+    fields=(base.TargetColumn("id", "bigint"), base.TargetColumn("total", "numeric(10,2)")),
     written=Rows(25),
 )
 

@@ -9,7 +9,7 @@ from ticdc_replay.changelog.files.set_aside import Entry, EntryPlace, read_entri
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.domain.window import Window
 from ticdc_replay.stages.quarantine.entries import Listed, RunQuarantine, Selection, grouped
-from ticdc_replay.stages.set_aside import Redriven, SetAside
+from ticdc_replay.stages.set_aside import RedriveResult, SetAside
 from ticdc_replay.state.quarantine import AcceptedLoss
 from ticdc_replay.storage import open_store
 
@@ -26,7 +26,7 @@ def place(offset: int, ordinal: int = -1) -> EntryPlace:
     return EntryPlace(TOPIC, 0, offset, ordinal)
 
 
-def held(*entries: Entry, redrives: tuple[Redriven, ...] = (), accepted: tuple[Entry, ...] = ()) -> SetAside:
+def held(*entries: Entry, redrives: tuple[RedriveResult, ...] = (), accepted: tuple[Entry, ...] = ()) -> SetAside:
     losses = {
         (each.place, each.reason): AcceptedLoss("p", *each.place, each.reason, "a", "Ada", "why", "r", 0)
         for each in accepted
@@ -36,8 +36,8 @@ def held(*entries: Entry, redrives: tuple[Redriven, ...] = (), accepted: tuple[E
 
 def redriven(
     selected: set[EntryPlace], left: frozenset[EntryPlace] = frozenset(), targets: frozenset[str] = frozenset()
-) -> Redriven:
-    return Redriven(index_with(None, "d"), frozenset(selected), left, targets)
+) -> RedriveResult:
+    return RedriveResult(index_with(None, "d"), frozenset(selected), left, targets)
 
 
 def test_an_entry_is_open_until_a_re_drive_of_it_is_in_every_target_that_holds_the_window() -> None:

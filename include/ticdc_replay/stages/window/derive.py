@@ -32,7 +32,7 @@ from ticdc_replay.state.runs import Run
 log = logging.getLogger(__name__)
 
 
-class Known(msgspec.Struct, frozen=True):
+class FoundChangelogs(msgspec.Struct, frozen=True):
     """What changelogs of the pipeline hold of a window, and why others that overlap it can't be used."""
 
     window: Window
@@ -72,7 +72,7 @@ def find_changelogs(
     *,
     tables: Sequence[str] | None = None,
     without: frozenset[str] = frozenset(),
-) -> Known:
+) -> FoundChangelogs:
     """Which complete changelogs hold which parts of *window*, without the runs in *without*. Asks nothing of Kafka.
 
     A changelog counts if its window is still pinned to its input, it is of the changefeed as configured now and of all
@@ -99,10 +99,10 @@ def find_changelogs(
             found[run_hash], pinned[run_hash] = index, manifest
         set_aside = bool(found[run_hash].report.quarantine_reasons)
         candidates.append(Candidate(run_hash, held, manifest.grade, set_aside, at_ms))
-    return Known(window, choose(window, candidates), found, pinned, tuple(refused.values()))
+    return FoundChangelogs(window, choose(window, candidates), found, pinned, tuple(refused.values()))
 
 
-def require_cover(context: ReplayContext, window: Window) -> Known:
+def require_cover(context: ReplayContext, window: Window) -> FoundChangelogs:
     """What *window* would be derived from. Raises NotCoveredError if changelogs do not hold all of it,
     UnprovenWindowError if one of them is not proven and the policy stops."""
     known = find_changelogs(context, window)

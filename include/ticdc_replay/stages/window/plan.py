@@ -96,7 +96,7 @@ class WindowPlan(msgspec.Struct, frozen=True, kw_only=True):
     """How long the run would take."""
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What is expected of some windows, and of all together."""
 
     pipeline: str
@@ -121,7 +121,7 @@ def plan(
     policy: PinPolicy | None = None,
     repin: bool = False,
     cores: int | None = None,
-) -> Plan:
+) -> ReplayPlan:
     """What replaying *windows* would read, how long it would take, and what stands against it.
 
     *tables*, *targets*, *policy* and *repin* are those of the run; for *cores* see ``rates``. Raises ConfigError for
@@ -130,7 +130,7 @@ def plan(
     selection = selected_tables(context.pipeline, tables)
     names = tuple(targets or (target.name for target in context.pipeline.targets))
     planner = _Planner(context, selection, len(names), rates(context, cores), policy, repin)
-    return Plan(
+    return ReplayPlan(
         pipeline=context.pipeline.name,
         selection=selection,
         targets=names,

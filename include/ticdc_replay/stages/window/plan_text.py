@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from ticdc_replay.stages.window.plan import Plan, PlannedTable, WindowPlan
+from ticdc_replay.stages.window.plan import PlannedTable, ReplayPlan, WindowPlan
 
 _TABLES = 20
 _INPUTS = {
@@ -12,7 +12,7 @@ _INPUTS = {
 }
 
 
-def lines(plan: Plan) -> Iterator[str]:
+def lines(plan: ReplayPlan) -> Iterator[str]:
     """*plan*, a line at a time."""
     for window in plan.windows:
         yield from _window(window)

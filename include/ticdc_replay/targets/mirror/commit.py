@@ -9,7 +9,7 @@ replaces it: it orders rows of one partition, and a row found in another partiti
 import msgspec
 
 from ticdc_replay.domain.errors import PolicyStopError, TransientError
-from ticdc_replay.targets.base import Field, Load, TableReport
+from ticdc_replay.targets.base import Load, TableReport, TargetColumn
 from ticdc_replay.targets.mirror import dropped_databases, emptying, marks
 from ticdc_replay.targets.mirror.marks import Marks
 from ticdc_replay.targets.mirror.planning import differences, form
@@ -19,9 +19,9 @@ from ticdc_replay.targets.mirror.planning.tables import (
     ChangeDefault,
     ChangeType,
     ColumnDefinition,
-    CreateTable,
     FoundTable,
-    Step,
+    MakeTable,
+    MirrorStep,
 )
 from ticdc_replay.targets.mirror.session import Merged, Session
 from ticdc_replay.targets.mirror.staging import Staged
@@ -76,7 +76,7 @@ def _apply(
         observed = session.observe(plan.target)
         for name in forgotten:  # the mirror has no rows any more that lack the column
             if observed.found is not None and observed.found.column(name) is not None:
-                session.change(plan.target, Step(ChangeDefault(name, None)))
+                session.change(plan.target, MirrorStep(ChangeDefault(name, None)))
     steps = differences.steps_to(plan, observed)
     made_meanwhile = state is not None and state.floor_ts < plan.floor_ts and plan.emptied is None
     if made_meanwhile and observed.found is not None:
@@ -115,7 +115,7 @@ def _apply(
         table=plan.source,
         outcome="stopped" if plan.last_stops else "loaded",
         destination=str(plan.target),
-        fields=tuple(Field(column.name, column.type) for column in found.columns) if found is not None else (),
+        fields=tuple(TargetColumn(column.name, column.type) for column in found.columns) if found is not None else (),
         events=staged.events,
         keys=staged.keys,
         folded=staged.events - plan.below_floor - staged.quarantined - staged.keys,
@@ -143,12 +143,12 @@ def _fit_tombstones(session: Session, plan: TablePlan, mirror: FoundTable) -> No
     key = [ColumnDefinition(column.target, types[column.target]) for column in plan.key]
     if found is None:
         names = tuple(column.name for column in key)
-        session.change(plan.tombstones, Step(CreateTable(tuple(key), plan.version_column, names)))
+        session.change(plan.tombstones, MirrorStep(MakeTable(tuple(key), plan.version_column, names)))
         return
     for column in key:
         remembered = found.column(column.name)
         if remembered is not None and not plan.dialect.holds(remembered.type, column.type):
-            session.change(plan.tombstones, Step(ChangeType(column.name, column.type)))
+            session.change(plan.tombstones, MirrorStep(ChangeType(column.name, column.type)))
 
 
 def _with_set_aside(report: TableReport, stopped: TableReport) -> TableReport:

@@ -4,7 +4,14 @@ import msgspec
 
 from ticdc_replay.domain.tso import describe
 from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
-from ticdc_replay.targets.mirror.planning.tables import ChangeType, DropColumn, Observed, Relation, Step, TableState
+from ticdc_replay.targets.mirror.planning.tables import (
+    ChangeType,
+    MirrorStep,
+    Observed,
+    Relation,
+    RemoveColumn,
+    TableState,
+)
 from ticdc_replay.targets.mirror.session import Session
 
 
@@ -91,8 +98,8 @@ def _of_another_table(plan: TablePlan, observed: Observed) -> tuple[list[str], d
 def _leave_columns(session: Session, plan: TablePlan, observed: Observed) -> list[str]:
     """Remove columns and types of the older table from the mirror; returns what was done."""
     gone, narrowed = _of_another_table(plan, observed)
-    steps = [Step(DropColumn(name), f"DROP COLUMN {name}") for name in gone]
-    steps += [Step(ChangeType(*each), "ALTER COLUMN {} TYPE {}".format(*each)) for each in narrowed.items()]
+    steps = [MirrorStep(RemoveColumn(name), f"DROP COLUMN {name}") for name in gone]
+    steps += [MirrorStep(ChangeType(*each), "ALTER COLUMN {} TYPE {}".format(*each)) for each in narrowed.items()]
     for step in steps:
         session.change(plan.target, step)
     return [step.text for step in steps]

@@ -9,7 +9,7 @@ import msgspec
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.mirror.ledger import Ledger
 from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
-from ticdc_replay.targets.mirror.planning.tables import FoundTable, Observed, Relation, Step
+from ticdc_replay.targets.mirror.planning.tables import FoundTable, MirrorStep, Observed, Relation
 from ticdc_replay.targets.mirror.staging import Staged
 
 
@@ -91,7 +91,7 @@ class Session(ABC):
         """Make *schema* where it does not exist."""
 
     @abstractmethod
-    def change(self, target: Relation, step: Step) -> list[str]:
+    def change(self, target: Relation, step: MirrorStep) -> list[str]:
         """Do *step* to *target*. Returns what had to go for it, such as an index that a row does not fit. Raises
         TargetMismatchError if existing rows have no room for it."""
 

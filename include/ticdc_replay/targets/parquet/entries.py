@@ -24,7 +24,7 @@ TEXT_OF_OTHERS = 2_000
 Kind = Literal["changelog", "fold"]
 
 
-class WrittenFile(msgspec.Struct, frozen=True):
+class ListedFile(msgspec.Struct, frozen=True):
     """A file of the target, relative to its URI."""
 
     name: str
@@ -39,8 +39,8 @@ class TableEntry(msgspec.Struct, frozen=True, kw_only=True):
     input_hash: str
     window: Window
     table: TableName
-    changelog: tuple[WrittenFile, ...]
-    fold: tuple[WrittenFile, ...]
+    changelog: tuple[ListedFile, ...]
+    fold: tuple[ListedFile, ...]
     ddl: tuple[Ddl, ...]
     """The window's DDL of the table; one that renames it stands under the new name. Texts as ``TEXT_OF_OTHERS`` says."""
     changes: tuple[TableChanges, ...] = ()
@@ -68,8 +68,8 @@ class RunEntry(msgspec.Struct, frozen=True, kw_only=True):
     kinds: tuple[Kind, ...]
     """What was asked for."""
     tables: tuple[TableReport, ...]
-    changelog: tuple[WrittenFile, ...]
-    fold: tuple[WrittenFile, ...]
+    changelog: tuple[ListedFile, ...]
+    fold: tuple[ListedFile, ...]
     ddl: tuple[Ddl, ...]
     changes: tuple[TableChanges, ...] = ()
 
@@ -81,7 +81,7 @@ class EntryParts:
         self._run = run
         self._changes = changes_by_table(run.changes)
         self._ddl = DdlByTable(run.ddl)
-        self._files: dict[str, list[WrittenFile]] = defaultdict(list)
+        self._files: dict[str, list[ListedFile]] = defaultdict(list)
         for file in (*run.changelog, *run.fold):
             self._files[file.name.rsplit("/", _LEVELS)[0]].append(file)
 

@@ -14,7 +14,7 @@ from ticdc_replay.domain.window import Window
 from ticdc_replay.targets.base import StoreAddress
 from ticdc_replay.targets.files import file_errors, whole_file
 from ticdc_replay.targets.last_versions import Fold, LastVersions, winning_rows
-from ticdc_replay.targets.parquet.entries import WrittenFile
+from ticdc_replay.targets.parquet.entries import ListedFile
 from ticdc_replay.targets.parquet.repeats import staying
 
 
@@ -43,7 +43,7 @@ class TakeTask(msgspec.Struct, frozen=True, kw_only=True):
     name: str
 
 
-class Taken(msgspec.Struct, frozen=True):
+class FoldedFile(msgspec.Struct, frozen=True):
     """What one file of the fold holds; nothing is written where ``rows`` is 0."""
 
     table: TableName
@@ -52,7 +52,7 @@ class Taken(msgspec.Struct, frozen=True):
     deletes: int
 
 
-def copy_file(task: CopyTask) -> WrittenFile:
+def copy_file(task: CopyTask) -> ListedFile:
     """Copy one file of the changelog, or the rows of it that count."""
     source, root = task.artifacts.open().arrow_filesystem()
     target, target_root = task.target.open().arrow_filesystem()
@@ -66,17 +66,17 @@ def copy_file(task: CopyTask) -> WrittenFile:
             )
         else:
             _copy_rows(source, f"{root}/{task.source}", task, path)
-    return WrittenFile(task.name, task.rows)
+    return ListedFile(task.name, task.rows)
 
 
-def take_last_versions(task: TakeTask) -> Taken:
+def take_last_versions(task: TakeTask) -> FoldedFile:
     """Write the last versions of one data file."""
     filesystem, root = task.artifacts.open().arrow_filesystem()
     target, target_root = task.target.open().arrow_filesystem()
     table, source = task.fold.table, task.fold.files[task.number]
     positions = LastVersions(filesystem, root).positions(task.fold, task.number)
     if len(positions) == 0:
-        return Taken(table, task.name, 0, 0)
+        return FoldedFile(table, task.name, 0, 0)
     deletes = 0
     with (
         file_errors(f"fold {source} into {task.target.uri}/{task.name}"),
@@ -87,7 +87,7 @@ def take_last_versions(task: TakeTask) -> Taken:
         for rows in winning_rows(file, positions, batch_rows(file.metadata)):
             deletes += pc.sum(pc.equal(rows["_op"], "delete"), min_count=0).as_py()
             writer.write_batch(rows)
-    return Taken(table, task.name, len(positions), deletes)
+    return FoldedFile(table, task.name, len(positions), deletes)
 
 
 def _copy_rows(filesystem: Any, source: str, task: CopyTask, path: str) -> None:

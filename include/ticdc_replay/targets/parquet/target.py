@@ -11,7 +11,7 @@ from ticdc_replay.changelog.files.index import TableVersion
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.storage import ObjectStore
-from ticdc_replay.targets.base import Execute, Field, HeldTable, Load, Loaded, StoreAddress, TableReport, Target
+from ticdc_replay.targets.base import Execute, HeldTable, Load, Loaded, StoreAddress, TableReport, Target, TargetColumn
 from ticdc_replay.targets.database_ddl import with_creations_of, with_ddl_of
 from ticdc_replay.targets.ddl import changes_by_table
 from ticdc_replay.targets.last_versions import fold_groups, found_last_versions
@@ -20,14 +20,14 @@ from ticdc_replay.targets.parquet.entries import (
     DdlByTable,
     EntryParts,
     Kind,
+    ListedFile,
     RunEntry,
-    WrittenFile,
     file_name,
     known_tables,
     run_entry_name,
     table_folder,
 )
-from ticdc_replay.targets.parquet.files import CopyTask, Taken, TakeTask, copy_file, take_last_versions
+from ticdc_replay.targets.parquet.files import CopyTask, FoldedFile, TakeTask, copy_file, take_last_versions
 from ticdc_replay.targets.parquet.lists import Lists, content_of
 from ticdc_replay.targets.parquet.redriven import runs_in, runs_of, with_rows_before
 from ticdc_replay.targets.parquet.repeats import Repeats, without_repeats
@@ -59,11 +59,11 @@ class ParquetFiles(Target[ParquetTarget]):
             load = with_creations_of(with_ddl_of(with_rows_before(load, runs), ()), ())
             load, left_out = without_repeats(load, {run for table in runs.values() for run in table[1:]}, execute)
         dropped.tell(load, own=False)
-        copied: list[WrittenFile] = []
+        copied: list[ListedFile] = []
         if self.config.changelog:
             copied = execute(copy_file, _copies(load, target, left_out), f"copy to {self.config.name}")
         taken = _fold(load, target, execute) if self.config.fold else []
-        taken_of: defaultdict[TableName, list[Taken]] = defaultdict(list)
+        taken_of: defaultdict[TableName, list[FoldedFile]] = defaultdict(list)
         for file in taken:
             taken_of[file.table].append(file)
         by_table, ddl_by_table = changes_by_table(load.index.changes), DdlByTable(load.index.ddl)
@@ -78,7 +78,7 @@ class ParquetFiles(Target[ParquetTarget]):
             tables=tuple(self._report(load, table, target, taken_of[table]) for table in load.tables),
             changelog=tuple(sorted(copied, key=attrgetter("name"))),
             fold=tuple(
-                sorted((WrittenFile(file.name, file.rows) for file in taken if file.rows), key=attrgetter("name"))
+                sorted((ListedFile(file.name, file.rows) for file in taken if file.rows), key=attrgetter("name"))
             ),
             ddl=tuple(each for each in load.index.ddl if each in ddl),
             changes=tuple(dict.fromkeys(entry for own in changes.values() for entry in own)),
@@ -97,7 +97,7 @@ class ParquetFiles(Target[ParquetTarget]):
     def _kind(self, kind: Kind) -> tuple[Kind, ...]:
         return (kind,) if getattr(self.config, kind) else ()
 
-    def _report(self, load: Load, table: TableName, target: StoreAddress, taken: Sequence[Taken]) -> TableReport:
+    def _report(self, load: Load, table: TableName, target: StoreAddress, taken: Sequence[FoldedFile]) -> TableReport:
         versions = load.index.versions_of(table)
         events = sum(version.rows for version in versions)
         keyless = any(not version.schema.handle_key for version in versions)
@@ -145,7 +145,7 @@ def _copies(load: Load, target: StoreAddress, left_out: Repeats) -> list[CopyTas
     ]
 
 
-def _fold(load: Load, target: StoreAddress, execute: Execute) -> list[Taken]:
+def _fold(load: Load, target: StoreAddress, execute: Execute) -> list[FoldedFile]:
     groups = fold_groups(load, {table: load.index.versions_of(table) for table in load.tables})
     tasks = [
         TakeTask(
@@ -162,7 +162,7 @@ def _fold(load: Load, target: StoreAddress, execute: Execute) -> list[Taken]:
         return execute(take_last_versions, tasks, "write the last version of each row")
 
 
-def _fields(versions: Sequence[TableVersion]) -> tuple[Field, ...]:
+def _fields(versions: Sequence[TableVersion]) -> tuple[TargetColumn, ...]:
     if not versions:
         return ()
-    return tuple(Field(field.name, str(field.type)) for field in table_arrow_schema(versions[-1].schema))
+    return tuple(TargetColumn(field.name, str(field.type)) for field in table_arrow_schema(versions[-1].schema))

@@ -11,7 +11,7 @@ from psycopg import sql
 from ticdc_replay.domain.errors import CommitStateUnknownError, TargetMismatchError
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
-from ticdc_replay.targets.mirror.planning.tables import FoundTable, Relation, Step
+from ticdc_replay.targets.mirror.planning.tables import FoundTable, MirrorStep, Relation
 from ticdc_replay.targets.mirror.session import Merged, Session
 from ticdc_replay.targets.mirror.staging import Staged
 from ticdc_replay.targets.postgres import indexes, ledger_tables, staging
@@ -88,7 +88,7 @@ class PostgresSession(Session):
     def create_schema(self, schema: str) -> None:
         ledger_tables.create_schema(self._connection, schema)
 
-    def change(self, target: Relation, step: Step) -> list[str]:
+    def change(self, target: Relation, step: MirrorStep) -> list[str]:
         dropped: list[str] = []
         statement = statement_of(target, step.action)
         try:

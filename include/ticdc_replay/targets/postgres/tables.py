@@ -8,17 +8,17 @@ from psycopg import sql
 
 from ticdc_replay.targets.mirror.planning.tables import (
     Action,
-    AddColumn,
     ChangeDefault,
     ChangeType,
     ColumnDefinition,
     CreateIndex,
-    CreateTable,
-    DropColumn,
     FillColumn,
     FoundColumn,
     FoundTable,
+    MakeColumn,
+    MakeTable,
     Relation,
+    RemoveColumn,
 )
 from ticdc_replay.targets.postgres.dialect import type_words
 
@@ -70,18 +70,18 @@ def statement_of(target: Relation, action: Action) -> sql.Composed:
     """The statement that does *action* to *target*."""
     table = sql_of(target)
     match action:
-        case CreateTable(columns=columns, version_column=version, key=key):
+        case MakeTable(columns=columns, version_column=version, key=key):
             definitions = [*map(definition, columns), sql.SQL("{} bigint NOT NULL").format(sql.Identifier(version))]
             definitions.append(sql.SQL("PRIMARY KEY ({})").format(_names(key)))
             return sql.SQL("CREATE TABLE {} ({})").format(table, sql.SQL(", ").join(definitions))
         case CreateIndex(columns=names):
             return sql.SQL("CREATE INDEX ON {} ({})").format(table, _names(names))
-        case AddColumn(column=column):
+        case MakeColumn(column=column):
             return sql.SQL("ALTER TABLE {} ADD COLUMN {}").format(table, definition(column))
         case ChangeType(column=name, type=type_name):
             parts = table, sql.Identifier(name), trusted(type_words(type_name))
             return sql.SQL("ALTER TABLE {} ALTER COLUMN {} TYPE {}").format(*parts)
-        case DropColumn(column=name):
+        case RemoveColumn(column=name):
             return sql.SQL("ALTER TABLE {} DROP COLUMN {}").format(table, sql.Identifier(name))
         case ChangeDefault(column=name, default=None):
             return sql.SQL("ALTER TABLE {} ALTER COLUMN {} DROP DEFAULT").format(table, sql.Identifier(name))

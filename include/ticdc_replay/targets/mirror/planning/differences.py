@@ -7,18 +7,18 @@ from ticdc_replay.domain.tso import describe
 from ticdc_replay.targets.mirror.planning import form
 from ticdc_replay.targets.mirror.planning.table_plan import PlannedPiece, TablePlan
 from ticdc_replay.targets.mirror.planning.tables import (
-    AddColumn,
     ChangeDefault,
     ChangeType,
     ColumnDefinition,
     CreateIndex,
-    CreateTable,
     FillColumn,
     FoundColumn,
     FoundTable,
+    MakeColumn,
+    MakeTable,
+    MirrorStep,
     Observed,
     Relation,
-    Step,
     TableState,
 )
 from ticdc_replay.targets.mirror.planning.window_ddl import AddedColumn, FormColumn, WidenedColumn
@@ -48,7 +48,7 @@ def _has_followed(plan: TablePlan, widened: WidenedColumn, found: FoundTable, st
     )
 
 
-def steps_to(plan: TablePlan, observed: Observed) -> list[Step]:
+def steps_to(plan: TablePlan, observed: Observed) -> list[MirrorStep]:
     """The steps that give the mirror table the form of *plan*, in order; none if it fits or there is nothing to hold.
 
     Raises TargetMismatchError with every difference that no DDL explains, and PolicyStopError if DDL of windows that
@@ -64,7 +64,7 @@ def steps_to(plan: TablePlan, observed: Observed) -> list[Step]:
     return list(_create(plan, observed.state)) if plan.columns else []
 
 
-def _alter(plan: TablePlan, observed: Observed, table: FoundTable) -> list[Step]:
+def _alter(plan: TablePlan, observed: Observed, table: FoundTable) -> list[MirrorStep]:
     differences = list(_differences(plan, table, observed.state))
     if observed.state is None and not observed.empty:
         differences.append(
@@ -72,7 +72,7 @@ def _alter(plan: TablePlan, observed: Observed, table: FoundTable) -> list[Step]
             f"complete: ticdc-replay mirror floor <pipeline> {plan.source} --at <TSO or time> "
             "--holds-all-rows"
         )
-    steps: list[Step] = []
+    steps: list[MirrorStep] = []
     for column in form.wanted(plan, observed.state):
         found = table.column(column.target)
         if found is None:
@@ -83,7 +83,9 @@ def _alter(plan: TablePlan, observed: Observed, table: FoundTable) -> list[Step]
         elif not plan.dialect.holds(found.type, column.type):
             if _may_widen(plan, column, observed.state) and plan.dialect.holds(column.type, found.type):
                 steps.append(
-                    Step(ChangeType(column.target, column.type), f"ALTER COLUMN {column.target} TYPE {column.type}")
+                    MirrorStep(
+                        ChangeType(column.target, column.type), f"ALTER COLUMN {column.target} TYPE {column.type}"
+                    )
                 )
             elif not _is_newer_in_mirror(column, found, observed.state):
                 differences.append(f"column {column.target} is {found.type}, {column.type} is needed")
@@ -212,18 +214,18 @@ def _differences(plan: TablePlan, found: FoundTable, state: TableState | None) -
             yield f"column {column.name} is not in the rows of the window"
 
 
-def _create(plan: TablePlan, state: TableState | None) -> Iterator[Step]:
+def _create(plan: TablePlan, state: TableState | None) -> Iterator[MirrorStep]:
     columns = tuple(
         ColumnDefinition(name, type_name, default_of(plan, state, name))
         for name, type_name in form.columns_to_make(plan, state).items()
     )
     key = tuple(column.target for column in plan.key)
-    yield Step(CreateTable(columns, plan.version_column, key), f"CREATE TABLE {plan.target}")
+    yield MirrorStep(MakeTable(columns, plan.version_column, key), f"CREATE TABLE {plan.target}")
     for unique in plan.unique_keys:
-        yield Step(CreateIndex(unique))
+        yield MirrorStep(CreateIndex(unique))
 
 
-def _add_column(plan: TablePlan, column: FormColumn, state: TableState | None) -> Step:
+def _add_column(plan: TablePlan, column: FormColumn, state: TableState | None) -> MirrorStep:
     default = default_of(plan, state, column.target)
     told = any(added.target == column.target for added in plan.added) or (
         state is not None and column.target in state.added_columns
@@ -231,7 +233,7 @@ def _add_column(plan: TablePlan, column: FormColumn, state: TableState | None) -
     text = f"ADD COLUMN {column.target} {column.type}" + (f" DEFAULT {default}" if default is not None else "")
     if not told and plan.schema_ts >= plan.floor_ts:
         text += "; what older rows show is filled in when the window of its DDL is loaded"
-    return Step(AddColumn(ColumnDefinition(column.target, column.type, default)), text)
+    return MirrorStep(MakeColumn(ColumnDefinition(column.target, column.type, default)), text)
 
 
 def _unfillable(plan: TablePlan, state: TableState | None, table: FoundTable) -> Iterator[str]:
@@ -245,13 +247,13 @@ def _unfillable(plan: TablePlan, state: TableState | None, table: FoundTable) ->
             )
 
 
-def _fill_older_rows(plan: TablePlan, observed: Observed, table: FoundTable) -> Iterator[Step]:
+def _fill_older_rows(plan: TablePlan, observed: Observed, table: FoundTable) -> Iterator[MirrorStep]:
     """For columns that a later window has brought before their DDL was loaded."""
     for column in new_columns(plan, observed.state):
         if table.column(column.target) is None or column.fill is None:
             continue
-        yield Step(
+        yield MirrorStep(
             FillColumn(column.target, column.fill, plan.version_column, column.commit_ts),
             f"UPDATE {column.target} = {column.fill} in rows up to {column.commit_ts}",
         )
-        yield Step(ChangeDefault(column.target, column.fill))
+        yield MirrorStep(ChangeDefault(column.target, column.fill))

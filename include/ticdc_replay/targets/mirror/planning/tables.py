@@ -87,7 +87,7 @@ class ColumnDefinition(msgspec.Struct, frozen=True):
     default: str | None = None
 
 
-class CreateTable(msgspec.Struct, frozen=True):
+class MakeTable(msgspec.Struct, frozen=True):
     """Make a table of *columns*, a version that every row has, and a primary key."""
 
     columns: tuple[ColumnDefinition, ...]
@@ -101,7 +101,7 @@ class CreateIndex(msgspec.Struct, frozen=True):
     columns: tuple[str, ...]
 
 
-class AddColumn(msgspec.Struct, frozen=True):
+class MakeColumn(msgspec.Struct, frozen=True):
     """Add a column; rows that are there show its default."""
 
     column: ColumnDefinition
@@ -114,7 +114,7 @@ class ChangeType(msgspec.Struct, frozen=True):
     type: str
 
 
-class DropColumn(msgspec.Struct, frozen=True):
+class RemoveColumn(msgspec.Struct, frozen=True):
     """Drop a column."""
 
     column: str
@@ -136,10 +136,10 @@ class FillColumn(msgspec.Struct, frozen=True):
     until: int
 
 
-Action = CreateTable | CreateIndex | AddColumn | ChangeType | DropColumn | ChangeDefault | FillColumn
+Action = MakeTable | CreateIndex | MakeColumn | ChangeType | RemoveColumn | ChangeDefault | FillColumn
 
 
-class Step(msgspec.Struct, frozen=True):
+class MirrorStep(msgspec.Struct, frozen=True):
     """One change of a mirror table; ``text`` says it to people, "" where it is no change worth a report."""
 
     action: Action
