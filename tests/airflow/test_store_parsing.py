@@ -88,7 +88,7 @@ def test_a_store_that_never_deletes_has_no_dag_and_no_task_that_could(parse, sto
         ("name: [", "broken.yaml, line 1"),
         ({"rules": {"young_hours": 0}}, "broken.yaml: rules.young_hours"),
         ({"pipelines": ["shop"]}, "the changefeed of shop"),
-        ({"pipelines": ["nobody"]}, "is of the pipeline nobody"),
+        ({"pipelines": ["nobody"]}, "has the pipeline nobody"),
     ],
 )
 def test_a_broken_store_is_a_dag_that_says_why_and_takes_no_other_down(parse, stores, content, message):

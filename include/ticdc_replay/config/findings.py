@@ -50,7 +50,7 @@ def _unknown_key(location: tuple[int | str, ...], model: type[BaseModel]) -> str
 
 
 def _known_keys(location: tuple[int | str, ...], model: type[BaseModel]) -> list[str]:
-    """The keys of the section at *location*, a place as pydantic tells it, in the order of the documentation."""
+    """The keys of the section at *location*, as pydantic writes it, in the order of the documentation."""
     schema = model.model_json_schema()
     section = schema
     for part in location:

@@ -33,7 +33,7 @@ def rendered(file_name: str) -> str:
 
 
 def main() -> int:
-    """Write the schemas, or with ``--check`` tell by the exit code whether the files are current."""
+    """Write the schemas; with ``--check`` the exit code shows whether the files are current."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("files", type=Path, nargs="+", help=f"the last part of the path must be {' or '.join(_MODELS)}")
     parser.add_argument("--check", action="store_true")
@@ -45,7 +45,7 @@ def main() -> int:
         if not arguments.check:
             file.write_text(rendered(file.name), encoding="utf-8")
         elif not file.is_file() or file.read_text(encoding="utf-8") != rendered(file.name):
-            sys.stderr.write(f"{file} is not current; write it anew: python -m {__spec__.name} {file}\n")
+            sys.stderr.write(f"{file} is not current; write it again: python -m {__spec__.name} {file}\n")
             stale = 1
     return stale
 

@@ -82,7 +82,7 @@ def _pipelines(
     missing = [name for name in store.pipelines if name not in listed]
     if missing:
         known = f"; {'; '.join(broken)}" if broken else ""
-        raise ConfigError(f"{path}: pipelines: no file in {folder} is of the pipeline {missing[0]}{known}")
+        raise ConfigError(f"{path}: pipelines: no file in {folder} has the pipeline {missing[0]}{known}")
     return tuple(listed[name] for name in store.pipelines), unlisted, broken
 
 

@@ -187,7 +187,7 @@ class CallbacksSection(Section):
 
 
 class AirflowSection(Section):
-    """What Airflow is told about the DAGs and their tasks."""
+    """Airflow's settings for the DAGs and their tasks."""
 
     owner: str = Field("ticdc-replay", min_length=1, description="Who is responsible; shown and searchable in Airflow")
     tags: tuple[str, ...] = Field((), description="Further tags of the DAGs")

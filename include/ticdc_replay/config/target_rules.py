@@ -33,7 +33,7 @@ class DdlRule(msgspec.Struct, frozen=True):
 Rules = Mapping[ChangeKind, DdlRule]
 """One for every kind of change."""
 
-FILL_ANEW = "fill its mirror anew from a dump of the upstream at or after this commitTs"
+REBUILD = "rebuild its mirror from a dump of the upstream at or after this commitTs"
 
 MIRROR: Rules = {
     "no_row_change": DdlRule("nothing"),
@@ -48,15 +48,15 @@ MIRROR: Rules = {
         "apply", "drop its mirror, or delete its rows up to this commitTs where it has newer ones", "drop"
     ),
     "renamed_away": DdlRule("stop", "rename its mirror where the new name is mirrored too, else drop it"),
-    "renamed_here": DdlRule("stop", "rename the mirror of the old name where there is one, else " + FILL_ANEW),
-    "recovered": DdlRule("rebuild", FILL_ANEW),
+    "renamed_here": DdlRule("stop", "rename the mirror of the old name where there is one, else " + REBUILD),
+    "recovered": DdlRule("rebuild", REBUILD),
     "column_dropped": DdlRule("stop", "drop the column of its mirror"),
     "column_renamed": DdlRule("stop", "rename the column of its mirror"),
-    "column_changed": DdlRule("stop", "change the column of its mirror; where that altered values, " + FILL_ANEW),
-    "key_changed": DdlRule("stop", "give its mirror this primary key; where its rows can't have it, " + FILL_ANEW),
-    "partition_emptied": DdlRule("rebuild", FILL_ANEW),
-    "exchanged": DdlRule("rebuild", FILL_ANEW),
-    "not_understood": DdlRule("stop", "do to its mirror what the DDL did, or " + FILL_ANEW),
+    "column_changed": DdlRule("stop", "change the column of its mirror; where that altered values, " + REBUILD),
+    "key_changed": DdlRule("stop", "give its mirror this primary key; where its rows can't have it, " + REBUILD),
+    "partition_emptied": DdlRule("rebuild", REBUILD),
+    "exchanged": DdlRule("rebuild", REBUILD),
+    "not_understood": DdlRule("stop", "do to its mirror what the DDL did, or " + REBUILD),
 }
 """Of a mirror that loads bring to the upstream's form."""
 

@@ -16,7 +16,7 @@ from ticdc_replay.domain.definition import TableDefinition
 
 
 class Operation(StrEnum):
-    """What happened to a row. ``UPSERT`` where the wire can't tell an insert from an update."""
+    """What happened to a row. ``UPSERT`` if the wire does not distinguish insert and update."""
 
     INSERT = "insert"
     UPDATE = "update"
@@ -37,7 +37,7 @@ class WireColumn(NamedTuple):
 
     It raises ``ValueError`` when a value can't be of the column's type; the caller then finds the row by halving.
 
-    ``ambiguous`` tells which wire values that are doubtful (``RowEvent.lossy``) several values of the upstream may have become,
+    ``ambiguous`` says which wire values that are doubtful (``RowEvent.lossy``) several values of the upstream may have become,
     so that they name no row: all, none, or those that it is true of.
 
     ``arrow``, where a column has it, turns the same wire values into an Arrow array of their neutral forms, text or bytes,
@@ -109,12 +109,12 @@ class RowEvent(NamedTuple):
 
     ``ordinal`` counts the events of a message from 0. ``after`` is None for a delete, ``before`` None for an insert or
     where the wire has no old image. ``partial`` marks images that lack columns of the row (handle-key-only, unresolved
-    claim check, key-only delete). ``large`` tells why, when TiCDC reduced the message; after the claim-check object was
+    claim check, key-only delete). ``large`` says why, when TiCDC reduced the message; after the claim-check object was
     fetched, ``partial`` is False and ``reference`` stays. ``before_unknown`` names columns whose old value the wire garbled
     (Open of the new architecture, updated-columns mode).
     ``fingerprint`` is a 128-bit hash of the event's own bytes: equal for copies that say the same.
     ``lossy`` names cells, as ``before.name`` and ``after.name``, whose exact value the protocol could not carry (Debezium).
-    ``damage`` tells why the row can't be what the upstream has (its row checksum does not agree), "" where nothing does.
+    ``damage`` says why the row can't be the upstream's (its row checksum does not agree), "" for no reason.
     ``commit_ts`` is None where the protocol does not carry it (Canal-JSON and Avro without extension, deletes of Avro).
     """
 

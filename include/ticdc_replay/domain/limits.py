@@ -71,7 +71,7 @@ def refused_columns(names: Collection[str]) -> Refusal | None:
         if refusal is not None:
             return refusal
     if len(set(map(folded, names))) < len(names):
-        return BAD_NAME, "two columns of one name; letter case tells none apart"
+        return BAD_NAME, "two columns of one name, regardless of letter case"
     return None
 
 
@@ -122,7 +122,7 @@ def _refused_key(schema: TableSchema) -> Refusal | None:
         return BAD_KEY, f"a handle key of {len(key)} columns; none has more than {MAX_KEY_COLUMNS}"
     for column in schema.columns:
         if column.type.base in KEYLESS_TYPES and column.name in key:
-            return BAD_KEY, f"the column {column.name} of the handle key is {column.type}, of which TiDB makes no key"
+            return BAD_KEY, f"the column {column.name} of the handle key is {column.type}, and TiDB makes no such key"
     return None
 
 

@@ -68,7 +68,7 @@ def named_in_sources(context: ReplayContext, manifest: Manifest, tables: Sequenc
             if places:
                 yield (
                     f"run {source.run_hash[:12]}, which it is taken from, has rows of {', '.join(map(str, places))}, which "
-                    "set_aside of the pipeline file names since: decode the window of that run anew, then pin this one anew "
+                    "set_aside of the pipeline file names since: decode the window of that run again, then pin this one again "
                     "(repin; with from_changelog where Kafka has expired it), or take these lines out"
                 )
 
@@ -82,13 +82,13 @@ def _way(context: ReplayContext, index: ChangelogIndex) -> str:
             if manifests.decode(context.artifacts.get(f"manifests/{index.input_hash}.json")).shared is not None:
                 return _DECODE
         return (
-            f"It takes them from changelogs of other runs ({', '.join(_sources(index))}): decode the windows of these anew, each "
-            f"from its decode on, then pin window {index.window} anew (repin; with from_changelog where Kafka has expired it)"
+            f"It takes them from changelogs of other runs ({', '.join(_sources(index))}): decode their windows again, each "
+            f"from its decode on, then pin window {index.window} again (repin; with from_changelog where Kafka has expired it)"
         )
     return _DECODE
 
 
-_DECODE = "Clear the run from decode on (command line: run once more), which decodes it anew"
+_DECODE = "Clear the run from decode on (command line: run once more), which decodes it again"
 
 
 def _sources(index: ChangelogIndex) -> list[str]:

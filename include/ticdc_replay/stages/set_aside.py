@@ -21,7 +21,7 @@ from ticdc_replay.state.runs import Run
 Status = Literal["open", "redriven", "accepted"]
 
 _SET_ASIDE = ("messages_quarantined", "events_undecodable", "events_quarantined")
-"""The counts of a run (``recording``) of which one is there where it set anything aside."""
+"""The counts of a run (``recording``): if it set anything aside, one of them is not 0."""
 
 
 class RedriveResult(msgspec.Struct, frozen=True):
@@ -86,7 +86,7 @@ def set_aside(context: ReplayContext, index: ChangelogIndex) -> SetAside:
         try:
             redrive = read_index(context.artifacts, run_hash)
         except ArtifactNotFoundError:
-            continue  # removed: nothing tells any more what it left, so it settles nothing
+            continue  # removed: what it left is unknown, so it settles nothing
         left = read_entries(context.artifacts, redrive)
         manifest = manifests.decode(context.artifacts.get(f"manifests/{redrive.input_hash}.json"))
         selected = redriven_places(context, manifest)

@@ -136,7 +136,7 @@ class TableReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HeldTable(msgspec.Struct, frozen=True, order=True):
-    """A table of which the target holds what one run has of it."""
+    """A table that the target holds from a run."""
 
     run_hash: str
     table: TableName

@@ -59,21 +59,21 @@ def with_ddl_of(load: Load, tables: Iterable[TableName]) -> Load:
         if entry.table not in in_events or entry.empties:
             meant += others
         changes += [msgspec.structs.replace(entry, table=name) for name in meant]
-    told = {(entry.commit_ts, entry.table) for entry in changes}
-    known |= {name for _, name in told}.intersection(load.tables)
+    listed = {(entry.commit_ts, entry.table) for entry in changes}
+    known |= {name for _, name in listed}.intersection(load.tables)
     own_times = defaultdict(list)
-    for commit_ts, name in sorted(told):
+    for commit_ts, name in sorted(listed):
         own_times[name].append(commit_ts)
     of_databases = _DatabaseDdl(index.ddl, changes)
     more = [entry for table in sorted(known) for entry in of_databases.of(table, own_times[table])]
-    more += [entry for entry in _perhaps_renamed(index, known) if (entry.commit_ts, entry.table) not in told]
+    more += [entry for entry in _perhaps_renamed(index, known) if (entry.commit_ts, entry.table) not in listed]
     changes = sorted((*changes, *more), key=attrgetter("commit_ts"))
     own = in_events.intersection(load.tables) | known.intersection(entry.table for entry in changes)
     return msgspec.structs.replace(load.with_index(changes=tuple(changes)), tables=tuple(sorted(own)))
 
 
 def _perhaps_renamed(index: ChangelogIndex, known: Iterable[TableName]) -> Iterator[TableChanges]:
-    """Of the RENAMEs of *index* that do not tell in which schema the old name is, the last that may be of each of *known*."""
+    """For each of *known*, the last RENAME of *index* that leaves its old schema open and may concern the table."""
     unclear = {
         (entry.commit_ts, entry.table)
         for entry in index.changes

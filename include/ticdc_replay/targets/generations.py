@@ -61,7 +61,7 @@ def superseded(load: Load, newer: str, window: Window) -> SupersededError:
             f"target {load.target}: run {load.index.run_hash} of window {load.index.window} takes rows from a changelog of "
             f"window {window}, of which run {newer} has begun to load there since this load was prepared: it would replace rows "
             "that the newer run may have repaired. Nothing more of it was applied. Clear it from check on, which says whether "
-            "its rows still count; if not, pin its window anew (repin)"
+            "its rows still count; if not, pin its window again (repin)"
         )
     return SupersededError(
         f"target {load.target}: run {load.index.run_hash} of window {load.index.window} is older than run {newer}, which has "

@@ -244,7 +244,7 @@ def _winners(filesystem: Any, root: str, fold: Fold, bucket: int) -> pa.Table:
     except (pa.ArrowTypeError, pa.ArrowInvalid) as error:
         raise PermanentError(
             f"{fold.table}: the type of the key changes within the window in a way that can't be compared ({error}); "
-            "give the table's definition in the pipeline (definitions) and pin the window anew (repin), or split it at the change"
+            "give the table's definition in the pipeline (definitions) and repin the window, or split it at the change"
         ) from error
     if fold.order == "place":
         refuse_moved(versions, str(fold.table))

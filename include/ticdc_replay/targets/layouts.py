@@ -31,7 +31,7 @@ def layouts_of(load: Load, table: TableName) -> str:
     if len(versions) > _SHOWN:
         lines.append(f"\n- and {len(versions) - _SHOWN} more layouts")
     lines.append(
-        "\nRows that are not of the upstream: name their messages in set_aside of the pipeline file, and decode the window anew"
+        "\nRows that are not of the upstream: name their messages in set_aside of the pipeline file, and decode the window again"
     )
     return "".join(lines)
 

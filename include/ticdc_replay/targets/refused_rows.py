@@ -1,4 +1,4 @@
-"""Row versions that a target can't hold: named for people when they stop a load, or listed in a file when they are set aside."""
+"""Row versions that a target can't hold: named in the error of a load that stops, or listed in a file if set aside."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -31,9 +31,9 @@ VALUE_QUARANTINE = pa.schema(
         pa.field("file", pa.string(), nullable=False),
     ]
 )
-"""One row per cell that the target can't hold; ``column`` is empty where it is the row as a whole. ``key`` is
-the row key as JSON, of a longer one the first ``KEY_CHARACTERS`` and an ellipsis; ``file`` the changelog's file that has the
-whole row; all columns but these name where TiCDC sent it."""
+"""One row per cell that the target can't hold; ``column`` is empty for the whole row. ``key`` is the row key as JSON,
+at most ``KEY_CHARACTERS`` and an ellipsis; ``file`` is the changelog's file with the row; the others locate it in
+Kafka."""
 
 KEY_CHARACTERS = 2_000
 """Of a row key are listed: it stands in each entry of its row, and coordinates and file name the row."""
@@ -109,8 +109,7 @@ def describe(table: TableName, handle_key: Sequence[str], batch: pa.RecordBatch,
 
 
 def _key_text(batch: pa.RecordBatch, position: int, handle_key: Sequence[str], most: int) -> str:
-    """The row key of the changelog row at *position* as JSON, its first *most* characters; cells that the typed column can't
-    hold as their exact text."""
+    """The row key at *position* as JSON, its first *most* characters; the exact text of cells without a typed value."""
     side = "before" if batch["_op"][position].as_py() == "delete" else "after"
     image, exact = batch[side][position], dict(batch["_exact"][position].as_py() or ())
     key = {}

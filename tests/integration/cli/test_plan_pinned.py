@@ -154,7 +154,7 @@ def test_what_a_shared_decode_has_to_read_is_told_with_one_window_and_refused_wi
         ("changelogs", 304, ()),
         ("changelogs", 0, ()),
     ]
-    assert told[1].notes == ("what its decode reads is told with an earlier window",)
+    assert told[1].notes == ("what its decode reads is listed with an earlier window",)
     expire(shop, kafka)
     for each in plan(shop.context(), [INSIDE, LATER]).windows:
         assert "Kafka has removed" in each.refusals[0]

@@ -22,7 +22,7 @@ def test_a_run_may_end_its_window_elsewhere_than_the_pipeline_does_but_not_witho
     assert "162" in shop.command("snapshot", window=shop.window).stdout
     refused = shop.command("snapshot", "--pin", "head", window=shop.window)
     assert refused.exit_code == 2
-    assert "pin it anew (repin)" in refused.stderr
+    assert "pin it again (repin)" in refused.stderr
     head = shop.command("snapshot", "--pin", "head", "--repin", window=shop.window)
     assert head.exit_code == 0, head.stderr
     assert "180" in head.stdout

@@ -38,10 +38,10 @@ def test_a_floor_waits_for_a_window_that_was_pinned_anew(rig: Rig) -> None:
     rig.pin(at(9), at(15), repin=True)
     with pytest.raises(PolicyStopError) as stop:
         rig.raise_floor(DROPPED + 1)
-    assert f"{FIRST} was pinned anew" in str(stop.value), "and nothing is decoded of it yet"
+    assert f"{FIRST} was pinned again" in str(stop.value), "and nothing is decoded of it yet"
     rig.bring_back()
     again = rig.decode(at(9), at(15), repin=True)
-    with pytest.raises(PolicyStopError, match="was pinned anew"):
+    with pytest.raises(PolicyStopError, match="was pinned again"):
         rig.raise_floor(DROPPED + 1)
     rig.load(again)
     to_the_end(rig)

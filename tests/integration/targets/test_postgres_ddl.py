@@ -422,7 +422,7 @@ def test_columns_that_differ_without_a_ddl_are_not_guessed(mirror: Mirror, artif
     lesser = table("shop.orders", {"id": INT})
     mirror.load(Changelog(artifacts, 0, 100).rows(full, [put(10, id=1, v="a")]).rows(lesser, [delete(20, id=2)]))
     assert mirror.rows("SELECT id, v FROM shop.orders") == [(1, "a")]
-    with pytest.raises(PermanentError, match=r"rows of shop.orders lack v, .* no DDL tells why.*repin"):
+    with pytest.raises(PermanentError, match=r"rows of shop.orders lack v, .* no DDL explains it.*repin"):
         mirror.load(Changelog(artifacts, 100, 200).rows(full, [put(110, id=1)]).rows(lesser, [put(120, id=2)]))
     with pytest.raises(TargetMismatchError, match="column v is not in the rows of the window"):
         mirror.load(Changelog(artifacts, 200, 300).rows(lesser, [put(210, id=2)]))

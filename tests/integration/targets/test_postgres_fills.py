@@ -153,7 +153,7 @@ def test_a_default_by_name_of_a_column_mirrored_by_number_stops_the_load(
     window = Changelog(tmp_path, 200, 300).knows(ORDERS)
     window.ddl(250, "ALTER TABLE `orders` ADD COLUMN `e` ENUM('a','b') DEFAULT 'b'")
     window.rows(table("shop.orders", {"id": BIGINT, "e": ColumnType("enum")}, valid_from=270), [put(280, id=2, e=1)])
-    with pytest.raises(PolicyStopError, match="e is mirrored by number, and the DDL tells the default by name"):
+    with pytest.raises(PolicyStopError, match="e is mirrored by number, and the DDL names the default"):
         mirror.load(window)
 
 

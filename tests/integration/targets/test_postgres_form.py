@@ -124,9 +124,7 @@ def test_an_older_window_of_another_type_is_told_of_the_ddl_between(
 ) -> None:
     mirror.load(later(artifacts))
     window = added(artifacts) if with_rows else Changelog(artifacts, 100, 200).knows(KNOWN).ddl(150, ADD)
-    with pytest.raises(
-        PolicyStopError, match=r"column n is integer .* text .* fill its mirror anew .* newest row, 310"
-    ):
+    with pytest.raises(PolicyStopError, match=r"column n is integer .* text .* rebuild its mirror .* newest row, 310"):
         mirror.load(window)
     assert mirror.rows(COLUMNS) == [("id", "integer", None), ("n", "text", None), ("v", "text", None)]
 

@@ -116,7 +116,7 @@ def test_a_column_that_no_table_has_stops_before_anything_is_written_and_says_wh
 ) -> None:
     odd = table("shop.odd", {"id": INT, name: TEXT})
     changelog = orders(artifacts, 0, [put(10, id=1, v="x")]).rows(odd, [put(10, **{"id": 1, name: "x"})])
-    with pytest.raises(TargetMismatchError, match="pin the window anew"):
+    with pytest.raises(TargetMismatchError, match="pin the window again"):
         mirror.load(changelog)
 
 

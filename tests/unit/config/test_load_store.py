@@ -106,7 +106,7 @@ def test_a_folder_takes_no_connection(load, folder):
     ("changes", "message"),
     [
         ({"pipelines": ["shop", "else"]}, "the changefeed of else (*) writes to s3://shop/other, not to s3://shop/claims"),
-        ({"pipelines": ["shop", "none"]}, "pipelines: no file in * is of the pipeline none"),
+        ({"pipelines": ["shop", "none"]}, "pipelines: no file in * has the pipeline none"),
         ({"pipelines": ["shop"]}, "owners_complete: is true, but: *stock.yaml writes to s3://shop/claims and is not listed"),
         ({"pipelines": ["shop", "shop"]}, "pipelines: the name 'shop' stands more than once"),
         ({"pipelines": []}, "pipelines: empty; give at least one"),

@@ -56,7 +56,7 @@ class CheckResult(msgspec.Struct, frozen=True):
         if self.idle_patterns:
             text += f"; no change of a table called {' or '.join(self.idle_patterns)} in this window"
         if self.idle_places:
-            text += f"; {_told(self.idle_places)}"
+            text += f"; {_idle_text(self.idle_places)}"
         if self.elsewhere:
             rows = sum(each.rows for each in self.elsewhere)
             text += (
@@ -97,11 +97,11 @@ def check(context: ReplayContext, run_hash: str, tables: Sequence[str] | None = 
         raise PolicyStopError(
             f"{sum(stopping.values())} messages or events of window {index.window} are in quarantine: "
             f"{listed_reasons(stopping)}.\nNo target was touched. They are kept with their bytes in\n{files}\n"
-            "Mend the cause, then run the window again and pin it anew (repin), or decode them again from there (ticdc-replay "
+            "Mend the cause, then run the window again and pin it again (repin), or decode them again from there (ticdc-replay "
             "quarantine redrive); or accept the loss of these and clear this task (ticdc-replay quarantine accept); or let the "
             "pipeline go on without such: "
             + "; ".join(sorted({_policy(reason)[1] for reason in stopping}))
-            + (f".\nThe pipeline file's {_told(idle)}" if idle else "")
+            + (f".\nThe pipeline file's {_idle_text(idle)}" if idle else "")
         )
     return CheckResult(
         run_hash,
@@ -158,6 +158,6 @@ def _policy(reason: str) -> tuple[str, str]:
     return "quarantine", "policies.quarantine: continue"
 
 
-def _told(idle_places: Sequence[str]) -> str:
+def _idle_text(idle_places: Sequence[str]) -> str:
     places = " and ".join(idle_places)
     return f"set_aside names {places}, where no row of this window and its tables is: nothing was set aside there"

@@ -178,7 +178,7 @@ def coverage_of(load: LoadReport, grade: Grade, *, set_aside: bool) -> Coverage:
 
 
 def settle(context: ReplayContext, run_hash: str) -> None:
-    """Record anew how well targets hold the run *run_hash*, after a part of its quarantine was loaded or accepted as lost."""
+    """Record how well targets hold *run_hash* after a part of its quarantine was loaded or accepted as lost."""
     state, pipeline = context.state, context.pipeline.name
     index = read_index(context.artifacts, run_hash)
     settled = []

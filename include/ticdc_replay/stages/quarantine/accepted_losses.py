@@ -8,7 +8,7 @@ from ticdc_replay.reconcile.judge.lost_rows import LostRow
 from ticdc_replay.stages.context import ReplayContext
 
 _OF_OBJECTS = "claim_check_"
-"""How the reasons begin for which a quarantine holds a message whose object can't be had."""
+"""Prefix of the reasons for missing or unusable objects."""
 
 
 def not_accepted(pipelines: Iterable[ReplayContext], lost: Sequence[LostRow]) -> list[LostRow]:
@@ -21,7 +21,7 @@ def not_accepted(pipelines: Iterable[ReplayContext], lost: Sequence[LostRow]) ->
                 accepted.setdefault(message, set()).add(loss.ordinal)
 
     def is_accepted(row: LostRow) -> bool:
-        # What an earlier version recorded has no name: then the id must be one that tells topics apart.
+        # Records of an earlier version have no name: then the id must identify the topic.
         names = (row.topic, "") if is_topic_id(row.topic_id) else (row.topic,)
         places = [(row.pipeline, name, row.topic_id, row.partition, row.offset) for name in names]
         ordinals = {ordinal for place in places for ordinal in accepted.get(place, ())}

@@ -128,7 +128,7 @@ def list_quarantine(context: ReplayContext, selection: Selection) -> tuple[RunQu
         try:
             index = read_index(context.artifacts, run.run_hash)
         except ArtifactNotFoundError:
-            continue  # removed with its run: nothing of it can be had any more
+            continue  # removed with its run
         targets = holding(context, run.run_hash)
         if selection.run is None and not targets and is_shared(context, run):
             continue
@@ -216,7 +216,7 @@ def accept(context: ReplayContext, selection: Selection, person: str, why: str) 
         settle(context, run.run_hash)
         made.append(record)
     if not made:
-        raise ConfigError("nothing of this selection is open: ticdc-replay quarantine list tells what is there")
+        raise ConfigError("nothing of this selection is open: ticdc-replay quarantine list shows what is there")
     return tuple(made)
 
 

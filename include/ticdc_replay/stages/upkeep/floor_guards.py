@@ -55,7 +55,7 @@ def still_to_come(
     ]
     loaded, ended = {record.window for record in records}, {record.window for record in current}
     lines = [
-        f"{window} was pinned anew, and what it is pinned to now is not loaded: run it"
+        f"{window} was pinned again, and what it is pinned to now is not loaded: run it"
         for window in sorted(loaded - ended)
     ]
     known = {*loaded, *(load.window for load in halted)}
@@ -136,7 +136,7 @@ class _Runs:
     def _refused(self, load: _Load, span: Window) -> Iterator[str]:
         for report in load.reports:
             times = read_refused(self._context.artifacts, report.quarantine_files, self._table)
-            # Where the files don't tell of all, as those of an earlier version, each row counts.
+            # Files of an earlier version may not list all rows: then each counts.
             times += [None] * (report.quarantined - len(times))
             count = sum(_is_in(commit_ts, span) for commit_ts in times)
             if count:
@@ -156,7 +156,7 @@ class _Runs:
 
 
 def _reports(context: ReplayContext, record: Coverage, table: TableName) -> tuple[TableReport, ...]:
-    """What the load of *record*, and those of re-drives of its run, tell of *table*; nothing where none set rows aside."""
+    """The reports on *table* of the load of *record* and of re-drives of its run; none if none set rows aside."""
     if CoveredTable(table, "quarantine") not in record.tables:
         return ()
     redrives = context.state.quarantine.redrives(context.pipeline.name, record.run_hash)
@@ -199,6 +199,6 @@ def _is_in(commit_ts: int | None, span: Window) -> bool:
 
 
 def _may_be_of(entry: Entry, table: TableName) -> bool:
-    """Whether a row of *table* may come out of *entry*, of which not all could be read."""
+    """Whether a row of *table* may come out of *entry*, which could be read in part."""
     read = ((entry.schema, table.schema), (entry.table, table.table))
     return all(name is None or folded(name) == folded(own) for name, own in read)

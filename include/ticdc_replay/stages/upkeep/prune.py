@@ -119,7 +119,7 @@ class _Pruning:
             yield "what it was decoded from can't be decoded again, and no other changelog holds it"
 
     def _quarantine(self, index: ChangelogIndex) -> Iterator[str]:
-        """What of its quarantine is not done with: a re-drive can be loaded only as long as the run that it is of is there."""
+        """Unsettled parts of its quarantine: a re-drive can be loaded only while its run exists."""
         for other in self._stored:
             if other.redrives == index.run_hash and other.decoded_at > self._before:
                 yield f"re-drive {other.run_hash[:12]} of its quarantine is not old enough"
@@ -143,7 +143,7 @@ class _Pruning:
                 continue
             named = any(each.run_hash == index.run_hash for each in manifest.derived)
             if named or (manifest.shared is not None and manifest.shared.input_hash == index.input_hash):
-                # When the window was pinned only the file tells: its entry has the time at which Kafka was last asked.
+                # Only the file shows when the window was pinned: its entry has the time at which Kafka was last asked.
                 file = self._context.artifacts.info(entry.name)
                 if file is not None and file.last_modified >= self._before:
                     yield f"{entry.window} is pinned to it, and not decoded yet"
@@ -158,7 +158,7 @@ class _Pruning:
     def _is_held_by_others(self, index: ChangelogIndex, grade: Grade) -> bool:
         """Whether changelogs that stay hold the rows of *index*, proven no less and with no holes where it has none."""
         if not index.selection:
-            return False  # nothing tells for which tables it was decoded
+            return False  # for which tables it was decoded is unknown
         without = frozenset({*self._gone, index.run_hash})
         known = find_changelogs(self._context, index.window, tables=index.selection, without=without)
         # What came out of its quarantine later goes with it: that is no hole which others may have.

@@ -38,7 +38,7 @@ class ChangefeedSummary(msgspec.Struct, frozen=True):
     windows_why: tuple[str, ...]
     """Why it is no better; empty for proven."""
     carries: tuple[str, ...]
-    """What messages tell beside the rows."""
+    """What messages carry beside the rows."""
     large_messages: str
     claim_check_uri: str | None
     compression: str
@@ -92,7 +92,7 @@ def possible_windows(changefeed: Changefeed) -> tuple[Windows, tuple[str, ...]]:
     doubts = []
     if changefeed.loses_old_keys:
         doubts.append(
-            "output-raw-change-event without old values: an UPDATE that changes a row's key does not tell the old one"
+            "output-raw-change-event without old values: an UPDATE that changes a row's key does not have the old one"
         )
     if not carried.watermarks:
         doubts.append("no resolved-ts is sent: nothing shows that all rows of a window are there")
@@ -142,5 +142,5 @@ def _carries(changefeed: Changefeed) -> tuple[str, ...]:
     carried = carried_by(changefeed)
     commit_ts = {"rows": "commitTs of every row", "rows but deletes": "commitTs of every row but deletes"}
     ddl = {"every partition": "DDL in every partition", "first partition": "DDL in partition 0"}
-    told = [commit_ts.get(carried.commit_ts), "resolved-ts" if carried.watermarks else None, ddl.get(carried.ddl)]
-    return tuple(each for each in told if each is not None)
+    carries = [commit_ts.get(carried.commit_ts), "resolved-ts" if carried.watermarks else None, ddl.get(carried.ddl)]
+    return tuple(each for each in carries if each is not None)

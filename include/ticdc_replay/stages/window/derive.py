@@ -157,7 +157,7 @@ def is_shared(context: ReplayContext, run: Run) -> bool:
 
 
 def topics_of(*used: Manifest) -> tuple[TopicPin, ...]:
-    """The topics of *used*, of which nothing is read."""
+    """The topics of *used*, without ranges to read."""
     newest = sorted(used, key=lambda manifest: manifest.pinned_at_ms)
     ids = {topic.topic: topic.topic_id for manifest in newest for topic in manifest.topics}
     return tuple(TopicPin(topic, topic_id, ()) for topic, topic_id in sorted(ids.items()))
@@ -188,7 +188,7 @@ def _runs(context: ReplayContext, window: Window) -> Iterator[tuple[str, Window,
     runs = context.state.runs.within(pipeline, window)
     entries: dict[Window, tuple[WindowManifest, Manifest]] = {}
     for entry in context.state.manifests.within(pipeline, window):
-        # Where it is gone or damaged nothing tells any more what its run was made of.
+        # If it is gone or damaged, the input of its run is unknown.
         with contextlib.suppress(ArtifactNotFoundError, msgspec.DecodeError):
             entries[entry.window] = entry, manifests.decode(context.artifacts.get(entry.name))
     current = {run.run_hash for run in runs if run.window in entries and is_of(run, *entries[run.window])}
@@ -229,7 +229,7 @@ def _refusal(
     named = named_since(context, index, wanted, window)
     if named:
         return (
-            f"it has rows of {', '.join(map(str, named))}, which set_aside names since; decode its window anew from Kafka (in "
+            f"it has rows of {', '.join(map(str, named))}, which set_aside names since; decode its window again from Kafka (in "
             "Airflow clear its run from decode on), or take these lines out of the pipeline file"
         )
     return None

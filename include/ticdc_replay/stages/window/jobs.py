@@ -106,9 +106,8 @@ def write_load_job(
     sources: tuple[SourceWindow, ...] = ()
     if not reload:
         sources = _sources(context, index)
-        require_current(
-            context, index
-        )  # after that: whoever pins one of these windows anew from here on has a newer generation
+        # After the sources: whoever pins one of these windows again from here on has a newer generation.
+        require_current(context, index)
     job = LoadJob(
         library_version=__version__,
         pipeline=pipeline.name,
@@ -141,7 +140,7 @@ def require_current(context: ReplayContext, index: ChangelogIndex) -> None:
     pinned = context.state.manifests.of_window(context.pipeline.name, index.window)
     if pinned is not None and pinned.input_hash != index.input_hash:
         raise PermanentError(
-            f"run {index.run_hash} is of an older input of window {index.window}: the window was pinned anew (repin) at "
+            f"run {index.run_hash} is of an older input of window {index.window}: the window was pinned again (repin) at "
             f"{_pinned_at(pinned)}, and this run would replace rows that the newer one may have repaired (its input is "
             f"{index.input_hash}, the window's is now {pinned.input_hash}). Clear the run from snapshot on, which reads what is "
             "pinned now; only a run that was started with reload is loaded all the same"
@@ -151,8 +150,8 @@ def require_current(context: ReplayContext, index: ChangelogIndex) -> None:
         if pinned is not None and not _counts(context, run, pinned):
             raise PermanentError(
                 f"run {index.run_hash} of window {index.window} takes rows from run {run.run_hash} of window {run.window}, which "
-                f"was pinned anew (repin) at {_pinned_at(pinned)}: it would bring back rows that the newer input may have "
-                f"repaired. Pin window {index.window} anew (repin; with from_changelog where Kafka has expired it); only "
+                f"was pinned again (repin) at {_pinned_at(pinned)}: it would bring back rows that the newer input may have "
+                f"repaired. Pin window {index.window} again (repin; with from_changelog where Kafka has expired it); only "
                 "a run that was started with reload is loaded all the same"
             )
 

@@ -51,11 +51,11 @@ def require_asked(
     ConfigError otherwise, such as when the window was pinned before."""
     before = f"window {manifest.window} was pinned before, and not"
     if from_changelog and not manifest.derived:
-        raise ConfigError(f"{before} to changelogs, which this run asks for: pin it anew (repin)")
+        raise ConfigError(f"{before} to changelogs, which this run asks for: pin it again (repin)")
     # What is taken from changelogs has no end in Kafka: whoever asks for what is configured anyway gets it.
     own = context.pipeline.window.pin if manifest.derived else manifest.pin
     if policy not in (None, own):
-        raise ConfigError(f"{before} with the policy {policy} that this run asks for: pin it anew (repin)")
+        raise ConfigError(f"{before} with the policy {policy} that this run asks for: pin it again (repin)")
 
 
 def is_pinned(context: ReplayContext, window: Window) -> bool:
@@ -96,7 +96,7 @@ def _pin_or_derive(context: ReplayContext, window: Window, *, repin: bool) -> Pi
     try:
         return _pin(context, window, repin=repin)
     except (ExpiredRangeError, WatermarkNotReachedError) as error:
-        # What is behind the last record that Kafka expired looks as if it had never come.
+        # What lies after the last record that Kafka expired looks as if it had never come.
         try:
             pinned = derive(context, window)
         except NotCoveredError as lacking:

@@ -151,8 +151,8 @@ class _Planner:
     def __post_init__(self) -> None:
         self._filter = TablePatterns(self._selection)
         self._refusals = (*refused_properties(self._context.pipeline), *_unreachable_stores(self._context))
-        self._told: set[str] = set()
-        """Inputs that windows share and that are told with one of them."""
+        self._reported: set[str] = set()
+        """Inputs that windows share, reported with the first of them."""
 
     def plan(self, window: Window) -> WindowPlan:
         """What is expected of *window*."""
@@ -214,10 +214,10 @@ class _Planner:
         entry = WindowManifest(job.pipeline, shared.window, shared.input_hash, shared.manifest, 0)
         manifest = load_manifest(self._context.artifacts, entry).manifest
         decoded = self._decoded(planned, request, manifest, run_hash)
-        if decoded.refusals or shared.input_hash not in self._told:
-            self._told.add(shared.input_hash)
+        if decoded.refusals or shared.input_hash not in self._reported:
+            self._reported.add(shared.input_hash)
             return decoded
-        return msgspec.structs.replace(planned, notes=("what its decode reads is told with an earlier window",))
+        return msgspec.structs.replace(planned, notes=("what its decode reads is listed with an earlier window",))
 
     def _decoded(self, planned: WindowPlan, request: PinRequest, manifest: Manifest, run_hash: str) -> WindowPlan:
         """*planned* where *manifest* is decoded from Kafka into *run_hash*, or is decoded already."""
@@ -232,13 +232,13 @@ class _Planner:
         return self._gone(planned, lost)
 
     def _gone(self, planned: WindowPlan, findings: Sequence[Finding]) -> WindowPlan:
-        """*planned* of which the input is not all there, and what gives its rows all the same."""
+        """*planned* with missing input, and where else its rows are."""
         refused = _refused(planned, *(f"what the window was pinned to is gone: {finding}" for finding in findings))
         if find_changelogs(self._context, planned.window).lacking:
             return refused
         return _refused(
             refused,
-            "changelogs of other runs hold the window (of another version of the library, for example): pin it anew to these "
+            "changelogs of other runs hold the window (of another version of the library, for example): pin it again to these "
             "(--repin --from-changelog)",
         )
 
@@ -346,7 +346,7 @@ def _sample_notes(held: Estimate, quarantine: str) -> Iterator[str]:
 
 
 def _unreachable_stores(context: ReplayContext) -> Iterator[str]:
-    """Why artefacts, or claim-check objects where pinning would list them, can't be had."""
+    """Why artefacts, or claim-check objects that pinning would list, can't be reached."""
     stores = [("artefact", context.artifacts, "manifests/")]
     if context.claim_check is not None and context.pipeline.window.list_claim_check_store:
         stores.append(("claim-check", context.claim_check, ""))

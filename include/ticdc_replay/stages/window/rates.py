@@ -29,7 +29,7 @@ class Rates(msgspec.Struct, frozen=True):
     """Where the rates are from, for people."""
 
     def seconds(self, *, size: int, rows: int, wanted: int, objects: int, object_bytes: int, targets: int) -> float:
-        """How long a window takes that has *size* bytes of messages with *rows*, of which *wanted* are loaded."""
+        """How long a window takes with *size* bytes of messages that have *rows*, if *wanted* are loaded."""
         if self.decoded_bytes is not None:
             decode = size / self.decoded_bytes
         else:

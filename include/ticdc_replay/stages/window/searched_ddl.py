@@ -89,7 +89,7 @@ def reaches(
         own = by_topic[topic]
         chain = _chosen(chains_of(own), at_ts, ends.get(topic))
         end = chain.end if chain is not None else ends.get(topic)
-        # Earlier versions kept the id of a topic only: enough to tell whether they left no gap.
+        # Earlier versions kept only the id of a topic: enough to see whether they left a gap.
         chains = chains_of([*own, *before[topic.topic_id]])
         whole = _chosen(chains, at_ts, end)
         if whole is not None and whole != chains[0]:

@@ -88,5 +88,5 @@ def _check_windows(context: ReplayContext, windows: Windows, why: tuple[str, ...
             mirrors = " or ".join(name for name, kind in kinds().items() if kind.is_mirror)
             raise ConfigError(
                 f"{context.loaded.path}: targets: {', '.join(others)} can't be loaded: {'; '.join(why)}, so copies that TiCDC "
-                f"sent twice can't be told from changes, and only a mirror (type {mirrors}) comes out right"
+                f"sent twice look like changes, and only a mirror (type {mirrors}) comes out right"
             )

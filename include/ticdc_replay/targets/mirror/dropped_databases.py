@@ -61,7 +61,7 @@ def look_again(session: Session, load: Load, config: MirrorSection, plan: TableP
     session.ledger.share_drops()
     if floor_of(session, load, config, plan.dialect, plan.source) != plan.dropped_ts:
         raise TransientError(
-            f"whether the database of {plan.source} was dropped is told otherwise by a window that was loaded while this load "
+            f"whether the database of {plan.source} was dropped has changed with a window that was loaded while this load "
             "staged its rows; try again"
         )
 

@@ -81,7 +81,7 @@ def empty(session: Session, plan: TablePlan, observed: Observed) -> list[str]:
 
 def _of_another_table(plan: TablePlan, observed: Observed) -> tuple[list[str], dict[str, str]]:
     """Leftovers in the mirror from the table that had the name before: columns that are gone, types that are narrower
-    now. Only if newer windows tell the definition of the new table."""
+    now. Only if newer windows gave the definition of the new table."""
     found, state, emptied = observed.found, observed.state, plan.emptied
     if found is None or state is None or emptied is None or not 0 < emptied.form_ts < state.whole_ts:
         return [], {}
@@ -121,7 +121,7 @@ def _is_left_empty(session: Session, plan: TablePlan) -> bool:
 
 
 def _can_empty(plan: TablePlan, observed: Observed) -> bool:
-    """Whether the mirror is one that loads have made, of this table; of another one ``steps_to`` tells the differences."""
+    """Whether the mirror is one that loads have made, of this table; for another one ``steps_to`` lists the differences."""
     found, state = observed.found, observed.state
     version = found.column(plan.version_column) if found is not None and found.is_table else None
     return version is not None and version.type == "bigint" and state is not None and state.source == plan.source

@@ -34,7 +34,7 @@ class Session(ABC):
 
     @abstractmethod
     def commit(self) -> None:
-        """Commit what was done, and begin anew."""
+        """Commit, and begin a new transaction."""
 
     @abstractmethod
     def commit_rows(self, target: Relation) -> None:

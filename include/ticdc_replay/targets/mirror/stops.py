@@ -53,9 +53,9 @@ def begin(
         stops += unfollowed
         if unfollowed and observed.state is not None and observed.state.newest_ts >= load.index.window.to_ts:
             stops.append(
-                f"{plan.source}: its mirror has rows from after this window, which a change by hand would meet, too: fill it "
-                f"anew from a dump of the upstream at or after {describe(observed.state.newest_ts)}, up to which windows count "
-                "as loaded; or from one at or after this commitTs, and then reload the windows after the dump"
+                f"{plan.source}: its mirror has rows from after this window, which a change by hand would also change: "
+                f"rebuild it from a dump of the upstream at or after {describe(observed.state.newest_ts)}, up to which windows "
+                "count as loaded; or from one at or after this commitTs, and then reload the windows after the dump"
             )
         stops += emptying.rows_before_creation(session, plan, observed)
         try:

@@ -1,8 +1,8 @@
-"""Databases that the upstream dropped, remembered for tables that the target gets later: one file for the pipeline.
+"""Databases that the upstream dropped, noted for tables that the target gets later: one file for the pipeline.
 
-A DROP DATABASE names no table: the tables are told of it that have entries when its window is loaded. A table whose first rows
-come with an older window that is loaded after it finds it here, and gets the entry of the DROP's window that it would have, had
-it been known. So a newer run of that window replaces the entry as any other, also by one that tells of no DROP.
+A DROP DATABASE names no table, so only tables with entries get it when its window is loaded. A table that first comes
+with an older window, loaded later, finds the note here, and gets the entry in the DROP's window that it would have had.
+A newer run of that window replaces this entry as any other.
 """
 
 from collections.abc import Iterable
@@ -59,7 +59,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
         return Mark(self.window, self.selection, self.generation, self.run_hash)
 
     def entry(self, table: TableName, changes: tuple[TableChanges, ...], there: TableEntry | None) -> TableEntry:
-        """The entry of *table*, with *changes* told beside what is *there*."""
+        """The entry of *table*, with *changes* added to what is *there*."""
         ddl = DdlByTable(self.ddl).of(table, changes)
         emptied_ts = max(change.commit_ts for change in changes)
         if there is None:
@@ -87,8 +87,7 @@ class DroppedDatabases:
     """What the loads of a pipeline, up to *load*, met of DROP DATABASE."""
 
     def __init__(self, store: ObjectStore, load: Load) -> None:
-        """Notes what the window of *load* drops, before the tables are looked up that are told of it, in place of what an older
-        run of it has noted."""
+        """Notes the drops of the window of *load*, in place of those of an older run, before tables are looked up."""
         self._store = store
         self._name = f"{load.index.pipeline}/database_drops.json"
         own = Note.of(load)
@@ -97,18 +96,18 @@ class DroppedDatabases:
                 self._name, lambda found: canonical.encode(_with(_decoded(found), own, adds=bool(load.index.redrives)))
             )
 
-    def tell(self, load: Load, *, own: bool) -> None:
-        """Have the entries of windows that dropped the database of a table of *load*, at or after the start of its window, tell
-        so; of its *own* window once its entries are there.
+    def record(self, load: Load, *, own: bool) -> None:
+        """Record, in the entries of windows that dropped the database of a table of *load* at or after its start, that
+        they did; in its *own* window once its entries are there.
 
-        What is told before they are there is whole for readers; a DROP that another load has met since is found after it, or
-        else that load finds the entries.
+        Until then readers see a whole entry. A DROP that another load has met since is found afterwards, or that load
+        finds the entries.
         """
         for note in self._notes():
             if own or note.window != load.index.window:
-                self._tell(load, note)
+                self._record(load, note)
 
-    def _tell(self, load: Load, note: Note) -> None:
+    def _record(self, load: Load, note: Note) -> None:
         wanted = TablePatterns(note.selection)
         drops = {
             table: drops_of(table, note.dropped, load.index.window.from_ts)
@@ -121,25 +120,27 @@ class DroppedDatabases:
             found = dict(zip(names, pool.map(lambda name: content_of(self._store, name), names.values()), strict=True))
         lacking = [table for table in drops if _lacking(note, entry_in(found[table]), drops[table])]
         for table in self._announced(load, note, lacking):
-            self._store.update(names[table], partial(_told, note, table, drops[table]))
+            self._store.update(names[table], partial(_with_drops, note, table, drops[table]))
 
     def _announced(self, load: Load, note: Note, tables: list[TableName]) -> list[TableName]:
-        """Those of *tables* that no newer run of the window of *note* is for, once its mark tells of them: a newer run that
-        begins from then on replaces their entries."""
-        told: list[TableName] = []
+        """Those of *tables* that no newer run of the window of *note* is for, once its mark names them: a newer run
+        that begins later replaces their entries."""
+        announced: list[TableName] = []
 
         def marked(found: bytes | None) -> bytes:
-            nonlocal told
+            nonlocal announced
             marks = marks_in(found)
             newer = [mark for mark in marks if mark.generation > note.generation]
-            told = [table for table in tables if not any(wants_any(mark, [table]) for mark in newer)]
-            if not told and found is not None:
+            announced = [table for table in tables if not any(wants_any(mark, [table]) for mark in newer)]
+            if not announced and found is not None:
                 return found
-            return canonical.encode(with_mark(marks, msgspec.structs.replace(note.mark, tables=tuple(sorted(told)))))
+            return canonical.encode(
+                with_mark(marks, msgspec.structs.replace(note.mark, tables=tuple(sorted(announced))))
+            )
 
         if tables:
             self._store.update(marks_name(load, note.window), marked)
-        return told
+        return announced
 
     def _notes(self) -> tuple[Note, ...]:
         return _decoded(content_of(self._store, self._name))
@@ -160,14 +161,14 @@ def _with(notes: Iterable[Note], own: Note, *, adds: bool) -> tuple[Note, ...]:
 
 
 def _lacking(note: Note, there: TableEntry | None, drops: tuple[TableChanges, ...]) -> tuple[TableChanges, ...]:
-    """What of *drops* the entry that is *there* lacks: one of another run tells what that one knows."""
+    """Those of *drops* that the entry *there* lacks; none if it is from another run, which knows its own."""
     if there is not None and there.generation != note.generation:
         return ()
     known = {entry.commit_ts for entry in there.changes} if there is not None else set()
     return tuple(entry for entry in drops if entry.commit_ts not in known)
 
 
-def _told(note: Note, table: TableName, drops: tuple[TableChanges, ...], found: bytes | None) -> bytes:
+def _with_drops(note: Note, table: TableName, drops: tuple[TableChanges, ...], found: bytes | None) -> bytes:
     there = entry_in(found)
     changes = _lacking(note, there, drops)
     if found is not None and not changes:

@@ -44,13 +44,13 @@ class TableEntry(msgspec.Struct, frozen=True, kw_only=True):
     ddl: tuple[Ddl, ...]
     """The window's DDL of the table; one that renames it stands under the new name. Texts as ``TEXT_OF_OTHERS`` says."""
     changes: tuple[TableChanges, ...] = ()
-    """What it did to the table, which rows do not tell."""
+    """Its effect on the table, which rows do not show."""
     emptied_ts: int = 0
-    """The last TRUNCATE, DROP, CREATE or RENAME to another name of the window (TSO): no row up to it is left under this name
-    upstream. 0 where there is none."""
+    """The last TRUNCATE, DROP, CREATE or RENAME to another name of the window (TSO), or 0: no older row is left under
+    this name upstream."""
     untold_ts: int = 0
-    """The last DDL of the window (TSO) by which rows came or went, or may have, that no file of this name tells of. 0 where
-    there is none."""
+    """The last DDL of the window (TSO), or 0, that moved or may have moved rows without an entry in any file of this
+    name."""
     runs: tuple[str, ...] = ()
     """The runs whose rows are in the files, where these are several: a run, and re-drives of its quarantine."""
     generation: int = 0
@@ -95,7 +95,7 @@ class EntryParts:
             table=table,
             changelog=tuple(self._files.get(table_folder(run.pipeline, "changelog", table), ())),
             fold=tuple(self._files.get(table_folder(run.pipeline, "fold", table), ())),
-            ddl=tuple(_as_told_of(table, ddl) for ddl in self._ddl.of(table, changes)),
+            ddl=tuple(_shortened_for(table, ddl) for ddl in self._ddl.of(table, changes)),
             changes=changes,
             emptied_ts=max((entry.commit_ts for entry in changes if entry.ends_rows), default=0),
             untold_ts=max((entry.commit_ts for entry in changes if entry.moves_rows), default=0),
@@ -104,8 +104,8 @@ class EntryParts:
         )
 
 
-def _as_told_of(table: TableName, ddl: Ddl) -> Ddl:
-    """*ddl*, its text cut where it is of another table's event: one DDL may name a thousand tables."""
+def _shortened_for(table: TableName, ddl: Ddl) -> Ddl:
+    """*ddl*, its text cut if its event is another table's: one DDL may name a thousand tables."""
     if len(ddl.query) <= TEXT_OF_OTHERS or (ddl.schema, ddl.table) == (table.schema, table.table):
         return ddl
     return msgspec.structs.replace(ddl, query=f"{ddl.query[:TEXT_OF_OTHERS]} … ({len(ddl.query)} characters)")
@@ -131,8 +131,8 @@ class DdlByTable:
     def of(self, table: TableName, changes: Iterable[TableChanges]) -> tuple[Ddl, ...]:
         """The DDL of *table*.
 
-        Of a moment of its *changes* that has none of this name, as a RENAME to another one, all that it may be: the DDL that
-        names it in its text, and the last of the database.
+        For a change whose moment has no DDL of this name, such as a RENAME to another one, all DDL that it may be:
+        statements that name the table, and the last one of the database.
         """
         own = self._own.get(table, [])
         found = set(own)
@@ -175,10 +175,8 @@ def table_folder(pipeline: str, kind: Kind | Literal["current"], table: TableNam
 
 
 def known_tables(store: ObjectStore, load: Load) -> list[TableName]:
-    """The tables of the load's selection that the target has entries of, whatever the window.
-
-    Lists their folders, not the entries, of which each has one for every window.
-    """
+    """The tables of the load's selection with entries in the target, for any window. Lists only their folders, since
+    each has one entry per window."""
     wanted = TablePatterns(load.selection)
     tables = (
         TableName(_named(of_schema), _named(of_table))

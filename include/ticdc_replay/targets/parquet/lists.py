@@ -54,10 +54,8 @@ class Lists:
         return entry_in(self._before.get(table))
 
     def begin(self) -> None:
-        """Leave the load's mark.
-
-        Raises SupersededError where a newer run of the window, or of a source's, has begun with one of its tables.
-        """
+        """Leave the load's mark. Raises SupersededError if a newer run of the window, or of a source's, has begun with
+        one of its tables."""
 
         own = msgspec.structs.replace(Mark.of(self._load), tables=self._load.tables)
 
@@ -77,11 +75,11 @@ class Lists:
             refuse_superseded(self._load, marks, self._before)
 
     def replaced(self) -> list[TableName]:
-        """The tables of which the load has nothing, and whose entries it replaces all the same; none of a re-drive's, which only
+        """The tables without rows in the load whose entries it replaces all the same; none for a re-drive, which only
         adds rows.
 
-        Those with an entry of the window, and those of which a load that has begun before this one may still leave one: it finds
-        the entry of a newer run then.
+        These are tables with an entry of the window, or that an earlier load may still write: it then finds a newer
+        entry.
         """
         if self._load.index.redrives:
             return []
@@ -91,8 +89,8 @@ class Lists:
         return sorted({*announced, *(table for table, found in there.items() if found is not None)})
 
     def replace(self, table: TableName, entry: TableEntry) -> None:
-        """Make *entry* that of *table*. Raises SupersededError where a newer run has come, and TransientError where a load of
-        the same generation has changed the entry since this was made: a repeat builds on what that one left."""
+        """Make *entry* that of *table*. Raises SupersededError if a newer run has come, TransientError if a load of the
+        same generation has changed the entry meanwhile: a repeat builds on that."""
         wanted = canonical.encode(entry)
 
         def replaced(found: bytes | None) -> bytes:

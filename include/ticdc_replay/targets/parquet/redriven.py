@@ -1,8 +1,8 @@
-"""What came out of a window's quarantine, added to the files of that window.
+"""Re-driven messages, added to the files of their window.
 
-``fold/`` has the last version of each row of a window, so files can't only be added: the tables that a re-drive has rows of are
-written anew, out of the changelogs of the window's run, of the re-drives before it, and its own. What several of them have is
-told by ``repeats``.
+``fold/`` has the last version of each row of a window, so files can't just be added: tables with re-driven rows are
+written again from the changelogs of the window's run, of earlier re-drives, and of this one. ``repeats`` finds
+duplicates.
 """
 
 from collections.abc import Sequence
@@ -22,10 +22,8 @@ Runs = tuple[str, ...]
 
 
 def runs_of(load: Load, table: TableName, before: TableEntry | None) -> Runs:
-    """The runs whose rows of *table* the target has once *load*, a re-drive, is in it; *before* is the entry that it has.
-
-    Raises PermanentError where another run has replaced the window's files.
-    """
+    """The runs whose rows of *table* the target has after *load*, a re-drive; *before* is its present entry. Raises
+    PermanentError if another run has replaced the window's files."""
     first, own = load.index.redrives, load.index.run_hash
     assert first is not None
     runs = runs_in(before) or (first,)
@@ -43,7 +41,7 @@ def runs_in(entry: TableEntry | None) -> Runs:
 
 
 def with_rows_before(load: Load, runs: dict[TableName, Runs]) -> Load:
-    """*load* with the rows of all *runs* of each table in its index, each data file with the run it is of."""
+    """*load* with the rows of all *runs* of each table in its index, each data file with its run."""
     artifacts = load.artifacts.open()
     others = {run for table in runs.values() for run in table if run != load.index.run_hash}
     indexes = {run: read_index(artifacts, run) for run in sorted(others)} | {load.index.run_hash: load.index}

@@ -1,7 +1,7 @@
-"""Row versions that stand in the changelogs of several runs of a window: a message may be re-driven more than once.
+"""Row versions in the changelogs of several runs of a window: a message may be re-driven more than once.
 
-Each decode drops the copies among what it reads, so only what a re-drive brought is compared with the rest. Of copies the last
-one stays, which is the one that the fold takes.
+Each decode drops duplicates in its input, so only re-driven rows are compared with the rest. The last copy stays, as in
+the fold.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -38,8 +38,8 @@ class RepeatsTask(msgspec.Struct, frozen=True):
 
 
 def without_repeats(load: Load, redrives: Collection[str], execute: Execute) -> tuple[Load, Repeats]:
-    """*load*, of a run and of *redrives* of its quarantine, each row version counted once; and which rows are to be left out of
-    which of its data files. Files of which no row is left are not in it."""
+    """*load*, of a run and of *redrives* of its quarantine, with each row version counted once; and the rows to leave
+    out of each data file. Files without remaining rows are not in it."""
     tasks, files = [], []
     for fold, of_fold in _folds(load):
         added = tuple(file.run in redrives for file in of_fold)
@@ -100,7 +100,7 @@ def find_repeats(task: RepeatsTask) -> list[bytes]:
 
 
 def staying(batch: pa.RecordBatch, start: int, left_out: npt.NDArray[np.int64]) -> pa.BooleanArray:
-    """Which rows of *batch*, of which the first has the position *start* in its file, are not at the positions *left_out*."""
+    """Which rows of *batch*, which begins at position *start* of its file, are not at the positions *left_out*."""
     stays = np.ones(batch.num_rows, np.bool_)
     low, high = np.searchsorted(left_out, [start, start + batch.num_rows])
     stays[left_out[low:high] - start] = False

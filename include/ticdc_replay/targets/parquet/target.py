@@ -58,7 +58,7 @@ class ParquetFiles(Target[ParquetTarget]):
         if runs:
             load = with_creations_of(with_ddl_of(with_rows_before(load, runs), ()), ())
             load, left_out = without_repeats(load, {run for table in runs.values() for run in table[1:]}, execute)
-        dropped.tell(load, own=False)
+        dropped.record(load, own=False)
         copied: list[ListedFile] = []
         if self.config.changelog:
             copied = execute(copy_file, _copies(load, target, left_out), f"copy to {self.config.name}")
@@ -90,7 +90,7 @@ class ParquetFiles(Target[ParquetTarget]):
         parts = EntryParts(entry)
         for table in (*load.tables, *lists.replaced()):
             lists.replace(table, parts.of(table, runs.get(table, ()), load.generation))
-        dropped.tell(load, own=True)
+        dropped.record(load, own=True)
         store.put(run_entry_name(load), canonical.encode(entry))
         return Loaded(entry.tables)
 

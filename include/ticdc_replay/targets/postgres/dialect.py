@@ -1,7 +1,5 @@
-"""PostgreSQL's names and literals; with its types (``types``) what a mirror asks of PostgreSQL without a connection.
-
-Names have at most 63 bytes, where MySQL allows 64 characters.
-"""
+"""PostgreSQL's names and literals; with ``types`` all that a mirror asks of PostgreSQL without a connection. Names have
+at most 63 bytes, where MySQL allows 64 characters."""
 
 import hashlib
 
@@ -25,10 +23,8 @@ MAX_BYTES = 63
 
 
 def fit(name: str) -> str:
-    """*name*, or for one that is too long its beginning and a hash of the whole: the same for every load.
-
-    PostgreSQL itself would cut the name without a word, and two long names might become one.
-    """
+    """*name*, or the beginning of a too long one with a hash of the whole, the same for every load. PostgreSQL itself
+    would cut it silently, and two long names might become one."""
     return name if len(name.encode()) <= MAX_BYTES else _with_hash(name)
 
 

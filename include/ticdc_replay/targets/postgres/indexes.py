@@ -27,11 +27,9 @@ JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 
 
 def making_room(connection: PgConnection, dropped: list[str], change: Callable[[], Result]) -> Result:
-    """What *change* returns, which changes a mirror table within the transaction of *connection*.
-
-    It is called again, with what it did undone, after each index that a row does not fit was dropped; *dropped* gets a line for
-    each. Raises what *change* raises, also where a row does not fit an index that is more than a convenience.
-    """
+    """What *change* returns, which changes a mirror table in the transaction of *connection*. If a row does not fit an
+    index, that is dropped, with a line in *dropped*, and *change* is repeated. Raises what *change* raises, also for an
+    index that is a constraint."""
     while True:
         try:
             with connection.transaction():

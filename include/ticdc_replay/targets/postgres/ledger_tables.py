@@ -126,10 +126,8 @@ def create(connection: PgConnection) -> None:
 
 
 def create_schema(connection: PgConnection, schema: str) -> None:
-    """Make *schema* where it does not exist.
-
-    Looked up first: IF NOT EXISTS asks for the privilege to create even where there is nothing to do.
-    """
+    """Make *schema* if it does not exist. IF NOT EXISTS asks for the privilege to create even if it exists, so it is
+    looked up first."""
     found = connection.execute("SELECT FROM pg_catalog.pg_namespace WHERE nspname = %s", [schema]).fetchone()
     if found is None:
         connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))

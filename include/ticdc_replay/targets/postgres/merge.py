@@ -1,8 +1,5 @@
-"""The statements that bring staged versions into a mirror table and its tombstones; see ``Session.merge``.
-
-The touched keys are deleted and inserted again. An upsert would go wrong where the value of a secondary unique key moves from
-one row to another.
-"""
+"""The statements that bring staged versions into a mirror table and its tombstones; see ``Session.merge``. Touched keys
+are deleted and inserted again: an upsert would fail if a secondary unique value moves between rows."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -85,7 +82,7 @@ _MOVED = """
 SELECT (t.{version} - 1) >> {offset_bits}, (f.{new} - 1) >> {offset_bits}, {old_key} FROM {old} t, {folded} f
 WHERE {same_row} AND t.{version} > 0 AND (t.{version} - 1) >> {offset_bits} <> (f.{new} - 1) >> {offset_bits} LIMIT 1
 """
-"""Version 0 is no place: rows that somebody brought from the upstream."""
+"""Version 0 is no place: rows that a person took from the upstream."""
 _OR_LATER = """
 ON CONFLICT ({key_names}) DO UPDATE SET {version} = excluded.{version}
 WHERE old.{version} <= excluded.{version}
@@ -155,8 +152,8 @@ class _Merge:
         return upserted, deleted, self._run(_ADD_TOMBSTONES + _UNLESS_IN_MIRROR + _OR_LATER)
 
     def without_wide_rows(self, load: Load, error: psycopg.Error) -> Staged:
-        """What is left where rows that the mirror has no page for are set aside. Raises *error* where there are none, and what
-        ``wide_rows.set_aside`` raises."""
+        """The rest of the rows after those without room on a page are set aside. Raises *error* if there are none, and
+        what ``wide_rows.set_aside`` raises."""
         with self._connection.transaction(force_rollback=True):
             self._run(_REPLACE)
             self._run(_DELETE)
@@ -188,7 +185,7 @@ class _Merge:
             if row is not None:
                 raise TargetMismatchError(
                     f"{self._target}: the row with key {tuple(row[2:])} was in partition {row[0]}, and is in partition {row[1]} "
-                    "now; without commitTs nothing tells which came last. Were partitions added or the dispatcher changed? "
+                    "now; without commitTs the later one is unknown. Were partitions added or the dispatcher changed? "
                     f"Bring the table up to date from the upstream, set {self._version} to 0 in all its rows, empty "
                     f"{self._tombstones}, and set floor_ts to the end of a window after that in _ticdc_replay.tables"
                 )

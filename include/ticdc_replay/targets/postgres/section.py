@@ -9,8 +9,8 @@ from ticdc_replay.targets.mirror.planning.section import LEDGER_SCHEMA, MirrorSe
 
 
 class PostgresTarget(MirrorSection):
-    """A mirror of each table in PostgreSQL: the row's last version, guarded by its commitTs, or by its place in Kafka where
-    the changefeed sends rows without one."""
+    """A mirror of each table in PostgreSQL: the row's last version, guarded by its commitTs, or by its place in Kafka
+    for rows without one."""
 
     loader: ClassVar[str] = "ticdc_replay.targets.postgres.mirror:PostgresMirror"
     database: ClassVar[str] = "PostgreSQL"

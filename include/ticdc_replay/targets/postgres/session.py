@@ -43,7 +43,7 @@ class PostgresSession(Session):
                 raise translate(error, f"commit {target}", self._conn_id) from error
             raise CommitStateUnknownError(
                 f"the connection {self._conn_id!r} broke while {target} was committed: the window may be loaded or not. "
-                "Run the load again: the ledger tells, and a repeat is harmless"
+                "Run the load again: the ledger knows, and a repeat is harmless"
             ) from error
 
     def lock_table(self, target: Relation) -> None:

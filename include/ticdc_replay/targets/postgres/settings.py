@@ -17,10 +17,8 @@ _ALLOWED_EXTRA = frozenset(
 
 
 class PostgresSettings:
-    """Settings of one Airflow connection of type ``postgres``: ``schema`` is the database, ``extra`` holds libpq parameters.
-
-    Raises ConfigError for a connection of another type or an extra that libpq does not have.
-    """
+    """Settings of an Airflow connection of type ``postgres``: ``schema`` is the database, ``extra`` has libpq
+    parameters. Raises ConfigError for another type or an unknown extra."""
 
     def __init__(self, connection: Connection) -> None:
         where = f"connection {connection.conn_id!r}"
@@ -53,10 +51,8 @@ class PostgresSettings:
         return psycopg.connect(self._conninfo)
 
     def connect_bulk(self) -> dbapi.Connection:
-        """A connection that takes Arrow data by binary COPY, and leaves BEGIN and COMMIT to the caller.
-
-        The driver's own transactions can't go back to a savepoint after an error. Raises the errors of ADBC.
-        """
+        """A connection that takes Arrow data by binary COPY. The caller sends BEGIN and COMMIT, since the driver can't
+        roll back to a savepoint. Raises the errors of ADBC."""
         return dbapi.connect(self._conninfo, autocommit=True)
 
     def __repr__(self) -> str:

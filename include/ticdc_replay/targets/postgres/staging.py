@@ -74,10 +74,8 @@ def drop_staging(connection: PgConnection, names: Sequence[str]) -> None:
 
 
 def _drop_dead_staging(connection: PgConnection) -> None:
-    """Drop the staging tables of attempts that have ended without doing it themselves.
-
-    One that a worker of a dead attempt still holds is left for a later load.
-    """
+    """Drop the staging tables of attempts that ended without doing so. A table that a worker still holds is left for a
+    later load."""
     connection.execute("SELECT pg_advisory_xact_lock(%s)", [CREATE_LOCK])
     dead = connection.execute(
         in_ledger("SELECT name FROM {schema}.staging WHERE pg_try_advisory_xact_lock(attempt_lock)")
@@ -93,7 +91,7 @@ def _drop_dead_staging(connection: PgConnection) -> None:
 
 
 def _drop_own_staging(connection: PgConnection, load: Load) -> None:
-    """Leave nothing behind where the connection still allows it; else the next attempt drops it."""
+    """Drop the staging of this attempt if the connection still works; else the next attempt does."""
     try:
         connection.rollback()
         own = connection.execute(

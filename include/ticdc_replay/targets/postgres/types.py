@@ -1,7 +1,7 @@
-"""Which PostgreSQL type a column has, which type can stand in for which, and how cells are staged.
+"""Which PostgreSQL type a column has, which type can replace which, and how cells are staged.
 
-Types are spelled as PostgreSQL's ``format_type`` prints them, so that a planned type and one found in the catalogue compare
-as text. The mapping with its reasons is in docs/types.md.
+Types are spelled as by ``format_type``, so planned types compare with the catalogue as text. For the mapping see
+docs/types.md.
 """
 
 import re
@@ -66,8 +66,8 @@ def pg_type(column_type: ColumnType) -> str:
 
 
 def holds(wide: str, narrow: str) -> bool:
-    """Whether a column of type *wide* holds every value of type *narrow* unaltered, and reads as the upstream reads it
-    after such a widening."""
+    """Whether a column of type *wide* holds every value of type *narrow* unaltered, and still reads as the upstream
+    does."""
     if wide == narrow:
         return True
     if wide in _INTEGERS and narrow in _INTEGERS:
@@ -149,10 +149,8 @@ _NO_BRACKETS = re.compile(r"[^\[{\]}]+")
 
 
 def checks_of(type_name: str, cells: pa.DataType) -> list[tuple[Check, str]]:
-    """What to look for in changelog cells of Arrow type *cells* before they are staged as *type_name*, and how to name it.
-
-    None where every cell fits.
-    """
+    """Checks of changelog cells of Arrow type *cells* before they are staged as *type_name*, each with its reason; none
+    if every cell fits."""
     checks: list[tuple[Check, str]] = []
     if type_name in ("text", "json") and pa.types.is_string(cells):
         has_nul = partial(pc.match_substring, pattern="\0")
@@ -173,10 +171,8 @@ def checks_of(type_name: str, cells: pa.DataType) -> list[tuple[Check, str]]:
 
 
 def entry_bytes(type_name: str, cells: pa.Array) -> npt.NDArray[np.int64]:
-    """How many bytes of ``MAX_ENTRY_BYTES`` each of *cells* takes in an index, or all of them at most, with its alignment.
-
-    PostgreSQL may compress a long one, by a method that servers and columns differ in. That is not counted on.
-    """
+    """The bytes of ``MAX_ENTRY_BYTES`` that each of *cells* takes in an index at most, aligned. Compression of long
+    ones depends on server and column, and is not counted on."""
     if not (pa.types.is_string(cells.type) or pa.types.is_binary(cells.type)):
         return np.full(len(cells), 48)
     header = 16 if type_name.startswith("numeric") else 4

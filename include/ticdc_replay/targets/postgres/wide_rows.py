@@ -1,7 +1,5 @@
-"""Staged rows that the mirror has no page for: its columns may be more, or wider, than those of staging.
-
-Only PostgreSQL knows whether it finds room for a row: it is asked for ever smaller parts of what is staged.
-"""
+"""Staged rows without room on a page of the mirror, whose columns may be more, or wider, than those of staging. Only
+PostgreSQL knows, so it is asked for ever smaller parts of what is staged."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -30,7 +28,7 @@ _BLOCKS = "SELECT pg_catalog.pg_relation_size({}::regclass) / current_setting('b
 
 
 class WideRow(NamedTuple):
-    """A staged row: its table, its place there, and what tells it from others: version and key, in the types of staging."""
+    """A staged row: its table, its place there, and its identity (version and key, in the types of staging)."""
 
     stage: str
     place: str
@@ -38,7 +36,7 @@ class WideRow(NamedTuple):
 
 
 def wide_rows(connection: PgConnection, plan: TablePlan, stages: tuple[str, ...], insert: Insert) -> list[WideRow]:
-    """The rows of *stages* for which *insert* finds no room. What it inserts is left to the caller to undo."""
+    """The rows of *stages* without room for *insert*. The caller undoes what it inserts."""
     columns = [VERSION, *(column.staged for column in plan.key)]
     found = []
     for stage in stages:
@@ -84,10 +82,8 @@ def _fits(connection: PgConnection, stage: str, insert: Insert, condition: sql.C
 
 
 def set_aside(connection: PgConnection, load: Load, plan: TablePlan, rows: list[WideRow]) -> str:
-    """Take *rows* out of staging and list them in a file of the quarantine: its name.
-
-    Raises UnrepresentableValueError that names them where policy stops.
-    """
+    """Move *rows* from staging to a file of the quarantine; its name. Raises UnrepresentableValueError that names them
+    if policy stops."""
     filesystem, root = load.artifacts.open().arrow_filesystem()
     name = f"{load.folder}/quarantine/wide_{load.tables.index(plan.source):05d}.parquet"
     quarantine = ValueQuarantine(filesystem, root, name)

@@ -95,7 +95,7 @@ def test_a_run_from_before_the_window_was_pinned_anew_is_loaded_only_where_that_
     context.state.manifests.register(NEW, replaces=OLD)
     with pytest.raises(PermanentError) as raised:
         loads(context, changelog)
-    assert "pinned anew (repin) at 2026-03-02 00:00:00 UTC" in str(raised.value)
+    assert "pinned again (repin) at 2026-03-02 00:00:00 UTC" in str(raised.value)
     assert "Clear the run from snapshot on" in str(raised.value)
     job = loads(context, changelog, reload=True)
     assert isinstance(job, jobspec.LoadJob)

@@ -111,7 +111,7 @@ def shared(windows: Windows) -> tuple[Changelog, Changelog]:
     return wide, windows.decode(narrow, wide)
 
 
-@pytest.mark.parametrize(("taken", "way"), [(derived, "pin window .* anew"), (shared, "from decode on")])
+@pytest.mark.parametrize(("taken", "way"), [(derived, "pin window .* again"), (shared, "from decode on")])
 @pytest.mark.parametrize("reload", [False, True])
 def test_rows_of_a_message_that_was_named_since_are_not_loaded(
     windows: Windows, taken: Any, way: str, reload: bool
@@ -140,7 +140,7 @@ def test_a_window_that_is_taken_from_a_superseded_run_is_not_loaded(windows: Win
     with pytest.raises(PermanentError, match="takes rows from run") as raised:
         windows.job(narrow)
     assert wide.run_hash in str(raised.value)
-    assert f"Pin window {NARROW} anew (repin; with from_changelog where Kafka has expired it)" in str(raised.value)
+    assert f"Pin window {NARROW} again (repin; with from_changelog where Kafka has expired it)" in str(raised.value)
     with pytest.raises(PermanentError):
         require_current(windows.context, narrow.write())
     assert windows.job(narrow, reload=True).reload

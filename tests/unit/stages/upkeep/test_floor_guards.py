@@ -108,7 +108,7 @@ def test_a_window_that_was_pinned_anew_counts_once_a_run_of_that_is_loaded(conte
     assert coming(context, ORDERS, 0, 20) == []
     pinned(context, 10, 20, "j")
     (line,) = coming(context, ORDERS, 0, 20)
-    assert line.startswith(f"{Window(10, 20)} was pinned anew")
+    assert line.startswith(f"{Window(10, 20)} was pinned again")
     loaded(context, 10, 20, run="b", input_hash="j", selection=("shop.items",))
     assert (coming(context, ORDERS, 0, 20), coming(context, ITEMS, 0, 20)) == ([line], [])
     loaded(context, 10, 20, run="c", input_hash="j")

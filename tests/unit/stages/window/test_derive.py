@@ -220,7 +220,7 @@ def test_a_changelog_with_a_row_that_the_pipeline_file_names_since_is_no_source(
                 derive(context, Window(0, 5))
             told = str(raised.value)
             assert f"run {before.run_hash[:12]} of {before.window}: it has rows of {place}" in told
-            assert "decode its window anew from Kafka" in told
+            assert "decode its window again from Kafka" in told
             assert derive(context, Window(2, 5)).manifest.derived[0].run_hash == before.run_hash
     after = decoded.again(before, "b", set_aside=(EventPlace("topic", 0, 1),))
     for text in ("topic[0]@1", "topic[0]@1#0"):

@@ -51,7 +51,7 @@ def columns_of(
         )
     if (refusal := refused_columns(types)) is not None and refusal[0] == BAD_NAME:
         conflicts.append(
-            f"{refusal[1]}: an earlier version wrote damaged rows; pin the window anew (repin) to set them aside"
+            f"{refusal[1]}: an earlier version wrote damaged rows; pin the window again (repin) to set them aside"
         )
     return tuple(
         PlannedColumn(name, target, f"c{at}", type_name)

@@ -1,4 +1,4 @@
-"""The names and types of one kind of database: all that can be told without a connection."""
+"""The names and types of one kind of database: all that is known without a connection."""
 
 from collections.abc import Callable
 

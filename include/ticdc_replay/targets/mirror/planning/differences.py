@@ -68,7 +68,7 @@ def _alter(plan: TablePlan, observed: Observed, table: FoundTable) -> list[Mirro
     differences = list(_differences(plan, table, observed.state))
     if observed.state is None and not observed.empty:
         differences.append(
-            f"it has rows that no load has brought, and nothing tells of when they are; say up to which commitTs they are "
+            f"it has rows that no load has brought, of unknown age; say up to which commitTs they are "
             f"complete: ticdc-replay mirror floor <pipeline> {plan.source} --at <TSO or time> "
             "--holds-all-rows"
         )
@@ -102,7 +102,7 @@ def refuse_lost(plan: TablePlan, observed: Observed) -> None:
     state = observed.state
     if observed.found is None and state is not None and state.newest_ts >= max(state.floor_ts, 1):
         raise TargetMismatchError(
-            f"target table {plan.target}, with rows up to {describe(state.newest_ts)}, was dropped. To have it built anew, "
+            f"target table {plan.target}, with rows up to {describe(state.newest_ts)}, was dropped. To rebuild it, "
             f"run `ticdc-replay mirror forget <pipeline> {plan.source}` and load its windows again"
         )
 
@@ -121,13 +121,13 @@ def _mismatch(plan: TablePlan, differences: list[str]) -> TargetMismatchError:
         f"target table {plan.target} does not fit {plan.source}:\n- "
         + "\n- ".join(differences)
         + "\nCorrect the table and raise its floor_ts where older rows must not be applied to it any more, give the table's "
-        "definition in the pipeline (definitions) and pin the window anew (repin) where only the wire told its types, or drop "
+        "definition in the pipeline (definitions) and pin the window again (repin) if only the wire gave its types, or drop "
         "the table and load its windows again (reload)"
     )
 
 
 def default_of(plan: TablePlan, state: TableState | None, target: str) -> str | None:
-    """What rows that lack the column *target* show, as an SQL literal; None for NULL, or where no loaded DDL tells."""
+    """What rows that lack the column *target* show, as an SQL literal; None for NULL, or without a loaded DDL."""
     for column in new_columns(plan, state):
         if column.target == target:
             return column.fill
@@ -227,21 +227,21 @@ def _create(plan: TablePlan, state: TableState | None) -> Iterator[MirrorStep]:
 
 def _add_column(plan: TablePlan, column: FormColumn, state: TableState | None) -> MirrorStep:
     default = default_of(plan, state, column.target)
-    told = any(added.target == column.target for added in plan.added) or (
+    is_known = any(added.target == column.target for added in plan.added) or (
         state is not None and column.target in state.added_columns
     )
     text = f"ADD COLUMN {column.target} {column.type}" + (f" DEFAULT {default}" if default is not None else "")
-    if not told and plan.schema_ts >= plan.floor_ts:
+    if not is_known and plan.schema_ts >= plan.floor_ts:
         text += "; what older rows show is filled in when the window of its DDL is loaded"
     return MirrorStep(MakeColumn(ColumnDefinition(column.target, column.type, default)), text)
 
 
 def _unfillable(plan: TablePlan, state: TableState | None, table: FoundTable) -> Iterator[str]:
-    """Columns as those of ``_fill_older_rows``, where nothing tells which rows are older than the DDL."""
+    """As ``_fill_older_rows``, if nothing shows which rows are older than the DDL."""
     for column in new_columns(plan, state):
         if table.column(column.target) is not None and column.fill is not None:
             yield (
-                f"column {column.target} came with a later window, and without commitTs nothing tells which rows are from before "
+                f"column {column.target} came with a later window, and without commitTs nothing shows which rows are from before "
                 f"its DDL and show {column.fill}: fill them by hand, then write the column down in _ticdc_replay.added_columns "
                 f"with commit_ts {column.commit_ts}"
             )

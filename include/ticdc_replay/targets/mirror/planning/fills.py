@@ -26,7 +26,7 @@ def fill_of(change: ColumnAdded, type_name: str, dialect: Dialect) -> tuple[str 
         return None, None
     declared = dialect.type_of(column_type)
     if column_type.base in ("enum", "set") and type_name != "text":
-        return None, f"{name} is mirrored by number, and the DDL tells the default by name"
+        return None, f"{name} is mirrored by number, and the DDL names the default"
     if not dialect.holds(type_name, declared):
         return None, f"{name} is {declared} by the DDL and {type_name} in rows of the window"
     cells, misfit = _judged(name, text, column_type, dialect)

@@ -9,7 +9,7 @@ name, does.
 from collections.abc import Iterator
 from typing import Literal
 
-from ticdc_replay.config.target_rules import FILL_ANEW
+from ticdc_replay.config.target_rules import REBUILD
 from ticdc_replay.domain.tso import describe
 from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
 from ticdc_replay.targets.mirror.planning.tables import FoundTable, KnownColumn, TableState
@@ -38,12 +38,12 @@ def fit_of(plan: TablePlan, column: FormColumn, state: TableState | None) -> Fit
 
 
 def wanted(plan: TablePlan, state: TableState | None) -> tuple[FormColumn, ...]:
-    """The columns that the mirror needs: those of the window, and for a table to be made those that other windows told of."""
+    """The columns that the mirror needs for the window."""
     return tuple(column for column in plan.form if fit_of(plan, column, state) != "left out")
 
 
 def columns_to_make(plan: TablePlan, state: TableState | None) -> dict[str, str]:
-    """The columns of a mirror that is to be made, by name, with their types: also those that DDL of other windows told of."""
+    """The columns of a mirror to be made, by name, with their types: also those from DDL of other windows."""
     known = state.columns if state is not None else {}
     columns: dict[str, str] = {}
     for column in wanted(plan, state):
@@ -101,5 +101,5 @@ def _line(plan: TablePlan, state: TableState, what: str, own: str, own_ts: int, 
         "Load the windows between them first: the one with the DDL says what to do"
     )
     if own_ts < other_ts:
-        text += f"; where it stops, {FILL_ANEW}, and not before the mirror's newest row, {describe(state.newest_ts)}"
+        text += f"; where it stops, {REBUILD}, and not before the mirror's newest row, {describe(state.newest_ts)}"
     return text

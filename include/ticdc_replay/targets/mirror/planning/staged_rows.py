@@ -37,7 +37,7 @@ class StagePiece(msgspec.Struct, frozen=True, kw_only=True):
     numbers: tuple[int, ...]
     """Which files of the fold are in this piece."""
     lacking: tuple[str, ...]
-    """Columns of the mirror that these rows lack although no DDL tells why: a put must not come without them."""
+    """Columns of the mirror that these rows lack without a DDL that explains it: a put must have them."""
 
 
 def columns_to_read(piece: StagePiece) -> list[str]:
@@ -81,8 +81,8 @@ def _require_whole(rows: pa.RecordBatch, put: pa.BooleanArray, piece: StagePiece
         position = pc.index(put, True).as_py()
         raise TargetMismatchError(
             f"{place_of(rows, position)}: rows of {piece.fold.table} lack {', '.join(piece.lacking)}, which other rows of the "
-            "window have, and no DDL tells why; give the table's definition in the pipeline (definitions) and pin the window "
-            "anew (repin): what was known of tables is pinned with it"
+            "window have, and no DDL explains it; give the table's definition in the pipeline (definitions) and pin the window "
+            "again (repin): what was known of tables is pinned with it"
         )
     absent = rows["_absent"]
     if absent.null_count == rows.num_rows:

@@ -28,7 +28,7 @@ from ticdc_replay.targets.mirror.planning.window_ddl import (
 
 
 class PlannedPiece(msgspec.Struct, frozen=True):
-    """One schema version: the columns its rows have, and those they lack without a DDL that tells why."""
+    """One schema version: the columns its rows have, and those they lack without a DDL that explains it."""
 
     version: TableVersion
     columns: tuple[StageColumn, ...]
@@ -61,7 +61,7 @@ class TablePlan(msgspec.Struct, frozen=True, kw_only=True):
     form_floor_ts: int
     """No DDL below it changes the form of the mirror. Below ``floor_ts`` after a TRUNCATE."""
     moment: int
-    """From when (exclusive) the newest schema holds; at the latest, where no DDL tells."""
+    """From when (exclusive) the newest schema holds; the latest possible time without DDL."""
     schema_ts: int
     """commitTs of the newest DDL that the window's schemas follow; 0 where none is known."""
     created_ts: int | None
@@ -169,7 +169,7 @@ def plan_table(load: Load, config: MirrorSection, dialect: Dialect, table: Table
     topic_id = _topic_id(load, table, conflicts) if index.order == "place" else None
     if index.order == "place" and loaded and index.window.from_ts < floor_ts:
         conflicts.append(
-            f"its floor_ts {describe(floor_ts)} lies within the window, and without commitTs nothing tells which rows are from "
+            f"its floor_ts {describe(floor_ts)} lies within the window, and without commitTs nothing shows which rows are from "
             "before it: choose a floor_ts at the end of a window"
         )
     return TablePlan(
@@ -264,7 +264,7 @@ def _moment(index: ChangelogIndex, version: TableVersion) -> int:
 def _topic_id(load: Load, table: TableName, conflicts: list[str]) -> str | None:
     found = load.index.topic_ids_of(table)
     if len(found) > 1:
-        conflicts.append("its rows are in several topics, and without commitTs nothing tells which came last")
+        conflicts.append("its rows are in several topics, and without commitTs nothing shows which came last")
     return min(found, default=None)
 
 
