@@ -26,8 +26,7 @@ class LoadedStore(NamedTuple):
     pipelines: tuple[LoadedPipeline, ...]
     """Those that the store lists, in its order. Every one's changefeed writes to the store."""
     unlisted: tuple[str, ...]
-    """Files of pipelines that write to the store unlisted, or can't be loaded, with the reason. Their objects look
-    orphaned."""
+    """Files of pipelines that write to the store unlisted, or can't be loaded, with the reason. Objects look orphaned."""
 
     @property
     def owners_complete(self) -> bool:

@@ -157,11 +157,11 @@ class LimitsSection(Section):
 
 
 MAX_KEEP_DAYS = 36_500
-"""A hundred years: what is to be kept longer is kept for ever."""
+"""A hundred years."""
 
 
 class ChangelogSection(Section):
-    """What becomes of changelogs once they are loaded."""
+    """How long changelogs are kept."""
 
     keep_days: float | None = Field(
         None, ge=0, le=MAX_KEEP_DAYS, description="Days until `changelog prune` may remove one; for ever if absent"
@@ -204,7 +204,7 @@ class AirflowSection(Section):
 
 
 class Pipeline(Section):
-    """One pipeline: a changefeed, the tables of it that are wanted, and where they go."""
+    """One pipeline: a changefeed, its selected tables, and their targets."""
 
     name: Name = Field(description="Names the DAG (ticdc_replay_<name>) and the folder of the artefacts")
     description: str = Field("", description="For people; shown in Airflow")

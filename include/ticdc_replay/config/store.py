@@ -55,7 +55,7 @@ class InventorySection(Section):
 
 
 class RulesSection(Section):
-    """What an object is judged by."""
+    """The rules that objects are judged by."""
 
     young_hours: float = Field(24, gt=0, description="Younger objects are not judged: their message may still come")
     clock_skew_seconds: int = Field(300, ge=0, description="Clocks of all machines involved differ by at most this")
@@ -67,7 +67,7 @@ class RulesSection(Section):
 
 
 class DeletionSection(Section):
-    """Who may have objects deleted that no message needs."""
+    """Who may delete objects that no message needs."""
 
     policy: Literal["never", "approval", "automatic"] = Field(
         "never",

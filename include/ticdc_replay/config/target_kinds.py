@@ -83,10 +83,10 @@ def _resolved(name: str, place: str) -> type[TargetSection]:
         kind = resolve_name(place)
     except Exception as error:  # of a package: it must not take down what does not use it
         raise ValueError(
-            f"type {name!r} is registered as {place}, which can't be imported ({error}); mend or remove the package"
+            f"type {name!r} is registered as {place}, which can't be imported ({error}); repair or remove the package"
         ) from error
     if not (isinstance(kind, type) and issubclass(kind, TargetSection)):
         raise ValueError(
-            f"type {name!r} is registered as {place}, which is no TargetSection; mend or remove the package"
+            f"type {name!r} is registered as {place}, which is no TargetSection; repair or remove the package"
         )
     return kind

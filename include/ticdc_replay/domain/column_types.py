@@ -23,8 +23,7 @@ class ColumnType(msgspec.Struct, frozen=True, omit_defaults=True):
     """The type of one column.
 
     ``declared``: a table definition gave it (DDL, bootstrap, registry, YAML). Types known only from the wire lack what
-    the protocol does not carry: precision and scale of a decimal, fraction digits, the width of a bit, names of an enum
-    or set.
+    the protocol does not carry: precision and scale, fraction digits, the width of a bit, names of an enum or set.
     """
 
     base: BaseType

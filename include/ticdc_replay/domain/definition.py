@@ -58,8 +58,7 @@ class TableDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
     binary: bool = False
     valid_from: int = 0
     from_ddl: bool = False
-    """Whether DDL of the changefeed gave all of it, from the CREATE TABLE on, without contradiction: nobody declared
-    it."""
+    """Whether DDL of the changefeed gave all of it, from the CREATE TABLE on, without contradiction."""
 
     def column(self, name: str) -> DefinedColumn | None:
         """The column called *name*, in any letter case (MySQL's rule for column names), or None."""
@@ -80,8 +79,7 @@ class TableDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
     def handle_key(self) -> tuple[str, ...]:
         """The columns that identify a row, sorted by name (protocols: type mapping, section 6).
 
-        The primary key; else the unique index with the fewest columns, all NOT NULL and not virtual, the oldest of
-        equals.
+        The primary key; else the unique index with the fewest columns, all NOT NULL and not virtual; the oldest first.
         """
         primary = next((index for index in self.indexes if index.name == PRIMARY), None)
         if primary is not None:

@@ -1,5 +1,4 @@
-"""The errors of the library: one root, then permanent and transient errors. Every message says what, where, and what to
-do.
+"""The errors of the library: one root, then permanent and transient ones. Messages say what, where, and what to do.
 
 An error takes exactly one positional argument, its message: Spark and Airflow pickle errors between processes.
 """

@@ -172,8 +172,7 @@ class Undecodable(NamedTuple):
     """A message, or one event of it, that can't be understood: it goes to quarantine.
 
     ``ordinal`` is the event's position in its message, None for the whole message. ``reason`` is a stable code for
-    grouping, ``detail`` the place in the bytes and the cause. Other fields are filled as far as the message could be
-    read.
+    grouping, ``detail`` the place in the bytes and the cause. Other fields are filled as far as possible.
     """
 
     ordinal: int | None

@@ -37,8 +37,7 @@ Refusal = tuple[str, str]
 
 def latest_commit_ts(recorded_ms: int) -> int:
     """The last commitTs (TSO) that a record made at *recorded_ms* can have: it is made after the commit. Allows ten
-    years of clock skew, and anything for records before 2015, when a clock was never set. The native decoder does the
-    same."""
+    years of clock skew, and anything before 2015, when a clock was never set. As the native decoder does."""
     return tso.MAX_TSO if recorded_ms < _CLOCKS_ARE_SET_MS else tso.from_ms(recorded_ms + _MAX_AHEAD_MS)
 
 

@@ -19,8 +19,7 @@ GRADES: tuple[Grade, ...] = ("proven", "unproven", "offset")
 
 
 class Window(msgspec.Struct, frozen=True, order=True):
-    """``[from_ts, to_ts)`` in TSO. An event belongs to it by its commitTs alone. Raises ValueError for an empty or
-    negative range."""
+    """``[from_ts, to_ts)`` in TSO. Events belong to it by commitTs alone. Raises ValueError for an empty or negative range."""
 
     from_ts: int
     to_ts: int

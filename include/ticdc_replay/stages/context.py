@@ -125,8 +125,14 @@ def _database_url(connection: Connection) -> str:
     if connection.conn_type == "sqlite":
         return f"sqlite:///{connection.host or ''}"
     if connection.conn_type in ("postgres", "postgresql"):
-        own = connection
-        url = URL.create("postgresql+psycopg", own.login, own.password, own.host, own.port, own.schema)
+        url = URL.create(
+            "postgresql+psycopg",
+            connection.login,
+            connection.password,
+            connection.host,
+            connection.port,
+            connection.schema,
+        )
         return url.render_as_string(hide_password=False)
     raise ConfigError(
         f"connection {connection.conn_id!r} has type {connection.conn_type!r}; the state store takes postgres or sqlite"

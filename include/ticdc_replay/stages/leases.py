@@ -59,8 +59,7 @@ class Hold:
         self._thread.start()
 
     def verify(self) -> None:
-        """Check that the lease is held, and renew it. Raises LeaseLostError if it was lost, and what the state store
-        raises."""
+        """Check that the lease is held, and renew it. Raises LeaseLostError, and errors of the state store."""
         if self._failure is not None:
             raise self._failure
         with self._renewing:

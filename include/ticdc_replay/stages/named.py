@@ -1,4 +1,4 @@
-"""The messages that the pipeline file names in ``set_aside``: which concern an input, and which a changelog does not know of."""
+"""The messages in ``set_aside`` of the pipeline file: which concern an input, and which a changelog does not know."""
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence

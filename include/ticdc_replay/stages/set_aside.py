@@ -1,4 +1,4 @@
-"""What has become of the quarantine of a run: open, decoded again and loaded, or accepted as lost."""
+"""The state of a run's quarantine: open, decoded again and loaded, or accepted as lost."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -61,7 +61,7 @@ class SetAside(msgspec.Struct, frozen=True):
         return self.accepted.get((entry.place, entry.reason))
 
     def status(self, entry: Entry, places: Iterable[str]) -> Status:
-        """Of *entry* in those *places* of targets that are least far; without any, in the changelogs."""
+        """The status of *entry* in the least advanced of *places*; without places, in the changelogs."""
         if self.loss_of(entry) is not None:
             return "accepted"
         settling = [each.places for each in self.redrives if each.settles(entry.place)]

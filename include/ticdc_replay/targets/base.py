@@ -195,10 +195,11 @@ class Target(ABC, Generic[Config]):
         Applying twice, after an attempt that broke anywhere, or after a newer window gives the same end state. Each
         table is committed on its own: after an error, earlier tables are loaded and this one is unchanged.
 
-        Raises SupersededError once a load with a larger generation, of this window or of a source's, has begun in the
-        target; TargetMismatchError if a table can't take the rows; PolicyStopError for a schema change that the target
-        does not follow (``ddl``); UnrepresentableValueError for a value that the target can't hold, if policy stops;
-        CommitStateUnknownError if the connection broke in a commit; TransientError if the target is away.
+        Raises SupersededError, and applies nothing more, once a load with a larger generation, of this window or of a
+        source's, has begun in the target; TargetMismatchError if a table can't take the rows; PolicyStopError for a
+        schema change that the target does not follow (``ddl``); UnrepresentableValueError for a value that the target
+        can't hold, if policy stops; CommitStateUnknownError if the connection broke in a commit; TransientError if the
+        target is away.
         """
 
 

@@ -38,8 +38,7 @@ def with_ddl_of(load: Load, tables: Iterable[TableName]) -> Load:
 
     For DDL of a whole database, decode lists the tables whose definitions it knows. For other tables the changelog has
     only the DDL, and what it does unless it is a DROP. Between two DDLs of its own, a table gets the last DROP, and the
-    last DDL of each kind after it: earlier ones no longer matter. The same holds for the last RENAME whose old schema
-    is unknown.
+    last DDL of each kind after it: earlier ones no longer matter. So is the last RENAME with an unknown old schema.
     """
     index = load.index
     if not index.ddl:
@@ -90,8 +89,7 @@ def _perhaps_renamed(index: ChangelogIndex, known: Iterable[TableName]) -> Itera
 
 
 def with_creations_of(load: Load, tables: Iterable[TableName]) -> Load:
-    """*load* with each CREATE TABLE listed also for tables whose name differs only in letter case: they no longer exist
-    by then.
+    """*load* with each CREATE TABLE listed also for names in another letter case: those tables no longer exist then.
 
     These are those of *tables*, which the target has, and of the load. They get a creation without definition.
     """

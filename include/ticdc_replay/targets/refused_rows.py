@@ -32,11 +32,10 @@ VALUE_QUARANTINE = pa.schema(
     ]
 )
 """One row per cell that the target can't hold; ``column`` is empty for the whole row. ``key`` is the row key as JSON,
-at most ``KEY_CHARACTERS`` and an ellipsis; ``file`` is the changelog's file with the row; the others locate it in
-Kafka."""
+at most ``KEY_CHARACTERS`` and an ellipsis; ``file`` is the changelog's file with the row; the others locate it."""
 
 KEY_CHARACTERS = 2_000
-"""Of a row key are listed: it stands in each entry of its row, and coordinates and file name the row."""
+"""Length of a listed row key: each entry of a row repeats it, and coordinates and file locate the row."""
 _SHOWN = 10
 _KEY_SHOWN = 200
 _PLACE = ("topic", "partition", "offset", "ordinal")

@@ -97,7 +97,7 @@ def check(context: ReplayContext, run_hash: str, tables: Sequence[str] | None = 
         raise PolicyStopError(
             f"{sum(stopping.values())} messages or events of window {index.window} are in quarantine: "
             f"{listed_reasons(stopping)}.\nNo target was touched. They are kept with their bytes in\n{files}\n"
-            "Mend the cause, then run the window again and pin it again (repin), or decode them again from there (ticdc-replay "
+            "Repair the cause, then run the window again with repin, or decode them again from there (ticdc-replay "
             "quarantine redrive); or accept the loss of these and clear this task (ticdc-replay quarantine accept); or let the "
             "pipeline go on without such: "
             + "; ".join(sorted({_policy(reason)[1] for reason in stopping}))

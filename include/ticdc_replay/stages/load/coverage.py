@@ -35,8 +35,7 @@ class Gap(msgspec.Struct, frozen=True):
 
     window: Window
     partial: bool = False
-    """Whether runs were here, but only for some tables, or with a load whose end is not recorded. Single tables may be
-    held."""
+    """Whether runs were here, but only for some tables, or with a load whose end is not recorded."""
     elsewhere: tuple[str, ...] = ()
     """Where windows of it are loaded: places that the target had before (``TargetSection.place``)."""
 

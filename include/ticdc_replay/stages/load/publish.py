@@ -65,8 +65,7 @@ def publish(context: ReplayContext, run_hash: str, targets: Sequence[str]) -> Ru
     """Record what the run of *run_hash* covers in *targets*, and keep its report as ``reports/<run_hash>.json``.
 
     A load report that was published before is skipped: what happened to its target since stays recorded. Raises
-    ArtifactNotFoundError without a load report for a target's present place, ConfigError for a target that the pipeline
-    lacks.
+    ArtifactNotFoundError without a load report for a target's present place, ConfigError for an unknown target.
     """
     index = read_index(context.artifacts, run_hash)
     manifest = manifests.decode(context.artifacts.get(f"manifests/{index.input_hash}.json"))
@@ -205,7 +204,7 @@ def _with_redrives(context: ReplayContext, record: Coverage) -> Coverage:
 
 
 def _weight(covered: CoveredTable) -> int:
-    """What a load could not hold of a table stays so, whatever another one could."""
+    """What one load could not hold of a table stays so, whatever another one could."""
     return ("complete", "quarantine", "left_out", "forgotten").index(covered.quality)
 
 
@@ -221,7 +220,7 @@ def holds_redrive(context: ReplayContext, load: LoadReport, redrive: str) -> boo
 
 
 def _forget_lost(context: ReplayContext, load: LoadReport) -> None:
-    """Take back that *load*'s target has those re-drives of its run which it did not hold any more when *load* had ended."""
+    """Remove the record of re-drives that *load*'s target no longer held when *load* had ended."""
     redrives = _redrives_in(context, load.run_hash, load.place)
     lost = [redrive for redrive in redrives if not holds_redrive(context, load, redrive)]
     context.state.quarantine.forget_redrives(load.pipeline, load.place, lost)

@@ -62,7 +62,7 @@ class Selection(msgspec.Struct, frozen=True):
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """One entry, and what has become of it."""
+    """One entry and its status."""
 
     entry: Entry
     status: Status
@@ -151,8 +151,7 @@ def grouped(run: RunQuarantine) -> tuple[Group, ...]:
 def show(context: ReplayContext, place: str, run: str | None = None) -> tuple[Shown, ...]:
     """The entries at *place*, of the active runs or of *run*, with their bytes, decoded with today's table definitions.
 
-    One for each run that set the message aside. Claim-check objects are not fetched. Raises ConfigError if no entry is
-    there.
+    One for each run that set the message aside. Claim-check objects are not fetched. Raises ConfigError for no entry.
     """
     shown = []
     for found in list_quarantine(context, Selection(run=run, places=(place,))):

@@ -85,8 +85,7 @@ def open_runs(context: ReplayContext, selection: Selection) -> tuple[RunQuaranti
 def pin_redrive(context: ReplayContext, run: RunQuarantine) -> PinnedManifest:
     """The manifest of a re-drive of the entries of *run*: a new input with their bytes. Kafka is not asked.
 
-    Raises PermanentError if the window was pinned again since, ArtifactNotFoundError if a file of the quarantine is
-    gone.
+    Raises PermanentError if the window was pinned again, ArtifactNotFoundError if a file of the quarantine is gone.
     """
     store = context.artifacts
     index = read_index(store, run.run_hash)
@@ -161,8 +160,7 @@ def write_redrive_loads(
 
 
 def publish_redrive(context: ReplayContext, run_hash: str, targets: Sequence[str]) -> RedriveReport:
-    """Record that *targets* have the re-drive *run_hash*, and the new coverage of its window. Raises what ``publish``
-    raises."""
+    """Record that *targets* have the re-drive *run_hash*, and its window's new coverage. Raises what ``publish`` raises."""
     index = read_index(context.artifacts, run_hash)
     first = _first(index.redrives, run_hash)
     loads = [load_of(context, run_hash, target) for target in targets]

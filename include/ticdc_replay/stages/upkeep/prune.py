@@ -1,4 +1,4 @@
-"""The changelogs of a pipeline: what there is, and removing those that nothing needs any more."""
+"""The changelogs of a pipeline: listing them, and removing those that nothing needs any more."""
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta

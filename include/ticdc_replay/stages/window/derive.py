@@ -170,8 +170,7 @@ def cluster_of(*used: Manifest) -> str | None:
 
 
 def register(context: ReplayContext, manifest: Manifest, replaces: WindowManifest | None) -> PinnedManifest:
-    """Write *manifest*, which names changelogs, and register it for its window. If another run was faster, its manifest
-    counts."""
+    """Write *manifest*, which names changelogs, and register it for its window; the manifest of a faster run wins."""
     name = f"manifests/{manifest.input_hash}.json"
     with contextlib.suppress(ArtifactExistsError):  # equal but for what is not part of the hash
         context.artifacts.put_once(name, canonical.encode(manifest))

@@ -23,8 +23,7 @@ from ticdc_replay.state.runs import Run
 
 
 def decode_job(context: ReplayContext, pinned: PinnedManifest, tables: tuple[str, ...] | None = None) -> DecodeJob:
-    """The job that decodes the pinned range; *tables* narrows the pipeline's patterns. Raises ConfigError for a pattern
-    outside them."""
+    """The job that decodes the pinned range; ConfigError for *tables* outside the pipeline's patterns."""
     pipeline = context.pipeline
     return DecodeJob(
         library_version=__version__,
@@ -49,7 +48,7 @@ def decode_job(context: ReplayContext, pinned: PinnedManifest, tables: tuple[str
 
 
 def _set_aside(context: ReplayContext, manifest: Manifest) -> tuple[EventPlace, ...]:
-    """The places that the input of *manifest* may hold; what others say in the pipeline file leaves its run alone."""
+    """The places in ``set_aside`` that the input of *manifest* may hold; others do not change its run."""
     if manifest.derived or not context.pipeline.set_aside:
         return ()
     if manifest.redrive is not None:

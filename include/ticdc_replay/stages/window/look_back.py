@@ -2,8 +2,7 @@
 
 A resolved-ts R shows that every DDL with a smaller commitTs was sent to the partition before it (protocols: delivery
 semantics, section 2). So the search ends at the first resolved-ts at or after the window's start, however far the
-changefeed lags; a record time proves nothing there. It begins at a record time: a record is made after its commit, up
-to clock skew.
+changefeed lags. It begins at a record time: a record is made after its commit, up to clock skew.
 """
 
 import logging
@@ -42,8 +41,7 @@ def look_back(context: ReplayContext, window: Window) -> dict[TopicIdentity, int
     partition has all DDL, if any has (delivery semantics, section 6). A retired topic is searched to its end. Stretches
     that a look back or a decode searched before are skipped.
 
-    Raises WatermarkNotReachedError if the changefeed has not reached the window's start, and what reading a range
-    raises.
+    Raises WatermarkNotReachedError if the changefeed has not reached the window's start, and what reading raises.
     """
     if carried_by(context.changefeed).ddl == "nowhere" or window.from_ts == 0:
         return {}

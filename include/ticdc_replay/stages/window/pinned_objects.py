@@ -26,7 +26,7 @@ Wanted = tuple[str, Expected | None]
 
 
 class PinnedObjects(msgspec.Struct, frozen=True):
-    """How many objects were looked at, how many of these are gone or altered, and the first of them."""
+    """How many objects were looked at, how many are gone or altered, and the first of these."""
 
     looked_at: int = 0
     missing: int = 0
@@ -45,8 +45,7 @@ def compare_objects(store: ObjectStore, wanted: Mapping[str, Expected | None]) -
 
 
 def compare_inventory(store: ObjectStore, filesystem: Any, path: str) -> PinnedObjects:
-    """Compare all objects of the inventory at *path*, sorted by name, with *store*. Memory: a row group and 1/16 of the
-    store's names."""
+    """Compare all objects of the inventory at *path*, sorted by name, with *store*; holds 1/16 of its names."""
     return _compared(_beside_listing(_inventory(filesystem, path), list_parallel(store, lambda _: True)))
 
 

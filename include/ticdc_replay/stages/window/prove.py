@@ -33,7 +33,7 @@ from ticdc_replay.state.manifests import WindowManifest
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True):
-    """What is still there of what a window was pinned to, and of what was made of it."""
+    """What still exists of a window's pinned input, and of its changelogs."""
 
     pipeline: str
     window: Window
@@ -135,7 +135,7 @@ def _prove(context: ReplayContext, entry: WindowManifest) -> Proof:
 
 
 def _configuration(context: ReplayContext, manifest: Manifest) -> Iterator[Finding]:
-    """That the changefeed was another one as the pipeline has it now: its messages would be read otherwise than they were."""
+    """A finding if the changefeed was configured differently: its messages would not be read as they were."""
     if manifest.changefeed_hash != context.changefeed.hash:
         text = "was pinned with another configuration of the changefeed (sink_uri, config or timezone)"
         yield Finding("manifest", f"manifests/{manifest.input_hash}.json", text)
@@ -193,8 +193,7 @@ def _files(context: ReplayContext, manifest: Manifest) -> Iterator[Finding]:
 
 
 def _objects(context: ReplayContext, manifest: Manifest, whole: Sequence[ChangelogIndex]) -> PinnedObjects:
-    """The claim-check objects that messages of the window refer to, if a changelog lists them; else all of the
-    inventory."""
+    """The claim-check objects that messages of the window refer to, if a changelog lists them; else all pinned ones."""
     if context.claim_check is None:
         return PinnedObjects()
     filesystem, base = context.artifacts.arrow_filesystem()

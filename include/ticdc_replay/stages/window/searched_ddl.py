@@ -75,8 +75,7 @@ def reaches(
 
     *ends* has the offset before which all DDL below *at_ts* was sent, for topics searched now. For other topics the
     last chain that begins by then counts: tables are known as of its end, and followed if they move to another topic.
-    *earlier* are scans of earlier versions, which did not record from when they knew DDL: they count only without a gap
-    before them.
+    *earlier* are scans of earlier versions, whose start is unknown: they count only without a gap before them.
     """
     by_topic: defaultdict[TopicIdentity, list[DdlScan]] = defaultdict(list)
     for scan in scans:

@@ -51,8 +51,7 @@ def span_of(context: ReplayContext, window: Window) -> Window | None:
 
 
 def pin_shared(context: ReplayContext, window: Window) -> PinnedManifest | None:
-    """Pin *window*, which has no manifest yet, to the input that it shares with others, which is pinned first if
-    needed.
+    """Pin *window*, still without manifest, to the input that it shares with others, which is pinned first if needed.
 
     None if the window is decoded by itself: nothing is configured, or the wider window is not over or can't be proven.
     """

@@ -23,8 +23,7 @@ from ticdc_replay.targets.mirror.session import Session
 
 
 def note(session: Session, load: Load, config: MirrorSection, dialect: Dialect) -> None:
-    """Note the databases that the window of *load* drops, in place of notes of older runs, before mirrors are looked
-    up.
+    """Note the databases that the window of *load* drops, in place of older notes, before mirrors are looked up.
 
     Waits for transactions that make a mirror: mirrors of earlier ones are looked up, later ones find the note.
     """
@@ -37,8 +36,7 @@ def note(session: Session, load: Load, config: MirrorSection, dialect: Dialect) 
 
 
 def floor_of(session: Session, load: Load, config: MirrorSection, dialect: Dialect, table: TableName) -> int:
-    """The commitTs (TSO) below which rows of *table*, which has no mirror yet, were dropped with their database; 0 for
-    none.
+    """The commitTs (TSO) below which rows of *table*, still without mirror, were dropped with their database, or 0.
 
     For its own window only the drops of the run of *load* count. In a window by offset with both rows and the DDL
     nothing shows which came first: the DDL itself stops that load.
@@ -56,8 +54,7 @@ def floor_of_new(session: Session, pipeline: str, config: MirrorSection, dialect
 
 
 def look_again(session: Session, load: Load, config: MirrorSection, plan: TablePlan) -> None:
-    """Raise TransientError if *plan* was made with other notes than there are now; in the transaction that makes its
-    mirror."""
+    """Raise TransientError if notes changed since *plan* was made; in the transaction that makes its mirror."""
     session.ledger.share_drops()
     if floor_of(session, load, config, plan.dialect, plan.source) != plan.dropped_ts:
         raise TransientError(

@@ -50,11 +50,9 @@ class DatabaseMirror(KeptMirror):
     @property
     @abstractmethod
     def stage(self) -> Callable[[StageTask], StageResult]:
-        """A function for workers: copies the rows of a task into their staging tables, all or none. May run twice at
-        once.
+        """A function for workers: copies the rows of a task into their staging tables, all or none. May run twice.
 
-        Raises UnrepresentableValueError for a value that the target can't hold, if policy stops; TransientError if it
-        is away.
+        Raises UnrepresentableValueError for a value it can't hold, if policy stops; TransientError if it is away.
         """
 
     def load(self, load: Load, execute: Execute) -> Loaded:

@@ -34,8 +34,7 @@ Marks = frozenset[_Placed]
 def leave(session: Session, load: Load, config: MirrorSection, dialect: Dialect, plans: Sequence[TablePlan]) -> Marks:
     """Leave the mark of *load*, in the transaction before its rows are staged; newer marks of overlapping windows.
 
-    *plans* are the tables that get rows. Raises SupersededError if a newer run of the window, or of a source's, has
-    begun with one.
+    *plans* are the tables with rows. Raises SupersededError if a newer run of the window or a source has begun with one.
     """
     newer = _newer(session, load, config, dialect)
     for plan in plans:
@@ -50,12 +49,10 @@ def place_of(config: MirrorSection, dialect: Dialect) -> str:
 
 
 def look_again(session: Session, load: Load, config: MirrorSection, plan: TablePlan, seen: Marks) -> None:
-    """Check that *load* may still apply its rows to the mirror of *plan*, in the transaction that does. *seen* is from
-    ``leave``.
+    """Check that *load* may still apply rows to the mirror of *plan*, in that transaction. *seen* is from ``leave``.
 
     Raises SupersededError if a newer run of the window, or of a source's, has begun. Raises TransientError if a newer
-    run of an overlapping window has begun since: an old load must not commit after it, but a repeat of this one is the
-    newer load.
+    run of an overlapping window has begun since: an old load must not commit after it, but a repeat is newer.
     """
     newer = _newer(session, load, config, plan.dialect)
     _refuse(load, newer, plan)

@@ -108,8 +108,7 @@ class Session(ABC):
     def merge(
         self, load: Load, plan: TablePlan, staged: Staged, found: FoundTable, *, in_order: bool, empty: bool
     ) -> tuple[Merged, list[str]]:
-        """Bring the *staged* versions, one of each key, into the mirror of *plan*, which is *found*, and its
-        tombstones.
+        """Bring the *staged* versions, one of each key, into the mirror of *plan*, which is *found*, and its tombstones.
 
         Returns what was done, and what had to go for it, as ``change`` does.
 

@@ -76,8 +76,7 @@ class _Unit(msgspec.Struct, frozen=True):
 
 
 def stage_tasks(load: Load, connection: Connection, tables: Sequence[Table], writers: int) -> list[StageTask]:
-    """Tasks that stage the last versions of *tables*, the largest units first. Each has its own staging table per
-    table."""
+    """Tasks that stage the last versions of *tables*, the largest units first, each in its own staging tables."""
     files = [entry for _, group in tables for entry in group.files]
     total = sum(entry.file.bytes for entry in files)
     count = max(1, min(writers, load.parallelism, len(files), 1 + total // MIN_TASK_BYTES))

@@ -32,7 +32,7 @@ class ListedFile(msgspec.Struct, frozen=True):
 
 
 class TableEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """What the target has of one table and window, as the load that ended last left it."""
+    """The target's files and DDL of one table and window, from the load that ended last."""
 
     format: int = 1
     run_hash: str
@@ -49,8 +49,7 @@ class TableEntry(msgspec.Struct, frozen=True, kw_only=True):
     """The last TRUNCATE, DROP, CREATE or RENAME to another name of the window (TSO), or 0: no older row is left under
     this name upstream."""
     untold_ts: int = 0
-    """The last DDL of the window (TSO), or 0, that moved or may have moved rows without an entry in any file of this
-    name."""
+    """The last DDL of the window (TSO), or 0, that moved or may have moved rows that no file of this name has."""
     runs: tuple[str, ...] = ()
     """The runs whose rows are in the files, where these are several: a run, and re-drives of its quarantine."""
     generation: int = 0

@@ -1,4 +1,4 @@
-"""Replaces the lists that say which files a window has, so that an older run's never comes after a newer one's."""
+"""Replaces the lists of a window's files, so that an older run's list never follows a newer one's."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -75,11 +75,9 @@ class Lists:
             refuse_superseded(self._load, marks, self._before)
 
     def replaced(self) -> list[TableName]:
-        """The tables without rows in the load whose entries it replaces all the same; none for a re-drive, which only
-        adds rows.
+        """The tables without rows in the load whose entries it still replaces; none for a re-drive, which only adds.
 
-        These are tables with an entry of the window, or that an earlier load may still write: it then finds a newer
-        entry.
+        These have an entry of the window, or an earlier load may still write one: it then finds a newer entry.
         """
         if self._load.index.redrives:
             return []

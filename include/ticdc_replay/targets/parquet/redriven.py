@@ -1,8 +1,7 @@
 """Re-driven messages, added to the files of their window.
 
 ``fold/`` has the last version of each row of a window, so files can't just be added: tables with re-driven rows are
-written again from the changelogs of the window's run, of earlier re-drives, and of this one. ``repeats`` finds
-duplicates.
+written again from the changelogs of the window's run, earlier re-drives, and this one, without ``repeats``.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,6 @@
 """Row versions in the changelogs of several runs of a window: a message may be re-driven more than once.
 
-Each decode drops duplicates in its input, so only re-driven rows are compared with the rest. The last copy stays, as in
-the fold.
+Each decode drops its own duplicates, so only re-driven rows are compared with the rest. The last copy stays.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Indexes of a mirror that a row does not fit: rows count, indexes are a convenience."""
+"""Indexes of a mirror without room for a row: they are dropped, since rows matter more."""
 
 import logging
 from collections.abc import Callable

@@ -126,8 +126,7 @@ def create(connection: PgConnection) -> None:
 
 
 def create_schema(connection: PgConnection, schema: str) -> None:
-    """Make *schema* if it does not exist. IF NOT EXISTS asks for the privilege to create even if it exists, so it is
-    looked up first."""
+    """Make *schema* if it is missing. Looked up first: IF NOT EXISTS always needs the privilege to create."""
     found = connection.execute("SELECT FROM pg_catalog.pg_namespace WHERE nspname = %s", [schema]).fetchone()
     if found is None:
         connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))

@@ -45,8 +45,7 @@ def stage(task: StageTask) -> StageResult:
     """Copy the rows of *task* into their staging tables; all of them, or none. May run twice, even at the same time:
     each run empties its tables first, which waits for the other to end.
 
-    Raises UnrepresentableValueError for a value the target can't hold, if policy stops; TransientError if the target is
-    away.
+    Raises UnrepresentableValueError for a value the target can't hold, if policy stops; TransientError if it is away.
     """
     try:
         return _Stager(task, look_closely=False).run()

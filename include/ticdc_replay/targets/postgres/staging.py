@@ -74,8 +74,7 @@ def drop_staging(connection: PgConnection, names: Sequence[str]) -> None:
 
 
 def _drop_dead_staging(connection: PgConnection) -> None:
-    """Drop the staging tables of attempts that ended without doing so. A table that a worker still holds is left for a
-    later load."""
+    """Drop the staging tables that ended attempts left. One that a worker still holds is left for a later load."""
     connection.execute("SELECT pg_advisory_xact_lock(%s)", [CREATE_LOCK])
     dead = connection.execute(
         in_ledger("SELECT name FROM {schema}.staging WHERE pg_try_advisory_xact_lock(attempt_lock)")

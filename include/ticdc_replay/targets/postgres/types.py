@@ -1,7 +1,6 @@
 """Which PostgreSQL type a column has, which type can replace which, and how cells are staged.
 
-Types are spelled as by ``format_type``, so planned types compare with the catalogue as text. For the mapping see
-docs/types.md.
+Types are spelled as by ``format_type``, so planned types compare with the catalogue as text. See docs/types.md.
 """
 
 import re
@@ -66,8 +65,7 @@ def pg_type(column_type: ColumnType) -> str:
 
 
 def holds(wide: str, narrow: str) -> bool:
-    """Whether a column of type *wide* holds every value of type *narrow* unaltered, and still reads as the upstream
-    does."""
+    """Whether a column of type *wide* holds every value of *narrow* unaltered, and reads as the upstream does."""
     if wide == narrow:
         return True
     if wide in _INTEGERS and narrow in _INTEGERS:

@@ -82,8 +82,7 @@ def _fits(connection: PgConnection, stage: str, insert: Insert, condition: sql.C
 
 
 def set_aside(connection: PgConnection, load: Load, plan: TablePlan, rows: list[WideRow]) -> str:
-    """Move *rows* from staging to a file of the quarantine; its name. Raises UnrepresentableValueError that names them
-    if policy stops."""
+    """Move *rows* from staging to a file of the quarantine; its name. Raises UnrepresentableValueError if policy stops."""
     filesystem, root = load.artifacts.open().arrow_filesystem()
     name = f"{load.folder}/quarantine/wide_{load.tables.index(plan.source):05d}.parquet"
     quarantine = ValueQuarantine(filesystem, root, name)

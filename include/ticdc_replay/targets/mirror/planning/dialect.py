@@ -32,16 +32,14 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     type_of: Callable[[ColumnType], str]
     """The type of a column in a mirror. It holds every value that passes ``checks_of``."""
     holds: Callable[[str, str], bool]
-    """Whether a column of the first type holds every value of the second unaltered, and still reads as the upstream
-    does."""
+    """Whether a column of the first type holds every value of the second unaltered, and reads as the upstream does."""
     type_words: Callable[[str], str]
     """The type in a column definition."""
     literal: Callable[[str, ColumnType, pa.Array, str], str]
     """The SQL literal of a default that passed ``checks_of``, from its neutral text (``schemas.changes.ColumnAdded``),
     its type, an array with it as a typed cell, and the mirror column's type."""
     checks_of: Callable[[str, pa.DataType], list[tuple[Check, str]]]
-    """Checks of changelog cells of an Arrow type before they are staged as a type, each with its reason; none if every
-    cell fits."""
+    """Checks of changelog cells of an Arrow type before they are staged as a type, each with its reason."""
     entry_bytes: Callable[[str, pa.Array], npt.NDArray[np.int64]]
     """How many of ``max_key_bytes`` each cell of a type takes in an index at most."""
     staged_arrow_type: Callable[[str], pa.DataType]

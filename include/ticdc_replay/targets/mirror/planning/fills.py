@@ -1,7 +1,6 @@
 """What older rows show in a column that ADD COLUMN adds to a mirror; or why that is unknown or can't be held.
 
-A default is judged like a row's value: what has no typed cell, or what staging would refuse, is no default of the
-mirror.
+A default is judged like a row's value: without a typed cell, or refused by staging, it is no default of the mirror.
 """
 
 import pyarrow as pa

@@ -2,8 +2,7 @@
 
 Windows come in any order, so neither the newest load nor the catalogue shows the upstream's form. Of two definitions
 the newer one, by commitTs, gives a column its type, and the older one must fit. A column that the newer one lacks was
-dropped in between. DDL that a mirror follows never causes a conflict; DDL that stops, or that made another table of the
-name, does.
+dropped in between. Only DDL that stops, or that made another table of the name, causes a conflict.
 """
 
 from collections.abc import Iterator

@@ -187,8 +187,7 @@ def _single(changes: list[TableChanges]) -> Iterator[tuple[TableChanges, Change]
 
 
 def first_floor(load: Load, table: TableName) -> Floor:
-    """The commitTs (TSO) from which rows count for a mirror that does not exist yet: after the last DDL that left no
-    row.
+    """The commitTs (TSO) from which rows count for a mirror yet to be made: after the last DDL that left no row.
 
     That is TRUNCATE, DROP, and RENAME to another name. 0 if the window has none, or has rows by offset, which may be
     older. DDL that stops a load for an existing mirror also ends the form of one that does not exist.
