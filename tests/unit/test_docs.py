@@ -198,3 +198,47 @@ def test_each_guarantee_names_tests_that_exist():
         if not re.search(rf"^def {test}\(", (CHECKOUT / file).read_text(encoding="utf-8"), flags=re.MULTILINE)
     ]
     assert missing == []
+
+
+def test_files_that_documents_name_exist() -> None:
+    held = {path.relative_to(CHECKOUT).as_posix() for path in CHECKOUT.glob("[a-z]*/**/*.py")}
+    ends = {path[at + 1 :] for path in held for at in (-1, *(i for i, c in enumerate(path) if c == "/"))}
+    named = [
+        (document.name, path)
+        for document in DOCUMENTS
+        for path in re.findall(r"`([\w./-]+/[\w.-]+\.py)(?:::\w+)?`", document.read_text(encoding="utf-8"))
+    ]
+    assert len(named) > 100
+    assert [(document, path) for document, path in named if path.removeprefix("./") not in ends] == []
+
+
+def test_modules_that_the_architecture_names_exist() -> None:
+    library = CHECKOUT / "include" / "ticdc_replay"
+    named = re.findall(r"\(([a-z_]+(?:\.\w+)+)\)", (CHECKOUT / "docs/architecture.md").read_text(encoding="utf-8"))
+    modules = [
+        name for name in named if (library / name.partition(".")[0]).exists() or (library / f"{name}.py").exists()
+    ]
+    assert len(modules) > 10
+
+    def is_there(name: str) -> bool:
+        path = library / name.replace(".", "/")
+        module, _, attribute = name.rpartition(".")
+        holder = (library / module.replace(".", "/")).with_suffix(".py")
+        return (
+            path.is_dir()
+            or path.with_suffix(".py").is_file()
+            or (
+                holder.is_file()
+                and re.search(rf"^(class |def )?{attribute}\b", holder.read_text(), re.MULTILINE) is not None
+            )
+        )
+
+    assert [name for name in modules if not is_there(name)] == []
+
+
+def test_the_picture_of_the_rooms_shows_each() -> None:
+    library = CHECKOUT / "include" / "ticdc_replay"
+    rooms = {path.stem for path in library.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
+    picture = (CHECKOUT / "docs/images/rooms.svg").read_text(encoding="utf-8")
+    shown = set(re.findall(r'class="name"[^>]*text-anchor="middle">(\w+)<', picture))
+    assert shown == rooms - {"__init__"}
