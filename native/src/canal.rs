@@ -1,4 +1,4 @@
-//! Canal-JSON: rows as TiCDC writes them with the TiDB extension (protocols: canal-json, section 2).
+//! Canal-JSON: rows as TiCDC writes them with the TiDB extension.
 //!
 //!     {"id":0,"database":…,"table":…,"pkNames":…,"isDdl":false,"type":…,"es":…,"ts":…,"sql":"","sqlType":{…},"mysqlType":{…},
 //!     "old":null,"data":[{…}],"_tidb":{"commitTs":…}}

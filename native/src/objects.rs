@@ -1,5 +1,5 @@
 //! Claim-check objects: messages that TiCDC put into a store, `{"key":…,"value":…}` with base64 of what Kafka would have got, or
-//! the value as it is (protocols: large messages, section 4.2).
+//! the value as it is.
 
 use crate::texts::base64;
 

@@ -1,4 +1,4 @@
-//! Open Protocol: rows as TiCDC writes them (protocols: open protocol, sections 1 to 3).
+//! Open Protocol: rows as TiCDC writes them.
 //!
 //!     key    version, then per event its length and {"ts":…,"scm":…,"tbl":…,"rid":…,"ptn":…,"t":1}, the last three in any order
 //!     value  per event its length and {"u":{…}}, {"u":{…},"p":{…}} or {"d":{…}}; a column is {"t":…,"h":true,"f":…,"v":…}

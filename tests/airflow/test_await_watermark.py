@@ -27,7 +27,7 @@ CONTEXT = {"params": ANSWERS, "data_interval_start": HOUR[0], "data_interval_end
 
 
 def resolved(commit_ts):
-    """An Open Protocol watermark: key and value of its message (open-protocol, section 1.1)."""
+    """An Open Protocol watermark: key and value of its message."""
     event = json.dumps({"ts": commit_ts, "t": 3}).encode()
     return (1).to_bytes(8, "big") + len(event).to_bytes(8, "big") + event, bytes(8)
 

@@ -57,7 +57,7 @@ def _alternatives(got: Json, wanted: Json) -> bool:
 
 
 def _lossy(got: Json, wanted: Json) -> bool:
-    """Whether Debezium may show *wanted* as *got* (protocols: debezium, section 4; errata, number 5)."""
+    """Whether Debezium may show *wanted* as *got*."""
     base, value = _base(wanted["mysql_type"]), wanted["value"]
     text: str | None = got.get("value", got.get("value_utc"))
     if value is None:

@@ -15,14 +15,14 @@ _TEXTS = {
     "TRUNCATE": {11},
     "ALTER": {5, 6, 12, 13, 15, 17, 18, 19, 20, 22, 23, 41, 61, 64, 71, 72},
 }
-"""Canal-JSON and Simple: the text of an action (protocols: canal-json, section 4; simple, section 4)."""
+"""Canal-JSON and Simple: the text of an action."""
 
 _CHANGES = {
     "CREATE": {1, 3, 21, 60},
     "DROP": {2, 4, 8, 11, 24},
     "ALTER": {5, 6, 7, 12, 13, 14, 15, 17, 18, 19, 20, 22, 23, 26, 32, 33, 41, 42, 47, 61, 64, 71, 72},
 }
-"""Debezium: the type of the table change (protocols: debezium, section 2.4)."""
+"""Debezium: the type of the table change."""
 
 
 def compare_ddl(lines: list[Json], expected: list[Json], deviations: Json, wire: Wire) -> list[str]:

@@ -58,7 +58,7 @@ class Wire(NamedTuple):
 
     @property
     def virtual_as_null(self) -> bool:
-        """Whether virtual and hidden columns come as NULL (errata, number 4)."""
+        """Whether virtual and hidden columns come as NULL."""
         return self.avro and self.new
 
     def has_tombstones(self) -> bool:
@@ -110,7 +110,7 @@ class Wire(NamedTuple):
 
 
 def sanitized(name: str) -> str:
-    """*name* as Avro records and fields spell it (protocols: avro, section 3)."""
+    """*name* as Avro records and fields spell it."""
     name = re.sub(r"[^A-Za-z0-9_]", "_", name)
     return f"_{name}" if name[:1].isdigit() else name
 

@@ -89,7 +89,7 @@ def _avro_schema(text: str) -> Any:
 
 
 def _stripped(node: Any) -> Any:
-    """*node* without what can't be parsed strictly (errata, number 4) or would turn bytes into decimals."""
+    """*node* without what can't be parsed strictly or would turn bytes into decimals."""
     if isinstance(node, dict):
         return {name: _stripped(value) for name, value in node.items() if name not in ("default", "logicalType")}
     return [_stripped(item) for item in node] if isinstance(node, list) else node

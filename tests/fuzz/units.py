@@ -13,7 +13,7 @@ _length = struct.Struct(">Q")
 
 
 def compress(content: bytes, compression: Compression) -> bytes:
-    """*content* as TiCDC compresses it (protocols: large messages, section 3)."""
+    """*content* as TiCDC compresses it."""
     if compression == "snappy":
         packed: bytes = pa.compress(content, "snappy", asbytes=True)
         return packed

@@ -1,4 +1,4 @@
-"""Avro messages as TiCDC writes them, made by fastavro from schemas in TiCDC's form (protocols: avro, sections 2 to 5)."""
+"""Avro messages as TiCDC writes them, made by fastavro from schemas in TiCDC's form."""
 
 import io
 import json

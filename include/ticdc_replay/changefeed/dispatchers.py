@@ -10,7 +10,7 @@ from ticdc_replay.changefeed.topic_expression import TopicExpression
 from ticdc_replay.domain.errors import ConfigError
 
 _RULES, _SELECTORS = "sink.dispatchers", "sink.column-selectors"
-# `rowid` is the old name of index-value; any unknown text means `table` (delivery semantics, section 4).
+# `rowid` is the old name of index-value; any unknown text means `table`.
 _PARTITION_RULES: dict[str, Dispatcher] = {name: name for name in get_args(Dispatcher)} | {"rowid": "index-value"}
 
 

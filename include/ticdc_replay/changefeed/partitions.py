@@ -1,8 +1,8 @@
 """The partition of a row, as TiCDC computes it.
 
-CRC-32 of schema and table, XOR for each dispatch column the CRC-32 of its name and the text of its value, modulo the number of
-partitions (protocols: delivery semantics, section 4). The two architectures differ in details, and nothing on the wire shows
-which wrote a message. So what is computed is a set of partitions, and only a row outside it is in a wrong one.
+CRC-32 of schema and table, XOR for each dispatch column the CRC-32 of its name and the text of its value, modulo the
+number of partitions. The two architectures differ in details, and nothing on the wire shows which wrote a message. So
+what is computed is a set of partitions, and only a row outside it is in a wrong one.
 """
 
 import struct

@@ -74,7 +74,7 @@ class ProtocolTraits:
     needs_registry: bool = False
     """Whether messages can't be read without the schemas in a schema registry."""
     avro_names: bool = False
-    """Whether events name tables and columns with ``_`` for characters that Avro's names can't have (avro, section 3)."""
+    """Whether events name tables and columns with ``_`` for characters that Avro's names can't have."""
     large_messages: tuple[LargeMessageOption, ...] = ()
     """What TiCDC can do with large messages, besides nothing."""
     refuses: Callable[[Changefeed], Iterable[Refusal]] = lambda changefeed: ()

@@ -53,7 +53,7 @@ _DEFAULT = DispatchRule()
 
 
 class Dispatch(msgspec.Struct, frozen=True):
-    """All rules of a changefeed, in order: for a table, the first that means it counts (delivery semantics, section 4)."""
+    """All rules of a changefeed, in order: for a table, the first that means it counts."""
 
     rules: tuple[DispatchRule, ...] = ()
     selectors: tuple[ColumnSelector, ...] = ()
@@ -99,8 +99,8 @@ class Dispatch(msgspec.Struct, frozen=True):
         """Whether versions of one row of the table may be in several partitions, so that their offsets do not order them.
 
         *raw_changes* is ``output-raw-change-event``: an UPDATE that changes the key then goes to the new key's partition
-        alone. A named index is another key than the row's: its values may change while the row stays (delivery semantics, 3.1
-        and 4; the new architecture even takes cells of other columns for it).
+        alone. A named index is another key than the row's: its values may change while the row stays (the new
+        architecture even takes cells of other columns for it).
         """
         sources = self._sources(schema, table)
         rules = [self.rule_of(source) for source in sources] or [_DEFAULT, *self.rules]
@@ -207,7 +207,7 @@ def _unify(expression: str, name: str, names: dict[str, str]) -> bool:
 def before_avro(pattern: str) -> tuple[str, ...]:
     """The patterns of the names to which Avro gives the names that *pattern* means. They err towards more names.
 
-    Avro writes ``_`` for every character outside ``[A-Za-z0-9_]``, and before a first digit (protocols: avro, section 3).
+    Avro writes ``_`` for every character outside ``[A-Za-z0-9_]``, and before a first digit.
     """
     of_schema, _, of_table = pattern.partition(".")
     return tuple(f"{schema}.{table}" for schema, table in product(_before_avro(of_schema), _before_avro(of_table)))

@@ -243,7 +243,7 @@ def _claim_check_uri(options: Options) -> str | None:
 
 
 def _check_combinations(changefeed: Changefeed, protocol: ProtocolTraits, options: Options) -> None:
-    """Refuse what TiCDC refuses (large messages, section 1): such a changefeed can't exist."""
+    """Refuse what TiCDC refuses: such a changefeed can't exist."""
     if changefeed.large_message == "claim-check" and not changefeed.claim_check_uri:
         raise ConfigError(
             f"{options.place(f'{_LARGE}.claim-check-storage-uri')}: missing, though the option is claim-check"

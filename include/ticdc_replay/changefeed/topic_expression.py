@@ -1,6 +1,6 @@
 """Topic rules: ``[prefix]{schema}[middle][{table}][suffix]``.
 
-Protocols: delivery semantics, section 5. The new architecture takes the placeholders in any order and number.
+The new architecture takes the placeholders in any order and number.
 """
 
 import re

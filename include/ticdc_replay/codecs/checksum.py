@@ -1,4 +1,4 @@
-"""The row checksum that TiCDC sends with ``integrity-check-level = "correctness"`` (protocols: avro, section 6).
+"""The row checksum that TiCDC sends with ``integrity-check-level = "correctness"`` (docs/protocols.md, Row checksums).
 
 A CRC-32 over the cells of one image, column by column in the order of the columns' ids; NULL takes no part.
 """

@@ -11,7 +11,7 @@ from ticdc_replay.domain.events import Event, Image, LargeMessage, Operation, Ro
 
 
 class Wrapped(msgspec.Struct):
-    """What a wrapped claim-check object holds: what would have been the Kafka record (protocols: large messages, section 4.2)."""
+    """What a wrapped claim-check object holds: what would have been the Kafka record."""
 
     key: bytes | None
     value: bytes

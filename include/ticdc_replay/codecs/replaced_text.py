@@ -1,4 +1,4 @@
-"""Text whose bytes TiCDC's JSON encoders replaced because they are not UTF-8 (protocols: type mapping, section 3).
+"""Text whose bytes TiCDC's JSON encoders replaced because they are not UTF-8.
 
 Go's ``encoding/json`` (classic Open Protocol) and easyjson (rows of Canal-JSON) write the escape ``\\ufffd`` in the place of
 such a byte, and the character U+FFFD, where the upstream really has it, as it is. So the escape shows that bytes were lost.

@@ -1,4 +1,4 @@
-"""Values that are text of a fixed form on the wire: decimals, dates, times, vectors (protocols: type mapping, section 2).
+"""Values that are text of a fixed form on the wire: decimals, dates, times, vectors.
 
 Hot: a column is checked as the few distinct forms its values have, at about 0.1 µs a value, not value by value.
 """

@@ -133,7 +133,7 @@ def _check_avro_names(pipeline: Pipeline, protocol: str, path: Path) -> None:
 
 
 def _avro_name(part: str) -> str:
-    """*part* of a pattern as TiCDC writes it in Avro (avro, section 3)."""
+    """*part* of a pattern as TiCDC writes it in Avro."""
     kept = re.sub(r"[^A-Za-z0-9_*?]", "_", part)
     return f"_{kept}" if kept[:1].isdecimal() else kept
 

@@ -77,7 +77,7 @@ class TableDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
         return tuple(column.name for column in self.columns if column.generated == "virtual")
 
     def handle_key(self) -> tuple[str, ...]:
-        """The columns that identify a row, sorted by name (protocols: type mapping, section 6).
+        """The columns that identify a row, sorted by name.
 
         The primary key; else the unique index with the fewest columns, all NOT NULL and not virtual; the oldest first.
         """

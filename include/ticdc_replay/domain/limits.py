@@ -49,7 +49,7 @@ def may_resolve(resolved_ts: int, recorded_ms: int, skew_ms: int) -> bool:
 
 def refused_table(schema: str, table: str) -> Refusal | None:
     """Why no table is called *schema*.*table*, or None. Empty names mean no table, and no database. Avro writes ``_``
-    before a name that begins with a digit (protocols: avro, section 3): it may be one longer."""
+    before a name that begins with a digit: it may be one longer."""
     return _refused_name("schema name", _without_prefix(schema), MAX_NAME) or _refused_name(
         "table name", _without_prefix(table), MAX_NAME
     )

@@ -1,4 +1,4 @@
-"""TiDB's timestamp: ``physical milliseconds << 18 | logical counter`` (protocols: delivery semantics, head)."""
+"""TiDB's timestamp: ``physical milliseconds << 18 | logical counter``."""
 
 from datetime import UTC, datetime
 

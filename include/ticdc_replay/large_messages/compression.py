@@ -1,4 +1,4 @@
-"""Decompression of one unit: an event's value, or a whole message (protocols: large messages, section 3).
+"""Decompression of one unit: an event's value, or a whole message.
 
 TiCDC leaves no mark of the compression in a message; it is in the changefeed's configuration. The sizes that a unit declares
 are not believed: what is larger than the cap is refused before memory is taken for it.

@@ -1,4 +1,4 @@
-"""Names of claim-check objects. A location in a message is untrusted text (protocols: large messages, sections 4.1 and 6)."""
+"""Names of claim-check objects. A location in a message is untrusted text."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Reading rows of the upstream database as they were at a TSO, by the MySQL protocol (protocols: large messages, section 5).
+"""Reading rows of the upstream database as they were at a TSO, by the MySQL protocol.
 
 A fault of one row is a value that goes with its message. A fault of the server is an error.
 """

@@ -1,7 +1,7 @@
 """What a DDL means for a table that mirrors the upstream's: nothing, an additive change, or one that needs a person.
 
 TiCDC sends no row events for what a DDL does to rows: a new column's default in old rows, truncated or exchanged partitions,
-dropped tables (delivery semantics, section 6). So DDL is classified by what it does to rows that exist already.
+dropped tables. So DDL is classified by what it does to rows that exist already.
 """
 
 from bisect import bisect_right

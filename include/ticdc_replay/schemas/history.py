@@ -39,8 +39,8 @@ class KnownTable(msgspec.Struct, frozen=True):
 class SchemaHistory:
     """Definitions of tables over time; immutable. Names are matched in any letter case, as TiDB does.
 
-    A DDL of commitTs T holds for rows with commitTs > T: rows of T itself were sent before it (delivery semantics,
-    section 6). The same epochs and DDLs give the same history, in any order and however often they come.
+    A DDL of commitTs T holds for rows with commitTs > T: rows of T itself were sent before it. The same epochs
+    and DDLs give the same history, in any order and however often they come.
     """
 
     def __init__(

@@ -11,10 +11,10 @@ from ticdc_replay.domain.tables import TableName
 class TableVersions:
     """Table definitions by (schema, table, version), as rows of Simple name them; immutable.
 
-    The version of a definition is its ``valid_from``. Names count in their exact spelling, as the wire repeats them. Of several
-    definitions of one version that type rows alike the first counts: TiCDC may send the columns in another order later
-    (errata, 1). Others are of two tables that have had the name, by a RENAME, and share a version, as all tables of one restore
-    may: which table a row is of is unknown.
+    The version of a definition is its ``valid_from``. Names count in their exact spelling, as the wire repeats them. Of
+    several definitions of one version that type rows alike the first counts: TiCDC may send the columns in another
+    order later. Others are of two tables that have had the name, by a RENAME, and share a version, as all tables of one
+    restore may: which table a row is of is unknown.
     """
 
     def __init__(self, definitions: Iterable[TableDefinition] = ()) -> None:

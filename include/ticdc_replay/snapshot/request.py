@@ -60,8 +60,8 @@ class PinRequest(msgspec.Struct, frozen=True, kw_only=True):
     def ends_with_changefeed(self) -> bool:
         """Whether the window holds the changefeed's target-ts: then no resolved-ts follows its last DDL.
 
-        Classic TiCDC may send the resolved-ts W before a DDL with the commitTs W; rows of W come before it (protocols: delivery
-        semantics, section 2). Elsewhere that DDL belongs to the next window.
+        Classic TiCDC may send the resolved-ts W before a DDL with the commitTs W; rows of W come before it.
+        Elsewhere that DDL belongs to the next window.
         """
         return self.resolved_ts < self.window.to_ts
 

@@ -1,9 +1,9 @@
 """Searching resolved-ts in many partitions at once, reading no more of them than it takes.
 
-TiCDC sends each resolved-ts to all partitions at about the same moment, so where the changefeed stood at a moment is found in
-one partition, by bisecting record times; in all others a few seconds around that moment are read. That partitions may differ, and
-that resolved-ts may step back (protocols: delivery semantics, section 1), costs reading, never rightness: a partition is read
-from further back until a resolved-ts is seen that is too small, or all of it is.
+TiCDC sends each resolved-ts to all partitions at about the same moment, so where the changefeed stood at a moment is
+found in one partition, by bisecting record times; in all others a few seconds around that moment are read. That
+partitions may differ, and that resolved-ts may step back, costs reading, never rightness: a partition is read from
+further back until a resolved-ts is seen that is too small, or all of it is.
 
 A resolved-ts that is later than its record by more than the allowed clock skew is not TiCDC's, or clocks differ by more than was
 allowed. It counts nowhere; a partition that is waited for names its last one.

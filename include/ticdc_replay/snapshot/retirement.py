@@ -1,9 +1,9 @@
 """Whether TiCDC stopped to write to a topic because its table is gone.
 
-A topic that no table goes to any more gets no resolved-ts either, and would be waited for without end; its silence proves
-nothing. The DDL that ends a table is sent to the table's own topic, after all rows that committed before it; but a RENAME that
-brings it back, to the topic of the name that the table had (protocols: delivery semantics, sections 2 and 6). Whatever can't be
-read may be such a DDL, so silence after it shows nothing.
+A topic that no table goes to any more gets no resolved-ts either, and would be waited for without end; its silence
+proves nothing. The DDL that ends a table is sent to the table's own topic, after all rows that committed before it; but
+a RENAME that brings it back, to the topic of the name that the table had. Whatever can't be read may be such a DDL, so
+silence after it shows nothing.
 """
 
 from collections.abc import Collection, Iterator

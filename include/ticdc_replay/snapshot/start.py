@@ -196,9 +196,9 @@ def recreation_doubt(
 def compaction_doubt(topic: str, policies: frozenset[str] | None) -> str | None:
     """Why messages in the middle of *topic* may be gone, None where Kafka removes them from its beginning only.
 
-    Compaction keeps the last message of each Kafka key, and rows share keys: in Open Protocol all that one table commits at one
-    TSO (protocols: open-protocol, section 2). Neither a partition's bounds nor its offsets show it: readers pass over gaps.
-    *policies* are those of the topic's cleanup.policy; None where the account may not ask for them.
+    Compaction keeps the last message of each Kafka key, and rows share keys: in Open Protocol all that one table
+    commits at one TSO. Neither a partition's bounds nor its offsets show it: readers pass over gaps. *policies* are
+    those of the topic's cleanup.policy; None where the account may not ask for them.
     """
     if policies is None:
         return (

@@ -1,8 +1,8 @@
 """Finding resolved-ts in partitions: how far each has come, and where a window ends.
 
-A resolved-ts W says that every row with commitTs ≤ W was sent to the partition before it (protocols: delivery semantics,
-section 1). TiCDC sends one about every second to every partition it uses, so the tail of a partition shows how far it is. After
-a restart it may step back for a while; then the tail shows less than was proven before, never more.
+A resolved-ts W says that every row with commitTs ≤ W was sent to the partition before it. TiCDC sends one about every
+second to every partition it uses, so the tail of a partition shows how far it is. After a restart it may step back for
+a while; then the tail shows less than was proven before, never more.
 
 Where TiCDC sends none (Debezium without the extension, Avro), a window is over once time has passed that its rows were
 sent by, and nothing proves that they were.

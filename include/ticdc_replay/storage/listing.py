@@ -1,9 +1,9 @@
 """Listing a large store in parallel.
 
-Claim-check objects are named ``<uuid v4>.json`` (protocols: large messages, section 4.1), so their names divide evenly by the
-first hexadecimal digit. The division is complete for any names, not only for those: the boundaries ``b1 < b2 < …`` cut the
-ordered set of all names into ``(…, b1]``, ``(b1, b2]``, … ``(bn, …)``, which overlap nowhere and leave nothing out; uneven
-names only make one part longer than the others.
+Claim-check objects are named ``<uuid v4>.json``, so their names divide evenly by the first hexadecimal digit. The
+division is complete for any names, not only for those: the boundaries ``b1 < b2 < …`` cut the ordered set of all names
+into ``(…, b1]``, ``(b1, b2]``, … ``(bn, …)``, which overlap nowhere and leave nothing out; uneven names only make one
+part longer than the others.
 """
 
 import random

@@ -1,8 +1,8 @@
 """What makes two events the same: the identity of a row, and of a row version.
 
-A row version is (schema, table, row key, commitTs, delete | put), and counts once however often and in whichever shape it
-was sent (design contract 4). Where rows are ordered by their place in Kafka, that stands for the commitTs: each event counts.
-Key cells are compared by their exact bytes, not by a collation: TiCDC itself splits an update of ``'a'`` to ``'A'`` into delete
+A row version is (schema, table, row key, commitTs, delete | put), and counts once however often and in whichever shape
+it was sent. Where rows are ordered by their place in Kafka, that stands for the commitTs: each event counts. Key cells
+are compared by their exact bytes, not by a collation: TiCDC itself splits an update of ``'a'`` to ``'A'`` into delete
 and insert.
 """
 

@@ -45,12 +45,12 @@ class AvroCodec(RegisteredCodec):
     """Reads Avro with Confluent's or AWS Glue's framing; they differ in the first byte.
 
     A message is one row. A delete is its key with a null value: partial, and without commitTs, but for
-    ``avro-include-before-value`` and TiCDC's test mode (protocols: avro, sections 1, 5 and 7). The handle key is the columns of
-    the key; without key, a row has no identity. A key that says other cells than its value makes both unbelievable.
+    ``avro-include-before-value`` and TiCDC's test mode. The handle key is the columns of the key; without key, a row
+    has no identity. A key that says other cells than its value makes both unbelievable.
 
-    The table is the one that the record names. Where tables share a topic, TiCDC may name another one with the same schema
-    (after a RENAME or EXCHANGE PARTITION; protocols: errata 3), and nothing shows it. New TiCDC sends virtual and hidden
-    columns too, as NULL.
+    The table is the one that the record names. Where tables share a topic, TiCDC may name another one with the same
+    schema (after a RENAME or EXCHANGE PARTITION), and nothing shows it. New TiCDC sends virtual and hidden columns too,
+    as NULL.
 
     Reasons of an ``Undecodable``: ``empty_message`` (neither key nor value, or no value where all rows have a commitTs);
     ``bad_framing``, ``bad_compression``, ``too_large`` (what stands before the Avro); ``schema_unknown``, ``bad_schema`` (the
@@ -167,7 +167,7 @@ class AvroCodec(RegisteredCodec):
         )
 
     def _damage(self, shape: Shape, cells: tuple[Any, ...], sent: bytes | None, corrupted: bool | None) -> str:
-        """Why the row can't be what the upstream has; "" if it can (protocols: avro, section 6)."""
+        """Why the row can't be what the upstream has; "" if it can."""
         if corrupted:
             return "TiCDC itself found that the row disagrees with the upstream's checksum (_tidb_corrupted)"
         if not sent or sent == b"0":

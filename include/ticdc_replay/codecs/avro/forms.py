@@ -22,7 +22,7 @@ _APPENDED = {
     "_tidb_corrupted": "boolean",
     "_tidb_checksum_version": "int",
 }
-"""Fields that TiCDC appends (protocols: avro, section 4). Columns differ: theirs have ``connect.parameters``."""
+"""Fields that TiCDC appends. Columns differ: theirs have ``connect.parameters``."""
 _READ = (
     "_tidb_op",
     "_tidb_commit_ts",

@@ -1,4 +1,4 @@
-"""What stands before every Avro key and value: which schema it was written with (protocols: avro, section 2).
+"""What stands before every Avro key and value: which schema it was written with.
 
     Confluent   00, id of the schema (32 bits, big-endian), Avro
     AWS Glue    03, compression (00 none, 05 zlib), UUID of the schema version (16 bytes), Avro

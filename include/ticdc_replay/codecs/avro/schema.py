@@ -1,7 +1,7 @@
-"""Writer schemas as TiCDC registers them (protocols: avro, section 3; debezium, section 6): a record of plain fields.
+"""Writer schemas as TiCDC registers them: a record of plain fields.
 
 Only what says how bytes are read is kept. Defaults play no part in it, and TiCDC writes some that Avro does not allow
-(base64 for bytes, an integer for a double; protocols: errata 4), so they are not looked at.
+(base64 for bytes, an integer for a double), so they are not looked at.
 """
 
 from collections.abc import Mapping

@@ -8,7 +8,7 @@ from ticdc_replay.changefeed.protocols import Carried, ProtocolTraits, Refusal
 
 
 def is_test_mode(changefeed: Changefeed) -> bool:
-    """Whether TiCDC sends DDL and watermarks too (protocols: avro, section 7; debezium, section 6)."""
+    """Whether TiCDC sends DDL and watermarks too."""
     return changefeed.enable_tidb_extension and changefeed.avro_enable_watermark
 
 
@@ -22,8 +22,7 @@ def _carries(changefeed: Changefeed) -> Carried:
 
 def _refuses(changefeed: Changefeed) -> Iterator[Refusal]:
     for at, rule in enumerate(changefeed.dispatch.rules):
-        # Avro names a schema after its topic, so each table needs one of its own; one fixed name is let through (delivery
-        # semantics, section 5).
+        # Avro names a schema after its topic, so each table needs one of its own; one fixed name is let through.
         if rule.topic is not None and rule.topic.placeholders and len(rule.topic.placeholders) < 2:
             why = f"{rule.topic.text!r} is not allowed; protocol avro needs both {{schema}} and {{table}}"
             yield Refusal(f"sink.dispatchers[{at}].topic", why)

@@ -1,7 +1,6 @@
 """Cells of TiCDC's Avro: what a field's ``connect.parameters`` say of a column, and how its values are read.
 
-Sources: protocols, avro, sections 3.1 to 3.3; type mapping, sections 1 and 2. Values come from ``binary``, strings as
-bytes; ``neutral`` converts a whole column of them.
+Values come from ``binary``, strings as bytes; ``neutral`` converts a whole column of them.
 """
 
 import re

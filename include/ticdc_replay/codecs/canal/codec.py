@@ -31,9 +31,9 @@ _IS_TRUE = re.compile(rb"\s*:\s*t")
 class CanalCodec(Codec):
     """Reads Canal-JSON.
 
-    A value is one JSON document; several, one after the other or on lines of their own, are read too (protocols: canal-json,
-    section 8). If one of them is no JSON, the ends of the others are unknown: no event of the message is given out, so that its
-    quarantine stands for all of them.
+    A value is one JSON document; several, one after the other or on lines of their own, are read too. If one of them is
+    no JSON, the ends of the others are unknown: no event of the message is given out, so that its quarantine stands for
+    all of them.
 
     Reasons of an ``Undecodable``: ``empty_message``, ``bad_compression``, ``too_large``, ``bad_json`` (the message);
     ``bad_value``, ``bad_cell``, ``unknown_column_type``, ``unknown_event_type``, ``incomplete_old_image`` (an event);

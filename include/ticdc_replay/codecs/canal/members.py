@@ -1,4 +1,4 @@
-"""The complete reading of a Canal-JSON document, member by member (protocols: canal-json, section 2).
+"""The complete reading of a Canal-JSON document, member by member.
 
 It refuses repeated columns and says exactly what is wrong. It takes some 50 µs a row, so rows whose form is known go through
 ``compiled`` instead; both read a row alike.

@@ -1,4 +1,4 @@
-"""Row events of Canal-JSON: from a document to a ``RowEvent`` (protocols: canal-json, sections 2 and 9)."""
+"""Row events of Canal-JSON: from a document to a ``RowEvent``."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""Shapes of Canal-JSON's images: types of columns, and which of them identify a row (protocols: canal-json, sections 2 and 9).
+"""Shapes of Canal-JSON's images: types of columns, and which of them identify a row.
 
 The wire names the primary key, but not the unique key that is the handle key where there is none. A reduced row consists of
 exactly the handle key. For a whole row without primary key the history of definitions is asked. If that does not know the

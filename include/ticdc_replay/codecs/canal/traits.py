@@ -12,7 +12,7 @@ def _carries(changefeed: Changefeed) -> Carried:
 
 
 def _refuses(changefeed: Changefeed) -> Iterator[Refusal]:
-    """Protocols: large messages, section 1."""
+    """Large messages, as TiCDC refuses them for Canal-JSON without the TiDB extension."""
     if changefeed.large_message != "none" and not changefeed.enable_tidb_extension:
         key = "sink.kafka-config.large-message-handle.large-message-handle-option"
         what = f"{changefeed.large_message!r} with canal-json without enable-tidb-extension=true"

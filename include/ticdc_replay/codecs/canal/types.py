@@ -1,8 +1,8 @@
 """Cells of Canal-JSON: what a ``mysqlType`` text says of a column, and how its values are read.
 
-Sources: protocols, canal-json, sections 3 and 6; type mapping, sections 1, 2 and 5. All cells are text or null. By default a
-text is the base type with ``unsigned`` and ``zerofill``; with ``content-compatible=true`` it is the full type as TiDB prints it,
-for instance ``decimal(10,2) unsigned`` or ``enum('a','it''s')``.
+All cells are text or null. By default a text is the base type with ``unsigned`` and ``zerofill``; with
+``content-compatible=true`` it is the full type as TiDB prints it, for instance ``decimal(10,2) unsigned`` or
+``enum('a','it''s')``.
 """
 
 import re
@@ -103,7 +103,7 @@ def _named(base: BaseType, arguments: str) -> ColumnType | None:
 
 
 def _latin_1(values: Sequence[str | None]) -> list[bytes | None]:
-    """Bytes, each as the character of its number (protocols: type mapping, section 5)."""
+    """Bytes, each as the character of its number."""
     try:
         return [None if value is None else value.encode("latin-1") for value in values]
     except UnicodeEncodeError as error:

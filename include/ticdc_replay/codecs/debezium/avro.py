@@ -29,7 +29,7 @@ class DebeziumAvroCodec(RegisteredCodec):
     NULL; and TiCDC writes the default for a NULL. So every cell but those of the handle key is lossy, unless a declared
     definition of the table has its defaults. Dates and times have the doubts of Debezium (``cells``).
 
-    Schema changes and watermarks come in TiCDC's test mode alone (protocols: debezium, section 6).
+    Schema changes and watermarks come in TiCDC's test mode alone.
 
     Reasons of an ``Undecodable``: ``empty_message``; ``bad_framing``, ``bad_compression``, ``too_large`` (what stands before the
     Avro); ``schema_unknown``, ``bad_schema`` (the registry's answer); ``bad_key``, ``bad_value``, ``key_mismatch``,

@@ -1,4 +1,4 @@
-"""Writer schemas as TiCDC's Debezium-Avro registers them (protocols: debezium, section 6).
+"""Writer schemas as TiCDC's Debezium-Avro registers them.
 
 They are the schema blocks of Debezium in Avro: what Kafka Connect knows of a field is in members called ``connect.…``.
 Defaults are not looked at: they say nothing of the columns' own.

@@ -1,6 +1,6 @@
 """How the cells of a column of Debezium are read, and when they may not be what the database had.
 
-Everything the wire can't carry exactly is a doubt (protocols: debezium, section 4; errata, 5):
+Everything the wire can't carry exactly is a doubt (docs/protocols.md, What can't come through):
 
 * DECIMAL is a double: exact where its scale is known and no other decimal of that scale gives the same double, which holds
   for up to 15 digits; else doubtful.
@@ -94,7 +94,7 @@ def _may_be_null(field: ConnectField | None, defined: DefinedColumn | None) -> b
 
 
 def _unit(type_: ColumnType, field: ConnectField | None) -> int:
-    """How many units of a DATETIME are a second (protocols: debezium, section 3)."""
+    """How many units of a DATETIME are a second."""
     if field is not None:
         return 1_000_000 if field.semantic == MICROSECONDS else 1000
     return 1_000_000 if (type_.scale or 0) > 3 else 1000

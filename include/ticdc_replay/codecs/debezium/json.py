@@ -1,4 +1,4 @@
-"""The complete reading of a Debezium document, member by member (protocols: debezium, section 2).
+"""The complete reading of a Debezium document, member by member.
 
 It keeps what ordinary parsers lose: the digits of numbers, the sign of ``-0``, and text that is not UTF-8. It takes some 50 µs a
 row, so rows whose form is known go through ``compiled`` instead; both read a row alike.

@@ -1,4 +1,4 @@
-"""Which values of a column TiCDC may have written for NULL: those that its default gives (protocols: debezium, section 1).
+"""Which values of a column TiCDC may have written for NULL: those that its default gives.
 
 Releases from v8.5.2 on and the new architecture write a column's default for a NULL. It looks like the value
 itself, so a cell with such a value is not certain. For some types the encoders write another value than the default.

@@ -1,4 +1,4 @@
-"""How rows of one form are read: what schema block, key and definition say together (protocols: debezium, sections 2 and 3)."""
+"""How rows of one form are read: what schema block, key and definition say together."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Rows of Debezium: from the JSON of key and value to an event (protocols: debezium, sections 2 and 4)."""
+"""Rows of Debezium: from the JSON of key and value to an event."""
 
 from typing import Any, NamedTuple
 

@@ -1,4 +1,4 @@
-"""What the ``schema`` block of a Debezium message says of a table's columns (protocols: debezium, section 3)."""
+"""What the ``schema`` block of a Debezium message says of a table's columns."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple

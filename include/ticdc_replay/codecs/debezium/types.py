@@ -1,4 +1,4 @@
-"""Which type a column of Debezium has: what wire and definition say of it (protocols: debezium, section 3).
+"""Which type a column of Debezium has: what wire and definition say of it.
 
 Without schema block the wire says nothing, with it not all: int16 may be TINYINT or SMALLINT, string may be text or base64,
 double may be DECIMAL. The TiDB extension says more. A definition fills the rest where it does not contradict the wire.

@@ -1,4 +1,4 @@
-"""Cells of Debezium as values: whole columns at once (protocols: debezium, section 4; type mapping, section 1).
+"""Cells of Debezium as values: whole columns at once.
 
 NULL is None and stays None. What a converter refuses with ValueError can't be of the column's type.
 """

@@ -1,4 +1,4 @@
-"""The frames of Open Protocol: a version, then events as pairs of length-prefixed parts (protocols: open protocol, section 1)."""
+"""The frames of Open Protocol: a version, then events as pairs of length-prefixed parts."""
 
 from collections.abc import Sequence
 from struct import Struct

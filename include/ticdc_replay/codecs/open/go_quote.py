@@ -1,4 +1,4 @@
-"""Go's ``strconv.Quote`` undone: how Open Protocol writes binary and varbinary (protocols: type mapping, section 4)."""
+"""Go's ``strconv.Quote`` undone: how Open Protocol writes binary and varbinary."""
 
 import re
 from codecs import escape_decode

@@ -1,4 +1,4 @@
-"""The complete reading of a row's JSON, member by member (protocols: open protocol, section 3).
+"""The complete reading of a row's JSON, member by member.
 
 It keeps what ordinary parsers lose: repeated members, the sign of ``-0``, integers of any size, and text that is not UTF-8. It
 takes some 30 µs a row, so rows whose form is known go through ``compiled`` instead; both read a row alike.

@@ -1,4 +1,4 @@
-"""Row events of Open Protocol: from the JSON of a value to operation and images (protocols: open protocol, section 3)."""
+"""Row events of Open Protocol: from the JSON of a value to operation and images."""
 
 from typing import NamedTuple
 

@@ -11,7 +11,7 @@ def _carries(changefeed: Changefeed) -> Carried:
 
 
 def _refuses(changefeed: Changefeed) -> Iterator[Refusal]:
-    """Protocols: open protocol, section 7."""
+    """What TiCDC accepts for another protocol, and refuses for Open Protocol."""
     if changefeed.claim_check_raw_value:
         key = "sink.kafka-config.large-message-handle.claim-check-raw-value"
         yield Refusal(key, "TiCDC refuses it with open-protocol")

@@ -1,8 +1,7 @@
 """Cells of Open Protocol: what type code and flags say of a column, and how its values are read.
 
-Sources: protocols, type mapping, sections 1, 2, 4, 6 and 7. Reading a cell has two halves. ``OpenCellKind.annotation`` is what
-msgspec checks while it parses: the kind of JSON value, ranges, base64. ``OpenCellKind.neutral`` converts a whole column later
-and checks what only text can get wrong.
+Reading a cell has two halves. ``OpenCellKind.annotation`` is what msgspec checks while it parses: the kind of JSON
+value, ranges, base64. ``OpenCellKind.neutral`` converts a whole column later and checks what only text can get wrong.
 """
 
 from itertools import product

@@ -1,4 +1,4 @@
-"""Simple in Avro (protocols: simple, section 5)."""
+"""Simple in Avro."""
 
 import re
 from typing import Any

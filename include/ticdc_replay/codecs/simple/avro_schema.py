@@ -1,4 +1,4 @@
-"""Messages of Simple's Avro, read by the schema document of TiCDC, ``simple.avsc`` (protocols: simple, section 5).
+"""Messages of Simple's Avro, read by the schema document of TiCDC, ``simple.avsc``.
 
 A record is a dict; an enum is its symbol; strings are bytes, for they may be text that is not UTF-8, but the keys of maps are
 text. In a union, a record is a pair of its full name and that dict. So is a cell, a pair of the name of its branch and the value,

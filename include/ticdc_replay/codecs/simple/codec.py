@@ -40,7 +40,7 @@ class SimpleCodec(Codec):
 
     Rows are typed by the schema they name (``schemas.versions``). A column of it without a cell is virtual, or dropped by a
     column selector; a cell without a column can't be typed, and the row is refused. A NULL in a NOT NULL column, or a wrong
-    checksum, makes the row damaged: old TiCDC may send values under wrong names (protocols: errata 1).
+    checksum, makes the row damaged: old TiCDC may send values under wrong names.
 
     Reasons of an ``Undecodable``: ``empty_message``, ``bad_compression``, ``too_large``, ``bad_message`` (not this encoding),
     ``unknown_version``, ``unknown_event_type``, ``schema_unknown`` (nobody sent the version that the row names),

@@ -18,7 +18,7 @@ from ticdc_replay.domain.tables import TableName
 
 _MAX_FORMS = 10_000
 _IMAGES = {Operation.INSERT: (True, False), Operation.UPDATE: (True, True), Operation.DELETE: (False, True)}
-"""Which images a whole row has: a new one, an old one (protocols: simple, section 2)."""
+"""Which images a whole row has: a new one, an old one."""
 
 
 class RowForm(NamedTuple):

@@ -1,4 +1,4 @@
-"""Simple in JSON (protocols: simple, section 2)."""
+"""Simple in JSON."""
 
 from typing import Annotated, Any
 

@@ -10,7 +10,7 @@ from ticdc_replay.codecs.simple.schema import SentTableSchema, database_of, defi
 from ticdc_replay.domain.events import BootstrapEvent, DdlEvent, Operation
 
 OPERATIONS = {"INSERT": Operation.INSERT, "UPDATE": Operation.UPDATE, "DELETE": Operation.DELETE}
-"""Types of messages that are rows (protocols: simple, section 2)."""
+"""Types of messages that are rows."""
 
 
 class Checksum(msgspec.Struct, gc=False):

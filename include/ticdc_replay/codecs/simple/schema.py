@@ -1,4 +1,4 @@
-"""Table schemas in DDL and bootstraps of Simple (protocols: simple, section 4.1) as table definitions."""
+"""Table schemas in DDL and bootstraps of Simple as table definitions."""
 
 from typing import Annotated, get_args
 

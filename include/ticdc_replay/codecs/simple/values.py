@@ -1,8 +1,8 @@
 """Cells of Simple: how the values of a column are read, whose type is in the table's schema.
 
-Sources: protocols, simple, sections 2.2 and 5; type mapping, sections 1 and 2. A cell of JSON is text, but bytes for binary
-types; a cell of Avro is the number or the bytes that stand in the message. Of a TIMESTAMP the text is the cell, for the location
-is one for all of a message. ``of_json`` and ``of_avro`` convert a whole column.
+A cell of JSON is text, but bytes for binary types; a cell of Avro is the number or the bytes that stand in the message.
+Of a TIMESTAMP the text is the cell, for the location is one for all of a message. ``of_json`` and ``of_avro`` convert a
+whole column.
 """
 
 import struct
@@ -73,7 +73,7 @@ def cell_kind(type_: ColumnType, foreign_zone: str | None) -> SimpleCellKind:
         return SimpleCellKind(type_, _integers(0, 65535), within(0, 65535), (LONG,))
     if base == "set":
         members = _mask(len(type_.elements or ()) or 64)
-        # Avro's long has a sign, and wraps from 2^63 on (protocols: simple, section 5).
+        # Avro's long has a sign, and wraps from 2^63 on.
         return SimpleCellKind(
             type_, _integers(0, members), lambda values: within(0, members)(without_sign(values)), (LONG,)
         )

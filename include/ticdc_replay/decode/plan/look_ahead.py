@@ -1,8 +1,8 @@
 """Searches after the ranges for table versions that rows name and nothing before defines (Simple).
 
-A bootstrap precedes a table's rows only as one producer sends them: where a table moved to another node, rows of the new one
-may come before it (protocols: simple, section 6). The next bootstrap of a table that has rows comes after
-``send-bootstrap-interval-in-sec``, two minutes if nothing is configured.
+A bootstrap precedes a table's rows only as one producer sends them: where a table moved to another node, rows of the
+new one may come before it. The next bootstrap of a table that has rows comes after ``send-bootstrap-interval-in-sec``,
+two minutes if nothing is configured.
 """
 
 import logging

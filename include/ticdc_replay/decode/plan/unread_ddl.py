@@ -20,9 +20,9 @@ def bounded(
 ) -> tuple[UnreadDdl, ...]:
     """*unread*, found in *ranges*, with the moments between which each committed.
 
-    A resolved-ts R says that all DDL with a smaller commitTs was sent before it (protocols: delivery semantics, section 2): what
-    comes after it and was not sent before has a commitTs of R or later. A record is made after its commit, up to clock skew. So
-    is one with a resolved-ts; one that was not shows nothing.
+    A resolved-ts R says that all DDL with a smaller commitTs was sent before it: what comes after it and was not sent
+    before has a commitTs of R or later. A record is made after its commit, up to clock skew. So is one with a
+    resolved-ts; one that was not shows nothing.
     """
     codec = codec_for(job.changefeed, job.limits.decompressed_max_bytes)
     starts = {(part.topic, part.partition): (part.start, 0) for part in sorted(ranges, reverse=True)}

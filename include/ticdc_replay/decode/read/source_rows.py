@@ -1,6 +1,6 @@
 """Completes rows for which TiCDC sent only the handle key: from the record of the input, else from the source.
 
-Protocols: large messages, section 5. New images are read at commitTs, old ones at commitTs - 1.
+New images are read at commitTs, old ones at commitTs - 1.
 """
 
 from collections.abc import Iterator, Sequence

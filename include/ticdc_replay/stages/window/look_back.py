@@ -1,8 +1,8 @@
 """Looks for the DDL before a window in Kafka, in the first partition of each topic, and reads each stretch once.
 
-A resolved-ts R shows that every DDL with a smaller commitTs was sent to the partition before it (protocols: delivery
-semantics, section 2). So the search ends at the first resolved-ts at or after the window's start, however far the
-changefeed lags. It begins at a record time: a record is made after its commit, up to clock skew.
+A resolved-ts R shows that every DDL with a smaller commitTs was sent to the partition before it. So the search ends at
+the first resolved-ts at or after the window's start, however far the changefeed lags. It begins at a record time: a
+record is made after its commit, up to clock skew.
 """
 
 import logging
@@ -38,8 +38,8 @@ def look_back(context: ReplayContext, window: Window) -> dict[TopicIdentity, int
     """Bring the DDL before *window* into the state store, as far back as ``window.schema_look_back_hours`` allows.
 
     Returns, by topic, the offset in its first partition before which all DDL below the window's start was sent. That
-    partition has all DDL, if any has (delivery semantics, section 6). A retired topic is searched to its end. Stretches
-    that a look back or a decode searched before are skipped.
+    partition has all DDL, if any has. A retired topic is searched to its end. Stretches that a look back or a decode
+    searched before are skipped.
 
     Raises WatermarkNotReachedError if the changefeed has not reached the window's start, and what reading raises.
     """

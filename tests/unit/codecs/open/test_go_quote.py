@@ -12,7 +12,7 @@ LETTERS = {7: r"\a", 8: r"\b", 12: r"\f", 10: r"\n", 13: r"\r", 9: r"\t", 11: r"
 
 
 def quote(content: bytes) -> str:
-    """``strconv.Quote`` without the quotes, written from its rules (protocols: type mapping, section 4)."""
+    """``strconv.Quote`` without the quotes, written from its rules."""
     text = ""
     for char in content.decode("utf-8", "surrogateescape"):
         point = ord(char)

@@ -90,7 +90,7 @@ def test_handle_keys_alone_can_not_be_held_against_the_sum_of_the_row(encoding: 
 
 
 def test_a_null_that_the_schema_does_not_allow_is_damage(encoding: Encoding) -> None:
-    # Old TiCDC may send values under the names of other columns (protocols: errata, 1).
+    # Old TiCDC may send values under the names of other columns.
     value = row(encoding, data={"id": number(encoding, 1), "ts": None})
     (event, *_) = decoded(encoding, value, table_schema(ID, REQUIRED))
     assert event.damage == "after: NULL in ts, which is NOT NULL"

@@ -82,7 +82,7 @@ def test_copies_of_a_ddl_in_every_partition_count_once_and_others_of_its_commit_
 def test_a_table_that_is_renamed_into_another_topic_keeps_its_types_and_the_ddl_counts_for_both_names(
     tmp_path: Path,
 ) -> None:
-    """The topic of the new name never carries the RENAME (protocols: delivery semantics, section 6)."""
+    """The topic of the new name never carries the RENAME."""
     rename = open_protocol.ddl(150, "RENAME TABLE `s`.`t` TO `s`.`u`", table="u", kind=14)
     old = [
         open_protocol.message([event], at, topic="s_t")

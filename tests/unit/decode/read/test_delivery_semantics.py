@@ -1,6 +1,5 @@
-"""How TiCDC delivers, case by case: sections 1 to 6 of its delivery semantics (guarantees, watermarks, order, dispatchers,
-topics, DDL), and what a changelog makes of it. What of it shows only when a window is pinned is tested with pinning
-(tests/integration/snapshot)."""
+"""How TiCDC delivers, case by case (guarantees, watermarks, order, dispatchers, topics, DDL), and what a changelog
+makes of it. What of it shows only when a window is pinned is tested with pinning (tests/integration/snapshot)."""
 
 from collections import defaultdict
 from collections.abc import Callable
