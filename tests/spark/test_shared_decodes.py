@@ -259,7 +259,7 @@ def test_a_window_that_kafka_has_expired_is_taken_from_changelogs_that_hold_it(
         pin(never, hours(1, 4))
     assert pin(feed.pipeline(), hours(1, 4)).manifest.derived != ()
     context.artifacts.delete(f"runs/{second.run_hash}/{second.tables[0].files[0].name}")
-    with pytest.raises(ArtifactNotFoundError, match=r"is derived from it\. Restore the files"):
+    with pytest.raises(ArtifactNotFoundError, match=r"is taken from it\. Restore the files"):
         feed.run(context, pin(context, hours(1, 3)))
     assert read_index(context.artifacts, across.run_hash) == across, "it counts again once they are restored"
 

@@ -109,7 +109,8 @@ _OPTION = (
 _PARTITION = "ADD, REORGANIZE, COALESCE PARTITION; PARTITION BY, REMOVE PARTITIONING"
 _GONE = "DROP, TRUNCATE PARTITION, FIRST PARTITION"
 _EXCHANGE = "EXCHANGE PARTITION: of either table"
-_SEVERAL = "several changes in one statement"
+_SEVERAL = "several changes in one statement, all of which can be followed"
+_ONE_STOPS = "several changes in one statement, one of which can't be followed: the kind of that one"
 _UNKNOWN = "any text that is not understood"
 
 STATEMENTS: tuple[Statement, ...] = (
@@ -278,7 +279,7 @@ STATEMENTS: tuple[Statement, ...] = (
     ),
     Statement(
         "column_dropped",
-        _SEVERAL,
+        _ONE_STOPS,
         "ALTER TABLE `t` ADD COLUMN `n` INT DEFAULT 5, DROP COLUMN `v`",
         lambda rows: _without("v")(_filled(n=5)(rows)),
         {**_WITHOUT_V, "n": INT},

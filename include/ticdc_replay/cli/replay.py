@@ -268,6 +268,6 @@ def _show_proof(proof: Proof) -> None:
     if proof.from_kafka:
         ways.append("from Kafka")
     if proof.from_others:
-        ways.append("from what it is derived from")
+        ways.append("from what it is taken from")
     ways += [f"from changelog {run_hash}" for run_hash in proof.changelogs]
     say(f"can be replayed {', or '.join(ways)}" if ways else "can not be replayed any more")

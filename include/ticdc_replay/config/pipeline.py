@@ -121,16 +121,19 @@ class WindowSection(Section):
 
 
 class PoliciesSection(Section):
-    """What happens when input is not as it should be. `stop` fails the run before a target is touched."""
+    """What happens to bad input. `stop` of the first five fails the run before any target, of the others one load."""
 
-    quarantine: Literal["stop", "continue"] = Field("stop", description="Messages that can't be decoded")
+    quarantine: Literal["stop", "continue"] = Field(
+        "stop", description="Messages that can't be decoded, and rows that no key below decides on"
+    )
     unproven: Literal["stop", "allow"] = Field("stop", description="Windows whose completeness can't be shown")
     handle_key_only: Literal["stop", "quarantine", "reread"] = Field(
         "stop", description="Rows without a whole copy; reread: read them again from connections.source"
     )
     claim_check_missing: Literal["stop", "quarantine"] = Field("stop", description="Missing or unusable objects")
     damaged: Literal["quarantine", "accept", "stop"] = Field(
-        "quarantine", description="Rows that contradict their own checksum or schema; accept: load them as they are"
+        "quarantine",
+        description="Rows with a wrong checksum, or NULL in a NOT NULL column; accept: load them as they are",
     )
     target_value: Literal["stop", "quarantine"] = Field("stop", description="Values that a target can't hold")
     ddl: Literal["apply", "stop"] = Field("apply", description="DDL that a mirror can follow; stop: none is followed")

@@ -1,4 +1,4 @@
-"""What a kind of target does about each kind of DDL: the outcome, and what a person does where the load stops."""
+"""What a kind of target does about each kind of DDL: the outcome, and what a person does if the load stops."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -21,12 +21,12 @@ class DdlRule(msgspec.Struct, frozen=True):
 
     outcome: DdlOutcome
     remedy: str = ""
-    """What a person does to the target where the load stops."""
+    """What a person does to the target if the load stops."""
     policy: DdlPolicy | None = None
     """The policy that can have the load stop instead."""
 
     def stops(self, stopping: frozenset[DdlPolicy]) -> bool:
-        """Whether a load stops, where the policies of *stopping* say so."""
+        """Whether a load stops, if the policies of *stopping* say so."""
         return self.outcome in ("stop", "rebuild") or self.policy in stopping
 
 
@@ -44,16 +44,14 @@ MIRROR: Rules = {
     ),
     "column_widened": DdlRule("apply", "change the column of its mirror", "ddl"),
     "truncated": DdlRule("apply", "delete the rows of its mirror up to this commitTs", "truncate"),
-    "dropped": DdlRule(
-        "apply", "drop its mirror, or delete its rows up to this commitTs where it has newer ones", "drop"
-    ),
-    "renamed_away": DdlRule("stop", "rename its mirror where the new name is mirrored too, else drop it"),
-    "renamed_here": DdlRule("stop", "rename the mirror of the old name where there is one, else " + REBUILD),
+    "dropped": DdlRule("apply", "drop its mirror, or delete its rows up to this commitTs if it has newer ones", "drop"),
+    "renamed_away": DdlRule("stop", "rename its mirror if the new name is mirrored too, else drop it"),
+    "renamed_here": DdlRule("stop", "rename the mirror of the old name if there is one, else " + REBUILD),
     "recovered": DdlRule("rebuild", REBUILD),
     "column_dropped": DdlRule("stop", "drop the column of its mirror"),
     "column_renamed": DdlRule("stop", "rename the column of its mirror"),
-    "column_changed": DdlRule("stop", "change the column of its mirror; where that altered values, " + REBUILD),
-    "key_changed": DdlRule("stop", "give its mirror this primary key; where its rows can't have it, " + REBUILD),
+    "column_changed": DdlRule("stop", "change the column of its mirror; if that altered values, " + REBUILD),
+    "key_changed": DdlRule("stop", "give its mirror this primary key; if its rows can't have it, " + REBUILD),
     "partition_emptied": DdlRule("rebuild", REBUILD),
     "exchanged": DdlRule("rebuild", REBUILD),
     "not_understood": DdlRule("stop", "do to its mirror what the DDL did, or " + REBUILD),

@@ -93,7 +93,7 @@ class ChangelogStore:
         return lost_files(self._store, index)
 
     def source(self, source: ManifestSource) -> ChangelogIndex:
-        """The index of *source*, from which another changelog is derived.
+        """The index of *source*, from which another changelog is taken.
 
         Raises ArtifactNotFoundError if it or one of its files is missing, ArtifactCorruptError if it has changed.
         """
@@ -102,19 +102,19 @@ class ChangelogStore:
             content = self._store.get(f"{root}/{layout.INDEX}")
         except ArtifactNotFoundError:
             raise ArtifactNotFoundError(
-                f"{self._store.uri(root)}, the changelog that {source.window} is derived from, was removed; pin the window "
+                f"{self._store.uri(root)}, the changelog that {source.window} is taken from, was removed; pin the window "
                 "again (repin)"
             ) from None
         if canonical.digest(content) != source.index_sha256:
             raise ArtifactCorruptError(
-                f"{self._store.uri(root)} is not the changelog that {source.window} was derived from when it was pinned; pin "
+                f"{self._store.uri(root)} is not the changelog that {source.window} was taken from when it was pinned; pin "
                 "the window again (repin)"
             )
         index = changelog_index.decode(content)
         lost = lost_files(self._store, index)
         if lost:
             raise ArtifactNotFoundError(
-                f"{describe_lost(source.run_hash, index, lost)}, and {source.window} is derived from it. Restore the files, or "
+                f"{describe_lost(source.run_hash, index, lost)}, and {source.window} is taken from it. Restore the files, or "
                 "pin the window again (repin)"
             )
         return index

@@ -114,7 +114,7 @@ def _count_part(part: FilePart, filesystem: Any, base: str) -> DataFile | None:
         return part_of(filesystem, path, file, part.window)
     except FileNotFoundError:
         raise ArtifactNotFoundError(
-            f"{path} is missing, which {part.window} is derived from; pin the window again"
+            f"{path} is missing, which {part.window} is taken from; pin the window again"
         ) from None
 
 
@@ -221,7 +221,7 @@ def _entries(taken: TakenChangelog, filesystem: Any, base: str) -> Any:
             with pq.ParquetFile(f"{root}/{name}", filesystem=filesystem) as file:
                 yield from side_files.read_groups(file)
         except FileNotFoundError:
-            raise ArtifactNotFoundError(f"{root}/{name} is gone, which a window is derived from") from None
+            raise ArtifactNotFoundError(f"{root}/{name} is gone, which a window is taken from") from None
 
 
 def _keep(
@@ -257,7 +257,7 @@ def _topic_ids(taken: Sequence[TakenChangelog]) -> dict[str, str]:
         for topic, topic_id in each.index.topic_ids.items():
             if found.setdefault(topic, topic_id) != topic_id:
                 raise PermanentError(
-                    f"topic {topic} was recreated between the changelogs that the window is derived from: derive a window on "
+                    f"topic {topic} was recreated between the changelogs that the window is taken from: replay a window on "
                     "each side of that moment"
                 )
     return found
@@ -268,7 +268,7 @@ def _cluster_id(taken: Sequence[TakenChangelog]) -> str | None:
     found = {each.index.cluster_id for each in taken}
     if len(found - {None}) > 1:
         raise PermanentError(
-            "the changelogs that the window is derived from read several Kafka clusters: derive a window on each side of the move"
+            "the changelogs that the window is taken from read several Kafka clusters: replay a window on each side of the move"
         )
     return found.pop() if len(found) == 1 else None
 

@@ -36,7 +36,7 @@ DERIVED = "derived_from"
 def record_decode(context: ReplayContext, index: ChangelogIndex) -> None:
     """Keep the run, its DDL as schema history, its sparse index and the names of its reference files. Safe to repeat.
 
-    Runs that it is derived from are kept first, each time: nobody else records shared input, and it may have been
+    Runs that it is taken from are kept first, each time: nobody else records shared input, and it may have been
     decoded again since. A known run whose files are gone stays as it is; for an unknown one this raises
     ArtifactNotFoundError or FileNotFoundError.
     """
@@ -71,7 +71,7 @@ def _record(context: ReplayContext, index: ChangelogIndex, *, taken: bool = Fals
             counts={**(ended.counts if ended is not None else {}), **_counts(index, manifest)},
         )
     )
-    if not index.derived:  # else it was recorded with the runs that it is derived from
+    if not index.derived:  # else it was recorded with the runs that it is taken from
         _record_ddl(context, index, manifest)
     record_versions(context, index.definitions)
     state.sparse_index.record(pipeline, list(_stretches(context, index, manifest)))
@@ -81,7 +81,7 @@ def read_ddl_again(context: ReplayContext, index: ChangelogIndex) -> tuple[Unrea
     """DDL of the run with *index* that still can't be read; None if its decode did not record any.
 
     What can now be read of its quarantine is kept, and is no longer a gap for later windows. Raises
-    ArtifactNotFoundError if a file of the quarantine, or of a run that it is derived from, is gone.
+    ArtifactNotFoundError if a file of the quarantine, or of a run that it is taken from, is gone.
     """
     if index.derived:
         sources = [read_index(context.artifacts, source.run_hash) for source in index.derived]

@@ -44,7 +44,7 @@ class FoundChangelogs(msgspec.Struct, frozen=True):
 
     @property
     def lacking(self) -> str:
-        """Why the window can't be derived; empty where it can."""
+        """Why the window can't be taken from changelogs; empty where it can."""
         if not self.cover.gaps:
             return ""
         gaps = ", ".join(map(str, self.cover.gaps))
@@ -103,14 +103,14 @@ def find_changelogs(
 
 
 def require_cover(context: ReplayContext, window: Window) -> FoundChangelogs:
-    """What *window* would be derived from. Raises NotCoveredError if changelogs do not hold all of it,
+    """What *window* would be taken from. Raises NotCoveredError if changelogs do not hold all of it,
     UnprovenWindowError if one of them is not proven and the policy stops."""
     known = find_changelogs(context, window)
     if known.lacking:
-        raise NotCoveredError(f"window {window} can't be derived from changelogs: {known.lacking}")
+        raise NotCoveredError(f"window {window} can't be taken from changelogs: {known.lacking}")
     if known.reasons and context.pipeline.policies.unproven == "stop":
         raise UnprovenWindowError(
-            f"window {window} would be derived from changelogs of windows that are not proven: {'; '.join(known.reasons)}. "
+            f"window {window} would be taken from changelogs of windows that are not proven: {'; '.join(known.reasons)}. "
             "Accept unproven windows with policies.unproven: allow"
         )
     return known
@@ -182,7 +182,7 @@ def register(context: ReplayContext, manifest: Manifest, replaces: WindowManifes
 
 def _runs(context: ReplayContext, window: Window) -> Iterator[tuple[str, Window, Manifest, int]]:
     """Each run that holds a part of *window*: its hash, that part, its manifest, and when that was pinned (ms). For a
-    derived window these are its sources, if their own windows are still pinned to them."""
+    window taken from changelogs these are its sources, if their own windows are still pinned to them."""
     pipeline = context.pipeline.name
     runs = context.state.runs.within(pipeline, window)
     entries: dict[Window, tuple[WindowManifest, Manifest]] = {}
@@ -202,7 +202,7 @@ def _runs(context: ReplayContext, window: Window) -> Iterator[tuple[str, Window,
 
 
 def is_of(run: Run | ChangelogIndex, entry: WindowManifest, manifest: Manifest) -> bool:
-    """Whether *run* is of what its window is pinned to, or what that is derived from."""
+    """Whether *run* is of what its window is pinned to, or what that is taken from."""
     return run.input_hash == entry.input_hash or any(each.run_hash == run.run_hash for each in manifest.derived)
 
 

@@ -130,7 +130,7 @@ def write_load_job(
 
 def require_current(context: ReplayContext, index: ChangelogIndex) -> None:
     """Check that the changelog of *index*, or the one it re-drives, and each of its sources come from what their
-    windows are pinned to now, or are derived from. Windows of which nothing is known pass.
+    windows are pinned to now, or are taken from. Windows of which nothing is known pass.
 
     Raises PermanentError if a window was pinned again since: of equal commitTs the version loaded last counts, so rows
     that the newer run repaired would be replaced by older ones.
@@ -192,7 +192,7 @@ def _source_runs(context: ReplayContext, index: ChangelogIndex) -> Iterator[Run 
 
 
 def _counts(context: ReplayContext, run: Run | ChangelogIndex, pinned: WindowManifest) -> bool:
-    """Whether *run* is of what its window is *pinned* to, or what that is derived from."""
+    """Whether *run* is of what its window is *pinned* to, or what that is taken from."""
     return run.input_hash == pinned.input_hash or is_of(
         run, pinned, manifests.decode(context.artifacts.get(pinned.name))
     )

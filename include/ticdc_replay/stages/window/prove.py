@@ -161,7 +161,7 @@ def _changelogs(context: ReplayContext, entry: WindowManifest) -> tuple[list[Cha
 
 
 def _sources(context: ReplayContext, manifest: Manifest) -> Iterator[Finding]:
-    """What is gone of the changelogs that a window is derived from."""
+    """What is gone of the changelogs that a window is taken from."""
     for source in manifest.derived:
         name = f"{layout.changelog_root(source.run_hash)}/{layout.INDEX}"
         try:
