@@ -8,15 +8,17 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from ticdc_replay.changelog.files.writer import CELL_MISMATCH
+from ticdc_replay.changelog.files.writer import CELL_MISMATCH, ROW_DAMAGED, ROW_UNLIKE
 from ticdc_replay.cli.main import VERBS
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.config.load_store import load_store
 from ticdc_replay.config.pipeline import Pipeline
 from ticdc_replay.config.store import Store
 from ticdc_replay.config.target_kinds import kinds
+from ticdc_replay.decode.read.placement import WRONG_TOPIC
+from ticdc_replay.decode.read.quarantine_writer import DDL_UNREAD, SET_ASIDE
 from ticdc_replay.domain import errors
-from ticdc_replay.domain.limits import BAD_NAME, NAME_TOO_LONG, TOO_MANY_COLUMNS
+from ticdc_replay.domain.limits import BAD_KEY, BAD_NAME, BAD_TYPE, NAME_TOO_LONG, TOO_MANY_COLUMNS
 from ticdc_replay.reconcile.judge.rules import ObjectClass, ReferenceClass
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -135,14 +137,19 @@ def test_every_error_is_explained():
 def test_every_quarantine_reason_of_the_code_is_explained():
     code = "".join(
         path.read_text(encoding="utf-8")
-        for room in ("codecs", "large_messages", "decode")
-        for path in (CHECKOUT / "include/ticdc_replay" / room).glob("*.py")
+        for room in ("codecs", "large_messages", "decode", "changelog", "domain")
+        for path in (CHECKOUT / "include/ticdc_replay" / room).rglob("*.py")
     )
-    reasons = set(re.findall(r"(?:\w+Error|Undecodable|Fetched\.failed|about_row)\(\s*(?:\w+, )?\"([a-z_]+)\"", code))
+    made = r"(?:\w+Error|Undecodable|RowUnreadable|Fetched\.failed|about_row|_refused)"
+    reasons = set(re.findall(made + r"\(\s*(?:\w+, )?\"([a-z_]+)\"", code))
     reasons |= set(re.findall(r"reason(?:, detail)? = \"([a-z_]+)\"", code))
-    assert reasons
-    reasons |= {CELL_MISMATCH, BAD_NAME, NAME_TOO_LONG, TOO_MANY_COLUMNS}
+    assert {"bad_cell", "source_refused", "schema_ambiguous"} <= reasons, "of protocols, of large messages"
+    reasons |= {CELL_MISMATCH, ROW_DAMAGED, ROW_UNLIKE, WRONG_TOPIC, DDL_UNREAD, SET_ASIDE}
+    reasons |= {BAD_KEY, BAD_NAME, BAD_TYPE, NAME_TOO_LONG, TOO_MANY_COLUMNS}
     assert {reason for reason in reasons if f"`{reason}`" not in QUARANTINE} == set()
+    rows = re.findall(r"^\| (`[a-z_`, ]+`) \|", QUARANTINE, flags=re.MULTILINE)
+    explained = {reason for row in rows for reason in re.findall(r"\w+", row)}
+    assert {reason for reason in explained if f'"{reason}"' not in code} == set()
 
 
 def test_every_verb_of_the_command_is_in_the_user_guide():

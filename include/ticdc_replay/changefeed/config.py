@@ -19,7 +19,8 @@ SchemaRegistry = Literal["confluent", "glue"]
 class Changefeed(msgspec.Struct, frozen=True, kw_only=True):
     """A changefeed as a reader sees it: all that decoding and pinning depend on, and no secret.
 
-    Made by ``from_sink_uri`` from the owner's sink-uri and TOML; captures and tests may make it directly. Sizes in bytes.
+    Made by ``from_sink_uri`` from the owner's sink-uri and TOML; captures and tests may make it directly. Sizes in bytes. A new
+    field changes every changefeed's ``hash``: windows pinned before then need ``repin``.
     """
 
     protocol: str
