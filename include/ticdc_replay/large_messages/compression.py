@@ -4,18 +4,32 @@ TiCDC leaves no mark of the compression in a message; it is in the changefeed's 
 are not believed: what is larger than the cap is refused before memory is taken for it.
 """
 
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
 import lz4.frame
-import pyarrow as pa
 
 from ticdc_replay.changefeed.config import Compression
 
-_SNAPPY = pa.Codec("snappy")
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 _SNAPPY_BEST_RATIO = 64 / 3
 """A copy of three bytes yields at most 64: no block is denser."""
 _LZ4_BEST_RATIO = 255
 """One byte of a match length yields at most 255 bytes."""
 _LZ4_SHORTEST_FRAME = 11
 _LZ4_CONTENT_SIZE_FLAG = 0x08
+
+
+@cache
+def _snappy() -> pa.Codec:
+    """Loaded when something is compressed so: verbs that only look at a changefeed start without pyarrow."""
+    import pyarrow as pa
+
+    return pa.Codec("snappy")
 
 
 class CompressionError(ValueError):
@@ -54,8 +68,8 @@ def _snappy_block(data: bytes, max_bytes: int) -> bytes:
     if length > len(data) * _SNAPPY_BEST_RATIO:
         raise CompressionError(f"snappy: {length} bytes declared, which {len(data)} bytes can't hold")
     try:
-        content: bytes = _SNAPPY.decompress(data, length, asbytes=True)
-    except (pa.ArrowInvalid, OSError) as error:
+        content: bytes = _snappy().decompress(data, length, asbytes=True)
+    except (ValueError, OSError) as error:  # ArrowInvalid is a ValueError
         raise CompressionError(f"snappy: {error}") from None
     return content
 

@@ -23,9 +23,9 @@ def publish_reconciliation(context: StoreContext, reconciliation_id: str) -> Rec
     """
     name = report_name(reconciliation_id)
     if context.artifacts.info(name) is None:
-        # Where another attempt was faster, its report is the one.
-        with suppress(ArtifactExistsError):
-            context.artifacts.put_once(name, canonical.encode(_report(context, reconciliation_id)))
+        content = canonical.encode(_report(context, reconciliation_id))
+        with suppress(ArtifactExistsError):  # If another attempt was faster, its report is the one.
+            context.artifacts.put_once(name, content)
     report = read_report(context.artifacts, name)
     context.state.reconciliations.record(
         Reconciliation(

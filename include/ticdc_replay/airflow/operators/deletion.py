@@ -88,7 +88,7 @@ class ApprovePlanOperator(OnStore, ApprovalOperator):
             if person is None:
                 raise PermanentError("the answer has nobody's name: a plan is released by a person; clear this task")
             approve = event["chosen_options"] == [self.APPROVE]
-            why = (event["params_input"] or {}).get("why", "")
+            why = (event["params_input"] or {}).get("why") or ""
             with self.opened() as store:
                 decide(store, plan, approve, person["name"], why)
             self.log.info("%s by %s: %s", "Approved" if approve else "Rejected", person["name"], why)

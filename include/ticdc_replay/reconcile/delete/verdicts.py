@@ -1,5 +1,6 @@
 """The verdict of a recheck about each object of a plan."""
 
+from bisect import bisect_left, bisect_right
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ _COLUMNS = [*OBJECTS.names, "class", "reason", "protecting", "deletable"]
 
 
 class Verdicts:
-    """The rows of a recheck: about 150 bytes of memory for each object of the plan."""
+    """The rows of a recheck, sorted by name: about 150 bytes of memory for each object of the plan."""
 
     def __init__(self, artifacts: ObjectStore, recheck: RecheckedPlan, plan: DeletionPlan) -> None:
         """Read the files of *recheck* below *artifacts*. Raises ArtifactCorruptError where they are not of all of *plan*."""
@@ -26,8 +27,9 @@ class Verdicts:
         for name in recheck.files:
             tables.append(pq.read_table(f"{root}/{name}", columns=_COLUMNS, filesystem=filesystem, partitioning=None))
         self._evidence = recheck.evidence
-        self._rows = pa.concat_tables(tables).combine_chunks()
-        distinct = pc.count_distinct(self._rows["name"]).as_py()
+        self._rows = pa.concat_tables(tables).sort_by("name").combine_chunks()
+        self._names = self._rows["name"]
+        distinct = pc.count_distinct(self._names).as_py()
         if distinct != plan.objects or len(self._rows) != distinct:
             raise ArtifactCorruptError(
                 f"recheck {recheck.recheck_id}: {distinct} objects in {len(self._rows)} rows, the plan has {plan.objects}: "
@@ -35,12 +37,15 @@ class Verdicts:
             )
 
     def withheld(self, planned: pa.Table) -> dict[str, str]:
-        """Which of the objects in *planned* (``PLANNED``) must stay, and why.
+        """Which of the objects in *planned* (``PLANNED``, sorted by name) must stay, and why.
 
         Raises ArtifactCorruptError where the recheck is of another object, or contradicts itself.
         """
-        rows = self._rows.filter(pc.is_in(self._rows["name"], planned["name"].combine_chunks()))
-        found = {row["name"]: row for row in rows.to_pylist()}
+        names = planned["name"]
+        places = range(len(self._names))
+        start = bisect_left(places, names[0].as_py(), key=lambda at: self._names[at].as_py())
+        end = bisect_right(places, names[-1].as_py(), key=lambda at: self._names[at].as_py())
+        found = {row["name"]: row for row in self._rows.slice(start, end - start).to_pylist()}
         result = {}
         for row in planned.select(OBJECTS.names).to_pylist():
             verdict = found.get(row["name"])
