@@ -1,6 +1,7 @@
 """What writer schemas say of keys and values: which table, which columns, and how their bytes become images."""
 
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from ticdc_replay.codecs.avro.binary import Schema, schema_of
@@ -61,6 +62,10 @@ class WriterForm(NamedTuple):
         return tuple([record[column.name] for column in self.columns])
 
 
+_FormById = Callable[[str], WriterForm]
+_Interned = Callable[[tuple[WireColumn, ...]], Shape]
+
+
 class RowForm(NamedTuple):
     """The shapes of the images in values of one writer schema beside keys of one writer schema, or without key."""
 
@@ -108,41 +113,51 @@ def form_of(text: str) -> WriterForm:
 
 
 class Forms:
-    """The forms of a registry's schemas by id, and what follows from pairs of them."""
+    """The forms of a registry's schemas by id, and what follows from pairs of them.
+
+    It holds no reference to itself: splits are decoded without the search for cycles, which would keep it and its registry.
+    """
 
     def __init__(self, schemas: WriterSchemas) -> None:
         self.form = forms_by_id(schemas, form_of)
         """The form with an id, see ``forms_by_id``."""
-        self.row = lru_cache(MAX_REMEMBERED)(self._row)
+        interned = lru_cache(MAX_REMEMBERED)(Shape)
+        self.row = lru_cache(MAX_REMEMBERED)(partial(_row, self.form, interned))
         """The shapes of values of one id beside keys of another, or without key (None). Raises MessageError."""
-        self.key_shape = lru_cache(MAX_REMEMBERED)(self._key_shape)
+        self.key_shape = lru_cache(MAX_REMEMBERED)(partial(_key_shape, self.form, interned))
         """The shape of what keys of an id alone say of a row. Raises MessageError."""
-        self._interned = lru_cache(MAX_REMEMBERED)(Shape)
 
     def key(self, schema_id: str) -> WriterForm:
         """The form of keys with *schema_id*; raises MessageError (``bad_key``) also for that of values."""
-        form = self.form(schema_id)
-        if any(form.appended):
-            raise MessageError("bad_key", f"key: schema {schema_id} is one of values", *form.about)
-        return form
+        return _key(self.form, schema_id)
 
-    def _row(self, value_id: str, key_id: str | None) -> RowForm:
-        value = self.form(value_id)
-        names = {column.name for column in self.key(key_id).columns} if key_id is not None else set()
-        unknown = names - {column.name for column in value.columns}
-        if unknown:
-            detail = f"the key has columns that the value lacks: {', '.join(sorted(unknown))}"
-            raise MessageError("key_mismatch", detail, *value.about)
-        shape = self._shape(value.columns, names)
-        return RowForm(shape, self._shape(value.old_columns, names) if value.old_columns else shape)
 
-    def _key_shape(self, key_id: str) -> Shape:
-        columns = self.key(key_id).columns
-        return self._shape(columns, {column.name for column in columns})
+def _key(form: _FormById, schema_id: str) -> WriterForm:
+    found = form(schema_id)
+    if any(found.appended):
+        raise MessageError("bad_key", f"key: schema {schema_id} is one of values", *found.about)
+    return found
 
-    def _shape(self, columns: tuple[WireColumn, ...], key: set[str]) -> Shape:
-        """The one Shape of *columns* with the handle key *key*."""
-        return self._interned(tuple(column._replace(is_handle_key=column.name in key) for column in columns))
+
+def _row(form: _FormById, interned: _Interned, value_id: str, key_id: str | None) -> RowForm:
+    value = form(value_id)
+    names = {column.name for column in _key(form, key_id).columns} if key_id is not None else set()
+    unknown = names - {column.name for column in value.columns}
+    if unknown:
+        detail = f"the key has columns that the value lacks: {', '.join(sorted(unknown))}"
+        raise MessageError("key_mismatch", detail, *value.about)
+    shape = interned(_marked(value.columns, names))
+    return RowForm(shape, interned(_marked(value.old_columns, names)) if value.old_columns else shape)
+
+
+def _key_shape(form: _FormById, interned: _Interned, key_id: str) -> Shape:
+    columns = _key(form, key_id).columns
+    return interned(_marked(columns, {column.name for column in columns}))
+
+
+def _marked(columns: tuple[WireColumn, ...], key: set[str]) -> tuple[WireColumn, ...]:
+    """*columns* with the handle key *key*."""
+    return tuple(column._replace(is_handle_key=column.name in key) for column in columns)
 
 
 def _column(field: AvroField) -> WireColumn:

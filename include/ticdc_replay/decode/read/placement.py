@@ -9,7 +9,7 @@ Avro's names are another matter: in another table's topic they may be those of t
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.changefeed.partitions import partitions_of
@@ -33,21 +33,20 @@ class ForeignNames:
     """
 
     def __init__(self, changefeed: Changefeed) -> None:
-        self._changefeed = changefeed
-        self.why = cache(self._why)
+        self.why = cache(partial(_why_foreign, changefeed))
         """Why a row can't be of a table that belongs to its topic, by topic, schema and table; "" where it may be."""
         self.possible = changefeed.traits.avro_names and any(rule.topic for rule in changefeed.dispatch.rules)
         """Whether there can be such rows."""
 
-    def _why(self, topic: str, schema: str, table: str) -> str:
-        feed = self._changefeed
-        if feed.may_send(schema, table, topic):
-            return ""
-        return (
-            f"the dispatcher rules of the changefeed send {schema}.{table} to topic {feed.topic_of(schema, table)} and no table "
-            f"that Avro calls so to {topic}: another program wrote the message, or the rules were others then; replay what they "
-            "sent by a pipeline with those rules"
-        )
+
+def _why_foreign(feed: Changefeed, topic: str, schema: str, table: str) -> str:
+    if feed.may_send(schema, table, topic):
+        return ""
+    return (
+        f"the dispatcher rules of the changefeed send {schema}.{table} to topic {feed.topic_of(schema, table)} and no table "
+        f"that Avro calls so to {topic}: another program wrote the message, or the rules were others then; replay what they "
+        "sent by a pipeline with those rules"
+    )
 
 
 class PlacementCheck:
