@@ -5,8 +5,8 @@
     objects/             claim-check objects, by name
     schemas.json         writer schemas of Avro: [{id, schema, …}]
 
-This is a thin adapter for tests, the demo and ``decode --capture``: the settings are handed to ``config.sink_uri`` as the TOML
-they stand for, so that there is no second dialect.
+This is a thin adapter for tests, the demo and ``decode --capture``: the settings are handed to ``changefeed.sink_uri`` as the
+TOML they stand for, so that there is no second dialect.
 """
 
 import gzip

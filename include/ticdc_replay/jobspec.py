@@ -200,12 +200,12 @@ class ScanJob(msgspec.Struct, frozen=True, kw_only=True, tag="scan"):
 
     @property
     def report(self) -> str:
-        """Name of the report (``reconcile.scan_report.ScanReport``) below the root; once it is there, the scan is done."""
+        """Name of the report (``reconcile.look.scan_report.ScanReport``) below the root; once it is there, the scan is done."""
         return f"scans/{self.scan_hash}.json"
 
 
 class DecodedReferences(msgspec.Struct, frozen=True, kw_only=True):
-    """Reference files of one pipeline's decodes (``changelog.side_files.REFERENCES``), which read the same topics."""
+    """Reference files of one pipeline's decodes (``changelog.files.side_files.REFERENCES``), which read the same topics."""
 
     pipeline: str
     artifacts: str
@@ -225,17 +225,17 @@ class ReconcileJob(msgspec.Struct, frozen=True, kw_only=True, tag="reconcile"):
     """Root URI of the store's artefacts (``<artifacts>/<store>``); names below are relative to it."""
     artifacts_connection: str | None
     survey: str
-    """Name of the survey (``reconcile.survey.Survey``)."""
+    """Name of the survey (``reconcile.look.survey.Survey``)."""
     evidence: str
-    """Name of what is known beside objects and references (``reconcile.rules.Evidence``)."""
+    """Name of what is known beside objects and references (``reconcile.judge.rules.Evidence``)."""
     inventory: str | None
-    """Name of the inventory (``reconcile.inventory.Inventory``); None for a recheck."""
+    """Name of the inventory (``reconcile.look.inventory.Inventory``); None for a recheck."""
     plan_hash: str | None
     """The deletion plan whose objects are judged again, without their references; None for a reconciliation."""
     objects: tuple[str, ...]
-    """Files that begin with ``reconcile.records.OBJECTS``."""
+    """Files that begin with ``reconcile.judge.records.OBJECTS``."""
     scanned: tuple[str, ...]
-    """Files of references (``reconcile.records.REFERENCES``)."""
+    """Files of references (``reconcile.judge.records.REFERENCES``)."""
     decoded: tuple[DecodedReferences, ...]
 
     @property

@@ -1,6 +1,6 @@
 """The executable specification of a reconciliation: the class of one object and of one reference, and what may be deleted.
 
-The library judges whole columns (``reconcile.judgement``, ``reconcile.protection``), and
+The library judges whole columns (``reconcile.judge.judgement``, ``reconcile.judge.protection``), and
 ``tests/unit/reconcile/judge/test_judgement.py`` compares the two. A change of the rules begins here.
 """
 

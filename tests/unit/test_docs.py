@@ -30,6 +30,11 @@ QUARANTINE = (CHECKOUT / "docs/quarantine.md").read_text(encoding="utf-8")
 README = (CHECKOUT / "README.md").read_text(encoding="utf-8")
 
 
+LIBRARY = CHECKOUT / "include" / "ticdc_replay"
+NOT_MODULES = {"airflow.plugins", "simple.avsc", "spark.conf", "spark.pyspark.python"}
+"""Of other programs: entry points of Airflow, a file of TiCDC, settings of Spark."""
+
+
 def yaml_blocks(text: str) -> list[str]:
     return re.findall(r"^```yaml\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
 
@@ -249,3 +254,37 @@ def test_the_picture_of_the_rooms_shows_each() -> None:
     picture = (CHECKOUT / "docs/images/rooms.svg").read_text(encoding="utf-8")
     shown = set(re.findall(r'class="name"[^>]*text-anchor="middle">(\w+)<', picture))
     assert shown == rooms - {"__init__"}
+
+
+def test_modules_that_docstrings_name_exist() -> None:
+    """A name may begin at any package: ``files.index`` and ``changelog.files.index`` are the same module."""
+    files: dict[str, list[Path]] = {}
+    for path in LIBRARY.rglob("*.py"):
+        parts = path.relative_to(LIBRARY.parent).with_suffix("").parts
+        parts = parts[:-1] if parts[-1] == "__init__" else parts
+        for start in range(len(parts)):
+            files.setdefault(".".join(parts[start:]), []).append(path)
+    packages = {path.parent.name for path in LIBRARY.rglob("__init__.py")}
+    keys = {f"{name}.{key}" for name, section in sections_of(Pipeline).items() for key in keys_of(section)}
+
+    def means_a_module(name: str) -> bool:
+        first, _, rest = name.partition(".")
+        capital = re.search(r"\b[A-Z]", rest)  # a class or a constant: ``records.OBJECTS``
+        return name not in NOT_MODULES | keys and (first in packages or (first in files and capital is not None))
+
+    def leads_somewhere(name: str) -> bool:
+        parts = name.split(".")
+        return name in files or any(
+            re.search(rf"^(?:class |def )?{parts[length]}\b", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+            for length in range(1, len(parts))
+            for path in files.get(".".join(parts[:length]), ())
+        )
+
+    named = {
+        (path.relative_to(CHECKOUT).as_posix(), name)
+        for path in [*LIBRARY.rglob("*.py"), *(CHECKOUT / "tests").rglob("*.py")]
+        for name in re.findall(r"``([a-z_]+(?:\.\w+)+)``", path.read_text(encoding="utf-8"))
+        if means_a_module(name)
+    }
+    assert len(named) > 50
+    assert sorted(one for one in named if not leads_somewhere(one[1])) == []

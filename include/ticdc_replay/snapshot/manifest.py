@@ -58,7 +58,7 @@ class RedrivenMessages(msgspec.Struct, frozen=True):
     asked_at_ms: int
     """Makes each re-drive an input of its own: what an earlier one lacked may be there now."""
     messages: PinnedFile
-    """The messages with their bytes (``changelog.set_aside.MESSAGES``)."""
+    """The messages with their bytes (``changelog.files.set_aside.MESSAGES``)."""
 
 
 class ManifestSource(msgspec.Struct, frozen=True):

@@ -1,7 +1,8 @@
 """The join of a reconciliation: inventory and references in, both with their classes and a summary out.
 
-Rows go through one shuffle, to the bucket of their object's name. There they are judged as columns (``reconcile.judgement``).
-Row versions meet in a second one, with nothing but the names of their objects, and those that have several come back in a third.
+Rows go through one shuffle, to the bucket of their object's name. There they are judged as columns (see
+``reconcile.judge.judgement``). Row versions meet in a second one, with nothing but the names of their objects, and those that
+have several come back in a third.
 """
 
 import logging

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 def run_scan(spark: SparkSession, job: ScanJob, connections: Connections) -> ScanReport:
     """Put the references in the offsets of *job* into files and, last, the report; or return the one that is there.
 
-    Raises what ``reconcile.scan.scan_split`` raises, and TopicChangedError where a topic was recreated.
+    Raises what ``reconcile.look.scan.scan_split`` raises, and TopicChangedError where a topic was recreated.
     """
     store = open_store(job.artifacts, connections.get(job.artifacts_connection))
     found = _report(store, job)

@@ -1,7 +1,7 @@
 """The steps of a reconciliation, and of the recheck before a deletion, in their order.
 
 ``survey`` → scan (Spark, where anything is unsearched) → ``record_scan`` → ``take_inventory`` → ``write_reconcile_job`` → join
-(Spark) → ``stages.reconcile_report``. A recheck: ``survey`` → scan → ``write_recheck_job`` → join.
+(Spark) → ``store_stages.reconcile_report``. A recheck: ``survey`` → scan → ``write_recheck_job`` → join.
 """
 
 import time
@@ -87,9 +87,10 @@ def record_scan(context: StoreContext, scan_job: str) -> ScanReport:
 
 
 def take_inventory(context: StoreContext, survey_name: str) -> str:
-    """Write down which objects the store holds; the name of the ``reconcile.inventory.Inventory``, below the store's artefacts.
+    """Write down which objects the store holds. Returns the name of the ``reconcile.look.inventory.Inventory``, below the store's
+    artefacts.
 
-    Raises what ``reconcile.inventory.write_listing`` and ``reconcile.s3_inventory.write_report`` raise.
+    Raises what ``reconcile.look.inventory.write_listing`` and ``reconcile.look.s3_inventory.write_report`` raise.
     """
     folder = _inventories_of(survey_name)
     out = Destination(context.artifacts, folder)
@@ -119,7 +120,7 @@ def _inventories_of(survey_name: str) -> str:
 def write_reconcile_job(context: StoreContext, survey_name: str, inventory_name: str) -> WrittenJob:
     """The spec that joins all objects with all references that are known now; ``run_hash`` is the reconciliation's id.
 
-    Raises what ``stages.evidence.gather`` raises.
+    Raises what ``store_stages.evidence.gather`` raises.
     """
     inventory = msgspec.json.decode(context.artifacts.get(inventory_name), type=Inventory)
     made = read_survey(context.artifacts, survey_name)
@@ -134,7 +135,7 @@ def write_reconcile_job(context: StoreContext, survey_name: str, inventory_name:
 def write_recheck_job(context: StoreContext, survey_name: str, plan_hash: str) -> WrittenJob:
     """The spec that judges the objects of a deletion plan again; ``run_hash`` is the recheck's id, another for each survey.
 
-    Raises what ``stages.evidence.gather`` and ``reconcile.plan.read_plan`` raise.
+    Raises what ``store_stages.evidence.gather`` and ``reconcile.delete.deletion_plan.read_plan`` raise.
     """
     plan = read_plan(context.artifacts, plan_hash)
     made = read_survey(context.artifacts, survey_name)

@@ -39,7 +39,7 @@ class KnownReferences(msgspec.Struct, frozen=True):
     decoded: tuple[DecodedFiles, ...]
     """Of decodes, below the pipeline's artefacts."""
     scanned: tuple[str, ...]
-    """Files of references that scans found (``reconcile.records.REFERENCES``), below the store's artefacts, sorted."""
+    """Files of references that scans found (``reconcile.judge.records.REFERENCES``), below the store's artefacts, sorted."""
 
 
 class SearchedFeed(msgspec.Struct, frozen=True):
@@ -77,9 +77,9 @@ def searched_feed(
     """How far the changefeed of *context* is searched now. *state* and *artifacts* are the claim-check store's, *owners* what its
     earlier surveys saw.
 
-    Notes what Kafka has lost of what was searched (``reconcile.truncation``).
+    Notes what Kafka has lost of what was searched (``reconcile.look.truncation``).
 
-    Raises what ``reconcile.coverage.find_retained`` and the stores raise.
+    Raises what ``reconcile.look.coverage.find_retained`` and the stores raise.
     """
     known = known_references(context, state, artifacts)
     retired = context.pipeline.changefeed.retired_topics

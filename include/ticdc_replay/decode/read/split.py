@@ -1,6 +1,6 @@
 """Decodes one split: from Kafka to the files of a changelog.
 
-Every consumed message and event ends in exactly one of the counts of the result; see ``changelog.index.EventCounts``.
+Every consumed message and event ends in exactly one of the counts of the result; see ``changelog.files.index.EventCounts``.
 """
 
 from collections.abc import Callable, Sequence

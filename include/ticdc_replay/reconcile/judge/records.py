@@ -49,7 +49,7 @@ what each of them recorded.
 ``key_hash``: 128-bit hash of the row's handle key, ``key``: the same key as JSON for people; null where the key is not known.
 Rows with equal (schema, table, key_hash, commit_ts) are copies of one row version.
 ``etag``, ``size`` (bytes), ``sha256`` (hex): the object as the decode read it or its manifest pinned it; null where unknown.
-``status``: the decode's (``changelog.side_files.REFERENCES``), or ``SEEN``. ``source``: ``decode`` or ``scan``."""
+``status``: the decode's (``changelog.files.side_files.REFERENCES``), or ``SEEN``. ``source``: ``decode`` or ``scan``."""
 
 CLASSIFIED_OBJECTS = pa.schema(
     [

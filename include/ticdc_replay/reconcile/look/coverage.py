@@ -59,7 +59,7 @@ class Searched(msgspec.Struct, frozen=True, order=True):
 
 
 class DecodedFiles(msgspec.Struct, frozen=True):
-    """Reference files of decodes that read the same topics (``changelog.side_files.REFERENCES``)."""
+    """Reference files of decodes that read the same topics (``changelog.files.side_files.REFERENCES``)."""
 
     topics: dict[str, TopicIdentity]
     """Each topic that they name, by name."""

@@ -1,4 +1,4 @@
-"""DDL statements as values: what ``parser`` reads and ``ddl`` applies.
+"""DDL statements as values: what ``parser`` reads and ``alter`` applies.
 
 Names are (schema or None, table): the schema is missing where the text does not qualify it.
 """

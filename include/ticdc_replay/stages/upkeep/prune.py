@@ -58,7 +58,7 @@ def prune(
     * a changelog that stays takes rows from it, or a window pinned to it has not been decoded yet;
     * an entry of its quarantine is open, in the changelogs or in a target that holds it, or was re-driven recently;
     * a run that decodes it, or whose claim-check objects it is about, has a lease;
-    * nothing else has its rows: its input can't be decoded again (``stages.prove``), and no other changelog that stays
+    * nothing else has its rows: its input can't be decoded again (``stages.window.prove``), and no other changelog that stays
       holds them, proven no less and with nothing more in quarantine (unless *even_if_last*).
 
     Re-drives of its quarantine go with it. Raises ConfigError without a valid number of days.

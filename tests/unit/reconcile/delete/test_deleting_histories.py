@@ -1,7 +1,7 @@
 """Whatever happens before, between and during the steps of a deletion: nothing that a readable message needs is deleted.
 
 The world of ``test_histories``, with a store in a folder. What Kafka and Spark would find stands in the model, found in the order
-in which ``stages.evidence`` asks; plan, approval, recheck and execution are what runs.
+in which ``store_stages.evidence`` asks; plan, approval, recheck and execution are what runs.
 """
 
 import contextlib
@@ -168,7 +168,7 @@ class Program:
         self.world.check()
 
     def judge(self, plan_hash: str | None = None) -> str:
-        """Survey, scan, list (or read the plan), gather and join, in the order of ``stages.reconcile``."""
+        """Survey, scan, list (or read the plan), gather and join, in the order of ``store_stages.reconcile``."""
         world = self.world
         bounds_ms, surveyed = self.now_ms(), world.bounds()
         self.time_passes()
