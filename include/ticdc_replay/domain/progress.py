@@ -33,7 +33,7 @@ def report_done(done: int) -> None:
         listener(done)
 
 
-def told(batches: Iterable[Batch]) -> Iterator[Batch]:
+def reported(batches: Iterable[Batch]) -> Iterator[Batch]:
     """*batches*; each is reported as done when the next one is requested."""
     done = 0
     for batch in batches:

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from ticdc_replay.domain.errors import ExpiredRangeError, TicdcReplayError, TopicChangedError, TransientError
 from ticdc_replay.domain.messages import OffsetRange, RawMessage
-from ticdc_replay.domain.progress import told
+from ticdc_replay.domain.progress import reported
 from ticdc_replay.kafka.failures import ClientHealth, make_client, translate
 from ticdc_replay.kafka.offsets import Bounds, Offsets, Partition
 from ticdc_replay.kafka.settings import KafkaSettings
@@ -68,7 +68,7 @@ def read_ranges(
     Short ones are fetched together, and held until the last of them is there, so that a thousand take no longer than a few. How
     many messages were taken is reported as progress.
     """
-    return told(_read_ranges(settings, ranges, idle_timeout_s))
+    return reported(_read_ranges(settings, ranges, idle_timeout_s))
 
 
 def backwards(part: OffsetRange) -> Iterator[OffsetRange]:

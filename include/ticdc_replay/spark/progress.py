@@ -27,7 +27,7 @@ DEFAULT_SECONDS = 10.0
 
 _HOST = "spark.driver.host"
 _BIND_ADDRESS = "spark.driver.bindAddress"
-_TOLD_EVERY_S = 1.0
+_REPORTED_EVERY_S = 1.0
 _LISTEN_S = 0.2
 _RATE_OVER_S = 30.0
 _COUNT = struct.Struct("!IQ")
@@ -63,13 +63,13 @@ class _Teller:
     def __init__(self, channel: Channel, number: int) -> None:
         self._channel = channel
         self._number = number
-        self._told = time.monotonic()
+        self._reported = time.monotonic()
         self._socket: socket.socket | None = None
 
     def heard(self, done: int) -> None:
         now = time.monotonic()
-        if now - self._told >= _TOLD_EVERY_S:
-            self._told = now
+        if now - self._reported >= _REPORTED_EVERY_S:
+            self._reported = now
             self.tell(done)
 
     def tell(self, done: int) -> None:

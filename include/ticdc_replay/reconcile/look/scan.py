@@ -18,7 +18,7 @@ from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.events import Reference, RowEvent, Undecodable
 from ticdc_replay.domain.messages import OffsetRange, RawMessage
-from ticdc_replay.domain.progress import told
+from ticdc_replay.domain.progress import reported
 from ticdc_replay.jobspec import ScanFeed, ScanJob
 from ticdc_replay.kafka.retained import RetainedReader
 from ticdc_replay.kafka.settings import KafkaSettings
@@ -147,7 +147,7 @@ def scan_split(
     scan = ReferenceScan(codec, feed.pipeline, feed.topic_ids[part.topic])
     reader = RetainedReader(_settings(feed, connections), part)
     with no_cycle_search():
-        for messages in told(reader):
+        for messages in reported(reader):
             scan.add(messages)
     file = None
     if scan.counts.references:
@@ -169,7 +169,7 @@ def schemas_of_split(part: OffsetRange, feed: ScanFeed, connections: Connections
     """The table schemas in the messages of *part*, a range of *feed*. Raises as ``scan_split`` does."""
     codec = codec_for(feed.changefeed, feed.decompressed_max_bytes)
     reader = RetainedReader(_settings(feed, connections), part)
-    return schemas_in(told(reader), codec)
+    return schemas_in(reported(reader), codec)
 
 
 def _settings(feed: ScanFeed, connections: Connections) -> KafkaSettings:
