@@ -1,4 +1,4 @@
-"""Holds the tables in PostgreSQL against the rows that are right, cell by cell.
+"""Compares the tables in PostgreSQL with the rows that are right, cell by cell.
 
 Cells are compared as text: PostgreSQL prints each by the type the mirror has, the sample says what it must read.
 """

@@ -56,7 +56,7 @@ class DecodeJob(msgspec.Struct, frozen=True, kw_only=True, tag="decode"):
     set_aside: tuple[EventPlace, ...] = ()
     """Messages of the input whose rows are to be set aside, whatever is in them."""
     filters_ddl: bool = False
-    """Whether the changefeed leaves out DDL of tables whose rows it sends: then no row is held against the DDL."""
+    """Whether the changefeed leaves out DDL of tables whose rows it sends: then no row is compared with the DDL."""
     manifest: str
     """Name of the manifest below the root."""
     input_hash: str

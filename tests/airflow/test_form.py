@@ -52,9 +52,9 @@ def test_the_form_wins_over_the_data_interval_and_minds_zones():
     [
         (context("2026-03-01T00:00:00Z", None, INTERVAL), "only one is given"),
         (context(), "neither From and To nor a data interval"),
-        (context("2026-03-01T01:00:00Z", "2026-03-01T00:00:00Z"), "form's From and To .* is no window"),
+        (context("2026-03-01T01:00:00Z", "2026-03-01T00:00:00Z"), "form's From and To .* is not a window"),
         (context("2026-03-01T00:00:00", "2026-03-01T01:00:00"), "has no time zone"),
-        (context(interval=(INTERVAL[0], INTERVAL[0])), "data interval .* is no window"),
+        (context(interval=(INTERVAL[0], INTERVAL[0])), "data interval .* is not a window"),
         (
             context("2026-03-01T00:00:00Z", "2026-03-01T09:00:00Z", INTERVAL, "backfill"),
             "a backfill replays its own interval",

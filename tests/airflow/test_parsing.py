@@ -81,7 +81,7 @@ def test_a_folder_that_is_missing_is_an_error_that_names_it(tmp_path):
     from ticdc_replay.airflow.dags import build_dags
     from ticdc_replay.domain.errors import ConfigError
 
-    with pytest.raises(ConfigError, match=r"nowhere is no folder: put the pipeline files there"):
+    with pytest.raises(ConfigError, match=r"nowhere is not a folder: put the pipeline files there"):
         build_dags(tmp_path / "nowhere")
 
 

@@ -168,7 +168,7 @@ def test_a_run_for_one_target_leaves_the_other_alone(stage, replayed):
 
 def test_a_look_at_the_quarantine_ends_well_and_loads_nothing(stage, replayed):
     log = stage.run_dag("ticdc_replay_shop_quarantine", action="list")
-    assert "This run is to list; nothing is decoded or loaded" in log
+    assert "The action of this run is list: nothing is decoded or loaded" in log
     assert submitted(log) == []
 
 

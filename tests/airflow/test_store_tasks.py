@@ -214,7 +214,7 @@ def test_a_rejection_ends_the_plan_and_skips_all_that_is_left_of_the_run(deletio
 
 def test_an_answer_that_nobody_gave_releases_nothing(deletion, plan, state):
     task = deletion.get_task("approve")
-    with pytest.raises(PermanentError, match="nobody's name"):
+    with pytest.raises(PermanentError, match="no user name"):
         task.execute_complete(context(task, {"choose_plan": told_of(plan)}), answer("Approve", None), plan.plan_hash)
     assert state.deletion_plans.get("claims", plan.plan_hash).status == "open"
 

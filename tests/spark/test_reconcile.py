@@ -182,7 +182,7 @@ def test_a_file_that_is_gone_or_damaged_is_named(tmp_path: Path) -> None:
     (tmp_path / "damaged.parquet").write_bytes(b"PAR1 and nothing more")
     with pytest.raises(ArtifactNotFoundError, match=r"gone\.parquet is gone: reconcile again"):
         plan_reading([Sources(place, ("gone.parquet",))])
-    with pytest.raises(ArtifactCorruptError, match=r"damaged\.parquet is no Parquet file"):
+    with pytest.raises(ArtifactCorruptError, match=r"damaged\.parquet is no longer a Parquet file"):
         plan_reading([Sources(place, ("damaged.parquet",))])
 
 

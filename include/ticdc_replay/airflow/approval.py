@@ -18,7 +18,7 @@ def body(plan: PlanDescription) -> str:
 
 
 def _lines(plan: PlanDescription) -> Iterator[str]:
-    yield f"Objects in {code(plan.uri)} that no message needs any more, by reconciliation {code(plan.reconciliation_id)}."
+    yield f"Objects in {code(plan.uri)} that no message needs, by reconciliation {code(plan.reconciliation_id)}."
     yield ""
     yield f"Plan `{plan.record.plan_hash}`, made {_moment(plan.record.made_at_ms)}, due since {_moment(plan.due_at_ms)}."
     yield ""

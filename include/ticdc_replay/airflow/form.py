@@ -224,7 +224,7 @@ def _window(start: str | datetime | None, end: str | datetime | None, source: st
     try:
         return Window(_moment(start), _moment(end))
     except ValueError as error:
-        raise ConfigError(f"{source} ({start} to {end}) is no window: {error}. {how}") from None
+        raise ConfigError(f"{source} ({start} to {end}) is not a window: {error}. {how}") from None
 
 
 def _moment(value: str | datetime) -> int:

@@ -26,7 +26,7 @@ def pull(context: Mapping[str, Any], task_id: str, kind: type[Value]) -> Value:
     try:
         return msgspec.convert(context["ti"].xcom_pull(task_ids=task_id), kind)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"task {task_id} left nothing to go on with ({error}); clear the run from there on") from None
+        raise ConfigError(f"task {task_id} returned no usable result ({error}); clear the run from there on") from None
 
 
 class Pinned(msgspec.Struct, frozen=True):

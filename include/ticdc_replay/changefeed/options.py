@@ -48,7 +48,7 @@ class Options:
         pairs = parse_qsl(query, keep_blank_values=True)
         self.parameters: dict[str, str] = {}
         self.repeated: list[str] = []
-        """Parameters that stand more than once: TiCDC takes the first."""
+        """Parameters that occur more than once: TiCDC takes the first."""
         for name, value in pairs:
             if name in self.parameters:
                 self.repeated.append(name)

@@ -274,7 +274,7 @@ def _check_zone(timezone: str, where: str) -> None:
 def _warnings(options: Options, changefeed: Changefeed, where: str, toml_where: str) -> list[str]:
     unknown = sorted(set(options.parameters) - known_options.PARAMETERS)
     found = [f"{where}: parameter {name} is unknown to TiCDC and ignored" for name in unknown]
-    found += [f"{where}: parameter {name} stands more than once; the first counts" for name in options.repeated]
+    found += [f"{where}: parameter {name} occurs more than once; the first counts" for name in options.repeated]
     found += [
         f"{where}: parameter {name} was masked by TiCDC, so its default counts here; write its value if it is another"
         for name, value in options.parameters.items()
@@ -285,7 +285,7 @@ def _warnings(options: Options, changefeed: Changefeed, where: str, toml_where: 
     ]
     if changefeed.loses_old_keys:
         found.append(
-            f"{toml_where}: output-raw-change-event without old values: an UPDATE that changes a row's key does not tell the old "
-            "key, so the old row stays in mirrors; no window can be proven"
+            f"{toml_where}: output-raw-change-event without old values: an UPDATE that changes a row's key does not carry the "
+            "old key, so the old row stays in mirrors; no window can be proven"
         )
     return found

@@ -18,11 +18,18 @@ from ticdc_replay.stages.window.changefeed import ChangefeedSummary, summarize
 
 def changefeed(
     pipeline: Annotated[Path | None, typer.Argument(help="Pipeline YAML", exists=True, dir_okay=False)] = None,
-    sink_uri: Annotated[str | None, typer.Option(help="Or the changefeed's --sink-uri, without secrets")] = None,
-    config: Annotated[Path | None, typer.Option(help="and its TOML file", exists=True, dir_okay=False)] = None,
-    schema_registry: Annotated[str | None, typer.Option(help="and its --schema-registry")] = None,
+    sink_uri: Annotated[
+        str | None, typer.Option(help="The changefeed's --sink-uri without secrets, instead of PIPELINE")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="Its TOML file, with --sink-uri", exists=True, dir_okay=False)
+    ] = None,
+    schema_registry: Annotated[
+        str | None, typer.Option(help="Its --schema-registry, with --sink-uri or --info")
+    ] = None,
     info: Annotated[
-        Path | None, typer.Option(help="Or what `cdc cli changefeed query` prints", exists=True, dir_okay=False)
+        Path | None,
+        typer.Option(help="What `cdc cli changefeed query` prints, instead of PIPELINE", exists=True, dir_okay=False),
     ] = None,
     timezone: Annotated[str, typer.Option(help="Zone of the TiCDC server, with --sink-uri or --info")] = "UTC",
     json: Annotated[bool, typer.Option("--json", help="As one JSON object")] = False,

@@ -27,9 +27,7 @@ from ticdc_replay.store_stages.context import StoreContext
 from ticdc_replay.store_stages.deletion import PlanDescription
 from ticdc_replay.store_stages.reconcile import write_recheck_job
 
-deletion = typer.Typer(
-    no_args_is_help=True, help="See plans to delete what no message needs, decide about them, execute them, undo that."
-)
+deletion = typer.Typer(no_args_is_help=True, help="Show, approve, reject, execute and undo plans to delete objects.")
 
 FIRST = 20
 """How many objects are shown."""
@@ -62,7 +60,7 @@ def list_(
 def plan(
     store: StoreFile,
     reconciliation: Annotated[
-        str | None, typer.Option("--reconciliation", help="Of this one: its id; else of the newest")
+        str | None, typer.Option("--reconciliation", help="Id of the reconciliation; default: the newest")
     ] = None,
     pipelines: PipelinesFolder = None,
     connections: ConnectionsFile = None,
@@ -144,7 +142,9 @@ def reject(
 @deletion.command()
 def execute(
     store: StoreFile,
-    plan: Annotated[str | None, typer.Argument(help="The plan's hash, or the beginning of it; else the oldest")] = None,
+    plan: Annotated[
+        str | None, typer.Argument(help="The plan's hash, or the beginning of it; default: the oldest")
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask")] = False,
     pipelines: PipelinesFolder = None,
     connections: ConnectionsFile = None,
@@ -152,8 +152,11 @@ def execute(
 ) -> None:
     """Delete what a plan names and a recheck finds deletable again.
 
-    Surveys Kafka, scans what nobody has searched, and judges the plan's objects once more before. If the plan was executed
-    before, shows the result of that. Exit code 1 where objects could not be deleted as they were planned, 130 after Ctrl-C.
+    Surveys Kafka, scans what nobody has searched, and judges the plan's objects once more before.
+
+    If the plan was executed before, shows the result of that.
+
+    Exit code 1 if objects could not be deleted as they were planned, 130 after Ctrl-C.
     """
     done = 0
 
@@ -208,7 +211,7 @@ def undo(
     for name in strangers:
         say(f"{name} is not in the plan")
     for count, text in (
-        (undone.without_marker, "have no delete marker any more: somebody removed it before"),
+        (undone.without_marker, "no longer have a delete marker: somebody removed it before"),
         (undone.not_undoable - len(strangers), "were not deleted by this plan, or the store kept no version of them"),
         (undone.failed, "failed"),
     ):
@@ -223,9 +226,11 @@ def undo(
 def _ask(objects: int) -> None:
     """Have the number of objects typed. Raises ConfigError where it is not, or nobody answers."""
     try:
-        typed = typer.prompt(f"Type the number of objects ({objects}) to have them deleted", err=True)
+        typed = typer.prompt(f"Type the number of objects ({objects}) to delete them", err=True)
     except typer.Abort:
-        raise ConfigError("nothing is deleted: nobody typed the number of objects; --yes does not ask") from None
+        raise ConfigError(
+            "nothing is deleted: nobody typed the number of objects; use --yes to skip the question"
+        ) from None
     if typed.replace(",", "").strip() != str(objects):
         raise ConfigError("nothing is deleted: that is not the number of objects")
 
@@ -348,7 +353,7 @@ def show_audit(audit: Audit, artifacts: ObjectStore, undos: Sequence[Undone]) ->
         )
     if undos:
         left = audit.counts.get("deleted", 0) + audit.counts.get("gone", 0) - restored
-        say(f"of the objects that went, {restored:,} came back and {left:,} are still away")
+        say(f"of the deleted objects, {restored:,} are back and {left:,} are still missing")
     if audit.undoable > restored:
         say(f"{audit.undoable - restored:,} of them can be brought back: ticdc-replay deletion undo")
     for trouble in audit.trouble[:FIRST]:

@@ -36,11 +36,11 @@ VERBS = {
     "snapshot": Verb(_CLOSER, "replay:snapshot", "Pin a window: find its offsets and write its manifest"),
     "prove": Verb(_CLOSER, "replay:prove_command", "Compare a pinned window with Kafka and the object stores"),
     "changelog": Verb(_CLOSER, "upkeep:changelog", "List changelogs, or remove those that nothing needs"),
-    "mirror": Verb(_CLOSER, "upkeep:mirror", "Set from when on a mirror counts rows, or forget it"),
+    "mirror": Verb(_CLOSER, "upkeep:mirror", "Raise the floor of a mirror table, or forget a dropped table"),
     "reconcile": Verb(
         _STORES, "reconcile:reconcile", "Compare a store's objects with the messages. Nothing is deleted"
     ),
-    "deletion": Verb(_STORES, "deletion:deletion", "Show, decide, execute and undo plans to delete objects"),
+    "deletion": Verb(_STORES, "deletion:deletion", "Show, approve, reject, execute and undo plans to delete objects"),
     "changefeed": Verb(_MESSAGES, "changefeed:changefeed", "What was understood of a changefeed's configuration"),
     "decode": Verb(_MESSAGES, "messages:decode", "Write the events of a capture as JSON lines"),
     "inspect": Verb(

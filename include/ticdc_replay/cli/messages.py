@@ -43,13 +43,14 @@ class Decoded(NamedTuple):
 def decode(
     capture: Annotated[Path, typer.Option(help="Folder with messages.jsonl[.gz], meta.json and objects/")],
     dedupe: Annotated[
-        bool, typer.Option("--dedupe", help="One line per row version and DDL, no watermarks: redelivery undone")
+        bool, typer.Option("--dedupe", help="One line per row version and DDL, no watermarks, repeated copies dropped")
     ] = False,
 ) -> None:
     """Write every event of a capture as canonical JSON lines, in (topic, partition, offset, index) order.
 
-    Claim-check objects are read from the capture's objects/. Exit code 1, and a list on stderr, when anything could not be
-    decoded.
+    Claim-check objects are read from the capture's objects/.
+
+    Exit code 1, and a list on stderr, if anything could not be decoded.
     """
     quarantined: list[Decoded] = []
     decoded = _good(_decoded(Capture(capture)), quarantined)
@@ -80,7 +81,9 @@ def inspect(
 ) -> None:
     """Show messages of a capture, or of a range of one Kafka partition, with the events in them.
 
-    Claim-check objects are not fetched: what is shown is what Kafka holds. Exit code 1 when anything could not be decoded.
+    Claim-check objects are not fetched: what is shown is what Kafka holds.
+
+    Exit code 1 if anything could not be decoded.
     """
     if [capture, pipeline, bootstrap].count(None) != 2:
         raise ConfigError("say what to read by exactly one of --capture, --pipeline and --bootstrap")

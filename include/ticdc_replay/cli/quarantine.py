@@ -116,13 +116,15 @@ def accept(
     reasons: Reasons = None,
     tables: Tables = None,
     places: Places = None,
-    all_: Annotated[bool, typer.Option("--all", help="All that is open, where nothing else is chosen")] = False,
+    all_: Annotated[
+        bool, typer.Option("--all", help="All open entries; needed if no other option selects any")
+    ] = False,
     connections: ConnectionsFile = None,
 ) -> None:
-    """Accept that what is in quarantine is lost: it counts as settled, and stops no run any more."""
+    """Accept that what is in quarantine is lost: it counts as settled, and no longer stops a run."""
     selection = _selection(run, from_, to, reasons, tables, places)
     if selection == Selection() and not all_:
-        raise ConfigError("this would accept the loss of everything in quarantine: choose entries, or say --all")
+        raise ConfigError("this would accept the loss of everything in quarantine: choose entries, or use --all")
     with opened(pipeline, connections) as context:
         for record in stage.accept(context, selection, by, why):
             say(f"{record.window}: {len(record.entries)} accepted as lost by {record.person}: {record.why}")

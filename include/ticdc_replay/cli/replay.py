@@ -59,7 +59,7 @@ EXIT_REFUSED = 1
 EXIT_GONE = 1
 """Something is gone, but the window can be replayed."""
 EXIT_LOST = 3
-"""The window can't be replayed any more, neither from Kafka nor from a changelog."""
+"""The window can no longer be replayed, neither from Kafka nor from a changelog."""
 _MOST_WINDOWS = 1_000
 _UNITS_MS = {"m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -69,7 +69,7 @@ def plan_command(
     from_: From,
     to: To,
     every: Annotated[
-        str | None, typer.Option(help="Several windows, as a backfill has: their length, such as 30m, 1h or 1d")
+        str | None, typer.Option(help="Split the range into windows of this length, such as 30m, 1h or 1d")
     ] = None,
     connections: ConnectionsFile = None,
     repin: Repin = False,
@@ -77,7 +77,8 @@ def plan_command(
     tables: Tables = None,
     targets: Targets = None,
     cores: Annotated[
-        int | None, typer.Option(min=1, help="Cores of the Spark workers, where no run has shown how long they take")
+        int | None,
+        typer.Option(min=1, help="Cores of the Spark workers, for the estimate without earlier runs"),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON")] = False,
 ) -> None:
@@ -158,8 +159,10 @@ def prove_command(
 ) -> None:
     """Compare the manifest of a window with Kafka and the object stores, and list what is gone. Changes nothing.
 
-    Exit code 0: all is there. 1: something is gone, but the window can be replayed, from Kafka or from a changelog. 3: it can't
-    be replayed any more.
+    Exit code 0: all is there.
+    1: something is gone, but the window can be replayed, from Kafka or from a changelog.
+    2: it could not look.
+    3: the window can no longer be replayed.
     """
     with opened(pipeline, connections) as context:
         if manifest is not None and from_ is None and to is None:
@@ -248,7 +251,7 @@ def _windows(whole: Window, every: str | None) -> list[Window]:
         return [whole]
     given = re.fullmatch(r"([1-9]\d*)([mhd])", every)
     if given is None:
-        raise ConfigError(f"--every: {every!r} is no length of a window, such as 30m, 1h or 1d")
+        raise ConfigError(f"--every: {every!r} is not the length of a window, such as 30m, 1h or 1d")
     length = tso.from_ms(int(given[1]) * _UNITS_MS[given[2]])
     starts = range(whole.from_ts, whole.to_ts, length)
     if len(starts) > _MOST_WINDOWS:
@@ -270,4 +273,4 @@ def _show_proof(proof: Proof) -> None:
     if proof.from_others:
         ways.append("from what it is taken from")
     ways += [f"from changelog {run_hash}" for run_hash in proof.changelogs]
-    say(f"can be replayed {', or '.join(ways)}" if ways else "can not be replayed any more")
+    say(f"can be replayed {', or '.join(ways)}" if ways else "can no longer be replayed")

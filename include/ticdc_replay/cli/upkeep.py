@@ -18,7 +18,7 @@ from ticdc_replay.stages.upkeep.prune import Stored, list_changelogs, prune
 changelog = typer.Typer(
     no_args_is_help=True, help="List the changelogs of a pipeline, or remove those that nothing needs."
 )
-mirror = typer.Typer(no_args_is_help=True, help="Set from when on a mirror counts rows, or forget it.")
+mirror = typer.Typer(no_args_is_help=True, help="Raise the floor of a mirror table, or forget a dropped table.")
 
 UpstreamTable = Annotated[str, typer.Argument(help="The upstream's table: schema.table", metavar="TABLE")]
 Mirror = Annotated[
@@ -69,7 +69,7 @@ def floor(
     target: Mirror = None,
     connections: ConnectionsFile = None,
 ) -> None:
-    """Apply nothing from before a commitTs to a mirror any more, as after a base load or a TRUNCATE done by hand."""
+    """Raise a mirror's floor: ignore everything before this commitTs, as after a base load or a TRUNCATE done by hand."""
     try:
         floor_ts = tso.parse(at)
     except ValueError as error:

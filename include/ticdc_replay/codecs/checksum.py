@@ -98,7 +98,7 @@ def _float(value: float) -> _Parts:
     try:
         return _real(_single.unpack(_single.pack(value))[0])
     except OverflowError:
-        raise ValueError(f"{value} is no 32-bit number") from None
+        raise ValueError(f"{value} is not a 32-bit number") from None
 
 
 def _numbered(type_: ColumnType, value: int | str | bytes) -> _Parts:

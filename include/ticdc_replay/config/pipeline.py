@@ -74,7 +74,7 @@ class ConnectionsSection(Section):
 
 
 class DeclaredTable(Section):
-    """A table whose definition is given here, for histories whose CREATE TABLE is not in Kafka any more."""
+    """A table whose definition is given here, for histories whose CREATE TABLE is no longer in Kafka."""
 
     name: str = Field(pattern=r"^[^.]+\..+$", description="schema.table")
     create_table: str = Field(min_length=1, description="As SHOW CREATE TABLE prints it")
@@ -247,4 +247,4 @@ class Pipeline(Section):
 def _unique(section: str, names: list[str]) -> None:
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"{section}: the name {name!r} stands more than once; names must differ")
+            raise ValueError(f"{section}: the name {name!r} occurs more than once; names must differ")

@@ -113,7 +113,7 @@ class Store(Section):
         ids, inventory = self.connections, self.inventory.manifest
         for name in self.pipelines:
             if self.pipelines.count(name) > 1:
-                raise ValueError(f"pipelines: the name {name!r} stands more than once; names must differ")
+                raise ValueError(f"pipelines: the name {name!r} occurs more than once; names must differ")
             if name in self.former_pipelines:
                 raise ValueError(f"former_pipelines: {name!r} is listed in pipelines, too; it can't be both")
         check_place("uri", self.uri, "connections.store", ids.store)
@@ -128,7 +128,7 @@ class Store(Section):
         shared = next((conn_id for conn_id in rights if rights.count(conn_id) > 1), None)
         if shared is not None:
             raise ValueError(
-                f"connections: store, deletion and undo must differ, and {shared!r} stands more than once: what only reads must "
+                f"connections: store, deletion and undo must differ, and {shared!r} occurs more than once: what only reads must "
                 "not be able to delete, and what deletes must not be able to destroy versions"
             )
         if self.deletion.policy == "never":  # what it does not use may stay: a stop must not need other changes

@@ -87,6 +87,6 @@ def _resolved(name: str, place: str) -> type[TargetSection]:
         ) from error
     if not (isinstance(kind, type) and issubclass(kind, TargetSection)):
         raise ValueError(
-            f"type {name!r} is registered as {place}, which is no TargetSection; repair or remove the package"
+            f"type {name!r} is registered as {place}, which is not a TargetSection; repair or remove the package"
         )
     return kind

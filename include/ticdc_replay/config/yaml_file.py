@@ -20,7 +20,7 @@ class _StrictLoader(yaml.SafeLoader):
             key = self.construct_object(key_node, deep=True)
             if isinstance(key, Hashable) and key in seen:
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} stands more than once", key_node.start_mark
+                    None, None, f"the key {key!r} occurs more than once", key_node.start_mark
                 )
             seen.add(key)
         return super().construct_mapping(node, deep)

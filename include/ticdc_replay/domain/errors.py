@@ -29,7 +29,7 @@ class ExpiredRangeError(PermanentError):
 
 
 class NotCoveredError(PermanentError):
-    """A window was to be derived from changelogs, and they do not hold all of it; the message names what lacks and why."""
+    """A window was to be derived from changelogs, and they do not hold all of it; the message says what is missing, and why."""
 
 
 class TopicChangedError(PermanentError):

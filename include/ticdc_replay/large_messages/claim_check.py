@@ -170,7 +170,7 @@ class ClaimCheckResolver:
         try:
             content = self._content(name, found)
         except ArtifactNotFoundError:
-            return Fetched.failed("claim_check_missing", f"{uri} does not exist any more", found)
+            return Fetched.failed("claim_check_missing", f"{uri} no longer exists", found)
         except ObjectTooLargeError:
             return self._too_large(name, found)
         except ObjectAlteredError as error:

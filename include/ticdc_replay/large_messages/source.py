@@ -129,7 +129,7 @@ class SourceReader:
         safe_ms = _safe_point_ms(rows[0][0].decode())
         if tso.physical_ms(first_ts) < safe_ms:
             raise PermanentError(
-                f"{self._place}: rows before {tso.describe(tso.from_ms(safe_ms))} can't be read any more (GC safe point), "
+                f"{self._place}: rows before {tso.describe(tso.from_ms(safe_ms))} can no longer be read (GC safe point), "
                 f"the window begins at {tso.describe(first_ts)}; replay a later window, with a longer tidb_gc_life_time for the "
                 "next ones, or set policies.handle_key_only to quarantine"
             )
@@ -339,6 +339,6 @@ def _safe_point_ms(text: str) -> int:
     """Milliseconds since the epoch of a safe point such as ``20260301-10:00:00.000 +0800``, the fraction optional."""
     match = re.fullmatch(r"(\d{8}-\d\d:\d\d:\d\d)(\.\d{1,6})? ([+-]\d{4})", text)
     if match is None:
-        raise PermanentError(f"tikv_gc_safe_point {text!r} is no moment such as 20260301-10:00:00 +0800")
+        raise PermanentError(f"tikv_gc_safe_point {text!r} is not a time such as 20260301-10:00:00 +0800")
     moment = datetime.strptime(match[1] + match[3], "%Y%m%d-%H:%M:%S%z")
     return tso.physical_ms(tso.from_datetime(moment)) + int(float(match[2] or 0) * 1000)

@@ -111,14 +111,14 @@ def key_cell(value: Any, column_type: ColumnType, zone: str) -> Any:
     """
     base = column_type.base
     if not isinstance(value, _kinds(base)):
-        raise ValueError(f"a {type(value).__name__} is no key of type {column_type}")
+        raise ValueError(f"a {type(value).__name__} is not a key of type {column_type}")
     if base == "decimal":
         if _DECIMAL.fullmatch(value) is None:
-            raise ValueError(f"{value[:80]!r} is no decimal")
+            raise ValueError(f"{value[:80]!r} is not a decimal")
         return Decimal(value)
     if base in ("float", "double"):
         if not math.isfinite(value):
-            raise ValueError(f"{value} is no number of the source")
+            raise ValueError(f"{value} is not a number of the source")
         return struct.unpack("<f", struct.pack("<f", value))[0] if base == "float" else float(value)
     if base == "timestamp":
         return _in_utc(value, zone)

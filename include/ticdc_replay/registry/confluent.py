@@ -130,7 +130,7 @@ class _PlainNotFoundError(PermanentError):
     """HTTP 404 that does not say what was not found."""
 
 
-_NO_REGISTRY = "this is no answer of a schema registry: check host, schema and port, and the path"
+_NO_REGISTRY = "this is not an answer of a schema registry: check host, schema and port, and the path"
 
 
 def _content(answer: httpx.Response, what: str) -> bytes | None:

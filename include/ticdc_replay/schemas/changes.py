@@ -172,7 +172,7 @@ def changes_of(ddls: Iterable[DdlEvent], history: SchemaHistory) -> list[TableCh
 def perhaps_renamed(query: str) -> BreakingChange:
     """What the DDL *query* does to a table that it may have renamed, or not: the text leaves the schema out."""
     return BreakingChange(
-        f"a DDL may have renamed it, or a table of this name in another schema, which its text does not tell: {query[:500]}"
+        f"a DDL may have renamed it, or a table of this name in another schema; its text does not say which: {query[:500]}"
     )
 
 

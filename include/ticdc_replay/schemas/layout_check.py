@@ -21,7 +21,7 @@ _SHOWN = 5
 
 
 class LayoutCheck(NamedTuple):
-    """What is held against the layouts of rows. It costs some microseconds for each pair of layout and definition."""
+    """What is compared with the layouts of rows. It costs some microseconds for each pair of layout and definition."""
 
     complete: bool
     """Whether whole rows have all columns but virtual ones: not where column selectors may drop some."""

@@ -144,7 +144,7 @@ def pin_window(
             f"window {request.window} can't be proven complete:\n"
             + "\n".join(f"  {reason}" for reason in found.reasons)
             + "\n"
-            "Mend it, or accept unproven windows with policies.unproven: allow"
+            "Remove the cause, or accept unproven windows with policies.unproven: allow"
         )
     inventory = pin_inventory(request, claim_check, artifacts) if claim_check and request.list_store else None
     manifest = Manifest(
@@ -210,7 +210,7 @@ def check_reusable(request: PinRequest, manifest: Manifest) -> None:
     if manifest.reasons and request.unproven == "stop":
         raise UnprovenWindowError(
             f"window {request.window} was pinned without proof that it is complete: {'; '.join(manifest.reasons)}. "
-            "Mend it and pin again (repin), or accept unproven windows with policies.unproven: allow"
+            "Remove the cause and pin again (repin), or accept unproven windows with policies.unproven: allow"
         )
 
 

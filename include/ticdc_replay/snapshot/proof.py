@@ -1,4 +1,4 @@
-"""A manifest held against Kafka at any later time: is what it pinned still there, and still what it was?"""
+"""Compares a manifest with Kafka at any later time: is what it pinned still there, and still what it was?"""
 
 from collections.abc import Iterator, Mapping
 from typing import Literal
@@ -59,7 +59,7 @@ def prove_in_kafka(manifest: Manifest, kafka: KafkaSettings, codec: Codec, skew_
 
 def _topic(pinned: TopicPin, identity: TopicIdentity, found: Topic | None) -> Iterator[Finding]:
     if found is None:
-        yield Finding("topic", pinned.topic, "does not exist any more")
+        yield Finding("topic", pinned.topic, "no longer exists")
     elif found.topic_id == pinned.topic_id and not found.identity.may_be(identity):
         yield Finding(
             "topic", pinned.topic, f"is of cluster {found.identity.cluster_id}, and was of {identity.cluster_id}"
@@ -70,9 +70,7 @@ def _topic(pinned: TopicPin, identity: TopicIdentity, found: Topic | None) -> It
         numbers = {partition.number for partition in found.partitions}
         for pin in pinned.partitions:
             if pin.range.partition not in numbers:
-                yield Finding(
-                    "topic", f"{pinned.topic}[{pin.range.partition}]", "the partition does not exist any more"
-                )
+                yield Finding("topic", f"{pinned.topic}[{pin.range.partition}]", "the partition no longer exists")
 
 
 def _offsets(pin: PartitionPin, held: Bounds) -> Iterator[Finding]:
@@ -125,9 +123,7 @@ def _evidence(
         offset, resolved_ts = expected[partition]
         if pins[partition].resolved_at is None and resolved_ts in {ts for _, ts in seen.get(partition, ())}:
             continue
-        yield Finding(
-            "resolved_ts", f"{partition}@{offset}", f"the message is not the resolved-ts {resolved_ts} any more"
-        )
+        yield Finding("resolved_ts", f"{partition}@{offset}", f"the message is no longer the resolved-ts {resolved_ts}")
     for partition, sent in void.items():
         said = ignored(partition, sent, skew_ms)
         yield Finding(

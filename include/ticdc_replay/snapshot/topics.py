@@ -80,7 +80,7 @@ def check_none_is_gone(topics: Iterable[Topic], manifest: Manifest, request: Pin
     for name in request.changefeed.topics_among(pinned, request.tables):
         if not _is_left_out(name, request):
             raise TopicChangedError(
-                f"topic {name} does not exist any more, or the Kafka account may not describe it now, and did when window "
+                f"topic {name} no longer exists, or the Kafka account may not describe it now, and did when window "
                 f"{manifest.window} was pinned. If TiCDC had stopped to write to it, declare it in changefeed.retired_topics, "
                 "with a TSO after which nothing came"
             )
@@ -90,7 +90,7 @@ def gone_doubts(topics: Iterable[Topic], known: Iterable[TopicIdentity], request
     """Doubts about *known* topics of the pipeline that *request* selects and that are not among *topics*: rows may be lost."""
     gone = {identity.name for identity in known} - {topic.name for topic in topics}
     return [
-        f"topic {name} does not exist any more, or the Kafka account may not describe it now, and the pipeline has read it or "
+        f"topic {name} no longer exists, or the Kafka account may not describe it now, and the pipeline has read it or "
         "pinned it: rows of the window may be gone with it. Declare it in changefeed.retired_topics, with a TSO after which "
         "nothing came: one before the window says that it held nothing of it"
         for name in request.changefeed.topics_among(gone, request.tables)
@@ -128,7 +128,8 @@ def check_same_topics(topics: Iterable[Topic], manifest: Manifest) -> None:
         if topic.topic_id == before.topic_id and not topic.identity.may_be(manifest.identities[topic.name]):
             raise TopicChangedError(
                 f"topic {topic.name} is of Kafka cluster {topic.identity.cluster_id}, and window {manifest.window} was pinned in "
-                f"cluster {manifest.cluster_id}: offsets mean something else there. Mend the Kafka connection, or pin with repin"
+                f"cluster {manifest.cluster_id}: offsets mean something else there. Correct the Kafka connection, or "
+                "pin with repin"
             )
         if before.topic_id != topic.topic_id:
             raise TopicChangedError(

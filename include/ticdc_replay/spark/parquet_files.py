@@ -155,7 +155,7 @@ def _errors_of(path: str) -> Iterator[None]:
     except OSError as error:
         raise TransientError(f"cannot read {path}: {error}") from error
     except pa.ArrowInvalid as error:
-        raise ArtifactCorruptError(f"{path} is no Parquet file any more: {error}") from error
+        raise ArtifactCorruptError(f"{path} is no longer a Parquet file: {error}") from error
 
 
 def _roots() -> Callable[[StoreAddress], tuple[Any, str]]:

@@ -132,7 +132,7 @@ def _verify(feed: ScanFeed, settings: KafkaSettings) -> None:
             if feed.cluster_id not in ("", topic.identity.cluster_id):
                 raise TopicChangedError(
                     f"topic {topic.name} is of Kafka cluster {topic.identity.cluster_id}, and the scan was planned for cluster "
-                    f"{feed.cluster_id}. Mend the Kafka connection, and reconcile again"
+                    f"{feed.cluster_id}. Correct the Kafka connection, and reconcile again"
                 )
             planned = feed.topic_ids[topic.name]
             if topic.topic_id != planned:

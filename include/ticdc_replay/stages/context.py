@@ -85,7 +85,7 @@ class ReplayContext:
     def place_of(self, target: str) -> str:
         """The place of the target called *target*. Raises ConfigError where the pipeline has none of this name any more."""
         if target not in self.places:
-            raise ConfigError(f"pipeline {self.pipeline.name} has no target {target!r} any more")
+            raise ConfigError(f"pipeline {self.pipeline.name} no longer has a target {target!r}")
         return self.places[target]
 
 

@@ -55,7 +55,7 @@ def require_set_aside(context: ReplayContext, index: ChangelogIndex, tables: Seq
         raise PermanentError(
             f"run {index.run_hash} of window {index.window} has rows of {', '.join(map(str, places))}, which set_aside of the "
             "pipeline file names, and no target may get them: the run was decoded before they were named. "
-            f"{_way(context, index)}. Or take the lines out of the file, and these rows are loaded"
+            f"{_way(context, index)}. To load these rows, remove the lines from the file"
         )
 
 

@@ -196,7 +196,7 @@ def decide(context: StoreContext, plan_hash: str, approve: bool, person: str, wh
     record = context.state.deletion_plans.decide(store, plan_hash, wanted, by=person.strip(), why=why.strip())
     if record.status != wanted:
         raise PolicyStopError(
-            f"plan {plan_hash} of store {store} was {record.status} before; it can't be {wanted} any more"
+            f"plan {plan_hash} of store {store} was {record.status} before; it can no longer be {wanted}"
         )
     put_decision(context.artifacts, record)
     if not approve:

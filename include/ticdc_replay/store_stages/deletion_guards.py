@@ -34,7 +34,7 @@ def require_release(context: StoreContext, plan: DeletionPlan, recheck: Rechecke
         now = load_store(context.loaded.path, context.loaded.pipelines[0].path.parent)
         store, owners_complete = now.store, owners_complete and now.owners_complete
     except ConfigError as error:
-        found.append(f"the store's file does not hold any more: {error}")
+        found.append(f"the store's file is no longer valid: {error}")
     record = known_plan(context, plan.hash)
     found += objections(store, owners_complete, plan, record, now_ms())
     found += objections_to_recheck(store, plan, recheck, now_ms())

@@ -64,4 +64,4 @@ def refused_properties(declared: Pipeline | Store) -> Iterator[str]:
         elif name == "spark.submit.deployMode" and value != "client":
             yield f"{place}: must be client, since the driver is given its connections in a private file"
         elif name in ("spark.driver.memory", "spark.executor.memory") and not _MEMORY.fullmatch(value):
-            yield f"{place}: is no size, such as 4g"
+            yield f"{place}: is not a size, such as 4g"

@@ -85,7 +85,7 @@ def test_a_floor_below_what_was_loaded_is_told(mirror: Mirror, command: Command,
     ("options", "message"),
     [
         (("--at", "yesterday"), "--at: 'yesterday' is neither a TSO nor an ISO 8601 time"),
-        (("--at", "5", "--target", "lake"), "lake is no mirror of the pipeline; its mirrors: mirror"),
+        (("--at", "5", "--target", "lake"), "lake is not a mirror of the pipeline; its mirrors: mirror"),
     ],
 )
 def test_wrong_input_is_said(command: Command, options: tuple[str, ...], message: str) -> None:

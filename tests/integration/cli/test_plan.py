@@ -144,7 +144,7 @@ def test_a_topic_that_is_gone_and_spark_properties_that_can_not_be_are_refused(m
     assert code == 1
     assert len(refusals) == 3
     assert "executor.memory: 4g: spark-submit passes over" in refusals[0]
-    assert "spark.executor.memory: lots: is no size" in refusals[1]
+    assert "spark.executor.memory: lots: is not a size" in refusals[1]
     assert "no-such-topic does not exist" in refusals[2]
 
 

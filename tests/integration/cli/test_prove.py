@@ -137,7 +137,7 @@ def test_what_kafka_has_removed_is_said_by_partition(shop: Shop, kafka: Kafka) -
     assert (code, findings_of(proof)) == (3, [("offsets", f"{shop.feed.topic}[1]")])
     shown = shop.command("prove", window=shop.window).stdout
     assert "Kafka has removed 10 to 99 of 161: it holds offsets from 100 on" in shown
-    assert "can not be replayed any more" in shown
+    assert "can no longer be replayed" in shown
 
 
 def test_a_topic_that_was_recreated_is_another_one(shop: Shop, kafka: Kafka) -> None:

@@ -78,7 +78,7 @@ def test_an_answer_that_does_not_end_is_transient(registry, monkeypatch):
 def test_the_interface_may_start_at_a_path(registry):
     registry.path = "/apis/ccompat/v7"
     assert opened(registry, host=f"http://127.0.0.1:{registry.port}/apis/ccompat/v7").text("1") == TEXT
-    with pytest.raises(PermanentError, match="no answer of a schema registry"):
+    with pytest.raises(PermanentError, match="not an answer of a schema registry"):
         opened(registry).text("1")
 
 
@@ -123,7 +123,7 @@ def test_a_registry_that_is_not_there_is_transient(registry):
 )
 def test_what_is_no_registry_is_permanent_and_asked_once(registry, answer):
     registry.answers = [answer]
-    with pytest.raises(PermanentError, match="no answer of a schema registry"):
+    with pytest.raises(PermanentError, match="not an answer of a schema registry"):
         opened(registry).text("1")
     assert len(registry.requests) == 1
 

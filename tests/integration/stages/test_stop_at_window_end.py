@@ -42,7 +42,7 @@ def test_rows_that_a_stopped_load_set_aside_are_told_by_the_load_that_ends_it(ba
     run = rig.decode(at(15), DROPPED + 1)
     text = stopped(rig, run)
     assert f"2 rows of s.t set aside (loads/{run}/" in text
-    assert f"raise its floor to {DROPPED + 1}" in text
+    assert f"Raise each mirror's floor to {DROPPED + 1}" in text
     assert rig.ids == [1, 3, 6]
     with pytest.raises(PolicyStopError) as refused:
         rig.raise_floor(DROPPED + 1)

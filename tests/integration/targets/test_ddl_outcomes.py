@@ -214,7 +214,7 @@ def stops_until_a_person_did_it(mirror: Mirror, history: History, **policies: st
     assert mirrored(mirror, history.table) == shown(rows_of(history.before).values()), "nothing was touched"
     if statement.by_hand:
         ends_with_it = history.window_up_to_the_ddl()
-        with pytest.raises(PolicyStopError, match=told + r"[\s\S]*raise its floor to 151"):
+        with pytest.raises(PolicyStopError, match=told + r"[\s\S]*Raise each mirror's floor to 151"):
             load(ends_with_it)
         assert mirrored(mirror, history.table) == shown(rows_of([*history.before, *history.just_before]).values())
         mirror.execute(statement.by_hand.replace("{t}", history.table))

@@ -210,7 +210,7 @@ def test_unknown_options_are_warnings_and_known_ones_are_not():
     warnings = parse(URI + "&partiton-num=6&auto-create-topic=false&max-batch-size=1&max-batch-size=2", toml).warnings
     assert [warning.split(": ", 2)[-1] for warning in warnings] == [
         "parameter partiton-num is unknown to TiCDC and ignored",
-        "parameter max-batch-size stands more than once; the first counts",
+        "parameter max-batch-size occurs more than once; the first counts",
         "enable-old-valu is unknown to TiCDC and ignored",
         "sink.kafka-config.partitions is unknown to TiCDC and ignored",
     ]

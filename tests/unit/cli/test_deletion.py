@@ -208,7 +208,7 @@ def test_undos_are_shown_in_order_of_time_and_taken_from_what_is_away(scene, run
         put_undone(scene.artifacts, undone(plan, person=person, at_ms=at_ms, restored=int(person != "Bob")))
     shown = run("show", plan).output
     assert [line.split()[5] for line in shown.splitlines() if line.startswith("undone ")] == ["Ada:", "Bob:", "Cyd:"]
-    assert "2 came back and 1 are still away" in shown
+    assert "2 are back and 1 are still missing" in shown
 
 
 def test_a_name_that_the_plan_does_not_have_is_told_and_gives_exit_code_1(scene, run, monkeypatch):

@@ -129,7 +129,7 @@ def test_the_toml_is_read_from_a_path_relative_to_the_file(write, tmp_path):
         (("targets", 1), {"name": "lake", "type": "parquet"}, "targets[1].uri: missing"),
         (("targets", 1, "uri"), "gs://lake", "targets[1].uri: must look like s3://bucket/prefix or file:///"),
         (("targets", 1, "connection"), None, "targets[1].connection: missing"),
-        (("targets", 1, "name"), "warehouse", "targets: the name 'warehouse' stands more than once"),
+        (("targets", 1, "name"), "warehouse", "targets: the name 'warehouse' occurs more than once"),
         (("targets",), [], "targets: empty; give at least one"),
         (("schedule", "cron"), "0 0 * *", "schedule.cron: must be a cron expression"),
         (("schedule", "cron"), "61 * * * *", "schedule.cron: must be a cron expression"),
@@ -230,8 +230,8 @@ def test_a_password_in_the_address_of_the_schema_registry_is_refused(error_of, u
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("name: a\nname: b\n", "line 2, column 1: the key 'name' stands more than once"),
-        ("targets:\n  - {name: a, name: b}\n", "line 2, column 15: the key 'name' stands more than once"),
+        ("name: a\nname: b\n", "line 2, column 1: the key 'name' occurs more than once"),
+        ("targets:\n  - {name: a, name: b}\n", "line 2, column 15: the key 'name' occurs more than once"),
         ("name: [\n", "line 2, column 1:"),
         ("- a\n- b\n", "must be a mapping of keys"),
         ("", "must be a mapping of keys"),

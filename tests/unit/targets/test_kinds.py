@@ -104,7 +104,9 @@ def test_a_package_that_can_t_be_imported_breaks_the_pipelines_that_name_its_kin
         ConfigError, match=r"targets\[1\]: type 'gone' is registered as no_such_package:Kind, which can't"
     ):
         load_with(tmp_path, lake, {"name": "log", "type": "gone"})
-    with pytest.raises(ConfigError, match=r"type 'odd' is registered as json:JSONDecoder, which is no TargetSection"):
+    with pytest.raises(
+        ConfigError, match=r"type 'odd' is registered as json:JSONDecoder, which is not a TargetSection"
+    ):
         load_with(tmp_path, lake, {"name": "log", "type": "odd"})
     with pytest.raises(ConfigError, match=r"target 'log' of the job spec: type 'gone' is registered"):
         read_section({"name": "log", "type": "gone"})

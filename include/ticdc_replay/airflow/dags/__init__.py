@@ -40,7 +40,7 @@ def build_dags(pipelines: str | Path, stores: str | Path | None = None) -> dict[
     pipelines = Path(pipelines).absolute()
     if not pipelines.is_dir():
         raise ConfigError(
-            f"{pipelines} is no folder: put the pipeline files there, or name their folder in the DAG file or in the variable "
+            f"{pipelines} is not a folder: put the pipeline files there, or name their folder in the DAG file or in the variable "
             "TICDC_REPLAY_PIPELINES"
         )
     wanted = get_parsing_context().dag_id

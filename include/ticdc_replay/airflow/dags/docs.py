@@ -31,7 +31,7 @@ Of a window that is taken from other changelogs it reads nothing but these. Skip
 """
 
 CHECK = """
-Holds the report against the pipeline's **policies** before a target is touched.
+Compares the report with the pipeline's **policies** before a target is touched.
 
 *It fails with PolicyStopError:* the message lists what is in quarantine, where to look at it, and how to go on.
 """
@@ -57,11 +57,11 @@ Records what came out. What could not be used again stays in quarantine, and sto
 """
 
 LOAD_WINDOW = """
-A Spark job: loads the window's own run first, where its check had stopped it before this target was reached. Else skipped.
+A Spark job: loads the window's own run first, where its check had stopped it before this target was reached. Otherwise skipped.
 """
 
 PUBLISH_REDRIVE = """
-Records the window's new coverage: complete where nothing is left in quarantine, or what is left was accepted as lost.
+Records the window's new coverage: complete if nothing is left in quarantine, or if what is left was accepted as lost.
 """
 
 _QUARANTINE = """

@@ -66,7 +66,7 @@ The **audit record** and the result of each object lie below the store's artefac
 
 DELETION_ALERT = """
 Fails where the store refused to delete objects of the plan, or denied it, and names the first of them. Everything else was
-deleted; these objects are planned again by a later reconciliation. See to the rights of `connections.deletion`.
+deleted; these objects are planned again by a later reconciliation. Check the rights of `connections.deletion`.
 """
 
 _STORE = """

@@ -10,7 +10,7 @@ from ticdc_replay.airflow.xcom import Checked, Pinned, encode, pull
 
 
 class CheckOperator(ReplayOperator):
-    """Holds the decode's report against the pipeline's policies, and writes the job specs of the loads.
+    """Compares the decode's report with the pipeline's policies, and writes the job specs of the loads.
 
     Raises PolicyStopError with what was found and how to go on; no target was touched then.
     """

@@ -86,7 +86,7 @@ class ApprovePlanOperator(OnStore, ApprovalOperator):
         if "error" not in event:
             person = event["responded_by_user"]
             if person is None:
-                raise PermanentError("the answer has nobody's name: a plan is released by a person; clear this task")
+                raise PermanentError("the answer has no user name: a plan is released by a person; clear this task")
             approve = event["chosen_options"] == [self.APPROVE]
             why = (event["params_input"] or {}).get("why") or ""
             with self.opened() as store:

@@ -65,7 +65,7 @@ class DecodeAgain(Decode):
 
     def skip(self, context: Mapping[str, Any]) -> str | None:
         action = quarantine_options(context).action
-        return None if action == "redrive" else f"This run is to {action}; nothing is decoded or loaded"
+        return None if action == "redrive" else f"The action of this run is {action}: nothing is decoded or loaded"
 
     def find(self, engine: "ReplayContext", context: Mapping[str, Any]) -> WrittenJob:
         return pull(context, SELECT, Pinned).decode
@@ -116,7 +116,7 @@ class LoadAgain(LoadTarget):
     def skip(self, context: Mapping[str, Any]) -> str | None:
         action = quarantine_options(context).action
         if action != "redrive":
-            return f"This run is to {action}; nothing is decoded or loaded"
+            return f"The action of this run is {action}: nothing is decoded or loaded"
         if self._job(context) is not None:
             return None
         return f"There is nothing of this kind to load into target {self.target}"

@@ -353,7 +353,7 @@ def _without_beyond_int64(rows: list[Located]) -> tuple[list[Located], list[Reje
         pa.array([row.physical_table_id for _, row, _ in rows], pa.int64())
     except (ValueError, TypeError, OverflowError):  # Arrow's errors are among them
         fit = [_is_int64(row.physical_table_id) for _, row, _ in rows]
-        why = "a physical table id that is no integer of 64 bits: a defect of ticdc-replay, please report it"
+        why = "a physical table id that is not an integer of 64 bits: a defect of ticdc-replay, please report it"
         bad = [Rejected(located, DECODER_FAILED, why) for located, fits in zip(rows, fit, strict=True) if not fits]
         return list(compress(rows, fit)), bad
     return rows, []

@@ -102,7 +102,7 @@ class AvroCodec(RegisteredCodec):
             not 0 < commit_ts <= MAX_TSO or (physical is not None and physical != physical_ms(commit_ts))
         ):
             raise MessageError(
-                "bad_value", f"value: {commit_ts} beside the physical time {physical} ms is no commitTs", *form.about
+                "bad_value", f"value: {commit_ts} beside the physical time {physical} ms is not a commitTs", *form.about
             )
         image: Image | None = _new(Image, (shape, cells))
         old: Image | None = None if before is None else _new(Image, (old_shape, before))
@@ -149,7 +149,7 @@ class AvroCodec(RegisteredCodec):
         form = self._forms.key(schema_id)
         cells = form.cells(read_whole("key", form.avro, body, *form.about))
         if commit_ts is not None and not 0 < commit_ts <= MAX_TSO:
-            raise MessageError("bad_value", f"value: {commit_ts} is no commitTs", *form.about)
+            raise MessageError("bad_value", f"value: {commit_ts} is not a commitTs", *form.about)
         return RowEvent(
             ordinal=0,
             commit_ts=commit_ts,
@@ -173,7 +173,7 @@ class AvroCodec(RegisteredCodec):
         if not sent or sent == b"0":
             return ""
         if len(sent) > len(str(_MAX_CHECKSUM)) or not sent.isdigit() or int(sent) > _MAX_CHECKSUM:
-            return f"row checksum {sent[:20]!r} is no 32-bit number"
+            return f"row checksum {sent[:20]!r} is not a 32-bit number"
         checksum = self._checksums.get(shape)
         if checksum is None:
             checksum = RowChecksum([column.type for column in shape.columns], self.changefeed.timezone)
@@ -191,7 +191,7 @@ def _control(value: bytes) -> Event:
     if value[:1] == _WATERMARK:
         watermark = int.from_bytes(value[1:], "big")
         if len(value) != 1 + _TSO_BYTES or watermark > MAX_TSO:
-            raise MessageError("bad_watermark", f"value: {len(value)} bytes that are no watermark")
+            raise MessageError("bad_watermark", f"value: {len(value)} bytes that are not a watermark")
         return WatermarkEvent(0, watermark)
     try:
         ddl = _DDL_VALUE.decode(value[1:])

@@ -125,5 +125,7 @@ def _decimal(written: dict[str, Any], name: str) -> tuple[int, int] | None:
         or type(scale) is not int
         or refused_type(ColumnType("decimal", length=precision, scale=scale)) is not None
     ):
-        raise SchemaError(f"field {name!r:.80}: precision {precision!r:.20} and scale {scale!r:.20} are no decimal's")
+        raise SchemaError(
+            f"field {name!r:.80}: precision {precision!r:.20} and scale {scale!r:.20} are not those of a decimal"
+        )
     return precision, scale

@@ -77,7 +77,7 @@ def unsigned_texts(values: Sequence[bytes | None]) -> list[int | None]:
     for value in values:
         # int() would take blanks, signs and underscores.
         if value is not None and not (value.isdigit() and len(value) <= 20 and int(value) <= MAX_UINT64):
-            raise ValueError(f"{value[:80]!r} is no unsigned 64-bit integer")
+            raise ValueError(f"{value[:80]!r} is not an unsigned 64-bit integer")
         integers.append(None if value is None else int(value))
     return integers
 
@@ -109,7 +109,7 @@ def _bits(length: int) -> Neutral:
         numbers = [None if value is None else int.from_bytes(value, "big") for value in values]
         for value, number in zip(values, numbers, strict=True):
             if number is not None and (number > largest or not value):
-                raise ValueError(f"bytes {value!r:.80} are no {length} bits")
+                raise ValueError(f"bytes {value!r:.80} are not {length} bits")
         return numbers
 
     return neutral

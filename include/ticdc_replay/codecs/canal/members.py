@@ -84,7 +84,7 @@ def read_head(document: Object) -> DocumentHead:
     schema, table, type_ = (_text(members, name) for name in ("database", "table", "type"))
     es = _number(members, "es")
     if es > MAX_MS:
-        raise MessageError("bad_value", f"es {es} is no time of a commit in ms")
+        raise MessageError("bad_value", f"es {es} is not the time of a commit in ms")
     is_ddl = members.get("isDdl")
     if type(is_ddl) is not bool:
         raise MessageError("bad_value", "isDdl must be true or false")
@@ -96,10 +96,10 @@ def read_head(document: Object) -> DocumentHead:
     claim_check: str | UnsetType = UNSET
     if "claimCheckLocation" in extension:
         if [name for name, _ in members["_tidb"]].count("claimCheckLocation") > 1:
-            raise MessageError("bad_value", "claimCheckLocation stands more than once")
+            raise MessageError("bad_value", "claimCheckLocation occurs more than once")
         claim_check = _text(extension, "claimCheckLocation")
         if is_ddl or type_ == WATERMARK:
-            raise MessageError("bad_value", "claimCheckLocation in what is no row")
+            raise MessageError("bad_value", "claimCheckLocation in an event that is not a row")
     return DocumentHead(schema, table, type_, is_ddl, es, commit_ts, only_handle_key, claim_check)
 
 
@@ -119,7 +119,7 @@ def read_row(document: Object) -> RowMembers:
         raise MessageError("bad_value", f"mysqlType and data have other columns: {names}")
     for name, type_ in types.items():
         if not isinstance(type_, str) or not is_unicode(name) or not is_unicode(type_):
-            raise MessageError("bad_value", f"mysqlType of {name!r} is no text")
+            raise MessageError("bad_value", f"mysqlType of {name!r} is not a text")
     return RowMembers(tuple(pk_names), {name: types[name] for name in data}, data, old)
 
 

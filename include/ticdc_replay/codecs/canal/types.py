@@ -107,7 +107,7 @@ def _latin_1(values: Sequence[str | None]) -> list[bytes | None]:
     try:
         return [None if value is None else value.encode("latin-1") for value in values]
     except UnicodeEncodeError as error:
-        raise ValueError(f"the character {error.object[error.start]!r} is no byte") from None
+        raise ValueError(f"the character {error.object[error.start]!r} is not a byte") from None
 
 
 _INTEGERS: tuple[BaseType, ...] = ("tinyint", "smallint", "mediumint", "int", "bigint")

@@ -100,7 +100,7 @@ def _check_members(fields: tuple[AvroField, ...], places: dict[str, int]) -> Non
     types |= {name: fields[places[name]].type for name in ("op", "ddl") if name in places}
     for name in ("db", "table", "op", "ddl"):
         if types.get(name, "string") != "string":
-            raise SchemaError(f"{name} is no string")
+            raise SchemaError(f"{name} is not a string")
 
 
 def _check_images(schema: WriterSchema, places: dict[str, int]) -> None:

@@ -47,7 +47,7 @@ def parse_value(text: str) -> WriterSchema:
     if not before:
         return WriterSchema(record)
     if not isinstance(before[0], AvroRecord):
-        raise SchemaError("field 'before' is no record")
+        raise SchemaError("field 'before' is not a record")
     return WriterSchema(record, tuple(map(_column, before[0].fields)))
 
 

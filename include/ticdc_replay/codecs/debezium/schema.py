@@ -116,7 +116,7 @@ def key_names(schema: Any) -> Sequence[str]:
 def bits(text: str | None) -> int:
     """The width of a bit from its parameter. Raises SchemaError."""
     if text is None or len(text) > 2 or not text.isdecimal() or not 1 <= int(text) <= 64:
-        raise SchemaError(f"schema: {text!r:.20} is no width of a bit")
+        raise SchemaError(f"schema: {text!r:.20} is not the width of a bit")
     return int(text)
 
 

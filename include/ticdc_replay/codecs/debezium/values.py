@@ -54,7 +54,7 @@ def bits(length: int) -> Neutral:
         numbers = [None if value is None else int.from_bytes(value, "little") for value in values]
         for value, number in zip(values, numbers, strict=True):
             if number is not None and (len(value or b"") != size or number >> length):
-                raise ValueError(f"bytes {value!r:.80} are no {length} bits")
+                raise ValueError(f"bytes {value!r:.80} are not {length} bits")
         return numbers
 
     return neutral
@@ -173,7 +173,7 @@ def times(digits: int | None) -> Neutral:
 
     def text(value: int) -> str:
         if not -_LONGEST_TIME <= value <= _LONGEST_TIME or value % coarse:
-            raise ValueError(f"{value} µs are no TIME, or have more than {digits} fraction digits")
+            raise ValueError(f"{value} µs are not a TIME, or have more than {digits} fraction digits")
         seconds, fraction = divmod(abs(value), 1_000_000)
         clock = f"{'-' if value < 0 else ''}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
         if digits is None:
@@ -215,4 +215,4 @@ def _check(values: pa.Array, first: int, last: int, what: str) -> None:
     ends = pc.min_max(values).as_py()
     for value in ends.values():
         if value is not None and not first <= value <= last:
-            raise ValueError(f"{value} is no {what}")
+            raise ValueError(f"{value} is not a {what}")

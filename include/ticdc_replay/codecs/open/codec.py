@@ -130,7 +130,7 @@ class OpenCodec(Codec):
         except (ValueError, RecursionError) as error:
             raise MessageError("bad_key", f"key JSON: {error}") from None
         if head.ccl is not UNSET and (head.t != _ROW or not states_once(key, "ccl")):
-            raise MessageError("bad_key", "key JSON: ccl in what is no row, or more than once")
+            raise MessageError("bad_key", "key JSON: ccl in an event that is not a row, or more than once")
         if head.t == _RESOLVED:
             return WatermarkEvent(ordinal, head.ts)
         if self._compression != "none":

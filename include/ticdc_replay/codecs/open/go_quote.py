@@ -91,7 +91,7 @@ def _expanded(
         start, size = int(escapes[at]), 6 if letters[at] == ord("u") else 10
         digits = text[start + 2 : start + size]
         if len(digits) < size - 2 or not digits.isalnum():
-            raise ValueError(f"{digits!r} is no number of a character")
+            raise ValueError(f"{digits!r} is not the number of a character")
         char = chr(int(digits, 16)).encode()
         pieces += [text[done:start], rb"\\" if char == b"\\" else char]
         done = start + size

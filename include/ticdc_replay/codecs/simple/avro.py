@@ -63,7 +63,7 @@ class AvroEncoding:
             raise MessageError("bad_message", f"type {type_} with the payload {name}")
         commit_ts = payload.get("commitTs", 0)
         if not 0 <= commit_ts <= MAX_TSO:
-            raise MessageError("bad_message", f"{commit_ts} is no commitTs")
+            raise MessageError("bad_message", f"{commit_ts} is not a commitTs")
         if payload["version"] != 1:
             raise MessageError("unknown_version", f"version {payload['version']}; 1 is known", commit_ts)
         if type_ == "WATERMARK":
@@ -128,7 +128,7 @@ def _cell(cell: tuple[str, Any] | None, column: WireColumn, kind: SimpleCellKind
 
 def _table_schema(payload: dict[str, Any]) -> SentTableSchema:
     if not 0 <= payload["version"] <= MAX_TSO:
-        raise MessageError("bad_message", f"{payload['version']} is no version of a table schema")
+        raise MessageError("bad_message", f"{payload['version']} is not a version of a table schema")
     return SentTableSchema(
         schema=_text(payload["database"]),
         table=_text(payload["table"]),

@@ -39,7 +39,7 @@ class RowForm(NamedTuple):
     ) -> str:
         """Why a row with the cells *after* and *before* can't be what the upstream has; "" if it can.
 
-        Only *whole* images, whose cells are exact, can be held against their sums.
+        Only *whole* images, whose cells are exact, can be compared with their sums.
         """
         for side, cells in (("after", after), ("before", before)):
             null = [at for at in self.required if cells is not None and cells[at] is None]

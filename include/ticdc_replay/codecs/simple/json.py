@@ -88,7 +88,7 @@ class JsonEncoding:
         if message.claim_check_location is not UNSET and (
             message.type not in OPERATIONS or not states_once(content, "claimCheckLocation")
         ):
-            raise MessageError("bad_message", "claimCheckLocation in what is no row, or more than once")
+            raise MessageError("bad_message", "claimCheckLocation in an event that is not a row, or more than once")
         if message.version != 1:
             raise MessageError("unknown_version", f"version {message.version}; 1 is known", message.commit_ts)
         operation = OPERATIONS.get(message.type)

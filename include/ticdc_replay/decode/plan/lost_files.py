@@ -20,7 +20,7 @@ def describe_lost(run_hash: str, index: ChangelogIndex, lost: Sequence[str]) -> 
     """A sentence that lists the *lost* files of *index*."""
     shown = ", ".join(lost[:_SHOWN]) + (", …" if len(lost) > _SHOWN else "")
     return (
-        f"changelog {run_hash} of window {index.window} is not complete any more: {len(lost)} of the {len(index.files())} files "
+        f"changelog {run_hash} of window {index.window} is no longer complete: {len(lost)} of the {len(index.files())} files "
         f"that its index names are gone ({shown}), removed by someone or by a lifecycle rule"
     )
 

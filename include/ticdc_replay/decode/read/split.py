@@ -260,8 +260,8 @@ class SplitDecoder:
                 why = str(error) or "there is not the memory for it"
                 return [Undecodable(None, SET_ASIDE, f"{_NAMED}, and it can't be read: {why}")]
             raise type(error)(
-                f"{message.place}: {error}. Where only this message meets that, and it is another program's, name it in "
-                "set_aside of the pipeline file"
+                f"{message.place}: {error}. If only this message causes the error, and another program wrote it, name "
+                "it in set_aside of the pipeline file"
             ) from error
 
     def finish(self) -> SplitResult:

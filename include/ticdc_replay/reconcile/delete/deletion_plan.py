@@ -185,7 +185,7 @@ def read_plan(artifacts: ObjectStore, plan_hash: str) -> DeletionPlan:
     try:
         plan = msgspec.json.decode(content, type=DeletionPlan)
     except msgspec.DecodeError as error:
-        raise ArtifactCorruptError(f"{artifacts.uri(name)} is no deletion plan of this version: {error}") from None
+        raise ArtifactCorruptError(f"{artifacts.uri(name)} is not a deletion plan of this version: {error}") from None
     if plan.hash != plan_hash:
         raise ArtifactCorruptError(f"{artifacts.uri(name)} was written by another version ({plan.library_version})")
     return plan

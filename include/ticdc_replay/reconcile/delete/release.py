@@ -49,7 +49,10 @@ def objections(
     if policy == "never":
         yield "deletion.policy of the store is never"
     if not owners_complete:
-        yield "owners_complete of the store is not true, or a pipeline file can't be loaded, whose changefeed may write to it"
+        yield (
+            "owners_complete of the store is not true, or a pipeline file can't be loaded: its changefeed may write to the "
+            "store"
+        )
     if (plan.store, plan.uri) != (store.name, store.uri):
         yield f"the plan is of store {plan.store} at {plan.uri}, not of {store.name} at {store.uri}"
     if record.status in ("rejected", "executed"):

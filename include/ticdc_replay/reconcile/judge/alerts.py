@@ -132,7 +132,7 @@ def lifecycle_notes(facts: StoreFacts, retention_ms: Mapping[str, int | None]) -
     if unknown_topics:
         yield (
             f"not known how long Kafka keeps messages of {_names(unknown_topics)}: the account may not describe the "
-            "configuration of topics, so the store's lifecycle rules were not held against it"
+            "configuration of topics, so the store's lifecycle rules were not compared with it"
         )
 
 

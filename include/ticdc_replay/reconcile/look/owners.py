@@ -66,7 +66,7 @@ def objections(
     seen = list(owners)
     gone = sorted({owner.pipeline for owner in seen} - set(clusters) - set(store.former_pipelines))
     found = [
-        f"the pipeline {name} wrote to the store and is not listed any more: messages of it may still refer to objects. List it, "
+        f"the pipeline {name} wrote to the store and is no longer listed: messages of it may still refer to objects. List it, "
         "or, when nobody will ever read them again, name it in former_pipelines"
         for name in gone
     ]

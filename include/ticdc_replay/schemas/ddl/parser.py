@@ -92,7 +92,7 @@ def _table_options_binary(cursor: Cursor) -> bool:
         elif cursor.sees("PARTITION", "BY"):
             return binary
         elif cursor.sees("SELECT") or cursor.sees("AS"):
-            raise DdlSyntaxError("CREATE TABLE … SELECT does not tell the types of its columns")
+            raise DdlSyntaxError("CREATE TABLE … SELECT does not say the types of its columns")
         elif cursor.sees("("):
             cursor.skip_parentheses()
         else:

@@ -18,11 +18,11 @@ def begin_load(context: ReplayContext, uri: str) -> None:
     """
     job = jobspec.read(context.artifacts, uri)
     if not isinstance(job, jobspec.LoadJob):
-        raise ConfigError(f"{uri} is no job spec of a load")
+        raise ConfigError(f"{uri} is not the job spec of a load")
     name = str(job.target["name"])
     section = next((target for target in context.pipeline.targets if target.name == name), None)
     if section is None:
-        raise ConfigError(f"pipeline {job.pipeline} has no target {name!r} any more")
+        raise ConfigError(f"pipeline {job.pipeline} no longer has a target {name!r}")
     place = read_section(job.target).place
     if section.place != place:
         raise ConfigError(

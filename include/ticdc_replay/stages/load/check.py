@@ -1,4 +1,4 @@
-"""The gate between decode and load: the report held against the pipeline's policies, before a target is touched."""
+"""The gate between decode and load: compares the report with the pipeline's policies, before a target is touched."""
 
 from collections.abc import Mapping, Sequence
 
@@ -29,7 +29,7 @@ class CheckResult(msgspec.Struct, frozen=True):
     idle_patterns: tuple[str, ...]
     """Wanted patterns that no table with changes in the window matches: quiet tables, or a name mistyped."""
     placed: int = 0
-    """Rows of a sample whose topic and partition were held against the dispatcher rules."""
+    """Rows of a sample whose topic and partition were compared with the dispatcher rules."""
     elsewhere: tuple[Elsewhere, ...] = ()
     """Tables with rows among these that stand elsewhere."""
     accepted: int = 0

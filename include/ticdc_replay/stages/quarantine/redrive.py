@@ -244,5 +244,5 @@ def _record(context: ReplayContext, first: str, run_hash: str, load: LoadReport 
 
 def _first(redrives: str | None, run_hash: str) -> str:
     if redrives is None:
-        raise ConfigError(f"run {run_hash} is no re-drive of a quarantine")
+        raise ConfigError(f"run {run_hash} is not a re-drive of a quarantine")
     return redrives

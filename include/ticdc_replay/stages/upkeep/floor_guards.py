@@ -145,7 +145,7 @@ class _Runs:
                 yield (
                     f"{count} {'row' if count == 1 else 'rows'} of window {load.window} that its load set aside "
                     f"(policies.target_value; {where}): change the column of the mirror so that it holds them, and {again}; "
-                    "where no column can hold them, do to the mirror's rows what is to be done, and say --holds-all-rows"
+                    "where no column can hold them, correct the mirror's rows by hand, and use --holds-all-rows"
                 )
 
     def _index(self, run_hash: str) -> ChangelogIndex | None:

@@ -68,7 +68,7 @@ def _mirror(context: ReplayContext, name: str) -> Mirror[Any]:
     section = next((target for target in context.pipeline.targets if target.name == name), None)
     if section is None or not section.is_mirror:
         mirrors = [target.name for target in context.pipeline.targets if target.is_mirror]
-        raise ConfigError(f"{name} is no mirror of the pipeline; its mirrors: {', '.join(mirrors) or 'none'}")
+        raise ConfigError(f"{name} is not a mirror of the pipeline; its mirrors: {', '.join(mirrors) or 'none'}")
     target = open_target(section, context.connections)
     assert isinstance(target, Mirror), "a section that is a mirror makes one"
     return target

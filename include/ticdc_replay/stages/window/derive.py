@@ -138,7 +138,7 @@ def derive(context: ReplayContext, window: Window) -> PinnedManifest:
             )
             for part in known.cover.parts
         ),
-        # Kafka was last asked when the newest of them was pinned: a topic is held against what it was then.
+        # Kafka was last asked when the newest of them was pinned: a topic is compared with what it was then.
         pinned_at_ms=max(part.candidate.pinned_at_ms for part in known.cover.parts),
     )
     for part in known.cover.parts:

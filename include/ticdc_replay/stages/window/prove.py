@@ -170,7 +170,7 @@ def _sources(context: ReplayContext, manifest: Manifest) -> Iterator[Finding]:
             yield Finding("changelog", source.run_hash, f"was removed, and {source.window} is taken from it")
             continue
         if canonical.digest(content) != source.index_sha256:
-            yield Finding("changelog", source.run_hash, f"is not the one any more that {source.window} is taken from")
+            yield Finding("changelog", source.run_hash, f"is no longer the one that {source.window} is taken from")
             continue
         index = changelog_index.decode(content)
         lost = lost_files(context.artifacts, index)

@@ -90,17 +90,28 @@ def begin(
 
 def _what_to_do(load: Load) -> str:
     window = load.index.window
-    return (
-        "\nLoad a window that ends at the first commitTs named here, all that is not loaded before it, and what is in "
-        "quarantine: no row from before that commitTs comes later. Load one from there that ends just above it, which brings "
-        "rows of that very commitTs. Then do to each mirror table what its line says, raise its floor just above that commitTs "
-        f"({_RAISE_FLOOR})"
-        if load.index.order == "commit_ts"
-        else "\nDo to each mirror table what its line says, bring it to the upstream's state at or after the window, raise "
-        f"its floor to {window.to_ts}, the window's end ({_RAISE_FLOOR} --holds-all-rows)"
-    ) + ", and run this load again"
+    if load.index.order != "commit_ts":
+        return _numbered(
+            "Do to each mirror table what its line says.",
+            "Bring the tables to the upstream's state at or after the window.",
+            f"Raise each mirror's floor to {window.to_ts}, the window's end: {_RAISE_FLOOR} --holds-all-rows",
+            "Run this load again.",
+        )
+    return _numbered(
+        "Load a window that ends at the first commitTs named here.",
+        f"Load what is missing before that commitTs, also out of quarantine: {_BELOW_FLOOR}",
+        "Load a window from that commitTs to that TSO + 1. It loads the rows of exactly this commitTs, then stops.",
+        "Do to each mirror table what its line says.",
+        f"Raise each mirror's floor to that TSO + 1: {_RAISE_FLOOR}",
+        "Run this load again.",
+    )
 
 
+def _numbered(*steps: str) -> str:
+    return "".join(f"\n{number}. {step}" for number, step in enumerate(steps, 1))
+
+
+_BELOW_FLOOR = "rows from before it are not applied once the floor is raised."
 _RAISE_FLOOR = "ticdc-replay mirror floor <pipeline> <table> --at <TSO>"
 
 
@@ -119,9 +130,12 @@ def stop_at_the_end(load: Load, plans: Sequence[TablePlan], reports: Mapping[Tab
             "schema changes that a mirror does not follow by itself end the window; all rows before them are loaded:\n- "
             + "\n- ".join(stops)
             + "".join(aside)
-            + "\nLoad all that is not loaded before the window, and what is in quarantine. "
-            f"Then do to each mirror table what its line says, raise its floor to {load.index.window.to_ts}, the window's end "
-            f"({_RAISE_FLOOR}), and run this load again"
+            + _numbered(
+                f"Load what is missing before the window's end, also out of quarantine: {_BELOW_FLOOR}",
+                "Do to each mirror table what its line says.",
+                f"Raise each mirror's floor to {load.index.window.to_ts}, the window's end: {_RAISE_FLOOR}",
+                "Run this load again.",
+            )
         )
 
 

@@ -284,8 +284,8 @@ def test_a_row_that_has_its_checksum_is_not_damaged():
         ("1", {}, "is not that of the cells"),
         (None, {"e": "a"}, "is not that of the cells"),
         (None, {"e": "no such name"}, "can't be checked"),
-        ("-1", {}, "no 32-bit number"),
-        ("4294967296", {}, "no 32-bit number"),
+        ("-1", {}, "not a 32-bit number"),
+        ("4294967296", {}, "not a 32-bit number"),
         (None, {"corrupted": True}, "_tidb_corrupted"),
     ],
 )
@@ -321,8 +321,8 @@ def test_rows_written_without_checksum_are_not_checked(none):
         ((framed(PLAIN, {"id": 7, "v": None}), key()), "key_mismatch", "columns that the value lacks: v"),
         ((key(), row("x")), "bad_value", "operation b'x'"),
         ((key(), row("")), "bad_value", "operation b''"),
-        ((key(), row(ts=0)), "bad_value", "no commitTs"),
-        ((key(), row(ts=-1)), "bad_value", "no commitTs"),
+        ((key(), row(ts=0)), "bad_value", "not a commitTs"),
+        ((key(), row(ts=-1)), "bad_value", "not a commitTs"),
     ],
     ids=repr,
 )

@@ -126,7 +126,7 @@ class TestEvents:
             (UPDATE.replace(b'"v":"y"', b'"v":"y","v":"y"'), "bad_value", "old has the column 'v' more than once"),
             (row().replace(b',"v":"x"', b""), "bad_value", "mysqlType and data have other columns: 'v'"),
             (row().replace(b'"v":"x"', b'"v":"x","w":"x"'), "bad_value", "mysqlType and data have other columns: 'w'"),
-            (row().replace(b'"varchar"', b"null"), "bad_value", "mysqlType of 'v' is no text"),
+            (row().replace(b'"varchar"', b"null"), "bad_value", "mysqlType of 'v' is not a text"),
             (row().replace(b'"mysqlType":{', b'"mysqlType":null,"x":{'), "bad_value", "mysqlType and data"),
             (row(types={"v": "geometry"}), "unknown_column_type", "column 'v' has the mysqlType 'geometry'"),
             (row(data={}), "bad_value", "data has no column"),

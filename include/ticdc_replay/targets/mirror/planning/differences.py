@@ -120,7 +120,7 @@ def _mismatch(plan: TablePlan, differences: list[str]) -> TargetMismatchError:
     return TargetMismatchError(
         f"target table {plan.target} does not fit {plan.source}:\n- "
         + "\n- ".join(differences)
-        + "\nCorrect the table and raise its floor_ts where older rows must not be applied to it any more, give the table's "
+        + "\nCorrect the table and raise its floor_ts where older rows must no longer be applied to it, give the table's "
         "definition in the pipeline (definitions) and pin the window again (repin) if only the wire gave its types, or drop "
         "the table and load its windows again (reload)"
     )

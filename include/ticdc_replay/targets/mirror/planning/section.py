@@ -32,7 +32,7 @@ class MirrorSection(TargetSection):
     db_schema: Identifier | None = Field(None, alias="schema", description="Schema; the upstream's name if absent")
     commit_ts_column: Identifier = Field("_commit_ts", description="Column that holds the commitTs of the row")
     place_column: Identifier = Field(
-        "_place", description="Column that holds the place in Kafka, in its stead, where not all rows carry a commitTs"
+        "_place", description="Column that holds the place in Kafka instead, where not all rows carry a commitTs"
     )
     same_upstream_as: tuple[str, ...] = Field(
         (), description="Other pipelines of the same upstream cluster, whose mirror tables this one may load, too"
@@ -78,5 +78,5 @@ class MirrorSection(TargetSection):
                     f"`{option}`: {self.database} has a column {getattr(self, option)} in every table; choose another"
                 )
         if self.commit_ts_column == self.place_column:
-            raise ValueError("`commit_ts_column` and `place_column` must differ: a commitTs is no place")
+            raise ValueError("`commit_ts_column` and `place_column` must differ: a commitTs is not a place")
         return self
