@@ -338,7 +338,7 @@ def test_the_command_lists_shows_accepts_and_re_drives(setting: Setting, monkeyp
     assert "not a message" in shown.stdout
     everything = command("accept", "--by", "Ada", "--why", "tired")
     assert everything.exit_code == 2
-    assert "say --all" in everything.stderr
+    assert "use --all" in everything.stderr
     accepted = command("accept", "--by", "Ada", "--why", "a test tool", "--reason", "unknown_version")
     assert "1 accepted as lost by Ada: a test tool" in accepted.stdout, accepted.stderr
     setting.claims.put(NAMES[2], object_of(2, "found", at(12)))
