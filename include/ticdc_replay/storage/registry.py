@@ -7,7 +7,7 @@ from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.storage.base import ObjectStore
 
-_SCHEMES = {
+SCHEMES = {
     "file": "ticdc_replay.storage.file:FileStore.open",
     "s3": "ticdc_replay.storage.s3.store:S3Store",
 }
@@ -22,8 +22,8 @@ def open_store(uri: str, connection: Connection | None = None) -> ObjectStore:
     URI.
     """
     scheme = urlsplit(uri).scheme
-    if scheme not in _SCHEMES:
-        allowed = ", ".join(f"{known}://" for known in sorted(_SCHEMES))
+    if scheme not in SCHEMES:
+        allowed = ", ".join(f"{known}://" for known in sorted(SCHEMES))
         raise ConfigError(f"{uri!r}: no object store for the scheme {scheme!r}; allowed: {allowed}")
-    store: ObjectStore = resolve_name(_SCHEMES[scheme])(uri, connection)
+    store: ObjectStore = resolve_name(SCHEMES[scheme])(uri, connection)
     return store

@@ -337,7 +337,7 @@ def test_a_pipeline_that_wrote_to_the_store_stays_an_owner_until_somebody_says_o
     of = surveyed(context)
     scan(context, of)
     (obstacle,) = known(context, of).obstacles()
-    assert "the pipeline other wrote to the store and is not listed" in obstacle
+    assert "the pipeline other wrote to the store and is no longer listed" in obstacle
     assert known(setting.open("shop", former_pipelines=["other"]), of).complete
 
 
