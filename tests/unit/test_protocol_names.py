@@ -10,6 +10,7 @@ from ticdc_replay.changefeed.protocols import protocol_names
 
 LIBRARY = Path(__file__).resolve().parents[2] / "include" / "ticdc_replay"
 
+NAMES = frozenset(protocol_names())
 TRAITS = [resolve_name(dotted) for dotted in protocols._BUILT_IN]
 HOMES = {
     folder: {name for traits in TRAITS if f".{folder}." in traits.codec for name in (traits.name, *traits.aliases)}
@@ -35,7 +36,7 @@ def home_of(path: str) -> set[str]:
 def said_by(code: str) -> set[str]:
     """The names of protocols among the string literals of *code*."""
     texts = (node.value for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Constant))
-    return {text for text in texts if isinstance(text, str)} & set(protocol_names())
+    return {text for text in texts if isinstance(text, str)} & NAMES
 
 
 def said_abroad() -> Iterator[tuple[str, str]]:

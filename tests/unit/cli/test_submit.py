@@ -122,6 +122,7 @@ subprocess.Popen = fail
     assert command.returncode == 128 + signal.SIGTERM
 
 
+@pytest.mark.slow
 def test_a_job_that_does_not_listen_is_killed(tmp_path):
     command = started(f"trap '' TERM; echo $$ > {tmp_path}/shell; while :; do sleep 0.1; done")
     shell = int(first_line(tmp_path / "shell"))

@@ -31,7 +31,7 @@ def test_every_event_of_other_captures_is_the_expected_one(folder: Path) -> None
     assert read(folder).problems == []
 
 
-@pytest.mark.parametrize("capture", COMMITTED, ids=str)
+@pytest.mark.parametrize("capture", {(one.archive, one.architecture): one for one in COMMITTED}.values(), ids=str)
 def test_a_codec_is_freed_with_its_last_reference(captures: CaptureSets, capture: Committed) -> None:
     """Splits are decoded without the search for cycles: what a cycle holds, such as a registry's client, would stay."""
     found = Capture(captures.of(capture))
