@@ -27,7 +27,7 @@ test: setup ## run all tests, with real servers
 	@$(PYTEST) $(WORKERS) $(ARGS)
 
 test-unit: setup ## run the fast tests, without servers
-	@$(PYTEST) tests/unit -m 'not slow' $(WORKERS) $(ARGS)
+	@$(PYTEST) tests/unit -m 'not slow and not integration' $(WORKERS) $(ARGS)
 
 test-nightly: setup ## run all tests, with ten times as many examples of each property
 	@HYPOTHESIS_PROFILE=nightly $(PYTEST) $(WORKERS) --timeout 3600 $(ARGS)

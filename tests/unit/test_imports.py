@@ -222,6 +222,7 @@ def test_what_is_known_of_protocols_is_known_without_their_codecs():
     assert [name for name in loaded if not name.endswith("traits")] == []
 
 
+@pytest.mark.slow
 def test_importing_all_that_a_dag_file_may_import_loads_no_pyspark(tmp_path):
     modules = [name for name in MODULES if side_of(name) == "airflow"]
     code = f"import sys, importlib\nfor name in {modules!r}: importlib.import_module(name)\n"
