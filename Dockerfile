@@ -15,6 +15,22 @@ RUN --mount=type=cache,target=/root/.cache/uv \
     UV_LINK_MODE=copy uv pip install --python /opt/venv/bin/python --compile-bytecode \
         --require-hashes --build-constraints requirements/runtime.txt -r requirements/runtime.txt
 
+# The jars of lake tables are beside Spark's own, so that no job has to bring them. `make setup` checks the same checksums.
+# Apache Ivy, which comes with PySpark, knows where they are.
+ARG SPARK_JARS=/opt/venv/lib/python3.11/site-packages/pyspark/jars
+COPY demo/embedded_stack/lake-*.sha256 lake-jars.sha256
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends openjdk-17-jre-headless \
+    && rm -rf /var/lib/apt/lists/* \
+    && fetch() { java -jar $SPARK_JARS/ivy-*.jar -warn -cache /tmp/ivy -notransitive -types jar bundle \
+        -retrieve "$SPARK_JARS/[artifact]-[revision].[ext]" -dependency "$@"; } \
+    && fetch org.apache.iceberg iceberg-spark-runtime-4.1_2.13 1.12.0 \
+    && fetch io.delta delta-spark_4.1_2.13 4.4.0 \
+    && fetch io.delta delta-storage 4.4.0 \
+    && fetch org.xerial sqlite-jdbc 3.53.4.0 \
+    && rm -rf /tmp/ivy \
+    && cd $SPARK_JARS && sha256sum --check --strict /build/lake-jars.sha256
+
 # The wheels of this repository, as `make package` builds them: the library, and the native decoder in Rust.
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends gcc libc6-dev \
@@ -44,7 +60,7 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/* \
     && groupadd --gid 50000 replay \
     && useradd --uid 50000 --gid replay --home-dir /opt/airflow --create-home replay \
-    && install --directory --owner=replay --group=replay /opt/airflow/logs /opt/airflow/lineage /opt/spark-work
+    && install --directory --owner=replay --group=replay /opt/airflow/logs /opt/airflow/lineage /opt/spark-work /opt/lakehouse
 
 COPY --from=build /opt/venv /opt/venv
 WORKDIR /opt/ticdc-replay

@@ -14,7 +14,7 @@ WORKERS := -n 3 --dist loadfile --no-loadscope-reorder
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: ## make .venv with the ticdc-replay command, and fetch the Kafka jars
+setup: ## make .venv with the ticdc-replay command, and fetch the jars of Kafka and lake tables
 	@$(PYTHON) scripts/setup
 
 demo: setup ## run the whole system with a sample changefeed; EXIT=1 stops it at the end, PATIENCE=3 waits longer

@@ -24,7 +24,7 @@ DAG_ID = f"ticdc_replay_{pipeline.NAME}"
 BACKFILL = Watched(
     "Backfill",
     "window (UTC)",
-    ("await_watermark", "snapshot", "decode", "check", "load_warehouse", "load_lake", "publish"),
+    ("await_watermark", "snapshot", "decode", "check", "load_warehouse", "load_iceberg", "load_lake", "publish"),
 )
 STORE_DAG_ID = f"ticdc_replay_store_{pipeline.STORE_NAME}"
 RECONCILIATION = Watched(
@@ -137,7 +137,7 @@ def run(console: Console, system: System, patience: float) -> bool:
     if any(run.state != "success" for run in runs):
         console.print("A run failed: its task logs in the Airflow UI say why.", style="bold red")
         return False
-    outcome = Outcome(read_reports(system, api, runs), verify(system.warehouse))
+    outcome = Outcome(read_reports(system, api, runs), verify(system.warehouse, system.lakehouse))
     report.show(console, outcome)
     reconciled = reconcile(console, system, api, patience)
     return outcome.right and reconciled
@@ -188,6 +188,7 @@ def show_addresses(console: Console, system: System) -> None:
         "Airflow": f"{system.airflow.url}/dags/{DAG_ID}",
         "Store": f"{system.airflow.url}/dags/{STORE_DAG_ID}",
         "PostgreSQL": system.warehouse,
+        "Iceberg": f"sqlite:///{pipeline.catalog_database(system.lakehouse)}",
         "S3": f"{system.data.s3.endpoint}/{pipeline.REPLAY_BUCKET}",
         "Lineage": str(system.airflow.lineage_file),
         "Pipeline": str(pipeline.PIPELINE),

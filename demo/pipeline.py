@@ -1,5 +1,6 @@
 """The example pipeline and store, which the demo runs, and their connections in the embedded stack."""
 
+from pathlib import Path
 from typing import Any
 
 from demo.embedded_stack.cache import CHECKOUT
@@ -12,11 +13,19 @@ BUCKET = "shop-changefeed"
 PREFIX = "claim-check/"
 TOPIC = "shop-changes"
 REPLAY_BUCKET = "ticdc-replay"
-"""Of artefacts and lake."""
+"""Of artefacts, the lake, and the ledger of Iceberg's tables."""
+CATALOG = "lakehouse"
+"""Of Iceberg's tables: its name in Spark, and the connection that has its settings."""
 
 
-def connections(servers: DataServers, warehouse: str, state: str) -> dict[str, dict[str, Any]]:
-    """The pipeline's connections, by id, in the fields of Airflow. *warehouse* and *state* are databases of the server."""
+def catalog_database(lakehouse: Path) -> Path:
+    """The SQLite database of the catalog whose tables are in the folder *lakehouse*."""
+    return lakehouse / "catalog.db"
+
+
+def connections(servers: DataServers, warehouse: str, state: str, lakehouse: Path) -> dict[str, dict[str, Any]]:
+    """The pipeline's connections, by id, in the fields of Airflow. *warehouse* and *state* are databases of the server,
+    *lakehouse* is the folder of Iceberg's catalog."""
     postgres = servers.postgres
     database = {
         "conn_type": "postgres",
@@ -36,5 +45,14 @@ def connections(servers: DataServers, warehouse: str, state: str) -> dict[str, d
         "shop_s3": s3,
         "replay_s3": s3,
         "warehouse": {**database, "schema": warehouse},
+        CATALOG: {
+            "conn_type": "generic",
+            "extra": {
+                "type": "jdbc",
+                "uri": f"jdbc:sqlite:{catalog_database(lakehouse)}",
+                "jdbc.schema-version": "V1",  # as pyiceberg reads it
+                "warehouse": lakehouse.as_uri(),
+            },
+        },
         "replay_state": {**database, "schema": state},
     }

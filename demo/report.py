@@ -47,7 +47,7 @@ def show(console: Console, outcome: Outcome) -> None:
     console.print(_tables(outcome.checks))
     for check in outcome.checks:
         for difference in check.differences:
-            console.print(f"  {check.table} {difference}", style="red", markup=False)
+            console.print(f"  {check.system}: {check.table} {difference}", style="red", markup=False)
     for line in outcome.miscounted:
         console.print(f"  {line}", style="red", markup=False)
     if outcome.right:
@@ -57,7 +57,6 @@ def show(console: Console, outcome: Outcome) -> None:
 
 
 def _windows(reports: Sequence[RunReport]) -> Table:
-    targets = [target.target for target in reports[0].targets] if reports else []
     table = Table(title="Windows", title_justify="left")
     table.add_column("window (UTC)")
     for name in (
@@ -71,8 +70,7 @@ def _windows(reports: Sequence[RunReport]) -> Table:
         "quarantined",
     ):
         table.add_column(name, justify="right")
-    for target in targets:
-        table.add_column(f"rows → {target}", justify="right")
+    table.add_column("rows → target", justify="right", no_wrap=True)
     for report in reports:
         events = report.events
         table.add_row(
@@ -81,19 +79,23 @@ def _windows(reports: Sequence[RunReport]) -> Table:
             *(f"{number:,}" for number in (report.messages.consumed, events.rows, events.outside_window)),
             *(f"{number:,}" for number in (events.duplicates, events.written, events.claim_checks_resolved)),
             f"{sum(report.quarantine_reasons.values()):,}",
-            *(f"{target.applied:,}" for target in report.targets),
+            "\n".join(f"{target.target}: {target.applied:,}" for target in report.targets),
         )
     return table
 
 
 def _tables(checks: Sequence[TableCheck]) -> Table:
-    table = Table(title="Tables in PostgreSQL", title_justify="left")
+    table = Table(title="Tables", title_justify="left")
+    table.add_column("in")
     table.add_column("table")
     table.add_column("rows", justify="right")
     table.add_column("equal to the expected state")
     for check in checks:
         table.add_row(
-            check.table, f"{check.rows:,}", "[green]yes[/green]" if check.equal else "[bold red]no[/bold red]"
+            check.system,
+            check.table,
+            f"{check.rows:,}",
+            "[green]yes[/green]" if check.equal else "[bold red]no[/bold red]",
         )
     return table
 

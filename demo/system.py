@@ -15,6 +15,7 @@ from pyarrow import fs
 
 from demo import pipeline
 from demo.airflow_api import AirflowApi
+from demo.embedded_stack import jars
 from demo.embedded_stack.airflow import Airflow
 from demo.embedded_stack.cache import CHECKOUT
 from demo.embedded_stack.stack import DataServers
@@ -36,12 +37,15 @@ class System:
         """The connections for the command line; nobody else may read it."""
         self.warehouse = ""
         """DSN of the target database, once the data servers run."""
+        self.lakehouse = folder / "lakehouse"
+        """Iceberg's catalog and tables."""
         self.airflow: Airflow | None = None
 
     def start_data(self) -> None:
         """Kafka, S3, PostgreSQL; empty."""
-        for old in ("data", "airflow"):
+        for old in ("data", "airflow", "lakehouse"):
             shutil.rmtree(self._folder / old, ignore_errors=True)
+        self.lakehouse.mkdir()
         self._exit.enter_context(self.data)
         self.warehouse = self.data.postgres.create_database("warehouse")
 
@@ -52,7 +56,7 @@ class System:
             dags_folder=CHECKOUT / "dags",
             plugins_folder=CHECKOUT / "plugins",
             database_dsn=self.data.postgres.create_database("airflow"),
-            environment={},
+            environment={"SPARK_DIST_CLASSPATH": lake_class_path()},
         )
         self.airflow = airflow
         pool = ThreadPoolExecutor(1)
@@ -76,7 +80,7 @@ class System:
     def add_connections(self, api: AirflowApi) -> None:
         """What the pipeline names, as an administrator would add it."""
         self.data.postgres.create_database("replay_state")
-        connections = pipeline.connections(self.data, "warehouse", "replay_state")
+        connections = pipeline.connections(self.data, "warehouse", "replay_state", self.lakehouse)
         write_secret(self.connections_file, yaml.safe_dump(connections, sort_keys=False))
         for conn_id, fields in connections.items():
             api.add_connection(conn_id, **fields)
@@ -115,6 +119,12 @@ class System:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._exit.close()
+
+
+def lake_class_path() -> str:
+    """The jars that Iceberg's tables need, for the end of the class path of every Spark: only there they leave the archive
+    of Spark's classes in use."""
+    return ":".join(str(jar) for jar in sorted(jars.fetch(jars.LAKE).glob("*.jar")))
 
 
 def write_secret(file: Path, text: str) -> None:

@@ -12,6 +12,8 @@ S3_REGION = "us-east-1"
 SAMPLE_BUCKET = "shop-changefeed"
 ARTIFACTS_BUCKET = "ticdc-replay"
 KAFKA = "kafka:9092"
+LAKEHOUSE = "/opt/lakehouse"
+"""A volume of all drivers and executors."""
 
 
 def secret(name: str) -> str:

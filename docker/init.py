@@ -4,7 +4,7 @@ import json
 import subprocess
 import tempfile
 
-from common import ARTIFACTS_BUCKET, KAFKA, S3_ENDPOINT, S3_REGION, SAMPLE_BUCKET, s3_client, secret
+from common import ARTIFACTS_BUCKET, KAFKA, LAKEHOUSE, S3_ENDPOINT, S3_REGION, SAMPLE_BUCKET, s3_client, secret
 
 
 def main() -> None:
@@ -27,6 +27,15 @@ def connections() -> dict[str, dict[str, object]]:
         "replay_s3": store,
         "replay_state": database("metadata-db", "replay_state", "state_db_password"),
         "warehouse": database("target-db", "replay", "target_db_password"),
+        "lakehouse": {
+            "conn_type": "generic",
+            "extra": {
+                "type": "jdbc",
+                "uri": f"jdbc:sqlite:{LAKEHOUSE}/catalog.db",
+                "jdbc.schema-version": "V1",
+                "warehouse": f"file://{LAKEHOUSE}",
+            },
+        },
         "spark_default": {"conn_type": "spark", "host": "spark://spark-master", "port": 7077},
     }
 

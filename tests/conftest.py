@@ -9,10 +9,8 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -237,46 +235,19 @@ def open_captures(captures: CaptureSets) -> Path:
 
 
 @pytest.fixture(scope="session")
-def spark(java_home: Path) -> Iterator[SparkSession]:
+def spark(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A local Spark with two cores, where a failed task is tried twice."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    # Python workers import the library and the tests' helpers from where this process does.
-    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession as Session
+    from tests.support.lake_spark import lake_session, stop
 
-    builder = (
-        Session.builder.master("local[2,2]")
-        .appName("tests")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.log.level", "ERROR")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.defaultJavaOptions", "-XX:TieredStopAtLevel=1")
-    )
-    with uninterrupted():
-        session = builder.getOrCreate()
+    session = lake_session(tmp_path_factory.mktemp("warehouse"))
     yield session
-    session.stop()
-    # PySpark keeps its JVM to the end of the process, where the log that is told of it is closed already.
-    gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
-    gateway.shutdown()
-    gateway.proc.stdin.close()
-    gateway.proc.wait(PATIENCE_S)
+    stop(session)
 
 
-@contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Ctrl-C takes effect at the end of this.
+@pytest.fixture(scope="session")
+def lake_spark(spark: SparkSession) -> SparkSession:
+    """A session of the same Spark for tests of lake tables: its settings, catalogs and temporary views are its own.
 
-    A JVM whose Python went away stops, but not one whose Python gave up while they were about to meet: it waits for ever.
+    It is shared by all these tests: a test names its catalog as no other does.
     """
-    asked: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _: asked.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if asked:
-        raise KeyboardInterrupt
+    return spark.newSession()

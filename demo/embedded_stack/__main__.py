@@ -7,7 +7,8 @@ from demo.embedded_stack.errors import StackError
 
 if __name__ == "__main__":
     try:
-        jars.fetch(jars.KAFKA, print)
+        for each in jars.OF_SETUP:
+            jars.fetch(each, print)
         class_archive.make(print)
     except StackError as error:
         sys.exit(str(error))

@@ -44,6 +44,22 @@ KAFKA = JarSet(
     (("org.apache.kafka", "kafka_2.13", KAFKA_VERSION), ("org.slf4j", "slf4j-simple", "1.7.36")),
     Path(__file__).with_name(f"kafka-{KAFKA_VERSION}.sha256"),
 )
+ICEBERG_VERSION, DELTA_VERSION = "1.12.0", "4.4.0"
+_LAKE = f"lake-iceberg-{ICEBERG_VERSION}-delta-{DELTA_VERSION}"
+LAKE = JarSet(
+    _LAKE,
+    (
+        ("org.apache.iceberg", "iceberg-spark-runtime-4.1_2.13", ICEBERG_VERSION),
+        ("io.delta", "delta-spark_4.1_2.13", DELTA_VERSION),
+        ("io.delta", "delta-storage", DELTA_VERSION),
+        ("org.xerial", "sqlite-jdbc", "3.53.4.0"),
+    ),
+    Path(__file__).with_name(f"{_LAKE}.sha256"),
+    transitive=False,
+)
+"""What Spark 4.1 needs for lake tables. The last is the driver of the database that the demo and tests use as Iceberg catalog."""
+OF_SETUP = (KAFKA, LAKE)
+"""What ``make setup`` fetches. ``scripts/setup`` finds the names of these by their checksum files."""
 
 
 def fetch(jars: JarSet, report: Callable[[str], None] = lambda _: None) -> Path:

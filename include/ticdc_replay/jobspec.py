@@ -249,16 +249,42 @@ class ReconcileJob(msgspec.Struct, frozen=True, kw_only=True, tag="reconcile"):
         return f"{'reconciliations' if self.plan_hash is None else 'rechecks'}/{self.reconciliation_id}"
 
 
-JobSpec = DecodeJob | LoadJob | ScanJob | ReconcileJob
+class MaintainJob(msgspec.Struct, frozen=True, kw_only=True, tag="maintain"):
+    """Maintain the lake tables of one target: compact them, and remove what nothing needs."""
+
+    library_version: str
+    pipeline: str
+    artifacts: str
+    artifacts_connection: str | None
+    target: dict[str, object]
+    """The target's section of the pipeline, as configured."""
+    tables: tuple[str, ...]
+    """Patterns of upstream tables; only mirrors of those are maintained."""
+    dry_run: bool
+    asked_at_ms: int
+    """So that no two jobs have one report."""
+
+    @property
+    def maintenance_id(self) -> str:
+        """Names the report: the hash of the whole job."""
+        return canonical.hash_of(self)
+
+    @property
+    def report(self) -> str:
+        """Name of the report (``targets.lake.upkeep.MaintenanceReport``) below the root."""
+        return f"maintenance/{self.target['name']}/{self.maintenance_id}.json"
+
+
+JobSpec = DecodeJob | LoadJob | ScanJob | ReconcileJob | MaintainJob
 
 
 def decode(content: bytes) -> JobSpec:
     """A job spec from its JSON. Raises msgspec.ValidationError with the path inside the document."""
-    return msgspec.json.decode(content, type=DecodeJob | LoadJob | ScanJob | ReconcileJob)
+    return msgspec.json.decode(content, type=DecodeJob | LoadJob | ScanJob | ReconcileJob | MaintainJob)
 
 
 def kind_of(job: JobSpec) -> str:
-    """``decode``, ``load``, ``scan`` or ``reconcile``: also the name of the entry script."""
+    """``decode``, ``load``, ``scan``, ``reconcile`` or ``maintain``: also the name of the entry script."""
     return str(job.__struct_config__.tag)
 
 
@@ -273,6 +299,8 @@ def title_of(job: JobSpec) -> str:
             return f"scan {job.store} {job.scan_hash[:12]}"
         case ReconcileJob():
             return f"reconcile {job.store} {job.reconciliation_id[:12]}"
+        case MaintainJob():
+            return f"maintain {job.pipeline} {job.target['name']}"
 
 
 def connections_of(job: JobSpec) -> list[str]:
@@ -282,8 +310,8 @@ def connections_of(job: JobSpec) -> list[str]:
         case DecodeJob():
             named += [job.kafka_connection, job.claim_check_connection]
             named += [job.schema_registry_connection, job.source_connection]
-        case LoadJob():
-            named += [read_section(job.target).connection_id]
+        case LoadJob() | MaintainJob():
+            named += read_section(job.target).connection_ids
         case ScanJob():
             named += [feed.kafka_connection for feed in job.feeds]
         case ReconcileJob():
@@ -316,5 +344,5 @@ class WrittenJob(msgspec.Struct, frozen=True):
 
     uri: str
     run_hash: str
-    """Names what the job leaves: a run; of a scan and a join the scan and the reconciliation."""
+    """Names what the job leaves: a run; of a scan, a join and a maintenance these."""
     shared: SharedDecode | None = None

@@ -219,6 +219,23 @@ def test_the_quarantine_s_dag_is_started_by_hand_only_and_lists_unless_it_is_tol
     assert (dag.schedule, dag.max_active_runs, dag.params["action"]) == (None, 1, "list")
 
 
+def test_lake_tables_are_maintained_by_a_dag_of_their_own(parse, pipelines):
+    lake = {"name": "ice", "type": "iceberg", "catalog": "lake", "ledger": "file:///dev/null/ledger"}
+    delta = {"name": "delta", "type": "delta", "path": "file:///dev/null/delta", "ledger": "file:///dev/null/d"}
+    pipelines.add("shop", {"targets": [lake, delta]})
+    dag = parse().dags["ticdc_replay_shop_maintain"]
+    assert [(task.task_id, task.downstream_task_ids) for task in dag.tasks] == [
+        ("maintain_ice", set()),
+        ("maintain_delta", set()),
+    ]
+    assert (dag.schedule, dag.max_active_runs, dag.is_paused_upon_creation) == (None, 1, False)
+    assert dict(dag.params) == {"tables": ["*.*"], "dry_run": False}
+    daily = {"maintenance": {"schedule": "0 3 * * *"}}
+    pipelines.add("shop", {"targets": [lake | daily, delta | daily]})
+    dag = parse().dags["ticdc_replay_shop_maintain"]
+    assert (dag.timetable.summary, dag.catchup, dag.is_paused_upon_creation) == ("0 3 * * *", False, True)
+
+
 def test_errors_that_may_pass_are_tried_again_as_the_pipeline_says(parse, pipelines):
     pipelines.add("shop", {"retries": {"attempts": 5, "delay_seconds": 45}})
     tasks = {task.task_id: task for task in parse().dags["ticdc_replay_shop"].tasks}

@@ -5,6 +5,7 @@ import re
 import sqlite3
 import threading
 from contextlib import closing, suppress
+from datetime import datetime
 from typing import NamedTuple
 
 import psutil
@@ -13,6 +14,7 @@ import pytest
 from tests.airflow.stage import objects_of, submitted
 from tests.airflow.stock_stage import StockStage
 from tests.conftest import s3_client_of
+from ticdc_replay.domain import tso
 
 pytestmark = [pytest.mark.airflow, pytest.mark.integration, pytest.mark.spark]
 
@@ -150,6 +152,26 @@ def test_lineage_joins_the_topic_with_the_tables(stage, replayed):
     assert {"name": "o_id", "type": "bigint"}.items() <= orders["facets"]["schema"]["fields"][0].items()
     assert [dataset["name"] for dataset in done["decode"]["outputs"]] == ["replay/shop/runs"]
     assert [dataset["name"] for dataset in done["load_warehouse"]["inputs"]] == ["replay/shop/runs"]
+
+
+def test_the_event_of_an_asset_has_the_window_and_what_came_to_each_table(stage, replayed, query):
+    ((checked,),) = query(
+        "SELECT value FROM xcom WHERE dag_id = 'ticdc_replay_shop' AND task_id = 'check' AND key = 'return_value' "
+        "ORDER BY timestamp LIMIT 1"
+    )
+    ((found,),) = query(
+        "SELECT event.extra FROM asset_event event JOIN asset ON asset.id = event.asset_id "
+        "WHERE asset.name = 'ticdc_replay/shop/warehouse' ORDER BY event.id LIMIT 1"
+    )
+    extra = json.loads(found)
+    window = stage.windows[0]
+    assert (extra["from_ts"], extra["to_ts"]) == (window.from_ts, window.to_ts)
+    assert datetime.fromisoformat(extra["from"]) == tso.to_datetime(window.from_ts)
+    assert extra["run_hash"] == json.loads(checked)["run_hash"]
+    counts = window.tables["shop.orders"]
+    orders = extra["tables"]["shop.orders"]
+    assert (orders["outcome"], orders["commit"]) == ("loaded", None)
+    assert orders["upserted"] == counts["insert"] - counts["delete"]
 
 
 def test_a_dry_run_tells_what_a_run_would_come_to_and_stops(stage, replayed):

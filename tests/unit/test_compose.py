@@ -18,7 +18,7 @@ import jsonschema
 import pytest
 import yaml
 
-from demo.embedded_stack.jars import KAFKA_VERSION
+from demo.embedded_stack.jars import KAFKA_VERSION, LAKE
 from demo.embedded_stack.s3 import VERSITYGW_VERSION
 from ticdc_replay import __version__
 from ticdc_replay.changefeed.secrets import is_secret_name
@@ -319,6 +319,13 @@ def test_the_image_has_the_python_that_the_packages_are_locked_for():
     assert re.fullmatch(rf"{re.escape(locked.group(1))}\.\d+-slim-bookworm", bases[0])
 
 
+def test_the_image_has_the_jars_of_lake_tables_that_the_tests_use():
+    fetched = re.findall(r"&& fetch (\S+) (\S+) (\S+)", DOCKERFILE)
+    assert fetched == list(LAKE.roots)
+    (checksums,) = (source for source in copied() if source.endswith(".sha256"))
+    assert list(CHECKOUT.glob(checksums)) == [LAKE.checksums]
+
+
 def test_the_image_does_not_run_as_root():
     assert re.findall(r"^USER (\S+)$", DOCKERFILE, flags=re.MULTILINE)[-1] != "root"
 
@@ -361,6 +368,15 @@ def test_databases_of_connections_are_made_by_their_servers(connections):
             own = server["POSTGRES_DB"] == connection["schema"] and server["POSTGRES_USER"] == connection["login"]
             extra = f"CREATE DATABASE {connection['schema']} OWNER {connection['login']};" in created
             assert own or extra
+
+
+def test_drivers_and_executors_have_the_folder_of_iceberg_s_catalog(connections):
+    settings = connections["lakehouse"]["extra"]
+    folder = settings["warehouse"].removeprefix("file://")
+    assert settings["uri"] == f"jdbc:sqlite:{folder}/catalog.db"
+    with_folder = {name for name, service in SERVICES.items() if f"lakehouse:{folder}" in service.get("volumes", [])}
+    assert with_folder == {"airflow-scheduler", "spark-worker"}
+    assert re.search(rf"--owner=replay .*{folder}$", DOCKERFILE, flags=re.MULTILINE), "a volume gets the folder's owner"
 
 
 @pytest.mark.parametrize("file", PIPELINES, ids=lambda path: path.name)

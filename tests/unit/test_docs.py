@@ -8,6 +8,7 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
+from demo.embedded_stack.jars import LAKE
 from ticdc_replay.changelog.files.writer import CELL_MISMATCH, ROW_DAMAGED, ROW_UNLIKE
 from ticdc_replay.cli.main import VERBS
 from ticdc_replay.config.load import load_pipeline
@@ -20,6 +21,7 @@ from ticdc_replay.decode.read.quarantine_writer import DDL_UNREAD, SET_ASIDE
 from ticdc_replay.domain import errors
 from ticdc_replay.domain.limits import BAD_KEY, BAD_NAME, BAD_TYPE, NAME_TOO_LONG, TOO_MANY_COLUMNS
 from ticdc_replay.reconcile.judge.rules import ObjectClass, ReferenceClass
+from ticdc_replay.targets.lake.section import MaintenanceSection
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted([*CHECKOUT.glob("*.md"), *(CHECKOUT / "docs").glob("*.md")])
@@ -59,6 +61,7 @@ PIPELINE = {
     "Top level": Pipeline,
     **sections_of(Pipeline),
     **{f"targets: {name}": kind for name, kind in kinds().items()},
+    "targets: maintenance": MaintenanceSection,
 }
 STORE = {
     "Top level": Store,
@@ -105,6 +108,13 @@ def test_the_store_in_the_documents_can_be_stopped_by_its_policy_alone(tmp_path)
     stopped = tmp_path / "claims.yml.txt"
     stopped.write_text(text.replace("policy: approval", "policy: never"))
     assert load_store(stopped, tmp_path).store.deletion.policy == "never"
+
+
+def test_the_jars_of_lake_tables_in_the_documents_are_those_of_the_tests():
+    section = OPERATIONS.partition("## Jars for lake tables")[2].partition("\n## ")[0]
+    tested = {":".join(root) for root in LAKE.roots}
+    named = set(re.findall(r"org\.apache\.iceberg:iceberg-spark-runtime[^`,\s]+|io\.delta:[^`,\s]+", section))
+    assert {name for name in tested if not name.startswith("org.xerial:")} == named
 
 
 @pytest.mark.parametrize(("model", "document"), DOCUMENTED)

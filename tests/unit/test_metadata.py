@@ -11,8 +11,9 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.support.target_sections import SECTIONS
 from ticdc_replay.changefeed.protocols import find_protocol, protocol_names
-from ticdc_replay.config.target_kinds import kinds
+from ticdc_replay.config.target_kinds import read_section
 from ticdc_replay.storage.registry import SCHEMES
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -58,7 +59,7 @@ EXECUTORS_BEGIN = (
     "ticdc_replay.spark.parquet_files",
     "ticdc_replay.spark.reconcile",
     *(traits.codec.partition(":")[0] for traits in map(find_protocol, protocol_names()) if traits is not None),
-    *(kind.loader.partition(":")[0] for kind in kinds().values()),
+    *(read_section({"name": "target", **each}).loader.partition(":")[0] for each in SECTIONS),
     *(implementation.partition(":")[0] for implementation in SCHEMES.values()),
 )
 """Modules that bring what tasks run; tests/spark/test_cluster.py runs them on executors without any other package."""

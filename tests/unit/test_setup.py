@@ -8,6 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from demo.embedded_stack.jars import OF_SETUP
+
 SETUP = Path(__file__).resolve().parents[2] / "scripts" / "setup"
 
 OTHER = (3, 12) if sys.version_info[:2] == (3, 11) else (3, 11)
@@ -114,3 +116,12 @@ def test_an_environment_is_made_again_for_another_python(tmp_path, version, kept
     )
     make()
     assert (environment / "bin" / "uv").exists() == kept
+
+
+def test_jars_are_fetched_until_every_file_of_checksums_has_its_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("TICDC_REPLAY_CACHE", str(tmp_path))
+    cached = function("jars_are_cached")
+    for each in OF_SETUP:
+        assert not cached()
+        (tmp_path / "jars" / each.name).mkdir(parents=True)
+    assert cached()

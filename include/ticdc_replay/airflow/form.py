@@ -199,6 +199,26 @@ def quarantine_params(pipeline: Pipeline) -> dict[str, Param]:
     }
 
 
+def maintain_params() -> dict[str, Param]:
+    """The fields of the trigger form of maintenance."""
+    return {
+        "tables": Param(
+            ["*.*"],
+            type="array",
+            items={"type": "string", "pattern": r"^[^.]+\..+$"},
+            minItems=1,
+            title="Tables",
+            description="schema.table patterns of upstream tables, one a line, with * and ?",
+        ),
+        "dry_run": Param(
+            False,
+            type="boolean",
+            title="Dry run",
+            description="Report sizes and what would be removed; nothing is written",
+        ),
+    }
+
+
 def quarantine_options(context: Mapping[str, Any]) -> QuarantineOptions:
     """What the run is to do."""
     answers = context["params"]

@@ -16,6 +16,7 @@ from openlineage.client.facet_v2 import (
     input_statistics_input_dataset,
     output_statistics_output_dataset,
     schema_dataset,
+    symlinks_dataset,
 )
 
 from ticdc_replay.lineage.datasets import Dataset, DeletionRun, Lineage, Quality, ReconciliationRun, ReplayRun
@@ -186,6 +187,13 @@ def _dataset_facets(dataset: Dataset) -> dict[str, DatasetFacet]:
         facets["schema"] = schema_dataset.SchemaDatasetFacet(
             fields=[
                 schema_dataset.SchemaDatasetFacetFields(name=field.name, type=field.type) for field in dataset.fields
+            ]
+        )
+    if dataset.other_names:
+        facets["symlinks"] = symlinks_dataset.SymlinksDatasetFacet(
+            identifiers=[
+                symlinks_dataset.Identifier(namespace=other.namespace, name=other.name, type="TABLE")
+                for other in dataset.other_names
             ]
         )
     if dataset.version is not None:

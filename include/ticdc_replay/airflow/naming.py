@@ -30,6 +30,16 @@ def quarantine_dag_id(pipeline: str) -> str:
     return f"{dag_id(pipeline)}_quarantine"
 
 
+def maintain_dag_id(pipeline: str) -> str:
+    """The DAG that maintains the lake tables of *pipeline*."""
+    return f"{dag_id(pipeline)}_maintain"
+
+
+def maintain_task_id(target: str) -> str:
+    """The task that maintains the tables of *target*."""
+    return f"maintain_{target}"
+
+
 def window_load_task_id(target: str) -> str:
     """The task of the quarantine DAG that loads a window's run into *target*, where it is not there yet."""
     return f"load_window_{target}"

@@ -36,6 +36,7 @@ VERBS = {
     "snapshot": Verb(_CLOSER, "replay:snapshot", "Pin a window: find its offsets and write its manifest"),
     "prove": Verb(_CLOSER, "replay:prove_command", "Compare a pinned window with Kafka and the object stores"),
     "changelog": Verb(_CLOSER, "upkeep:changelog", "List changelogs, or remove those that nothing needs"),
+    "maintain": Verb(_CLOSER, "maintain:maintain", "Compact lake tables, and remove what nothing needs"),
     "mirror": Verb(_CLOSER, "upkeep:mirror", "Raise the floor of a mirror table, or forget a dropped table"),
     "reconcile": Verb(
         _STORES, "reconcile:reconcile", "Compare a store's objects with the messages. Nothing is deleted"

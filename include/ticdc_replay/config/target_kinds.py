@@ -22,6 +22,8 @@ GROUP = "ticdc_replay.targets"
 _BUILT_IN = {
     "postgres": "ticdc_replay.targets.postgres.section:PostgresTarget",
     "parquet": "ticdc_replay.targets.parquet.section:ParquetTarget",
+    "iceberg": "ticdc_replay.targets.iceberg.section:IcebergTarget",
+    "delta": "ticdc_replay.targets.delta.section:DeltaTarget",
 }
 
 

@@ -2,31 +2,41 @@
 ``TargetSection`` in a folder of its own; ``target_kinds`` finds it by the ``type`` of a section."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import Annotated, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from ticdc_replay.config.target_rules import Rules
+from ticdc_replay.domain.connections import Connection
+from ticdc_replay.domain.dataset_names import DatasetName, of_table, of_uri
 
 TargetName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,40}$")]
 
 
 class TargetSection(BaseModel):
-    """One target of a pipeline. A subclass has ``type`` as a literal, the class variables, ``place`` and
-    ``description``. A DAG file imports it, so it must not import a database driver."""
+    """One target of a pipeline. A subclass has ``type`` as a literal, and each abstract property, as a
+    property or a class variable. A DAG file imports it, so it must not import a database driver."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    is_mirror: ClassVar[bool]
-    """Whether it holds the last version of each row alone, over all windows."""
-    rules: ClassVar[Rules]
-    """What it does about each kind of DDL."""
-    loader: ClassVar[str]
-    """``package.module:Class`` of its ``base.Target``; of a mirror, its ``base.Mirror``. Imported when a load begins."""
-
     name: TargetName = Field(description="Name of the target: its task is called load_<name>")
     type: str
+
+    @property
+    @abstractmethod
+    def is_mirror(self) -> bool:
+        """Whether it holds the last version of each row alone, over all windows."""
+
+    @property
+    @abstractmethod
+    def rules(self) -> Rules:
+        """What it does about each kind of DDL."""
+
+    @property
+    @abstractmethod
+    def loader(self) -> str:
+        """``package.module:Class`` of its ``base.Target``; of a mirror, its ``base.Mirror``. Imported when a load begins."""
 
     @property
     @abstractmethod
@@ -40,9 +50,30 @@ class TargetSection(BaseModel):
         """What it is and where, for people, such as ``PostgreSQL by connection warehouse``."""
 
     @property
+    def spark_properties(self) -> Mapping[str, str]:
+        """What loads need when their Spark session begins, for targets whose rows Spark writes; ``spark.conf`` of the
+        pipeline replaces it. None where workers of Python write all rows."""
+        return {}
+
+    @property
     def connection_id(self) -> str | None:
         """The Airflow connection that it is reached by: its field ``connection``, where it has one."""
         return getattr(self, "connection", None)
+
+    @property
+    def connection_ids(self) -> tuple[str, ...]:
+        """All Airflow connections that its loads need."""
+        return () if self.connection_id is None else (self.connection_id,)
+
+    def dataset_names(self, connection: Connection | None, destination: str) -> tuple[DatasetName, ...]:
+        """What OpenLineage calls the dataset of *destination*, as a table's report has it: its name first, then those under
+        which others may know it. Free of secrets. *connection* is that of ``connection_id``.
+
+        Here: the URI that *destination* is, else that table of the connection's database.
+        """
+        if "://" in destination or connection is None:
+            return (of_uri(destination),)
+        return (of_table(connection, destination),)
 
     def check(self, key: str, pipeline: str, tables: Sequence[str], others: Sequence["TargetSection"]) -> None:
         """Check that *pipeline*, with the patterns *tables*, can have this target beside *others*; raises ValueError

@@ -97,8 +97,8 @@ class CommitStateUnknownError(TransientError):
 
 
 class LeaseHeldError(TransientError):
-    """Another process deletes from the same claim-check store, or decodes the same input for too long. The message
-    names it, and the end of its lease."""
+    """Another process deletes from the same claim-check store, or for too long decodes the same input or commits to the
+    same lake table. The message names it."""
 
 
 class LeaseLostError(TransientError):

@@ -1,20 +1,12 @@
-"""Datasets of a run, their facts, and their names in OpenLineage.
+"""Datasets of a run, and their facts. ``domain.dataset_names`` has the rules of their names."""
 
-Names follow OpenLineage's naming conventions: ``kafka://host:port`` + topic, ``s3://bucket`` + key, ``file`` + path,
-``postgres://host:port`` + database.schema.table. They are the same for every run, so that graphs of lineage join up.
-"""
-
-import re
 from typing import Literal
-from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from ticdc_replay.domain.connections import Connection
+from ticdc_replay.domain.dataset_names import DatasetName
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.targets.base import TargetColumn
-
-_IDENTIFIER = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
 
 
 class TopicRanges(msgspec.Struct, frozen=True):
@@ -66,8 +58,10 @@ class Dataset(msgspec.Struct, frozen=True, kw_only=True):
 
     namespace: str
     name: str
+    other_names: tuple[DatasetName, ...] = ()
+    """As a table of a catalog, where the name is that of a folder."""
     version: str | None = None
-    """Names the content, where the dataset grows by immutable parts."""
+    """Names the content, where the dataset grows by immutable parts or has snapshots."""
     topic: TopicRanges | None = None
     claim_checks: ClaimChecks | None = None
     quality: Quality | None = None
@@ -125,23 +119,3 @@ class Lineage(msgspec.Struct, frozen=True):
     run: ReplayRun | ReconciliationRun | DeletionRun
     inputs: tuple[Dataset, ...]
     outputs: tuple[Dataset, ...] = ()
-
-
-def kafka_namespace(bootstrap_servers: str) -> str:
-    """The namespace of the cluster: its first bootstrap server."""
-    return f"kafka://{bootstrap_servers.split(',')[0].strip()}"
-
-
-def uri_name(uri: str) -> tuple[str, str]:
-    """Namespace and name of a folder or object in a store or on this machine."""
-    parts = urlsplit(uri)
-    if parts.scheme == "file":
-        return "file", unquote(parts.path).rstrip("/") or "/"
-    return f"{parts.scheme}://{parts.netloc}", parts.path.strip("/") or "/"
-
-
-def table_name(connection: Connection, table: str) -> tuple[str, str]:
-    """Namespace and name of *table* (``schema.table``, plain or quoted as in SQL) in the database of *connection*."""
-    port = f":{connection.port}" if connection.port else ""
-    parts = [quoted.replace('""', '"') or plain for quoted, plain in _IDENTIFIER.findall(table)]
-    return f"{connection.conn_type}://{connection.host}{port}", ".".join((connection.schema or "", *parts))

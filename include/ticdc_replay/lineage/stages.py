@@ -1,10 +1,10 @@
 """Lineage of each stage, made from its results."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ticdc_replay.changelog.files.index import ChangelogIndex
-from ticdc_replay.domain.connections import Connection
+from ticdc_replay.domain.dataset_names import DatasetName, kafka_namespace, of_uri
 from ticdc_replay.lineage.datasets import (
     ClaimChecks,
     Dataset,
@@ -12,12 +12,12 @@ from ticdc_replay.lineage.datasets import (
     ReplayRun,
     Rows,
     TopicRanges,
-    kafka_namespace,
-    table_name,
-    uri_name,
 )
 from ticdc_replay.snapshot.manifest import Manifest
 from ticdc_replay.targets.base import LEFT_OUT, LoadReport
+
+Names = Callable[[str], tuple[DatasetName, ...]]
+"""The names of a target's dataset, by the ``destination`` of a table's report: see ``TargetSection.dataset_names``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,13 +37,13 @@ class DecodedRun:
         """From topics and claim-check store to the changelog."""
         return Lineage(self._run(), self._inputs(), (self._changelog(written=True),))
 
-    def loaded(self, report: LoadReport, connection: Connection | None) -> Lineage:
-        """From the changelog to the tables of one target; *connection* is the target's."""
-        return Lineage(self._run(), (self._changelog(written=False),), tuple(_tables(report, connection)))
+    def loaded(self, report: LoadReport, names: Names) -> Lineage:
+        """From the changelog to the tables of one target, which *names* calls."""
+        return Lineage(self._run(), (self._changelog(written=False),), tuple(_tables(report, names)))
 
-    def published(self, loads: Iterable[tuple[LoadReport, Connection | None]]) -> Lineage:
+    def published(self, loads: Iterable[tuple[LoadReport, Names]]) -> Lineage:
         """From topics and claim-check store to the tables of every target, as if in one step."""
-        outputs = [table for report, connection in loads for table in _tables(report, connection)]
+        outputs = [table for report, names in loads for table in _tables(report, names)]
         return Lineage(self._run(), self._inputs(), tuple(outputs))
 
     def _run(self) -> ReplayRun:
@@ -64,9 +64,9 @@ class DecodedRun:
         )
 
     def _inputs(self) -> tuple[Dataset, ...]:
-        namespace, name = uri_name(f"{self.artifacts_uri}/runs")
+        folder = of_uri(f"{self.artifacts_uri}/runs")
         runs = dict.fromkeys(source.run_hash for source in self.index.derived)
-        changelogs = [Dataset(namespace=namespace, name=name, version=run_hash) for run_hash in runs]
+        changelogs = [Dataset(namespace=folder.namespace, name=folder.name, version=run_hash) for run_hash in runs]
         if self.manifest.derived:
             return tuple(changelogs)
         # What windows share is decoded within the run of one of them, so each names its topics.
@@ -83,7 +83,7 @@ class DecodedRun:
     def _claim_check_store(self) -> list[Dataset]:
         if self.claim_check_uri is None:
             return []
-        namespace, name = uri_name(self.claim_check_uri)
+        store = of_uri(self.claim_check_uri)
         inventory, events = self.manifest.inventory, self.index.report.events
         read = ClaimChecks(
             inventory=inventory.sha256 if inventory else None,
@@ -91,27 +91,31 @@ class DecodedRun:
             resolved=events.claim_checks_resolved,
             bytes=events.claim_check_bytes,
         )
-        return [Dataset(namespace=namespace, name=name, claim_checks=read)]
+        return [Dataset(namespace=store.namespace, name=store.name, claim_checks=read)]
 
     def _changelog(self, *, written: bool) -> Dataset:
         """One dataset for all runs of the pipeline; the run's hash is its version."""
-        namespace, name = uri_name(f"{self.artifacts_uri}/runs")
+        folder = of_uri(f"{self.artifacts_uri}/runs")
         files = [file for table in self.index.tables for file in table.files]
         rows = Rows(sum(file.rows for file in files), sum(file.bytes for file in files), len(files))
-        return Dataset(namespace=namespace, name=name, version=self.index.run_hash, written=rows if written else None)
+        return Dataset(
+            namespace=folder.namespace,
+            name=folder.name,
+            version=self.index.run_hash,
+            written=rows if written else None,
+        )
 
 
-def _tables(report: LoadReport, connection: Connection | None) -> Iterable[Dataset]:
+def _tables(report: LoadReport, names: Names) -> Iterable[Dataset]:
     for table in report.tables:
         if table.outcome in LEFT_OUT:
             continue
-        if "://" in table.destination or connection is None:
-            namespace, name = uri_name(table.destination)
-        else:
-            namespace, name = table_name(connection, table.destination)
+        first, *others = names(table.destination)
         yield Dataset(
-            namespace=namespace,
-            name=name,
+            namespace=first.namespace,
+            name=first.name,
+            other_names=tuple(others),
+            version=table.commit or None,
             fields=table.fields,
             written=Rows(table.upserted + table.deleted),
         )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
+from ticdc_replay.domain.dataset_names import kafka_namespace, of_uri
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.lineage.datasets import (
     Check,
@@ -12,8 +13,6 @@ from ticdc_replay.lineage.datasets import (
     ReconciliationRun,
     Rows,
     TopicRanges,
-    kafka_namespace,
-    uri_name,
 )
 from ticdc_replay.reconcile.delete.audit import Audit
 from ticdc_replay.reconcile.judge.report import ReconciliationReport, report_name
@@ -31,13 +30,13 @@ def reconciled(
 
     *artifacts_uri* is the root of the store's artefacts, *retained* what Kafka held, by bootstrap servers.
     """
-    namespace, name = uri_name(report.uri)
-    store = Dataset(namespace=namespace, name=name, quality=_quality(report))
+    owned = of_uri(report.uri)
+    store = Dataset(namespace=owned.namespace, name=owned.name, quality=_quality(report))
     topics = [dataset for servers, bounds in retained.items() for dataset in _topics(servers, bounds)]
-    namespace, name = uri_name(f"{artifacts_uri}/reconciliations")
+    folder = of_uri(f"{artifacts_uri}/reconciliations")
     lists = Dataset(
-        namespace=namespace,
-        name=name,
+        namespace=folder.namespace,
+        name=folder.name,
         version=report.reconciliation_id,
         written=Rows(sum(part.objects for part in report.summary.by_day)),
     )
@@ -114,9 +113,8 @@ def _topics(bootstrap_servers: str, bounds: Iterable[PartitionBounds]) -> Iterab
 
 def deleted(audit: Audit, *, artifacts_uri: str, audit_uri: str) -> Lineage:
     """From a plan to the store that it was executed on. *artifacts_uri* is the root of the store's artefacts."""
-    namespace, name = uri_name(f"{artifacts_uri}/plans")
-    inputs = (Dataset(namespace=namespace, name=name, version=audit.plan_hash),)
-    namespace, name = uri_name(audit.uri)
+    plans, store = of_uri(f"{artifacts_uri}/plans"), of_uri(audit.uri)
+    inputs = (Dataset(namespace=plans.namespace, name=plans.name, version=audit.plan_hash),)
     run = DeletionRun(
         store=audit.store,
         plan=audit.plan_hash,
@@ -125,4 +123,4 @@ def deleted(audit: Audit, *, artifacts_uri: str, audit_uri: str) -> Lineage:
         counts=audit.counts,
         library_version=audit.library_version,
     )
-    return Lineage(run, inputs, (Dataset(namespace=namespace, name=name),))
+    return Lineage(run, inputs, (Dataset(namespace=store.namespace, name=store.name),))

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from ticdc_replay import __version__
 from ticdc_replay.domain.errors import PermanentError
-from ticdc_replay.jobspec import DecodeJob, JobSpec, LoadJob, ReconcileJob, ScanJob
+from ticdc_replay.jobspec import DecodeJob, JobSpec, LoadJob, MaintainJob, ReconcileJob, ScanJob
 from ticdc_replay.spark.tasks import look_at_executors
 from ticdc_replay.storage.file import TEMPORARY_PREFIX
 
@@ -29,6 +29,7 @@ _NEEDED: dict[type, str] = {
     LoadJob: "ticdc_replay.targets.last_versions",
     ScanJob: "ticdc_replay.reconcile.look.scan",
     ReconcileJob: "ticdc_replay.spark.reconcile",
+    MaintainJob: "ticdc_replay.targets.lake.tombstones",
 }
 """The module that brings what tasks of a job need; importing it warms the workers up, too."""
 _NO_PYTHON = re.compile(r"PYTHON_VERSION_MISMATCH[^\n]*|Cannot run program [^\n]*")
@@ -99,7 +100,9 @@ def _warn_of_plain_rpc(conf: SparkConf) -> None:
 
 
 def _written(job: JobSpec) -> Sequence[object]:
-    return (job.artifacts, job.target.get("uri")) if isinstance(job, LoadJob) else (job.artifacts,)
+    if isinstance(job, LoadJob | MaintainJob):
+        return (job.artifacts, *(job.target.get(key) for key in ("uri", "ledger", "path")))
+    return (job.artifacts,)
 
 
 def _read(job: JobSpec) -> Sequence[object]:

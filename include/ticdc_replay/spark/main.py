@@ -15,6 +15,7 @@ from ticdc_replay.jobspec import (
     DecodeJob,
     JobSpec,
     LoadJob,
+    MaintainJob,
     ReconcileJob,
     ScanJob,
     kind_of,
@@ -24,6 +25,7 @@ from ticdc_replay.reconcile.judge.classified import ClassifiedFile
 from ticdc_replay.spark.decode import run_decode
 from ticdc_replay.spark.executors import require_executors
 from ticdc_replay.spark.load import run_load
+from ticdc_replay.spark.maintain import run_maintain
 from ticdc_replay.spark.reconcile_job import run_reconcile
 from ticdc_replay.spark.scan import run_scan
 from ticdc_replay.spark.session import open_session, read_connections
@@ -101,6 +103,8 @@ def _run(kind: str, job: JobSpec, connections: Connections) -> dict[str, int]:
             case ReconcileJob():
                 found = run_reconcile(spark, job, connections)
                 return {"objects": _rows(found.objects), "references": _rows(found.references)}
+            case MaintainJob():
+                return run_maintain(spark, job, connections).counts
     finally:
         spark.stop()
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ticdc_replay.config.pipeline import Pipeline
 from ticdc_replay.config.store import Store
+from ticdc_replay.config.target_section import TargetSection
 
 
 def spark_properties(declared: Pipeline | Store) -> dict[str, str]:
@@ -40,15 +41,17 @@ _REPEATABLE = frozenset({"decode", "scan"})
 """Jobs whose tasks may run twice at a time: each writes files of its own, and only those of one copy get into the index."""
 
 
-def job_properties(declared: Pipeline | Store, job: str) -> dict[str, str]:
-    """As ``spark_properties``, for the *job* of this name: ``decode``, ``load``, ``scan`` or ``reconcile``.
+def job_properties(declared: Pipeline | Store, job: str, target: TargetSection | None = None) -> dict[str, str]:
+    """As ``spark_properties``, for the *job* of this name: ``decode``, ``load``, ``scan``, ``reconcile`` or ``maintain``;
+    a load, and maintenance, are of *target*.
 
     Slow tasks are started a second time where that is safe and the cluster has room; tasks of a load would do to a target the
     same work twice, so there speculation is off whatever is declared.
     """
-    jvm = {} if job in _ROWS_IN_JVM else LIGHT_JVM
+    needed = {} if target is None else target.spark_properties
+    jvm = {} if job in _ROWS_IN_JVM or needed else LIGHT_JVM
     if job not in _REPEATABLE:
-        return {**jvm, **spark_properties(declared), "spark.speculation": "false"}
+        return {**jvm, **needed, **spark_properties(declared), "spark.speculation": "false"}
     return {**jvm, "spark.speculation": "true", "spark.speculation.minTaskRuntime": "10s", **spark_properties(declared)}
 
 

@@ -8,8 +8,9 @@ from typing import NamedTuple, Self
 
 from ticdc_replay.config.pipeline import Pipeline
 from ticdc_replay.config.store import Store
+from ticdc_replay.config.target_kinds import read_section
 from ticdc_replay.domain.connections import Connections
-from ticdc_replay.jobspec import connections_of, kind_of
+from ticdc_replay.jobspec import LoadJob, MaintainJob, connections_of, kind_of
 from ticdc_replay.submit.outcome import JobFile, JobOutcome
 from ticdc_replay.submit.properties import job_properties
 
@@ -31,7 +32,8 @@ class Submission:
             {conn_id: connections[conn_id] for conn_id in sorted(needed)}, connections.artifacts
         )
         """Those that the job and its spec need, and no more."""
-        self.properties = job_properties(declared, kind_of(self.job))
+        target = read_section(self.job.target) if isinstance(self.job, LoadJob | MaintainJob) else None
+        self.properties = job_properties(declared, kind_of(self.job), target)
 
     @property
     def script(self) -> str:

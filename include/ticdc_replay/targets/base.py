@@ -15,6 +15,7 @@ from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import SourceWindow
 from ticdc_replay.storage import ObjectStore, open_store
+from ticdc_replay.targets.sql import Sql
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -75,6 +76,8 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     """The windows whose changelogs it takes rows from: a target refuses it once a larger generation of one has begun there."""
     parallelism: int = 1
     """How many tasks run at the same time. Decides how work is divided, never what is loaded."""
+    sql: Sql | None = None
+    """The driver's Spark SQL, for targets that Spark writes to; None where there is no Spark."""
 
     def file_name(self, file: DataFile) -> str:
         """The name of a data file of ``index``, relative to the artefacts."""
@@ -133,6 +136,8 @@ class TableReport(msgspec.Struct, frozen=True, kw_only=True):
     """Row versions of schemas that had ended before the table's floor: not looked at."""
     ddl: tuple[str, ...] = ()
     """The schema changes that were applied to the target."""
+    commit: str = ""
+    """The table's snapshot id or version with the rows, where it has such; empty too if the load changed no row."""
 
 
 class HeldTable(msgspec.Struct, frozen=True, order=True):

@@ -12,10 +12,14 @@ from ticdc_replay.domain.table_patterns import TablePatterns
 from ticdc_replay.jobspec import LoadJob
 from ticdc_replay.targets.base import AnyTarget, Execute, Load, LoadReport, StoreAddress
 from ticdc_replay.targets.ddl import stopping_policies
+from ticdc_replay.targets.sql import Sql
 
 
-def load(job: LoadJob, connections: Connections, execute: Execute, parallelism: int = 1) -> LoadReport:
-    """Load the changelog of *job* into its target; *execute* runs tasks, *parallelism* at a time. Safe to repeat.
+def load(
+    job: LoadJob, connections: Connections, execute: Execute, parallelism: int = 1, sql: Sql | None = None
+) -> LoadReport:
+    """Load the changelog of *job* into its target; *execute* runs tasks, *parallelism* at a time; *sql* is
+    Spark's, for targets that need it. Safe to repeat.
 
     Raises what ``base.Target.load`` raises, ArtifactNotFoundError without a complete changelog, ConfigError for an
     unknown target section.
@@ -44,6 +48,7 @@ def load(job: LoadJob, connections: Connections, execute: Execute, parallelism: 
         generation=job.generation,
         sources=job.sources,
         parallelism=parallelism,
+        sql=sql,
     )
     loaded = target.load(plan, execute)
     return LoadReport(

@@ -1,84 +1,20 @@
 """A PostgreSQL database of its own for each test, and the connections that lead there."""
 
+import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
+from typing import ClassVar
 
-import psycopg
 import pytest
 
-from tests.support.changelogs import Changelog
-from tests.support.in_process import in_process
-from ticdc_replay.config.target_kinds import read_section
-from ticdc_replay.domain.connections import Connection, Connections
-from ticdc_replay.domain.tables import TableName
-from ticdc_replay.targets.base import FloorRaised, LoadReport, TableReport
-from ticdc_replay.targets.base import Mirror as TargetMirror
-from ticdc_replay.targets.load import load, open_target
-
-AnyMirror = TargetMirror[Any]
+from tests.support.target_rigs import LakeRig, MirrorRig, PostgresRig
 
 TARGET: dict[str, object] = {"type": "postgres", "name": "mirror", "connection": "target"}
 
 
-class Mirror:
-    """One target database."""
-
-    def __init__(self, dsn: str) -> None:
-        self.dsn = dsn
-        parts = urlsplit(dsn)
-        self.connections = Connections(
-            {
-                "target": Connection(
-                    "target",
-                    "postgres",
-                    parts.hostname,
-                    parts.port,
-                    parts.username,
-                    parts.password,
-                    parts.path.lstrip("/"),
-                )
-            }
-        )
-
-    def load(
-        self, changelog: Changelog, target: dict[str, object] | None = None, parallelism: int = 1, **changes: Any
-    ) -> LoadReport:
-        """Load *changelog*; *target* adds to the target's section, *changes* to the job."""
-        return load(changelog.job({**TARGET, **(target or {})}, **changes), self.connections, in_process, parallelism)
-
-    def load_table(self, changelog: Changelog, **changes: Any) -> TableReport:
-        """Load *changelog*, which has one table; what became of it."""
-        (report,) = self.load(changelog, **changes).tables
-        return report
-
-    def raise_floor(
-        self, table: str, floor_ts: int, target: dict[str, object] | None = None, pipeline: str = "pipeline"
-    ) -> FloorRaised:
-        """Raise the floor of the mirror of *table*."""
-        schema, _, name = table.partition(".")
-        return self._target(target).raise_floor(pipeline, TableName(schema, name), floor_ts)
-
-    def forget(self, table: str, pipeline: str = "pipeline") -> str:
-        """Forget the mirror of *table*."""
-        schema, _, name = table.partition(".")
-        return self._target(None).forget(pipeline, TableName(schema, name))
-
-    def _target(self, section: dict[str, object] | None) -> AnyMirror:
-        target = open_target(read_section({**TARGET, **(section or {})}), self.connections)
-        assert isinstance(target, TargetMirror)
-        return target
-
-    def rows(self, query: str) -> list[tuple[Any, ...]]:
-        """The rows of *query*."""
-        with psycopg.connect(self.dsn, options="-c TimeZone=UTC") as connection:
-            return connection.execute(query).fetchall()
-
-    def execute(self, statement: str) -> None:
-        """Run *statement*."""
-        with psycopg.connect(self.dsn) as connection:
-            connection.execute(statement)
+Mirror = PostgresRig
+"""One target database."""
 
 
 @pytest.fixture
@@ -89,3 +25,62 @@ def mirror(make_database: Callable[[], str]) -> Mirror:
 @pytest.fixture
 def artifacts(tmp_path: Path) -> Path:
     return tmp_path / "artifacts"
+
+
+@pytest.fixture(params=["postgres", "iceberg", "delta"])
+def any_mirror(request: pytest.FixtureRequest, tmp_path: Path) -> MirrorRig:
+    """An empty mirror of each kind."""
+    if request.param == "postgres":
+        return PostgresRig(request.getfixturevalue("make_database")())
+    return LakeRig(request.param, request.getfixturevalue("lake_spark"), tmp_path)
+
+
+@pytest.fixture
+def drop_by_hand(any_mirror: MirrorRig) -> Callable[[str], None]:
+    """Drops a table as a person would."""
+
+    def drop(table: str) -> None:
+        if isinstance(any_mirror, LakeRig) and any_mirror.kind == "delta":
+            shutil.rmtree(any_mirror.folder / "tables" / table.replace(".", "/"))
+        else:
+            any_mirror.execute(f"DROP TABLE {table}")
+
+    return drop
+
+
+WITH_DELTA = {
+    "test_the_last_version_of_each_row_is_mirrored",
+    "test_applying_a_window_twice_changes_nothing",
+    "test_windows_in_any_order_give_one_table",
+    "test_a_delete_and_later_windows",
+    "test_a_truncate_is_followed_in_any_order",
+    "test_a_load_that_dies_at_any_write_leaves_nothing_half_applied",
+    "test_a_commit_whose_answer_was_lost_is_found_by_its_mark_and_counts",
+    "test_every_type_and_name_arrives_and_is_read_by_others",
+    "test_windows_of_any_grid_in_any_order",
+    "test_a_compaction_while_a_load_merges_loses_nothing",
+}
+"""The tests of lake tables that run with Delta each time. It takes seconds for each statement, so the others do at night."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave Delta out of all but ``WITH_DELTA``, unless ``HYPOTHESIS_PROFILE`` is nightly."""
+    if os.environ.get("HYPOTHESIS_PROFILE") == "nightly":
+        return
+    here = Path(__file__).parent
+    left_out = [
+        item
+        for item in items
+        if isinstance(item, pytest.Function)
+        and here in item.path.parents
+        and "delta" in getattr(item, "callspec", NoParameters).params.values()
+        and item.originalname not in WITH_DELTA
+    ]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
+
+
+class NoParameters:
+    """The parameters of a test without any."""
+
+    params: ClassVar[dict[str, object]] = {}

@@ -117,14 +117,14 @@ def test_the_toml_is_read_from_a_path_relative_to_the_file(write, tmp_path):
         (
             ("targets", 0, "shema"),
             "shop",
-            "targets[0].shema: unknown key, did you mean schema? allowed: name, type, connection, schema, ",
+            "targets[0].shema: unknown key, did you mean schema? allowed: name, type, schema, ",
         ),
         (
             ("schedule", "crn"),
             "@daily",
             "schedule.crn: unknown key, did you mean cron? allowed: cron, timezone, start, end, ",
         ),
-        (("targets", 0, "type"), "oracle", "targets[0].type: not allowed; allowed: 'postgres', 'parquet'"),
+        (("targets", 0, "type"), "oracle", "targets[0].type: not allowed; allowed: 'postgres', 'parquet', "),
         (("targets", 1), {"name": "lake"}, "targets[1].type: missing"),
         (("targets", 1), {"name": "lake", "type": "parquet"}, "targets[1].uri: missing"),
         (("targets", 1, "uri"), "gs://lake", "targets[1].uri: must look like s3://bucket/prefix or file:///"),

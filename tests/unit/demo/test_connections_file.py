@@ -21,9 +21,9 @@ def test_the_command_line_takes_the_file_that_the_demo_writes(tmp_path):
     file = tmp_path / "connections.yaml"
     file.write_text("of an earlier demo")
     file.chmod(0o644)
-    write_secret(file, yaml.safe_dump(pipeline.connections(SERVERS, "warehouse", "replay_state")))
+    write_secret(file, yaml.safe_dump(pipeline.connections(SERVERS, "warehouse", "replay_state", tmp_path)))
     assert file.stat().st_mode & 0o777 == 0o600
-    found = load_connections(file, ["shop_kafka", "shop_s3", "replay_s3", "warehouse", "replay_state"])
+    found = load_connections(file, ["shop_kafka", "shop_s3", "replay_s3", "warehouse", "replay_state", "lakehouse"])
     assert found.get("replay_state").port == 5432
 
 

@@ -18,7 +18,7 @@ from ticdc_replay.domain.window import Window
 from ticdc_replay.stages.load.publish import RunReport, TargetRun
 from ticdc_replay.targets.base import TableReport
 
-GOOD = TableCheck("shop.orders", 3002, True, ())
+GOOD = TableCheck("PostgreSQL", "shop.orders", 3002, True, ())
 
 
 def run_report(window, written):
@@ -64,10 +64,10 @@ def test_a_window_with_other_counts_is_named(missing):
 
 
 def test_a_table_that_differs_is_shown_with_the_cell():
-    bad = TableCheck("shop.orders", 3001, False, ("{'o_id': '6'}: amount is '1.00', '2.00' expected",))
+    bad = TableCheck("Iceberg", "shop.orders", 3001, False, ("{'o_id': '6'}: amount is '1.00', '2.00' expected",))
     outcome = report.Outcome([], [GOOD, bad])
     assert not outcome.right
-    assert "shop.orders {'o_id': '6'}: amount is '1.00', '2.00' expected" in shown(outcome)
+    assert "Iceberg: shop.orders {'o_id': '6'}: amount is '1.00', '2.00' expected" in shown(outcome)
 
 
 def test_each_count_of_a_window_stands_below_its_heading():
@@ -95,5 +95,5 @@ def test_each_count_of_a_window_stands_below_its_heading():
         "row versions": "75",
         "claim checks": "3",
         "quarantined": "2",
-        "rows → lake": "75",
+        "rows → target": "lake: 75",
     }

@@ -1,5 +1,7 @@
 """What lineage says of a run, from what the run left behind."""
 
+from functools import partial
+
 from msgspec import structs
 
 from ticdc_replay.changelog.files.index import (
@@ -10,7 +12,9 @@ from ticdc_replay.changelog.files.index import (
     MessageCounts,
     TableVersion,
 )
+from ticdc_replay.config.target_kinds import read_section
 from ticdc_replay.domain.connections import Connection
+from ticdc_replay.domain.dataset_names import DatasetName, kafka_namespace, of_table, of_uri
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.tables import TableName, TableSchema
 from ticdc_replay.domain.window import Window
@@ -19,9 +23,6 @@ from ticdc_replay.lineage.datasets import (
     Dataset,
     Rows,
     TopicRanges,
-    kafka_namespace,
-    table_name,
-    uri_name,
 )
 from ticdc_replay.lineage.stages import DecodedRun
 from ticdc_replay.snapshot.manifest import Manifest, ManifestSource, PartitionPin, PinnedFile, SharedInput, TopicPin
@@ -30,6 +31,24 @@ from ticdc_replay.targets import base
 WINDOW = Window(1000, 2000)
 ORDERS = TableName("shop", "orders")
 POSTGRES = Connection("warehouse", "postgres", host="db", port=5432, schema="sales", password="hunter2")
+IN_POSTGRES = partial(
+    read_section({"name": "warehouse", "type": "postgres", "connection": "warehouse"}).dataset_names, POSTGRES
+)
+IN_FILES = partial(
+    read_section({"name": "lake", "type": "parquet", "uri": "s3://lake", "connection": "s3"}).dataset_names, None
+)
+IN_ICEBERG = partial(
+    read_section(
+        {
+            "name": "iceberg",
+            "type": "iceberg",
+            "catalog": "lakehouse",
+            "connection": "lakehouse",
+            "ledger": "file:///ledger",
+        }
+    ).dataset_names,
+    Connection("lakehouse", "generic", extra={"type": "hadoop", "warehouse": "s3a://lake/tables/"}),
+)
 
 MANIFEST = Manifest(
     pipeline="shop",
@@ -134,13 +153,13 @@ def test_a_decode_reads_offsets_and_claim_checks_and_writes_a_version_of_the_cha
 
 
 def test_a_load_goes_from_the_changelog_to_the_tables_it_wrote():
-    lineage = SOURCE.loaded(LOAD, POSTGRES)
+    lineage = SOURCE.loaded(LOAD, IN_POSTGRES)
     assert lineage.inputs == (Dataset(namespace="s3://lake", name="replay/shop/runs", version="run1"),)
     assert lineage.outputs == (MIRROR,)
 
 
 def test_publishing_joins_kafka_with_the_tables():
-    lineage = SOURCE.published([(LOAD, POSTGRES)])
+    lineage = SOURCE.published([(LOAD, IN_POSTGRES)])
     assert (lineage.inputs, lineage.outputs) == ((TOPIC, CLAIMS), (MIRROR,))
 
 
@@ -161,21 +180,31 @@ def test_a_changefeed_without_claim_check_has_its_topic_as_only_input():
 
 def test_names_follow_openlineage_s_conventions():
     assert kafka_namespace(" broker-1:9092 , broker-2:9092") == "kafka://broker-1:9092"
-    assert uri_name("s3://bucket/a/b/") == ("s3://bucket", "a/b")
-    assert uri_name("s3://bucket") == ("s3://bucket", "/")
-    assert uri_name("file:///var/lake%20house/") == ("file", "/var/lake house")
-    assert table_name(POSTGRES, '"shop"."a ""b"".c"') == ("postgres://db:5432", 'sales.shop.a "b".c')
-    assert table_name(POSTGRES, "public.t") == ("postgres://db:5432", "sales.public.t")
+    assert of_uri("s3://bucket/a/b/") == DatasetName("s3://bucket", "a/b")
+    assert of_uri("s3a://bucket") == DatasetName("s3://bucket", "/")
+    assert of_uri("file:///var/lake%20house/") == DatasetName("file", "/var/lake house")
+    assert of_uri("s3://bucket").below("a", "b") == DatasetName("s3://bucket", "a/b")
+    assert of_uri("file:///").below("a") == DatasetName("file", "/a")
+    assert of_table(POSTGRES, '"shop"."a ""b"".c"') == DatasetName("postgres://db:5432", 'sales.shop.a "b".c')
+    assert of_table(POSTGRES, "public.t") == DatasetName("postgres://db:5432", "sales.public.t")
 
 
 def test_lineage_of_folders_is_named_by_their_uri():
     table = base.TableReport(table=ORDERS, outcome="loaded", destination="s3://lake/shop/orders", upserted=1)
-    [output] = SOURCE.loaded(base.LoadReport(**{**_fields(LOAD), "tables": (table,)}), None).outputs
-    assert (output.namespace, output.name) == ("s3://lake", "shop/orders")
+    [output] = SOURCE.loaded(structs.replace(LOAD, tables=(table,)), IN_FILES).outputs
+    assert (output.namespace, output.name, output.version) == ("s3://lake", "shop/orders", None)
 
 
-def _fields(report):
-    return {name: getattr(report, name) for name in report.__struct_fields__}
+def test_lineage_of_a_lake_table_has_its_folder_its_catalog_and_its_snapshot() -> None:
+    table = structs.replace(LOAD.tables[0], destination='"shop"."orders"', commit="8712")
+    [output] = SOURCE.loaded(structs.replace(LOAD, tables=(table,)), IN_ICEBERG).outputs
+    assert output == structs.replace(
+        MIRROR,
+        namespace="s3://lake",
+        name="tables/shop/orders",
+        other_names=(DatasetName("s3a://lake/tables", "shop.orders"),),
+        version="8712",
+    )
 
 
 def source(manifest: Manifest, index: ChangelogIndex) -> DecodedRun:

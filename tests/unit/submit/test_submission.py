@@ -41,7 +41,13 @@ def test_the_script_of_each_kind_of_job_is_in_the_library(uri, pipeline):
     assert isinstance(submission.job, LoadJob)
     script = Path(submission.script)
     assert script.name == "load.py"
-    assert sorted(path.stem for path in script.parent.glob("[a-z]*.py")) == ["decode", "load", "reconcile", "scan"]
+    assert sorted(path.stem for path in script.parent.glob("[a-z]*.py")) == [
+        "decode",
+        "load",
+        "maintain",
+        "reconcile",
+        "scan",
+    ]
     assert submission.arguments == [uri, submission.attempt]
     assert submission.attempt != Submission(uri, ALL, pipeline).attempt
 

@@ -13,7 +13,7 @@ import pytest
 from tests.support.changelogs import Changelog, put, table
 from tests.support.ddl_outcomes import COLUMNS, CREATE, STATEMENTS, Statement, event_table
 from tests.support.in_process import in_process
-from ticdc_replay.config.target_kinds import kinds
+from ticdc_replay.config.target_rules import HISTORY, MIRROR
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.ddl_kinds import ChangeKind
@@ -23,7 +23,7 @@ from ticdc_replay.schemas.ddl.reader import definition_from_sql
 from ticdc_replay.targets.ddl import stopping_policies
 from ticdc_replay.targets.load import load
 
-RULES = {name: kind.rules for name, kind in kinds().items()}
+RULES = {"mirror": MIRROR, "history": HISTORY}
 TARGETS = (Path(__file__).resolve().parents[3] / "docs/targets.md").read_text(encoding="utf-8")
 DDL = TARGETS[TARGETS.index("### DDL\n") : TARGETS.index("### Values that PostgreSQL")]
 ROWS = [
@@ -40,9 +40,9 @@ def test_every_row_of_the_documents_has_statements_and_every_statement_a_row() -
 @pytest.mark.parametrize(("row", "kind", "mirror", "files"), OUTCOMES)
 def test_the_outcomes_in_the_documents_are_those_of_the_code(row: str, kind: str, mirror: str, files: str) -> None:
     rules = {target: rules[kind.strip("`")] for target, rules in RULES.items()}
-    policy = rules["postgres"].policy
-    assert mirror == rules["postgres"].outcome + (f", policy `{policy}`" if policy else ""), row
-    assert files == rules["parquet"].outcome, row
+    policy = rules["mirror"].policy
+    assert mirror == rules["mirror"].outcome + (f", policy `{policy}`" if policy else ""), row
+    assert files == rules["history"].outcome, row
 
 
 def test_every_kind_has_an_outcome_for_every_target_and_what_stops_has_a_remedy() -> None:
@@ -50,10 +50,10 @@ def test_every_kind_has_an_outcome_for_every_target_and_what_stops_has_a_remedy(
     assert {kind.strip("`") for _, kind, _, _ in OUTCOMES} == kinds
     for rules in RULES.values():
         assert set(rules) == kinds
-    remedies = {kind: rule.remedy for kind, rule in RULES["postgres"].items() if rule.remedy}
+    remedies = {kind: rule.remedy for kind, rule in RULES["mirror"].items() if rule.remedy}
     assert remedies == REMEDIES
     every = stopping_policies("stop", "apply", "apply")
-    assert set(remedies) == {kind for kind, rule in RULES["postgres"].items() if rule.stops(every)}
+    assert set(remedies) == {kind for kind, rule in RULES["mirror"].items() if rule.stops(every)}
 
 
 def test_policies_stop_what_they_name() -> None:

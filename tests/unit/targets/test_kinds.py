@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from tests.support.packages import declare
+from tests.support.target_sections import SECTIONS
 from ticdc_replay.config.json_schema import json_schema
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.config.target_kinds import GROUP, kinds, read_section
@@ -23,6 +24,8 @@ NO_TARGET = {
     ("stages/context.py", "postgres"): "the type of the state store's connection",
     ("config/target_kinds.py", "postgres"): "the table of kinds",
     ("config/target_kinds.py", "parquet"): "the table of kinds",
+    ("config/target_kinds.py", "iceberg"): "the table of kinds",
+    ("config/target_kinds.py", "delta"): "the table of kinds",
 }
 """Where a word that is a target's type stands for something else, and for what."""
 
@@ -68,15 +71,22 @@ def test_the_driver_of_a_database_is_imported_in_the_folder_of_its_kind_alone() 
     assert using == {"targets/postgres"}
 
 
-@pytest.mark.parametrize("kind", kinds().values())
-def test_a_kind_has_a_rule_for_every_kind_of_ddl(kind) -> None:
-    assert set(kind.rules) == set(get_args(ChangeKind))
+@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: "-".join(map(str, section.values())))
+def test_a_kind_has_a_rule_for_every_kind_of_ddl(section) -> None:
+    assert set(read_section({"name": "target", **section}).rules) == set(get_args(ChangeKind))
+
+
+def test_every_kind_is_among_these_sections() -> None:
+    assert {section["type"] for section in SECTIONS} == set(kinds())
 
 
 def test_the_types_that_are_allowed_are_those_that_packages_register_too(made_up_target: None, tmp_path: Path) -> None:
-    assert list(kinds()) == ["postgres", "parquet", "lines"]
+    assert list(kinds()) == ["postgres", "parquet", "iceberg", "delta", "lines"]
     assert "LinesTarget" in json_schema("pipeline.schema.json")["$defs"]
-    with pytest.raises(ConfigError, match=r"targets\[0\]\.type: not allowed; allowed: 'postgres', 'parquet', 'lines'"):
+    with pytest.raises(
+        ConfigError,
+        match=r"not allowed; allowed: 'postgres', 'parquet', 'iceberg', 'delta', 'lines'",
+    ):
         load_with(tmp_path, {"name": "log", "type": "line"})
     with pytest.raises(
         ConfigError, match=r"targets\[0\]\.url: unknown key, did you mean uri\? allowed: name, type, uri"

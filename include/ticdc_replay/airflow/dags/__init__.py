@@ -13,11 +13,19 @@ from airflow.exceptions import AirflowClusterPolicyError, AirflowClusterPolicySk
 from airflow.sdk import DAG, BaseOperator, get_parsing_context
 
 from ticdc_replay.airflow.dags.deletion import build_deletion_dag
+from ticdc_replay.airflow.dags.maintain import build_maintain_dag
 from ticdc_replay.airflow.dags.pipeline import build_dag
 from ticdc_replay.airflow.dags.quarantine import build_quarantine_dag
 from ticdc_replay.airflow.dags.store import build_store_dag
 from ticdc_replay.airflow.markdown import code
-from ticdc_replay.airflow.naming import dag_id, deletion_dag_id, quarantine_dag_id, store_dag_id, unusable_dag_id
+from ticdc_replay.airflow.naming import (
+    dag_id,
+    deletion_dag_id,
+    maintain_dag_id,
+    quarantine_dag_id,
+    store_dag_id,
+    unusable_dag_id,
+)
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.config.load_store import PIPELINE_SUFFIXES, LoadPipeline
 from ticdc_replay.domain.errors import ConfigError
@@ -30,7 +38,8 @@ _NAME = re.compile(r"^name: *[\"']?([a-z][a-z0-9_]*)", re.MULTILINE)
 def build_dags(pipelines: str | Path, stores: str | Path | None = None) -> dict[str, DAG]:
     """The DAGs of the pipeline files in the folder *pipelines* and of the store files in the folder *stores*, by id.
 
-    For ``globals().update(build_dags(…))`` in a DAG file. A pipeline has a DAG, and one for its quarantine; a store has one, and
+    For ``globals().update(build_dags(…))`` in a DAG file. A pipeline has a DAG, one for its
+    quarantine, and one that maintains its lake tables, if it has any; a store has one, and
     one that deletes, if its policy allows that. A file that can't be used takes no other down: a DAG with the file's name shows
     the error. Where Airflow parses the DAG file to run a task, that task's DAG alone is made. Without the folder *stores* there
     are no stores.
@@ -78,7 +87,7 @@ class _File(NamedTuple):
 
     path: Path
     kind: str
-    ids: Callable[[str], tuple[str, str]]
+    ids: Callable[[str], tuple[str, ...]]
     """Of the DAGs, by the name in the file."""
     builders: tuple[Callable[[], DAG | None], ...]
 
@@ -93,8 +102,14 @@ class _File(NamedTuple):
 
 def _pipeline_files(folder: Path, load: LoadPipeline) -> Iterator[_File]:
     for path in _yaml_files(folder):
-        builders = (partial(build_dag, path, load), partial(build_quarantine_dag, path, load))
-        yield _File(path, "pipeline", lambda name: (dag_id(name), quarantine_dag_id(name)), builders)
+        builders = (
+            partial(build_dag, path, load),
+            partial(build_quarantine_dag, path, load),
+            partial(build_maintain_dag, path, load),
+        )
+        yield _File(
+            path, "pipeline", lambda name: (dag_id(name), quarantine_dag_id(name), maintain_dag_id(name)), builders
+        )
 
 
 def _store_files(pipelines: Path, stores: str | Path | None, load: LoadPipeline) -> Iterator[_File]:

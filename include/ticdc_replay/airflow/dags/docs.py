@@ -72,6 +72,18 @@ What could not be used of this changefeed, and the ways back: **Trigger** with t
 bytes of each message.
 """
 
+MAINTAIN = """
+A Spark job: compacts the tables of one target, and removes old snapshots, orphan files and replaced deletes. Loads may run
+meanwhile. Repeating it is harmless.
+"""
+
+_MAINTAIN = """
+### {name}, maintenance
+
+Keeps the lake tables of pipeline `{name}` small and fast to read. `maintenance` of a target says what is kept, and when this
+DAG runs. `ticdc-replay maintain` does the same from a shell. `docs/operations.md` explains each step.
+"""
+
 _LOAD = """
 A Spark job: loads the changelog into target **{target}** ({kind}). Repeating it is harmless: a ledger knows what is loaded,
 and no row is replaced by an older version of itself.
@@ -118,6 +130,11 @@ def dag(loaded: LoadedPipeline) -> str:
 def quarantine(pipeline: str) -> str:
     """The page of the quarantine DAG."""
     return _QUARANTINE.format(name=pipeline)
+
+
+def maintain(pipeline: str) -> str:
+    """The page of the DAG that maintains lake tables."""
+    return _MAINTAIN.format(name=pipeline)
 
 
 def load(pipeline: str, target: TargetSection) -> str:

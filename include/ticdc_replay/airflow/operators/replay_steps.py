@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from ticdc_replay.airflow.form import quarantine_options, run_options
 from ticdc_replay.airflow.naming import CHECK, SELECT, SNAPSHOT
-from ticdc_replay.airflow.operators.step import SparkStep
+from ticdc_replay.airflow.operators.step import Finished, SparkStep
 from ticdc_replay.airflow.xcom import Checked, Pinned, pull
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.jobspec import DecodeJob, JobSpec, WrittenJob
 
 if TYPE_CHECKING:
-    from ticdc_replay.lineage.datasets import Lineage
     from ticdc_replay.stages.context import ReplayContext
 
 
@@ -38,7 +37,7 @@ class Decode(SparkStep["ReplayContext"]):
         assert isinstance(spec, DecodeJob)
         return decoding(engine, spec.manifest, job.run_hash, job.shared)
 
-    def finish(self, engine: "ReplayContext", job: WrittenJob) -> "tuple[dict[str, Any], Lineage | None]":
+    def finish(self, engine: "ReplayContext", job: WrittenJob) -> Finished:
         from ticdc_replay.changelog.files.reading import read_index
         from ticdc_replay.stages.load import lineage
         from ticdc_replay.stages.load.recording import record_decode
@@ -56,7 +55,7 @@ class Decode(SparkStep["ReplayContext"]):
             "written": events.written,
             "tables": [str(name) for name in index.table_names()],
         }
-        return summary, lineage.decoded(engine, job.run_hash)
+        return Finished(summary, lineage.decoded(engine, job.run_hash))
 
 
 @dataclass(frozen=True)
@@ -88,10 +87,12 @@ class LoadTarget(SparkStep["ReplayContext"]):
             raise ConfigError(f"target {self.target} is newer than the check of this run; clear the run from there on")
         return _begun(engine, job, reload=run_options(context).reload)
 
-    def finish(self, engine: "ReplayContext", job: WrittenJob) -> "tuple[dict[str, Any], Lineage | None]":
+    def finish(self, engine: "ReplayContext", job: WrittenJob) -> Finished:
         from ticdc_replay.stages.load import lineage
+        from ticdc_replay.stages.load.asset_event import asset_event
         from ticdc_replay.stages.load.publish import load_of
 
+        report = load_of(engine, job.run_hash, self.target)
         summary = {
             str(table.table): {
                 "outcome": table.outcome,
@@ -101,9 +102,9 @@ class LoadTarget(SparkStep["ReplayContext"]):
                 "superseded": table.superseded,
                 "quarantined": table.quarantined,
             }
-            for table in load_of(engine, job.run_hash, self.target).tables
+            for table in report.tables
         }
-        return summary, lineage.loaded(engine, job.run_hash, self.target)
+        return Finished(summary, lineage.loaded(engine, report), asset_event(report))
 
 
 @dataclass(frozen=True)

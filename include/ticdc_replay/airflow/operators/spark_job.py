@@ -77,8 +77,11 @@ class SparkJobOperator(EmitsLineage, BaseOperator):
                     outcome = self._submitter.wait(lambda line: self.log.info("%s", line.text))
                 self.log.info("%s: %s", self.task_id, outcome.counts)
                 with standstill_shown():
-                    summary, self.lineage = self.step.finish(engine, job)
-        return summary
+                    finished = self.step.finish(engine, job)
+        self.lineage = finished.lineage
+        for asset in self.outlets:
+            context["outlet_events"][asset].extra = finished.event
+        return finished.summary
 
     def on_kill(self) -> None:
         if self._submitter is not None:

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from ticdc_replay.jobspec import JobSpec, WrittenJob
@@ -11,6 +12,17 @@ if TYPE_CHECKING:
     from ticdc_replay.lineage.datasets import Lineage
 
 Engine = TypeVar("Engine")
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What a job's task leaves in Airflow."""
+
+    summary: dict[str, Any]
+    """Its XCom."""
+    lineage: "Lineage | None" = None
+    event: dict[str, Any] = field(default_factory=dict)
+    """The extra of the events of its assets."""
 
 
 class SparkStep(ABC, Generic[Engine]):
@@ -38,5 +50,5 @@ class SparkStep(ABC, Generic[Engine]):
         return nullcontext()
 
     @abstractmethod
-    def finish(self, engine: Engine, job: WrittenJob) -> tuple[dict[str, Any], "Lineage | None"]:
-        """The task's XCom, from the job's results, and its lineage."""
+    def finish(self, engine: Engine, job: WrittenJob) -> Finished:
+        """What the task leaves, from the job's results."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ticdc_replay.airflow.naming import CHOOSE_PLAN, LIST_OBJECTS, SURVEY
-from ticdc_replay.airflow.operators.step import SparkStep
+from ticdc_replay.airflow.operators.step import Finished, SparkStep
 from ticdc_replay.airflow.xcom import ChosenPlan, Inventoried, Rechecked, Reconciled, Surveyed, encode, pull
 from ticdc_replay.jobspec import WrittenJob
 
@@ -26,18 +26,20 @@ class Scan(SparkStep["StoreContext"]):
         assert job is not None
         return job
 
-    def finish(self, engine: "StoreContext", job: WrittenJob) -> tuple[dict[str, Any], None]:
+    def finish(self, engine: "StoreContext", job: WrittenJob) -> Finished:
         from ticdc_replay.store_stages.reconcile import record_scan
 
-        return {
-            feed.pipeline: {
-                "messages": feed.counts.messages,
-                "decoded": feed.counts.decoded,
-                "references": feed.counts.references,
-                "unread": len(feed.unsearched),
+        return Finished(
+            {
+                feed.pipeline: {
+                    "messages": feed.counts.messages,
+                    "decoded": feed.counts.decoded,
+                    "references": feed.counts.references,
+                    "unread": len(feed.unsearched),
+                }
+                for feed in record_scan(engine, job.uri).feeds
             }
-            for feed in record_scan(engine, job.uri).feeds
-        }, None
+        )
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,8 @@ class Reconcile(SparkStep["StoreContext"]):
         inventory = pull(context, LIST_OBJECTS, Inventoried).inventory
         return write_reconcile_job(engine, pull(context, SURVEY, Surveyed).survey, inventory)
 
-    def finish(self, engine: "StoreContext", job: WrittenJob) -> tuple[dict[str, Any], None]:
-        return encode(Reconciled(job.run_hash)), None
+    def finish(self, engine: "StoreContext", job: WrittenJob) -> Finished:
+        return Finished(encode(Reconciled(job.run_hash)))
 
 
 @dataclass(frozen=True)
@@ -64,5 +66,5 @@ class Recheck(SparkStep["StoreContext"]):
         plan = pull(context, CHOOSE_PLAN, ChosenPlan).plan
         return write_recheck_job(engine, pull(context, SURVEY, Surveyed).survey, plan)
 
-    def finish(self, engine: "StoreContext", job: WrittenJob) -> tuple[dict[str, Any], None]:
-        return encode(Rechecked(job.run_hash)), None
+    def finish(self, engine: "StoreContext", job: WrittenJob) -> Finished:
+        return Finished(encode(Rechecked(job.run_hash)))

@@ -17,10 +17,6 @@ from ticdc_replay.targets.mirror.planning.section import MirrorSection
 from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
 from ticdc_replay.targets.mirror.planning.tables import (
     ChangeDefault,
-    ChangeType,
-    ColumnDefinition,
-    FoundTable,
-    MakeTable,
     MirrorStep,
 )
 from ticdc_replay.targets.mirror.session import Merged, Session
@@ -105,10 +101,10 @@ def _apply(
     found = session.find_table(plan.target)
     merged = Merged(staged)
     if staged.stages and found is not None:
-        _fit_tombstones(session, plan, found)
+        session.fit_tombstones(plan, found)
         newest_ts = state.newest_ts if state is not None else 0
         in_order = plan.order == "commit_ts" and staged.first_ts > newest_ts and not load.reload
-        merged, gone = session.merge(load, plan, staged, found, in_order=in_order, empty=observed.empty)
+        merged, gone = session.merge(load, plan, staged, found, in_order=in_order, observed=observed)
         staged = merged.staged
         told += gone
     report = TableReport(
@@ -127,6 +123,7 @@ def _apply(
         quarantine_files=staged.quarantine_files,
         below_floor=plan.below_floor,
         ddl=(*told, *(step.text for step in steps if step.text)),
+        commit=merged.commit,
     )
     if not load.reload:
         stopped = ledger.find_stopped(plan.target, index.window, index.run_hash)
@@ -134,21 +131,6 @@ def _apply(
             report = _with_set_aside(report, stopped)
     ledger.note_done(load, plan.target, report)
     return report
-
-
-def _fit_tombstones(session: Session, plan: TablePlan, mirror: FoundTable) -> None:
-    """Make the table of tombstones, or widen it, so that it holds every key of *mirror*."""
-    found = session.find_table(plan.tombstones)
-    types = {column.name: column.type for column in mirror.columns}
-    key = [ColumnDefinition(column.target, types[column.target]) for column in plan.key]
-    if found is None:
-        names = tuple(column.name for column in key)
-        session.change(plan.tombstones, MirrorStep(MakeTable(tuple(key), plan.version_column, names)))
-        return
-    for column in key:
-        remembered = found.column(column.name)
-        if remembered is not None and not plan.dialect.holds(remembered.type, column.type):
-            session.change(plan.tombstones, MirrorStep(ChangeType(column.name, column.type)))
 
 
 def _with_set_aside(report: TableReport, stopped: TableReport) -> TableReport:

@@ -6,7 +6,7 @@ as ``marks`` do. A newer run of the window replaces it, also by nothing. A forgo
 window is loaded again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.domain.errors import TransientError
@@ -41,16 +41,21 @@ def floor_of(session: Session, load: Load, config: MirrorSection, dialect: Diale
     For its own window only the drops of the run of *load* count. In a window by offset with both rows and the DDL
     nothing shows which came first: the DDL itself stops that load.
     """
+    return max(floors_of(session, load, config, dialect, table), default=0)
+
+
+def floors_of(session: Session, load: Load, config: MirrorSection, dialect: Dialect, table: TableName) -> list[int]:
+    """All that ``floor_of`` chooses from: for each drop the commitTs (TSO) below which rows went with it."""
     index = load.index
     by_place = index.order == "place" and bool(load.index.versions_of(table))
     window = (index.pipeline, index.window.from_ts, index.window.to_ts)
-    return _floor(session, config, dialect, table, window, "" if by_place else _window_run(index))
+    return list(_floors(session, config, dialect, table, window, "" if by_place else _window_run(index)))
 
 
 def floor_of_new(session: Session, pipeline: str, config: MirrorSection, dialect: Dialect, table: TableName) -> int:
     """As ``floor_of``, for the transaction that makes the mirror of *table* without a load."""
     session.ledger.share_drops()
-    return _floor(session, config, dialect, table, (pipeline, 0, 0), "")
+    return max(_floors(session, config, dialect, table, (pipeline, 0, 0), ""), default=0)
 
 
 def look_again(session: Session, load: Load, config: MirrorSection, plan: TablePlan) -> None:
@@ -68,21 +73,20 @@ def forget(session: Session, config: MirrorSection, dialect: Dialect, table: Tab
     session.ledger.forget_drops(_places(config, dialect, table))
 
 
-def _floor(
+def _floors(
     session: Session,
     config: MirrorSection,
     dialect: Dialect,
     table: TableName,
     window: tuple[str, int, int],
     window_run: str,
-) -> int:
-    """The floor noted for *table*. Of *window*, a pipeline and two TSO, only loads of *window_run* count."""
+) -> Iterator[int]:
+    """The floors noted for *table*. Of *window*, a pipeline and two TSO, only loads of *window_run* count."""
     pipelines = [window[0], *config.same_upstream_as]
     for drop in session.ledger.noted_drops(_places(config, dialect, table), pipelines, window, window_run):
         is_for = drop.selection is None or _wants(drop.selection, table)
         if is_for and not any(_wants(patterns, table) for patterns in drop.newer):
-            return drop.floor_ts
-    return 0
+            yield drop.floor_ts
 
 
 def _places(config: MirrorSection, dialect: Dialect, table: TableName) -> MirrorPlaces:

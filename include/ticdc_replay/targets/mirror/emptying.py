@@ -8,7 +8,6 @@ from ticdc_replay.targets.mirror.planning.tables import (
     ChangeType,
     MirrorStep,
     Observed,
-    Relation,
     RemoveColumn,
     TableState,
 )
@@ -35,7 +34,7 @@ def after_emptying(session: Session, plan: TablePlan, observed: Observed) -> Obs
         return observed
     left_empty = _is_left_empty(session, plan)
     if _is_dropped(plan, observed, left_empty):
-        return Observed(None, _after_raising(plan, observed.state), True)
+        return Observed(None, _after_raising(plan, observed.state), lambda: True)
     gone, narrowed = _of_another_table(plan, observed)
     found = observed.found and msgspec.structs.replace(
         observed.found,
@@ -45,7 +44,7 @@ def after_emptying(session: Session, plan: TablePlan, observed: Observed) -> Obs
             if column.name not in gone
         ),
     )
-    return Observed(found, _after_raising(plan, observed.state), left_empty)
+    return Observed(found, _after_raising(plan, observed.state), lambda: left_empty)
 
 
 def _after_raising(plan: TablePlan, state: TableState | None) -> TableState | None:
@@ -67,12 +66,11 @@ def empty(session: Session, plan: TablePlan, observed: Observed) -> list[str]:
         return []
     left_empty = _is_left_empty(session, plan)
     if _is_dropped(plan, observed, left_empty):
-        for relation in (plan.target, plan.tombstones):
-            session.drop_table(relation)
+        session.drop_mirror(plan)
         return [f"DROP TABLE {plan.target}"]
-    clear_tombstones(session, plan.tombstones, plan.version_column, plan.floor_ts)
+    session.clear_tombstones(plan.target, plan.tombstones, plan.version_column, plan.floor_ts)
     if left_empty:
-        session.truncate(plan.target)
+        session.truncate(plan.target, plan.version_column, plan.floor_ts)
         return [f"TRUNCATE {plan.target}", *_leave_columns(session, plan, observed)]
     removed = session.delete_below(plan.target, plan.version_column, plan.floor_ts)
     text = f"DELETE of {removed} rows up to {plan.emptied.commit_ts} from {plan.target}, which has newer ones"
@@ -90,7 +88,10 @@ def _of_another_table(plan: TablePlan, observed: Observed) -> tuple[list[str], d
     narrowed = {
         column.name: each.type
         for column, each in known.items()
-        if column.name not in gone and column.type != each.type and plan.dialect.holds(column.type, each.type)
+        if plan.dialect.narrows
+        and column.name not in gone
+        and column.type != each.type
+        and plan.dialect.holds(column.type, each.type)
     }
     return gone, narrowed
 
@@ -103,16 +104,6 @@ def _leave_columns(session: Session, plan: TablePlan, observed: Observed) -> lis
     for step in steps:
         session.change(plan.target, step)
     return [step.text for step in steps]
-
-
-def clear_tombstones(session: Session, relation: Relation, version_column: str, floor_ts: int) -> None:
-    """Drop the tombstones below *floor_ts* (TSO), which are no longer needed; the table itself if it is then empty."""
-    found = session.find_table(relation)
-    if found is None or found.column(version_column) is None:
-        return
-    session.delete_below(relation, version_column, floor_ts)
-    if session.is_empty(relation):
-        session.drop_table(relation)
 
 
 def _is_left_empty(session: Session, plan: TablePlan) -> bool:

@@ -30,13 +30,13 @@ from ticdc_replay.targets.mirror.planning.window_ddl import Floor, first_floor
 from ticdc_replay.targets.mirror.session import Session
 from ticdc_replay.targets.mirror.staging import StageResult, StageTask, stage_tasks, staged_by, stages_of
 from ticdc_replay.targets.mirror.stops import Pending
-from ticdc_replay.targets.mirror.upkeep import KeptMirror
+from ticdc_replay.targets.mirror.upkeep import Config, KeptMirror
 
 SMALL_ROWS = 1_500_000
 """Up to this many row versions each worker compares all keys of a table itself: measured to cost less than a round of tasks."""
 
 
-class DatabaseMirror(KeptMirror):
+class DatabaseMirror(KeptMirror[Config]):
     """Loads changelogs into a database. Rows without a key have no identity: their tables are left out if a pattern
     matched them, and refused if the pipeline names them."""
 
@@ -54,6 +54,16 @@ class DatabaseMirror(KeptMirror):
 
         Raises UnrepresentableValueError for a value it can't hold, if policy stops; TransientError if it is away.
         """
+
+    @property
+    @abstractmethod
+    def destination(self) -> object:
+        """What workers stage into: the ``StageTask.destination`` of all tasks."""
+
+    @property
+    @abstractmethod
+    def writers(self) -> int:
+        """How many workers may stage at the same time."""
 
     def load(self, load: Load, execute: Execute) -> Loaded:
         with self.attempt(load) as session:
@@ -78,9 +88,9 @@ class DatabaseMirror(KeptMirror):
                 by_table = {group.fold.table: group for group in groups}
                 tasks = stage_tasks(
                     load,
-                    self.connections[self.config.connection],
+                    self.destination,
                     [(entry.plan, by_table[entry.plan.source]) for entry in pending if entry.plan.pieces],
-                    self.config.writers,
+                    self.writers,
                 )
                 for entry in pending:
                     session.make_staging(load, entry.plan, _defaults(entry), stages_of(entry.plan, tasks))
@@ -105,13 +115,15 @@ class DatabaseMirror(KeptMirror):
         for name in mirrored:
             spellings[key_of(name)].add(name)
         return [
-            self._plan(
+            self.plan(
                 session, load.with_index(changes=changes.get(table, ())), table, spellings[key_of(table)] - {table}
             )
             for table in tables
         ]
 
-    def _plan(self, session: Session, load: Load, table: TableName, spellings: Iterable[TableName]) -> TablePlan:
+    def plan(self, session: Session, load: Load, table: TableName, spellings: Iterable[TableName]) -> TablePlan:
+        """What *load*, with the changes of *table* alone, needs of its mirror; *spellings* are mirrors of the same name in
+        another letter case."""
         target = target_of(self.config, self.dialect, table)
         state = session.ledger.state_of(target)
         floor = Floor(state.floor_ts, state.form_floor_ts) if state is not None else Floor(0, 0)

@@ -9,7 +9,15 @@ import msgspec
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.mirror.ledger import Ledger
 from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
-from ticdc_replay.targets.mirror.planning.tables import FoundTable, MirrorStep, Observed, Relation
+from ticdc_replay.targets.mirror.planning.tables import (
+    ChangeType,
+    ColumnDefinition,
+    FoundTable,
+    MakeTable,
+    MirrorStep,
+    Observed,
+    Relation,
+)
 from ticdc_replay.targets.mirror.staging import Staged
 
 
@@ -21,6 +29,8 @@ class Merged(msgspec.Struct, frozen=True):
     upserted: int = 0
     deleted: int = 0
     tombstones: int = 0
+    commit: str = ""
+    """As ``TableReport.commit``."""
 
 
 class Session(ABC):
@@ -59,8 +69,8 @@ class Session(ABC):
     def observe(self, target: Relation) -> Observed:
         """*target* as it is now."""
         found = self.find_table(target)
-        empty = found is None or not found.is_table or self.is_empty(target)
-        return Observed(found, self.ledger.state_of(target), empty)
+        is_table = found is not None and found.is_table
+        return Observed(found, self.ledger.state_of(target), lambda: not is_table or self.is_empty(target))
 
     @abstractmethod
     def has_rows_between(self, target: Relation, column: str, after: int, before: int) -> bool:
@@ -79,12 +89,41 @@ class Session(ABC):
         """Delete rows with ``column < version``; how many."""
 
     @abstractmethod
-    def truncate(self, target: Relation) -> None:
-        """Delete all rows."""
+    def truncate(self, target: Relation, column: str, version: int) -> None:
+        """Delete all rows; all have ``column < version``."""
 
     @abstractmethod
     def drop_table(self, target: Relation) -> None:
         """Drop the table where it exists."""
+
+    def drop_mirror(self, plan: TablePlan) -> None:
+        """Drop the mirror of *plan*, whose upstream was dropped, and its tombstones."""
+        for relation in (plan.target, plan.tombstones):
+            self.drop_table(relation)
+
+    def clear_tombstones(self, target: Relation, tombstones: Relation, version_column: str, floor_ts: int) -> None:
+        """Drop the *tombstones* of *target* below *floor_ts* (TSO), which are no longer needed; the table itself if it
+        is then empty."""
+        found = self.find_table(tombstones)
+        if found is None or found.column(version_column) is None:
+            return
+        self.delete_below(tombstones, version_column, floor_ts)
+        if self.is_empty(tombstones):
+            self.drop_table(tombstones)
+
+    def fit_tombstones(self, plan: TablePlan, mirror: FoundTable) -> None:
+        """Make the tombstones of *plan*, or widen them, so that they hold every key of *mirror*."""
+        found = self.find_table(plan.tombstones)
+        types = {column.name: column.type for column in mirror.columns}
+        key = [ColumnDefinition(column.target, types[column.target]) for column in plan.key]
+        if found is None:
+            names = tuple(column.name for column in key)
+            self.change(plan.tombstones, MirrorStep(MakeTable(tuple(key), plan.version_column, names)))
+            return
+        for column in key:
+            remembered = found.column(column.name)
+            if remembered is not None and not plan.dialect.holds(remembered.type, column.type):
+                self.change(plan.tombstones, MirrorStep(ChangeType(column.name, column.type)))
 
     @abstractmethod
     def create_schema(self, schema: str) -> None:
@@ -106,7 +145,7 @@ class Session(ABC):
 
     @abstractmethod
     def merge(
-        self, load: Load, plan: TablePlan, staged: Staged, found: FoundTable, *, in_order: bool, empty: bool
+        self, load: Load, plan: TablePlan, staged: Staged, found: FoundTable, *, in_order: bool, observed: Observed
     ) -> tuple[Merged, list[str]]:
         """Bring the *staged* versions, one of each key, into the mirror of *plan*, which is *found*, and its tombstones.
 
@@ -115,7 +154,7 @@ class Session(ABC):
         A key is either in the mirror, with the version of its row, or in the tombstones, with the version of its
         delete. A staged version below the floor, or older than either, changes nothing; an equal version replaces if it
         is a put, not if it is a delete. Secondary unique values may move between rows. *in_order*: all are newer than
-        any that was applied; *empty*: the mirror has no row.
+        any that was applied; *observed*: the mirror before.
 
         Raises TargetMismatchError if a row ordered by place was in another partition, or if the mirror has rows newer
         than its ledger knows though *in_order*; UnrepresentableValueError for a row without room, if policy stops.

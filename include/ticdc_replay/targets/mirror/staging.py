@@ -5,7 +5,6 @@ from typing import ClassVar
 
 import msgspec
 
-from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.targets.base import Load, StoreAddress
 from ticdc_replay.targets.last_versions import FoldFile, FoldGroup
@@ -19,12 +18,13 @@ Table = tuple[TablePlan, FoldGroup]
 
 
 class StageTask(msgspec.Struct, frozen=True, kw_only=True):
-    """What one worker stages, over one connection and in one transaction, into staging tables of its own."""
+    """What one worker stages, all or nothing, into staging tables of its own."""
 
     units: ClassVar[str] = "files"
 
     number: int
-    connection: Connection
+    destination: object
+    """What the mirror's ``stage`` writes to, such as a connection. Holds secrets: never written to an artefact."""
     artifacts: StoreAddress
     quarantine: str | None
     """Name, below the artefacts, of the file for rows that the target can't hold; None where such a row stops the load."""
@@ -75,7 +75,7 @@ class _Unit(msgspec.Struct, frozen=True):
         return sum(entry.file.bytes for entry in self.files)
 
 
-def stage_tasks(load: Load, connection: Connection, tables: Sequence[Table], writers: int) -> list[StageTask]:
+def stage_tasks(load: Load, destination: object, tables: Sequence[Table], writers: int) -> list[StageTask]:
     """Tasks that stage the last versions of *tables*, the largest units first, each in its own staging tables."""
     files = [entry for _, group in tables for entry in group.files]
     total = sum(entry.file.bytes for entry in files)
@@ -91,7 +91,7 @@ def stage_tasks(load: Load, connection: Connection, tables: Sequence[Table], wri
     return [
         StageTask(
             number=number,
-            connection=connection,
+            destination=destination,
             artifacts=load.artifacts,
             quarantine=f"{load.folder}/quarantine/{number:03d}.parquet" if load.quarantine_values else None,
             pieces=_pieces(load, tables, share, number),
@@ -124,6 +124,7 @@ def _pieces(load: Load, tables: Sequence[Table], share: Sequence[_Unit], task: i
         pieces.append(
             StagePiece(
                 stage=f"stage_{load.attempt}_{number}_{task}",
+                version=version,
                 columns=planned.columns,
                 fold=group.fold,
                 numbers=tuple(numbers),

@@ -2,12 +2,12 @@
 
 from abc import abstractmethod
 from contextlib import AbstractContextManager
-from typing import ClassVar
+from typing import TypeVar
 
 from ticdc_replay.domain.errors import ConfigError, PermanentError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.targets.base import FloorRaised, Mirror, StoppedLoad
-from ticdc_replay.targets.mirror import dropped_databases, emptying
+from ticdc_replay.targets.mirror import dropped_databases
 from ticdc_replay.targets.mirror.planning import differences
 from ticdc_replay.targets.mirror.planning.dialect import Dialect
 from ticdc_replay.targets.mirror.planning.section import MirrorSection
@@ -15,11 +15,16 @@ from ticdc_replay.targets.mirror.planning.table_plan import target_of, tombstone
 from ticdc_replay.targets.mirror.planning.tables import Relation
 from ticdc_replay.targets.mirror.session import Session
 
+Config = TypeVar("Config", bound=MirrorSection)
 
-class KeptMirror(Mirror[MirrorSection]):
+
+class KeptMirror(Mirror[Config]):
     """The mirrors of a database, between loads."""
 
-    dialect: ClassVar[Dialect]
+    @property
+    @abstractmethod
+    def dialect(self) -> Dialect:
+        """The names and types of the database."""
 
     @abstractmethod
     def session(self, doing: str) -> AbstractContextManager[Session]:
@@ -58,7 +63,7 @@ class KeptMirror(Mirror[MirrorSection]):
                 differences.refuse_others(target, state, pipeline, self.config.same_upstream_as)
                 session.ledger.raise_floor(target, floor_ts, floor_ts)
                 version_column = self.dialect.fit(self.config.commit_ts_column)
-                emptying.clear_tombstones(session, state.tombstones, version_column, floor_ts)
+                session.clear_tombstones(target, state.tombstones, version_column, floor_ts)
         if state is None:
             return FloorRaised(str(target), dropped_ts, max(floor_ts, dropped_ts))
         return FloorRaised(str(target), state.floor_ts, max(state.floor_ts, floor_ts), state.newest_ts)

@@ -65,6 +65,7 @@ DIALECT = Dialect(
     fit_column=fit_column,
     type_of=pg_type,
     holds=holds,
+    narrows=True,
     type_words=type_words,
     literal=literal,
     checks_of=checks_of,

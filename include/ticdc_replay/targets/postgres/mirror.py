@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import ClassVar
 
+from ticdc_replay.domain.connections import Connection
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.mirror.load import DatabaseMirror
 from ticdc_replay.targets.mirror.planning.dialect import Dialect
@@ -12,15 +13,24 @@ from ticdc_replay.targets.mirror.staging import StageResult, StageTask
 from ticdc_replay.targets.postgres import ledger_tables, staging
 from ticdc_replay.targets.postgres.dialect import DIALECT
 from ticdc_replay.targets.postgres.errors import translated
+from ticdc_replay.targets.postgres.section import PostgresTarget
 from ticdc_replay.targets.postgres.session import PostgresSession
 from ticdc_replay.targets.postgres.settings import PostgresSettings
 from ticdc_replay.targets.postgres.stage import stage
 
 
-class PostgresMirror(DatabaseMirror):
+class PostgresMirror(DatabaseMirror[PostgresTarget]):
     """Loads changelogs into PostgreSQL."""
 
     dialect: ClassVar[Dialect] = DIALECT
+
+    @property
+    def destination(self) -> Connection:
+        return self.connections[self.config.connection]
+
+    @property
+    def writers(self) -> int:
+        return self.config.writers
 
     @contextmanager
     def session(self, doing: str) -> Iterator[Session]:
@@ -42,4 +52,4 @@ class PostgresMirror(DatabaseMirror):
 
     @property
     def _settings(self) -> PostgresSettings:
-        return PostgresSettings(self.connections[self.config.connection])
+        return PostgresSettings(self.destination)

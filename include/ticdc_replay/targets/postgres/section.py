@@ -4,6 +4,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from ticdc_replay.config.target_rules import MIRROR, Rules
 from ticdc_replay.config.types import ConnectionId
 from ticdc_replay.targets.mirror.planning.section import LEDGER_SCHEMA, MirrorSection
 
@@ -12,6 +13,8 @@ class PostgresTarget(MirrorSection):
     """A mirror of each table in PostgreSQL: the row's last version, guarded by its commitTs, or by its place in Kafka
     for rows without one."""
 
+    is_mirror: ClassVar[bool] = True
+    rules: ClassVar[Rules] = MIRROR
     loader: ClassVar[str] = "ticdc_replay.targets.postgres.mirror:PostgresMirror"
     database: ClassVar[str] = "PostgreSQL"
     reserved_schemas: ClassVar[str] = f"{LEDGER_SCHEMA}, information_schema and pg_*"
@@ -19,6 +22,16 @@ class PostgresTarget(MirrorSection):
 
     type: Literal["postgres"]
     connection: ConnectionId = Field(description="Airflow connection id (type postgres)")
+    writers: int = Field(4, ge=1, le=64, description="Connections that load at the same time")
+
+    @property
+    def place(self) -> str:
+        schema = "" if self.db_schema is None else f", schema {self.db_schema}"
+        return f"{self.type} {self.connection}{schema}"
+
+    @property
+    def description(self) -> str:
+        return f"{self.database} by connection {self.connection}"
 
     @staticmethod
     def is_reserved_schema(name: str) -> bool:

@@ -11,7 +11,7 @@ from psycopg import sql
 from ticdc_replay.domain.errors import CommitStateUnknownError, TargetMismatchError
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
-from ticdc_replay.targets.mirror.planning.tables import FoundTable, MirrorStep, Relation
+from ticdc_replay.targets.mirror.planning.tables import FoundTable, MirrorStep, Observed, Relation
 from ticdc_replay.targets.mirror.session import Merged, Session
 from ticdc_replay.targets.mirror.staging import Staged
 from ticdc_replay.targets.postgres import indexes, ledger_tables, staging
@@ -79,7 +79,7 @@ class PostgresSession(Session):
     def delete_below(self, target: Relation, column: str, version: int) -> int:
         return self._run("DELETE FROM {table} WHERE {column} < {version}", target, column, version=version).rowcount
 
-    def truncate(self, target: Relation) -> None:
+    def truncate(self, target: Relation, column: str, version: int) -> None:
         self._run("TRUNCATE {table}", target)
 
     def drop_table(self, target: Relation) -> None:
@@ -107,9 +107,9 @@ class PostgresSession(Session):
         staging.drop_staging(self._connection, names)
 
     def merge(
-        self, load: Load, plan: TablePlan, staged: Staged, found: FoundTable, *, in_order: bool, empty: bool
+        self, load: Load, plan: TablePlan, staged: Staged, found: FoundTable, *, in_order: bool, observed: Observed
     ) -> tuple[Merged, list[str]]:
-        return merge(self._connection, load, plan, staged, found, in_order=in_order, empty=empty)
+        return merge(self._connection, load, plan, staged, found, in_order=in_order, empty=observed.empty)
 
     def _run(self, statement: LiteralString, target: Relation, column: str = "", **values: int) -> psycopg.Cursor[Any]:
         literals = {name: sql.Literal(value) for name, value in values.items()}

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 from adbc_driver_postgresql import dbapi
 
 from ticdc_replay.changelog.files.parts import batch_rows
+from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import PermanentError, UnrepresentableValueError
 from ticdc_replay.domain.progress import report_done
 from ticdc_replay.targets.files import file_errors
@@ -65,7 +66,8 @@ class _Stager:
     def __init__(self, task: StageTask, *, look_closely: bool) -> None:
         self._task = task
         self._look_closely = look_closely
-        self._settings = PostgresSettings(task.connection)
+        assert isinstance(task.destination, Connection), "the destination of a mirror in PostgreSQL"
+        self._settings = PostgresSettings(task.destination)
         self._filesystem, self._root = task.artifacts.open().arrow_filesystem()
         self._last_versions = LastVersions(self._filesystem, self._root)
         name = task.quarantine

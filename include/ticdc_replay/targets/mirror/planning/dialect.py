@@ -33,6 +33,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """The type of a column in a mirror. It holds every value that passes ``checks_of``."""
     holds: Callable[[str, str], bool]
     """Whether a column of the first type holds every value of the second unaltered, and reads as the upstream does."""
+    narrows: bool
+    """Whether a column can get a narrower type back, if no row needs the wider one."""
     type_words: Callable[[str], str]
     """The type in a column definition."""
     literal: Callable[[str, ColumnType, pa.Array, str], str]

@@ -12,6 +12,7 @@ from ticdc_replay.domain.visible import visible
 from ticdc_replay.schemas.changes import ColumnAdded
 from ticdc_replay.targets.mirror.planning.dialect import Dialect
 
+_TEXT = ColumnType("text", declared=True)
 _SHOWN = 200
 """Characters of a default that a message shows."""
 
@@ -24,7 +25,7 @@ def fill_of(change: ColumnAdded, type_name: str, dialect: Dialect) -> tuple[str 
     if text is None:
         return None, None
     declared = dialect.type_of(column_type)
-    if column_type.base in ("enum", "set") and type_name != "text":
+    if column_type.base in ("enum", "set") and type_name != dialect.type_of(_TEXT):
         return None, f"{name} is mirrored by number, and the DDL names the default"
     if not dialect.holds(type_name, declared):
         return None, f"{name} is {declared} by the DDL and {type_name} in rows of the window"

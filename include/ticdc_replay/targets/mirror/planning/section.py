@@ -6,9 +6,7 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from ticdc_replay.config.target_rules import MIRROR, Rules
 from ticdc_replay.config.target_section import TargetSection
-from ticdc_replay.config.types import ConnectionId
 
 LEDGER_SCHEMA = "_ticdc_replay"
 """Schema of everything a mirror needs beside its tables: ledger, tombstones, staging."""
@@ -19,8 +17,6 @@ Identifier = Annotated[str, Field(min_length=1, max_length=63)]
 class MirrorSection(TargetSection):
     """A mirror of each table in a database; a subclass says which."""
 
-    is_mirror: ClassVar[bool] = True
-    rules: ClassVar[Rules] = MIRROR
     database: ClassVar[str]
     """What people call the kind of database."""
     reserved_schemas: ClassVar[str]
@@ -28,7 +24,6 @@ class MirrorSection(TargetSection):
     system_columns: ClassVar[frozenset[str]] = frozenset()
     """Columns that every table of the database has; none of its own can be called so."""
 
-    connection: ConnectionId
     db_schema: Identifier | None = Field(None, alias="schema", description="Schema; the upstream's name if absent")
     commit_ts_column: Identifier = Field("_commit_ts", description="Column that holds the commitTs of the row")
     place_column: Identifier = Field(
@@ -37,21 +32,11 @@ class MirrorSection(TargetSection):
     same_upstream_as: tuple[str, ...] = Field(
         (), description="Other pipelines of the same upstream cluster, whose mirror tables this one may load, too"
     )
-    writers: int = Field(4, ge=1, le=64, description="Connections that load at the same time")
 
     @staticmethod
     @abstractmethod
     def is_reserved_schema(name: str) -> bool:
         """Whether no mirror may lie in the schema *name*."""
-
-    @property
-    def place(self) -> str:
-        schema = "" if self.db_schema is None else f", schema {self.db_schema}"
-        return f"{self.type} {self.connection}{schema}"
-
-    @property
-    def description(self) -> str:
-        return f"{self.database} by connection {self.connection}"
 
     def check(self, key: str, pipeline: str, tables: Sequence[str], others: Sequence[TargetSection]) -> None:
         for pattern in tables if self.db_schema is None else ():
@@ -64,7 +49,7 @@ class MirrorSection(TargetSection):
         for other in others:
             if other.place == self.place:
                 raise ValueError(
-                    f"{key}: its mirrors would be those of target {other.name} ({self.place}); name another connection or "
+                    f"{key}: its mirrors would be those of target {other.name} ({self.place}); give it another place, such as "
                     "another `schema`"
                 )
 

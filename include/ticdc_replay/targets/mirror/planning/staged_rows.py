@@ -31,6 +31,8 @@ class StagePiece(msgspec.Struct, frozen=True, kw_only=True):
     """Files of one schema version of one table, and the staging table that their last versions go to."""
 
     stage: str
+    version: str
+    """Of the schema of its rows."""
     columns: tuple[StageColumn, ...]
     fold: Fold
     numbers: tuple[int, ...]
@@ -39,9 +41,11 @@ class StagePiece(msgspec.Struct, frozen=True, kw_only=True):
     """Columns of the mirror that these rows lack without a DDL that explains it: a put must have them."""
 
 
-def columns_to_read(piece: StagePiece) -> list[str]:
-    """The columns of a changelog file that staging needs: of the old image only the key."""
+def columns_to_read(piece: StagePiece, *, whole: bool = False) -> list[str]:
+    """The columns of a changelog file that staging needs: of the old image only the key, unless it is to be *whole*."""
     narrowed = narrow_columns(piece.fold.handle_key)
+    if whole:
+        return [name for name in narrowed if not name.startswith(("after", "before"))] + ["before", "after", "_absent"]
     return [name for name in narrowed if name != "after" and not name.startswith("after.")] + ["after", "_absent"]
 
 
@@ -52,18 +56,22 @@ def stage_schema(piece: StagePiece, dialect: Dialect) -> pa.Schema:
 
 
 def stage_rows(
-    batch: pa.RecordBatch, piece: StagePiece, dialect: Dialect, check_json: bool
+    batch: pa.RecordBatch, piece: StagePiece, dialect: Dialect, check_json: bool, *, whole: bool = False
 ) -> tuple[pa.RecordBatch, list[Refused]]:
     """*batch*, the last versions of some rows of *piece*, in the types of its staging table, and what had to be left
-    out. Raises PermanentError for a put that lacks columns."""
+    out. A delete has its key alone, or, if *whole*, all that its event has of the row. Raises PermanentError for a put
+    that lacks columns."""
     put = is_put(batch)
     _require_whole(batch, put, piece)
     keys = narrow(batch, piece.fold.handle_key, put, piece.fold.order)
-    after = batch["after"]
-    cells = {
-        column.source: key_cells(keys, column.source) if column.is_key else pc.struct_field(after, [column.source])
-        for column in piece.columns
-    }
+
+    def cells_of(column: StageColumn) -> pa.Array:
+        if column.is_key:
+            return key_cells(keys, column.source)
+        after = pc.struct_field(batch["after"], [column.source])
+        return pc.if_else(put, after, pc.struct_field(batch["before"], [column.source])) if whole else after
+
+    cells = {column.source: cells_of(column) for column in piece.columns}
     refused = _refused(batch, put, cells, piece, dialect, check_json)
     rows = [keys["version"].combine_chunks(), put]
     if refused:

@@ -1,5 +1,9 @@
 """A table of a mirror's database: its name, what is found of it, and the steps that change it."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
 import msgspec
 
 from ticdc_replay.domain.tables import TableName
@@ -71,12 +75,19 @@ class TableState(msgspec.Struct, frozen=True):
     form_floor_ts: int
 
 
-class Observed(msgspec.Struct, frozen=True):
-    """A mirror table as it is: what the catalogue and the ledger have of it, and whether it has no row."""
+@dataclass(frozen=True)
+class Observed:
+    """A mirror table as it is: what the catalogue and the ledger have of it."""
 
     found: FoundTable | None
     state: TableState | None
-    empty: bool
+    is_empty: Callable[[], bool]
+    """Looks whether it has no row, which takes a query."""
+
+    @cached_property
+    def empty(self) -> bool:
+        """Whether it has no row, or had none when this was asked first."""
+        return self.is_empty()
 
 
 class ColumnDefinition(msgspec.Struct, frozen=True):

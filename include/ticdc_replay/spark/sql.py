@@ -1,0 +1,92 @@
+"""Spark SQL for targets that Spark writes to (``targets.sql.Sql``). Uses nothing that Spark Connect lacks."""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
+
+from ticdc_replay.targets.sql import SqlError
+
+Task = TypeVar("Task")
+
+_SHOWN = 2_000
+"""Characters of an error of the JVM, without its stack traces."""
+
+
+class SparkSql:
+    """The statements of one driver, in the session *spark*."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        # PySpark logs each error with its stack before it raises it, also that of a table that is only looked for.
+        PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+        # A text is a text: Spark would put settings and variables of the environment in place of ${...} in a literal.
+        self.set({"spark.sql.variable.substitute": "false", "spark.sql.parser.escapedStringLiterals": "false"})
+
+    def run(self, statement: str, settings: Mapping[str, str] = {}) -> list[dict[str, Any]]:
+        """See ``Sql.run``."""
+        with _sql_errors():
+            before = {name: self._spark.conf.get(name, None) for name in settings}
+            self.set(settings)
+            try:
+                return [row.asDict() for row in self._spark.sql(statement).collect()]
+            finally:
+                for name, value in before.items():
+                    if value is None:
+                        self._spark.conf.unset(name)
+                    else:
+                        self._spark.conf.set(name, value)
+
+    def set(self, settings: Mapping[str, str]) -> None:
+        """See ``Sql.set``."""
+        for name, value in settings.items():
+            self._spark.conf.set(name, value)
+
+    def columns(self, table: str) -> list[tuple[str, str, bool]]:
+        """See ``Sql.columns``."""
+        with _sql_errors():
+            fields = self._spark.table(table).schema.fields
+        return [(field.name, field.dataType.simpleString(), field.nullable) for field in fields]
+
+    @contextmanager
+    def view(
+        self, name: str, read: Callable[[Task], Iterator[pa.RecordBatch]], tasks: Sequence[Task], layout: str
+    ) -> Iterator[None]:
+        """See ``Sql.view``."""
+        with _sql_errors():
+            numbers = self._spark.range(0, len(tasks), 1, max(1, len(tasks)))
+            numbers.mapInArrow(partial(_read_tasks, read, tuple(tasks)), layout).createOrReplaceTempView(name)
+        try:
+            yield
+        finally:
+            self._spark.catalog.dropTempView(name)
+
+
+def _read_tasks(
+    read: Callable[[Task], Iterator[pa.RecordBatch]], tasks: Sequence[Task], numbers: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for batch in numbers:
+        for number in batch.column(0).to_pylist():
+            yield from read(tasks[number])
+
+
+@contextmanager
+def _sql_errors() -> Iterator[None]:
+    try:
+        yield
+    except PySparkException as error:
+        raise SqlError.of(error.getCondition() or "", _without_stack(error)) from error
+    except Py4JError as error:
+        raise SqlError.of("", _without_stack(error)) from error
+
+
+def _without_stack(error: Exception) -> str:
+    lines = (line for line in str(error).splitlines() if not line.lstrip().startswith(("at ", "... ")))
+    return "\n".join(lines)[:_SHOWN]

@@ -1,0 +1,119 @@
+"""Delta's statements, and what its log says of a load."""
+
+import json
+from collections.abc import Mapping
+
+from ticdc_replay.targets.delta.section import DeltaTarget
+from ticdc_replay.targets.lake.dialect import quoted, string
+from ticdc_replay.targets.lake.section import TableLayout
+from ticdc_replay.targets.lake.table_format import LOAD, Commit, Counts, TableFormat, number, properties_sql
+from ticdc_replay.targets.mirror.planning.tables import Relation
+from ticdc_replay.targets.sql import Sql
+
+_DROPPED = "ticdc-replay.dropped"
+_ROWS = "numTargetRows"
+_LOOKED_AT = 200
+"""Commits of the log that are searched: a load looks for its own, or for that of an attempt that broke."""
+
+
+class Delta(TableFormat):
+    """Tables below one path, or of one catalog. A table below a path can't be dropped by a statement: it is replaced by
+    one without rows that says so."""
+
+    config: DeltaTarget
+    changes_types = frozenset(
+        {("int", "bigint"), ("float", "double"), ("int", "double")}
+        | {(narrow, f"decimal({digits},0)") for narrow in ("int", "bigint") for digits in range(10, 39)}
+    )
+    changes_scales = True
+
+    def catalog_settings(self, secret: Mapping[str, str]) -> dict[str, str]:
+        prefix = f"spark.sql.catalog.{self.config.catalog}"
+        return {f"{prefix}.{name}": value for name, value in {**self.config.settings, **secret}.items()}
+
+    def name_of(self, target: Relation) -> str:
+        if self.config.path is None:
+            return quoted(self.config.catalog, target.schema, target.table)
+        return quoted("delta", f"{self.config.path}/{target.schema}/{target.table}")
+
+    def create_schema(self, schema: str) -> list[str]:
+        if self.config.path is not None:
+            return []
+        return [f"CREATE NAMESPACE IF NOT EXISTS {quoted(self.config.catalog, schema)}"]
+
+    def create_table(
+        self, target: Relation, columns: str, layout: TableLayout, properties: Mapping[str, str], *, replaces: bool
+    ) -> list[str]:
+        ours = {
+            "delta.enableDeletionVectors": "true",
+            "delta.columnMapping.mode": "name",
+            "delta.feature.timestampNtz": "supported",
+        }
+        verb = "REPLACE TABLE" if replaces else "CREATE TABLE"
+        clustered = f" CLUSTER BY ({', '.join(layout.sort_by)})" if layout.sort_by else ""
+        partitioned = f" PARTITIONED BY ({', '.join(layout.partition_by)})" if layout.partition_by else ""
+        together = properties_sql({**ours, **layout.properties, **properties}, string)
+        return [
+            f"{verb} {self.name_of(target)} ({columns}) USING delta{partitioned}{clustered} TBLPROPERTIES ({together})"
+        ]
+
+    def replace_rows(self, sql: Sql, target: Relation, condition: str, rows: str, attempt: str) -> list[str]:
+        return [f"INSERT INTO {self.name_of(target)} REPLACE WHERE {condition} {rows}"]
+
+    def drop_table(self, target: Relation) -> list[str]:
+        if self.config.path is None:
+            return [f"DROP TABLE IF EXISTS {self.name_of(target)}"]
+        gone = properties_sql({_DROPPED: "true"}, string)
+        return [f"REPLACE TABLE {self.name_of(target)} (dropped INT) USING delta TBLPROPERTIES ({gone})"]
+
+    def change_type(self, target: Relation, column: str, type_name: str) -> list[str]:
+        """Type widening is switched on with the first change: readers other than Spark refuse tables that have it."""
+        name = self.name_of(target)
+        return [
+            f"ALTER TABLE {name} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')",
+            f"ALTER TABLE {name} ALTER COLUMN {quoted(column)} TYPE {type_name}",
+        ]
+
+    def is_dropped(self, properties: Mapping[str, str]) -> bool:
+        return _DROPPED in properties
+
+    def commit_settings(self, load: str, entry: Mapping[str, str], *, once: bool) -> dict[str, str]:
+        settings = {"spark.databricks.delta.commitInfo.userMetadata": json.dumps({LOAD: load, **entry})}
+        if once:
+            settings |= {
+                "spark.databricks.delta.write.txnAppId": f"ticdc-replay/{load}",
+                "spark.databricks.delta.write.txnVersion": "1",
+            }
+        return settings
+
+    def find_commit(self, sql: Sql, target: Relation, load: str) -> Commit | None:
+        name = self.name_of(target)
+        for entry in sql.run(f"DESCRIBE HISTORY {name} LIMIT {_LOOKED_AT}"):
+            version, metadata, metrics = (entry[part] for part in ("version", "userMetadata", "operationMetrics"))
+            if metadata is not None and _load_of(metadata) == load:
+                if f"{_ROWS}Inserted" not in metrics:
+                    return Commit(str(version), Counts())
+                return Commit(
+                    str(version),
+                    Counts(
+                        number(metrics, [f"{_ROWS}Inserted"]),
+                        number(metrics, [f"{_ROWS}Updated"]),
+                        number(metrics, [f"{_ROWS}Deleted"]),
+                    ),
+                )
+        return None
+
+    def is_conflict(self, text: str) -> bool:
+        return "io.delta.exceptions.Concurrent" in text or "[DELTA_CONCURRENT_" in text
+
+    def is_unknown(self, text: str) -> bool:
+        return False
+
+
+def _load_of(metadata: str) -> object:
+    """The load that a commit names. A commit of others may have any text."""
+    try:
+        found = json.loads(metadata)
+    except ValueError:
+        return None
+    return found.get(LOAD) if isinstance(found, dict) else None

@@ -1,0 +1,116 @@
+"""Iceberg's statements, and what its snapshots say of a load."""
+
+from collections.abc import Mapping
+
+from ticdc_replay.targets.iceberg.section import IcebergTarget
+from ticdc_replay.targets.lake.dialect import quoted, string
+from ticdc_replay.targets.lake.section import TableLayout
+from ticdc_replay.targets.lake.table_format import LOAD, Commit, Counts, TableFormat, number, properties_sql
+from ticdc_replay.targets.mirror.planning.tables import Relation
+from ticdc_replay.targets.sql import Sql
+
+_PROPERTY = "spark.sql.iceberg.snapshot-property."
+_ROWS = "spark.merge-into.num-target-rows-"
+_BRANCH = "ticdc_replay_"
+"""Begin of the name of a branch on which rows are replaced."""
+_MODES = {f"write.{kind}.mode": "merge-on-read" for kind in ("merge", "update", "delete")}
+_NO_SHUFFLE = {"write.distribution-mode": "none"} | {
+    f"write.{kind}.distribution-mode": "none" for kind in ("merge", "update", "delete")
+}
+"""Rows arrive as they were joined; sorting them among workers once more costs more than the MERGE."""
+
+
+class Iceberg(TableFormat):
+    """Tables of one catalog."""
+
+    config: IcebergTarget
+    changes_types = frozenset({("int", "bigint"), ("float", "double")})
+    changes_scales = False
+
+    def catalog_settings(self, secret: Mapping[str, str]) -> dict[str, str]:
+        own = {**self.config.settings, **secret}
+        if not own:
+            return {}
+        prefix = f"spark.sql.catalog.{self.config.catalog}"
+        # A catalog that caches tables does not see the commits of others for half a minute.
+        return {prefix: "org.apache.iceberg.spark.SparkCatalog", f"{prefix}.cache-enabled": "false"} | {
+            f"{prefix}.{name}": value for name, value in own.items()
+        }
+
+    def name_of(self, target: Relation) -> str:
+        return quoted(self.config.catalog, target.schema, target.table)
+
+    def create_schema(self, schema: str) -> list[str]:
+        return [f"CREATE NAMESPACE IF NOT EXISTS {quoted(self.config.catalog, schema)}"]
+
+    def create_table(
+        self, target: Relation, columns: str, layout: TableLayout, properties: Mapping[str, str], *, replaces: bool
+    ) -> list[str]:
+        ours = {
+            "format-version": str(self.config.format_version),
+            **_MODES,
+            **_NO_SHUFFLE,
+            "write.parquet.compression-codec": "zstd",
+            "write.delete.granularity": "file",
+        }
+        name = self.name_of(target)
+        partitioned = f" PARTITIONED BY ({', '.join(layout.partition_by)})" if layout.partition_by else ""
+        together = properties_sql({**ours, **layout.properties, **properties}, string)
+        statements = [f"CREATE TABLE {name} ({columns}) USING iceberg{partitioned} TBLPROPERTIES ({together})"]
+        if layout.sort_by:
+            statements.append(f"ALTER TABLE {name} WRITE LOCALLY ORDERED BY {', '.join(layout.sort_by)}")
+        return statements
+
+    def replace_rows(self, sql: Sql, target: Relation, condition: str, rows: str, attempt: str) -> list[str]:
+        """On a branch, which is then made the table: Iceberg can't overwrite a part of a file. Branches that ended loads
+        have left are dropped."""
+        name = self.name_of(target)
+        old = [
+            row["name"]
+            for row in sql.run(f"SELECT name FROM {name}.refs WHERE type = 'BRANCH'")
+            if row["name"].startswith(_BRANCH)
+        ]
+        branch = _BRANCH + attempt
+        return [
+            *(f"ALTER TABLE {name} DROP BRANCH IF EXISTS {quoted(each)}" for each in old),
+            f"ALTER TABLE {name} CREATE OR REPLACE BRANCH {quoted(branch)}",
+            f"DELETE FROM {name}.{quoted('branch_' + branch)} WHERE {condition}",
+            f"INSERT INTO {name}.{quoted('branch_' + branch)} {rows}",
+            f"CALL {quoted(self.config.catalog)}.system.fast_forward("
+            f"{string(quoted(target.schema, target.table))}, 'main', {string(branch)})",
+            f"ALTER TABLE {name} DROP BRANCH IF EXISTS {quoted(branch)}",
+        ]
+
+    def drop_table(self, target: Relation) -> list[str]:
+        return [f"DROP TABLE IF EXISTS {self.name_of(target)} PURGE"]
+
+    def commit_settings(self, load: str, entry: Mapping[str, str], *, once: bool) -> dict[str, str]:
+        return {_PROPERTY + name: value for name, value in {LOAD: load, **entry}.items()}
+
+    def find_commit(self, sql: Sql, target: Relation, load: str) -> Commit | None:
+        snapshots = f"{self.name_of(target)}.snapshots"
+        found = sql.run(
+            f"SELECT snapshot_id, summary FROM {snapshots} WHERE summary[{string(LOAD)}] = {string(load)} "
+            "ORDER BY committed_at DESC LIMIT 1"
+        )
+        if not found:
+            return None
+        snapshot, summary = found[0]["snapshot_id"], found[0]["summary"]
+        if not any(name.startswith(_ROWS) for name in summary):
+            return Commit(str(snapshot), Counts())
+        return Commit(
+            str(snapshot),
+            Counts(
+                number(summary, [f"{_ROWS}inserted"]),
+                number(summary, [f"{_ROWS}updated"]),
+                number(summary, [f"{_ROWS}deleted"]),
+            ),
+        )
+
+    def is_conflict(self, text: str) -> bool:
+        return "is not an ancestor of" in text or any(
+            f"org.apache.iceberg.exceptions.{name}" in text for name in ("ValidationException", "CommitFailedException")
+        )
+
+    def is_unknown(self, text: str) -> bool:
+        return "CommitStateUnknownException" in text

@@ -1,0 +1,312 @@
+"""One table of a history, and the statements that bring a window's slice into it.
+
+The slice of a window are the rows whose commitTs is in it. A load replaces it in one commit; where it is empty, which
+is the usual case, that is an append. A re-drive of a quarantine adds to it, and replaces equal versions.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import cached_property
+
+import msgspec
+
+from ticdc_replay.changelog.files.index import ChangelogIndex, TableVersion
+from ticdc_replay.changelog.files.reading import file_name
+from ticdc_replay.domain.errors import TargetMismatchError
+from ticdc_replay.domain.tables import TableName, TableSchema
+from ticdc_replay.domain.window import Window
+from ticdc_replay.schemas.changes import TableChanges, kind_of
+from ticdc_replay.targets.base import Load
+from ticdc_replay.targets.ddl import words_of
+from ticdc_replay.targets.lake import tables
+from ticdc_replay.targets.lake.dialect import quoted, string
+from ticdc_replay.targets.lake.errors import translate
+from ticdc_replay.targets.lake.history_rows import (
+    DDL,
+    OP,
+    OWN_TYPES,
+    PLACE,
+    VersionFile,
+    VersionsTask,
+    layout_of,
+    read_versions,
+)
+from ticdc_replay.targets.lake.lease import HeldLease
+from ticdc_replay.targets.lake.section import LakeSection
+from ticdc_replay.targets.lake.table_format import Commit, TableFormat, load_name
+from ticdc_replay.targets.lake.types import holds, spark_type
+from ticdc_replay.targets.mirror.planning.tables import ChangeType, ColumnDefinition, MakeColumn, Relation
+from ticdc_replay.targets.sql import Sql, SqlError
+
+_PART, _COPY = "_ticdc_replay_part", "_ticdc_replay_copy"
+"""Columns of a query while it picks one of equal versions."""
+
+CONFLICTS = 5
+"""How often a commit is repeated because another one, such as a compaction, came first."""
+
+
+class Part(msgspec.Struct, frozen=True):
+    """The rows of one changelog that a slice gets, in files, and the positions that are left out of each."""
+
+    files: tuple[VersionFile, ...]
+    left_out: tuple[bytes, ...]
+
+
+def version_files(load: Load, index: ChangelogIndex, versions: Sequence[TableVersion]) -> tuple[VersionFile, ...]:
+    """The files of *versions* of one table, in the changelog *index*."""
+    return tuple(
+        VersionFile(
+            artifacts=load.artifacts,
+            table=version.schema.name,
+            name=file_name(index, file),
+            only=file.only,
+            columns=tuple(
+                (column.name, column.name.lower(), spark_type(column.type)) for column in version.schema.columns
+            ),
+            handle_key=version.schema.handle_key,
+        )
+        for version in versions
+        for file in version.files
+    )
+
+
+def require_free_names(table: TableName, schemas: Sequence[TableSchema], config: LakeSection) -> None:
+    """Raise TargetMismatchError where *table* has a column with a name that the history, or the format, needs."""
+    own = {name.lower() for name in (*OWN_TYPES, config.commit_ts_column, *config.system_columns)}
+    taken = sorted({column.name for schema in schemas for column in schema.columns if column.name.lower() in own})
+    if taken:
+        raise TargetMismatchError(
+            f"{table}: a history needs the names of its columns {', '.join(taken)} for itself. Choose another "
+            "`commit_ts_column` if it is that; else leave the table out, or load it into a parquet target"
+        )
+
+
+def ddl_rows(changes: Sequence[TableChanges]) -> list[tuple[str, int, str]]:
+    """The DDL in *changes* as rows: ``_op``, commitTs (TSO), and what it did. ``empty``: no older row is left after it."""
+    return [
+        (
+            "empty" if entry.ends_rows else "ddl",
+            entry.commit_ts,
+            "; ".join(f"{kind_of(change)}: {words_of(change)}" for change in entry.changes),
+        )
+        for entry in changes
+    ]
+
+
+class HistoryTable:
+    """One table. For an attempt that holds its lease."""
+
+    def __init__(self, sql: Sql, table_format: TableFormat, target: Relation) -> None:
+        self._sql = sql
+        self._format = table_format
+        self._target = target
+        self._commit_ts = table_format.config.commit_ts_column
+        self.name = table_format.name_of(target)
+
+    @cached_property
+    def types(self) -> dict[str, str]:
+        """Its columns, with their types, in its order."""
+        return {name: type_name for name, type_name, _ in self._sql.columns(self.name)}
+
+    def definitions(self, schemas: Sequence[TableSchema]) -> dict[str, ColumnDefinition]:
+        """The columns that rows of *schemas* need, by lower name. Raises TargetMismatchError where no type holds all."""
+        needed: dict[str, ColumnDefinition] = {}
+        for schema in schemas:
+            for column in schema.columns:
+                name, type_name = column.name.lower(), spark_type(column.type)
+                known = needed.get(name)
+                if known is None or holds(type_name, known.type):
+                    needed[name] = ColumnDefinition(known.name if known else column.name, type_name)
+                elif not holds(known.type, type_name):
+                    raise self._apart(column.name, known.type, type_name)
+        return needed
+
+    def fit(self, schemas: Sequence[TableSchema]) -> list[str]:
+        """Add the columns that rows of *schemas* bring, and widen those that can't hold them; what was done.
+
+        Columns that they lack stay. Raises TargetMismatchError where the types of a column can't share it.
+        """
+        there = {name.lower(): ColumnDefinition(name, type_name) for name, type_name in self.types.items()}
+        done: list[str] = []
+        for name, column in self.definitions(schemas).items():
+            known = there.get(name)
+            if known is None:
+                action: MakeColumn | ChangeType = MakeColumn(column)
+                done.append(f"add column {column.name} {column.type}")
+            elif holds(known.type, column.type):
+                continue
+            elif holds(column.type, known.type):
+                tables.require_change(self._format, self._target, known.name, known.type, column.type)
+                action = ChangeType(known.name, column.type)
+                done.append(f"change column {known.name} from {known.type} to {column.type}")
+            else:
+                raise self._apart(known.name, known.type, column.type)
+            for statement in tables.statements_of(self._format, self._target, action):
+                self._sql.run(statement)
+        if done:
+            del self.types
+        return done
+
+    def _apart(self, column: str, before: str, after: str) -> TargetMismatchError:
+        return TargetMismatchError(
+            f"{self._target}: no type holds the values of column {column} before and after a change from {before} to {after} "
+            "unaltered. Rename the column in the table by hand, so that later rows get a new one, and load the window again"
+        )
+
+    def is_empty_in(self, window: Window) -> bool:
+        """Whether the table has no row of *window*."""
+        return not self._sql.run(f"SELECT 1 AS found FROM {self.name} WHERE {self._slice(window)} LIMIT 1")
+
+    def emptied_at(self, times: Sequence[int]) -> set[int]:
+        """Those of *times* (TSO) at which the table has a row of a DDL that emptied it."""
+        if not times:
+            return set()
+        ts = quoted(self._commit_ts)
+        found = self._sql.run(
+            f"SELECT DISTINCT {ts} AS ts FROM {self.name} WHERE {quoted(OP)} = 'empty' AND {ts} IN ({', '.join(map(str, times))})"
+        )
+        return {row["ts"] for row in found}
+
+    def replace(
+        self,
+        load: Load,
+        incarnation: str,
+        lease: HeldLease,
+        parts: Sequence[Part],
+        ddl: Sequence[tuple[str, int, str]],
+        key: Sequence[str],
+        *,
+        empty: bool,
+    ) -> str:
+        """Make the rows of *parts*, of which later ones replace equal versions of earlier ones, and *ddl* the slice of
+        the load's window. *empty*: it has no row yet. The snapshot or version with it, or "".
+
+        Raises LeaseLostError where another load may have committed meanwhile: then the slice is to be replaced again.
+        """
+        with self._rows(load, parts, ddl, key) as rows:
+            if rows is None and empty:
+                return ""
+            if empty:
+                names = ", ".join(map(quoted, self.types))
+                committed = self._commit(load, incarnation, lease, [f"INSERT INTO {self.name} ({names}) {rows}"])
+                lease.verify()
+                return committed
+            old = self._slice(load.index.window)
+            if rows is None:
+                return self._commit(load, incarnation, lease, [f"DELETE FROM {self.name} WHERE {old}"])
+            statements = self._format.replace_rows(self._sql, self._target, old, rows, load.attempt)
+            return self._commit(load, incarnation, lease, statements)
+
+    def add(
+        self,
+        load: Load,
+        incarnation: str,
+        lease: HeldLease,
+        part: Part,
+        ddl: Sequence[tuple[str, int, str]],
+        key: Sequence[str],
+    ) -> str:
+        """Add the rows of *part* and *ddl* to the slice, in place of equal versions; see ``replace``."""
+        with self._rows(load, [part], ddl, key) as rows:
+            if rows is None:
+                return ""
+            same = " AND ".join(
+                f"{self._identity(name, 't')} <=> {self._identity(name, 's')}" for name in self._identities(key)
+            )
+            cells = {quoted(name): f"s.{quoted(name)}" for name in self.types}
+            updates = ", ".join(f"t.{name} = {cell}" for name, cell in cells.items())
+            merge = (
+                f"MERGE INTO {self.name} t USING ({rows}) s ON {self._slice(load.index.window, 't.')} AND {same} "
+                f"WHEN MATCHED THEN UPDATE SET {updates} "
+                f"WHEN NOT MATCHED THEN INSERT ({', '.join(cells)}) VALUES ({', '.join(cells.values())})"
+            )
+            return self._commit(load, incarnation, lease, [merge])
+
+    def _slice(self, window: Window, of: str = "") -> str:
+        column = of + quoted(self._commit_ts)
+        return f"{column} >= {window.from_ts} AND {column} < {window.to_ts}"
+
+    def _identities(self, key: Sequence[str]) -> list[str]:
+        """What tells versions apart: the row, its commitTs, and whether it is put, deleted, or DDL."""
+        return [OP, self._commit_ts, DDL, *(key or PLACE)]
+
+    def _identity(self, name: str, of: str) -> str:
+        cell = f"{of}.{quoted(name)}"
+        return f"if({cell} IN ('delete', 'ddl', 'empty'), {cell}, 'put')" if name == OP else cell
+
+    @contextmanager
+    def _rows(
+        self, load: Load, parts: Sequence[Part], ddl: Sequence[tuple[str, int, str]], key: Sequence[str]
+    ) -> Iterator[str | None]:
+        """A query for the rows, with all columns of the table; None where there are none."""
+        types = self.types
+        selects: list[str] = []
+        with ExitStack() as views:
+            for number, part in enumerate(parts):
+                groups: dict[tuple[tuple[str, str, str], ...], list[VersionsTask]] = {}
+                for file, left_out in zip(part.files, part.left_out, strict=True):
+                    groups.setdefault(file.columns, []).append(VersionsTask(file, left_out, self._commit_ts))
+                for tasks in groups.values():
+                    layout = layout_of(tasks[0].file, self._commit_ts)
+                    view = f"versions_{len(selects)}_{load.attempt}"
+                    definition = ", ".join(f"{quoted(name)} {type_name}" for name, type_name in layout.items())
+                    views.enter_context(self._sql.view(view, read_versions, tasks, definition))
+                    selects.append(self._select(types, layout, view, number if len(parts) > 1 else None))
+            if ddl:
+                selects.append(self._select_ddl(types, ddl, len(parts) if len(parts) > 1 else None))
+            rows = " UNION ALL ".join(selects)
+            if len(parts) > 1 and rows:
+                identity = ", ".join(self._identity(name, "r") for name in self._identities(key))
+                names = ", ".join(map(quoted, types))
+                rows = (
+                    f"SELECT {names} FROM (SELECT *, row_number() OVER "
+                    f"(PARTITION BY {identity} ORDER BY {_PART} DESC) AS {_COPY} FROM ({rows}) r) WHERE {_COPY} = 1"
+                )
+            yield rows or None
+
+    def _select(self, types: Mapping[str, str], layout: Mapping[str, str], view: str, part: int | None) -> str:
+        have = {name.lower(): name for name in layout}
+        cells = []
+        for name, type_name in types.items():
+            cell = quoted(have[name.lower()]) if name.lower() in have else "NULL"
+            cells.append(f"CAST({cell} AS {type_name}) AS {quoted(name)}")
+        return f"SELECT {', '.join([*cells, *([] if part is None else [f'{part} AS {_PART}'])])} FROM {view}"
+
+    def _select_ddl(self, types: Mapping[str, str], ddl: Sequence[tuple[str, int, str]], part: int | None) -> str:
+        lines = ", ".join(f"({string(op)}, {commit_ts}L, {string(text)})" for op, commit_ts, text in ddl)
+        have = {OP: "op", self._commit_ts: "ts", DDL: "text", "_commit_time": "timestamp_millis(shiftright(ts, 18))"}
+        cells = [
+            f"CAST({have.get(name, 'NULL')} AS {type_name}) AS {quoted(name)}" for name, type_name in types.items()
+        ]
+        cells += [] if part is None else [f"{part} AS {_PART}"]
+        return f"SELECT {', '.join(cells)} FROM VALUES {lines} AS ddl(op, ts, text)"
+
+    def _commit(self, load: Load, incarnation: str, lease: HeldLease, statements: Sequence[str]) -> str:
+        """Run *statements*, of which the last one that counts makes all of them visible; the snapshot or version."""
+        name = load_name(load.index.run_hash, load.index.window, incarnation, load.attempt)
+        entry = {
+            "ticdc-replay.pipeline": load.index.pipeline,
+            "ticdc-replay.window": json.dumps(msgspec.to_builtins(load.index.window)),
+            "ticdc-replay.run": load.index.run_hash,
+            "ticdc-replay.generation": str(load.generation),
+            "ticdc-replay.attempt": load.attempt,
+        }
+        settings = self._format.commit_settings(name, entry, once=False)
+        done: Commit | None = None
+        for left in reversed(range(CONFLICTS)):
+            lease.still_held()
+            try:
+                for statement in statements:
+                    self._sql.run(statement, settings)
+                break
+            except SqlError as error:
+                text = str(error)
+                if self._format.is_unknown(text):
+                    done = self._format.find_commit(self._sql, self._target, name)
+                    if done is not None and len(statements) == 1:
+                        return done.id
+                if not (left and self._format.is_conflict(text)):
+                    raise translate(error, self._format, f"load {self._target}") from error
+        done = self._format.find_commit(self._sql, self._target, name)
+        return done.id if done is not None else ""

@@ -1,0 +1,297 @@
+"""The statements that bring staged versions into a lake table; see ``Session.merge``.
+
+Versions of a row are ordered by (version, delete < put), and an equal put overwrites. A deleted row is gone, and its
+delete stands in the ledger; or it stays, marked, and is a version like any other (``deletes: soft``).
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from itertools import count
+from typing import Any
+
+import msgspec
+
+from ticdc_replay.changelog.files.version_order import OFFSET_BITS
+from ticdc_replay.domain.errors import TargetMismatchError
+from ticdc_replay.targets.base import Load
+from ticdc_replay.targets.lake.dialect import quoted, string
+from ticdc_replay.targets.lake.documents import TombstoneFile
+from ticdc_replay.targets.lake.errors import translate
+from ticdc_replay.targets.lake.lease import HeldLease
+from ticdc_replay.targets.lake.ledger import LakeLedger
+from ticdc_replay.targets.lake.stage import DELETED_AT, ReadTask, StagedFiles, read_staged
+from ticdc_replay.targets.lake.table_format import RUN, WINDOW, Commit, Counts, TableFormat, load_name
+from ticdc_replay.targets.mirror.planning.staged_rows import PUT, VERSION
+from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
+from ticdc_replay.targets.mirror.planning.tables import FoundTable
+from ticdc_replay.targets.mirror.session import Merged
+from ticdc_replay.targets.mirror.staging import Staged
+from ticdc_replay.targets.sql import Sql, SqlError
+
+CONFLICTS = 5
+"""How often a MERGE is repeated because another commit, such as a compaction, came first."""
+
+
+_LITERALS: dict[str, Callable[[Any], str]] = {
+    "int": str,
+    "bigint": str,
+    "string": string,
+    "date": lambda value: f"DATE {string(value.isoformat())}",
+}
+"""The types of keys that are compared by their order, and how Spark SQL spells a value."""
+
+
+_NEW, _KEPT, _LOST = "_ticdc_replay_version", "_ticdc_replay_put", "_ticdc_replay_lost"
+"""Columns of the source beside the mirror's: the version, whether the row stays, and whether a newer delete decided that."""
+SOURCE_COLUMNS = (_NEW, _KEPT, _LOST)
+
+
+class Merge:
+    """The staged versions of one table, and the table they go to."""
+
+    def __init__(
+        self,
+        sql: Sql,
+        table_format: TableFormat,
+        ledger: LakeLedger,
+        lease: HeldLease,
+        files: StagedFiles,
+        load: Load,
+        plan: TablePlan,
+        staged: Staged,
+        found: FoundTable,
+        defaults: Mapping[str, Mapping[str, str]],
+    ) -> None:
+        self._sql = sql
+        self._format = table_format
+        self._ledger = ledger
+        self._lease = lease
+        self._files = files
+        self._load = load
+        self._plan = plan
+        self._staged = staged
+        self._found = found
+        self._defaults = defaults
+        self._name = table_format.name_of(plan.target)
+        self._soft = table_format.config.deletes == "soft"
+        self._types = {column.name: column.type for column in found.columns}
+        self._views = (f"ticdc_replay_{load.attempt}_{number}" for number in count())
+
+    def tombstones(self) -> list[TombstoneFile]:
+        """The deletes of the window, for the ledger; none where deleted rows stay."""
+        if self._soft:
+            return []
+        found = (file for stage in self._staged.stages for file in self._files.deletes_of(stage))
+        return [TombstoneFile(*file) for file in found]
+
+    def run(self, *, late: bool) -> Merged:
+        """Merge, unless an attempt whose outcome was unknown has; *late*: versions may be older than those applied."""
+        load, plan = self._load, self._plan
+        incarnation = self._ledger.incarnation_of(plan.target) or ""
+        once = not load.reload and self._ledger.report_of(plan.target, load.index.window, load.index.run_hash) is None
+        name = load_name(load.index.run_hash, load.index.window, incarnation, "" if once else load.attempt)
+        before = self._format.find_commit(self._sql, plan.target, name) if once else None
+        if before is not None:
+            # An attempt that broke has committed. What it did counts; merged again, late, it repairs what came between.
+            late, once, name = True, False, f"{name}/{load.attempt}"
+        with ExitStack() as views:
+            source = views.enter_context(self._source(late=late))
+            deletes = self._deletes(source, late=late)
+            if plan.order == "place":
+                self._refuse_moved(source)
+            done = self._commit(source, name, once=once)
+        self._lease.verify()  # else another load may have decided by rows that were not there yet
+        done = before or done
+        counts = done.counts if done is not None else Counts()
+        commit = done.id if done is not None else ""
+        if self._soft:
+            return Merged(self._staged, counts.inserted + counts.updated - deletes, 0, deletes, commit)
+        return Merged(self._staged, counts.inserted + counts.updated, counts.deleted, deletes, commit)
+
+    @contextmanager
+    def _source(self, *, late: bool) -> Iterator[str]:
+        """The staged rows as a query: columns as the mirror names them, ``_NEW``, ``_KEPT`` and ``_LOST``.
+
+        A put that is older than a remembered delete is that delete: so a merge repairs a row that should not be there.
+        """
+        plan = self._plan
+        floor = plan.next_floor_ts if plan.order == "commit_ts" else 0
+        selects: list[str] = []
+        with ExitStack() as views:
+            for columns, defaults, tasks in self._groups():
+                view = next(self._views)
+                layout = [f"{quoted(name)} {type_name}" for name, type_name in columns.items()]
+                views.enter_context(self._sql.view(view, read_staged, tasks, ", ".join(layout)))
+                selects.append(self._select(view, columns, defaults, floor))
+            rows = " UNION ALL ".join(selects)
+            if late and not self._soft:
+                tombstones = views.enter_context(self._tombstones())
+                if tombstones:
+                    key = ", ".join(quoted(column.target) for column in self._plan.key)
+                    cells = ", ".join(f"s.{quoted(name)}" for name in self._types if name != self._plan.version_column)
+                    rows = (
+                        f"SELECT {cells}, coalesce(d.{_NEW}, s.{_NEW}) AS {_NEW}, s.{_KEPT} AND d.{_NEW} IS NULL AS {_KEPT}, "
+                        f"d.{_NEW} IS NOT NULL AS {_LOST} FROM ({rows}) s LEFT JOIN "
+                        f"(SELECT {key}, max({quoted(DELETED_AT)}) AS {_NEW} FROM {tombstones} GROUP BY {key}) d "
+                        f"ON {self._same_row('s', 'd')} AND d.{_NEW} > s.{_NEW}"
+                    )
+            yield f"({rows})"
+
+    def _groups(self) -> Iterator[tuple[dict[str, str], Mapping[str, str], list[ReadTask]]]:
+        """Staged columns with their types, what rows show in the others, and the files: by the columns they have."""
+        versions = {piece.version.version: piece for piece in self._plan.pieces}
+        groups: dict[tuple[tuple[str, str], ...], list[ReadTask]] = {}
+        defaults: Mapping[str, str] = {}
+        for stage in self._staged.stages:
+            defaults = self._defaults.get(stage, {})
+            for file in self._files.of(stage):
+                columns = tuple((column.staged, column.type) for column in versions[file.version].columns)
+                columns += ((VERSION, "bigint"), (PUT, "boolean"))
+                task = ReadTask(self._files.address, file.name, columns, self._plan.dialect)
+                groups.setdefault(columns, []).append(task)
+        for columns, tasks in groups.items():
+            yield dict(columns), defaults, tasks
+
+    def _select(self, view: str, columns: Mapping[str, str], defaults: Mapping[str, str], floor: int) -> str:
+        """The rows of *view* with all columns of the mirror: one that they lack shows what rows from before it show."""
+        state = self._ledger.state_of(self._plan.target)
+        added = state.added_columns if state is not None else {}
+        planned = {column.target: column for column in self._plan.columns}
+        cells = []
+        for name, type_name in self._types.items():
+            if name == self._plan.version_column:
+                continue
+            column = planned.get(name)
+            if column is not None and column.staged in columns:
+                cell = quoted(column.staged)
+            else:
+                recorded = added[name].fill if name in added else None
+                cell = defaults.get(name) or recorded or "NULL"
+            cells.append(f"CAST({cell} AS {type_name}) AS {quoted(name)}")
+        cells += [f"{quoted(VERSION)} AS {_NEW}", f"{quoted(PUT)} AS {_KEPT}", f"false AS {_LOST}"]
+        return f"SELECT {', '.join(cells)} FROM {view} WHERE {quoted(VERSION)} >= {floor}"
+
+    @contextmanager
+    def _tombstones(self) -> Iterator[str]:
+        """A view of the deletes that some staged row may have to be compared with, or nothing."""
+        files = self._ledger.tombstones_of(self._plan.target)
+        if self._plan.order == "commit_ts":
+            files = tuple(file for file in files if file.last_ts > self._staged.first_ts)
+        if not files:
+            yield ""
+            return
+        columns = tuple((column.target, self._types[column.target]) for column in self._plan.key)
+        columns += ((DELETED_AT, "bigint"),)
+        tasks = [ReadTask(self._files.address, file.name, columns, self._plan.dialect) for file in files]
+        layout = ", ".join(f"{quoted(name)} {type_name}" for name, type_name in columns)
+        view = next(self._views)
+        with self._sql.view(view, read_staged, tasks, layout):
+            yield view
+
+    def _deletes(self, source: str, *, late: bool) -> int:
+        """How many staged deletes count: neither below the floor, nor, if *late*, older than what the table has."""
+        from_ts = self._plan.next_floor_ts if self._plan.order == "commit_ts" else 0
+        if not (self._soft or late) and self._staged.first_ts >= from_ts:
+            return sum(file.rows for file in self.tombstones())
+        version, new = f"t.{quoted(self._plan.version_column)}", f"s.{_NEW}"
+        newer = f"{version} >= {new}"
+        if self._soft:
+            newer = f"({version} > {new} OR {version} = {new} AND NOT t.{self._deleted})"
+        unless = f"LEFT ANTI JOIN {self._name} t ON {self._same_row('s', 't')} AND {newer} " if late else ""
+        (row,) = self._sql.run(f"SELECT count(*) AS rows FROM {source} s {unless}WHERE NOT s.{_KEPT} AND NOT s.{_LOST}")
+        return int(row["rows"])
+
+    def _refuse_moved(self, source: str) -> None:
+        """Raise TargetMismatchError where a row was in another partition before, so that its places don't order it."""
+        version, new = f"t.{quoted(self._plan.version_column)}", f"s.{_NEW}"
+        before, now = (f"shiftright({place} - 1, {OFFSET_BITS})" for place in (version, new))
+        with self._tombstones() as tombstones:
+            olds = [self._name]
+            if tombstones:
+                key = ", ".join(quoted(column.target) for column in self._plan.key)
+                olds.append(
+                    f"(SELECT {key}, {quoted(DELETED_AT)} AS {quoted(self._plan.version_column)} FROM {tombstones})"
+                )
+            for old in olds:
+                rows = self._sql.run(
+                    f"SELECT {before} AS before, {now} AS now, "
+                    f"to_json(struct({', '.join('t.' + quoted(column.target) for column in self._plan.key)})) AS key "
+                    f"FROM {source} s JOIN {old} t ON {self._same_row('s', 't')} "
+                    f"WHERE {version} > 0 AND {before} <> {now} LIMIT 1"
+                )
+                for row in rows:
+                    raise TargetMismatchError(
+                        f"{self._plan.target}: the row with key {row['key']} was in partition {row['before']}, and is in "
+                        f"partition {row['now']} now; without commitTs the later one is unknown. Were partitions added or the "
+                        f"dispatcher changed? Bring the table up to date from the upstream, set "
+                        f"{self._plan.version_column} to 0 in all its rows, and raise the mirror's floor"
+                    )
+
+    def _commit(self, source: str, name: str, *, once: bool) -> Commit | None:
+        """Merge *source*; again where another commit came first. None where nothing was to be changed."""
+        load = self._load
+        entry = {
+            "ticdc-replay.pipeline": load.index.pipeline,
+            WINDOW: json.dumps(msgspec.to_builtins(load.index.window)),
+            RUN: load.index.run_hash,
+            "ticdc-replay.generation": str(load.generation),
+            "ticdc-replay.events": str(self._staged.events),
+            "ticdc-replay.attempt": load.attempt,
+        }
+        settings = self._format.commit_settings(name, entry, once=once)
+        for left in reversed(range(CONFLICTS)):
+            self._lease.still_held()
+            try:
+                self._sql.run(self._statement(source), settings)
+                break
+            except SqlError as error:
+                text = str(error)
+                if self._format.is_unknown(text):
+                    done = self._format.find_commit(self._sql, self._plan.target, name)
+                    if done is not None:
+                        return done
+                if not (left and self._format.is_conflict(text)):
+                    raise translate(error, self._format, f"load {self._plan.target}") from error
+        return self._format.find_commit(self._sql, self._plan.target, name)
+
+    def _statement(self, source: str) -> str:
+        version, new, put = f"t.{quoted(self._plan.version_column)}", f"s.{_NEW}", f"s.{_KEPT}"
+        key = {column.target for column in self._plan.key}
+        cells = {quoted(name): f"s.{quoted(name)}" for name in self._types if name != self._plan.version_column}
+        cells[quoted(self._plan.version_column)] = new
+        if self._soft:
+            cells[self._deleted] = f"NOT {put}"
+        updates = ", ".join(f"t.{name} = {cell}" for name, cell in cells.items() if name not in map(quoted, key))
+        inserts = f"INSERT ({', '.join(cells)}) VALUES ({', '.join(cells.values())})"
+        condition = " AND ".join([self._same_row("s", "t"), *self._ranges()])
+        merge = f"MERGE INTO {self._name} t USING {source} s ON {condition} "
+        if self._soft:
+            newer = f"{new} > {version} OR {new} = {version} AND ({put} OR t.{self._deleted})"
+            return f"{merge}WHEN MATCHED AND ({newer}) THEN UPDATE SET {updates} WHEN NOT MATCHED THEN {inserts}"
+        return (
+            f"{merge}WHEN MATCHED AND {put} AND {new} >= {version} THEN UPDATE SET {updates} "
+            f"WHEN MATCHED AND NOT {put} AND {new} > {version} THEN DELETE "
+            f"WHEN NOT MATCHED AND {put} THEN {inserts}"
+        )
+
+    def _ranges(self) -> Iterator[str]:
+        """Conditions that lie in what is staged, and by which the engine leaves out files of the table before it reads."""
+        names = [file.name for stage in self._staged.stages for file in self._files.of(stage)]
+        for column in self._plan.key:
+            as_literal = _LITERALS.get(column.type)
+            if as_literal is None or self._types[column.target] != column.type:
+                continue
+            found = self._files.range_of(names, column.staged)
+            if found is not None:
+                low, high = map(as_literal, found)
+                yield f"t.{quoted(column.target)} >= {low} AND t.{quoted(column.target)} <= {high}"
+
+    @property
+    def _deleted(self) -> str:
+        return quoted(self._format.config.deleted_column)
+
+    def _same_row(self, first: str, second: str) -> str:
+        return " AND ".join(
+            f"{first}.{quoted(column.target)} = {second}.{quoted(column.target)}" for column in self._plan.key
+        )

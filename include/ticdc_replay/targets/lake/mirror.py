@@ -1,0 +1,110 @@
+"""The mirror in a lake: what the room ``mirror`` does, over Spark SQL and a ledger in an object store."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pkgutil import resolve_name
+from typing import cast
+
+import msgspec
+
+from ticdc_replay.domain.tables import TableName
+from ticdc_replay.targets.base import Load, StoreAddress
+from ticdc_replay.targets.lake.dialect import lake_dialect
+from ticdc_replay.targets.lake.ledger import LakeLedger
+from ticdc_replay.targets.lake.merge import SOURCE_COLUMNS
+from ticdc_replay.targets.lake.section import LakeSection
+from ticdc_replay.targets.lake.session import LakeSession
+from ticdc_replay.targets.lake.stage import LakeDestination, StagedFiles, stage
+from ticdc_replay.targets.lake.table_format import TableFormat
+from ticdc_replay.targets.lake.types import is_text
+from ticdc_replay.targets.mirror.load import DatabaseMirror
+from ticdc_replay.targets.mirror.planning.dialect import Dialect
+from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
+from ticdc_replay.targets.mirror.session import Session
+from ticdc_replay.targets.mirror.staging import StageResult, StageTask
+
+
+def format_of(config: LakeSection) -> TableFormat:
+    """The table format of *config*."""
+    return cast(TableFormat, resolve_name(config.table_format)(config))
+
+
+class LakeMirror(DatabaseMirror[LakeSection]):
+    """Loads changelogs into Iceberg or Delta tables."""
+
+    @property
+    def dialect(self) -> Dialect:
+        return lake_dialect(self.config.database)
+
+    @property
+    def destination(self) -> LakeDestination:
+        return LakeDestination(self._address, self.dialect, self.config.deletes == "soft")
+
+    @property
+    def writers(self) -> int:
+        return 1_000_000
+
+    @property
+    def stage(self) -> Callable[[StageTask], StageResult]:
+        return stage
+
+    def plan(self, session: Session, load: Load, table: TableName, spellings: Iterable[TableName]) -> TablePlan:
+        plan = super().plan(session, load, table, spellings)
+        texts = [
+            name
+            for name in plan.handle_key
+            for version in plan.versions
+            if (column := version.schema.column(name)) is not None and is_text(column.type)
+        ]
+        own = {*SOURCE_COLUMNS, *([self.config.deleted_column] if self.config.deletes == "soft" else [])}
+        taken = [column.target for column in plan.form if column.target.lower() in {name.lower() for name in own}]
+        if taken:
+            conflict = (
+                f"the mirror needs the name of its column {taken[0]} for itself: choose another `deleted_column` if it is that, "
+                "or leave the column out by a column selector of the changefeed"
+            )
+            return msgspec.structs.replace(plan, conflicts=(*plan.conflicts, conflict))
+        if not texts:
+            return plan
+        conflict = (
+            f"the decimal {texts[0]} of its key is text in {self.config.database}, and one number may have several texts: give "
+            "its digits in the table's definition (definitions) where it has up to 38, or load its history (mode: history)"
+        )
+        return msgspec.structs.replace(plan, conflicts=(*plan.conflicts, conflict))
+
+    @contextmanager
+    def session(self, doing: str) -> Iterator[Session]:
+        session = self._session(None, doing)
+        try:
+            with session.translated(doing):
+                yield session
+                session.commit()
+        finally:
+            session.close()
+
+    @contextmanager
+    def attempt(self, load: Load) -> Iterator[Session]:
+        session = self._session(load, load.attempt)
+        try:
+            with session.translated("reach the catalog"):
+                session.sql.set(format_of(self.config).catalog_settings(self._secrets))
+            yield session
+        except BaseException:
+            session.abandon()
+            raise
+        finally:
+            session.close()
+
+    def _session(self, load: Load | None, attempt: str) -> LakeSession:
+        store = self._address.open()
+        sql = None if load is None else load.sql
+        return LakeSession(sql, format_of(self.config), LakeLedger(store), StagedFiles(self._address), attempt)
+
+    @property
+    def _secrets(self) -> dict[str, str]:
+        connection = self.connections.get(self.config.connection)
+        return {} if connection is None else {name: str(value) for name, value in connection.extra.items()}
+
+    @property
+    def _address(self) -> StoreAddress:
+        return StoreAddress(self.config.ledger, self.connections.get(self.config.ledger_connection))

@@ -1,0 +1,250 @@
+"""What a mirror asks of a lake and its ledger. Statements count at once; what the ledger is to know is written by
+``commit``, by ``commit_rows``, and before the rows are merged: see the room's order of writes."""
+
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+
+from ticdc_replay.domain.errors import PermanentError, TargetMismatchError, TicdcReplayError
+from ticdc_replay.targets.base import Load
+from ticdc_replay.targets.lake import merge, tables
+from ticdc_replay.targets.lake.dialect import quoted, string
+from ticdc_replay.targets.lake.errors import NOT_FOUND, translated
+from ticdc_replay.targets.lake.lease import HeldLease
+from ticdc_replay.targets.lake.ledger import LakeLedger
+from ticdc_replay.targets.lake.stage import StagedFiles
+from ticdc_replay.targets.lake.table_format import INCARNATION, KEY, LEDGER, TableFormat, properties_sql
+from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
+from ticdc_replay.targets.mirror.planning.tables import (
+    ChangeType,
+    FoundColumn,
+    FoundTable,
+    MakeTable,
+    MirrorStep,
+    Observed,
+    Relation,
+)
+from ticdc_replay.targets.mirror.session import Merged, Session
+from ticdc_replay.targets.mirror.staging import Staged
+from ticdc_replay.targets.sql import Sql, SqlError
+
+log = logging.getLogger(__name__)
+
+
+class LakeSession(Session):
+    """One attempt, or one look at the ledger: then *sql* is None, and tables can't be looked at."""
+
+    ledger: LakeLedger
+
+    def __init__(
+        self, sql: Sql | None, table_format: TableFormat, ledger: LakeLedger, staged: StagedFiles, attempt: str
+    ) -> None:
+        self._sql = sql
+        self._format = table_format
+        self.ledger = ledger
+        self._staged = staged
+        self._attempt = attempt
+        self._ledger_uri = table_format.config.ledger
+        self._held = ExitStack()
+        self._lease: HeldLease | None = None
+        self._defaults: dict[str, Mapping[str, str]] = {}
+
+    @contextmanager
+    def translated(self, doing: str) -> Iterator[None]:
+        with translated(self._format, doing):
+            yield
+
+    def close(self) -> None:
+        """Give back what is held, and forget what is not committed."""
+        self.ledger.discard()
+        self._held.close()
+
+    def abandon(self) -> None:
+        """Remove the rows that are staged for this attempt. What could not be removed, maintenance does."""
+        try:
+            self.drop_staging(list(self._defaults))
+        except TicdcReplayError as error:
+            log.warning("staged rows of attempt %s are left for maintenance to remove: %s", self._attempt, error)
+
+    def commit(self) -> None:
+        self.ledger.flush()
+
+    def commit_rows(self, target: Relation) -> None:
+        self.ledger.flush()
+        self._held.close()
+
+    def lock_table(self, target: Relation) -> None:
+        self._lease = self._held.enter_context(self.ledger.hold(target, self._attempt))
+
+    def begin_merge(self, target: Relation) -> None:
+        self.lock_table(target)
+
+    def find_table(self, target: Relation) -> FoundTable | None:
+        if self._sql is None:
+            return None
+        properties = self._properties(target)
+        if properties is None or self._format.is_dropped(properties):
+            return None
+        columns = self.sql.columns(self._format.name_of(target))
+        self._require_own(target, properties)
+        if lacking := self._own_columns().difference(column for column, _, _ in columns):
+            raise TargetMismatchError(
+                f"{target} has no column {', '.join(lacking)}, and `deletes` is soft: add it as a boolean, with false in all "
+                "rows, or leave `deletes` as it was when the table was made"
+            )
+        key = tuple(json.loads(properties.get(KEY, "[]")))
+        found = tuple(FoundColumn(column, type_name, not null, False, False) for column, type_name, null in columns)
+        return FoundTable(True, tuple(each for each in found if each.name not in self._own_columns()), key, {})
+
+    def _properties(self, target: Relation) -> dict[str, str] | None:
+        """The properties of the table, None where there is none."""
+        try:
+            return tables.properties_of(self.sql, self._format.name_of(target))
+        except SqlError as error:
+            if error.condition in NOT_FOUND:
+                return None
+            raise
+
+    def _own_columns(self) -> set[str]:
+        """Columns that the target adds to each table, and that no plan knows."""
+        return {self._format.config.deleted_column} if self._format.config.deletes == "soft" else set()
+
+    def _require_own(self, target: Relation, properties: Mapping[str, str]) -> None:
+        """Raise TargetMismatchError for a table that another ledger, or an older mirror of the name, knows about."""
+        ledger, incarnation = properties.get(LEDGER), properties.get(INCARNATION)
+        if ledger is not None and ledger != self._ledger_uri:
+            raise TargetMismatchError(
+                f"{target} is kept by the ledger {ledger}, and this target has {self._ledger_uri}: name the same `ledger` "
+                "in both targets, or another `schema` or catalog"
+            )
+        if incarnation is not None and incarnation != self.ledger.incarnation_of(target):
+            raise TargetMismatchError(
+                f"{target} is a mirror that its ledger no longer knows: it was forgotten, or the ledger was lost. Drop the "
+                "table, and load its windows again"
+            )
+
+    def is_empty(self, target: Relation) -> bool:
+        return not self._any(target, "true")
+
+    def has_rows_between(self, target: Relation, column: str, after: int, before: int) -> bool:
+        return self._any(target, f"{quoted(column)} > {after} AND {quoted(column)} < {before}")
+
+    def has_rows_from(self, target: Relation, column: str, version: int) -> bool:
+        return self._any(target, f"{quoted(column)} >= {version}")
+
+    def newest(self, target: Relation, column: str) -> int:
+        (row,) = self.sql.run(f"SELECT max({quoted(column)}) AS newest FROM {self._format.name_of(target)}")
+        return row["newest"] or 0
+
+    def delete_below(self, target: Relation, column: str, version: int) -> int:
+        name, condition = self._format.name_of(target), f"{quoted(column)} < {version}"
+        (row,) = self.sql.run(f"SELECT count(*) AS rows FROM {name} WHERE {condition}")
+        if row["rows"]:
+            self._run(f"DELETE FROM {name} WHERE {condition}")
+        return int(row["rows"])
+
+    def truncate(self, target: Relation, column: str, version: int) -> None:
+        """By the condition, so that no row goes that another load may have brought meanwhile."""
+        if not self.is_empty(target):
+            self._run(f"DELETE FROM {self._format.name_of(target)} WHERE {quoted(column)} < {version}")
+
+    def drop_table(self, target: Relation) -> None:
+        if self._properties(target) is not None:
+            for statement in self._format.drop_table(target):
+                self._run(statement)
+
+    def drop_mirror(self, plan: TablePlan) -> None:
+        """As its ledger is told first, a table that is gone afterwards is not taken for a lost one."""
+        self.ledger.begin_dropping(plan.target, plan.floor_ts)
+        self.drop_table(plan.target)
+
+    def clear_tombstones(self, target: Relation, tombstones: Relation, version_column: str, floor_ts: int) -> None:
+        """Nothing: the ledger lists no tombstones below the floor."""
+
+    def fit_tombstones(self, plan: TablePlan, mirror: FoundTable) -> None:
+        """Nothing: tombstones are read with the types that the mirror has by then."""
+
+    def create_schema(self, schema: str) -> None:
+        for statement in self._format.create_schema(schema):
+            self.sql.run(statement)
+
+    def change(self, target: Relation, step: MirrorStep) -> list[str]:
+        if isinstance(step.action, MakeTable):
+            self.ledger.flush()  # so that the table's incarnation is known before a table has it
+            self._make(target, step.action)
+        else:
+            if isinstance(step.action, ChangeType):
+                types = {name: type_name for name, type_name, _ in self.sql.columns(self._format.name_of(target))}
+                column = step.action.column
+                tables.require_change(self._format, target, column, types[column], step.action.type)
+            for statement in tables.statements_of(self._format, target, step.action):
+                self._run(statement)
+        return []
+
+    def _make(self, target: Relation, table: MakeTable) -> None:
+        config, incarnation = self._format.config, self.ledger.incarnation_of(target)
+        source = self.ledger.state_of(target)
+        assert source is not None, "the ledger knows a table before it is made"
+        assert incarnation is not None, "the ledger knows a table before it is made"
+        columns = [f"{quoted(column.name)} {column.type}" for column in table.columns]
+        columns.append(f"{quoted(table.version_column)} bigint NOT NULL")
+        columns += [f"{quoted(name)} boolean NOT NULL" for name in self._own_columns()]
+        properties = {INCARNATION: incarnation, LEDGER: self._ledger_uri, KEY: json.dumps(list(table.key))}
+        layout = config.layout_of(source.source)
+        replaces = self._properties(target) is not None
+        for statement in self._format.create_table(target, ", ".join(columns), layout, properties, replaces=replaces):
+            self._run(statement)
+
+    def make_staging(self, load: Load, plan: TablePlan, defaults: Mapping[str, str], names: Sequence[str]) -> None:
+        for name in names:
+            self._defaults[name] = defaults
+
+    def drop_staging(self, names: Sequence[str]) -> None:
+        for name in names:
+            self._staged.delete(name)
+
+    def merge(
+        self, load: Load, plan: TablePlan, staged: Staged, found: FoundTable, *, in_order: bool, observed: Observed
+    ) -> tuple[Merged, list[str]]:
+        """Secondary unique values need no care: a lake has no unique keys. A row that is newer than its ledger knows is
+        kept, as each row is compared."""
+        self._adopt(plan.target)
+        assert self._lease is not None, "begin_merge comes first"
+        job = merge.Merge(
+            self.sql, self._format, self.ledger, self._lease, self._staged, load, plan, staged, found, self._defaults
+        )
+        self.ledger.add_tombstones(plan.target, job.tombstones())
+        self.ledger.flush()
+        return job.run(late=not in_order), []
+
+    def _adopt(self, target: Relation) -> None:
+        """Mark a table that somebody has made by hand as the ledger's."""
+        name, incarnation = self._format.name_of(target), self.ledger.incarnation_of(target)
+        assert incarnation is not None, "the ledger knows a table before rows are merged"
+        if INCARNATION not in tables.properties_of(self.sql, name):
+            marks = properties_sql({INCARNATION: incarnation, LEDGER: self._ledger_uri}, string)
+            self.sql.run(f"ALTER TABLE {name} SET TBLPROPERTIES ({marks})")
+
+    def _run(self, statement: str) -> None:
+        """Run *statement*, which changes a table and may run twice, while its lease is held; again where another commit
+        came first."""
+        assert self._lease is not None, "begin_merge comes first"
+        for left in reversed(range(merge.CONFLICTS)):
+            self._lease.verify()
+            try:
+                self.sql.run(statement)
+                return
+            except SqlError as error:
+                if not (left and self._format.is_conflict(str(error))):
+                    raise
+
+    @property
+    def sql(self) -> Sql:
+        """Spark SQL. Raises PermanentError in a process without Spark."""
+        if self._sql is None:
+            raise PermanentError(f"{self._format.config.description}: its tables can be looked at in a Spark job only")
+        return self._sql
+
+    def _any(self, target: Relation, condition: str) -> bool:
+        return bool(self.sql.run(f"SELECT 1 AS found FROM {self._format.name_of(target)} WHERE {condition} LIMIT 1"))

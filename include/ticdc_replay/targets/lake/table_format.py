@@ -1,0 +1,127 @@
+"""What a table format brings: its statements that differ, and what its commits say."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ticdc_replay.targets.lake.dialect import quoted
+from ticdc_replay.targets.lake.section import LakeSection, TableLayout
+from ticdc_replay.targets.mirror.planning.tables import Relation
+from ticdc_replay.targets.sql import Sql
+
+LOAD = "ticdc-replay.load"
+"""Names a load in a commit: ``load_name`` of its run, window and table's incarnation."""
+WINDOW = "ticdc-replay.window"
+"""Beside ``LOAD``: the window of the load, as JSON."""
+RUN = "ticdc-replay.run"
+"""Beside ``LOAD``: the run of the load."""
+INCARNATION = "ticdc-replay.incarnation"
+"""Table property: which of the tables of this name it is, as the ledger has it."""
+LEDGER = "ticdc-replay.ledger"
+"""Table property: URI of the ledger that a table belongs to."""
+KEY = "ticdc-replay.key"
+"""Table property: a JSON list of the columns that identify a row."""
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """What a MERGE did to the rows of its table."""
+
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+
+
+class Commit(msgspec.Struct, frozen=True):
+    """A commit of a table: its snapshot id or version, and what it did."""
+
+    id: str
+    counts: Counts
+
+
+class TableFormat(ABC):
+    """One format, over the catalog of one target."""
+
+    changes_types: frozenset[tuple[str, str]]
+    """Beside decimals: the changes of a column's type, from and to, that the format makes without writing rows again."""
+    changes_scales: bool
+    """Whether a decimal may get more digits after the point."""
+
+    def __init__(self, config: Any) -> None:
+        self.config: LakeSection = config
+
+    @abstractmethod
+    def catalog_settings(self, secret: Mapping[str, str]) -> dict[str, str]:
+        """The session's settings of the catalog, with those that are *secret*."""
+
+    @abstractmethod
+    def name_of(self, target: Relation) -> str:
+        """The SQL name of a table."""
+
+    @abstractmethod
+    def create_schema(self, schema: str) -> list[str]:
+        """The statements that make *schema* where it does not exist."""
+
+    @abstractmethod
+    def create_table(
+        self, target: Relation, columns: str, layout: TableLayout, properties: Mapping[str, str], *, replaces: bool
+    ) -> list[str]:
+        """The statements that make a table of *columns*, an SQL list of definitions; the first makes it with all properties.
+
+        *replaces*: in place of what ``drop_table`` has left.
+        """
+
+    @abstractmethod
+    def replace_rows(self, sql: Sql, target: Relation, condition: str, rows: str, attempt: str) -> list[str]:
+        """The statements that put *rows*, a query with all columns of the table, in place of those that match *condition*.
+
+        Readers see all of it or nothing; another commit to these rows meanwhile makes it fail (``is_conflict``). They may
+        be repeated from the first on. For an attempt that holds the table's lease.
+        """
+
+    @abstractmethod
+    def drop_table(self, target: Relation) -> list[str]:
+        """The statements that drop a table with its files."""
+
+    def change_type(self, target: Relation, column: str, type_name: str) -> list[str]:
+        """The statements that give *column* the wider type *type_name*."""
+        return [f"ALTER TABLE {self.name_of(target)} ALTER COLUMN {quoted(column)} TYPE {type_name}"]
+
+    def is_dropped(self, properties: Mapping[str, str]) -> bool:
+        """Whether a table with *properties* is what ``drop_table`` has left."""
+        return False
+
+    @abstractmethod
+    def commit_settings(self, load: str, entry: Mapping[str, str], *, once: bool) -> dict[str, str]:
+        """The session's settings with which a statement commits the mark of *load*, and *entry* beside it.
+
+        *once*: where the format can, a second commit of the load does nothing.
+        """
+
+    @abstractmethod
+    def find_commit(self, sql: Sql, target: Relation, load: str) -> Commit | None:
+        """The newest commit of *load* to the table, None where the table's history has none."""
+
+    @abstractmethod
+    def is_conflict(self, text: str) -> bool:
+        """Whether an error says that another commit came first, and this one did nothing."""
+
+    @abstractmethod
+    def is_unknown(self, text: str) -> bool:
+        """Whether an error leaves open if a commit was done."""
+
+
+def properties_sql(properties: Mapping[str, str], literal: Any) -> str:
+    """*properties* as an SQL list; *literal* quotes."""
+    return ", ".join(f"{literal(name)} = {literal(value)}" for name, value in properties.items())
+
+
+def load_name(run_hash: str, window: object, incarnation: str, attempt: str = "") -> str:
+    """The mark of a load in commits of one table. A reload has its *attempt* in it: each is a load of its own."""
+    return "/".join(filter(None, (incarnation, str(window), run_hash, attempt)))
+
+
+def number(found: Mapping[str, str], names: Sequence[str]) -> int:
+    """The sum of the counts *names* of a commit's summary. Raises KeyError where the engine has not written one."""
+    return sum(int(found[name]) for name in names)

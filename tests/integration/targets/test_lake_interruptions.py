@@ -1,0 +1,254 @@
+"""Whatever breaks, and whenever: a lake table is whole before and after, and the next load brings it to the same end state."""
+
+import itertools
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.support.changelogs import Changelog, delete, put, table
+from tests.support.in_process import in_process
+from tests.support.target_rigs import LakeRig
+from tests.support.waiting import PATIENCE_S, wait_for
+from ticdc_replay.domain.column_types import ColumnType
+from ticdc_replay.domain.errors import CommitStateUnknownError, TargetMismatchError, TransientError
+from ticdc_replay.spark.sql import SparkSql
+from ticdc_replay.storage.file import FileStore
+from ticdc_replay.targets.load import load
+from ticdc_replay.targets.sql import SqlError
+
+pytestmark = pytest.mark.integration
+
+INT = ColumnType("bigint", declared=True)
+TEXT = ColumnType("varchar", length=20, declared=True)
+ORDERS = table("shop.orders", {"id": INT, "v": TEXT})
+ITEMS = table("shop.items", {"id": INT})
+BEFORE = [(1, "old", 10), (2, "old", 10)]
+AFTER = [(1, "new", 110), (3, "new", 120)]
+ORDERS_NOW = "SELECT id, v, _commit_ts FROM shop.orders ORDER BY id"
+
+
+@pytest.fixture(params=["iceberg", "delta"])
+def lake(request: pytest.FixtureRequest, lake_spark: SparkSession, tmp_path: Path) -> LakeRig:
+    return LakeRig(request.param, lake_spark, tmp_path)
+
+
+@pytest.fixture
+def changelog(lake: LakeRig, artifacts: Path) -> Changelog:
+    """A window that replaces, deletes and inserts rows of one table and makes another."""
+    lake.load(Changelog(artifacts, 0, 100).rows(ORDERS, [put(10, id=1, v="old"), put(10, id=2, v="old")]))
+    changelog = Changelog(artifacts, 100, 200)
+    changelog.rows(ORDERS, [put(110, id=1, v="new"), delete(115, id=2), put(120, id=3, v="new")], files=2)
+    return changelog.rows(ITEMS, [put(130, id=7)])
+
+
+class FaultError(Exception):
+    """The process dies here: nothing in the library catches it."""
+
+
+class Dying:
+    """Strikes at the *number*-th write to the tables or the ledger: before it, or after it was done."""
+
+    def __init__(self, number: int, *, after: bool) -> None:
+        self.left = number
+        self.after = after
+        self.struck = False
+
+    def write(self, do: Callable[[], Any]) -> Any:
+        """*do*, which is a write."""
+        self.left -= 1
+        if self.left == 0 and not self.after:
+            self.struck = True
+            raise FaultError
+        done = do()
+        if self.left == 0:
+            self.struck = True
+            raise FaultError
+        return done
+
+    def patched(self, patch: pytest.MonkeyPatch) -> None:
+        """Watch all writes."""
+        run = SparkSql.run
+
+        def statement(sql: SparkSql, text: str, settings: Mapping[str, str] = {}) -> Any:
+            if text.startswith(("SELECT", "SHOW", "DESCRIBE")):
+                return run(sql, text, settings)
+            return self.write(lambda: run(sql, text, settings))
+
+        patch.setattr(SparkSql, "run", statement)
+        for name in ("put", "put_once", "update"):
+            original = getattr(FileStore, name)
+
+            def store(own: FileStore, object_name: str, *rest: Any, original: Any = original) -> Any:
+                if "lease" in object_name or "ledger" not in own.root:
+                    return original(own, object_name, *rest)
+                return self.write(lambda: original(own, object_name, *rest))
+
+            patch.setattr(FileStore, name, store)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_load_that_dies_at_any_write_leaves_nothing_half_applied(
+    lake: LakeRig, changelog: Changelog, after: bool
+) -> None:
+    if lake.kind == "delta" and not after:
+        pytest.skip(
+            "the writes are those of Iceberg; what Delta does with a commit whose answer is lost is the other case"
+        )
+    for number in itertools.count(1):
+        dying = Dying(number, after=after)
+        with pytest.MonkeyPatch.context() as patch:
+            dying.patched(patch)
+            with suppress(FaultError):
+                lake.load(changelog)
+        assert lake.rows(ORDERS_NOW) in (BEFORE, AFTER)
+        if not dying.struck:
+            break
+    assert number > 5
+    assert {report.outcome for report in lake.load(changelog).tables} == {"done_before"}
+    assert lake.rows(ORDERS_NOW) == AFTER
+    assert lake.rows("SELECT id FROM shop.items") == [(7,)]
+    late = lake.load_table(Changelog(lake.folder / "late", 50, 100).rows(ORDERS, [put(60, id=2, v="late")]))
+    assert (late.superseded, lake.rows(ORDERS_NOW)) == (1, AFTER)
+
+
+def test_a_commit_whose_answer_was_lost_is_found_by_its_mark_and_counts(
+    lake: LakeRig, changelog: Changelog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = SparkSql.run
+
+    def losing(sql: SparkSql, text: str, settings: Mapping[str, str] = {}) -> Any:
+        done = run(sql, text, settings)
+        if text.startswith("MERGE"):
+            monkeypatch.undo()
+            raise SqlError.of("", "org.apache.iceberg.exceptions.CommitStateUnknownException: no answer")
+        return done
+
+    monkeypatch.setattr(SparkSql, "run", losing)
+    if lake.kind == "iceberg":  # which has an error for it, and looks at once
+        lake.load(changelog)
+    else:
+        with pytest.raises(TransientError):
+            lake.load(changelog)
+        lake.load(changelog)
+    assert lake.rows(ORDERS_NOW) == AFTER
+    reports = {report.table.table: report for report in lake.load(changelog).tables}
+    assert (reports["orders"].upserted, reports["orders"].deleted, reports["orders"].tombstones) == (2, 1, 1)
+
+
+def test_a_row_that_came_after_a_newer_delete_goes_when_the_load_is_repeated(
+    lake: LakeRig, changelog: Changelog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A load stalls before its MERGE, loses its lease, and another one, with a delete of the row, commits meanwhile."""
+    older = Changelog(lake.folder / "older", 20, 30).rows(ORDERS, [put(25, id=9, v="old")])
+    newer = Changelog(lake.folder / "newer", 200, 300).rows(ORDERS, [delete(210, id=9)])
+    run = SparkSql.run
+
+    def stalling(sql: SparkSql, text: str, settings: Mapping[str, str] = {}) -> Any:
+        if text.startswith("MERGE"):
+            monkeypatch.undo()
+            for lease in lake.ledger.rglob("lease.json"):
+                lease.unlink()
+            lake.load(newer)
+        return run(sql, text, settings)
+
+    monkeypatch.setattr(SparkSql, "run", stalling)
+    with pytest.raises(TransientError):
+        lake.load(older)
+    lake.load(older)
+    assert lake.rows("SELECT id FROM shop.orders WHERE id = 9") == []
+
+
+def test_loads_of_two_windows_at_once_take_turns(lake: LakeRig, artifacts: Path, changelog: Changelog) -> None:
+    later = Changelog(artifacts, 200, 300).rows(ORDERS, [put(210, id=1, v="newest")])
+
+    def with_another_load(work: Callable[[Any], Any], tasks: Sequence[Any], name: str) -> list[Any]:
+        results = in_process(work, tasks, name)
+        if name.startswith("stage"):
+            lake.load(later)
+        return results
+
+    report = load(changelog.job(lake.section), lake.connections, with_another_load, 1, lake.sql)
+    assert lake.rows(ORDERS_NOW) == [(1, "newest", 210), (3, "new", 120)]
+    assert [each.superseded for each in report.tables] == [0, 1]
+
+
+def wait_at(gate: str, read: Callable[[Any], Iterator[pa.RecordBatch]], task: Any) -> Iterator[pa.RecordBatch]:
+    """In a worker: *read*, once the gate is open."""
+    Path(f"{gate}.reached").touch()
+    wait_for("the gate to open", lambda: os.path.exists(gate))
+    yield from read(task)
+
+
+class Gated(SparkSql):
+    """Reads staged rows only once a gate is open."""
+
+    gate = ""
+    merges = 0
+
+    def run(self, statement: str, settings: Mapping[str, str] = {}) -> list[dict[str, Any]]:
+        self.merges += statement.startswith("MERGE")
+        return super().run(statement, settings)
+
+    def view(self, name: str, read: Any, tasks: Any, layout: str) -> Any:
+        return super().view(name, partial(wait_at, self.gate, read), tasks, layout)
+
+
+def test_a_commit_of_another_program_while_a_load_reads_its_rows_is_respected(
+    lake: LakeRig, changelog: Changelog, tmp_path: Path
+) -> None:
+    sql = Gated(lake.spark)
+    sql.gate = str(tmp_path / "gate")
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            load(changelog.job(lake.section), lake.connections, in_process, 1, sql)
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    wait_for("a worker at the gate", lambda: Path(f"{sql.gate}.reached").exists() or not thread.is_alive())
+    lake.execute("UPDATE shop.orders SET v = 'other' WHERE id = 1")
+    Path(sql.gate).touch()
+    thread.join(PATIENCE_S)
+    assert errors == []
+    assert lake.rows(ORDERS_NOW) == AFTER
+    assert sql.merges >= 2
+
+
+def test_two_ledgers_do_not_write_one_table(lake: LakeRig, artifacts: Path, changelog: Changelog) -> None:
+    other = {"ledger": (lake.folder / "other-ledger").as_uri()}
+    with pytest.raises(TargetMismatchError, match="is kept by the ledger"):
+        lake.load(changelog, other)
+    assert lake.rows(ORDERS_NOW) == BEFORE
+
+
+def test_a_table_of_another_pipeline_is_refused(lake: LakeRig, artifacts: Path, changelog: Changelog) -> None:
+    changelog.pipeline = "another"
+    with pytest.raises(TargetMismatchError, match="is a mirror of pipeline pipeline"):
+        lake.load(changelog)
+
+
+def test_a_forgotten_mirror_that_was_not_dropped_is_refused(lake: LakeRig, changelog: Changelog) -> None:
+    lake.forget("shop.orders")
+    with pytest.raises(TargetMismatchError, match=r"no longer knows.*Drop the table"):
+        lake.load(changelog)
+
+
+def test_an_error_of_the_catalog_is_told_without_a_stack(lake: LakeRig, changelog: Changelog) -> None:
+    away = {"settings": {"type": "rest", "uri": "http://127.0.0.1:9/"}, "catalog": "away"}
+    if lake.kind == "delta":
+        pytest.skip("a folder is never away")
+    with pytest.raises(TransientError, match="cannot look at the target") as raised:
+        lake.load(changelog, away)
+    assert "\tat " not in str(raised.value)
+    assert not isinstance(raised.value, CommitStateUnknownError)

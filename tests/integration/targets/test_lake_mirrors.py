@@ -1,0 +1,160 @@
+"""What a mirror in a lake has beside that of a database: soft deletes, layouts, tables that a person has filled."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.support.changelogs import Changelog, Row, delete, put, table
+from tests.support.target_rigs import LakeRig
+from ticdc_replay.domain.column_types import ColumnType
+from ticdc_replay.domain.errors import TargetMismatchError
+
+pytestmark = pytest.mark.integration
+
+INT = ColumnType("bigint", declared=True)
+TEXT = ColumnType("varchar", length=20, declared=True)
+ORDERS = table("shop.orders", {"id": INT, "v": TEXT})
+
+
+def whole_delete(commit_ts: int, **cells: object) -> Row:
+    """A delete whose event has the whole row."""
+    return Row("delete", commit_ts, cells)
+
+
+SOFT = "SELECT id, v, _commit_ts, _is_deleted FROM shop.orders ORDER BY id"
+WINDOWS: list[tuple[int, int, list[Row]]] = [
+    (0, 100, [put(10, id=1, v="a"), put(11, id=2, v="a"), put(12, id=3, v="a")]),
+    (100, 200, [put(110, id=1, v="b"), whole_delete(111, id=2, v="a"), delete(112, id=3)]),
+    (200, 300, [whole_delete(210, id=1, v="b"), put(211, id=2, v="c"), whole_delete(212, id=5, v="x")]),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "order"),
+    [*(("iceberg", order) for order in itertools.permutations(range(3))), ("delta", (2, 0, 1))],
+    ids=str,
+)
+def test_a_softly_deleted_row_stays_with_what_its_event_has_of_it(
+    lake_spark: SparkSession, tmp_path: Path, kind: str, order: tuple[int, ...]
+) -> None:
+    lake = LakeRig(kind, lake_spark, tmp_path, deletes="soft")
+    applied = 0
+    for number in order:
+        from_ts, to_ts, rows = WINDOWS[number]
+        report = lake.load_table(Changelog(tmp_path / "a", from_ts, to_ts).rows(ORDERS, rows))
+        assert report.keys == report.upserted + report.tombstones + report.superseded == 3
+        applied += report.upserted + report.tombstones
+    expected = [(1, "b", 210, True), (2, "c", 211, False), (3, None, 112, True), (5, "x", 212, True)]
+    assert lake.rows(SOFT) == expected
+    assert applied >= len(expected)
+
+
+def test_of_a_delete_and_a_put_at_one_commit_ts_the_put_stays(lake_spark: SparkSession, tmp_path: Path) -> None:
+    lake = LakeRig("iceberg", lake_spark, tmp_path, deletes="soft")
+    lake.load(Changelog(tmp_path / "a", 0, 100, run="first").rows(ORDERS, [put(50, id=1, v="moved")]))
+    report = lake.load_table(Changelog(tmp_path / "a", 0, 100, run="second").rows(ORDERS, [delete(50, id=1)]))
+    assert (report.tombstones, report.superseded) == (0, 1)
+    lake.load(Changelog(tmp_path / "a", 0, 100, run="third").rows(ORDERS, [put(50, id=1, v="again")]))
+    assert lake.rows(SOFT) == [(1, "again", 50, False)]
+
+
+def test_a_table_without_marks_of_deletes_does_not_become_one_with_them(
+    lake_spark: SparkSession, tmp_path: Path
+) -> None:
+    lake = LakeRig("iceberg", lake_spark, tmp_path)
+    lake.load(Changelog(tmp_path / "a", 0, 100).rows(ORDERS, [put(10, id=1, v="a")]))
+    later = Changelog(tmp_path / "a", 100, 200).rows(ORDERS, [delete(110, id=1)])
+    with pytest.raises(TargetMismatchError, match=r"has no column _is_deleted.*add it as a boolean"):
+        lake.load(later, {"deletes": "soft"})
+    lake.execute("ALTER TABLE shop.orders ADD COLUMN _is_deleted boolean")
+    lake.execute("UPDATE shop.orders SET _is_deleted = false")
+    lake.load(later, {"deletes": "soft"})
+    assert lake.rows("SELECT id, v, _commit_ts, _is_deleted FROM shop.orders") == [(1, None, 110, True)]
+
+
+@pytest.mark.parametrize("kind", ["iceberg", "delta"])
+def test_a_table_that_a_person_has_filled_becomes_a_mirror_from_its_floor_on(
+    lake_spark: SparkSession, tmp_path: Path, kind: str
+) -> None:
+    lake = LakeRig(kind, lake_spark, tmp_path)
+    assert lake.sql is not None
+    window = Changelog(tmp_path / "a", 0, 100).rows(ORDERS, [put(40, id=1, v="old"), put(60, id=2, v="new")])
+    if kind == "iceberg":
+        # A session knows a catalog once a target has named it.
+        prefix = f"spark.sql.catalog.{lake.catalog}"
+        lake.sql.set({prefix: "org.apache.iceberg.spark.SparkCatalog", f"{prefix}.type": "hadoop"})
+        lake.sql.set({f"{prefix}.warehouse": (lake.folder / "tables").as_uri(), f"{prefix}.cache-enabled": "false"})
+        lake.execute("CREATE NAMESPACE " + lake.catalog + ".shop")
+    lake.execute(
+        f"CREATE TABLE shop.orders (id bigint, v string, _commit_ts bigint NOT NULL) USING {kind} "
+        "TBLPROPERTIES ('ticdc-replay.key' = '[\"id\"]')"
+    )
+    lake.execute("INSERT INTO shop.orders VALUES (1, 'dump', 50), (3, 'dump', 50)")
+    with pytest.raises(TargetMismatchError, match="of unknown age"):
+        lake.load(window)
+    lake.raise_floor("shop.orders", 50)
+    lake.load(window)
+    assert lake.rows("SELECT id, v FROM shop.orders ORDER BY id") == [(1, "dump"), (2, "new"), (3, "dump")]
+    lake.load(Changelog(tmp_path / "a", 100, 200).rows(ORDERS, [delete(110, id=3)]))
+    assert lake.rows("SELECT id, v FROM shop.orders ORDER BY id") == [(1, "dump"), (2, "new")]
+
+
+def test_rows_by_place_are_ordered_in_their_partition(lake_spark: SparkSession, tmp_path: Path) -> None:
+    lake = LakeRig("iceberg", lake_spark, tmp_path)
+    later = Changelog(tmp_path / "a", 100, 200, order="place").rows(ORDERS, [put(20, id=1, v="b"), delete(21, id=2)])
+    lake.load(later)
+    older = Changelog(tmp_path / "a", 0, 100, order="place").rows(ORDERS, [put(10, id=1, v="a"), put(11, id=2, v="a")])
+    report = lake.load_table(older)
+    assert (report.upserted, report.superseded) == (0, 2)
+    assert lake.rows("SELECT id, v, _place FROM shop.orders") == [(1, "b", 21)]
+    moved = Changelog(tmp_path / "a", 200, 300, order="place")
+    moved.rows(ORDERS, [put(30, id=1, v="c")._replace(partition=1)])
+    with pytest.raises(TargetMismatchError, match=r"was in partition 0, and is in partition 1 now"):
+        lake.load(moved)
+    gone = Changelog(tmp_path / "a", 300, 400, order="place")
+    gone.rows(ORDERS, [put(40, id=2, v="c")._replace(partition=1)])
+    with pytest.raises(TargetMismatchError, match=r"was in partition 0, and is in partition 1 now"):
+        lake.load(gone)
+
+
+def test_a_table_is_made_as_its_layout_says_and_only_what_is_touched_is_written(
+    lake_spark: SparkSession, tmp_path: Path
+) -> None:
+    layout = {
+        "tables": ["shop.*"],
+        "partition_by": ["truncate(100, id)"],
+        "sort_by": ["id"],
+        "properties": {"write.parquet.compression-codec": "gzip", "made.by": "me"},
+    }
+    lake = LakeRig("iceberg", lake_spark, tmp_path, layouts=[layout])
+    lake.load(
+        Changelog(tmp_path / "a", 0, 100).rows(ORDERS, [put(10, id=number, v="a") for number in range(0, 1000, 10)])
+    )
+    properties = dict(lake.rows("SHOW TBLPROPERTIES shop.orders"))
+    assert (properties["made.by"], properties["write.parquet.compression-codec"]) == ("me", "gzip")
+    before = {row[0] for row in lake.rows(f"SELECT file_path FROM {lake.catalog}.shop.orders.files WHERE content = 0")}
+    assert len(before) == 10
+    lake.load(Changelog(tmp_path / "a", 100, 200).rows(ORDERS, [put(110, id=10, v="b"), delete(111, id=20)]))
+    after = {row[0] for row in lake.rows(f"SELECT file_path FROM {lake.catalog}.shop.orders.files WHERE content = 0")}
+    assert before <= after
+    assert len(after - before) == 1
+    assert lake.rows("SELECT count(*), count_if(v = 'b') FROM shop.orders") == [(99, 1)]
+
+
+def test_a_soft_delete_with_a_value_without_type_is_applied(lake_spark: SparkSession, tmp_path: Path) -> None:
+    lake = LakeRig("iceberg", lake_spark, tmp_path, deletes="soft")
+    dated = table("shop.dated", {"id": INT, "d": ColumnType("date", declared=True)})
+    lake.load(Changelog(tmp_path / "a", 0, 100).rows(dated, [put(10, id=1, d=None)]))
+    gone = Row("delete", 110, {"id": 1, "d": None}, exact={"d": b"0000-00-00"})
+    lake.load(Changelog(tmp_path / "a", 100, 200).rows(dated, [gone]))
+    assert lake.rows("SELECT id, d, _is_deleted FROM shop.dated") == [(1, None, True)]
+
+
+def test_deletes_of_windows_by_place_are_remembered_above_a_floor(lake_spark: SparkSession, tmp_path: Path) -> None:
+    lake = LakeRig("iceberg", lake_spark, tmp_path)
+    lake.raise_floor("shop.orders", 100)
+    lake.load(Changelog(tmp_path / "a", 200, 300, order="place").rows(ORDERS, [delete(21, id=1), put(22, id=2, v="b")]))
+    lake.load(Changelog(tmp_path / "a", 100, 200, order="place").rows(ORDERS, [put(10, id=1, v="a")]))
+    assert lake.rows("SELECT id FROM shop.orders") == [(2,)]

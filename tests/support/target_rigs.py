@@ -1,0 +1,152 @@
+"""Mirrors of every kind behind one interface, so that one suite runs over all of them."""
+
+import re
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import psycopg
+from pyspark.sql import SparkSession
+
+from tests.support.changelogs import Changelog
+from tests.support.in_process import in_process
+from ticdc_replay.config.target_kinds import read_section
+from ticdc_replay.domain.connections import Connection, Connections
+from ticdc_replay.domain.tables import TableName
+from ticdc_replay.spark.sql import SparkSql
+from ticdc_replay.targets.base import FloorRaised, LoadReport, TableReport
+from ticdc_replay.targets.base import Mirror as TargetMirror
+from ticdc_replay.targets.load import load, open_target
+from ticdc_replay.targets.sql import Sql
+
+AnyMirror = TargetMirror[Any]
+
+
+class MirrorRig(ABC):
+    """One target, empty at first, of the pipeline ``pipeline``."""
+
+    section: dict[str, object]
+    connections: Connections
+    sql: Sql | None = None
+
+    def load(
+        self, changelog: Changelog, target: dict[str, object] | None = None, parallelism: int = 1, **changes: Any
+    ) -> LoadReport:
+        """Load *changelog*; *target* adds to the target's section, *changes* to the job."""
+        job = changelog.job({**self.section, **(target or {})}, **changes)
+        return load(job, self.connections, in_process, parallelism, self.sql)
+
+    def load_table(self, changelog: Changelog, **changes: Any) -> TableReport:
+        """Load *changelog*, which has one table; what became of it."""
+        (report,) = self.load(changelog, **changes).tables
+        return report
+
+    def raise_floor(
+        self, table: str, floor_ts: int, target: dict[str, object] | None = None, pipeline: str = "pipeline"
+    ) -> FloorRaised:
+        """Raise the floor of the mirror of *table*."""
+        schema, _, name = table.partition(".")
+        return self.target(target).raise_floor(pipeline, TableName(schema, name), floor_ts)
+
+    def forget(self, table: str, pipeline: str = "pipeline") -> str:
+        """Forget the mirror of *table*."""
+        schema, _, name = table.partition(".")
+        return self.target(None).forget(pipeline, TableName(schema, name))
+
+    def target(self, section: dict[str, object] | None) -> AnyMirror:
+        """The target, for what people do to it."""
+        target = open_target(read_section({**self.section, **(section or {})}), self.connections)
+        assert isinstance(target, TargetMirror)
+        return target
+
+    @abstractmethod
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """The rows of *query*, in which ``schema.table`` names a table of the target."""
+
+    @abstractmethod
+    def execute(self, statement: str) -> None:
+        """Run *statement*, in which ``schema.table`` names a table of the target."""
+
+    @abstractmethod
+    def has_table(self, table: str) -> bool:
+        """Whether the target has *table*."""
+
+
+class PostgresRig(MirrorRig):
+    """One database."""
+
+    def __init__(self, dsn: str) -> None:
+        self.dsn = dsn
+        self.section = {"type": "postgres", "name": "mirror", "connection": "target"}
+        parts = urlsplit(dsn)
+        self.connections = Connections(
+            {
+                "target": Connection(
+                    "target",
+                    "postgres",
+                    parts.hostname,
+                    parts.port,
+                    parts.username,
+                    parts.password,
+                    parts.path.lstrip("/"),
+                )
+            }
+        )
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.dsn, options="-c TimeZone=UTC") as connection:
+            return connection.execute(query).fetchall()
+
+    def execute(self, statement: str) -> None:
+        with psycopg.connect(self.dsn) as connection:
+            connection.execute(statement)
+
+    def has_table(self, table: str) -> bool:
+        return self.rows(f"SELECT to_regclass('{table}') IS NOT NULL")[0][0]
+
+
+class LakeRig(MirrorRig):
+    """Tables of one format and ledger below a folder of their own."""
+
+    _TABLE = re.compile(r"(?<![\w.'-])([a-z]\w*)\.([a-z]\w*)\b")
+
+    def __init__(self, kind: str, spark: SparkSession, folder: Path, **section: object) -> None:
+        self.kind = kind
+        self.spark = spark
+        self.sql = SparkSql(spark)
+        self.connections = Connections()
+        self.folder = folder / uuid4().hex
+        self.ledger = self.folder / "ledger"
+        self.section = {"type": kind, "name": "mirror", "ledger": self.ledger.as_uri()}
+        if kind == "iceberg":
+            self.catalog = f"lake_{uuid4().hex[:12]}"
+            self.section |= {
+                "catalog": self.catalog,
+                "settings": {"type": "hadoop", "warehouse": (self.folder / "tables").as_uri()},
+            }
+        else:
+            self.section |= {"path": (self.folder / "tables").as_uri()}
+        self.section |= section
+
+    def named(self, query: str) -> str:
+        """*query* with the names that Spark has for the tables."""
+        if self.kind == "iceberg":
+            return self._TABLE.sub(
+                lambda found: found[0] if found[1] == self.catalog else f"{self.catalog}.{found[0]}", query
+            )
+        return self._TABLE.sub(rf"delta.`{(self.folder / 'tables').as_uri()}/\1/\2`", query)
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in self.spark.sql(self.named(query)).collect()]
+
+    def execute(self, statement: str) -> None:
+        self.spark.sql(self.named(statement))
+
+    def has_table(self, table: str) -> bool:
+        schema, _, name = table.partition(".")
+        metadata = {"iceberg": "metadata", "delta": "_delta_log"}[self.kind]
+        if not (self.folder / "tables" / schema / name / metadata).exists():
+            return False
+        return "ticdc-replay.dropped" not in dict(self.rows(f"SHOW TBLPROPERTIES {table}"))
