@@ -65,7 +65,7 @@ def test_a_pipeline_replays_into_a_target_of_another_package(feed: Feed, kafka: 
         assert (table.events, table.upserted) == (30, 30)
         (held,) = coverage(context.pipeline, context.state)
         assert [(span.window, span.held.quality) for span in held.target.spans] == [(WINDOW, "complete")]
-        assert [dataset.name for dataset in loaded(context, index.run_hash, "log").outputs] == [
+        assert [dataset.name for dataset in loaded(context, report).outputs] == [
             f"{tmp_path}/lines/{index.run_hash}/shop.orders.jsonl"
         ]
         assert "Lines of JSON below" in docs.dag(context.loaded)
