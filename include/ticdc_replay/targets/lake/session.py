@@ -48,6 +48,8 @@ class LakeSession(Session):
         self._ledger_uri = table_format.config.ledger
         self._held = ExitStack()
         self._lease: HeldLease | None = None
+        self._seen: dict[Relation, tuple[FoundTable | None, bool]] = {}
+        """Tables that were looked at while their lease is held, and not changed since; whether each has the ledger's mark."""
         self._defaults: dict[str, Mapping[str, str]] = {}
 
     @contextmanager
@@ -76,16 +78,28 @@ class LakeSession(Session):
 
     def lock_table(self, target: Relation) -> None:
         self._lease = self._held.enter_context(self.ledger.hold(target, self._attempt))
+        self._seen.clear()
 
     def begin_merge(self, target: Relation) -> None:
         self.lock_table(target)
 
     def find_table(self, target: Relation) -> FoundTable | None:
+        return self._look_at(target)[0]
+
+    def _look_at(self, target: Relation) -> tuple[FoundTable | None, bool]:
+        """The table, and whether it has the mark of the ledger."""
         if self._sql is None:
-            return None
+            return None, False
+        if self._lease is None:
+            return self._look_now(target)
+        if target not in self._seen:
+            self._seen[target] = self._look_now(target)
+        return self._seen[target]
+
+    def _look_now(self, target: Relation) -> tuple[FoundTable | None, bool]:
         properties = self._properties(target)
         if properties is None or self._format.is_dropped(properties):
-            return None
+            return None, False
         columns = self.sql.columns(self._format.name_of(target))
         self._require_own(target, properties)
         if lacking := self._own_columns().difference(column for column, _, _ in columns):
@@ -95,7 +109,8 @@ class LakeSession(Session):
             )
         key = tuple(json.loads(properties.get(KEY, "[]")))
         found = tuple(FoundColumn(column, type_name, not null, False, False) for column, type_name, null in columns)
-        return FoundTable(True, tuple(each for each in found if each.name not in self._own_columns()), key, {})
+        others = tuple(each for each in found if each.name not in self._own_columns())
+        return FoundTable(True, others, key, {}), INCARNATION in properties
 
     def _properties(self, target: Relation) -> dict[str, str] | None:
         """The properties of the table, None where there is none."""
@@ -220,16 +235,18 @@ class LakeSession(Session):
 
     def _adopt(self, target: Relation) -> None:
         """Mark a table that somebody has made by hand as the ledger's."""
-        name, incarnation = self._format.name_of(target), self.ledger.incarnation_of(target)
+        _, is_marked = self._look_at(target)
+        incarnation = self.ledger.incarnation_of(target)
         assert incarnation is not None, "the ledger knows a table before rows are merged"
-        if INCARNATION not in tables.properties_of(self.sql, name):
+        if not is_marked:
             marks = properties_sql({INCARNATION: incarnation, LEDGER: self._ledger_uri}, string)
-            self.sql.run(f"ALTER TABLE {name} SET TBLPROPERTIES ({marks})")
+            self._run(f"ALTER TABLE {self._format.name_of(target)} SET TBLPROPERTIES ({marks})")
 
     def _run(self, statement: str) -> None:
         """Run *statement*, which changes a table and may run twice, while its lease is held; again where another commit
         came first."""
         assert self._lease is not None, "begin_merge comes first"
+        self._seen.clear()
         for left in reversed(range(merge.CONFLICTS)):
             self._lease.verify()
             try:

@@ -140,7 +140,9 @@ class _Stager:
         with (
             file_errors(f"write {path}"),
             whole_file(self._ledger, path) as local,
-            pq.ParquetWriter(local, layout, compression="zstd", compression_level=1) as writer,
+            pq.ParquetWriter(
+                local, layout, compression="lz4", use_dictionary=False, write_statistics=_keys_of(piece)
+            ) as writer,
         ):
             for rows, refused in self._batches(piece):
                 writer.write_batch(rows, row_group_size=_GROUP_ROWS)
@@ -178,6 +180,10 @@ class _Stager:
             )
         self._quarantine.add(piece.fold.table, piece.fold.handle_key, file, batch, refused)
         return len({entry.position for entry in refused})
+
+
+def _keys_of(piece: StagePiece) -> list[str]:
+    return [column.staged for column in piece.columns if column.is_key]
 
 
 def _deletes(rows: pa.RecordBatch, piece: StagePiece) -> pa.RecordBatch:
