@@ -21,6 +21,7 @@ from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import CommitStateUnknownError, TargetMismatchError, TransientError
 from ticdc_replay.spark.sql import SparkSql
 from ticdc_replay.storage.file import FileStore
+from ticdc_replay.targets.lake.session import LakeSession
 from ticdc_replay.targets.load import load
 from ticdc_replay.targets.sql import SqlError
 
@@ -164,6 +165,26 @@ def test_a_row_that_came_after_a_newer_delete_goes_when_the_load_is_repeated(
         lake.load(older)
     lake.load(older)
     assert lake.rows("SELECT id FROM shop.orders WHERE id = 9") == []
+
+
+def test_a_delete_is_respected_while_a_drop_of_the_table_is_half_done(
+    lake: LakeRig, artifacts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.load(Changelog(artifacts, 0, 50).rows(ORDERS, [put(10, id=1, v="a"), put(10, id=2, v="a")]))
+    lake.load(Changelog(artifacts, 60, 100).rows(ORDERS, [delete(70, id=2), put(80, id=3, v="a")]))
+    drop = Changelog(artifacts, 100, 200).ddl(150, "DROP TABLE orders")
+
+    def die(*_: object) -> None:
+        raise FaultError
+
+    with monkeypatch.context() as patch, suppress(FaultError):
+        patch.setattr(LakeSession, "drop_table", die)
+        lake.load(drop, drop="apply")
+    late = lake.load_table(Changelog(artifacts, 50, 60).rows(ORDERS, [put(55, id=2, v="late"), delete(56, id=3)]))
+    assert lake.rows(ORDERS_NOW) == [(1, "a", 10), (3, "a", 80)]
+    assert (late.keys, late.upserted, late.tombstones, late.superseded) == (2, 0, 0, 2)
+    lake.load(drop, drop="apply")
+    assert not lake.has_table("shop.orders")
 
 
 def test_loads_of_two_windows_at_once_take_turns(lake: LakeRig, artifacts: Path, changelog: Changelog) -> None:

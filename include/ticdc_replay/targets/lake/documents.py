@@ -150,15 +150,12 @@ class TableDocument(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def state(self) -> TableState:
-        """As planning sees it. Until the floor of a DROP is there, older rows do not count: the table may be gone already."""
-        newest_ts = self.newest_ts
-        if self.dropping_ts > newest_ts:
-            newest_ts = min(newest_ts, max(self.floor_ts, 1) - 1)
+        """As planning sees it."""
         return TableState(
             self.source,
             self.pipeline,
             self.floor_ts,
-            newest_ts,
+            self.newest_ts,
             self.schema_ts,
             self.tombstones,
             self.topic_id,
@@ -166,6 +163,7 @@ class TableDocument(msgspec.Struct, frozen=True, kw_only=True):
             dict(sorted(self.columns.items(), key=lambda each: (each[1].commit_ts, each[0]))),
             self.whole_ts,
             self.form_floor_ts,
+            self.dropping_ts > max(self.floor_ts, self.newest_ts),
         )
 
     @property

@@ -101,7 +101,6 @@ class LakeLedger(BegunLoads):
             yield lease
 
     def state_of(self, target: Relation) -> TableState | None:
-        """See ``begin_dropping`` for its ``newest_ts``."""
         document = self._document(target)
         return document.state if document is not None else None
 
@@ -160,8 +159,8 @@ class LakeLedger(BegunLoads):
     def begin_dropping(self, target: Relation, floor_ts: int) -> None:
         """Note, at once, that the table *target* is about to be dropped, and its floor raised to *floor_ts* (TSO).
 
-        From now on ``state_of`` reports a table whose rows are all below its floor, as after a DROP that was followed:
-        it may be gone. Ends with the first ``flush`` that raises the floor so far, or notes a version from above it.
+        From now on the table may be gone, and ``state_of`` says so. Ends with the first ``flush`` that raises the floor
+        so far, or notes a version from above it.
         """
         self._write_now(target, lambda document: document.with_dropping(floor_ts))
 

@@ -127,7 +127,7 @@ class DatabaseMirror(KeptMirror[Config]):
         target = target_of(self.config, self.dialect, table)
         state = session.ledger.state_of(target)
         floor = Floor(state.floor_ts, state.form_floor_ts) if state is not None else Floor(0, 0)
-        if session.find_table(target) is None and (state is None or state.newest_ts < max(floor.rows, 1)):
+        if session.find_table(target) is None and not (state is not None and state.needs_table):
             first = first_floor(load, table)
             ended_ts = self._ended_ts(session, load, spellings)
             floor = Floor(max(floor.rows, first.rows, ended_ts), max(floor.form, first.form, ended_ts))

@@ -359,20 +359,23 @@ def test_tombstones_below_the_floor_no_longer_count(ledger: LakeLedger, other: L
     assert ledger.tombstones_of(LINES) == ()
 
 
-def test_a_table_that_is_being_dropped_has_no_row_that_could_be_lost(ledger: LakeLedger, other: LakeLedger) -> None:
+def test_a_table_that_is_being_dropped_may_be_gone(ledger: LakeLedger, other: LakeLedger) -> None:
     added(ledger, newest_ts=50)
+    assert known(other).needs_table
     ledger.begin_dropping(ORDERS, 60)
-    assert known(other).newest_ts == 0, "at once, for everybody: the next attempt may find no table"
-    ledger.raise_marks(ORDERS, schema_ts=0, whole_ts=0, newest_ts=40)
+    other.discard()
+    assert not known(other).needs_table, "at once, for everybody: the next attempt may find no table"
+    ledger.raise_marks(ORDERS, schema_ts=0, whole_ts=0, newest_ts=55)
     ledger.flush()
-    assert known(ledger).newest_ts == 0, "rows of a late window, which the DROP ends as well"
+    assert not known(ledger).needs_table, "rows of a late window, which the DROP ends as well"
+    assert known(ledger).newest_ts == 55, "older rows are late, whether or not they are about to go"
     ledger.raise_floor(ORDERS, 60, 0)
     ledger.flush()
-    assert (known(ledger).newest_ts, known(ledger).floor_ts) == (50, 60)
+    assert (known(ledger).newest_ts, known(ledger).floor_ts, known(ledger).needs_table) == (55, 60, False)
     ledger.begin_dropping(ORDERS, 70)
     ledger.raise_marks(ORDERS, schema_ts=0, whole_ts=0, newest_ts=80)
     ledger.flush()
-    assert known(ledger).newest_ts == 80, "rows from after the DROP are no leftovers"
+    assert known(ledger).needs_table, "rows from after the DROP are no leftovers"
 
 
 @dataclass(frozen=True)

@@ -100,7 +100,7 @@ def refuse_lost(plan: TablePlan, observed: Observed) -> None:
     """Raise TargetMismatchError if the mirror table had rows and no longer exists. Not if all of them are below the
     floor, as after a DROP TABLE that somebody followed."""
     state = observed.state
-    if observed.found is None and state is not None and state.newest_ts >= max(state.floor_ts, 1):
+    if observed.found is None and state is not None and state.needs_table:
         raise TargetMismatchError(
             f"target table {plan.target}, with rows up to {describe(state.newest_ts)}, was dropped. To rebuild it, "
             f"run `ticdc-replay mirror forget <pipeline> {plan.source}` and load its windows again"

@@ -73,6 +73,13 @@ class TableState(msgspec.Struct, frozen=True):
     columns: dict[str, KnownColumn]
     whole_ts: int
     form_floor_ts: int
+    is_being_dropped: bool = False
+    """Whether a DROP that leaves no row is followed, and an attempt may have broken after it had dropped the table."""
+
+    @property
+    def needs_table(self) -> bool:
+        """Whether it has rows, so that a table that is missing was lost."""
+        return self.newest_ts >= max(self.floor_ts, 1) and not self.is_being_dropped
 
 
 @dataclass(frozen=True)
