@@ -58,6 +58,7 @@ WITH_DELTA = {
     "test_a_commit_whose_answer_was_lost_is_found_by_its_mark_and_counts",
     "test_every_type_and_name_arrives_and_is_read_by_others",
     "test_windows_of_any_grid_in_any_order",
+    "test_a_database_that_was_dropped_before_its_history_began",
     "test_a_compaction_while_a_load_merges_loses_nothing",
 }
 """The tests of lake tables that run with Delta each time. It takes seconds for each statement, so the others do at night."""

@@ -16,15 +16,14 @@ from tests.support.target_rigs import LakeRig
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import (
     ConfigError,
-    LeaseLostError,
     PermanentError,
     SupersededError,
     TargetMismatchError,
     TransientError,
     UnrepresentableValueError,
 )
+from ticdc_replay.spark.sql import SparkSql
 from ticdc_replay.targets.lake.history_ledger import HistoryLedger
-from ticdc_replay.targets.lake.lease import HeldLease
 
 pytestmark = pytest.mark.integration
 
@@ -141,35 +140,35 @@ def test_columns_that_come_change_and_go(history: LakeRig, artifacts: Path) -> N
 
 
 def test_a_database_that_was_dropped_before_its_history_began(
+    history: LakeRig, artifacts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The row of the DROP is in the slice of its own window, whichever window brings it, also after an attempt that broke."""
+    drop = Changelog(artifacts, 100, 200).ddl(150, "DROP DATABASE shop", table="shop.")
+    history.load(drop)
+    with monkeypatch.context() as broken:
+        broken.setattr(SparkSql, "view", _broken)
+        with pytest.raises(TransientError, match="the store is away"):
+            history.load(window(artifacts, 0, 100))
+    dropped = "SELECT _commit_ts, _ddl FROM shop.orders WHERE _op = 'empty'"
+    for changelog in (window(artifacts, 0, 100), window(artifacts, 200, 300), window(artifacts, 0, 100), drop):
+        history.load(changelog, reload=True)
+        assert history.rows(dropped) == [(150, "dropped: the table was dropped with its database")]
+    rows = [row for row in ROWS if not 100 <= row.commit_ts < 200]
+    assert history.rows(VERSIONS.replace("ORDER", "WHERE _ddl IS NULL ORDER")) == found(rows)
+
+
+def test_readers_see_nothing_but_appends_until_a_slice_is_replaced(
     lake_spark: SparkSession, artifacts: Path, tmp_path: Path
 ) -> None:
     history = LakeRig("iceberg", lake_spark, tmp_path, mode="history")
-    history.load(Changelog(artifacts, 100, 200).ddl(150, "DROP DATABASE shop", table="shop."))
-    for _ in range(2):
-        history.load(window(artifacts, 0, 100), reload=True)
-    dropped = "SELECT _commit_ts, _ddl FROM shop.orders WHERE _op = 'empty'"
-    assert history.rows(dropped) == [(150, "dropped: the table was dropped with its database")]
-
-
-def test_a_lease_that_is_lost_in_a_commit(
-    lake_spark: SparkSession, artifacts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another load may have appended the same rows meanwhile, so the slice is replaced."""
-    history = LakeRig("iceberg", lake_spark, tmp_path, mode="history")
-    answers = iter([None, LeaseLostError("paused")])
-
-    def still_held(_: HeldLease) -> None:
-        answer = next(answers, None)
-        if answer is not None:
-            raise answer
-
-    monkeypatch.setattr(HeldLease, "still_held", still_held)
-    history.load(window(artifacts, 0, 100))
-    assert history.rows(VERSIONS) == found(ROWS[:3])
-    assert history.rows("SELECT operation FROM shop.orders.snapshots ORDER BY committed_at")[1:] == [
-        ("delete",),
-        ("append",),
-    ]
+    for from_ts in (100, 0, 200):
+        history.load(window(artifacts, from_ts, from_ts + 100))
+    operations = (
+        "SELECT operation FROM shop.orders.snapshots "
+        "WHERE snapshot_id IN (SELECT snapshot_id FROM shop.orders.history) ORDER BY committed_at"
+    )
+    assert history.rows(operations) == [("append",)] * 3
+    assert history.rows("SELECT name FROM shop.orders.refs") == [("main",)]
 
 
 def test_values_keys_and_places(history: LakeRig, artifacts: Path) -> None:

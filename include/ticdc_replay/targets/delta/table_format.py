@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from ticdc_replay.targets.delta.section import DeltaTarget
 from ticdc_replay.targets.lake.dialect import quoted, string
 from ticdc_replay.targets.lake.section import TableLayout
-from ticdc_replay.targets.lake.table_format import LOAD, Commit, Counts, TableFormat, number, properties_sql
+from ticdc_replay.targets.lake.table_format import (
+    LOAD,
+    Commit,
+    Counts,
+    TableFormat,
+    Transaction,
+    number,
+    properties_sql,
+)
 from ticdc_replay.targets.mirror.planning.tables import Relation
 from ticdc_replay.targets.sql import Sql
 
@@ -57,8 +65,8 @@ class Delta(TableFormat):
             f"{verb} {self.name_of(target)} ({columns}) USING delta{partitioned}{clustered} TBLPROPERTIES ({together})"
         ]
 
-    def replace_rows(self, sql: Sql, target: Relation, condition: str, rows: str, attempt: str) -> list[str]:
-        return [f"INSERT INTO {self.name_of(target)} REPLACE WHERE {condition} {rows}"]
+    def replace_rows(self, sql: Sql, name: str, condition: str, rows: str) -> list[str]:
+        return [f"INSERT INTO {name} REPLACE WHERE {condition} {rows}"]
 
     def drop_table(self, target: Relation) -> list[str]:
         if self.config.path is None:
@@ -77,12 +85,14 @@ class Delta(TableFormat):
     def is_dropped(self, properties: Mapping[str, str]) -> bool:
         return _DROPPED in properties
 
-    def commit_settings(self, load: str, entry: Mapping[str, str], *, once: bool) -> dict[str, str]:
+    def commit_settings(
+        self, load: str, entry: Mapping[str, str], transaction: Transaction | None = None
+    ) -> dict[str, str]:
         settings = {"spark.databricks.delta.commitInfo.userMetadata": json.dumps({LOAD: load, **entry})}
-        if once:
+        if transaction is not None:
             settings |= {
-                "spark.databricks.delta.write.txnAppId": f"ticdc-replay/{load}",
-                "spark.databricks.delta.write.txnVersion": "1",
+                "spark.databricks.delta.write.txnAppId": f"ticdc-replay/{transaction.name}",
+                "spark.databricks.delta.write.txnVersion": str(transaction.number),
             }
         return settings
 

@@ -5,14 +5,22 @@ from collections.abc import Mapping
 from ticdc_replay.targets.iceberg.section import IcebergTarget
 from ticdc_replay.targets.lake.dialect import quoted, string
 from ticdc_replay.targets.lake.section import TableLayout
-from ticdc_replay.targets.lake.table_format import LOAD, Commit, Counts, TableFormat, number, properties_sql
+from ticdc_replay.targets.lake.table_format import (
+    LOAD,
+    Commit,
+    Counts,
+    TableFormat,
+    Transaction,
+    number,
+    properties_sql,
+)
 from ticdc_replay.targets.mirror.planning.tables import Relation
 from ticdc_replay.targets.sql import Sql
 
 _PROPERTY = "spark.sql.iceberg.snapshot-property."
 _ROWS = "spark.merge-into.num-target-rows-"
 _BRANCH = "ticdc_replay_"
-"""Begin of the name of a branch on which rows are replaced."""
+"""Begin of the name of a branch on which the rows of a slice are changed."""
 _MODES = {f"write.{kind}.mode": "merge-on-read" for kind in ("merge", "update", "delete")}
 _NO_SHUFFLE = {"write.distribution-mode": "none"} | {
     f"write.{kind}.distribution-mode": "none" for kind in ("merge", "update", "delete")
@@ -61,30 +69,32 @@ class Iceberg(TableFormat):
             statements.append(f"ALTER TABLE {name} WRITE LOCALLY ORDERED BY {', '.join(layout.sort_by)}")
         return statements
 
-    def replace_rows(self, sql: Sql, target: Relation, condition: str, rows: str, attempt: str) -> list[str]:
-        """On a branch, which is then made the table: Iceberg can't overwrite a part of a file. Branches that ended loads
-        have left are dropped."""
+    def open_branch(self, sql: Sql, target: Relation, branch: str) -> str:
+        """Branches that other loads have left are dropped: one of a load that goes on can't be published any more."""
         name = self.name_of(target)
-        old = [
-            row["name"]
-            for row in sql.run(f"SELECT name FROM {name}.refs WHERE type = 'BRANCH'")
-            if row["name"].startswith(_BRANCH)
-        ]
-        branch = _BRANCH + attempt
-        return [
-            *(f"ALTER TABLE {name} DROP BRANCH IF EXISTS {quoted(each)}" for each in old),
-            f"ALTER TABLE {name} CREATE OR REPLACE BRANCH {quoted(branch)}",
-            f"DELETE FROM {name}.{quoted('branch_' + branch)} WHERE {condition}",
-            f"INSERT INTO {name}.{quoted('branch_' + branch)} {rows}",
-            f"CALL {quoted(self.config.catalog)}.system.fast_forward("
-            f"{string(quoted(target.schema, target.table))}, 'main', {string(branch)})",
-            f"ALTER TABLE {name} DROP BRANCH IF EXISTS {quoted(branch)}",
-        ]
+        for row in sql.run(f"SELECT name FROM {name}.refs WHERE type = 'BRANCH'"):
+            if row["name"].startswith(_BRANCH):
+                sql.run(f"ALTER TABLE {name} DROP BRANCH IF EXISTS {quoted(row['name'])}")
+        sql.run(f"ALTER TABLE {name} CREATE BRANCH {quoted(_BRANCH + branch)}")
+        return f"{name}.{quoted('branch_' + _BRANCH + branch)}"
+
+    def publish(self, sql: Sql, target: Relation, branch: str) -> None:
+        table, own = string(quoted(target.schema, target.table)), _BRANCH + branch
+        sql.run(f"CALL {quoted(self.config.catalog)}.system.fast_forward({table}, 'main', {string(own)})")
+        sql.run(f"ALTER TABLE {self.name_of(target)} DROP BRANCH IF EXISTS {quoted(own)}")
+
+    def replace_rows(self, sql: Sql, name: str, condition: str, rows: str) -> list[str]:
+        """Iceberg can't overwrite a part of a file. Without rows to delete it is an append to readers, too."""
+        insert = f"INSERT INTO {name} {rows}"
+        there = sql.run(f"SELECT 1 AS found FROM {name} WHERE {condition} LIMIT 1")
+        return [f"DELETE FROM {name} WHERE {condition}", insert] if there else [insert]
 
     def drop_table(self, target: Relation) -> list[str]:
         return [f"DROP TABLE IF EXISTS {self.name_of(target)} PURGE"]
 
-    def commit_settings(self, load: str, entry: Mapping[str, str], *, once: bool) -> dict[str, str]:
+    def commit_settings(
+        self, load: str, entry: Mapping[str, str], transaction: Transaction | None = None
+    ) -> dict[str, str]:
         return {_PROPERTY + name: value for name, value in {LOAD: load, **entry}.items()}
 
     def find_commit(self, sql: Sql, target: Relation, load: str) -> Commit | None:

@@ -302,8 +302,6 @@ class _Attempt:
                     return self._apply(each, part, aside, newer, lease)
             except LeaseLostError:
                 self._ledger.discard()
-                # Whoever has committed meanwhile: nobody's rows are known to be there once, so some run loads them again.
-                self._ledger.end_runs(self._load, each.target, self._ledger.runs_of(self._load, each.target))
                 if not left:
                     raise
         raise AssertionError("the last try returns or raises")
@@ -318,13 +316,18 @@ class _Attempt:
     ) -> TableReport:
         load, ledger, target = self._load, self._ledger, each.target
         self._look_again(each.table, newer)
+        done = None if load.reload else ledger.find_done(target, load.index.window, load.index.run_hash)
+        if done is not None:  # another attempt has loaded it meanwhile
+            return done
         table = HistoryTable(self._session.sql, self._format, target)
         with self._session.translated(f"prepare {target}"):
             ddl, newest_ts, told = self._prepare(each, table)
-        empty = not newest_ts or newest_ts < load.index.window.from_ts or table.is_empty_in(load.index.window)
+        empty = not newest_ts or newest_ts < load.index.window.from_ts
+        inside = [entry for entry in ddl if load.index.window.from_ts <= entry[1] < load.index.window.to_ts]
         incarnation = ledger.incarnation_of(target) or ""
         held = {run: of for run, of in ledger.runs_of(load, target).items() if run != load.index.run_hash}
         redrives = _redrives_of(load.index.redrives or load.index.run_hash, held)
+        table.note_emptied(load, incarnation, lease, [entry for entry in ddl if entry not in inside])
         if load.index.redrives is not None:
             others = set(held) - set(redrives) - {load.index.redrives}
             if others:
@@ -332,11 +335,11 @@ class _Attempt:
                     f"target {load.target} has run {min(others)} of window {load.index.window} for {each.table}, and this is a "
                     f"re-drive of the quarantine of run {load.index.redrives}: re-drive that of run {min(others)}"
                 )
-            commit = table.add(load, incarnation, lease, part, ddl, each.key)
+            commit = table.add(load, incarnation, lease, part, inside, each.key)
         else:
             ledger.end_runs(load, target, [run for run in (*held, load.index.run_hash) if run not in redrives])
             added = [self._part_of(run, each.table) for run in redrives]
-            commit = table.replace(load, incarnation, lease, [part, *added], ddl, each.key, empty=empty)
+            commit = table.replace(load, incarnation, lease, [part, *added], inside, each.key, empty=empty)
         if self._config.mode == "scd2":
             self._make_view(each, table)
         quarantined, files = aside
@@ -356,7 +359,16 @@ class _Attempt:
         )
         ledger.note_done(load, target, report)
         ledger.flush()
+        self._verify(each, lease)
         return report
+
+    def _verify(self, each: _Pending, lease: HeldLease) -> None:
+        """End the report that was written, and raise LeaseLostError, if another run may have loaded the slice before it was."""
+        try:
+            lease.verify()
+        except LeaseLostError:
+            self._ledger.end_runs(self._load, each.target, [self._load.index.run_hash])
+            raise
 
     def _prepare(self, each: _Pending, table: HistoryTable) -> tuple[list[tuple[str, int, str]], int, tuple[str, ...]]:
         """Make the table, or change it, so that it can take the rows; its DDL as rows, the newest commitTs (TSO) that it
@@ -399,8 +411,7 @@ class _Attempt:
         # Of windows that were loaded before there was a table to note it in.
         noted = {commit_ts for op, commit_ts, _ in ddl if op == "empty"}
         missing = sorted({floor_ts - 1 for floor_ts in floors} - noted)
-        there = table.emptied_at(missing) if found is not None else set()
-        ddl += [("empty", commit_ts, _DROPPED) for commit_ts in missing if commit_ts not in there]
+        ddl += [("empty", commit_ts, _DROPPED) for commit_ts in missing]
         times = [file.max_commit_ts for version in each.versions for file in version.files]
         last_ts = max([*times, *(commit_ts for _, commit_ts, _ in ddl)], default=0)
         ledger.raise_marks(target, schema_ts=0, whole_ts=0, newest_ts=last_ts)
@@ -492,7 +503,7 @@ class _Attempt:
                     if redrives and not others:
                         return  # the slice has what re-drives of this run have added, and nothing else
                     found = self._session.find_table(target)
-                    if found is not None and not history.is_empty_in(load.index.window):
+                    if found is not None:  # also if the slice is empty: no commit of an older load comes after this one
                         incarnation = self._ledger.incarnation_of(target) or ""
                         added = [self._part_of(run, table) for run in redrives]
                         history.replace(load, incarnation, lease, added, [], found.primary_key, empty=False)

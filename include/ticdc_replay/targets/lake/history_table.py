@@ -5,7 +5,7 @@ is the usual case, that is an append. A re-drive of a quarantine adds to it, and
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 
@@ -13,7 +13,7 @@ import msgspec
 
 from ticdc_replay.changelog.files.index import ChangelogIndex, TableVersion
 from ticdc_replay.changelog.files.reading import file_name
-from ticdc_replay.domain.errors import TargetMismatchError
+from ticdc_replay.domain.errors import TargetMismatchError, TransientError
 from ticdc_replay.domain.tables import TableName, TableSchema
 from ticdc_replay.domain.window import Window
 from ticdc_replay.schemas.changes import TableChanges, kind_of
@@ -34,11 +34,13 @@ from ticdc_replay.targets.lake.history_rows import (
 )
 from ticdc_replay.targets.lake.lease import HeldLease
 from ticdc_replay.targets.lake.section import LakeSection
-from ticdc_replay.targets.lake.table_format import Commit, TableFormat, load_name
+from ticdc_replay.targets.lake.table_format import RUN, WINDOW, TableFormat, Transaction, load_name
 from ticdc_replay.targets.lake.types import holds, spark_type
 from ticdc_replay.targets.mirror.planning.tables import ChangeType, ColumnDefinition, MakeColumn, Relation
 from ticdc_replay.targets.sql import Sql, SqlError
 
+_SLICES, _EMPTIED = "slices", "emptied"
+"""What commits of a history change; for each the terms of the table's lease number the transactions of a format that has such."""
 _PART, _COPY = "_ticdc_replay_part", "_ticdc_replay_copy"
 """Columns of a query while it picks one of equal versions."""
 
@@ -154,10 +156,6 @@ class HistoryTable:
             "unaltered. Rename the column in the table by hand, so that later rows get a new one, and load the window again"
         )
 
-    def is_empty_in(self, window: Window) -> bool:
-        """Whether the table has no row of *window*."""
-        return not self._sql.run(f"SELECT 1 AS found FROM {self.name} WHERE {self._slice(window)} LIMIT 1")
-
     def emptied_at(self, times: Sequence[int]) -> set[int]:
         """Those of *times* (TSO) at which the table has a row of a DDL that emptied it."""
         if not times:
@@ -180,23 +178,24 @@ class HistoryTable:
         empty: bool,
     ) -> str:
         """Make the rows of *parts*, of which later ones replace equal versions of earlier ones, and *ddl* the slice of
-        the load's window. *empty*: it has no row yet. The snapshot or version with it, or "".
+        the load's window. *empty*: no load can have brought, or can still bring, a row of it. The snapshot or version
+        with it, or "".
 
-        Raises LeaseLostError where another load may have committed meanwhile: then the slice is to be replaced again.
+        Raises LeaseLostError, and changes nothing, once another attempt has committed since *lease* was taken.
         """
+        old = self._slice(load.index.window)
         with self._rows(load, parts, ddl, key) as rows:
-            if rows is None and empty:
-                return ""
-            if empty:
-                names = ", ".join(map(quoted, self.types))
-                committed = self._commit(load, incarnation, lease, [f"INSERT INTO {self.name} ({names}) {rows}"])
-                lease.verify()
-                return committed
-            old = self._slice(load.index.window)
             if rows is None:
-                return self._commit(load, incarnation, lease, [f"DELETE FROM {self.name} WHERE {old}"])
-            statements = self._format.replace_rows(self._sql, self._target, old, rows, load.attempt)
-            return self._commit(load, incarnation, lease, statements)
+                if empty:
+                    return ""
+                rows = f"SELECT * FROM {self.name} WHERE false"
+
+            def statements(name: str, is_first: bool) -> list[str]:
+                if empty and is_first:
+                    return [f"INSERT INTO {name} {rows}"]
+                return self._format.replace_rows(self._sql, name, old, rows)
+
+            return self._commit(load, incarnation, lease, _SLICES, statements)
 
     def add(
         self,
@@ -217,11 +216,23 @@ class HistoryTable:
             cells = {quoted(name): f"s.{quoted(name)}" for name in self.types}
             updates = ", ".join(f"t.{name} = {cell}" for name, cell in cells.items())
             merge = (
-                f"MERGE INTO {self.name} t USING ({rows}) s ON {self._slice(load.index.window, 't.')} AND {same} "
+                f"t USING ({rows}) s ON {self._slice(load.index.window, 't.')} AND {same} "
                 f"WHEN MATCHED THEN UPDATE SET {updates} "
                 f"WHEN NOT MATCHED THEN INSERT ({', '.join(cells)}) VALUES ({', '.join(cells.values())})"
             )
-            return self._commit(load, incarnation, lease, [merge])
+            return self._commit(load, incarnation, lease, _SLICES, lambda name, _: [f"MERGE INTO {name} {merge}"])
+
+    def note_emptied(self, load: Load, incarnation: str, lease: HeldLease, ddl: Sequence[tuple[str, int, str]]) -> None:
+        """Add those of *ddl*, which emptied the table outside of the load's window, that the table has not; see ``replace``."""
+        there = self.emptied_at([commit_ts for _, commit_ts, _ in ddl])
+        lacking = [each for each in ddl if each[1] not in there]
+        if lacking:
+            ts, cells = quoted(self._commit_ts), ", ".join(map(quoted, self.types))
+            merge = (
+                f"t USING ({self._select_ddl(self.types, lacking, None)}) s ON t.{quoted(OP)} = 'empty' AND t.{ts} = s.{ts} "
+                f"WHEN NOT MATCHED THEN INSERT ({cells}) VALUES ({cells})"
+            )
+            self._commit(load, incarnation, lease, _EMPTIED, lambda name, _: [f"MERGE INTO {name} {merge}"])
 
     def _slice(self, window: Window, of: str = "") -> str:
         column = of + quoted(self._commit_ts)
@@ -282,31 +293,45 @@ class HistoryTable:
         cells += [] if part is None else [f"{part} AS {_PART}"]
         return f"SELECT {', '.join(cells)} FROM VALUES {lines} AS ddl(op, ts, text)"
 
-    def _commit(self, load: Load, incarnation: str, lease: HeldLease, statements: Sequence[str]) -> str:
-        """Run *statements*, of which the last one that counts makes all of them visible; the snapshot or version."""
-        name = load_name(load.index.run_hash, load.index.window, incarnation, load.attempt)
+    def _commit(
+        self,
+        load: Load,
+        incarnation: str,
+        lease: HeldLease,
+        what: str,
+        statements: Callable[[str, bool], Sequence[str]],
+    ) -> str:
+        """Run *statements*, which get the name to change and whether this is the first try; the snapshot or version.
+
+        An attempt that has lost *lease* changes nothing: see docs/decisions.md, Slices of a history in a lake.
+        """
+        name = load_name(load.index.run_hash, load.index.window, incarnation, f"{load.attempt}/{what}")
         entry = {
             "ticdc-replay.pipeline": load.index.pipeline,
-            "ticdc-replay.window": json.dumps(msgspec.to_builtins(load.index.window)),
-            "ticdc-replay.run": load.index.run_hash,
+            WINDOW: json.dumps(msgspec.to_builtins(load.index.window)),
+            RUN: load.index.run_hash,
             "ticdc-replay.generation": str(load.generation),
             "ticdc-replay.attempt": load.attempt,
         }
-        settings = self._format.commit_settings(name, entry, once=False)
-        done: Commit | None = None
-        for left in reversed(range(CONFLICTS)):
-            lease.still_held()
+        settings = self._format.commit_settings(name, entry, Transaction(what, lease.term))
+        for number in range(CONFLICTS):
+            branch = f"{load.attempt}_{what}_{number}"
             try:
-                for statement in statements:
+                changed = self._format.open_branch(self._sql, self._target, branch)
+                lease.verify()
+                for statement in statements(changed, number == 0):
                     self._sql.run(statement, settings)
+                lease.verify()
+                self._format.publish(self._sql, self._target, branch)
                 break
             except SqlError as error:
+                lease.verify()
                 text = str(error)
-                if self._format.is_unknown(text):
-                    done = self._format.find_commit(self._sql, self._target, name)
-                    if done is not None and len(statements) == 1:
-                        return done.id
-                if not (left and self._format.is_conflict(text)):
+                again = self._format.is_conflict(text) or self._format.is_unknown(text)
+                if not again or number == CONFLICTS - 1:
                     raise translate(error, self._format, f"load {self._target}") from error
         done = self._format.find_commit(self._sql, self._target, name)
-        return done.id if done is not None else ""
+        if done is None:
+            lease.verify()
+            raise TransientError(f"{self._target} has not taken the rows, as it has those of a later load; try again")
+        return done.id

@@ -2,7 +2,8 @@
 
 Its document has a counter that the holder raises. A waiter that sees no change of it for the whole duration of a lease,
 by its own clock, takes the holder for dead and replaces it. A holder that was paused can find itself replaced at any
-moment, so ``still_held`` is asked before each commit, and the table's own detection of conflicts is the fence.
+moment, so ``still_held`` is asked before each commit, and the table's own detection of conflicts is the fence. ``term``
+orders holdings for a table that can compare numbers.
 """
 
 import logging
@@ -37,6 +38,8 @@ class LeaseDocument(msgspec.Struct, frozen=True):
     token: str = ""
     """Unlike that of any other holding."""
     beat: int = 0
+    term: int = 0
+    """Of this holding, or the last one: see ``HeldLease.term``."""
 
 
 class HeldLease:
@@ -52,6 +55,11 @@ class HeldLease:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._beat_regularly, name=f"lease {name}", daemon=True)
         self._thread.start()
+
+    @property
+    def term(self) -> int:
+        """Larger than that of any holding before."""
+        return self._own.term
 
     def still_held(self) -> None:
         """Check that nobody can have taken the lease over. Raises LeaseLostError, which is transient, or why no beat can be
@@ -80,7 +88,8 @@ class HeldLease:
         self._ended.set()
         self._thread.join()
         try:
-            _update(self._store, self._name, lambda found: LeaseDocument() if self._is_own(found) else found)
+            free = LeaseDocument(term=self._own.term)
+            _update(self._store, self._name, lambda found: free if self._is_own(found) else found)
         except TransientError as error:
             # What it was for is done or has failed by now, and that is what counts.
             log.warning("the lease %s could not be released, it ends by itself: %s", self._store.uri(self._name), error)
@@ -130,7 +139,7 @@ def holding(store: ObjectStore, name: str, attempt: str, lease_s: float, wait_s:
         asked_at = time.monotonic()
         dead = seen if asked_at - seen_at >= lease_s else None
         found = _take(store, name, own, dead)
-        if found == own:
+        if found.token == own.token:
             break
         now = time.monotonic()
         if found != seen:
@@ -141,7 +150,7 @@ def holding(store: ObjectStore, name: str, attempt: str, lease_s: float, wait_s:
                 f"{wait_s:.0f} s that {attempt} has waited. Try again after its end; if it died, its lease ends by itself"
             )
         time.sleep(lease_s / _LOOKS)
-    lease = HeldLease(store, name, own, lease_s, asked_at)
+    lease = HeldLease(store, name, found, lease_s, asked_at)
     try:
         yield lease
     finally:
@@ -152,7 +161,10 @@ def _take(store: ObjectStore, name: str, own: LeaseDocument, dead: LeaseDocument
     """Make the lease *own*, if it is free or still what *dead* says; whose it is then."""
 
     def taken(found: LeaseDocument) -> LeaseDocument:
-        return own if found.token in ("", own.token) or found == dead else found
+        if found.token not in ("", own.token) and found != dead:
+            return found
+        # A time, so that a document which was lost and made again does not fall below what tables have.
+        return msgspec.structs.replace(own, term=max(found.term + 1, time.time_ns() // 1_000_000))
 
     return _update(store, name, taken)
 

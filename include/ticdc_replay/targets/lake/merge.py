@@ -21,7 +21,7 @@ from ticdc_replay.targets.lake.errors import translate
 from ticdc_replay.targets.lake.lease import HeldLease
 from ticdc_replay.targets.lake.ledger import LakeLedger
 from ticdc_replay.targets.lake.stage import DELETED_AT, ReadTask, StagedFiles, read_staged
-from ticdc_replay.targets.lake.table_format import RUN, WINDOW, Commit, Counts, TableFormat, load_name
+from ticdc_replay.targets.lake.table_format import RUN, WINDOW, Commit, Counts, TableFormat, Transaction, load_name
 from ticdc_replay.targets.mirror.planning.staged_rows import PUT, VERSION
 from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
 from ticdc_replay.targets.mirror.planning.tables import FoundTable
@@ -239,7 +239,7 @@ class Merge:
             "ticdc-replay.events": str(self._staged.events),
             "ticdc-replay.attempt": load.attempt,
         }
-        settings = self._format.commit_settings(name, entry, once=once)
+        settings = self._format.commit_settings(name, entry, Transaction(name, 1) if once else None)
         for left in reversed(range(CONFLICTS)):
             self._lease.still_held()
             try:

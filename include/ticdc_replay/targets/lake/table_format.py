@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -40,6 +40,13 @@ class Commit(msgspec.Struct, frozen=True):
     counts: Counts
 
 
+class Transaction(NamedTuple):
+    """What a commit carries so that a table does nothing at a later one with the same name and this or a smaller number."""
+
+    name: str
+    number: int
+
+
 class TableFormat(ABC):
     """One format, over the catalog of one target."""
 
@@ -72,12 +79,20 @@ class TableFormat(ABC):
         *replaces*: in place of what ``drop_table`` has left.
         """
 
+    def open_branch(self, sql: Sql, target: Relation, branch: str) -> str:
+        """The SQL name by which statements change the table, unseen by readers until ``publish``. Of a format without
+        branches the table itself, for one statement with a ``Transaction``. For an attempt that holds the table's lease."""
+        return self.name_of(target)
+
+    def publish(self, sql: Sql, target: Relation, branch: str) -> None:
+        """Make *branch* the table. Fails (``is_conflict``) if there was a commit to the table since ``open_branch``."""
+        return
+
     @abstractmethod
-    def replace_rows(self, sql: Sql, target: Relation, condition: str, rows: str, attempt: str) -> list[str]:
+    def replace_rows(self, sql: Sql, name: str, condition: str, rows: str) -> list[str]:
         """The statements that put *rows*, a query with all columns of the table, in place of those that match *condition*.
 
-        Readers see all of it or nothing; another commit to these rows meanwhile makes it fail (``is_conflict``). They may
-        be repeated from the first on. For an attempt that holds the table's lease.
+        *name* is from ``open_branch``. Where it is the table, another commit to these rows meanwhile is a conflict.
         """
 
     @abstractmethod
@@ -93,11 +108,11 @@ class TableFormat(ABC):
         return False
 
     @abstractmethod
-    def commit_settings(self, load: str, entry: Mapping[str, str], *, once: bool) -> dict[str, str]:
-        """The session's settings with which a statement commits the mark of *load*, and *entry* beside it.
-
-        *once*: where the format can, a second commit of the load does nothing.
-        """
+    def commit_settings(
+        self, load: str, entry: Mapping[str, str], transaction: Transaction | None = None
+    ) -> dict[str, str]:
+        """The session's settings with which a statement commits the mark of *load*, *entry* beside it, and *transaction*,
+        where the format has such."""
 
     @abstractmethod
     def find_commit(self, sql: Sql, target: Relation, load: str) -> Commit | None:
