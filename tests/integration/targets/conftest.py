@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -27,12 +28,26 @@ def artifacts(tmp_path: Path) -> Path:
     return tmp_path / "artifacts"
 
 
-@pytest.fixture(params=["postgres", "iceberg", "delta"])
+KINDS = ["postgres", "iceberg", "delta"]
+
+
+@pytest.fixture(params=KINDS)
 def any_mirror(request: pytest.FixtureRequest, tmp_path: Path) -> MirrorRig:
     """An empty mirror of each kind."""
+    return _maker(request, tmp_path)()
+
+
+@pytest.fixture(params=KINDS)
+def make_mirror(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], MirrorRig]:
+    """Makes empty mirrors of one kind, as many as a property test needs."""
+    return _maker(request, tmp_path)
+
+
+def _maker(request: pytest.FixtureRequest, folder: Path) -> Callable[[], MirrorRig]:
     if request.param == "postgres":
-        return PostgresRig(request.getfixturevalue("make_database")())
-    return LakeRig(request.param, request.getfixturevalue("lake_spark"), tmp_path)
+        make_database: Callable[[], str] = request.getfixturevalue("make_database")
+        return lambda: PostgresRig(make_database())
+    return partial(LakeRig, request.param, request.getfixturevalue("lake_spark"), folder)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.integration.targets.conftest import Mirror
-from tests.integration.targets.test_postgres_convergence import job
+from tests.integration.targets.test_mirror_convergence import job
 from tests.support.decoded_splits import decode
 from tests.support.in_process import in_process
 from tests.support.open_protocol import ddl, message, row
