@@ -1,17 +1,20 @@
-"""Changelog → lake tables against a MERGE by hand, on the same engine, table and rows.
+"""Changelog → lake tables, against what a person writes on the same engine for the same rows: a MERGE for a mirror, Parquet
+files for a history.
 
 ``python -m benchmarks.lake`` runs it and writes its part of ``benchmarks/RESULTS.md``; with another number of rows it only
-prints. Figures are medians of the runs, in turn; a first run of each does not count.
+prints. Figures are medians of the runs, in turn; a first run of each does not count. Both mirrors must be equal in the end.
 """
 
 import argparse
+import os
+import platform
+import shutil
 import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +23,7 @@ from pyspark.sql import SparkSession
 from xxhash import xxh3_128_digest
 
 from benchmarks.jobs import prepare_environment
+from benchmarks.measure import Stage, measure
 from benchmarks.results import replace_part
 from demo.embedded_stack import jars
 from ticdc_replay.changelog.cells.types import table_arrow_schema
@@ -48,6 +52,11 @@ from ticdc_replay.targets.load import load, open_target
 
 ROWS = 1_000_000
 LARGE = 20_000_000
+FEW = 1_000
+TIMES = 10
+RUNS = 3
+KINDS = ["iceberg", "delta"]
+CASES = ["mirrors", "histories", "onto_large"]
 FILES = 4
 TYPES = {
     "id": ColumnType("bigint", declared=True),
@@ -178,10 +187,6 @@ def session(folder: Path) -> SparkSession:
         "spark.jars": ",".join(map(str, files)),
         "spark.sql.extensions": EXTENSIONS,
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
-        "spark.sql.catalog.lake.type": "hadoop",
-        "spark.sql.catalog.lake.warehouse": (folder / "iceberg").as_uri(),
-        "spark.sql.catalog.lake.cache-enabled": "false",
         "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
         "spark.sql.shuffle.partitions": "4",
         "spark.databricks.delta.snapshotPartitions": "2",
@@ -200,18 +205,38 @@ class Lake:
     def __init__(self, spark: SparkSession, kind: str, folder: Path) -> None:
         self.spark, self.kind, self.folder = spark, kind, folder
         self.section: dict[str, object] = {"type": kind, "name": "lake", "ledger": (folder / f"ledger-{kind}").as_uri()}
-        self.section |= {"catalog": "lake"} if kind == "iceberg" else {"path": (folder / "delta").as_uri()}
+        self._catalog = f"lake_{canonical.digest(str(folder).encode())[:8]}"
+        if kind == "iceberg":
+            catalog = f"spark.sql.catalog.{self._catalog}"
+            settings = {"type": "hadoop", "warehouse": (folder / "iceberg").as_uri(), "cache-enabled": "false"}
+            for name, value in settings.items():
+                spark.conf.set(f"{catalog}.{name}", value)
+            spark.conf.set(catalog, "org.apache.iceberg.spark.SparkCatalog")
+        self.section |= {"catalog": self._catalog} if kind == "iceberg" else {"path": (folder / "delta").as_uri()}
         self.mine, self.twin = self._name("shop"), self._name("twin")
+
+    def drop(self) -> None:
+        """Remove all files."""
+        shutil.rmtree(self.folder)
 
     def _name(self, schema: str) -> str:
         if self.kind == "iceberg":
-            return f"lake.{schema}.orders"
+            return f"{self._catalog}.{schema}.orders"
         return f"delta.`{(self.folder / 'delta').as_uri()}/{schema}/orders`"
 
-    def load(self, window: Window1) -> None:
-        """Load *window* as the product does."""
-        job = window.job(self.section, reload=False)
+    def load(self, window: Window1, **keys: str) -> None:
+        """Load *window* as the product does; *keys* are more of the target."""
+        job = window.job(self.section | keys, reload=False)
         load(job, Connections(), partial(run_tasks, self.spark), 2, SparkSql(self.spark))
+
+    def files_by_hand(self, window: Window1) -> None:
+        """The row versions of *window* as Parquet files, by Spark."""
+        files = (window.folder / changelog_root(window.run_hash)).glob("data/**/*.parquet")
+        cells = [f"coalesce(after.{name}, before.{name}) AS {name}" for name in NAMES]
+        cells += ["_commit_ts", "_op", "timestamp_millis(shiftright(_commit_ts, 18)) AS _commit_time"]
+        cells += ["_topic", "_partition", "_offset", "_index"]
+        rows = self.spark.read.parquet(*[f"file://{each}" for each in files]).selectExpr(*cells)
+        rows.write.option("compression", "zstd").parquet((self.folder / f"files-{window.run_hash}").as_uri())
 
     def fill(self, rows: int, partitioned: bool) -> None:
         """Make both tables with *rows* rows, as a person who has a dump does."""
@@ -270,22 +295,104 @@ class Lake:
         assert found[0] == found[1], found
 
 
-def timed(run: Callable[[], None]) -> float:
-    """Seconds that *run* takes."""
-    began = time.perf_counter()
-    run()
-    return time.perf_counter() - began
+class Case(NamedTuple):
+    """One line of the table: what was loaded, into which format, and the runs of both ways; the first ones do not count."""
+
+    name: str
+    rows: int
+    load: Stage
+    hand: Stage | None
+
+    @property
+    def seconds(self) -> float:
+        return median(self.load.seconds[1:] or self.load.seconds)
+
+    def line(self) -> str:
+        cells = [f"{self.seconds:.2f}", "", "", f"{self.seconds / self.rows * 1e6:,.1f}", f"{self.load.peak:,.0f}"]
+        if self.hand is not None:
+            hand = median(self.hand.seconds[1:])
+            cells[1:3] = f"{hand:.2f}", f"{self.seconds / hand:.2f}"
+        return f"| {self.name} | {' | '.join(cells)} |"
 
 
-def compare(lake: Lake, windows: list[Window1]) -> tuple[float, float]:
-    """Medians of our load and of the MERGE by hand, in turn over *windows*; the first does not count."""
-    mine, hand = [], []
+def compare(
+    name: str, windows: Iterable[Window1], run: Callable[[Window1], None], hand: Callable[[Window1], None] | None
+) -> Case:
+    """*run* of each of *windows*, and *hand* of the same one in turn."""
+    mine, theirs, rows = Stage(name), Stage(name), 0
     for window in windows:
-        mine.append(timed(partial(lake.load, window)))
-        hand.append(timed(partial(lake.by_hand, window)))
-        print(f"  {lake.kind} {window.rows:,} rows: {mine[-1]:.2f} s, by hand {hand[-1]:.2f} s", flush=True)
-    lake.require_equal()
-    return median(mine[1:]), median(hand[1:])
+        rows = window.rows
+        measure(mine, partial(run, window))
+        if hand is not None:
+            measure(theirs, partial(hand, window))
+        print(f"  {name}: {mine.seconds[-1]:.2f} s, by hand {theirs.seconds[-1:]} s", flush=True)
+    return Case(name, rows, mine, theirs if hand is not None else None)
+
+
+class Bench:
+    """All cases, in one session."""
+
+    def __init__(self, folder: Path, rows: int, large: int, runs: int) -> None:
+        self.folder, self.rows, self.large, self.runs = folder, rows, large, runs
+        self.spark = session(folder)
+        self.cases: list[Case] = []
+        self._random = np.random.default_rng(7)
+        self._number = 1
+
+    def window(self, ids: np.ndarray[Any, Any], deletes: int) -> Window1:
+        """A window of rows with *ids*; the first *deletes* of each file are deleted."""
+        self._number += 1
+        return Window1(self.folder / "artifacts", self._number, ids, deletes)
+
+    def changed(self, rows: int, onto: int) -> Window1:
+        """Of *rows*, four fifths are rows that a table of *onto* rows has, of which some are deleted, the rest is new."""
+        old, at = self._random.permutation(onto)[: rows * 8 // 10], onto * (2 + self._number)
+        return self.window(np.concatenate([old, np.arange(rows - len(old)) + at]), rows // 10)
+
+    def windows(self, make: Callable[[], Window1]) -> Iterator[Window1]:
+        """One window more than runs count, each made before it is loaded."""
+        return (make() for _ in range(self.runs + 1))
+
+    def mirrors(self, kind: str) -> None:
+        """As many changed rows as the table has, and ten times as many."""
+        for rows, runs in ((self.rows, self.runs), (self.rows * TIMES, 0)):
+            lake = Lake(self.spark, kind, self.folder / f"equal-{rows}")
+            lake.fill(rows, partitioned=False)
+            hand = lake.by_hand if runs else None
+            windows = (self.changed(rows, rows) for _ in range(runs + 1))
+            self.cases.append(compare(f"{kind}, mirror | {rows:,} onto {rows:,}", windows, lake.load, hand))
+            if runs:
+                lake.require_equal()
+            lake.drop()
+
+    def histories(self, kind: str) -> None:
+        """Row versions that are new, as a table and as files."""
+        lake = Lake(self.spark, kind, self.folder / "history")
+        run = partial(lake.load, mode="history", schema="history")
+        for rows, runs in ((self.rows, self.runs), (self.rows * TIMES, 0)):
+            windows = (self.changed(rows, rows) for _ in range(runs + 1))
+            hand = lake.files_by_hand if runs else None
+            self.cases.append(compare(f"{kind}, history | {rows:,} appended", windows, run, hand))
+
+    def onto_large(self, kind: str) -> None:
+        """Rows of one of a hundred partitions and new ones, and few rows anywhere."""
+        lake = Lake(self.spark, kind, self.folder / "large")
+        lake.fill(self.large, partitioned=True)
+
+        def one_partition() -> Window1:
+            new = np.arange(self.rows - self.large // 100) + self.large * (2 + self._number)
+            return self.window(np.concatenate([np.arange(self.large // 100), new]), 0)
+
+        name = f"{kind}, mirror | {self.rows:,} onto 1 % of {self.large:,}"
+        self.cases.append(compare(name, self.windows(one_partition), lake.load, lake.by_hand))
+
+        def few_rows() -> Window1:
+            return self.window(self._random.choice(self.large, FEW, replace=False), FEW // 10)
+
+        name = f"{kind}, mirror | {FEW:,} onto {self.large:,}"
+        self.cases.append(compare(name, self.windows(few_rows), lake.load, lake.by_hand))
+        lake.require_equal()
+        lake.drop()
 
 
 def main() -> None:
@@ -293,63 +400,30 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--rows", type=int, default=ROWS)
     arguments.add_argument("--large", type=int, default=LARGE)
-    arguments.add_argument("--runs", type=int, default=3)
-    arguments.add_argument("--kinds", nargs="+", default=["iceberg", "delta"])
+    arguments.add_argument("--runs", type=int, default=RUNS)
+    arguments.add_argument("--kinds", nargs="+", default=KINDS)
+    arguments.add_argument("--cases", nargs="+", default=CASES)
     options = arguments.parse_args()
     prepare_environment()
-    lines = ["| rows onto rows | format | load | MERGE by hand | ratio |", "|---|---|---|---|---|"]
-    random = np.random.default_rng(7)
     with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
-        folder = Path(name)
-        spark = session(folder)
-        number = 1
-
-        def window(ids: np.ndarray[Any, Any], deletes: int) -> Window1:
-            nonlocal number
-            number += 1
-            return Window1(folder / "artifacts", number, ids, deletes)
-
-        rows, large = options.rows, options.large
-        for kind in options.kinds:
-            lake = Lake(spark, kind, folder / "equal")
-            lake.fill(rows, partitioned=False)
-            every = [
-                window(
-                    np.concatenate(
-                        [random.permutation(rows)[: rows * 8 // 10], np.arange(rows // 5) + rows * (2 + at)]
-                    ),
-                    rows // 10,
-                )
-                for at in range(options.runs + 1)
-            ]
-            lines.append(_line(f"{rows:,} onto {rows:,}", kind, *compare(lake, every)))
-        for kind in options.kinds:
-            lake = Lake(spark, kind, folder / "large")
-            lake.section["name"] = "large"
-            if kind == "iceberg":
-                spark.conf.set("spark.sql.catalog.big", "org.apache.iceberg.spark.SparkCatalog")
-                spark.conf.set("spark.sql.catalog.big.type", "hadoop")
-                spark.conf.set("spark.sql.catalog.big.warehouse", (folder / "big").as_uri())
-                spark.conf.set("spark.sql.catalog.big.cache-enabled", "false")
-                lake.section["catalog"] = "big"
-                lake.mine, lake.twin = "big.shop.orders", "big.twin.orders"
-            lake.fill(large, partitioned=True)
-            one = [
-                window(np.concatenate([np.arange(large // 100), np.arange(rows - large // 100) + large * (2 + at)]), 0)
-                for at in range(options.runs + 1)
-            ]
-            lines.append(_line(f"{rows:,} onto 1 % of {large:,}", kind, *compare(lake, one)))
-            few = [window(random.choice(large, 1_000, replace=False), 100) for _ in range(options.runs + 1)]
-            lines.append(_line(f"1,000 onto {large:,}", kind, *compare(lake, few)))
-        spark.stop()
+        bench = Bench(Path(name), options.rows, options.large, options.runs)
+        for case in options.cases:
+            for kind in options.kinds:
+                getattr(bench, case)(kind)
+        bench.spark.stop()
+    lines = [
+        f"`python -m benchmarks.lake`: rows of 10 columns, medians of {options.runs} runs, {os.cpu_count()} cores, `local[2]`, "
+        f"Python {platform.python_version()}. With {TIMES} times the rows, one run. By hand: a MERGE of the folded rows; for a "
+        "history, the same rows as Parquet files of Spark.",
+        "",
+        "| target | rows | s | by hand | ratio | µs per row | peak MB of a worker |",
+        "|---|---|---|---|---|---|---|",
+        *(case.line() for case in bench.cases),
+    ]
     text = "\n".join(lines)
     print(text)
-    if (options.rows, options.large) == (ROWS, LARGE):
+    if (options.rows, options.large, options.runs, options.kinds, options.cases) == (ROWS, LARGE, RUNS, KINDS, CASES):
         replace_part("lake", text)
-
-
-def _line(what: str, kind: str, mine: float, hand: float) -> str:
-    return f"| {what} | {kind} | {mine:.2f} s | {hand:.2f} s | {mine / hand:.2f} |"
 
 
 if __name__ == "__main__":
