@@ -64,12 +64,13 @@ def table(
     *,
     valid_from: int = 0,
     unique: Sequence[Sequence[str]] = (),
+    since: Mapping[str, int] = {},
 ) -> TableSchema:
-    """A table schema; *name* is ``schema.table``."""
+    """A table schema; *name* is ``schema.table``, *since* has when columns got their names, if that was later than the table."""
     schema, _, table_name = name.partition(".")
     return TableSchema(
         TableName(schema, table_name),
-        tuple(Column(column, type_) for column, type_ in columns.items()),
+        tuple(Column(column, type_, since=since.get(column, 0)) for column, type_ in columns.items()),
         tuple(sorted(key)),
         tuple(tuple(sorted(columns)) for columns in unique),
         valid_from,

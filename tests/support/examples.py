@@ -7,19 +7,22 @@ import os
 
 from hypothesis import HealthCheck, settings
 
+_PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "default")
+NIGHTLY = _PROFILE == "nightly"
+"""Whether the run has time for all that a test can try."""
+
 _EXAMPLES = {"default": 100, "nightly": 1000}
 """By profile the examples of a test that asks for no other share."""
 
 
 def load_profile() -> None:
     """Use the profile that ``HYPOTHESIS_PROFILE`` names. Raises KeyError if there is no such profile."""
-    name = os.environ.get("HYPOTHESIS_PROFILE", "default")
     # How long an example takes depends on the machine, not on the code.
     settings.register_profile(
         "ticdc-replay",
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow],
-        max_examples=_EXAMPLES[name],
+        max_examples=_EXAMPLES[_PROFILE],
     )
     settings.load_profile("ticdc-replay")
 

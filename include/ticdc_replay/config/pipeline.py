@@ -138,7 +138,9 @@ class PoliciesSection(Section):
     target_value: Literal["stop", "quarantine"] = Field("stop", description="Values that a target can't hold")
     ddl: Literal["apply", "stop"] = Field("apply", description="DDL that a mirror can follow; stop: none is followed")
     truncate: Literal["apply", "stop"] = Field("apply", description="TRUNCATE TABLE empties the mirror as well")
-    drop: Literal["apply", "stop"] = Field("stop", description="DROP TABLE and DROP DATABASE drop the mirror as well")
+    drop: Literal["apply", "stop"] = Field(
+        "stop", description="DROP TABLE and DROP DATABASE drop the mirror as well, DROP COLUMN its column"
+    )
 
 
 class RetriesSection(Section):

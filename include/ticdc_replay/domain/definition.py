@@ -23,6 +23,8 @@ class DefinedColumn(msgspec.Struct, frozen=True, omit_defaults=True):
     digits: tuple[int, int] | None = None
     """M and D of FLOAT(M,D) and DOUBLE(M,D), to which the server rounds; None if it does not. Not a part of the type:
     most protocols don't send it, and targets ignore it. Older stored definitions lack it."""
+    since: int = 0
+    """commitTs (TSO) of the DDL that added the column or gave it its name; 0 if it came with the table, or for unknown."""
 
     def type_text(self) -> str:
         """The type as MySQL would print it."""
@@ -113,7 +115,9 @@ class TableDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
     def schema(self) -> TableSchema:
         """What rows of the table look like: all columns but the virtual ones."""
         columns = tuple(
-            Column(column.name, column.type, column.nullable, column.default, column.generated is not None)
+            Column(
+                column.name, column.type, column.nullable, column.default, column.generated is not None, column.since
+            )
             for column in self.columns
             if column.generated != "virtual"
         )

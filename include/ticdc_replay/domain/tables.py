@@ -31,6 +31,8 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
     default: str | None = None
     """The default as text, None where there is none or where it is NULL."""
     generated: bool = False
+    since: int = 0
+    """As ``DefinedColumn`` has it: of two columns of one name, the one that was added later is another one."""
 
 
 class TableSchema(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -81,8 +81,36 @@ class ColumnWidened(msgspec.Struct, frozen=True, tag=True):
     after: Column
 
 
+class ColumnDropped(msgspec.Struct, frozen=True, tag=True):
+    """A column that is gone with its values. It had its name since ``since`` (TSO; 0 for ever, or for unknown)."""
+
+    name: str
+    since: int = 0
+
+    @property
+    def what(self) -> str:
+        """For people."""
+        return f"the column {self.name} was dropped"
+
+
+class ColumnRenamed(msgspec.Struct, frozen=True, tag=True):
+    """A column that is called ``to`` now. It was called ``name`` since ``since`` (TSO; 0 for ever, or for unknown)."""
+
+    name: str
+    to: str
+    since: int = 0
+
+    @property
+    def what(self) -> str:
+        """For people."""
+        return f"the column {self.name} was renamed to {self.to}"
+
+
 class BreakingChange(msgspec.Struct, frozen=True, tag=True):
-    """Anything else: rows, names or keys change in a way that row events don't carry; ``what`` says it to a person."""
+    """Anything else: rows, names or keys change in a way that row events don't carry; ``what`` says it to a person.
+
+    Changelogs of earlier versions have ``column_dropped`` and ``column_renamed`` of it.
+    """
 
     what: str
     kind: BreakingKind = "not_understood"
@@ -93,7 +121,7 @@ class BreakingChange(msgspec.Struct, frozen=True, tag=True):
         return self.kind in ("truncated", "dropped")
 
 
-Change = NoRowChange | TableCreated | ColumnAdded | ColumnWidened | BreakingChange
+Change = NoRowChange | TableCreated | ColumnAdded | ColumnWidened | ColumnDropped | ColumnRenamed | BreakingChange
 
 
 def kind_of(change: Change) -> ChangeKind:
@@ -107,6 +135,10 @@ def kind_of(change: Change) -> ChangeKind:
             return "column_added" if known else "column_computed"
         case ColumnWidened():
             return "column_widened"
+        case ColumnDropped():
+            return "column_dropped"
+        case ColumnRenamed():
+            return "column_renamed"
         case BreakingChange(kind=kind):
             return kind
 
@@ -305,11 +337,12 @@ def _change(
             column = known.get(folded(name))
             if column is not None and column.generated == "virtual":
                 return [NoRowChange(f"drop virtual column {name}")]
-            return [BreakingChange(f"the column {name} was dropped", "column_dropped")]
+            return [ColumnDropped(name) if column is None else ColumnDropped(column.name, column.since)]
         case ModifyColumn(name, spec):
             return _modified(name, known.get(folded(name)), now.get(folded(spec.column.name), spec.column))
         case RenameColumn(name, to):
-            return [BreakingChange(f"the column {name} was renamed to {to}", "column_renamed")]
+            column = known.get(folded(name))
+            return [ColumnRenamed(name, to) if column is None else ColumnRenamed(column.name, to, column.since)]
         case SetCharset() if before is not None:
             changed = [
                 BreakingChange(f"the column {old.name} changed from {old.type} to {new.type}", "column_changed")
@@ -374,7 +407,7 @@ def _modified(name: str, before: DefinedColumn | None, after: DefinedColumn) -> 
         return [BreakingChange(what, "column_changed")]
     if before.name == after.name:
         return [_redefined(name, before, after)]
-    renamed = BreakingChange(f"the column {before.name} was renamed to {after.name}", "column_renamed")
+    renamed = ColumnRenamed(before.name, after.name, before.since)
     redefined = _redefined(after.name, before, after)
     return [renamed] if isinstance(redefined, NoRowChange) else [renamed, redefined]
 
@@ -449,7 +482,7 @@ def _capacity(column_type: ColumnType) -> int:
 
 
 def _column(column: DefinedColumn) -> Column:
-    return Column(column.name, column.type, column.nullable, column.default, column.generated is not None)
+    return Column(column.name, column.type, column.nullable, column.default, column.generated is not None, column.since)
 
 
 def _words(name: str) -> str:

@@ -8,6 +8,8 @@ definition, and need no history.
 
 from dataclasses import dataclass
 
+import msgspec
+
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.column_types import INTEGER_TYPES, ColumnType
 from ticdc_replay.domain.definition import TableDefinition
@@ -50,7 +52,8 @@ def brings_types(row: RowEvent) -> bool:
 
 def version_of(schema: TableSchema) -> str:
     """Names *schema* by its table, columns, types and keys, whenever it became valid: 16 hex digits."""
-    stable = TableSchema(schema.name, schema.columns, schema.handle_key, schema.unique_keys)
+    columns = tuple(msgspec.structs.replace(each, since=0) if each.since else each for each in schema.columns)
+    stable = TableSchema(schema.name, columns, schema.handle_key, schema.unique_keys)
     return canonical.hash_of(stable)[:16]
 
 
@@ -95,7 +98,7 @@ class SchemaResolver:
         virtual = frozenset(known.virtual) if known is not None else frozenset()
         image = after or before
         if image is not None and image.definition is not None:
-            return _by_definition(row, image, image.definition, virtual)
+            return _by_definition(row, image, image.definition, virtual, known)
         wire: dict[str, WireColumn] = {}
         for shape in (after, before):
             for column in shape.columns if shape is not None else ():
@@ -120,11 +123,15 @@ class SchemaResolver:
         return ResolvedSchema(schema, version_of(schema), declared, virtual, unlike)
 
 
-def _by_definition(row: RowEvent, image: Shape, definition: TableDefinition, virtual: frozenset[str]) -> ResolvedSchema:
-    """The schema of *row*, whose images have the columns of *image*; both are of one *definition*."""
+def _by_definition(
+    row: RowEvent, image: Shape, definition: TableDefinition, virtual: frozenset[str], known: KnownTable | None
+) -> ResolvedSchema:
+    """The schema of *row*, whose images have the columns of *image*; both are of one *definition*. Since when a column has
+    its name is what is *known*: the definition does not say it."""
     sent = set(image.names)
+    since = {column.name: column.since for column in known.schema.columns} if known is not None else {}
     columns = tuple(
-        Column(column.name, column.type, column.nullable)
+        Column(column.name, column.type, column.nullable, since=since.get(column.name, 0))
         for column in definition.columns
         if column.name in sent or (row.partial and column.generated != "virtual" and column.name not in virtual)
     )
@@ -142,9 +149,11 @@ def _reconciled(declared: TableSchema, wire: dict[str, WireColumn], partial: boo
         sent = unmatched.pop(folded(column.name), None)
         if sent is not None:
             type_ = sent.type if sent.type.declared or not agree(column.type, sent.type) else column.type
-            columns.append(Column(sent.name, type_, column.nullable, generated=column.generated))
+            columns.append(Column(sent.name, type_, column.nullable, generated=column.generated, since=column.since))
         elif partial:
-            columns.append(Column(column.name, column.type, column.nullable, generated=column.generated))
+            columns.append(
+                Column(column.name, column.type, column.nullable, generated=column.generated, since=column.since)
+            )
     columns += [_from_wire(unmatched[name]) for name in sorted(unmatched)]
     return tuple(columns)
 

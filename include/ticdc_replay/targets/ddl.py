@@ -14,6 +14,8 @@ from ticdc_replay.schemas.changes import (
     BreakingChange,
     Change,
     ColumnAdded,
+    ColumnDropped,
+    ColumnRenamed,
     ColumnWidened,
     NoRowChange,
     TableChanges,
@@ -94,6 +96,14 @@ def stops_without_rows(change: Change) -> bool:
     return kind_of(change) in _COLUMNS_CHANGE
 
 
+def stops_always(change: Change, order: VersionOrder) -> bool:
+    """Whether no mirror follows *change*, whatever the policies say: one that only a person can follow, or, in windows by
+    offset, one of which rows have to be older or newer. TRUNCATE and DROP are left to ``emptied_by``."""
+    if isinstance(change, ColumnDropped | ColumnRenamed):
+        return order == "place"
+    return isinstance(change, BreakingChange) and (order == "place" or not change.empties)
+
+
 def foreseen_stops(
     index: ChangelogIndex, wanted: TablePatterns, rules: Rules, stopping: frozenset[DdlPolicy]
 ) -> Iterator[str]:
@@ -110,8 +120,7 @@ def foreseen_stops(
                 if emptied is not None and emptied.settles(entry.commit_ts, change):
                     continue
                 rule = rules[kind_of(change)]
-                by_place = index.order == "place" and isinstance(change, BreakingChange) and rule.outcome == "apply"
-                if rule.stops(stopping) or by_place:
+                if rule.stops(stopping) or (rule.outcome == "apply" and stops_always(change, index.order)):
                     yield stop_text(entry.table, entry.commit_ts, words_of(change), rule)
 
 
@@ -122,8 +131,8 @@ def words_of(change: Change) -> str:
             return f"the column {column.name} was added"
         case ColumnWidened(after=column):
             return f"the column {column.name} holds more values"
-        case NoRowChange(what=what) | BreakingChange(what=what):
-            return what
+        case NoRowChange() | ColumnDropped() | ColumnRenamed() | BreakingChange():
+            return change.what
         case TableCreated():
             return "the table was created"
 

@@ -1,6 +1,5 @@
 """A PostgreSQL database of its own for each test, and the connections that lead there."""
 
-import os
 import shutil
 from collections.abc import Callable
 from functools import partial
@@ -9,6 +8,7 @@ from typing import ClassVar
 
 import pytest
 
+from tests.support.examples import NIGHTLY
 from tests.support.target_rigs import LakeRig, MirrorRig, PostgresRig
 
 TARGET: dict[str, object] = {"type": "postgres", "name": "mirror", "connection": "target"}
@@ -66,22 +66,20 @@ def drop_by_hand(any_mirror: MirrorRig) -> Callable[[str], None]:
 WITH_DELTA = {
     "test_the_last_version_of_each_row_is_mirrored",
     "test_applying_a_window_twice_changes_nothing",
-    "test_windows_in_any_order_give_one_table",
     "test_a_delete_and_later_windows",
-    "test_a_truncate_is_followed_in_any_order",
+    "test_a_statement_with_several_changes_is_followed_as_a_whole",
     "test_a_load_that_dies_at_any_write_leaves_nothing_half_applied",
     "test_a_commit_whose_answer_was_lost_is_found_by_its_mark_and_counts",
     "test_every_type_and_name_arrives_and_is_read_by_others",
     "test_windows_of_any_grid_in_any_order",
     "test_a_database_that_was_dropped_before_its_history_began",
-    "test_a_compaction_while_a_load_merges_loses_nothing",
 }
 """The tests of lake tables that run with Delta each time. It takes seconds for each statement, so the others do at night."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave Delta out of all but ``WITH_DELTA``, unless ``HYPOTHESIS_PROFILE`` is nightly."""
-    if os.environ.get("HYPOTHESIS_PROFILE") == "nightly":
+    if NIGHTLY:
         return
     here = Path(__file__).parent
     left_out = [

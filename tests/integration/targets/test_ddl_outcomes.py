@@ -182,8 +182,7 @@ def test_ddl_that_is_followed_ends_as_the_upstream_in_whatever_order_windows_com
     for number, order in enumerate(ORDERS.values()):
         history = history_of(statement, tmp_path / str(number), f"order{number}")
         windows = history.windows()
-        for at in order:
-            mirror.load(windows[at], tables=history.tables, **FOLLOW)
+        mirror.load_all((windows[at] for at in order), tables=history.tables, **FOLLOW)
         assert mirrored(mirror, history.table) == shown(history.upstream().values())
     for at in (1, 0):  # the one with the DDL again, then one that is older
         mirror.load(windows[at], tables=history.tables, reload=True, **FOLLOW)

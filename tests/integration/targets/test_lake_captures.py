@@ -3,7 +3,6 @@
 import base64
 import datetime
 import json
-import os
 import random
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from pyspark.sql import SparkSession
 from tests.expected import read_lines
 from tests.integration.targets.test_captures import Json, cut, last_rows, same
 from tests.support.decoded_captures import DecodedCapture
+from tests.support.examples import NIGHTLY
 from tests.support.in_process import in_process
 from tests.support.target_rigs import LakeRig
 from ticdc_replay.domain.tables import TableName
@@ -22,9 +22,6 @@ from ticdc_replay.schemas.changes import BreakingChange
 from ticdc_replay.targets.load import load
 
 pytestmark = pytest.mark.integration
-
-
-NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 
 
 def text_of(value: Any, cell: Json) -> str | None:

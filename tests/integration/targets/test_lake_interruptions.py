@@ -14,13 +14,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.changelogs import Changelog, delete, put, table
+from tests.support.dying_loads import Dying, FaultError
 from tests.support.in_process import in_process
 from tests.support.target_rigs import LakeRig
 from tests.support.waiting import PATIENCE_S, wait_for
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import CommitStateUnknownError, TargetMismatchError, TransientError
 from ticdc_replay.spark.sql import SparkSql
-from ticdc_replay.storage.file import FileStore
 from ticdc_replay.targets.lake.session import LakeSession
 from ticdc_replay.targets.load import load
 from ticdc_replay.targets.sql import SqlError
@@ -48,51 +48,6 @@ def changelog(lake: LakeRig, artifacts: Path) -> Changelog:
     changelog = Changelog(artifacts, 100, 200)
     changelog.rows(ORDERS, [put(110, id=1, v="new"), delete(115, id=2), put(120, id=3, v="new")], files=2)
     return changelog.rows(ITEMS, [put(130, id=7)])
-
-
-class FaultError(Exception):
-    """The process dies here: nothing in the library catches it."""
-
-
-class Dying:
-    """Strikes at the *number*-th write to the tables or the ledger: before it, or after it was done."""
-
-    def __init__(self, number: int, *, after: bool) -> None:
-        self.left = number
-        self.after = after
-        self.struck = False
-
-    def write(self, do: Callable[[], Any]) -> Any:
-        """*do*, which is a write."""
-        self.left -= 1
-        if self.left == 0 and not self.after:
-            self.struck = True
-            raise FaultError
-        done = do()
-        if self.left == 0:
-            self.struck = True
-            raise FaultError
-        return done
-
-    def patched(self, patch: pytest.MonkeyPatch) -> None:
-        """Watch all writes."""
-        run = SparkSql.run
-
-        def statement(sql: SparkSql, text: str, settings: Mapping[str, str] = {}) -> Any:
-            if text.startswith(("SELECT", "SHOW", "DESCRIBE")):
-                return run(sql, text, settings)
-            return self.write(lambda: run(sql, text, settings))
-
-        patch.setattr(SparkSql, "run", statement)
-        for name in ("put", "put_once", "update"):
-            original = getattr(FileStore, name)
-
-            def store(own: FileStore, object_name: str, *rest: Any, original: Any = original) -> Any:
-                if "lease" in object_name or "ledger" not in own.root:
-                    return original(own, object_name, *rest)
-                return self.write(lambda: original(own, object_name, *rest))
-
-            patch.setattr(FileStore, name, store)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])

@@ -29,8 +29,8 @@ CREATE = "CREATE TABLE `t` (`id` INT PRIMARY KEY, `v` VARCHAR(20), `u` INT)"
 HANDS = {
     r"add the column to its mirror: (\S+) (.+), with (.+) in all rows": "ALTER TABLE {0} ADD COLUMN {1} {2} DEFAULT {3}",
     r"filled with what the upstream shows in older rows: (\S+) (.+)": "ALTER TABLE {0} ADD COLUMN {1} {2} DEFAULT '2020-01-01'",
-    r"the column (\S+) was dropped: drop the column of its mirror": "ALTER TABLE {0} DROP COLUMN {1}",
-    r"the column (\S+) was renamed to (\S+): rename the column": "ALTER TABLE {0} RENAME COLUMN {1} TO {2}",
+    r"the column (\S+) was dropped, and policies.drop is stop: drop the column of its mirror": "ALTER TABLE {0} DROP COLUMN {1}",
+    r"the column (\S+) was renamed to (\S+?)[^:]*: rename the column": "ALTER TABLE {0} RENAME COLUMN {1} TO {2}",
     r"change the column of its mirror: (\S+) (.+)": "ALTER TABLE {0} ALTER COLUMN {1} TYPE {2}",
     r"the table was renamed to \w+\.(\w+): rename its mirror": "ALTER TABLE {0} RENAME TO {1}",
     r"the table was renamed from \w+\.\w+: rename the mirror of the old name": "",
@@ -80,7 +80,7 @@ def by_hand(message: str) -> list[str]:
             "CHANGE COLUMN `u` `w` BIGINT, ADD COLUMN `n` INT DEFAULT 5",
             {"id": INT, "v": TEXT, "w": ColumnType("bigint", declared=True), "n": INT},
             [{"id": 1, "v": "a", "w": 1, "n": 5}, {"id": 2, "v": "b", "w": 2, "n": 5}],
-            {},
+            {"ddl": "stop"},
         ),
         (
             "ADD COLUMN `n` INT NOT NULL DEFAULT 5, RENAME TO `t2`",

@@ -10,7 +10,10 @@ from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.schemas.changes import (
     BreakingChange,
+    Change,
     ColumnAdded,
+    ColumnDropped,
+    ColumnRenamed,
     ColumnWidened,
     NoRowChange,
     TableChanges,
@@ -108,9 +111,7 @@ def test_a_wider_type_keeps_every_value(action):
         "MODIFY `dt` TIMESTAMP(3)",
         "MODIFY `e` ENUM('y','x')",
         "MODIFY `g` INT",
-        "CHANGE `a` `a2` INT",
-        "RENAME COLUMN `a` TO `a2`",
-        "DROP COLUMN `a`",
+        "CHANGE `a` `a2` TINYINT",
         "DROP PRIMARY KEY",
         "CONVERT TO CHARACTER SET binary",
         "TRUNCATE PARTITION `p0`",
@@ -193,7 +194,37 @@ def test_what_leaves_rows_alone_is_no_change(action):
 
 def test_each_action_of_a_statement_is_one_change_in_order():
     found = changes("ALTER TABLE `t` ADD COLUMN `n` INT, MODIFY `a` BIGINT, ADD INDEX `i`(`n`), DROP COLUMN `f`")
-    assert [type(change) for change in found] == [ColumnAdded, ColumnWidened, NoRowChange, BreakingChange]
+    assert [type(change) for change in found] == [ColumnAdded, ColumnWidened, NoRowChange, ColumnDropped]
+
+
+def test_columns_that_go_or_get_another_name():
+    assert changes("ALTER TABLE `t` DROP COLUMN `A`") == [ColumnDropped("a")]
+    assert changes("ALTER TABLE `t` RENAME COLUMN `A` TO `a2`") == [ColumnRenamed("a", "a2")]
+    assert changes("ALTER TABLE `t` CHANGE `a` `a2` INT") == [ColumnRenamed("a", "a2")]
+    renamed, widened = changes("ALTER TABLE `t` CHANGE `a` `a2` BIGINT")
+    assert renamed == ColumnRenamed("a", "a2")
+    assert (widened.before.name, widened.after.name, widened.after.type.base) == ("a", "a2", "bigint")
+
+
+def test_of_a_column_that_goes_it_is_known_when_its_name_came():
+    later = HISTORY.with_ddls(
+        [
+            ddl("ALTER TABLE `t` RENAME COLUMN `a` TO `x`", 12),
+            ddl("ALTER TABLE `t` ADD COLUMN `a` INT", 14),
+            ddl("ALTER TABLE `t` MODIFY COLUMN `x` BIGINT, MODIFY COLUMN `a` BIGINT", 16),
+        ]
+    )
+    assert changes("ALTER TABLE `t` DROP COLUMN `a`", later) == [ColumnDropped("a", since=14)]
+    assert changes("ALTER TABLE `t` RENAME COLUMN `x` TO `a2`", later) == [ColumnRenamed("x", "a2", since=12)]
+    kept = SchemaHistory.decode(later.encode())
+    assert changes("ALTER TABLE `t` DROP COLUMN `a`", kept) == [ColumnDropped("a", since=14)]
+    assert changes("ALTER TABLE `t` DROP COLUMN `a`", SchemaHistory()) == [ColumnDropped("a")]
+
+
+def test_changes_of_older_changelogs_are_read():
+    older = b'{"type":"BreakingChange","what":"the column a was dropped","kind":"column_dropped"}'
+    change = msgspec.json.decode(older, type=Change)
+    assert change == BreakingChange("the column a was dropped", "column_dropped")
 
 
 def test_another_handle_key_is_a_breaking_change():

@@ -44,7 +44,7 @@ def create(statement: CreateTable, name: TableName, commit_ts: int) -> TableDefi
     """
     if len(statement.columns) > MAX_COLUMNS:
         raise InconsistentDdlError(f"{len(statement.columns)} columns; a table of TiDB has at most {MAX_COLUMNS}")
-    table = _Table(TableDefinition(name, (), binary=statement.binary), {})
+    table = _Table(TableDefinition(name, (), binary=statement.binary), {}, 0)
     for spec in statement.columns:
         table.append(spec)
     for index in statement.indexes:
@@ -60,7 +60,7 @@ def alter(definition: TableDefinition, actions: Sequence[Action], commit_ts: int
     if len(actions) > MAX_ACTIONS:
         raise InconsistentDdlError(f"{len(actions)} actions in one ALTER TABLE; at most {MAX_ACTIONS} are read")
     known = definition.by_name()
-    table = _Table(definition, known)
+    table = _Table(definition, known, commit_ts)
     for action in actions:
         match action:
             case AddColumn(spec, _, unless_there) if is_skipped(known, spec, unless_there, len(actions)):
@@ -99,8 +99,9 @@ def is_skipped(known: Mapping[str, DefinedColumn], spec: ColumnSpec, unless_ther
 class _Table:
     """A definition while it changes. Columns and indexes are found by folded name."""
 
-    def __init__(self, definition: TableDefinition, columns: Mapping[str, DefinedColumn]) -> None:
-        """*columns* are those of *definition*, by folded name."""
+    def __init__(self, definition: TableDefinition, columns: Mapping[str, DefinedColumn], since: int) -> None:
+        """*columns* are those of *definition*, by folded name; *since* is that of columns which come."""
+        self._since = since
         self._name = definition.name
         self._columns = dict(columns)
         self._order = list(self._columns)
@@ -130,7 +131,7 @@ class _Table:
 
     def append(self, spec: ColumnSpec) -> None:
         self._refuse_taken(spec.column.name)
-        self._order.append(self._put(spec))
+        self._order.append(self._put(spec, self._since))
 
     def add_column(self, spec: ColumnSpec, position: Position | None) -> None:
         """Adds a column and its indexes. A column of that name gives way: the definition was of a later time."""
@@ -142,7 +143,7 @@ class _Table:
         if len(self._columns) >= MAX_COLUMNS:
             raise InconsistentDdlError(f"{self._name} has {MAX_COLUMNS} columns already")
         self._order.insert(len(self._order) if position is None else self._place(position), key)
-        self._put(spec)
+        self._put(spec, self._since)
         for index in spec.indexes:
             self.add_index(index)
 
@@ -170,8 +171,7 @@ class _Table:
             old = self._columns.get(folded(spec.column.name))
         if old is None:
             raise InconsistentDdlError(f"{self._name} has no column {name!r} to modify")
-        self._rename(old, spec.column.name)
-        key = self._put(spec)
+        key = self._put(spec, self._rename(old, spec.column.name))
         if position is not None:
             self._order.remove(key)
             self._order.insert(self._place(position, key), key)
@@ -237,28 +237,30 @@ class _Table:
                 self._columns[key] = _bytes_column(self._columns[key])
             self._unconverted.clear()
 
-    def _put(self, spec: ColumnSpec) -> str:
-        """Keep the column of *spec* by its name; its key."""
+    def _put(self, spec: ColumnSpec, since: int) -> str:
+        """Keep the column of *spec*, which has its name since the commitTs *since*; its key."""
         key = folded(spec.column.name)
-        self._columns[key] = _bytes_column(spec.column) if self._binary and not spec.charset_given else spec.column
+        column = msgspec.structs.replace(spec.column, since=since) if since else spec.column
+        self._columns[key] = _bytes_column(column) if self._binary and not spec.charset_given else column
         self._unconverted.add(key)
         return key
 
-    def _rename(self, old: DefinedColumn, to: str) -> None:
-        """Rename *old* where it is, and in indexes."""
+    def _rename(self, old: DefinedColumn, to: str) -> int:
+        """Rename *old* where it is, and in indexes; since when the column has its name."""
         if old.name == to:
-            return
+            return old.since
         key, new = folded(old.name), folded(to)
         if new != key:
             self._refuse_taken(to)
             self._order[self._order.index(key)] = new
             self._unconverted.add(new)
         del self._columns[key]
-        self._columns[new] = msgspec.structs.replace(old, name=to)
+        self._columns[new] = msgspec.structs.replace(old, name=to, since=self._since)
         for of_index, index in self._indexes.items():
             if old.name in index.columns:
                 columns = tuple(to if column == old.name else column for column in index.columns)
                 self._indexes[of_index] = msgspec.structs.replace(index, columns=columns)
+        return self._since
 
     def _place(self, position: Position, moved: str | None = None) -> int:
         """Where in the order *position* is; the column *moved* is out of it."""

@@ -116,6 +116,20 @@ class Delta(TableFormat):
     def is_conflict(self, text: str) -> bool:
         return "io.delta.exceptions.Concurrent" in text or "[DELTA_CONCURRENT_" in text
 
+    def why_column_stays(self, text: str) -> str | None:
+        if (
+            "COLUMN_MAPPING" in text
+            or "DELTA_UNSUPPORTED_DROP_COLUMN" in text
+            or "DELTA_UNSUPPORTED_RENAME_COLUMN" in text
+        ):
+            return (
+                "the table has no column mapping. Run ALTER TABLE … SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name'), "
+                "and the load again"
+            )
+        if "PARTITION_COLUMN" in text or "CLUSTERING_COLUMN" in text:
+            return "the table is partitioned or clustered by it. Write it again with another layout, and run the load again"
+        return None
+
     def is_unknown(self, text: str) -> bool:
         return False
 

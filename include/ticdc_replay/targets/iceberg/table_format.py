@@ -1,5 +1,6 @@
 """Iceberg's statements, and what its snapshots say of a load."""
 
+import re
 from collections.abc import Mapping
 
 from ticdc_replay.targets.iceberg.section import IcebergTarget
@@ -21,6 +22,9 @@ _PROPERTY = "spark.sql.iceberg.snapshot-property."
 _ROWS = "spark.merge-into.num-target-rows-"
 _BRANCH = "ticdc_replay_"
 """Begin of the name of a branch on which the rows of a slice are changed."""
+_FIELD = re.compile(r"[<,]([^<>,:]+):")
+"""The names in a struct's type."""
+_TRANSFORMS = ("bucket", "trunc", "year", "month", "day", "hour")
 _MODES = {f"write.{kind}.mode": "merge-on-read" for kind in ("merge", "update", "delete")}
 _NO_SHUFFLE = {"write.distribution-mode": "none"} | {
     f"write.{kind}.distribution-mode": "none" for kind in ("merge", "update", "delete")
@@ -121,6 +125,28 @@ class Iceberg(TableFormat):
         return "is not an ancestor of" in text or any(
             f"org.apache.iceberg.exceptions.{name}" in text for name in ("ValidationException", "CommitFailedException")
         )
+
+    def why_undroppable(self, sql: Sql, target: Relation, column: str) -> str | None:
+        """Also if it is only in an old partition spec: Iceberg can't write to a table whose specs lack a column. The
+        metadata table has the fields of all specs, by the names that Iceberg gives them."""
+        types = {name: type_name for name, type_name, _ in sql.columns(f"{self.name_of(target)}.files")}
+        fields = set(_FIELD.findall(types.get("partition", "")))
+        if fields.isdisjoint((column, *(f"{column}_{transform}" for transform in _TRANSFORMS))):
+            return None
+        return (
+            "the table is or was partitioned by it. Run ALTER TABLE … DROP PARTITION FIELD, rewrite_data_files with "
+            "'rewrite-all', and expire_snapshots with clean_expired_metadata => true; then run the load again"
+        )
+
+    def why_column_stays(self, text: str) -> str | None:
+        if "Cannot find source column" in text:
+            return (
+                "the table is partitioned or sorted by it. Take it out of the layout (ALTER TABLE … DROP PARTITION FIELD, or "
+                "WRITE UNORDERED), and run the load again"
+            )
+        if "identifier field" in text:
+            return "it is an identifier field. Run ALTER TABLE … DROP IDENTIFIER FIELDS, and the load again"
+        return None
 
     def is_unknown(self, text: str) -> bool:
         return "CommitStateUnknownException" in text

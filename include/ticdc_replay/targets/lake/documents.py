@@ -17,7 +17,16 @@ from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
 from ticdc_replay.targets.base import TableReport
 from ticdc_replay.targets.generations import Mark
-from ticdc_replay.targets.mirror.planning.tables import KnownColumn, RecordedColumn, Relation, TableState
+from ticdc_replay.targets.mirror.planning.tables import (
+    ColumnEvent,
+    ColumnMove,
+    KnownColumn,
+    RecordedColumn,
+    Relation,
+    RemoveColumn,
+    RenameColumn,
+    TableState,
+)
 
 REGISTRY = "mirrors.json"
 _TSO_DIGITS = 20
@@ -120,6 +129,22 @@ class WindowReport(msgspec.Struct, frozen=True):
     """The run whose quarantine it re-drives."""
 
 
+class BegunChange(msgspec.Struct, frozen=True):
+    """A statement that changes one column, and may have been done or not: *column* is added if ``adds``, else it is
+    renamed *to* another name, or dropped if that is None."""
+
+    column: str
+    to: str | None = None
+    adds: bool = False
+    commit_ts: int = 0
+    """Of its DDL (TSO); 0 for a column that is added."""
+
+    @property
+    def key(self) -> tuple[str, str | None, bool]:
+        """What tells it apart from others of a table."""
+        return self.column, self.to, self.adds
+
+
 class TableDocument(msgspec.Struct, frozen=True, kw_only=True):
     """What the ledger knows of one mirror: ``TableState``, and what a lake needs beside it.
 
@@ -140,6 +165,9 @@ class TableDocument(msgspec.Struct, frozen=True, kw_only=True):
     topic_id: str | None = None
     added_columns: dict[str, RecordedColumn] = {}
     columns: dict[str, KnownColumn] = {}
+    events: tuple[ColumnEvent, ...] = ()
+    begun: tuple[BegunChange, ...] = ()
+    """Oldest first. Each is noted before its statement, and taken out after it."""
     tombstone_files: tuple[TombstoneFile, ...] = ()
     """Sorted."""
     dropping_ts: int = 0
@@ -163,6 +191,7 @@ class TableDocument(msgspec.Struct, frozen=True, kw_only=True):
             dict(sorted(self.columns.items(), key=lambda each: (each[1].commit_ts, each[0]))),
             self.whole_ts,
             self.form_floor_ts,
+            self.events,
             self.dropping_ts > max(self.floor_ts, self.newest_ts),
         )
 
@@ -189,6 +218,8 @@ class TableDocument(msgspec.Struct, frozen=True, kw_only=True):
             whole_ts=self.whole_ts if self.whole_ts >= form_floor_ts else 0,
             added_columns={name: each for name, each in self.added_columns.items() if name not in gone},
             columns={name: each for name, each in self.columns.items() if each.commit_ts >= form_floor_ts},
+            events=tuple(event for event in self.events if event.commit_ts >= form_floor_ts),
+            begun=tuple(change for change in self.begun if form_floor_ts <= max(self.form_floor_ts, change.commit_ts)),
         )
 
     def with_marks(self, schema_ts: int, whole_ts: int, newest_ts: int) -> "TableDocument":
@@ -212,6 +243,25 @@ class TableDocument(msgspec.Struct, frozen=True, kw_only=True):
     def with_added_column(self, column: str, added: RecordedColumn) -> "TableDocument":
         """After ``Ledger.note_added_column``."""
         return self._with(added_columns={**self.added_columns, column: added})
+
+    def with_move(self, move: ColumnMove) -> "TableDocument":
+        """After ``Ledger.note_column_event``; the step of *move* has begun."""
+        state = self.state.after(move)
+        noted = self._with(columns=state.columns, added_columns=state.added_columns, events=state.events)
+        match move.step.action if move.step is not None else None:
+            case RemoveColumn(column):
+                return noted.with_begun(BegunChange(column, commit_ts=move.event.commit_ts))
+            case RenameColumn(column, to):
+                return noted.with_begun(BegunChange(column, to, commit_ts=move.event.commit_ts))
+        return noted
+
+    def with_begun(self, change: BegunChange) -> "TableDocument":
+        """With *change* as the last one that has begun."""
+        return self._with(begun=(*(each for each in self.begun if each.key != change.key), change))
+
+    def without_begun(self, change: BegunChange) -> "TableDocument":
+        """Without *change*, which is done."""
+        return self._with(begun=tuple(each for each in self.begun if each.key != change.key))
 
     def with_dropping(self, floor_ts: int) -> "TableDocument":
         """With a DROP that raises the floor to *floor_ts*."""
@@ -242,7 +292,8 @@ class TableDocument(msgspec.Struct, frozen=True, kw_only=True):
         if known is None:
             return column
         newest = column if column.commit_ts >= known.commit_ts else known
-        return msgspec.structs.replace(newest, in_rows=known.in_rows or column.in_rows)
+        since = max(known.since, column.since)
+        return msgspec.structs.replace(newest, in_rows=known.in_rows or column.in_rows, since=since)
 
     def _with(self, **changes: Any) -> "TableDocument":
         return msgspec.structs.replace(self, **changes)

@@ -316,6 +316,7 @@ class HistoryTable:
         settings = self._format.commit_settings(name, entry, Transaction(what, lease.term))
         for number in range(CONFLICTS):
             branch = f"{load.attempt}_{what}_{number}"
+            lease.verify()  # before branches of others go
             try:
                 changed = self._format.open_branch(self._sql, self._target, branch)
                 lease.verify()

@@ -19,6 +19,7 @@ from ticdc_replay.targets.base import HeldTable, Load, StoppedLoad, TableReport
 from ticdc_replay.targets.lake.begun import BegunLoads
 from ticdc_replay.targets.lake.documents import (
     REGISTRY,
+    BegunChange,
     MirrorEntry,
     Registry,
     StoppedReport,
@@ -32,7 +33,13 @@ from ticdc_replay.targets.lake.documents import (
     window_folder,
 )
 from ticdc_replay.targets.lake.lease import LEASE_S, WAIT_S, HeldLease, holding
-from ticdc_replay.targets.mirror.planning.tables import KnownColumn, RecordedColumn, Relation, TableState
+from ticdc_replay.targets.mirror.planning.tables import (
+    ColumnMove,
+    KnownColumn,
+    RecordedColumn,
+    Relation,
+    TableState,
+)
 
 _READERS = 16
 """How many tables are asked for at once."""
@@ -155,6 +162,30 @@ class LakeLedger(BegunLoads):
     def note_added_column(self, target: Relation, column: str, commit_ts: int, fill: str | None) -> None:
         added = RecordedColumn(commit_ts, fill)
         self._of(target).apply(lambda document: document.with_added_column(column, added))
+
+    def note_column_event(self, target: Relation, move: ColumnMove) -> None:
+        """At once, if the mirror is known to others, with its step as one that has begun: the event is true whether or not
+        the step is done."""
+        self._write_soon(target, lambda document: document.with_move(move))
+
+    def begun_changes(self, target: Relation) -> tuple[BegunChange, ...]:
+        """The statements that change columns of *target*, and may have been done or not; oldest first."""
+        document = self._document(target)
+        return document.begun if document is not None else ()
+
+    def begin_change(self, target: Relation, change: BegunChange) -> None:
+        """Note, at once, that the statement of *change* is about to be run."""
+        self._write_soon(target, lambda document: document.with_begun(change))
+
+    def end_change(self, target: Relation, change: BegunChange) -> None:
+        """Note that the statement of *change* is done: of an added column with the next ``flush``, which also says what rows
+        show in it, else at once."""
+        if change.key not in {each.key for each in self.begun_changes(target)}:
+            return
+        if change.adds:
+            self._of(target).apply(lambda document: document.without_begun(change))
+        else:
+            self._write_soon(target, lambda document: document.without_begun(change))
 
     def begin_dropping(self, target: Relation, floor_ts: int) -> None:
         """Note, at once, that the table *target* is about to be dropped, and its floor raised to *floor_ts* (TSO).
@@ -281,6 +312,14 @@ class LakeLedger(BegunLoads):
                 raise _forgotten(target)
             self._changed[target] = _Changed(document, is_new=False)
         return self._changed[target]
+
+    def _write_soon(self, target: Relation, change: Change) -> None:
+        """Apply *change* at once, or with the mirror if that is not written yet: then no table of it is there."""
+        changed = self._changed.get(target)
+        if changed is not None and changed.made is not None:
+            changed.apply(change)
+        else:
+            self._write_now(target, change)
 
     def _write_now(self, target: Relation, change: Change) -> None:
         """Apply *change* to the document as it is stored, and to this session's view of it."""

@@ -5,11 +5,15 @@ import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from typing import NamedTuple
+
+import msgspec
 
 from ticdc_replay.domain.errors import PermanentError, TargetMismatchError, TicdcReplayError
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.lake import merge, tables
 from ticdc_replay.targets.lake.dialect import quoted, string
+from ticdc_replay.targets.lake.documents import BegunChange
 from ticdc_replay.targets.lake.errors import NOT_FOUND, translated
 from ticdc_replay.targets.lake.lease import HeldLease
 from ticdc_replay.targets.lake.ledger import LakeLedger
@@ -17,19 +21,30 @@ from ticdc_replay.targets.lake.stage import StagedFiles
 from ticdc_replay.targets.lake.table_format import INCARNATION, KEY, LEDGER, TableFormat, properties_sql
 from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
 from ticdc_replay.targets.mirror.planning.tables import (
+    Action,
     ChangeType,
     FoundColumn,
     FoundTable,
+    MakeColumn,
     MakeTable,
     MirrorStep,
     Observed,
     Relation,
+    RemoveColumn,
+    RenameColumn,
 )
 from ticdc_replay.targets.mirror.session import Merged, Session
 from ticdc_replay.targets.mirror.staging import Staged
 from ticdc_replay.targets.sql import Sql, SqlError
 
 log = logging.getLogger(__name__)
+
+
+class _Look(NamedTuple):
+    """A table as Spark has it: its properties, and name, type and nullability of its columns."""
+
+    properties: Mapping[str, str]
+    columns: Sequence[tuple[str, str, bool]]
 
 
 class LakeSession(Session):
@@ -48,8 +63,8 @@ class LakeSession(Session):
         self._ledger_uri = table_format.config.ledger
         self._held = ExitStack()
         self._lease: HeldLease | None = None
-        self._seen: dict[Relation, tuple[FoundTable | None, bool]] = {}
-        """Tables that were looked at while their lease is held, and not changed since; whether each has the ledger's mark."""
+        self._seen: dict[Relation, _Look | None] = {}
+        """Tables that were looked at while their lease is held, and not changed since."""
         self._defaults: dict[str, Mapping[str, str]] = {}
 
     @contextmanager
@@ -81,25 +96,40 @@ class LakeSession(Session):
         self._seen.clear()
 
     def begin_merge(self, target: Relation) -> None:
+        """A DROP or RENAME of a column that a broken load has begun is done first. A column that it was adding goes: no row
+        has a value of its own there, and not all may have the default."""
         self.lock_table(target)
+        for change in self.ledger.begun_changes(target):
+            looked = self._look_at(target)
+            names = {name for name, _, _ in looked.columns} if looked is not None else set()
+            if change.column in names:
+                to = change.to
+                self._alter(target, RemoveColumn(change.column) if to is None else RenameColumn(change.column, to))
+            self.ledger.end_change(target, change)
 
     def find_table(self, target: Relation) -> FoundTable | None:
-        return self._look_at(target)[0]
+        looked = self._look_at(target)
+        if looked is None:
+            return None
+        found = [FoundColumn(column, type_name, not null, False, False) for column, type_name, null in looked.columns]
+        found = _as_if_ended(found, self.ledger.begun_changes(target))
+        key = tuple(json.loads(looked.properties.get(KEY, "[]")))
+        return FoundTable(True, tuple(each for each in found if each.name not in self._own_columns()), key, {})
 
-    def _look_at(self, target: Relation) -> tuple[FoundTable | None, bool]:
-        """The table, and whether it has the mark of the ledger."""
+    def _look_at(self, target: Relation) -> "_Look | None":
+        """What Spark has of the table, None where there is none."""
         if self._sql is None:
-            return None, False
+            return None
         if self._lease is None:
             return self._look_now(target)
         if target not in self._seen:
             self._seen[target] = self._look_now(target)
         return self._seen[target]
 
-    def _look_now(self, target: Relation) -> tuple[FoundTable | None, bool]:
+    def _look_now(self, target: Relation) -> "_Look | None":
         properties = self._properties(target)
         if properties is None or self._format.is_dropped(properties):
-            return None, False
+            return None
         columns = self.sql.columns(self._format.name_of(target))
         self._require_own(target, properties)
         if lacking := self._own_columns().difference(column for column, _, _ in columns):
@@ -107,10 +137,7 @@ class LakeSession(Session):
                 f"{target} has no column {', '.join(lacking)}, and `deletes` is soft: add it as a boolean, with false in all "
                 "rows, or leave `deletes` as it was when the table was made"
             )
-        key = tuple(json.loads(properties.get(KEY, "[]")))
-        found = tuple(FoundColumn(column, type_name, not null, False, False) for column, type_name, null in columns)
-        others = tuple(each for each in found if each.name not in self._own_columns())
-        return FoundTable(True, others, key, {}), INCARNATION in properties
+        return _Look(properties, columns)
 
     def _properties(self, target: Relation) -> dict[str, str] | None:
         """The properties of the table, None where there is none."""
@@ -189,13 +216,45 @@ class LakeSession(Session):
             self.ledger.flush()  # so that the table's incarnation is known before a table has it
             self._make(target, step.action)
         else:
-            if isinstance(step.action, ChangeType):
-                types = {name: type_name for name, type_name, _ in self.sql.columns(self._format.name_of(target))}
-                column = step.action.column
-                tables.require_change(self._format, target, column, types[column], step.action.type)
-            for statement in tables.statements_of(self._format, target, step.action):
-                self._run(statement)
+            types = {name: type_name for name, type_name, _ in self.sql.columns(self._format.name_of(target))}
+            match step.action:
+                case MakeColumn(column=column):
+                    begun = BegunChange(column.name, adds=True)
+                    self.ledger.begin_change(target, begun)
+                    self._alter(target, step.action)
+                    self.ledger.end_change(target, begun)
+                case RemoveColumn(column=name):
+                    if name in types:
+                        self._alter(target, step.action)
+                    self.ledger.end_change(target, BegunChange(name))
+                case RenameColumn(column=name, to=to):
+                    if name in types:
+                        self._alter(target, step.action)
+                    self.ledger.end_change(target, BegunChange(name, to))
+                case ChangeType(column=name, type=type_name):
+                    tables.require_change(self._format, target, name, types[name], type_name)
+                    self._alter(target, step.action)
+                case _:
+                    self._alter(target, step.action)
         return []
+
+    def _alter(self, target: Relation, action: Action) -> None:
+        """Run the statements of *action*. Raises TargetMismatchError if the table's layout holds a column."""
+        if isinstance(action, RemoveColumn):
+            reason = self._format.why_undroppable(self.sql, target, action.column)
+            if reason is not None:
+                raise TargetMismatchError(f"{target}: can't drop the column {action.column}: {reason}")
+        # A name may change its letter case alone.
+        settings = {"spark.sql.caseSensitive": "true"} if isinstance(action, RenameColumn) else {}
+        for statement in tables.statements_of(self._format, target, action):
+            try:
+                self._run(statement, settings)
+            except SqlError as error:
+                reason = self._format.why_column_stays(str(error))
+                if reason is None or not isinstance(action, RemoveColumn | RenameColumn):
+                    raise
+                verb = "drop" if isinstance(action, RemoveColumn) else "rename"
+                raise TargetMismatchError(f"{target}: can't {verb} the column {action.column}: {reason}") from error
 
     def _make(self, target: Relation, table: MakeTable) -> None:
         config, incarnation = self._format.config, self.ledger.incarnation_of(target)
@@ -235,14 +294,14 @@ class LakeSession(Session):
 
     def _adopt(self, target: Relation) -> None:
         """Mark a table that somebody has made by hand as the ledger's."""
-        _, is_marked = self._look_at(target)
-        incarnation = self.ledger.incarnation_of(target)
+        looked, incarnation = self._look_at(target), self.ledger.incarnation_of(target)
+        assert looked is not None, "a table is made before rows are merged"
         assert incarnation is not None, "the ledger knows a table before rows are merged"
-        if not is_marked:
+        if INCARNATION not in looked.properties:
             marks = properties_sql({INCARNATION: incarnation, LEDGER: self._ledger_uri}, string)
             self._run(f"ALTER TABLE {self._format.name_of(target)} SET TBLPROPERTIES ({marks})")
 
-    def _run(self, statement: str) -> None:
+    def _run(self, statement: str, settings: Mapping[str, str] = {}) -> None:
         """Run *statement*, which changes a table and may run twice, while its lease is held; again where another commit
         came first."""
         assert self._lease is not None, "begin_merge comes first"
@@ -250,7 +309,7 @@ class LakeSession(Session):
         for left in reversed(range(merge.CONFLICTS)):
             self._lease.verify()
             try:
-                self.sql.run(statement)
+                self.sql.run(statement, settings)
                 return
             except SqlError as error:
                 if not (left and self._format.is_conflict(str(error))):
@@ -265,3 +324,17 @@ class LakeSession(Session):
 
     def _any(self, target: Relation, condition: str) -> bool:
         return bool(self.sql.run(f"SELECT 1 AS found FROM {self._format.name_of(target)} WHERE {condition} LIMIT 1"))
+
+
+def _as_if_ended(columns: list[FoundColumn], begun: Sequence[BegunChange]) -> list[FoundColumn]:
+    """*columns* as if what was *begun* had been done, and no column that is being added were there: it may lack values."""
+    for change in begun:
+        names = {column.name for column in columns}
+        if change.to is None:
+            columns = [column for column in columns if column.name != change.column]
+        elif change.column in names and change.to not in names:
+            columns = [
+                msgspec.structs.replace(column, name=change.to) if column.name == change.column else column
+                for column in columns
+            ]
+    return columns

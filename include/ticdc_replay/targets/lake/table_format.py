@@ -122,6 +122,14 @@ class TableFormat(ABC):
     def is_conflict(self, text: str) -> bool:
         """Whether an error says that another commit came first, and this one did nothing."""
 
+    def why_undroppable(self, sql: Sql, target: Relation, column: str) -> str | None:
+        """Why *column* must not be dropped, though its statement may not fail, and what to do; else None."""
+        return None
+
+    @abstractmethod
+    def why_column_stays(self, text: str) -> str | None:
+        """Why the table's layout forbids to drop or rename a column, and what to do, if an error says that; else None."""
+
     @abstractmethod
     def is_unknown(self, text: str) -> bool:
         """Whether an error leaves open if a commit was done."""

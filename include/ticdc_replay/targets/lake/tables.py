@@ -15,6 +15,7 @@ from ticdc_replay.targets.mirror.planning.tables import (
     MakeColumn,
     Relation,
     RemoveColumn,
+    RenameColumn,
 )
 from ticdc_replay.targets.sql import Sql
 
@@ -27,7 +28,7 @@ def properties_of(sql: Sql, name: str) -> dict[str, str]:
 
 
 def statements_of(table_format: TableFormat, target: Relation, action: Action) -> Iterator[str]:
-    """The statements that do *action* to *target*. Each may run twice.
+    """The statements that do *action* to *target*. Those that change no column by its name may run twice.
 
     A table has no defaults: what rows show in a column that they lack is known to the ledger, and written into rows.
     """
@@ -41,6 +42,8 @@ def statements_of(table_format: TableFormat, target: Relation, action: Action) -
             yield from table_format.change_type(target, column_name, type_name)
         case RemoveColumn(column=column_name):
             yield f"ALTER TABLE {name} DROP COLUMN {quoted(column_name)}"
+        case RenameColumn(column=column_name, to=to):
+            yield f"ALTER TABLE {name} RENAME COLUMN {quoted(column_name)} TO {quoted(to)}"
         case FillColumn(column=column_name, fill=fill, version_column=version, until=until):
             yield (
                 f"UPDATE {name} SET {quoted(column_name)} = {fill} "

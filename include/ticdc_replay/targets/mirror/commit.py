@@ -6,13 +6,15 @@ version of equal commitTs overwrites, so a reload repairs. If not all rows carry
 replaces it: it orders rows of one partition, and a row found in another partition stops the load.
 """
 
+from functools import partial
+
 import msgspec
 
 from ticdc_replay.domain.errors import PolicyStopError, TransientError
 from ticdc_replay.targets.base import Load, TableReport, TargetColumn
 from ticdc_replay.targets.mirror import dropped_databases, emptying, marks
 from ticdc_replay.targets.mirror.marks import Marks
-from ticdc_replay.targets.mirror.planning import differences, form
+from ticdc_replay.targets.mirror.planning import differences, form, moved_columns
 from ticdc_replay.targets.mirror.planning.section import MirrorSection
 from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
 from ticdc_replay.targets.mirror.planning.tables import (
@@ -61,6 +63,10 @@ def _apply(
             raise TransientError(f"the floor of {plan.target} was raised while this load staged its rows; try again")
     else:
         dropped_databases.look_again(session, load, config, plan)
+    if state is not None and not set(state.events) <= set(plan.events):
+        raise TransientError(
+            f"columns of {plan.target} were dropped or renamed while this load staged its rows; try again"
+        )
     differences.refuse_lost(plan, observed)
     stops = differences.unfollowed_changes(plan, observed)
     stops += emptying.rows_before_creation(session, plan, observed)
@@ -73,6 +79,8 @@ def _apply(
         for name in forgotten:  # the mirror has no rows any more that lack the column
             if observed.found is not None and observed.found.column(name) is not None:
                 session.change(plan.target, MirrorStep(ChangeDefault(name, None)))
+    moves, observed = moved_columns.moves_to(plan, observed)
+    moved_columns.refuse_mixed(plan, moves, partial(session.has_rows_between, plan.target, plan.version_column))
     steps = differences.steps_to(plan, observed)
     made_meanwhile = state is not None and state.floor_ts < plan.floor_ts and plan.emptied is None
     if made_meanwhile and observed.found is not None:
@@ -88,6 +96,8 @@ def _apply(
             floor_ts=plan.next_floor_ts,
             form_floor_ts=plan.next_form_floor_ts,
         )
+    for move in moves:
+        told += session.follow(plan.target, move)
     if plan.columns:
         session.create_schema(plan.target.schema)
     for step in steps:

@@ -54,6 +54,7 @@ def _after_raising(plan: TablePlan, state: TableState | None) -> TableState | No
         added_columns={name: each for name, each in state.added_columns.items() if each.commit_ts >= plan.floor_ts},
         columns={name: each for name, each in state.columns.items() if each.commit_ts >= plan.form_floor_ts},
         whole_ts=state.whole_ts if state.whole_ts >= plan.form_floor_ts else 0,
+        events=tuple(event for event in state.events if event.commit_ts >= plan.form_floor_ts),
     )
 
 

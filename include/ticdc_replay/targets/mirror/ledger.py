@@ -18,7 +18,7 @@ from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
 from ticdc_replay.targets.base import HeldTable, Load, StoppedLoad, TableReport
 from ticdc_replay.targets.generations import Mark
-from ticdc_replay.targets.mirror.planning.tables import KnownColumn, Relation, TableState
+from ticdc_replay.targets.mirror.planning.tables import ColumnMove, KnownColumn, Relation, TableState
 
 
 class MirrorPlaces(NamedTuple):
@@ -73,7 +73,7 @@ class Ledger(ABC):
 
         Forgets the fills of columns that were added below the floor, and returns their names: no row without them will
         come, and a column of that name may be dropped and added again. Rows ordered by place are an exception: older
-        rows may come after the DDL's commitTs. Also forgets columns last seen below *form_floor_ts*.
+        rows may come after the DDL's commitTs. Also forgets columns last seen, dropped or renamed below *form_floor_ts*.
         """
 
     @abstractmethod
@@ -92,6 +92,10 @@ class Ledger(ABC):
     @abstractmethod
     def note_added_column(self, target: Relation, column: str, commit_ts: int, fill: str | None) -> None:
         """Note what rows of *target* from before the ADD COLUMN at *commit_ts* show in *column*."""
+
+    @abstractmethod
+    def note_column_event(self, target: Relation, move: ColumnMove) -> None:
+        """Note what *move* does to the columns of *target* (``TableState.after``)."""
 
     @abstractmethod
     def forget(self, target: Relation, tombstones: Relation) -> None:

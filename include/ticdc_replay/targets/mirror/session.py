@@ -12,6 +12,7 @@ from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
 from ticdc_replay.targets.mirror.planning.tables import (
     ChangeType,
     ColumnDefinition,
+    ColumnMove,
     FoundTable,
     MakeTable,
     MirrorStep,
@@ -133,6 +134,14 @@ class Session(ABC):
     def change(self, target: Relation, step: MirrorStep) -> list[str]:
         """Do *step* to *target*. Returns what had to go for it, such as an index that a row does not fit. Raises
         TargetMismatchError if existing rows have no room for it."""
+
+    def follow(self, target: Relation, move: ColumnMove) -> list[str]:
+        """Note *move*, and do its steps to *target*. Returns what was done, and what ``change`` returns."""
+        told = []
+        for fill in move.fills:  # before it is noted: a load that breaks here does it again
+            told += [*([fill.text] if fill.text else []), *self.change(target, fill)]
+        self.ledger.note_column_event(target, move)
+        return told if move.step is None else [*told, move.step.text, *self.change(target, move.step)]
 
     @abstractmethod
     def make_staging(self, load: Load, plan: TablePlan, defaults: Mapping[str, str], names: Sequence[str]) -> None:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import msgspec
 
@@ -11,7 +12,7 @@ from ticdc_replay.domain.tso import describe
 from ticdc_replay.targets.base import Load, TableReport
 from ticdc_replay.targets.layouts import layouts_of
 from ticdc_replay.targets.mirror import emptying
-from ticdc_replay.targets.mirror.planning import differences
+from ticdc_replay.targets.mirror.planning import differences, moved_columns
 from ticdc_replay.targets.mirror.planning.section import MirrorSection
 from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
 from ticdc_replay.targets.mirror.planning.tables import TableState
@@ -21,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class Pending(msgspec.Struct, frozen=True):
-    """A table that this attempt loads, and what the ledger had of it at the beginning."""
+    """A table that this attempt loads, and what the ledger had of it at the beginning, after the window's DDL of columns."""
 
     plan: TablePlan
     state: TableState | None
@@ -59,6 +60,9 @@ def begin(
             )
         stops += emptying.rows_before_creation(session, plan, observed)
         try:
+            moves, observed = moved_columns.moves_to(plan, observed)
+            has_rows = partial(session.has_rows_between, plan.target, plan.version_column)
+            moved_columns.refuse_mixed(plan, moves, has_rows)
             steps = differences.steps_to(plan, observed)
         except TargetMismatchError as error:
             mismatches.append(f"{error}{layouts_of(load, plan.source)}")

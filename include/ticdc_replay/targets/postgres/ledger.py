@@ -10,12 +10,19 @@ from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
 from ticdc_replay.targets.base import HeldTable, Load, StoppedLoad, TableReport
 from ticdc_replay.targets.mirror.planning.section import LEDGER_SCHEMA
-from ticdc_replay.targets.mirror.planning.tables import KnownColumn, RecordedColumn, Relation, TableState
+from ticdc_replay.targets.mirror.planning.tables import (
+    ColumnEvent,
+    ColumnMove,
+    KnownColumn,
+    RecordedColumn,
+    Relation,
+    TableState,
+)
 from ticdc_replay.targets.postgres.begun import BegunLoads
 from ticdc_replay.targets.postgres.tables import sql_of
 
 _OF_TARGET: LiteralString = "WHERE (target_schema, target_table) = (%s, %s)"
-_TABLES_OF_TARGETS: tuple[LiteralString, ...] = ("tables", "columns", "added_columns", "ledger")
+_TABLES_OF_TARGETS: tuple[LiteralString, ...] = ("tables", "columns", "added_columns", "column_events", "ledger")
 
 
 class PostgresLedger(BegunLoads):
@@ -34,14 +41,23 @@ class PostgresLedger(BegunLoads):
         added = self._execute("SELECT column_name, commit_ts, fill FROM {schema}.added_columns " + _OF_TARGET, place)
         columns = {name: RecordedColumn(commit_ts, fill) for name, commit_ts, fill in added}
         known = self._execute(
-            "SELECT column_name, type, commit_ts, in_rows, in_key FROM {schema}.columns "
+            "SELECT column_name, type, commit_ts, in_rows, in_key, since FROM {schema}.columns "
             + _OF_TARGET
             + " ORDER BY commit_ts, column_name",
             place,
         )
         source, tombstones = TableName(row[0], row[1]), Relation(LEDGER_SCHEMA, row[6])
         form = {name: KnownColumn(*column) for name, *column in known}
-        return TableState(source, row[2], row[3], row[4], row[5], tombstones, row[7], columns, form, row[8], row[9])
+        found = self._execute(
+            "SELECT commit_ts, number, column_name, new_name, since FROM {schema}.column_events "
+            + _OF_TARGET
+            + " ORDER BY commit_ts, number, column_name",
+            place,
+        )
+        events = tuple(ColumnEvent(*event) for event in found)
+        return TableState(
+            source, row[2], row[3], row[4], row[5], tombstones, row[7], columns, form, row[8], row[9], events
+        )
 
     def mirrors(self) -> list[tuple[TableName, Relation, str]]:
         found = self._execute(
@@ -81,6 +97,7 @@ class PostgresLedger(BegunLoads):
         )
         too_old: LiteralString = " AND commit_ts < %s"
         self._execute("DELETE FROM {schema}.columns " + _OF_TARGET + too_old, [*place, form_floor_ts])
+        self._execute("DELETE FROM {schema}.column_events " + _OF_TARGET + too_old, [*place, form_floor_ts])
         forgotten = self._execute(
             "DELETE FROM {schema}.added_columns a USING {schema}.tables t "
             "WHERE (t.target_schema, t.target_table) = (%s, %s) AND t.topic_id IS NULL AND a.commit_ts < t.floor_ts "
@@ -104,15 +121,13 @@ class PostgresLedger(BegunLoads):
     def note_form(self, target: Relation, columns: Mapping[str, KnownColumn]) -> None:
         self._execute_many(
             "INSERT INTO {schema}.columns AS known "
-            "(target_schema, target_table, column_name, type, commit_ts, in_rows, in_key) "
-            "VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT (target_schema, target_table, column_name) DO UPDATE SET "
+            "(target_schema, target_table, column_name, type, commit_ts, in_rows, in_key, since) "
+            "VALUES (%s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT (target_schema, target_table, column_name) DO UPDATE SET "
             "type = CASE WHEN excluded.commit_ts >= known.commit_ts THEN excluded.type ELSE known.type END, "
             "in_key = CASE WHEN excluded.commit_ts >= known.commit_ts THEN excluded.in_key ELSE known.in_key END, "
-            "commit_ts = greatest(excluded.commit_ts, known.commit_ts), in_rows = known.in_rows OR excluded.in_rows",
-            [
-                (target.schema, target.table, name, column.type, column.commit_ts, column.in_rows, column.in_key)
-                for name, column in columns.items()
-            ],
+            "commit_ts = greatest(excluded.commit_ts, known.commit_ts), in_rows = known.in_rows OR excluded.in_rows, "
+            "since = greatest(excluded.since, known.since)",
+            [(target.schema, target.table, name, *msgspec.structs.astuple(column)) for name, column in columns.items()],
         )
 
     def note_topic(self, target: Relation, topic_id: str) -> None:
@@ -125,6 +140,28 @@ class PostgresLedger(BegunLoads):
             "VALUES (%s, %s, %s, %s, %s) ON CONFLICT (target_schema, target_table, column_name) "
             "DO UPDATE SET commit_ts = excluded.commit_ts, fill = excluded.fill",
             [target.schema, target.table, column, commit_ts, fill],
+        )
+
+    def note_column_event(self, target: Relation, move: ColumnMove) -> None:
+        state, place, event = self.state_of(target), [target.schema, target.table], move.event
+        assert state is not None, "a table is added before its columns are noted"
+        after = state.after(move)
+        if after is state:
+            return
+        names = [name for name in (move.column, move.to) if name is not None]
+        for table in ("columns", "added_columns"):
+            self._execute(
+                "DELETE FROM {schema}." + table + " " + _OF_TARGET + " AND column_name = ANY(%s)", [*place, names]
+            )
+        self.note_form(target, {name: after.columns[name] for name in names if name in after.columns})
+        for name in names:
+            if name in after.added_columns:
+                added = after.added_columns[name]
+                self.note_added_column(target, name, added.commit_ts, added.fill)
+        self._execute(
+            "INSERT INTO {schema}.column_events "
+            "(target_schema, target_table, commit_ts, number, column_name, new_name, since) VALUES (%s, %s, %s, %s, %s, %s, %s)",
+            [*place, event.commit_ts, event.number, event.name, event.to, event.since],
         )
 
     def stopped_loads(self, target: Relation, pipeline: str) -> tuple[StoppedLoad, ...]:

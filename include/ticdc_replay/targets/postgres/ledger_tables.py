@@ -8,6 +8,7 @@
   definition held. In ``tables``, ``whole_ts`` is when the newest definition held that is known in full. Below ``form_floor_ts``
   no DDL changes columns, as long as ``floor_ts`` is the one that a load has set (``truncated_to``), else none below ``floor_ts``;
 * ``added_columns``: each column that a DDL added, and what rows from before it show: a literal, or NULL;
+* ``column_events``: each column that a DDL dropped (``new_name`` is NULL) or renamed; names are the upstream's;
 * ``ledger``: one row per table, window and run that was applied, in the same transaction as its rows; the outcome in its report
   is ``stopped`` where DDL at the window's end stopped the load after them: such a window is not done;
 * ``generations``: which loads have begun, so that none commits after a newer one of its window (``marks``); by the schema of the
@@ -46,6 +47,10 @@ CREATE TABLE IF NOT EXISTS {schema}.added_columns (
     target_schema text NOT NULL, target_table text NOT NULL, column_name text NOT NULL, commit_ts bigint NOT NULL,
     fill text,
     PRIMARY KEY (target_schema, target_table, column_name));
+CREATE TABLE IF NOT EXISTS {schema}.column_events (
+    target_schema text NOT NULL, target_table text NOT NULL, commit_ts bigint NOT NULL, number integer NOT NULL,
+    column_name text NOT NULL, new_name text, since bigint NOT NULL,
+    PRIMARY KEY (target_schema, target_table, commit_ts, column_name));
 CREATE TABLE IF NOT EXISTS {schema}.ledger (
     target_schema text NOT NULL, target_table text NOT NULL, from_ts bigint NOT NULL, to_ts bigint NOT NULL,
     run_hash text NOT NULL, pipeline text NOT NULL, attempt text NOT NULL, report json NOT NULL,
@@ -69,6 +74,10 @@ ALTER TABLE {schema}.tables ADD COLUMN whole_ts bigint NOT NULL DEFAULT 0,
     ADD COLUMN form_floor_ts bigint NOT NULL DEFAULT 0, ADD COLUMN truncated_to bigint
 """
 """For ledgers that an older version has made; a new one gets them right after."""
+
+
+_ADD_SINCE = "ALTER TABLE {schema}.columns ADD COLUMN since bigint NOT NULL DEFAULT 0"
+"""As ``_ADD_FORM``."""
 
 
 _ADD_MIRROR_SCHEMA = """
@@ -109,6 +118,7 @@ def create(connection: PgConnection) -> None:
     # Looked up first: ALTER TABLE waits for every load that commits, even where there is nothing to do.
     for table, column, addition in (
         ("tables", "whole_ts", _ADD_FORM),
+        ("columns", "since", _ADD_SINCE),
         ("generations", "mirror_schema", _ADD_MIRROR_SCHEMA),
         ("dropped_databases", "mirror_schema", _ADD_DROPPING_LOADS),
     ):

@@ -19,6 +19,7 @@ from ticdc_replay.targets.mirror.planning.tables import (
     MakeTable,
     Relation,
     RemoveColumn,
+    RenameColumn,
 )
 from ticdc_replay.targets.postgres.dialect import type_words
 
@@ -83,6 +84,9 @@ def statement_of(target: Relation, action: Action) -> sql.Composed:
             return sql.SQL("ALTER TABLE {} ALTER COLUMN {} TYPE {}").format(*parts)
         case RemoveColumn(column=name):
             return sql.SQL("ALTER TABLE {} DROP COLUMN {}").format(table, sql.Identifier(name))
+        case RenameColumn(column=name, to=to):
+            old, new = sql.Identifier(name), sql.Identifier(to)
+            return sql.SQL("ALTER TABLE {} RENAME COLUMN {} TO {}").format(table, old, new)
         case ChangeDefault(column=name, default=None):
             return sql.SQL("ALTER TABLE {} ALTER COLUMN {} DROP DEFAULT").format(table, sql.Identifier(name))
         case ChangeDefault(column=name, default=default):

@@ -93,8 +93,8 @@ ORDERS = definition_from_sql(TableName("shop", "orders"), "CREATE TABLE orders (
             "commit_ts",
             ["orders at 160 .*: the column v was dropped: drop the column", "lines at 170 .* was dropped:"],
         ),
-        ("{drop: apply}", "commit_ts", ["orders at 160 "]),
-        ("{truncate: stop, drop: apply}", "commit_ts", ["orders at 120 ", "orders at 140 ", "orders at 160 "]),
+        ("{drop: apply}", "commit_ts", []),
+        ("{truncate: stop, drop: apply}", "commit_ts", ["orders at 120 ", "orders at 140 "]),
         ("{ddl: stop}", "commit_ts", ["n was added", "truncated", "u was added", "v was dropped", "lines at 170 "]),
         ("{drop: apply}", "place", ["orders at 120 ", "orders at 140 ", "orders at 160 ", "lines at 170 "]),
     ],
@@ -110,6 +110,9 @@ def test_what_will_stop_a_load_is_told_before_it(
     window.ddl(180, "DROP TABLE else", table="shop.else")
     (tmp_path / "shop.yaml").write_text(PIPELINE.format(policies=policies))
     stops = ddl_stops(window.write(), load_pipeline(tmp_path / "shop.yaml").pipeline)
+    if not stopping:
+        assert stops == {}
+        return
     assert list(stops) == ["mirror"]
     for pattern in stopping:
         assert any(re.search(pattern, line) for line in stops["mirror"]), (pattern, stops)

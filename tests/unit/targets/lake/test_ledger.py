@@ -19,10 +19,19 @@ from ticdc_replay.domain.window import Window
 from ticdc_replay.storage.file import FileStore
 from ticdc_replay.targets.base import HeldTable, Load, Outcome, StoppedLoad, StoreAddress, TableReport
 from ticdc_replay.targets.generations import Mark
-from ticdc_replay.targets.lake.documents import TombstoneFile
+from ticdc_replay.targets.lake.documents import BegunChange, TombstoneFile
 from ticdc_replay.targets.lake.ledger import LakeLedger
 from ticdc_replay.targets.mirror.ledger import MirrorPlaces, NotedDrop
-from ticdc_replay.targets.mirror.planning.tables import KnownColumn, RecordedColumn, Relation
+from ticdc_replay.targets.mirror.planning.tables import (
+    ColumnEvent,
+    ColumnMove,
+    KnownColumn,
+    MirrorStep,
+    RecordedColumn,
+    Relation,
+    RemoveColumn,
+    RenameColumn,
+)
 
 SOURCE = TableName("shop", "orders.v2")
 ORDERS = Relation("Läden/a", "orders.v2")
@@ -625,3 +634,59 @@ def test_sessions_that_interleave_end_as_if_each_flush_had_been_alone(
             session.done.clear()
         assert known(sessions[0].ledger) == known(alone)
         assert sessions[0].ledger.tombstones_of(ORDERS) == alone.tombstones_of(ORDERS)
+
+
+def test_a_dropped_column_is_known_to_others_at_once_and_its_statement_until_it_is_done(
+    ledger: LakeLedger, other: LakeLedger
+) -> None:
+    event = ColumnEvent(15, 0, "a", "b", 0)
+    move = ColumnMove(event, "a", "b", MirrorStep(RenameColumn("a", "b")))
+    added(ledger)
+    ledger.note_form(ORDERS, {"a": KnownColumn("int", 5, True, False)})
+    ledger.note_added_column(ORDERS, "a", 3, "1")
+    ledger.flush()
+    ledger.note_column_event(ORDERS, move)
+    ledger.discard()  # the process dies here
+    for _ in range(2):
+        state = known(other)
+        assert (state.events, list(state.columns), state.added_columns) == (
+            (event,),
+            ["b"],
+            {"b": RecordedColumn(3, "1")},
+        )
+        assert other.begun_changes(ORDERS) == (BegunChange("a", "b", commit_ts=15),)
+        other.note_column_event(ORDERS, move)  # as the next attempt does
+    other.end_change(ORDERS, BegunChange("a", "b"))
+    other.discard()
+    assert other.begun_changes(ORDERS) == ()
+    ledger.raise_floor(ORDERS, 16, 16)
+    ledger.flush()
+    assert known(other).events == ()
+
+
+def test_a_floor_ends_what_older_ddl_has_begun(ledger: LakeLedger) -> None:
+    """A table that a person built again has the columns of its time."""
+    added(ledger)
+    ledger.note_form(ORDERS, {name: KnownColumn("int", 5, True, False) for name in "ac"})
+    ledger.flush()
+    for at, name in ((15, "a"), (25, "c")):
+        event = ColumnEvent(at, 0, name, None, 0)
+        ledger.note_column_event(ORDERS, ColumnMove(event, name, None, MirrorStep(RemoveColumn(name))))
+    ledger.begin_change(ORDERS, BegunChange("n", adds=True))
+    ledger.raise_floor(ORDERS, 20, 10)
+    assert [change.column for change in ledger.begun_changes(ORDERS)] == ["a", "c"]
+    ledger.raise_floor(ORDERS, 20, 20)
+    assert ledger.begun_changes(ORDERS) == (BegunChange("c", commit_ts=25),)
+
+
+def test_an_added_column_has_begun_until_its_fill_is_known(ledger: LakeLedger, other: LakeLedger) -> None:
+    begun = BegunChange("n", adds=True)
+    added(ledger)
+    ledger.begin_change(ORDERS, begun)
+    assert other.begun_changes(ORDERS) == (begun,)
+    ledger.end_change(ORDERS, begun)
+    ledger.note_added_column(ORDERS, "n", 12, "5")
+    other.discard()
+    assert other.begun_changes(ORDERS) == (begun,), "not written yet"
+    ledger.flush()
+    assert (known(other).added_columns, other.begun_changes(ORDERS)) == ({"n": RecordedColumn(12, "5")}, ())

@@ -27,6 +27,11 @@ from ticdc_replay.targets.mirror.planning.window_ddl import AddedColumn, FormCol
 def unfollowed_changes(plan: TablePlan, observed: Observed) -> list[str]:
     """The changes of the window that a mirror can't or, by policy, may not follow, one line each."""
     lines = [*plan.stops]
+    known = {event.key for event in observed.state.events} if observed.state is not None else set()
+    key = observed.found.primary_key if observed.found is not None else ()
+    for moved in plan.moved:
+        if moved.event.key not in known and plan.dialect.fit_column(moved.event.name) in key:
+            lines += moved.stops
     for column in new_columns(plan, observed.state):
         older_rows = plan.created_ts is None or any(column.target not in _targets(plan, piece) for piece in plan.pieces)
         if older_rows if column.computed else observed.found is not None:
@@ -51,12 +56,14 @@ def _has_followed(plan: TablePlan, widened: WidenedColumn, found: FoundTable, st
 def steps_to(plan: TablePlan, observed: Observed) -> list[MirrorStep]:
     """The steps that give the mirror table the form of *plan*, in order; none if it fits or there is nothing to hold.
 
+    *observed* is the mirror after ``moved_columns.moves_to``.
+
     Raises TargetMismatchError with every difference that no DDL explains, and PolicyStopError if DDL of windows that
     were not loaded separates the definitions of the window and the mirror.
     """
     if plan.conflicts:
         raise _mismatch(plan, list(plan.conflicts))
-    apart = list(form.conflicts(plan, observed.state, observed.found))
+    apart = [*plan.unseen, *form.conflicts(plan, observed.state, observed.found)]
     if apart:
         raise PolicyStopError("\n".join(apart))
     if observed.found is not None:
@@ -144,8 +151,8 @@ def new_columns(plan: TablePlan, state: TableState | None) -> Iterator[AddedColu
 
 
 def _targets(plan: TablePlan, piece: PlannedPiece) -> set[str]:
-    sources = {column.source for column in piece.columns}
-    return {column.target for column in plan.columns if column.source in sources}
+    staged = {column.staged for column in piece.columns}
+    return {column.target for column in plan.columns if column.staged in staged}
 
 
 def _is_older(plan: TablePlan, state: TableState | None) -> bool:

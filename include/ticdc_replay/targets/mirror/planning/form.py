@@ -2,7 +2,7 @@
 
 Windows come in any order, so neither the newest load nor the catalogue shows the upstream's form. Of two definitions
 the newer one, by commitTs, gives a column its type, and the older one must fit. A column that the newer one lacks was
-dropped in between. Only DDL that stops, or that made another table of the name, causes a conflict.
+dropped in between. Only DDL that stops, or made another table or column of the name, and is not loaded, causes a conflict.
 """
 
 from collections.abc import Iterator
@@ -26,8 +26,13 @@ def fit_of(plan: TablePlan, column: FormColumn, state: TableState | None) -> Fit
     needed = column.in_rows or any(added.target == column.target and added.fill is not None for added in plan.added)
     unneeded: Fit = "apart" if needed else "left out"
     known = state.columns.get(column.target)
-    if known is None:
+    if known is None or (known.commit_ts < state.whole_ts and not known.in_rows and column.in_rows):
+        # A newer definition lacks it, also if its ADD is known. Values from before would stay under the old name.
         return unneeded if column.commit_ts < state.whole_ts else "unknown"
+    if column.since > known.commit_ts:
+        return "apart"  # the one that the mirror has was dropped or renamed before
+    if column.commit_ts < known.since:
+        return unneeded
     if column.commit_ts < known.commit_ts:
         return "fits" if plan.dialect.holds(known.type, column.type) else unneeded
     if column.commit_ts > known.commit_ts:
@@ -58,7 +63,7 @@ def columns_to_make(plan: TablePlan, state: TableState | None) -> dict[str, str]
 def to_note(plan: TablePlan, state: TableState | None) -> dict[str, KnownColumn]:
     """What the ledger is to know of the columns of *plan*."""
     return {
-        column.target: KnownColumn(column.type, column.commit_ts, column.in_rows, column.in_key)
+        column.target: KnownColumn(column.type, column.commit_ts, column.in_rows, column.in_key, column.since)
         for column in wanted(plan, state)
         if column.declared
     }

@@ -1,25 +1,29 @@
 """What a load needs of one mirror table: its columns and keys, and the DDL of the window that it has to follow."""
 
 import hashlib
+from dataclasses import dataclass, field
 
 import msgspec
 
 from ticdc_replay.changelog.files.index import ChangelogIndex, TableVersion
 from ticdc_replay.changelog.files.version_order import VersionOrder
+from ticdc_replay.config.target_rules import MIRROR
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.tso import describe
 from ticdc_replay.schemas.changes import TableChanges, TableCreated
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.ddl import Emptied, emptied_by
+from ticdc_replay.targets.mirror.planning.column_events import ColumnEvents, MappedVersion, events_of, held_ts, mapped
 from ticdc_replay.targets.mirror.planning.columns import columns_of, one_handle_key, unique_keys
 from ticdc_replay.targets.mirror.planning.dialect import Dialect
 from ticdc_replay.targets.mirror.planning.section import LEDGER_SCHEMA, MirrorSection
 from ticdc_replay.targets.mirror.planning.staged_rows import StageColumn
-from ticdc_replay.targets.mirror.planning.tables import Relation
+from ticdc_replay.targets.mirror.planning.tables import ColumnEvent, Relation
 from ticdc_replay.targets.mirror.planning.window_ddl import (
     AddedColumn,
     Floor,
     FormColumn,
+    MovedColumn,
     PlannedColumn,
     WidenedColumn,
     WindowDdl,
@@ -68,6 +72,11 @@ class TablePlan(msgspec.Struct, frozen=True, kw_only=True):
     """commitTs of the CREATE TABLE, where the table was created in the window: the last one."""
     added: tuple[AddedColumn, ...]
     widened: tuple[WidenedColumn, ...]
+    moved: tuple[MovedColumn, ...]
+    events: tuple[ColumnEvent, ...]
+    """The dropped and renamed columns that the mirror knew when the load was planned."""
+    unseen: tuple[str, ...]
+    """Columns that are gone by DDL which no loaded window has shown, one line each."""
     emptied: Emptied | None
     stops: tuple[str, ...]
     """What of the window's DDL stops the load, one line each: beside that of ``added`` and ``widened``, which may be followed."""
@@ -119,8 +128,16 @@ def tombstones_of(target: Relation, dialect: Dialect) -> Relation:
     return Relation(LEDGER_SCHEMA, dialect.fit(f"tombstones_{digest}_{target.table}"))
 
 
-def plan_table(load: Load, config: MirrorSection, dialect: Dialect, table: TableName, floor: Floor) -> TablePlan:
-    """The plan for *table*, with nothing from below *floor*; its handle key is empty if it has none.
+def plan_table(
+    load: Load,
+    config: MirrorSection,
+    dialect: Dialect,
+    table: TableName,
+    floor: Floor,
+    events: tuple[ColumnEvent, ...] = (),
+) -> TablePlan:
+    """The plan for *table*, with nothing from below *floor*; its handle key is empty if it has none. *events* are the
+    dropped and renamed columns that its mirror knows.
 
     Schemas that ended and DDL that ran below the floor are history. A TRUNCATE or DROP that is followed raises the
     floor: only what comes after it counts, and after a TRUNCATE the older columns.
@@ -131,24 +148,27 @@ def plan_table(load: Load, config: MirrorSection, dialect: Dialect, table: Table
     if emptied is not None:
         floor_ts = emptied.commit_ts + 1
         form_floor_ts = max(form_floor_ts, emptied.form_ts + 1 if emptied.form_ts else 0)
-    versions = sorted(load.index.versions_of(table), key=lambda version: (_moment(index, version), version.version))
-    ended = [version for version in versions if index.extent_of(version)[1] < floor_ts]
     form_changes = changes_since(index, table, form_floor_ts)
     changes = changes_since(index, table, floor_ts)
-    loaded = [version for version in versions if version not in ended]
-    versions = [version for version in versions if index.extent_of(version)[1] >= form_floor_ts]
-    versions = versions or _created(index, form_changes)
-    conflicts: list[str] = []
-    handle_key = one_handle_key(versions, conflicts)
     version_option = "commit_ts_column" if index.order == "commit_ts" else "place_column"
     version_column = dialect.fit(getattr(config, version_option))
-    columns = columns_of(versions, dialect, version_column, version_option, conflicts) if handle_key else ()
-    ddl = WindowDdl(load, columns, dialect, config.rules)
+    handle_keys = [version.schema.handle_key for version in index.versions_of(table)]
+    followed = tuple(event for event in events if event.commit_ts >= form_floor_ts)
+
+    def laid_out() -> tuple[_Layout, WindowDdl]:
+        known = ColumnEvents((*followed, *(events_of(form_changes, handle_keys) if index.order == "commit_ts" else ())))
+        layout = _layout(index, table, Floor(floor_ts, form_floor_ts), form_changes, known)
+        layout.lay_out(dialect, version_column, version_option)
+        return layout, WindowDdl(load, layout.columns, dialect, config.rules, handle_keys, known, followed)
+
+    layout, ddl = laid_out()
     stops, last_stops = ddl.stops(form_changes, floor_ts)
     last_ts = index.window.to_ts - 1
     if index.order == "commit_ts" and last_stops:
         changes = [entry for entry in changes if entry.commit_ts < last_ts]
         form_changes = [entry for entry in form_changes if entry.commit_ts < last_ts]
+        layout, ddl = laid_out()
+    columns, conflicts, versions = layout.columns, layout.conflicts, [each.now for each in layout.versions]
     added = ddl.added(changes)
     changed = ddl.form(form_changes)
     form = _form(index, versions, columns, changed, dialect)
@@ -158,16 +178,18 @@ def plan_table(load: Load, config: MirrorSection, dialect: Dialect, table: Table
             "parquet target, and take it out of `tables` for this one; or leave columns out by a column selector of the "
             "changefeed"
         )
-    if any(column.target == version_column for column in changed):
+    moved = ddl.moved(form_changes) if index.order == "commit_ts" else ()
+    named = [*(column.target for column in changed), *(dialect.fit_column(each.event.to or "") for each in moved)]
+    if version_column in named:
         conflicts.append(
-            f"DDL adds the column {version_column}, in which the mirror holds the version: set {version_option} of the target "
+            f"DDL makes a column {version_column}, in which the mirror holds the version: set {version_option} of the target "
             "to a name that no table has"
         )
-    followed = [version.schema.valid_from for version in versions]
-    followed += [entry.commit_ts for entry in form_changes if ddl.form([entry])]
+    since = [version.schema.valid_from for version in versions]
+    since += [entry.commit_ts for entry in form_changes if ddl.form([entry]) or ddl.moved([entry])]
     newest = versions[-1] if versions else None
     topic_id = _topic_id(load, table, conflicts) if index.order == "place" else None
-    if index.order == "place" and loaded and index.window.from_ts < floor_ts:
+    if index.order == "place" and layout.loaded and index.window.from_ts < floor_ts:
         conflicts.append(
             f"its floor_ts {describe(floor_ts)} lies within the window, and without commitTs nothing shows which rows are from "
             "before it: choose a floor_ts at the end of a window"
@@ -178,8 +200,10 @@ def plan_table(load: Load, config: MirrorSection, dialect: Dialect, table: Table
         dialect=dialect,
         columns=columns,
         form=form,
-        whole_ts=max((_held(index, version) for version in versions if version.declared), default=0) if columns else 0,
-        handle_key=handle_key,
+        whole_ts=max((held_ts(index, version) for version in versions if version.declared), default=0)
+        if columns
+        else 0,
+        handle_key=layout.handle_key,
         unique_keys=unique_keys(newest, columns, dialect.max_index_bytes),
         version_column=version_column,
         order=index.order,
@@ -187,7 +211,7 @@ def plan_table(load: Load, config: MirrorSection, dialect: Dialect, table: Table
         floor_ts=floor_ts,
         form_floor_ts=form_floor_ts,
         moment=_moment(index, newest) if newest is not None else 0,
-        schema_ts=max(followed, default=0),
+        schema_ts=max(since, default=0),
         created_ts=max(
             (
                 entry.commit_ts
@@ -198,12 +222,66 @@ def plan_table(load: Load, config: MirrorSection, dialect: Dialect, table: Table
         ),
         added=added,
         widened=ddl.widened(changes),
+        moved=moved,
+        events=events,
+        unseen=(*(line for each in (*layout.versions, *layout.loaded) for line in each.unseen), *ddl.unseen(changes)),
         emptied=emptied,
         stops=stops,
         last_stops=last_stops,
         conflicts=tuple(conflicts),
-        pieces=tuple(_piece(version, versions, columns, {column.target for column in added}) for version in loaded),
-        below_floor=sum(version.rows for version in ended),
+        pieces=tuple(_piece(each, versions, columns, {column.target for column in added}) for each in layout.loaded),
+        below_floor=layout.below_floor,
+    )
+
+
+@dataclass
+class _Layout:
+    """The versions of a window with the names that their columns have in the mirror, and what they have in common."""
+
+    versions: list[MappedVersion]
+    """Those that say something about the columns, oldest first."""
+    loaded: list[MappedVersion]
+    """Those with rows that count."""
+    below_floor: int
+    conflicts: list[str] = field(default_factory=list)
+    handle_key: tuple[str, ...] = ()
+    columns: tuple[PlannedColumn, ...] = ()
+
+    def lay_out(self, dialect: Dialect, version_column: str, version_option: str) -> None:
+        """Find the columns that all versions share."""
+        moved = [line for each in (*self.versions, *self.loaded) if (line := _moved_key(each)) is not None]
+        if moved:
+            self.conflicts += dict.fromkeys(moved)
+            return
+        versions = [each.now for each in self.versions]
+        self.handle_key = one_handle_key(versions, self.conflicts)
+        if self.handle_key:
+            self.columns = columns_of(versions, dialect, version_column, version_option, self.conflicts)
+
+
+def _layout(
+    index: ChangelogIndex, table: TableName, floor: Floor, changes: list[TableChanges], events: ColumnEvents
+) -> _Layout:
+    found = [part for version in index.versions_of(table) for part in mapped(index, version, events, changes)]
+    found.sort(key=lambda each: (_moment(index, each.version), each.version.version))
+    ended = [each for each in found if index.extent_of(each.version)[1] < floor.rows]
+    versions = [each for each in found if index.extent_of(each.version)[1] >= floor.form]
+    versions = versions or [
+        each for version in _created(index, changes) for each in mapped(index, version, events, changes)
+    ]
+    loaded = [each for each in found if each not in ended]
+    return _Layout(versions, loaded, sum(each.version.rows for each in ended))
+
+
+def _moved_key(each: MappedVersion) -> str | None:
+    """Why rows of this version can't be found in the mirror, if DDL has moved a column of their key; the window of the DDL
+    can't tell where it has no rows and the table is of unknown definition."""
+    moved = [name for name in each.version.schema.handle_key if each.sources.get(name) != name]
+    if not moved:
+        return None
+    return (
+        f"its rows were identified by {', '.join(each.version.schema.handle_key)}, and a DDL of a window that is loaded dropped "
+        f"or renamed {', '.join(moved)}: {MIRROR['key_changed'].remedy}"
     )
 
 
@@ -235,10 +313,11 @@ def _form(
         form[column.target] = FormColumn(
             column.target,
             column.type,
-            max(_held(index, version) for version in has),
+            max(held_ts(index, version) for version in has),
             declared=all(each is not None and each.type.declared for each in found),
             in_rows=any(version.files for version in has),
             in_key=column.source in key,
+            since=max(each.since for each in found if each is not None),
         )
     for change in changed:
         known = form.setdefault(change.target, change)
@@ -246,14 +325,9 @@ def _form(
             known,
             type=dialect.wider(known.type, change.type) or known.type,
             commit_ts=max(known.commit_ts, change.commit_ts),
+            since=max(known.since, change.since),
         )
     return tuple(form.values())
-
-
-def _held(index: ChangelogIndex, version: TableVersion) -> int:
-    """When the schema *version* certainly held: at its last row, or from its DDL on where that is all that is known."""
-    last_row = index.extent_of(version)[1] - 1 if version.files and index.order == "commit_ts" else 0
-    return max(version.schema.valid_from, last_row)
 
 
 def _moment(index: ChangelogIndex, version: TableVersion) -> int:
@@ -269,16 +343,16 @@ def _topic_id(load: Load, table: TableName, conflicts: list[str]) -> str | None:
 
 
 def _piece(
-    version: TableVersion, versions: list[TableVersion], columns: tuple[PlannedColumn, ...], added: set[str]
+    mapped: MappedVersion, versions: list[TableVersion], columns: tuple[PlannedColumn, ...], added: set[str]
 ) -> PlannedPiece:
-    own = {column.name for column in version.schema.columns}
+    version, own = mapped.version, mapped.sources
     newest = versions[-1].schema.valid_from
     explained = version.schema.valid_from < newest
     key = set(version.schema.handle_key)
     return PlannedPiece(
         version,
         tuple(
-            StageColumn(column.source, column.staged, column.type, column.source in key)
+            StageColumn(own[column.source], column.staged, column.type, own[column.source] in key)
             for column in columns
             if column.source in own
         ),

@@ -1,12 +1,13 @@
 """A table of a mirror's database: its name, what is found of it, and the steps that change it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import msgspec
 
-from ticdc_replay.domain.tables import TableName
+from ticdc_replay.domain.tables import TableName, folded
 
 
 class Relation(msgspec.Struct, frozen=True):
@@ -57,6 +58,26 @@ class KnownColumn(msgspec.Struct, frozen=True):
     commit_ts: int
     in_rows: bool
     in_key: bool
+    since: int = 0
+    """When (TSO) it was added; 0 for ever, or for unknown."""
+
+
+class ColumnEvent(msgspec.Struct, frozen=True):
+    """A DROP or RENAME of a column. Names are the upstream's; ``to`` is None for a DROP.
+
+    ``number`` orders the changes of a statement. The column had its name since ``since`` (TSO; 0 for ever, or for unknown).
+    """
+
+    commit_ts: int
+    number: int
+    name: str
+    to: str | None
+    since: int
+
+    @property
+    def key(self) -> tuple[int, str]:
+        """What distinguishes it from other events, also if another decode knows more of the column."""
+        return self.commit_ts, folded(self.name)
 
 
 class TableState(msgspec.Struct, frozen=True):
@@ -73,6 +94,8 @@ class TableState(msgspec.Struct, frozen=True):
     columns: dict[str, KnownColumn]
     whole_ts: int
     form_floor_ts: int
+    events: tuple[ColumnEvent, ...] = ()
+    """The dropped and renamed columns of its upstream, by commitTs, none from below ``form_floor_ts``."""
     is_being_dropped: bool = False
     """Whether a DROP that leaves no row is followed, and an attempt may have broken after it had dropped the table."""
 
@@ -80,6 +103,31 @@ class TableState(msgspec.Struct, frozen=True):
     def needs_table(self) -> bool:
         """Whether it has rows, so that a table that is missing was lost."""
         return self.newest_ts >= max(self.floor_ts, 1) and not self.is_being_dropped
+
+    def after(self, move: "ColumnMove") -> "TableState":
+        """What it is once *move* is noted."""
+        if move.event.key in {event.key for event in self.events}:
+            return self
+        events = with_event(self.events, move.event)
+        return msgspec.structs.replace(
+            self,
+            columns=move.columns(self.columns, events),
+            added_columns=move.added(self.added_columns),
+            events=events,
+        )
+
+
+def with_event(events: Iterable[ColumnEvent], event: ColumnEvent) -> tuple[ColumnEvent, ...]:
+    """*events* and *event*, in their order."""
+    return tuple(sorted((*events, event), key=lambda each: (each.commit_ts, each.number, each.name)))
+
+
+def first_since(events: Sequence[ColumnEvent], name: str, since: int) -> int:
+    """When (TSO) the column was added that is called *name* since *since*; 0 for ever, or for unknown. *events* are in order."""
+    for event in reversed(events):
+        if event.to is not None and event.commit_ts == since and folded(event.to) == folded(name):
+            name, since = event.name, event.since
+    return since
 
 
 @dataclass(frozen=True)
@@ -138,6 +186,13 @@ class RemoveColumn(msgspec.Struct, frozen=True):
     column: str
 
 
+class RenameColumn(msgspec.Struct, frozen=True):
+    """Give a column another name."""
+
+    column: str
+    to: str
+
+
 class ChangeDefault(msgspec.Struct, frozen=True):
     """Have a column show another SQL literal in rows that lack it; NULL where it is None."""
 
@@ -154,7 +209,7 @@ class FillColumn(msgspec.Struct, frozen=True):
     until: int
 
 
-Action = MakeTable | CreateIndex | MakeColumn | ChangeType | RemoveColumn | ChangeDefault | FillColumn
+Action = MakeTable | CreateIndex | MakeColumn | ChangeType | RemoveColumn | RenameColumn | ChangeDefault | FillColumn
 
 
 class MirrorStep(msgspec.Struct, frozen=True):
@@ -162,3 +217,60 @@ class MirrorStep(msgspec.Struct, frozen=True):
 
     action: Action
     text: str = ""
+
+
+Dated = TypeVar("Dated", KnownColumn, RecordedColumn)
+
+
+class ColumnMove(msgspec.Struct, frozen=True):
+    """What an event does to the mirror: *column* goes, or is called *to* from now on. Both are names in the mirror; *column*
+    is None if later events show that the mirror has it no longer."""
+
+    event: ColumnEvent
+    column: str | None
+    to: str | None
+    step: MirrorStep | None = None
+    """What is to be done to the mirror; None if it has the column no longer, or never had it."""
+    fills: tuple[MirrorStep, ...] = ()
+    """What is to be done before it: for rows that lack ``to``, which the mirror has from windows after the event."""
+    stays: bool = False
+    """Whether the mirror has a newer column of the name, of which is not known that it is another one."""
+
+    def columns(self, known: Mapping[str, KnownColumn], events: Sequence[ColumnEvent]) -> dict[str, KnownColumn]:
+        """*known*, the columns of the mirror, after the event, which is one of *events*. A newer column of the name stays."""
+        after, event = dict(known), self.event
+        moved = self._moved(after)
+        if self.stays and self.column in after:
+            after[self.column] = msgspec.structs.replace(after[self.column], since=event.commit_ts)
+        if self.to is None:
+            return after
+        self._bury(after)
+        other = after.get(self.to)
+        if other is None:
+            if moved is not None:
+                after[self.to] = moved
+        elif other.since == event.commit_ts:  # of a window from after the event, which knows it by the event
+            since = first_since(events, event.name, event.since)  # events before this one may be known already
+            after[self.to] = msgspec.structs.replace(other, since=since)
+        return after
+
+    def added(self, known: Mapping[str, RecordedColumn]) -> dict[str, RecordedColumn]:
+        """*known*, the fills of added columns, after the event."""
+        after = dict(known)
+        moved = self._moved(after)
+        if self.to is not None:
+            self._bury(after)
+            if moved is not None:
+                after.setdefault(self.to, moved)
+        return after
+
+    def _bury(self, known: dict[str, Dated]) -> None:
+        """Take out what *known* has of another column ``to``, which ended before this one took the name."""
+        if self.to is not None and self.to in known and known[self.to].commit_ts < self.event.commit_ts:
+            del known[self.to]
+
+    def _moved(self, known: dict[str, Dated]) -> Dated | None:
+        """What *known* has of the column, which is taken out; None if that is of a newer column."""
+        if self.column is None or self.column not in known or known[self.column].commit_ts >= self.event.commit_ts:
+            return None
+        return known.pop(self.column)

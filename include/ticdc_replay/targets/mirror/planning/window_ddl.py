@@ -1,18 +1,31 @@
-"""What the DDL of a window asks of one mirror table: which columns it adds and widens, and what stops the load."""
+"""What the DDL of a window asks of one mirror table: which columns it adds, widens, drops and renames, and what stops the
+load."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.config.target_rules import Rules
 from ticdc_replay.domain.tables import Column, TableName, folded
+from ticdc_replay.domain.tso import describe
 from ticdc_replay.domain.visible import visible
-from ticdc_replay.schemas.changes import BreakingChange, Change, ColumnAdded, ColumnWidened, TableChanges, kind_of
+from ticdc_replay.schemas.changes import (
+    BreakingChange,
+    Change,
+    ColumnAdded,
+    ColumnDropped,
+    ColumnRenamed,
+    ColumnWidened,
+    TableChanges,
+    kind_of,
+)
 from ticdc_replay.targets.base import Load
-from ticdc_replay.targets.ddl import another_table_ts, stop_text, stops_without_rows, words_of
+from ticdc_replay.targets.ddl import another_table_ts, stop_text, stops_always, stops_without_rows, words_of
+from ticdc_replay.targets.mirror.planning.column_events import ColumnEvents, events_of
 from ticdc_replay.targets.mirror.planning.dialect import Dialect
 from ticdc_replay.targets.mirror.planning.fills import fill_of
+from ticdc_replay.targets.mirror.planning.tables import ColumnEvent
 
 _SHOWN = 200
 """Characters of a fill that a message shows."""
@@ -37,6 +50,8 @@ class FormColumn(msgspec.Struct, frozen=True):
     declared: bool = True
     in_rows: bool = False
     in_key: bool = False
+    since: int = 0
+    """When (TSO) it was added; 0 for ever, or for unknown."""
 
 
 class Floor(msgspec.Struct, frozen=True):
@@ -72,19 +87,42 @@ class WidenedColumn(msgspec.Struct, frozen=True):
     stops: tuple[str, ...]
 
 
+class MovedColumn(msgspec.Struct, frozen=True):
+    """A DROP or RENAME of a column. ``stops`` are its lines that stop the load if it is one of the mirror's key."""
+
+    event: ColumnEvent
+    stops: tuple[str, ...]
+
+
 def changes_since(index: ChangelogIndex, table: TableName, floor_ts: int) -> list[TableChanges]:
     """What the window's DDL did to *table*, but for what lies below *floor_ts* (TSO)."""
     return [entry for entry in index.changes if entry.table == table and not index.is_before(entry.commit_ts, floor_ts)]
 
 
 class WindowDdl:
-    """What DDL of the window of *load* does to one mirror; *columns* are those of the rows, *rules* those of the target."""
+    """What DDL of the window of *load* does to one mirror; *columns* are those of the rows, *rules* those of the target.
 
-    def __init__(self, load: Load, columns: tuple[PlannedColumn, ...], dialect: Dialect, rules: Rules) -> None:
+    *handle_keys* are those of the rows. *events* are the dropped and renamed columns of all windows, *followed* those that
+    the mirror knows already.
+    """
+
+    def __init__(
+        self,
+        load: Load,
+        columns: tuple[PlannedColumn, ...],
+        dialect: Dialect,
+        rules: Rules,
+        handle_keys: Sequence[tuple[str, ...]],
+        events: ColumnEvents,
+        followed: Sequence[ColumnEvent],
+    ) -> None:
         self._load = load
         self._columns = columns
         self._dialect = dialect
         self._rules = rules
+        self._key = {folded(name) for key in handle_keys for name in key}
+        self._events = events
+        self._followed = {event.key for event in followed}
 
     def stops(self, changes: list[TableChanges], floor_ts: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The lines of *changes* that stop the load, and of those after all rows of the window.
@@ -99,9 +137,9 @@ class WindowDdl:
             is_last = index.order == "commit_ts" and entry.commit_ts == index.window.to_ts - 1
             is_below = index.is_before(entry.commit_ts, floor_ts)
             if any(
-                (is_last or isinstance(change, BreakingChange))
+                (is_last or not isinstance(change, ColumnAdded | ColumnWidened))
                 and not (is_below and not stops_without_rows(change))
-                and self._stops(change)
+                and self._stops(change, entry.commit_ts)
                 for change in entry.changes
             ):
                 stops[is_last].extend(self._lines(entry))
@@ -112,13 +150,29 @@ class WindowDdl:
         added = {}
         for entry, change in _single(changes):
             if isinstance(change, ColumnAdded):
-                column = self._planned(change.column)
+                column = self._planned(change.column, entry.commit_ts)
+                if column is None:
+                    continue
                 fill, unknown = fill_of(change, column.type, self._dialect)
-                stops = self._lines(entry) if self._stops(change) else ()
+                stops = self._lines(entry) if self._stops(change, entry.commit_ts) else ()
                 added[column.target] = AddedColumn(
                     column.target, column.type, entry.commit_ts, fill, unknown is not None, stops
                 )
         return tuple(added.values())
+
+    def unseen(self, changes: list[TableChanges]) -> tuple[str, ...]:
+        """The columns that *changes* add with a default, and that are gone by DDL which no loaded window has shown, one line
+        each: who has the default now is unknown."""
+        lines = []
+        for entry, change in _single(changes):
+            if isinstance(change, ColumnAdded) and (change.fill is not None or not change.fill_known):
+                now = self._events.now(change.column.name, entry.commit_ts)
+                if now.unseen_ts:
+                    lines.append(
+                        f"{entry.table} at {describe(entry.commit_ts)}: the column {change.column.name} was added, and a DDL up "
+                        f"to {describe(now.unseen_ts)} dropped or renamed it. Load the windows between them first"
+                    )
+        return tuple(lines)
 
     def widened(self, changes: list[TableChanges]) -> tuple[WidenedColumn, ...]:
         """The columns that *changes* widen."""
@@ -126,7 +180,9 @@ class WindowDdl:
         for entry, change in _single(changes):
             if isinstance(change, ColumnWidened):
                 column = self._form(change.after, entry.commit_ts)
-                stops = self._lines(entry) if self._stops(change) else ()
+                if column is None:
+                    continue
+                stops = self._lines(entry) if self._stops(change, entry.commit_ts) else ()
                 widened[column.target] = WidenedColumn(column.target, column.type, entry.commit_ts, stops)
         return tuple(widened.values())
 
@@ -137,19 +193,41 @@ class WindowDdl:
             if isinstance(change, ColumnAdded | ColumnWidened):
                 after = change.column if isinstance(change, ColumnAdded) else change.after
                 column = self._form(after, entry.commit_ts)
-                form[column.target] = column
+                if column is not None:
+                    form[column.target] = column
         return tuple(form.values())
 
-    def _form(self, column: Column, commit_ts: int) -> FormColumn:
-        return FormColumn(self._planned(column).target, self._dialect.type_of(column.type), commit_ts)
+    def moved(self, changes: list[TableChanges]) -> tuple[MovedColumn, ...]:
+        """The columns that *changes* drop and rename, in their order."""
+        entries = {entry.commit_ts: entry for entry in changes}
+        return tuple(
+            MovedColumn(event, self._lines(entries[event.commit_ts]))
+            for event in events_of(changes, [tuple(self._key)])
+        )
 
-    def _stops(self, change: Change) -> bool:
+    def _form(self, column: Column, commit_ts: int) -> FormColumn | None:
+        planned = self._planned(column, commit_ts)
+        if planned is None:
+            return None
+        since = self._events.since(column.name, column.since)
+        return FormColumn(planned.target, self._dialect.type_of(column.type), commit_ts, since=since)
+
+    def _stops(self, change: Change, commit_ts: int) -> bool:
         """Whether *change* stops the load wherever a mirror has rows that it concerns."""
-        if isinstance(change, BreakingChange) or self._rules[kind_of(change)].policy in self._load.stopping:
+        if isinstance(change, ColumnDropped | ColumnRenamed):
+            if (commit_ts, folded(change.name)) in self._followed:
+                return False
+            if folded(change.name) in self._key:
+                return True
+        # Of a TRUNCATE or DROP: those that the mirror follows are no longer among the changes.
+        if isinstance(change, BreakingChange) or stops_always(change, self._load.index.order):
+            return True
+        if self._rules[kind_of(change)].policy in self._load.stopping:
             return True
         if not isinstance(change, ColumnAdded):
             return False
-        return fill_of(change, self._planned(change.column).type, self._dialect)[1] is not None
+        planned = self._planned(change.column, commit_ts)
+        return planned is not None and fill_of(change, planned.type, self._dialect)[1] is not None
 
     def _lines(self, entry: TableChanges) -> tuple[str, ...]:
         """All that the statement of *entry* did to its table, with what a person does about it, one line each."""
@@ -157,7 +235,7 @@ class WindowDdl:
         for change in entry.changes:
             rule, what, form = self._rules[kind_of(change)], words_of(change), ""
             if isinstance(change, ColumnAdded):
-                column = self._planned(change.column)
+                column = self._planned(change.column, entry.commit_ts) or self._as_told(change.column)
                 fill, unknown = fill_of(change, column.type, self._dialect)
                 form = f": {column.target} {self._dialect.type_words(column.type)}"
                 if unknown is not None:
@@ -165,19 +243,26 @@ class WindowDdl:
                 else:
                     form += f", with {_shown(fill)} in all rows"
             elif isinstance(change, ColumnWidened):
-                after = self._form(change.after, entry.commit_ts)
-                form = f": {after.target} {self._dialect.type_words(after.type)}"
+                told = self._planned(change.after, entry.commit_ts) or self._as_told(change.after)
+                form = f": {told.target} {self._dialect.type_words(self._dialect.type_of(change.after.type))}"
             if rule.policy in self._load.stopping:
                 what += f", and policies.{rule.policy} is stop"
             if rule.remedy:
                 lines.append(stop_text(entry.table, entry.commit_ts, what, rule) + form)
         return tuple(lines)
 
-    def _planned(self, column: Column) -> PlannedColumn:
-        """The planned column that a DDL means; it may spell the name in other letter case than the rows."""
+    def _planned(self, column: Column, commit_ts: int) -> PlannedColumn | None:
+        """The planned column that a DDL of *commit_ts* (TSO) means, None if a later one dropped it. It may spell the name in
+        other letter case than the rows."""
+        now = self._events.now(column.name, commit_ts)
+        if now.name is None:
+            return None
         for planned in self._columns:
-            if folded(planned.source) == folded(column.name):
+            if folded(planned.source) == folded(now.name):
                 return planned
+        return self._as_told(msgspec.structs.replace(column, name=now.name))
+
+    def _as_told(self, column: Column) -> PlannedColumn:
         fitted, type_name = self._dialect.fit_column(column.name), self._dialect.type_of(column.type)
         return PlannedColumn(column.name, fitted, "", type_name)
 
