@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from tests.support.examples import load_profile
+from tests.support.examples import NIGHTLY, load_profile
 from tests.support.packages import ACME_LINES, install
 from tests.support.waiting import PATIENCE_S
 
@@ -53,6 +53,14 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     code = getattr(getattr(item, "function", None), "__code__", None)
     if code is not None and "assert_linear" in code.co_names:
         item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave what is ``nightly`` out, unless ``HYPOTHESIS_PROFILE`` is nightly."""
+    if NIGHTLY:
+        return
+    config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("nightly")])
+    items[:] = [item for item in items if not item.get_closest_marker("nightly")]
 
 
 class MakeTopic(Protocol):

@@ -11,7 +11,13 @@ if TYPE_CHECKING:
 
 TOGETHER = ("tests/demo/", "tests/airflow/", "tests/spark/")
 """Folders that one worker runs as a whole, for what they start is dear: longest first."""
-_ORDER = (*TOGETHER, "tests/integration/stages/", "tests/integration/")
+_ORDER = (
+    *TOGETHER,
+    "tests/integration/stages/",
+    "tests/integration/targets/test_lake_",
+    "tests/integration/targets/test_m",  # of mirrors of every kind, and moved columns
+    "tests/integration/",
+)
 
 
 class DearFirst(LoadFileScheduling):

@@ -1,9 +1,12 @@
-"""How many examples a property test tries: a share of what the run's profile asks for.
+"""How many cases a test tries: a share of what the run's profile asks for.
 
-``HYPOTHESIS_PROFILE=nightly`` (``make test-nightly``) tries ten times as many as ``make test`` does.
+``HYPOTHESIS_PROFILE=nightly`` (``make test-nightly``) tries ten times as many as ``make test`` does, and also the tests that
+are marked ``nightly``.
 """
 
+import itertools
 import os
+from collections.abc import Iterator
 
 from hypothesis import HealthCheck, settings
 
@@ -30,3 +33,8 @@ def load_profile() -> None:
 def examples(share: float = 1.0) -> int:
     """The number of examples of a test that is worth *share* of the others: less for slow ones, more for wide ones."""
     return max(1, round(settings.get_profile("ticdc-replay").max_examples * share))
+
+
+def counted(step: int, first: int = 1) -> Iterator[int]:
+    """The numbers of the writes at which a load breaks: each *step*-th from *first* on, at night all."""
+    return itertools.count(1) if NIGHTLY else itertools.count(first, step)

@@ -5,8 +5,9 @@ import time
 from collections.abc import Callable
 
 _RUNS = 3
-_MOST = 3.0
-"""What twice the input may cost of the work on the input: 2 where it is linear, 4 where it is quadratic."""
+_TIMES = 4
+_MOST = 9.0
+"""What ``_TIMES`` the input may cost of the work on the input: 4 where it is linear, 16 where it is quadratic."""
 
 
 def cost(work: Callable[[], object], runs: int = _RUNS) -> float:
@@ -15,12 +16,12 @@ def cost(work: Callable[[], object], runs: int = _RUNS) -> float:
 
 
 def growth(work: Callable[[int], object], size: int) -> float:
-    """What *work* of twice *size* costs, as a multiple of what that of *size* does.
+    """What *work* of ``_TIMES`` *size* costs, as a multiple of what that of *size* does.
 
     Both are run in turns: a processor that is shared is slow for seconds, and would make one of the two dear.
     """
-    pairs = [(_once(lambda: work(size)), _once(lambda: work(2 * size))) for _ in range(_RUNS)]
-    return min(twice for _, twice in pairs) / min(once for once, _ in pairs)
+    pairs = [(_once(lambda: work(size)), _once(lambda: work(_TIMES * size))) for _ in range(_RUNS)]
+    return min(more for _, more in pairs) / min(once for once, _ in pairs)
 
 
 def _once(work: Callable[[], object]) -> float:
@@ -34,8 +35,8 @@ def _once(work: Callable[[], object]) -> float:
 
 
 def assert_linear(work: Callable[[int], object], size: int) -> None:
-    """Fail where *work* of twice *size* costs far more than twice as much, each time it is measured."""
+    """Fail where *work* of ``_TIMES`` *size* costs far more than so many times as much, each time it is measured."""
     measured: list[float] = []
     while len(measured) < 3 and (not measured or measured[-1] >= _MOST):
         measured.append(growth(work, size))
-    assert min(measured) < _MOST, f"twice the input costs {min(measured):.1f} times as much"
+    assert min(measured) < _MOST, f"{_TIMES} times the input costs {min(measured):.1f} times as much"

@@ -11,6 +11,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from demo.embedded_stack import jars
+from tests.support.examples import NIGHTLY
 from tests.support.waiting import PATIENCE_S
 
 EXTENSIONS = (
@@ -26,6 +27,12 @@ LAKE = {
     # Delta reads the state of a table by this many tasks; with its 50, a merge of two rows takes twice as long.
     "spark.databricks.delta.snapshotPartitions": "2",
 }
+UNCOMPILED = {
+    # For a few rows, compiling a plan takes longer than running it.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""The settings of all tests but nightly ones, which run as users' jobs do."""
 LOCAL = {
     "spark.driver.memory": "1g",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -50,7 +57,7 @@ def lake_session(folder: Path) -> SparkSession:
     settings = {"spark.jars": ",".join(map(str, files)), "spark.sql.warehouse.dir": folder.as_uri()}
     builder = SparkSession.builder.master("local[2,2]").appName("tests")
     with _uninterrupted():
-        return builder.config(map=LOCAL | LAKE | settings).getOrCreate()
+        return builder.config(map=LOCAL | LAKE | ({} if NIGHTLY else UNCOMPILED) | settings).getOrCreate()
 
 
 def stop(session: SparkSession) -> None:

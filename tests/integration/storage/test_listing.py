@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
@@ -136,7 +137,7 @@ def test_a_storm_of_refusals_costs_time_and_no_object(
 ) -> None:
     # The code that boto3's own limiter of requests does not react to by minutes of waiting.
     busy = Refusal(503, "ServiceUnavailable")
-    monkeypatch.setattr("ticdc_replay.storage.listing.time.sleep", lambda _: None)
+    monkeypatch.setattr("ticdc_replay.storage.listing.time", SimpleNamespace(sleep=lambda _: None))
     monkeypatch.setattr("ticdc_replay.storage.s3.bucket._ATTEMPTS", 1)
     bucket = make_bucket(server)
     expected = names(100)

@@ -4,11 +4,10 @@ import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
-from tests.support.examples import NIGHTLY
 from tests.support.target_rigs import LakeRig, MirrorRig, PostgresRig
 
 TARGET: dict[str, object] = {"type": "postgres", "name": "mirror", "connection": "target"}
@@ -64,37 +63,29 @@ def drop_by_hand(any_mirror: MirrorRig) -> Callable[[str], None]:
 
 
 WITH_DELTA = {
-    "test_the_last_version_of_each_row_is_mirrored",
-    "test_applying_a_window_twice_changes_nothing",
     "test_a_delete_and_later_windows",
-    "test_a_statement_with_several_changes_is_followed_as_a_whole",
-    "test_a_load_that_dies_at_any_write_leaves_nothing_half_applied",
     "test_a_commit_whose_answer_was_lost_is_found_by_its_mark_and_counts",
     "test_every_type_and_name_arrives_and_is_read_by_others",
     "test_windows_of_any_grid_in_any_order",
-    "test_a_database_that_was_dropped_before_its_history_began",
 }
-"""The tests of lake tables that run with Delta each time. It takes seconds for each statement, so the others do at night."""
+"""The tests of lake tables that run with Delta each time: it takes seconds for a statement."""
+
+IN_ORDER_AND_BACK = {(0, 1), (1, 0), (0, 1, 2), (2, 1, 0)}
+"""The orders of windows in which lake tables are loaded each time."""
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave Delta out of all but ``WITH_DELTA``, unless ``HYPOTHESIS_PROFILE`` is nightly."""
-    if NIGHTLY:
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Of the cases of a lake test that differ in their kind or order alone, leave most to the night."""
+    if not isinstance(item, pytest.Function) or Path(__file__).parent not in item.path.parents:
         return
-    here = Path(__file__).parent
-    left_out = [
-        item
-        for item in items
-        if isinstance(item, pytest.Function)
-        and here in item.path.parents
-        and "delta" in getattr(item, "callspec", NoParameters).params.values()
-        and item.originalname not in WITH_DELTA
-    ]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if item not in left_out]
+    values = getattr(item, "callspec", NoParameters).params
+    if "delta" in values.values() and item.originalname not in WITH_DELTA:
+        item.add_marker(pytest.mark.nightly)
+    if "iceberg" in values.values() and values.get("order", (0, 1)) not in IN_ORDER_AND_BACK:
+        item.add_marker(pytest.mark.nightly)
 
 
 class NoParameters:
     """The parameters of a test without any."""
 
-    params: ClassVar[dict[str, object]] = {}
+    params: ClassVar[dict[str, Any]] = {}

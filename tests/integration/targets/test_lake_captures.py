@@ -22,6 +22,7 @@ from ticdc_replay.schemas.changes import BreakingChange
 from ticdc_replay.targets.load import load
 
 pytestmark = pytest.mark.integration
+EVERY_TYPE = TableName("devdb", "all_types")
 
 
 def text_of(value: Any, cell: Json) -> str | None:
@@ -49,9 +50,7 @@ def is_same(value: Any, cell: Json) -> bool:
     return same(text, cell)
 
 
-@pytest.mark.parametrize(
-    "kind", ["iceberg", *(["delta"] if NIGHTLY else [])]
-)  # Delta takes a second for each table and window
+@pytest.mark.parametrize("kind", ["iceberg", "delta"])
 def test_rows_of_a_capture_end_in_a_lake_as_the_upstream_had_them(
     lake_spark: SparkSession, open_captures: Path, artifacts: Path, tmp_path: Path, kind: str
 ) -> None:
@@ -63,6 +62,8 @@ def test_rows_of_a_capture_end_in_a_lake_as_the_upstream_had_them(
     }
     keyless = {version.schema.name for version in whole.tables if not version.schema.handle_key}
     tables = [name for name in whole.table_names() if name not in breaking | keyless]
+    if not NIGHTLY:  # a lake takes a second for each table and window
+        tables = [name for at, name in enumerate(tables) if at % 4 == 0 or name == EVERY_TYPE]
     windows = [decoded.decode(window) for window in cut(whole, 3)]
     random.Random(7).shuffle(windows)
     quarantined = 0
@@ -73,7 +74,7 @@ def test_rows_of_a_capture_end_in_a_lake_as_the_upstream_had_them(
     assert quarantined == 2, "a zero date and a partial one"
     end = last_rows(read_lines(open_captures / "expected" / "main.jsonl"))
     for key in ("5", "6"):
-        end[TableName("devdb", "all_types")].pop((key,), None)
+        end[EVERY_TYPE].pop((key,), None)
     compared = 0
     for table in (name for name in tables if name in end):
         place = f"{table.schema}.{table.table}"

@@ -1,6 +1,5 @@
 """An attempt that stalls until another one has loaded its window, and is killed whenever, leaves each version once."""
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.changelogs import Changelog, Row, delete, put, table
+from tests.support.examples import NIGHTLY, counted
 from tests.support.target_rigs import LakeRig
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import SupersededError, TransientError
@@ -96,7 +96,7 @@ def test_an_attempt_that_stalls_while_another_one_loads(
     other = window(artifacts, REPAIRED, "newer") if is_newer else first
     generation = 2 if is_newer else 1
     stalls = []
-    for number in itertools.count(1):
+    for number in counted(3, first=3 if killed else 2):
         history = LakeRig(kind, lake_spark, tmp_path, mode="history")
         history.load(window(artifacts, BEFORE, from_ts=0))
         stalling = Stalling(history, number, partial(history.load, other, generation=generation), killed=killed)
@@ -117,4 +117,5 @@ def test_an_attempt_that_stalls_while_another_one_loads(
         history.load(other, generation=generation)
         assert history.rows(VERSIONS) == found([*BEFORE, *rows]), stalling.stalled
         assert {each.outcome for each in history.load(other, generation=generation).tables} == {"done_before"}
-    assert "INSERT" in stalls
+    assert len(stalls) > 1
+    assert "INSERT" in stalls or not NIGHTLY

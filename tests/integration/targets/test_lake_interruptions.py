@@ -1,6 +1,5 @@
 """Whatever breaks, and whenever: a lake table is whole before and after, and the next load brings it to the same end state."""
 
-import itertools
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from tests.support.changelogs import Changelog, delete, put, table
 from tests.support.dying_loads import Dying, FaultError
+from tests.support.examples import counted
 from tests.support.in_process import in_process
 from tests.support.target_rigs import LakeRig
 from tests.support.waiting import PATIENCE_S, wait_for
@@ -58,7 +58,7 @@ def test_a_load_that_dies_at_any_write_leaves_nothing_half_applied(
         pytest.skip(
             "the writes are those of Iceberg; what Delta does with a commit whose answer is lost is the other case"
         )
-    for number in itertools.count(1):
+    for number in counted(2):
         dying = Dying(number, after=after)
         with pytest.MonkeyPatch.context() as patch:
             dying.patched(patch)

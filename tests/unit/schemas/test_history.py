@@ -216,7 +216,7 @@ def test_a_history_is_not_much_larger_than_its_ddl(story):
     ids=["tables", "renames", "renames-to-one", "renames-in-one"],
 )
 def test_many_ddls_of_one_commit_take_time_as_they_are_many(story):
-    assert_linear(lambda count: SchemaHistory().with_ddls(story(count)), 800)
+    assert_linear(lambda count: SchemaHistory().with_ddls(story(count)), 400)
 
 
 @settings(deadline=None)

@@ -119,4 +119,4 @@ def test_many_gaps_take_time_as_they_are_many() -> None:
         gaps = [UnreadDdl("shop", 0, n, after=2 * count + n, until=3 * count + n) for n in range(count)]
         assert len(forgetting(tables, gaps, topic_of).epochs) == 2 * count
 
-    assert_linear(work, 500)
+    assert_linear(work, 250)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -94,7 +95,7 @@ class Storm:
 def test_a_listing_that_is_throttled_again_and_again_goes_on_behind_the_last_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("ticdc_replay.storage.listing.time.sleep", lambda _: None)
+    monkeypatch.setattr("ticdc_replay.storage.listing.time", SimpleNamespace(sleep=lambda _: None))
     (*_, everything_else) = name_ranges(1)
     whole = everything_else._replace(after="", end=None)
     assert [info.name for info in list_patiently(Storm(100, 7, 6), whole)] == [f"{n:03d}" for n in range(100)]

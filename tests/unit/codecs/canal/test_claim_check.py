@@ -173,9 +173,9 @@ def test_rows_of_other_keys_than_the_object_s_cost_what_they_are_themselves(colu
             assert len(answer.detail) < 2_200
 
     objects = {}
-    for size in (50, 100):
+    for size in (25, 100):
         whole: dict[str, str | None] = {"b": "y" * 40_000 * size}
         if columns:
             whole = {"b": "y", **{f"c{number}": "1" for number in range(columns * size // 100)}}
         objects[size] = wrapped(row(data=whole, pk=[]))
-    assert_linear(work, 50)
+    assert_linear(work, 25)

@@ -190,8 +190,8 @@ def test_rows_of_other_keys_than_the_object_s_cost_what_they_are_themselves(key:
             assert isinstance(answer, Undecodable)
             assert len(answer.detail) < 2_200
 
-    objects = {size: file_of(large("x" * 40_000 * size)) for size in (50, 100)}
-    assert_linear(work, 50)
+    objects = {size: file_of(large("x" * 40_000 * size)) for size in (25, 100)}
+    assert_linear(work, 25)
 
 
 def test_a_long_key_of_an_object_is_told_in_part() -> None:

@@ -3,6 +3,7 @@
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -100,7 +101,7 @@ def test_a_listing_that_begins_within_the_second_of_its_survey_is_not_older(stor
 def test_a_part_that_can_not_be_listed_fails_the_inventory(
     store: FileStore, out: Destination, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ticdc_replay.storage.listing.time.sleep", lambda _: None)
+    monkeypatch.setattr("ticdc_replay.storage.listing.time", SimpleNamespace(sleep=lambda _: None))
 
     class Broken(FileStore):
         def list(self, prefix: str = "", after: str = "") -> Any:

@@ -159,7 +159,7 @@ GROWING = {
 
 @pytest.mark.parametrize("build", GROWING.values(), ids=GROWING.keys())
 def test_reading_takes_time_as_a_text_is_long(build):
-    assert_linear(lambda size: applied(build(size)), 4_000)
+    assert_linear(lambda size: applied(build(size)), 2_000)
 
 
 @pytest.mark.parametrize("build", GROWING.values(), ids=GROWING.keys())

@@ -68,11 +68,11 @@ def test_of_many_renames_at_once_each_table_lists_those_that_name_it(tmp_path: P
 def test_a_load_looks_at_the_tables_that_are_there_in_time_as_they_are_many(tmp_path: Path, windows: int) -> None:
     asked = load_of(Changelog(tmp_path / "artifacts", 0, 100))
     lakes = {}
-    for count in (400, 800):
+    for count in (200, 800):
         lakes[count] = open_store((tmp_path / f"lake-{count}").as_uri())
         for number in range(count):
             folder = table_folder(asked.index.pipeline, "current", TableName("shop", f"t{number}"))
             for window in range(windows):
                 lakes[count].put(f"{folder}/window={window}-{window + 1}.json", b"{}")
-    assert len(known_tables(lakes[400], asked)) == 400
-    assert_linear(lambda count: known_tables(lakes[count], asked), 400)
+    assert len(known_tables(lakes[200], asked)) == 200
+    assert_linear(lambda count: known_tables(lakes[count], asked), 200)
